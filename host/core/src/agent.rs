@@ -1,0 +1,335 @@
+//! Agents as data: what kinds there are, what each is made of, and the tree that they form.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::callback::Callback;
+use crate::context::{AgentContext, CallContext};
+use crate::error::RunError;
+use crate::event::USER;
+use crate::model::{GenerateContentConfig, Model};
+use crate::tool::Tool;
+
+/// An agent with everything below it, before it gets its place in an [`AgentTree`].
+#[derive(Clone)]
+pub struct Agent {
+    /// Unique in its tree.
+    pub name: String,
+    /// What it is for; other agents' models read this to decide on a transfer.
+    pub description: String,
+    /// What it does when it runs.
+    pub kind: AgentKind,
+    /// The agents below it.
+    pub sub_agents: Vec<Agent>,
+    /// Run before it, in order; the first that answers wins.
+    pub before_agent: Vec<Arc<dyn Callback>>,
+    /// Run after it.
+    pub after_agent: Vec<Arc<dyn Callback>>,
+}
+
+impl Agent {
+    /// An agent without sub agents and callbacks.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, kind: AgentKind) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            kind,
+            sub_agents: Vec::new(),
+            before_agent: Vec::new(),
+            after_agent: Vec::new(),
+        }
+    }
+
+    /// With these agents below it.
+    #[must_use]
+    pub fn with_sub_agents(mut self, sub_agents: Vec<Agent>) -> Self {
+        self.sub_agents = sub_agents;
+        self
+    }
+}
+
+/// What an agent does when it runs.
+#[derive(Clone)]
+pub enum AgentKind {
+    /// Calls a model in a loop.
+    Llm(Box<LlmAgent>),
+    /// Runs its sub agents in order.
+    Sequential,
+    /// Runs its sub agents at the same time, each in its own branch.
+    Parallel,
+    /// Runs its sub agents in order, again and again, until one escalates.
+    Loop {
+        /// Most rounds; `None` leaves it to the run's own limits.
+        max_iterations: Option<u32>,
+    },
+    /// Runs code.
+    Custom(Arc<dyn CustomAgent>),
+}
+
+impl AgentKind {
+    /// The kind in a word.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Llm(_) => "llm",
+            Self::Sequential => "sequential",
+            Self::Parallel => "parallel",
+            Self::Loop { .. } => "loop",
+            Self::Custom(_) => "custom",
+        }
+    }
+}
+
+/// What an LLM agent is made of.
+#[derive(Clone, Default)]
+pub struct LlmAgent {
+    /// Its model; without one, the nearest LLM agent above it lends its own.
+    pub model: Option<ModelRef>,
+    /// What it is told to do.
+    pub instruction: Instruction,
+    /// What every agent of the tree is told, when this agent is the root.
+    pub global_instruction: Instruction,
+    /// What it can call.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Whether it sees the history.
+    pub include_contents: IncludeContents,
+    /// JSON Schema of its input, when another agent calls it as a tool.
+    pub input_schema: Option<Value>,
+    /// JSON Schema of its answer.
+    pub output_schema: Option<Value>,
+    /// The state key that its answer goes to.
+    pub output_key: Option<String>,
+    /// Most model calls of one run of it.
+    pub max_steps: Option<u32>,
+    /// It may not hand over to the agent above it.
+    pub disallow_transfer_to_parent: bool,
+    /// It may not hand over to its siblings.
+    pub disallow_transfer_to_peers: bool,
+    /// Settings of its model calls.
+    pub generate_content_config: GenerateContentConfig,
+    /// Run before each model call.
+    pub before_model: Vec<Arc<dyn Callback>>,
+    /// Run after each model response.
+    pub after_model: Vec<Arc<dyn Callback>>,
+    /// Run before each tool call.
+    pub before_tool: Vec<Arc<dyn Callback>>,
+    /// Run after each tool call.
+    pub after_tool: Vec<Arc<dyn Callback>>,
+}
+
+/// A model by name or as an object.
+#[derive(Clone)]
+pub enum ModelRef {
+    /// Found in the registry when the agent runs.
+    Named(String),
+    /// Used as it is, under the given name.
+    Object(String, Arc<dyn Model>),
+}
+
+impl ModelRef {
+    /// The model's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Named(name) | Self::Object(name, _) => name,
+        }
+    }
+}
+
+/// An instruction for a model.
+#[derive(Clone, Default)]
+pub enum Instruction {
+    /// None.
+    #[default]
+    None,
+    /// Text with placeholders: `{key}`, `{key?}`, `{app:key}`, `{artifact.name}`.
+    Template(String),
+    /// Computed for each model call, used as it is.
+    Computed(Arc<dyn InstructionProvider>),
+}
+
+/// Computes an instruction.
+#[async_trait]
+pub trait InstructionProvider: Send + Sync {
+    /// The instruction's text.
+    async fn instruction(&self, cx: &CallContext) -> Result<String, RunError>;
+}
+
+/// Whether an agent's model sees the conversation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum IncludeContents {
+    /// All of it that concerns the agent.
+    #[default]
+    Default,
+    /// Only the current turn.
+    None,
+}
+
+/// An agent that is code, native or in a component.
+#[async_trait]
+pub trait CustomAgent: Send + Sync {
+    /// Runs once, sending its events through [`AgentContext::emit`].
+    ///
+    /// # Errors
+    /// End the run.
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError>;
+}
+
+/// An agent's place in a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AgentId(usize);
+
+/// Agents with their places: unique names, one parent each, found by name.
+pub struct AgentTree {
+    nodes: Vec<Node>,
+    by_name: HashMap<String, AgentId>,
+}
+
+struct Node {
+    /// Its `sub_agents` are empty: they are in `children`.
+    agent: Agent,
+    parent: Option<AgentId>,
+    children: Vec<AgentId>,
+}
+
+/// Why agents cannot form a tree.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TreeError {
+    /// A name that cannot be used.
+    #[error("agent name `{name}` {reason}")]
+    BadName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// Two agents have one name.
+    #[error(
+        "two agents are named `{name}`: one is {first}, the other is {second}; names must be unique in the whole tree"
+    )]
+    Duplicate {
+        /// The name.
+        name: String,
+        /// Where the first is.
+        first: String,
+        /// Where the second is.
+        second: String,
+    },
+}
+
+impl AgentTree {
+    /// Gives `root` and everything below it their places.
+    ///
+    /// # Errors
+    /// When a name is unusable or used twice.
+    pub fn new(root: Agent) -> Result<Self, TreeError> {
+        let mut tree = Self { nodes: Vec::new(), by_name: HashMap::new() };
+        tree.insert(root, None)?;
+        Ok(tree)
+    }
+
+    /// The agent at the top.
+    pub fn root(&self) -> AgentId {
+        AgentId(0)
+    }
+
+    /// The agent at a place.
+    pub fn agent(&self, id: AgentId) -> &Agent {
+        &self.node(id).agent
+    }
+
+    /// The agent above.
+    pub fn parent(&self, id: AgentId) -> Option<AgentId> {
+        self.node(id).parent
+    }
+
+    /// The agents below, in order.
+    pub fn children(&self, id: AgentId) -> &[AgentId] {
+        &self.node(id).children
+    }
+
+    /// The agent of this name, anywhere in the tree.
+    pub fn find_agent(&self, name: &str) -> Option<AgentId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The agent of this name below `id`.
+    pub fn find_sub_agent(&self, id: AgentId, name: &str) -> Option<AgentId> {
+        self.find_agent(name).filter(|found| self.ancestors(*found).any(|ancestor| ancestor == id))
+    }
+
+    /// The agents above, nearest first.
+    pub fn ancestors(&self, id: AgentId) -> impl Iterator<Item = AgentId> {
+        std::iter::successors(self.parent(id), |id| self.parent(*id))
+    }
+
+    /// All agents, each before those below it.
+    pub fn iter(&self) -> impl Iterator<Item = (AgentId, &Agent)> {
+        self.nodes.iter().enumerate().map(|(index, node)| (AgentId(index), &node.agent))
+    }
+
+    /// The path from the root, as `root/child/name`.
+    pub fn path(&self, id: AgentId) -> String {
+        let mut names: Vec<_> = self.ancestors(id).map(|id| self.agent(id).name.as_str()).collect();
+        names.reverse();
+        names.push(&self.agent(id).name);
+        names.join("/")
+    }
+
+    // An id is made only by `insert` and nodes are never removed, so the index is always valid for the tree that made it.
+    #[allow(clippy::indexing_slicing)]
+    fn node(&self, id: AgentId) -> &Node {
+        &self.nodes[id.0]
+    }
+
+    fn insert(&mut self, mut agent: Agent, parent: Option<AgentId>) -> Result<AgentId, TreeError> {
+        check_name(&agent.name)?;
+        let sub_agents = std::mem::take(&mut agent.sub_agents);
+        let id = AgentId(self.nodes.len());
+        if let Some(first) = self.by_name.insert(agent.name.clone(), id) {
+            let second = parent.map_or_else(String::new, |parent| format!("{}/", self.path(parent)));
+            return Err(TreeError::Duplicate {
+                first: format!("`{}`", self.path(first)),
+                second: format!("`{second}{}`", agent.name),
+                name: agent.name,
+            });
+        }
+        self.nodes.push(Node { agent, parent, children: Vec::new() });
+        let mut children = Vec::with_capacity(sub_agents.len());
+        for sub_agent in sub_agents {
+            children.push(self.insert(sub_agent, Some(id))?);
+        }
+        if let Some(node) = self.nodes.get_mut(id.0) {
+            node.children = children;
+        }
+        Ok(id)
+    }
+}
+
+impl fmt::Debug for AgentTree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter().map(|(id, agent)| (self.path(id), agent.kind.label()))).finish()
+    }
+}
+
+fn check_name(name: &str) -> Result<(), TreeError> {
+    let bad = |reason| Err(TreeError::BadName { name: name.into(), reason });
+    let mut chars = name.chars();
+    match chars.next() {
+        None => return bad("is empty"),
+        Some(first) if !(first.is_ascii_alphanumeric() || first == '_') => {
+            return bad("must start with a letter, a digit or `_`");
+        }
+        Some(_) => {}
+    }
+    if name == USER {
+        return bad("is reserved for what a person says");
+    }
+    if !chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ' ')) {
+        return bad("may hold only letters, digits, `_`, `-` and spaces");
+    }
+    Ok(())
+}

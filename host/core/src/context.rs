@@ -1,0 +1,310 @@
+//! What running code is given: the [`Invocation`] that all parts of a run share, the [`CallContext`] of one tool or callback call, and
+//! the [`AgentContext`] of a custom agent.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use async_trait::async_trait;
+use imbl::Vector;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::artifact::ArtifactService;
+use crate::content::{Content, JsonMap, Part};
+use crate::error::{ModelError, RunError, StoreError, ToolError};
+use crate::event::{Event, EventActions, EventData};
+use crate::memory::{MemoryEntry, MemoryService};
+use crate::model::{Delivery, LlmRequest, ModelRegistry, ResponseStream};
+use crate::session::{Session, SessionKey, SessionService};
+use crate::state::State;
+
+/// The services that a run uses.
+#[derive(Clone)]
+pub struct Services {
+    /// Sessions.
+    pub sessions: Arc<dyn SessionService>,
+    /// Artifacts.
+    pub artifacts: Arc<dyn ArtifactService>,
+    /// Memory.
+    pub memory: Arc<dyn MemoryService>,
+    /// Models by name.
+    pub models: Arc<dyn ModelRegistry>,
+}
+
+/// How a run is wanted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunConfig {
+    /// Whether pieces of answers are yielded as they come.
+    pub delivery: Delivery,
+    /// Most model calls of the run; 0 is no limit.
+    pub max_llm_calls: u32,
+    /// Whether the tool calls of one model answer run at the same time.
+    pub tool_execution: ToolExecution,
+    /// Whether an unknown session is created.
+    pub auto_create_session: bool,
+}
+
+impl Default for RunConfig {
+    fn default() -> Self {
+        Self {
+            delivery: Delivery::Whole,
+            max_llm_calls: 500,
+            tool_execution: ToolExecution::Parallel,
+            auto_create_session: false,
+        }
+    }
+}
+
+/// How the tool calls of one model answer run. Their results keep the order of the calls either way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ToolExecution {
+    /// At the same time.
+    #[default]
+    Parallel,
+    /// One after the other.
+    Sequential,
+}
+
+/// One run for one user message: what all its agents, tools and callbacks share.
+pub struct Invocation {
+    /// `e-<uuid>`.
+    pub id: String,
+    /// The session.
+    pub session_key: SessionKey,
+    /// What the user said; changed by nobody.
+    pub user_content: Arc<Content>,
+    /// How the run is wanted.
+    pub run_config: RunConfig,
+    /// The services.
+    pub services: Services,
+    /// Cancelled when the run is to stop.
+    pub cancel: CancellationToken,
+    /// The session as it is now, `temp:` state included. Written by the run's event log only.
+    pub session: RwLock<Session>,
+    /// Model calls so far.
+    pub llm_calls: AtomicU32,
+}
+
+impl Invocation {
+    /// The state as it is now.
+    pub fn state(&self) -> State {
+        self.session.read().unwrap_or_else(PoisonError::into_inner).state.clone()
+    }
+
+    /// The events so far.
+    pub fn events(&self) -> Vector<Arc<Event>> {
+        self.session.read().unwrap_or_else(PoisonError::into_inner).events.clone()
+    }
+
+    /// Counts a model call of `agent`.
+    ///
+    /// # Errors
+    /// When it is one too many.
+    pub fn count_llm_call(&self, agent: &str) -> Result<(), RunError> {
+        let calls = self.llm_calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let most = self.run_config.max_llm_calls;
+        if most > 0 && calls > most {
+            return Err(RunError::Limit {
+                limit: "Max number of llm calls limit",
+                value: u64::from(most),
+                agent: agent.into(),
+                key: "maxLlmCalls",
+            });
+        }
+        Ok(())
+    }
+
+    /// Asks the model that `request` names, counting the call; ends early when the run is cancelled.
+    ///
+    /// # Errors
+    /// When the model is unknown or refuses, the limit is reached or the run is cancelled.
+    pub async fn generate(
+        &self,
+        agent: &str,
+        request: LlmRequest,
+        delivery: Delivery,
+    ) -> Result<ResponseStream, RunError> {
+        self.count_llm_call(agent)?;
+        let model = self.services.models.model(&request.model)?;
+        tokio_select_cancel(&self.cancel, model.generate(request, delivery)).await?.map_err(RunError::Model)
+    }
+}
+
+/// Runs `work` until it ends or the token is cancelled.
+async fn tokio_select_cancel<T>(
+    cancel: &CancellationToken,
+    work: impl Future<Output = Result<T, ModelError>> + Send,
+) -> Result<Result<T, ModelError>, RunError> {
+    cancel.run_until_cancelled(work).await.ok_or(RunError::Cancelled)
+}
+
+/// What one call of a tool or a callback, or one run of an agent, may look at and change. Changes are collected as the
+/// [`EventActions`] of the event that reports the call, and seen at once by whoever reads state through the same context.
+#[derive(Clone)]
+pub struct CallContext {
+    /// The run.
+    pub invocation: Arc<Invocation>,
+    /// The agent's name.
+    pub agent: Arc<str>,
+    /// The agent's branch.
+    pub branch: Option<Arc<str>>,
+    /// The id of the function call, in tools and tool callbacks.
+    pub function_call_id: Option<Arc<str>>,
+    actions: Arc<Mutex<EventActions>>,
+}
+
+impl CallContext {
+    /// A context without changes.
+    pub fn new(invocation: Arc<Invocation>, agent: impl Into<Arc<str>>, branch: Option<Arc<str>>) -> Self {
+        Self { invocation, agent: agent.into(), branch, function_call_id: None, actions: Arc::default() }
+    }
+
+    /// A context for a function call, with its own changes.
+    #[must_use]
+    pub fn for_call(&self, id: Option<&str>) -> Self {
+        Self { function_call_id: id.map(Into::into), actions: Arc::default(), ..self.clone() }
+    }
+
+    /// The value of a state key, own changes included.
+    pub fn state(&self, key: &str) -> Option<Value> {
+        if let Some(value) = self.actions().state_delta.get(key) {
+            return (!crate::state::is_removal(value)).then(|| value.clone());
+        }
+        self.invocation.session.read().unwrap_or_else(PoisonError::into_inner).state.get(key).cloned()
+    }
+
+    /// All state, own changes included.
+    pub fn full_state(&self) -> State {
+        let mut state = self.invocation.state();
+        state.apply(&self.actions().state_delta);
+        state
+    }
+
+    /// Sets a state key; `null` deletes it.
+    pub fn set_state(&self, key: impl Into<String>, value: Value) {
+        self.actions().state_delta.insert(key.into(), value);
+    }
+
+    /// The changes, to read or to add to.
+    pub fn actions(&self) -> MutexGuard<'_, EventActions> {
+        self.actions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the changes out.
+    pub fn take_actions(&self) -> EventActions {
+        std::mem::take(&mut *self.actions())
+    }
+
+    /// Saves an artifact, and notes it in the changes.
+    ///
+    /// # Errors
+    /// As the artifact service.
+    pub async fn save_artifact(&self, name: &str, part: &Part) -> Result<u64, StoreError> {
+        let version = self.invocation.services.artifacts.save(&self.invocation.session_key, name, part).await?;
+        self.actions().artifact_delta.insert(name.into(), version);
+        Ok(version)
+    }
+
+    /// Loads an artifact, the newest version when none is named.
+    ///
+    /// # Errors
+    /// As the artifact service.
+    pub async fn load_artifact(&self, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
+        self.invocation.services.artifacts.load(&self.invocation.session_key, name, version).await
+    }
+
+    /// Names of the artifacts.
+    ///
+    /// # Errors
+    /// As the artifact service.
+    pub async fn list_artifacts(&self) -> Result<Vec<String>, StoreError> {
+        self.invocation.services.artifacts.list(&self.invocation.session_key).await
+    }
+
+    /// Searches the user's memory.
+    ///
+    /// # Errors
+    /// As the memory service.
+    pub async fn search_memory(&self, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
+        let key = &self.invocation.session_key;
+        self.invocation.services.memory.search(&key.app, &key.user, query).await
+    }
+}
+
+/// Where an agent's events go: into the session's log, or to an agent that relays them.
+#[async_trait]
+pub trait EventSink: Send + Sync {
+    /// Takes an event. When this returns, the event is stored (unless it is partial) and the session shows it.
+    ///
+    /// # Errors
+    /// When it cannot be stored, or the run is cancelled: the agent must stop.
+    async fn emit(&self, event: Arc<Event>) -> Result<(), RunError>;
+}
+
+/// What a custom agent can have the engine do.
+#[async_trait]
+pub trait AgentHost: Send + Sync {
+    /// Runs the agent named `name`, which must be below the agent of `cx`, sending its events to `sink`.
+    ///
+    /// # Errors
+    /// When there is no such agent, or its run fails.
+    async fn run_sub_agent(&self, cx: &CallContext, name: &str, sink: Arc<dyn EventSink>) -> Result<(), RunError>;
+
+    /// Calls one of the tools that the agent of `cx` was given.
+    ///
+    /// # Errors
+    /// As the tool; an unknown name is an error for the model that lists the valid ones.
+    async fn call_tool(&self, cx: &CallContext, name: &str, args: JsonMap) -> Result<Value, ToolError>;
+}
+
+/// What a custom agent is given for one run.
+#[derive(Clone)]
+pub struct AgentContext {
+    /// State, artifacts, memory and the run.
+    pub call: CallContext,
+    /// Sub agents and tools.
+    pub host: Arc<dyn AgentHost>,
+    /// Where its events go.
+    pub sink: Arc<dyn EventSink>,
+}
+
+impl AgentContext {
+    /// Completes an event (author, branch, invocation, pending changes of state) and sends it on.
+    ///
+    /// # Errors
+    /// As [`EventSink::emit`].
+    pub async fn emit(&self, mut data: EventData) -> Result<Arc<Event>, RunError> {
+        if data.author.is_empty() {
+            data.author = self.call.agent.to_string();
+        }
+        data.invocation_id.clone_from(&self.call.invocation.id);
+        if data.branch.is_none() {
+            data.branch = self.call.branch.as_deref().map(Into::into);
+        }
+        if !data.partial {
+            let mut actions = self.call.take_actions();
+            actions.merge(std::mem::take(&mut data.actions));
+            data.actions = actions;
+        }
+        let event = Event::new(data);
+        self.sink.emit(event.clone()).await?;
+        Ok(event)
+    }
+
+    /// Says a text.
+    ///
+    /// # Errors
+    /// As [`EventSink::emit`].
+    pub async fn say(&self, text: impl Into<String>) -> Result<Arc<Event>, RunError> {
+        let content = Some(Arc::new(Content::model(text)));
+        self.emit(EventData { content, ..EventData::default() }).await
+    }
+
+    /// Runs a sub agent, its events going where this agent's go.
+    ///
+    /// # Errors
+    /// As [`AgentHost::run_sub_agent`].
+    pub async fn run_sub_agent(&self, name: &str) -> Result<(), RunError> {
+        self.host.run_sub_agent(&self.call, name, self.sink.clone()).await
+    }
+}

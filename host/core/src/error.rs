@@ -1,0 +1,231 @@
+//! Errors that cross the borders of crates. Each has a stable code for clients and a message that names the culprit and the next step.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::session::SessionKey;
+
+/// What goes wrong in a session, artifact or memory service.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// A session of this id exists.
+    #[error("Session already exists: {}", .0.id)]
+    SessionExists(SessionKey),
+    /// There is no such session.
+    #[error("Session not found: {0}")]
+    SessionNotFound(SessionKey),
+    /// A name that the service cannot use.
+    #[error("invalid name `{name}`: {reason}")]
+    InvalidName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The caller may not do this.
+    #[error("{0}")]
+    Refused(String),
+    /// The storage itself failed.
+    #[error("{what}: {source}")]
+    Backend {
+        /// What was being done, with the file or table.
+        what: String,
+        /// Why it failed.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl StoreError {
+    /// A failure of the storage, with what was being done.
+    pub fn backend(what: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Backend { what: what.into(), source: source.into() }
+    }
+}
+
+/// The kinds of [`ModelError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelErrorKind {
+    /// No provider serves this name.
+    UnknownModel,
+    /// The key is missing or refused.
+    Auth,
+    /// Too many requests.
+    RateLimited,
+    /// The provider refuses the request.
+    BadRequest,
+    /// The provider failed.
+    Server,
+    /// The provider cannot be reached, or the connection broke.
+    Network,
+    /// No answer in time.
+    Timeout,
+    /// The provider's answer cannot be understood.
+    BadResponse,
+    /// The caller has cancelled.
+    Cancelled,
+}
+
+impl ModelErrorKind {
+    /// The stable code that clients see.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::UnknownModel => "MODEL_UNKNOWN",
+            Self::Auth => "MODEL_AUTH",
+            Self::RateLimited => "MODEL_RATE_LIMITED",
+            Self::BadRequest => "MODEL_BAD_REQUEST",
+            Self::Server => "MODEL_SERVER_ERROR",
+            Self::Network => "MODEL_NETWORK",
+            Self::Timeout => "MODEL_TIMEOUT",
+            Self::BadResponse => "MODEL_BAD_RESPONSE",
+            Self::Cancelled => "CANCELLED",
+        }
+    }
+
+    /// True when the same request may succeed later.
+    pub fn is_retryable(self) -> bool {
+        matches!(self, Self::RateLimited | Self::Server | Self::Network | Self::Timeout)
+    }
+}
+
+/// What goes wrong with a model call.
+#[derive(Debug, Clone, Error)]
+#[error("model `{model}`: {message}")]
+pub struct ModelError {
+    /// What kind of error it is.
+    pub kind: ModelErrorKind,
+    /// The model's name.
+    pub model: String,
+    /// What happened and what to do, for a person.
+    pub message: String,
+    /// HTTP status of the provider's answer.
+    pub status: Option<u16>,
+    /// How long the provider asks to wait.
+    pub retry_after: Option<Duration>,
+}
+
+impl ModelError {
+    /// An error without status.
+    pub fn new(kind: ModelErrorKind, model: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { kind, model: model.into(), message: message.into(), status: None, retry_after: None }
+    }
+}
+
+/// How a tool call fails.
+#[derive(Debug, Clone, Error)]
+pub enum ToolError {
+    /// The model is told and may mend it: wrong arguments, a failed look-up, a denied capability.
+    #[error("{0}")]
+    Model(String),
+    /// The run ends.
+    #[error("tool `{tool}`: {message}")]
+    Fatal {
+        /// The tool's name.
+        tool: String,
+        /// A stable code.
+        code: &'static str,
+        /// What happened.
+        message: String,
+    },
+}
+
+/// What ends a run.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// A model call failed.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A service failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A tool ended the run.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// The app, or an agent in it, does not exist.
+    #[error("{what} not found: {name}{hint}")]
+    NotFound {
+        /// `Agent`, `App` …
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// What there is instead, starting with a separator, or nothing.
+        hint: String,
+    },
+    /// A limit was reached.
+    #[error("{limit} of {value} reached by agent `{agent}`; raise `{key}` to allow more")]
+    Limit {
+        /// The limit in words.
+        limit: &'static str,
+        /// Its value.
+        value: u64,
+        /// The agent that reached it.
+        agent: String,
+        /// The setting that raises it.
+        key: &'static str,
+    },
+    /// A callback failed.
+    #[error("callback `{callback}` of agent `{agent}`: {message}")]
+    Callback {
+        /// The callback's name.
+        callback: String,
+        /// The agent's name.
+        agent: String,
+        /// What happened.
+        message: String,
+    },
+    /// A component's code failed: it trapped, ran out of memory or time, or broke the contract.
+    #[error("component `{component}`: {message}")]
+    Component {
+        /// The component's name.
+        component: String,
+        /// A stable code: `COMPONENT_TRAPPED`, `COMPONENT_TIMEOUT`, `COMPONENT_MEMORY`, `COMPONENT_FAILED` …
+        code: &'static str,
+        /// What happened, and which setting changes it.
+        message: String,
+    },
+    /// The caller's input is wrong.
+    #[error("{0}")]
+    BadInput(String),
+    /// An agent says that it failed.
+    #[error("agent `{agent}`: {message}")]
+    Agent {
+        /// The agent's name.
+        agent: String,
+        /// What it says.
+        message: String,
+    },
+    /// The run was cancelled.
+    #[error("the run was cancelled")]
+    Cancelled,
+    /// The event, stored already, that says what went wrong ends the run.
+    #[error("{message}")]
+    Reported {
+        /// The code in the event.
+        code: String,
+        /// The message in the event.
+        message: String,
+    },
+}
+
+impl RunError {
+    /// The stable code that clients see in `errorCode`.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Model(error) => error.kind.code(),
+            Self::Store(StoreError::SessionExists(_)) => "SESSION_EXISTS",
+            Self::Store(StoreError::SessionNotFound(_)) => "SESSION_NOT_FOUND",
+            Self::Store(StoreError::InvalidName { .. }) => "INVALID_NAME",
+            Self::Store(StoreError::Refused(_)) => "REFUSED",
+            Self::Store(StoreError::Backend { .. }) => "STORE_FAILED",
+            Self::Tool(ToolError::Model(_)) => "TOOL_FAILED",
+            Self::Tool(ToolError::Fatal { code, .. }) | Self::Component { code, .. } => code,
+            Self::NotFound { .. } => "NOT_FOUND",
+            Self::Limit { .. } => "LIMIT_REACHED",
+            Self::Callback { .. } => "CALLBACK_FAILED",
+            Self::BadInput(_) => "BAD_INPUT",
+            Self::Agent { .. } => "AGENT_FAILED",
+            Self::Cancelled => "CANCELLED",
+            Self::Reported { code, .. } => code,
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The vocabulary of Hatchery: what agents, events, sessions, models and tools are, and the small traits at which the other crates meet.
+//! No I/O, no wasm, no provider and no store.
+
+pub mod agent;
+pub mod artifact;
+pub mod base64_bytes;
+pub mod callback;
+pub mod content;
+pub mod context;
+pub mod error;
+pub mod event;
+pub mod memory;
+pub mod model;
+pub mod session;
+pub mod state;
+pub mod time;
+pub mod tool;
+
+pub use agent::{Agent, AgentId, AgentKind, AgentTree, CustomAgent, Instruction, LlmAgent, ModelRef};
+pub use callback::Callback;
+pub use content::{Blob, Content, FunctionCall, FunctionResponse, JsonMap, Part, PartData};
+pub use context::{AgentContext, CallContext, EventSink, Invocation, RunConfig, Services};
+pub use error::{ModelError, ModelErrorKind, RunError, StoreError, ToolError};
+pub use event::{Event, EventActions, EventData, UsageMetadata};
+pub use model::{Delivery, FunctionDeclaration, LlmRequest, LlmResponse, Model, ModelRegistry, ResponseStream};
+pub use session::{EventWindow, Session, SessionKey, SessionService};
+pub use state::State;
+pub use time::Timestamp;
+pub use tool::Tool;

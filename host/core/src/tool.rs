@@ -1,0 +1,40 @@
+//! Tools: what an agent can do beside talking.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use crate::content::JsonMap;
+use crate::context::CallContext;
+use crate::error::{RunError, ToolError};
+use crate::model::{FunctionDeclaration, LlmRequest};
+
+/// Something that a model can call, or that changes what the model is asked. Native and component tools are the same to an agent.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// Name, description and argument schema.
+    fn declaration(&self) -> &Arc<FunctionDeclaration>;
+
+    /// True when a result comes later: the call's id is reported, and the turn may end without a result.
+    fn is_long_running(&self) -> bool {
+        false
+    }
+
+    /// Puts itself into a request; by default, adds its declaration.
+    ///
+    /// # Errors
+    /// When it cannot be used with this request; the run ends.
+    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
+        let _ = cx;
+        request.tools.push(self.declaration().clone());
+        Ok(())
+    }
+
+    /// Runs. The result may be any JSON; the model gets an object, so other values are wrapped as `{"result": …}`. `null` from a
+    /// long-running tool means that there is nothing to tell yet.
+    ///
+    /// # Errors
+    /// [`ToolError::Model`] goes to the model as `{"error": …}`, [`ToolError::Fatal`] ends the run.
+    async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError>;
+}
