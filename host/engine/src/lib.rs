@@ -1,1 +1,5 @@
-//! engine
+//! Runs agents.
+
+pub mod app;
+
+pub use app::App;

@@ -1,0 +1,40 @@
+//! An app: a tree of agents under a name that clients use.
+
+use std::sync::Arc;
+
+use hatchery_core::agent::{AgentTree, TreeError};
+use hatchery_core::{Agent, AgentId};
+
+/// What a client talks to. A run keeps the app that it began with, whatever is loaded meanwhile.
+#[derive(Debug, Clone)]
+pub struct App {
+    /// The name in paths: the folder of a YAML app, the root agent's name of a component.
+    pub name: String,
+    /// Its agents.
+    pub tree: Arc<AgentTree>,
+}
+
+impl App {
+    /// An app of the tree below `root`.
+    ///
+    /// # Errors
+    /// When the agents do not form a tree of unique names.
+    pub fn new(name: impl Into<String>, root: Agent) -> Result<Self, TreeError> {
+        Ok(Self { name: name.into(), tree: Arc::new(AgentTree::new(root)?) })
+    }
+
+    /// The agent at the top.
+    pub fn root(&self) -> &Agent {
+        self.tree.agent(self.tree.root())
+    }
+
+    /// Names of all agents, each before those below it.
+    pub fn agent_names(&self) -> Vec<&str> {
+        self.tree.iter().map(|(_, agent)| agent.name.as_str()).collect()
+    }
+
+    /// The place of the root.
+    pub fn root_id(&self) -> AgentId {
+        self.tree.root()
+    }
+}
