@@ -68,7 +68,18 @@ pub enum AgentKind {
         max_iterations: Option<u32>,
     },
     /// Runs code.
-    Custom(Arc<dyn CustomAgent>),
+    Custom(Custom),
+}
+
+/// What a custom agent is made of.
+#[derive(Clone)]
+pub struct Custom {
+    /// Its code.
+    pub code: Arc<dyn CustomAgent>,
+    /// The model that its code asks when it names none.
+    pub model: Option<ModelRef>,
+    /// What its code can call.
+    pub tools: Vec<Arc<dyn Tool>>,
 }
 
 impl AgentKind {

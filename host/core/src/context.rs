@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::artifact::ArtifactService;
 use crate::content::{Content, JsonMap, Part};
-use crate::error::{ModelError, RunError, StoreError, ToolError};
+use crate::error::{RunError, StoreError, ToolError};
 use crate::event::{Event, EventActions, EventData};
 use crate::memory::{MemoryEntry, MemoryService};
-use crate::model::{Delivery, LlmRequest, ModelRegistry, ResponseStream};
+use crate::model::{Delivery, LlmRequest, Model, ModelRegistry, ResponseStream};
 use crate::session::{Session, SessionKey, SessionService};
 use crate::state::State;
 
@@ -114,28 +114,23 @@ impl Invocation {
         Ok(())
     }
 
-    /// Asks the model that `request` names, counting the call; ends early when the run is cancelled.
+    /// Asks a model, counting the call for `agent`; ends early when the run is cancelled.
     ///
     /// # Errors
-    /// When the model is unknown or refuses, the limit is reached or the run is cancelled.
+    /// When the model refuses, the limit is reached or the run is cancelled.
     pub async fn generate(
         &self,
         agent: &str,
+        model: &dyn Model,
         request: LlmRequest,
         delivery: Delivery,
     ) -> Result<ResponseStream, RunError> {
         self.count_llm_call(agent)?;
-        let model = self.services.models.model(&request.model)?;
-        tokio_select_cancel(&self.cancel, model.generate(request, delivery)).await?.map_err(RunError::Model)
+        match self.cancel.run_until_cancelled(model.generate(request, delivery)).await {
+            Some(stream) => Ok(stream?),
+            None => Err(RunError::Cancelled),
+        }
     }
-}
-
-/// Runs `work` until it ends or the token is cancelled.
-async fn tokio_select_cancel<T>(
-    cancel: &CancellationToken,
-    work: impl Future<Output = Result<T, ModelError>> + Send,
-) -> Result<Result<T, ModelError>, RunError> {
-    cancel.run_until_cancelled(work).await.ok_or(RunError::Cancelled)
 }
 
 /// What one call of a tool or a callback, or one run of an agent, may look at and change. Changes are collected as the
@@ -150,13 +145,29 @@ pub struct CallContext {
     pub branch: Option<Arc<str>>,
     /// The id of the function call, in tools and tool callbacks.
     pub function_call_id: Option<Arc<str>>,
+    host: Option<Arc<dyn AgentHost>>,
     actions: Arc<Mutex<EventActions>>,
 }
 
 impl CallContext {
     /// A context without changes.
     pub fn new(invocation: Arc<Invocation>, agent: impl Into<Arc<str>>, branch: Option<Arc<str>>) -> Self {
-        Self { invocation, agent: agent.into(), branch, function_call_id: None, actions: Arc::default() }
+        Self { invocation, agent: agent.into(), branch, function_call_id: None, host: None, actions: Arc::default() }
+    }
+
+    /// With what the engine can do for running code.
+    #[must_use]
+    pub fn with_host(mut self, host: Arc<dyn AgentHost>) -> Self {
+        self.host = Some(host);
+        self
+    }
+
+    /// What the engine can do for running code.
+    ///
+    /// # Errors
+    /// When the context was made without an engine.
+    pub fn host(&self) -> Result<&Arc<dyn AgentHost>, RunError> {
+        self.host.as_ref().ok_or_else(|| RunError::BadInput("this call runs outside an agent".into()))
     }
 
     /// A context for a function call, with its own changes.
@@ -255,15 +266,19 @@ pub trait AgentHost: Send + Sync {
     /// # Errors
     /// As the tool; an unknown name is an error for the model that lists the valid ones.
     async fn call_tool(&self, cx: &CallContext, name: &str, args: JsonMap) -> Result<Value, ToolError>;
+
+    /// The model of the agent of `cx`: its own, or that of the nearest agent above that has one.
+    ///
+    /// # Errors
+    /// When there is none, or the registry does not know it.
+    fn model(&self, cx: &CallContext) -> Result<(String, Arc<dyn Model>), RunError>;
 }
 
 /// What a custom agent is given for one run.
 #[derive(Clone)]
 pub struct AgentContext {
-    /// State, artifacts, memory and the run.
+    /// State, artifacts, memory, tools and the run.
     pub call: CallContext,
-    /// Sub agents and tools.
-    pub host: Arc<dyn AgentHost>,
     /// Where its events go.
     pub sink: Arc<dyn EventSink>,
 }
@@ -305,6 +320,6 @@ impl AgentContext {
     /// # Errors
     /// As [`AgentHost::run_sub_agent`].
     pub async fn run_sub_agent(&self, name: &str) -> Result<(), RunError> {
-        self.host.run_sub_agent(&self.call, name, self.sink.clone()).await
+        self.call.host()?.run_sub_agent(&self.call, name, self.sink.clone()).await
     }
 }

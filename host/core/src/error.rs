@@ -197,6 +197,10 @@ pub enum RunError {
     /// The run was cancelled.
     #[error("the run was cancelled")]
     Cancelled,
+    /// Nobody wants more events of this agent: the loop around it has ended, or its relay was dropped. The agent stops; this is not a
+    /// failure.
+    #[error("the agent was stopped by the agent around it")]
+    Stopped,
     /// The event, stored already, that says what went wrong ends the run.
     #[error("{message}")]
     Reported {
@@ -225,6 +229,7 @@ impl RunError {
             Self::BadInput(_) => "BAD_INPUT",
             Self::Agent { .. } => "AGENT_FAILED",
             Self::Cancelled => "CANCELLED",
+            Self::Stopped => "STOPPED",
             Self::Reported { code, .. } => code,
         }
     }

@@ -17,7 +17,7 @@ pub mod state;
 pub mod time;
 pub mod tool;
 
-pub use agent::{Agent, AgentId, AgentKind, AgentTree, CustomAgent, Instruction, LlmAgent, ModelRef};
+pub use agent::{Agent, AgentId, AgentKind, AgentTree, Custom, CustomAgent, Instruction, LlmAgent, ModelRef};
 pub use callback::Callback;
 pub use content::{Blob, Content, FunctionCall, FunctionResponse, JsonMap, Part, PartData};
 pub use context::{AgentContext, CallContext, EventSink, Invocation, RunConfig, Services};
