@@ -16,7 +16,7 @@ use crate::event::{Event, EventActions, EventData};
 use crate::memory::{MemoryEntry, MemoryService};
 use crate::model::{Delivery, LlmRequest, Model, ModelRegistry, ResponseStream};
 use crate::session::{Session, SessionKey, SessionService};
-use crate::state::State;
+use crate::state::{Scope, State};
 
 /// The services that a run uses.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ pub struct Invocation {
     pub services: Services,
     /// Cancelled when the run is to stop.
     pub cancel: CancellationToken,
-    /// The session as it is now, `temp:` state included. Written by the run's event log only.
+    /// The session as it is now. Events and stored state are written by the run's event log only; `temp:` state lives only here.
     pub session: RwLock<Session>,
     /// Model calls so far.
     pub llm_calls: AtomicU32,
@@ -94,6 +94,22 @@ impl Invocation {
     /// The events so far.
     pub fn events(&self) -> Vector<Arc<Event>> {
         self.session.read().unwrap_or_else(PoisonError::into_inner).events.clone()
+    }
+
+    /// Takes the `temp:` keys out of a state delta and into the state of this run: they are never stored.
+    #[must_use]
+    pub fn without_temp(&self, mut delta: JsonMap) -> JsonMap {
+        if delta.keys().any(|key| Scope::of(key).0 == Scope::Temp) {
+            let mut session = self.session.write().unwrap_or_else(PoisonError::into_inner);
+            delta.retain(|key, value| {
+                let stored = Scope::of(key).0 != Scope::Temp;
+                if !stored {
+                    session.state.set(key, value.take());
+                }
+                stored
+            });
+        }
+        delta
     }
 
     /// Counts a model call of `agent`.
@@ -299,6 +315,7 @@ impl AgentContext {
         if !data.partial {
             let mut actions = self.call.take_actions();
             actions.merge(std::mem::take(&mut data.actions));
+            actions.state_delta = self.call.invocation.without_temp(actions.state_delta);
             data.actions = actions;
         }
         let event = Event::new(data);

@@ -201,6 +201,9 @@ pub enum RunError {
     /// failure.
     #[error("the agent was stopped by the agent around it")]
     Stopped,
+    /// A defect of the host or of native code in it.
+    #[error("internal error: {0}; please report it")]
+    Internal(String),
     /// The event, stored already, that says what went wrong ends the run.
     #[error("{message}")]
     Reported {
@@ -230,6 +233,7 @@ impl RunError {
             Self::Agent { .. } => "AGENT_FAILED",
             Self::Cancelled => "CANCELLED",
             Self::Stopped => "STOPPED",
+            Self::Internal(_) => "INTERNAL",
             Self::Reported { code, .. } => code,
         }
     }

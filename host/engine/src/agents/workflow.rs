@@ -1,0 +1,111 @@
+//! Sequential, parallel and loop agents.
+
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use hatchery_core::{AgentContext, AgentId, Event, EventSink, RunError};
+use tokio::task::JoinSet;
+
+use super::{Branch, Frame, Outcome, run};
+
+/// Runs the sub agents in order.
+pub(super) async fn sequential(frame: &Arc<Frame>, id: AgentId, cx: &AgentContext) -> Result<Outcome, RunError> {
+    let mut outcome = Outcome::Done;
+    for sub_agent in frame.app.tree.children(id) {
+        outcome = run(frame.clone(), *sub_agent, cx.call.branch.clone(), cx.sink.clone()).await?;
+    }
+    Ok(outcome)
+}
+
+/// Runs the sub agents in order, round after round, until one escalates or the rounds are used up.
+pub(super) async fn repeat(
+    frame: &Arc<Frame>,
+    id: AgentId,
+    max_iterations: Option<u32>,
+    cx: &AgentContext,
+) -> Result<Outcome, RunError> {
+    let sub_agents = frame.app.tree.children(id);
+    let mut round = 0;
+    while !sub_agents.is_empty() && max_iterations.is_none_or(|most| round < most) {
+        for sub_agent in sub_agents {
+            let exit = ExitOnEscalate::around(cx.sink.clone());
+            let outcome = run(frame.clone(), *sub_agent, cx.call.branch.clone(), exit.clone()).await;
+            if let Some(outcome) = exit.outcome() {
+                return Ok(outcome);
+            }
+            outcome?;
+        }
+        round += 1;
+        // Rounds of agents that never wait must not keep the run from being cancelled.
+        tokio::task::yield_now().await;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Runs the sub agents at the same time, each in a task and a branch of its own. A sub agent goes on only after its event has been stored
+/// and taken by the client's queue, so a slow client slows all of them down. The first failure or escalation ends the others.
+pub(super) async fn parallel(frame: &Arc<Frame>, id: AgentId, cx: &AgentContext) -> Result<Outcome, RunError> {
+    let exit = ExitOnEscalate::around(cx.sink.clone());
+    let mut branches = JoinSet::new();
+    for sub_agent in frame.app.tree.children(id) {
+        let branch = branch_of(&cx.call.branch, &frame.agent(id).name, &frame.agent(*sub_agent).name);
+        branches.spawn(run(frame.clone(), *sub_agent, branch, exit.clone()));
+    }
+    while let Some(ended) = branches.join_next().await {
+        // Whatever is still running ends when `branches` is dropped.
+        if let Some(outcome) = exit.outcome() {
+            return Ok(outcome);
+        }
+        match ended {
+            Ok(outcome) => outcome?,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => return Err(RunError::Cancelled),
+            },
+        };
+    }
+    Ok(Outcome::Done)
+}
+
+/// `outer.parallel.sub`: each parallel agent adds its name and that of the sub agent once, however deep it is nested.
+fn branch_of(outer: &Branch, parallel: &str, sub_agent: &str) -> Branch {
+    let parent = outer.as_deref().filter(|outer| outer.rsplit('.').next() == Some(parallel));
+    Some(match (outer, parent) {
+        (None, _) => format!("{parallel}.{sub_agent}").into(),
+        (Some(_), Some(outer)) => format!("{outer}.{sub_agent}").into(),
+        (Some(outer), None) => format!("{outer}.{parallel}.{sub_agent}").into(),
+    })
+}
+
+/// Passes events on until one escalates; from then on the agents inside are told to stop.
+struct ExitOnEscalate {
+    outer: Arc<dyn EventSink>,
+    /// How the agent around ends, once an event has escalated.
+    ended: OnceLock<Outcome>,
+}
+
+impl ExitOnEscalate {
+    fn around(outer: Arc<dyn EventSink>) -> Arc<Self> {
+        Arc::new(Self { outer, ended: OnceLock::new() })
+    }
+
+    fn outcome(&self) -> Option<Outcome> {
+        self.ended.get().copied()
+    }
+}
+
+#[async_trait]
+impl EventSink for ExitOnEscalate {
+    async fn emit(&self, event: Arc<Event>) -> Result<(), RunError> {
+        if self.outcome().is_some() {
+            return Err(RunError::Stopped);
+        }
+        if event.partial || event.actions.escalate != Some(true) {
+            return self.outer.emit(event).await;
+        }
+        let outcome = if event.is_final_response() { Outcome::Done } else { Outcome::HandedBack };
+        let passed_on = self.outer.emit(event).await;
+        let _ = self.ended.set(outcome);
+        passed_on.and(Err(RunError::Stopped))
+    }
+}

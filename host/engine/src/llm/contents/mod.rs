@@ -1,0 +1,81 @@
+//! The conversation as one agent's model sees it: a view of the session's events, kept up to date as events arrive.
+//!
+//! What an agent sees: events of its branch and the branches around it; other agents' events retold by the user; each function call
+//! followed by its answers, wherever those came; nothing that carries nothing. Reading a new event costs the same however long the
+//! history is; only an answer that comes after something else has been said makes the view start over.
+
+mod arrange;
+mod visible;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hatchery_core::{Content, Event};
+use imbl::Vector;
+
+use arrange::Arranged;
+use visible::{Visible, visible};
+
+/// The views of a session, by agent and branch.
+pub(crate) type Views = HashMap<(Arc<str>, Option<Arc<str>>), View>;
+
+/// One agent's view of a session.
+pub(crate) struct View {
+    agent: Arc<str>,
+    branch: Option<Arc<str>>,
+    /// How many events have been read.
+    read: usize,
+    arranged: Arranged,
+    /// What the model sees instead while the newest event is an answer to an older call: everything up to that call, and the answer.
+    /// The rest comes back when something else is said.
+    late_answer: Option<Arranged>,
+}
+
+impl View {
+    pub(crate) fn new(agent: Arc<str>, branch: Option<Arc<str>>) -> Self {
+        Self { agent, branch, read: 0, arranged: Arranged::default(), late_answer: None }
+    }
+
+    /// Reads the events that are new.
+    pub(crate) fn read(&mut self, events: &Vector<Arc<Event>>) {
+        if events.len() < self.read {
+            *self = Self::new(self.agent.clone(), self.branch.clone());
+        }
+        // A focus finds its place once and then walks, where `skip` would walk from the beginning.
+        let mut focus = events.focus();
+        while let Some(event) = focus.get(self.read) {
+            self.read += 1;
+            let Some(visible) = visible(event, &self.agent, self.branch.as_deref()) else { continue };
+            self.late_answer = None;
+            if let Err(answer) = self.arranged.push(visible) {
+                self.start_over(events, self.read, &answer);
+            }
+        }
+    }
+
+    /// The whole conversation.
+    pub(crate) fn contents(&self) -> Vector<Arc<Content>> {
+        self.shown().contents.clone()
+    }
+
+    /// What was said since the user or another agent last spoke.
+    pub(crate) fn current_turn(&self) -> Vector<Arc<Content>> {
+        let shown = self.shown();
+        shown.contents.clone().split_off(shown.turn_start.min(shown.contents.len()))
+    }
+
+    fn shown(&self) -> &Arranged {
+        self.late_answer.as_ref().unwrap_or(&self.arranged)
+    }
+
+    /// Arranges the first `count` events again, of which the newest is an answer to a call that is not the one before it.
+    fn start_over(&mut self, events: &Vector<Arc<Event>>, count: usize, answer: &Visible) {
+        let all: Vec<_> =
+            events.iter().take(count).filter_map(|event| visible(event, &self.agent, self.branch.as_deref())).collect();
+        self.late_answer = arrange::up_to_call(&all, answer);
+        self.arranged = arrange::all(&all);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! An LLM agent's run: asks the [`Machine`] what comes next, and does it.
+
+mod aggregate;
+pub mod contents;
+mod instructions;
+pub mod machine;
+mod request;
+mod tools;
+mod transfer;
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use hatchery_core::event::{new_event_id, new_function_call_id};
+use hatchery_core::{
+    AgentContext, AgentId, Content, Delivery, Event, EventData, LlmAgent, LlmResponse, PartData, RunError, Tool,
+};
+use serde_json::Value;
+
+pub use aggregate::Aggregator;
+use machine::{Machine, Next};
+
+use crate::agents::{self, Frame, Outcome};
+
+/// One run of an LLM agent.
+pub(crate) async fn run(
+    frame: &Arc<Frame>,
+    id: AgentId,
+    llm: &LlmAgent,
+    cx: &AgentContext,
+) -> Result<Outcome, RunError> {
+    let step = Step { frame, id, llm, cx, tools: transfer::with_transfer_tool(frame, id, llm) };
+    let mut machine = Machine::new(llm.max_steps);
+    loop {
+        match machine.next() {
+            Next::CallModel => machine.model_answered(step.call_model().await?),
+            Next::CallTools(answer) => machine.tools_answered(step.call_tools(&answer).await?),
+            Next::Transfer(target) => match step.hand_over(&target).await? {
+                Outcome::Done => return Ok(Outcome::Done),
+                Outcome::HandedBack => machine.handed_back(),
+            },
+            Next::LimitReached(max_steps) => {
+                return Err(RunError::Limit {
+                    limit: "the limit of model calls in one run of an agent",
+                    value: u64::from(max_steps),
+                    agent: cx.call.agent.to_string(),
+                    key: "max_steps",
+                });
+            }
+            Next::Done => return Ok(Outcome::Done),
+        }
+    }
+}
+
+/// What a step of the loop works with.
+struct Step<'a> {
+    frame: &'a Arc<Frame>,
+    id: AgentId,
+    llm: &'a LlmAgent,
+    cx: &'a AgentContext,
+    /// The agent's tools, and the one that hands over when there is somebody to hand over to.
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl Step<'_> {
+    /// Asks the model, or the callbacks that answer for it, and gives the final event.
+    async fn call_model(&self) -> Result<Arc<Event>, RunError> {
+        let (model, mut request) = request::build(self).await?;
+        let call = &self.cx.call;
+        for callback in &self.llm.before_model {
+            if let Some(response) = callback.before_model(call, &mut request).await? {
+                call.invocation.count_llm_call(&call.agent)?;
+                return self.answer(new_event_id(), response).await;
+            }
+        }
+        let delivery = call.invocation.run_config.delivery;
+        let mut responses = call.invocation.generate(&call.agent, model.as_ref(), request, delivery).await?;
+        // The pieces of an answer and the whole of it are one event to a client, so they share an id.
+        let event_id = new_event_id();
+        let mut whole = Aggregator::default();
+        let cancel = &call.invocation.cancel;
+        while let Some(response) = cancel.run_until_cancelled(responses.next()).await.ok_or(RunError::Cancelled)? {
+            let mut response = response?;
+            name_calls(&mut response);
+            if delivery == Delivery::Streamed && response.partial {
+                let piece = self.after_model(response.clone()).await?;
+                self.cx.emit(event_of(event_id.clone(), LlmResponse { partial: true, ..piece })).await?;
+            }
+            whole.push(response);
+        }
+        match whole.finish() {
+            Some(response) => {
+                let response = self.after_model(response).await?;
+                self.answer(event_id, response).await
+            }
+            None => self.answer(event_id, LlmResponse::default()).await,
+        }
+    }
+
+    async fn after_model(&self, response: LlmResponse) -> Result<LlmResponse, RunError> {
+        for callback in &self.llm.after_model {
+            if let Some(replacement) = callback.after_model(&self.cx.call, &response).await? {
+                return Ok(replacement);
+            }
+        }
+        Ok(response)
+    }
+
+    /// Stores and yields a whole answer.
+    async fn answer(&self, event_id: String, mut response: LlmResponse) -> Result<Arc<Event>, RunError> {
+        name_calls(&mut response);
+        response.partial = false;
+        let mut data = event_of(event_id, response);
+        data.long_running_tool_ids = self.long_running_calls(&data);
+        self.keep_output(&mut data);
+        let event = self.cx.emit(data).await?;
+        match (&event.error_code, &event.content) {
+            (Some(code), None) => Err(RunError::Reported {
+                code: code.clone(),
+                message: event.error_message.clone().unwrap_or_else(|| format!("the model answered with {code}")),
+            }),
+            _ => Ok(event),
+        }
+    }
+
+    /// Ids of the calls whose tools answer later.
+    fn long_running_calls(&self, data: &EventData) -> Vec<String> {
+        let calls = data.content.iter().flat_map(|content| content.function_calls());
+        calls
+            .filter(|call| self.tool(&call.name).is_some_and(|tool| tool.is_long_running()))
+            .filter_map(|call| call.id.clone())
+            .collect()
+    }
+
+    fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.iter().find(|tool| tool.declaration().name == name)
+    }
+
+    /// Puts a final answer's text into the state key that the agent names; as JSON when the answer has a schema.
+    fn keep_output(&self, data: &mut EventData) {
+        let (Some(key), Some(content)) = (&self.llm.output_key, &data.content) else { return };
+        let text = content.text();
+        if content.function_calls().next().is_some() || text.is_empty() {
+            return;
+        }
+        let value = match &self.llm.output_schema {
+            Some(_) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+            None => Value::String(text),
+        };
+        data.actions.state_delta.insert(key.clone(), value);
+    }
+
+    /// Lets another agent go on in this one's place.
+    async fn hand_over(&self, target: &str) -> Result<Outcome, RunError> {
+        let Some(target) = self.frame.app.tree.find_agent(target) else {
+            return Err(RunError::NotFound { what: "Agent", name: target.into(), hint: String::new() });
+        };
+        agents::run(self.frame.clone(), target, self.cx.call.branch.clone(), self.cx.sink.clone()).await
+    }
+}
+
+/// Gives ids to the function calls that came without one.
+fn name_calls(response: &mut LlmResponse) {
+    for part in response.content.iter_mut().flat_map(|content| &mut content.parts) {
+        if let PartData::FunctionCall(call) = &mut part.data
+            && call.id.as_ref().is_none_or(String::is_empty)
+        {
+            call.id = Some(new_function_call_id());
+        }
+    }
+}
+
+fn event_of(id: String, response: LlmResponse) -> EventData {
+    let LlmResponse {
+        content,
+        partial,
+        finish_reason,
+        error_code,
+        error_message,
+        usage_metadata,
+        model_version,
+        grounding_metadata,
+        avg_logprobs,
+        custom_metadata,
+    } = response;
+    EventData {
+        id,
+        content: content.map(with_model_role).map(Arc::new),
+        partial,
+        finish_reason,
+        error_code,
+        error_message,
+        usage_metadata,
+        model_version,
+        grounding_metadata,
+        avg_logprobs,
+        custom_metadata,
+        ..EventData::default()
+    }
+}
+
+fn with_model_role(mut content: Content) -> Content {
+    content.role.get_or_insert_with(|| "model".into());
+    content
+}

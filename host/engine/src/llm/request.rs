@@ -1,0 +1,53 @@
+//! Builds what a model is asked.
+
+use std::sync::{Arc, PoisonError};
+
+use hatchery_core::agent::IncludeContents;
+use hatchery_core::{AgentKind, LlmRequest, Model, RunError};
+
+use super::contents::View;
+use super::{Step, instructions, transfer};
+use crate::agents::resolve_model;
+
+/// The model and the request for the next step.
+pub(super) async fn build(step: &Step<'_>) -> Result<(Arc<dyn Model>, LlmRequest), RunError> {
+    let Step { frame, id, llm, cx, tools } = step;
+    let agent = frame.agent(*id);
+    let (name, model) = resolve_model(frame, *id, &agent.name)?;
+    let mut request = LlmRequest { model: name, config: llm.generate_content_config.clone(), ..LlmRequest::default() };
+    if let AgentKind::Llm(root) = &frame.app.root().kind {
+        request.system_instructions.extend(instructions::text(&root.global_instruction, &cx.call).await?);
+    }
+    request.system_instructions.extend(instructions::text(&llm.instruction, &cx.call).await?);
+    request.system_instructions.push(instructions::identity(agent));
+    request.system_instructions.extend(transfer::instruction(frame, *id, llm));
+    if let Some(schema) = &llm.output_schema {
+        if tools.is_empty() {
+            request.config.response_schema = Some(schema.clone());
+            request.config.response_mime_type = Some("application/json".into());
+        } else {
+            // Many models refuse a response schema beside tools.
+            request.system_instructions.push(instructions::answer_format(schema));
+        }
+    }
+    for tool in tools {
+        tool.prepare(&mut request, &cx.call).await?;
+    }
+    request.contents = contents(step);
+    Ok((model, request))
+}
+
+/// The conversation as the agent sees it. The view is kept from call to call and from turn to turn, and reads only events that are new.
+fn contents(step: &Step<'_>) -> imbl::Vector<Arc<hatchery_core::Content>> {
+    let call = &step.cx.call;
+    let events = call.invocation.events();
+    let mut views = step.frame.views.lock().unwrap_or_else(PoisonError::into_inner);
+    let view = views
+        .entry((call.agent.clone(), call.branch.clone()))
+        .or_insert_with(|| View::new(call.agent.clone(), call.branch.clone()));
+    view.read(&events);
+    match step.llm.include_contents {
+        IncludeContents::Default => view.contents(),
+        IncludeContents::None => view.current_turn(),
+    }
+}

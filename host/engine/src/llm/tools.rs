@@ -1,0 +1,149 @@
+//! Runs the tools that a model has called, and puts their answers into one event.
+
+use std::sync::Arc;
+
+use hatchery_core::context::ToolExecution;
+use hatchery_core::{
+    CallContext, Callback, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap, Part,
+    PartData, RunError, Tool, ToolError,
+};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::Step;
+use crate::agents::unknown_tool;
+
+impl Step<'_> {
+    /// Runs the tools that `answer` calls. Gives the event with their answers, in the order of the calls; nothing when all of them
+    /// answer later.
+    pub(super) async fn call_tools(&self, answer: &Event) -> Result<Option<Arc<Event>>, RunError> {
+        let calls: Vec<_> = answer.function_calls().map(|call| self.prepare(call)).collect();
+        let results = match self.cx.call.invocation.run_config.tool_execution {
+            ToolExecution::Parallel if calls.len() > 1 => at_once(calls).await?,
+            ToolExecution::Parallel | ToolExecution::Sequential => in_order(calls).await?,
+        };
+        let mut parts = Vec::with_capacity(results.len());
+        let mut actions = EventActions::default();
+        for result in results {
+            parts.extend(result.response.map(|response| Part::from(PartData::FunctionResponse(response))));
+            actions.merge(result.actions);
+        }
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        let content = Some(Arc::new(Content::new("user", parts)));
+        self.cx.emit(EventData { content, actions, ..EventData::default() }).await.map(Some)
+    }
+
+    fn prepare(&self, call: &FunctionCall) -> Call {
+        Call {
+            call: call.clone(),
+            tool: self.tool(&call.name).cloned().ok_or_else(|| unknown_tool(&call.name, &self.tools)),
+            before: self.llm.before_tool.clone(),
+            after: self.llm.after_tool.clone(),
+            cx: self.cx.call.for_call(call.id.as_deref()),
+        }
+    }
+}
+
+/// One call with all that it needs, so that it can run in a task of its own.
+struct Call {
+    call: FunctionCall,
+    /// The tool, or what to tell the model that has called a tool which does not exist.
+    tool: Result<Arc<dyn Tool>, String>,
+    before: Vec<Arc<dyn Callback>>,
+    after: Vec<Arc<dyn Callback>>,
+    cx: CallContext,
+}
+
+/// What a call gave.
+struct Answered {
+    /// Nothing when the tool answers later.
+    response: Option<FunctionResponse>,
+    actions: EventActions,
+}
+
+async fn in_order(calls: Vec<Call>) -> Result<Vec<Answered>, RunError> {
+    let mut results = Vec::with_capacity(calls.len());
+    for call in calls {
+        results.push(call.run().await?);
+    }
+    Ok(results)
+}
+
+async fn at_once(calls: Vec<Call>) -> Result<Vec<Answered>, RunError> {
+    let mut tasks = JoinSet::new();
+    for (place, call) in calls.into_iter().enumerate() {
+        tasks.spawn(async move { (place, call.run().await) });
+    }
+    let mut results = Vec::with_capacity(tasks.len());
+    while let Some(ended) = tasks.join_next().await {
+        match ended {
+            Ok((place, result)) => results.push((place, result?)),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => return Err(RunError::Cancelled),
+            },
+        }
+    }
+    results.sort_by_key(|(place, _)| *place);
+    Ok(results.into_iter().map(|(_, result)| result).collect())
+}
+
+impl Call {
+    async fn run(self) -> Result<Answered, RunError> {
+        let response = self.respond().await?.map(|response| FunctionResponse {
+            id: self.call.id.clone(),
+            name: self.call.name.clone(),
+            response,
+            extra: JsonMap::new(),
+        });
+        Ok(Answered { response, actions: self.cx.take_actions() })
+    }
+
+    async fn respond(&self) -> Result<Option<JsonMap>, RunError> {
+        let tool = match &self.tool {
+            Ok(tool) => tool,
+            Err(message) => return Ok(Some(error_map(message))),
+        };
+        let name = &self.call.name;
+        let mut args = self.call.args.clone();
+        let mut response = None;
+        for callback in &self.before {
+            response = callback.before_tool(&self.cx, name, &mut args).await?;
+            if response.is_some() {
+                break;
+            }
+        }
+        let response = match response {
+            Some(response) => response,
+            None => match self.call_tool(tool.as_ref(), args.clone()).await? {
+                Some(response) => response,
+                None => return Ok(None),
+            },
+        };
+        for callback in &self.after {
+            if let Some(replacement) = callback.after_tool(&self.cx, name, &args, &response).await? {
+                return Ok(Some(replacement));
+            }
+        }
+        Ok(Some(response))
+    }
+
+    async fn call_tool(&self, tool: &dyn Tool, args: JsonMap) -> Result<Option<JsonMap>, RunError> {
+        let cancel = &self.cx.invocation.cancel;
+        let result = cancel.run_until_cancelled(tool.call(args, &self.cx)).await.ok_or(RunError::Cancelled)?;
+        match result {
+            Ok(Value::Null) if tool.is_long_running() => Ok(None),
+            Ok(Value::Null) => Ok(Some(JsonMap::new())),
+            Ok(Value::Object(map)) => Ok(Some(map)),
+            Ok(value) => Ok(Some(JsonMap::from_iter([("result".into(), value)]))),
+            Err(ToolError::Model(message)) => Ok(Some(error_map(&message))),
+            Err(error @ ToolError::Fatal { .. }) => Err(error.into()),
+        }
+    }
+}
+
+fn error_map(message: &str) -> JsonMap {
+    JsonMap::from_iter([("error".into(), json!(message))])
+}

@@ -1,0 +1,108 @@
+//! Handing over to another agent: to whom, how the model learns of it, and the tool that does it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{AgentId, AgentKind, CallContext, FunctionDeclaration, JsonMap, LlmAgent, Tool, ToolError};
+use serde_json::{Value, json};
+
+use crate::agents::{Frame, or_none};
+
+/// The tool's name.
+pub(super) const TRANSFER: &str = "transfer_to_agent";
+
+/// The agent's tools, and [`TRANSFER`] when there is somebody to hand over to.
+pub(super) fn with_transfer_tool(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Vec<Arc<dyn Tool>> {
+    let mut tools = llm.tools.clone();
+    let names: Vec<_> = targets(frame, id, llm).into_iter().map(|target| frame.agent(target).name.clone()).collect();
+    if !names.is_empty() {
+        tools.push(Arc::new(TransferTool::new(names)));
+    }
+    tools
+}
+
+/// What the model is told about whom it can hand over to.
+pub(super) fn instruction(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Option<String> {
+    let targets = targets(frame, id, llm);
+    if targets.is_empty() {
+        return None;
+    }
+    let mut text = String::from("You can hand the conversation over to one of these agents:\n");
+    for target in &targets {
+        let agent = frame.agent(*target);
+        let description = if agent.description.is_empty() { &agent.name } else { &agent.description };
+        text.push_str(&format!("\nAgent name: {}\nAgent description: {description}\n", agent.name));
+    }
+    text.push_str(&format!(
+        "\nIf you are the best to answer by your description, answer. If another agent is better, call `{TRANSFER}` with its name, \
+         and say nothing beside the call."
+    ));
+    let parent = frame.app.tree.parent(id).filter(|parent| targets.contains(parent));
+    if let Some(parent) = parent {
+        text.push_str(&format!(
+            " If neither you nor the others are fit to answer, hand over to your parent agent `{}`.",
+            frame.agent(parent).name
+        ));
+    }
+    Some(text)
+}
+
+/// Sub agents, then the parent, then its other sub agents, as far as the agent may hand over to them.
+fn targets(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Vec<AgentId> {
+    let tree = &frame.app.tree;
+    let mut targets = tree.children(id).to_vec();
+    let Some(parent) = tree.parent(id).filter(|parent| matches!(tree.agent(*parent).kind, AgentKind::Llm(_))) else {
+        return targets;
+    };
+    if !llm.disallow_transfer_to_parent {
+        targets.push(parent);
+    }
+    if !llm.disallow_transfer_to_peers {
+        targets.extend(tree.children(parent).iter().filter(|peer| **peer != id));
+    }
+    targets
+}
+
+/// Hands over to one of the named agents.
+struct TransferTool {
+    declaration: Arc<FunctionDeclaration>,
+    names: Vec<String>,
+}
+
+impl TransferTool {
+    fn new(names: Vec<String>) -> Self {
+        let declaration = Arc::new(FunctionDeclaration {
+            name: TRANSFER.into(),
+            description: "Hands the conversation over to another agent.".into(),
+            parameters: Some(json!({
+                "type": "object",
+                "properties": {
+                    "agent_name": {"type": "string", "description": "The agent to hand over to.", "enum": &names}
+                },
+                "required": ["agent_name"]
+            })),
+            response: None,
+        });
+        Self { declaration, names }
+    }
+}
+
+#[async_trait]
+impl Tool for TransferTool {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.declaration
+    }
+
+    async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
+        let allowed = || or_none(&self.names.iter().map(String::as_str).collect::<Vec<_>>());
+        let name = args.get("agent_name").or_else(|| args.get("agentName")).and_then(Value::as_str);
+        let Some(name) = name else {
+            return Err(ToolError::Model(format!("`agent_name` is missing; it can be {}", allowed())));
+        };
+        if !self.names.iter().any(|allowed| allowed == name) {
+            return Err(ToolError::Model(format!("cannot hand over to `{name}`; `agent_name` can be {}", allowed())));
+        }
+        cx.actions().transfer_to_agent = Some(name.into());
+        Ok(Value::Null)
+    }
+}

@@ -1,0 +1,46 @@
+//! Which agent goes on with a session.
+
+use std::sync::Arc;
+
+use hatchery_core::agent::AgentTree;
+use hatchery_core::event::USER;
+use hatchery_core::{AgentId, AgentKind, Event};
+use imbl::Vector;
+
+/// The agent that answers the newest event: the one whose function call it responds to; else the one that spoke last, if the conversation
+/// could come back to the root from it; else the root.
+pub(super) fn agent_to_run(tree: &AgentTree, events: &Vector<Arc<Event>>) -> AgentId {
+    if let Some(caller) = caller_of_newest_response(tree, events) {
+        return caller;
+    }
+    events
+        .iter()
+        .rev()
+        .filter(|event| event.author != USER)
+        .find_map(|event| {
+            let agent = tree.find_agent(&event.author)?;
+            (agent == tree.root() || can_hand_back(tree, agent)).then_some(agent)
+        })
+        .unwrap_or_else(|| tree.root())
+}
+
+/// The agent whose function call the newest event responds to.
+fn caller_of_newest_response(tree: &AgentTree, events: &Vector<Arc<Event>>) -> Option<AgentId> {
+    let (newest, earlier) = (events.last()?, events.iter().rev().skip(1));
+    let answered: Vec<_> = newest.function_responses().filter_map(|response| response.id.as_deref()).collect();
+    if answered.is_empty() {
+        return None;
+    }
+    let mut earlier = earlier;
+    let call = earlier
+        .find(|event| event.function_calls().any(|call| call.id.as_deref().is_some_and(|id| answered.contains(&id))))?;
+    tree.find_agent(&call.author)
+}
+
+/// True when the agent and all agents between it and the root are LLM agents that may hand over to their parents.
+fn can_hand_back(tree: &AgentTree, agent: AgentId) -> bool {
+    std::iter::once(agent).chain(tree.ancestors(agent)).all(|id| match &tree.agent(id).kind {
+        AgentKind::Llm(llm) => id == tree.root() || !llm.disallow_transfer_to_parent,
+        AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } | AgentKind::Custom(_) => false,
+    })
+}

@@ -1,0 +1,301 @@
+//! A turn from start to end: check, wait for the session's turn, store the user's message, choose the agent, run it, report.
+
+mod continuation;
+mod log;
+mod turns;
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Context, Poll};
+
+use futures::future::maybe_done;
+use futures::{FutureExt, Stream, poll};
+use hatchery_core::event::{USER, new_invocation_id};
+use hatchery_core::state::Scope;
+use hatchery_core::{
+    Content, Event, EventActions, EventData, EventSink, EventWindow, Invocation, JsonMap, RunConfig, RunError,
+    Services, Session, SessionKey, StoreError,
+};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::agents::{self, Frame};
+use crate::app::App;
+use log::EventLog;
+use turns::{Live, Turns};
+
+/// Events that a client has not read yet; a slow client slows its run down from here on.
+const UNREAD_EVENTS: usize = 64;
+
+/// Runs agents for users. Cheap to clone; clones share the turns of sessions.
+#[derive(Clone)]
+pub struct Runner(Arc<Shared>);
+
+struct Shared {
+    services: Services,
+    turns: Turns,
+    active: watch::Sender<usize>,
+}
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct RunRequest {
+    /// The user.
+    pub user: String,
+    /// The session's id.
+    pub session: String,
+    /// What the user says.
+    pub message: Content,
+    /// State to set along with the message.
+    pub state_delta: JsonMap,
+    /// How the run is wanted.
+    pub config: RunConfig,
+    /// Stops the run when cancelled.
+    pub cancel: CancellationToken,
+}
+
+impl RunRequest {
+    /// A request with defaults for everything else.
+    pub fn new(user: impl Into<String>, session: impl Into<String>, message: Content) -> Self {
+        Self {
+            user: user.into(),
+            session: session.into(),
+            message,
+            state_delta: JsonMap::new(),
+            config: RunConfig::default(),
+            cancel: CancellationToken::new(),
+        }
+    }
+}
+
+/// A run under way: a stream of its events. Dropping it does not stop the run; [`RunRequest::cancel`] does.
+#[derive(Debug)]
+pub struct Run {
+    /// `e-<uuid>`.
+    pub invocation_id: String,
+    events: mpsc::Receiver<Result<Arc<Event>, RunError>>,
+}
+
+impl Run {
+    /// The next event. A failed run ends with an event that says so, then the error.
+    pub async fn next(&mut self) -> Option<Result<Arc<Event>, RunError>> {
+        self.events.recv().await
+    }
+
+    /// All events.
+    ///
+    /// # Errors
+    /// When the run fails.
+    pub async fn collect(mut self) -> Result<Vec<Arc<Event>>, RunError> {
+        let mut events = Vec::new();
+        while let Some(event) = self.next().await {
+            events.push(event?);
+        }
+        Ok(events)
+    }
+}
+
+impl Stream for Run {
+    type Item = Result<Arc<Event>, RunError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.events.poll_recv(cx)
+    }
+}
+
+impl Runner {
+    /// A runner on these services.
+    pub fn new(services: Services) -> Self {
+        Self(Arc::new(Shared { services, turns: Turns::default(), active: watch::Sender::new(0) }))
+    }
+
+    /// The services.
+    pub fn services(&self) -> &Services {
+        &self.0.services
+    }
+
+    /// How many runs are under way or wait for their turn.
+    pub fn active_runs(&self) -> usize {
+        *self.0.active.borrow()
+    }
+
+    /// Waits until no run is under way.
+    pub async fn drain(&self) {
+        let mut active = self.0.active.subscribe();
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = active.wait_for(|active| *active == 0).await;
+    }
+
+    /// Starts a run in a task of its own. Turns of one session follow each other in the order of their calls; a failed turn does not hold
+    /// up the next.
+    ///
+    /// # Errors
+    /// When the message has no parts, or the session does not exist and is not to be created.
+    pub async fn run(&self, app: Arc<App>, request: RunRequest) -> Result<Run, RunError> {
+        if request.message.parts.is_empty() {
+            return Err(RunError::BadInput(
+                "newMessage has no parts; send at least one, such as {\"text\": \"hello\"}".into(),
+            ));
+        }
+        let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
+        self.ensure_session(&key, request.config.auto_create_session).await?;
+        // Polled here once, so that turns queue in the order of these calls and not in that of their tasks.
+        let mut turn = Box::pin(maybe_done(self.0.turns.begin(&key)));
+        let _ = poll!(turn.as_mut());
+        let invocation_id = new_invocation_id();
+        let (client, events) = mpsc::channel(UNREAD_EVENTS);
+        let active = ActiveRun::new(&self.0);
+        let (runner, id) = (self.clone(), invocation_id.clone());
+        tokio::spawn(async move {
+            let _ = request.cancel.run_until_cancelled(turn.as_mut()).await;
+            let result = match turn.as_mut().take_output() {
+                Some(mut kept) => {
+                    let turn = runner.turn(app, key, request, id, &mut kept, client.clone());
+                    AssertUnwindSafe(turn).catch_unwind().await.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+                }
+                None => Err(RunError::Cancelled),
+            };
+            // The turn ends before the client learns of it, so that the client's next message does not wait for this one.
+            drop(turn);
+            drop(active);
+            if let Err(error) = result {
+                // A client that has gone away needs no error.
+                let _ = client.send(Err(error)).await;
+            }
+        });
+        Ok(Run { invocation_id, events })
+    }
+
+    async fn ensure_session(&self, key: &SessionKey, create: bool) -> Result<(), RunError> {
+        let sessions = &self.0.services.sessions;
+        if sessions.get(key, EventWindow::Recent(0)).await?.is_some() {
+            return Ok(());
+        }
+        if !create {
+            return Err(StoreError::SessionNotFound(key.clone()).into());
+        }
+        match sessions.create(&key.app, &key.user, Some(&key.id), JsonMap::new()).await {
+            Ok(_) | Err(StoreError::SessionExists(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// One turn, from what is `kept` of the session to what is kept of it for the next one.
+    async fn turn(
+        &self,
+        app: Arc<App>,
+        key: SessionKey,
+        request: RunRequest,
+        invocation_id: String,
+        kept: &mut Option<Live>,
+        client: mpsc::Sender<Result<Arc<Event>, RunError>>,
+    ) -> Result<(), RunError> {
+        let Live { session, views } = self.refresh(&key, kept.take()).await?;
+        let invocation = Arc::new(Invocation {
+            id: invocation_id,
+            session_key: key,
+            user_content: Arc::new(as_user(request.message)),
+            run_config: request.config,
+            services: self.0.services.clone(),
+            cancel: request.cancel,
+            session: RwLock::new(session),
+            llm_calls: AtomicU32::new(0),
+        });
+        let log = EventLog::new(invocation.clone(), client);
+        let frame = Frame::new(app, invocation.clone(), views);
+        let result = match converse(&frame, &log, request.state_delta).await {
+            Ok(()) | Err(RunError::Stopped) => Ok(()),
+            Err(error) => Err(report(&frame, &log, error).await),
+        };
+        log.close().await;
+        let mut session = invocation.session.read().unwrap_or_else(PoisonError::into_inner).clone();
+        session.state.retain(|key| Scope::of(key).0 != Scope::Temp);
+        *kept = Some(Live { session, views: frame.take_views() });
+        result
+    }
+
+    /// The session as the service has it now: what is known of it, and the events that were appended elsewhere since.
+    async fn refresh(&self, key: &SessionKey, live: Option<Live>) -> Result<Live, RunError> {
+        let sessions = &self.0.services.sessions;
+        let missing = || RunError::from(StoreError::SessionNotFound(key.clone()));
+        if let Some(live) = live {
+            let window = EventWindow::AfterRevision(live.session.revision);
+            let now = sessions.get(key, window).await?.ok_or_else(missing)?;
+            if now.created == live.session.created && now.revision >= live.session.revision {
+                let mut events = live.session.events;
+                events.append(now.events);
+                return Ok(Live { session: Session { events, ..now }, views: live.views });
+            }
+        }
+        let session = sessions.get(key, EventWindow::All).await?.ok_or_else(missing)?;
+        Ok(Live { session, views: Default::default() })
+    }
+}
+
+/// Stores the user's message, then lets the agent whose turn it is answer.
+async fn converse(frame: &Arc<Frame>, log: &EventLog, state_delta: JsonMap) -> Result<(), RunError> {
+    let invocation = &frame.invocation;
+    let state_delta = invocation.without_temp(state_delta);
+    let message = Event::new(EventData {
+        invocation_id: invocation.id.clone(),
+        author: USER.into(),
+        content: Some(invocation.user_content.clone()),
+        actions: EventActions { state_delta, ..EventActions::default() },
+        ..EventData::default()
+    });
+    log.record(message).await?;
+    let agent = continuation::agent_to_run(&frame.app.tree, &invocation.events());
+    let run = agents::run(frame.clone(), agent, None, Arc::new(log.clone()));
+    match invocation.cancel.run_until_cancelled(run).await {
+        Some(outcome) => outcome.map(|_| ()),
+        None => Err(RunError::Cancelled),
+    }
+}
+
+/// Puts a failure into the session, where the client and later readers find it, unless an event says it already.
+async fn report(frame: &Frame, log: &EventLog, error: RunError) -> RunError {
+    if matches!(error, RunError::Reported { .. }) {
+        return error;
+    }
+    tracing::warn!(invocation = %frame.invocation.id, session = %frame.invocation.session_key, code = error.code(), "run failed: {error}");
+    let event = Event::new(EventData {
+        invocation_id: frame.invocation.id.clone(),
+        author: frame.last_agent(),
+        error_code: Some(error.code().into()),
+        error_message: Some(error.to_string()),
+        ..EventData::default()
+    });
+    if let Err(failure) = log.emit(event).await {
+        tracing::error!(invocation = %frame.invocation.id, "the failure could not be stored: {failure}");
+    }
+    error
+}
+
+fn as_user(mut message: Content) -> Content {
+    message.role.get_or_insert_with(|| USER.into());
+    message
+}
+
+/// A defect in native code must not take a client's answer, or the session, with it.
+fn panicked(panic: &(dyn std::any::Any + Send)) -> RunError {
+    let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    RunError::Internal(text.unwrap_or("no message").into())
+}
+
+/// Counts a run for as long as it lives.
+struct ActiveRun(Arc<Shared>);
+
+impl ActiveRun {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.active.send_modify(|active| *active += 1);
+        Self(shared.clone())
+    }
+}
+
+impl Drop for ActiveRun {
+    fn drop(&mut self) {
+        self.0.active.send_modify(|active| *active = active.saturating_sub(1));
+    }
+}

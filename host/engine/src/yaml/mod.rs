@@ -1,0 +1,226 @@
+//! Agents from YAML files: `root_agent.yaml` and what it refers to.
+//!
+//! Keys are those of ADK agent configs, in snake_case or camelCase. Unknown keys, keys of another kind of agent, unknown names and files
+//! outside the agent's folder are errors that say where.
+
+mod config;
+mod error;
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use hatchery_core::agent::{IncludeContents, ModelRef};
+use hatchery_core::{Agent, AgentKind, Callback, Instruction, LlmAgent, Lookup, LookupError, Tool};
+
+pub use error::ConfigError;
+
+use config::{AgentClass, AgentConfig, NameRef, SubAgentRef, ToolRef};
+
+/// The file that makes a folder an app.
+pub const ROOT_FILE: &str = "root_agent.yaml";
+
+/// Larger files are refused before they are parsed.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// How deep files may refer to files.
+const MAX_DEPTH: usize = 32;
+
+/// An agent with everything below it, and the files that it came from.
+pub struct Loaded {
+    /// The agent.
+    pub agent: Agent,
+    /// Every file that was read.
+    pub files: Vec<PathBuf>,
+}
+
+/// Reads an agent from a file, with all that it refers to. Files that it names must lie in its folder or below.
+///
+/// # Errors
+/// When a file cannot be read or is not an agent config, or a name in it is not found.
+pub fn load_agent(path: &Path, lookup: &dyn Lookup) -> Result<Loaded, ConfigError> {
+    let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+    let mut loader = Loader { folder, lookup, files: Vec::new(), open: Vec::new() };
+    let agent = loader.agent(path)?;
+    Ok(Loaded { agent, files: loader.files })
+}
+
+struct Loader<'a> {
+    /// The folder that no file may leave.
+    folder: PathBuf,
+    lookup: &'a dyn Lookup,
+    files: Vec<PathBuf>,
+    /// The files from the root to the one being read.
+    open: Vec<PathBuf>,
+}
+
+/// A file being read: what is needed to say where something is wrong.
+struct Source<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Loader<'_> {
+    fn agent(&mut self, path: &Path) -> Result<Agent, ConfigError> {
+        let text = read(path)?;
+        self.files.push(path.to_path_buf());
+        self.open.push(path.to_path_buf());
+        let config: AgentConfig = serde_yaml::from_str(&text).map_err(|error| ConfigError::syntax(path, &error))?;
+        let source = Source { path, text: &text };
+        let agent = self.build(config, &source)?;
+        self.open.pop();
+        Ok(agent)
+    }
+
+    fn build(&mut self, config: AgentConfig, source: &Source<'_>) -> Result<Agent, ConfigError> {
+        if let Some((key, class)) = config.misplaced_key() {
+            return Err(source.error(
+                key,
+                "",
+                format!("`{key}` is a key of {class}, but this is a {}", config.agent_class.label()),
+            ));
+        }
+        if config.name.trim().is_empty() {
+            return Err(source.error("name", "", "Agent name is required: add `name: …`".into()));
+        }
+        let kind = match config.agent_class {
+            AgentClass::Llm => AgentKind::Llm(Box::new(self.llm(&config, source)?)),
+            AgentClass::Sequential => AgentKind::Sequential,
+            AgentClass::Parallel => AgentKind::Parallel,
+            AgentClass::Loop => AgentKind::Loop { max_iterations: config.max_iterations },
+        };
+        let mut sub_agents = Vec::with_capacity(config.sub_agents.len());
+        for sub_agent in &config.sub_agents {
+            sub_agents.push(self.sub_agent(sub_agent, source)?);
+        }
+        Ok(Agent {
+            before_agent: self.callbacks("before_agent_callbacks", &config.before_agent_callbacks, source)?,
+            after_agent: self.callbacks("after_agent_callbacks", &config.after_agent_callbacks, source)?,
+            name: config.name,
+            description: config.description,
+            kind,
+            sub_agents,
+        })
+    }
+
+    fn llm(&self, config: &AgentConfig, source: &Source<'_>) -> Result<LlmAgent, ConfigError> {
+        let template = |text: &Option<String>| text.clone().map_or(Instruction::None, Instruction::Template);
+        if config.instruction.as_deref().is_none_or(|text| text.trim().is_empty()) {
+            let message = "Agent instruction is required: add `instruction: …`".into();
+            return Err(source.error("instruction", "", message));
+        }
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        Ok(LlmAgent {
+            model: given(&config.model).map(ModelRef::Named),
+            instruction: template(&config.instruction),
+            global_instruction: template(&config.global_instruction),
+            tools: config.tools.iter().map(|tool| self.tool(tool, source)).collect::<Result<_, _>>()?,
+            include_contents: self.include_contents(config, source)?,
+            input_schema: config.input_schema.clone(),
+            output_schema: config.output_schema.clone(),
+            output_key: given(&config.output_key),
+            max_steps: config.max_steps,
+            disallow_transfer_to_parent: config.disallow_transfer_to_parent,
+            disallow_transfer_to_peers: config.disallow_transfer_to_peers,
+            generate_content_config: config::generate_content_config(config.generate_content_config.clone())
+                .map_err(|message| source.error("generate_content_config", "", message))?,
+            before_model: self.callbacks("before_model_callbacks", &config.before_model_callbacks, source)?,
+            after_model: self.callbacks("after_model_callbacks", &config.after_model_callbacks, source)?,
+            before_tool: self.callbacks("before_tool_callbacks", &config.before_tool_callbacks, source)?,
+            after_tool: self.callbacks("after_tool_callbacks", &config.after_tool_callbacks, source)?,
+        })
+    }
+
+    fn include_contents(&self, config: &AgentConfig, source: &Source<'_>) -> Result<IncludeContents, ConfigError> {
+        match config.include_contents.as_deref() {
+            None => Ok(IncludeContents::Default),
+            Some(word) if word.eq_ignore_ascii_case("default") => Ok(IncludeContents::Default),
+            Some(word) if word.eq_ignore_ascii_case("none") => Ok(IncludeContents::None),
+            Some(word) => {
+                let message = format!("`include_contents` can be `default` or `none`, not `{word}`");
+                Err(source.error("include_contents", word, message))
+            }
+        }
+    }
+
+    fn tool(&self, tool: &ToolRef, source: &Source<'_>) -> Result<Arc<dyn Tool>, ConfigError> {
+        if tool.name.trim().is_empty() {
+            return Err(source.error("name", "", "Tool name cannot be empty".into()));
+        }
+        if tool.args.is_some() {
+            let message = format!("tool `{}` takes no `args`", tool.name);
+            return Err(source.error("name", &tool.name, message));
+        }
+        self.lookup.tool(&tool.name).map_err(|error| source.lookup("tools", &tool.name, &error))
+    }
+
+    fn callbacks(
+        &self,
+        key: &str,
+        names: &[NameRef],
+        source: &Source<'_>,
+    ) -> Result<Vec<Arc<dyn Callback>>, ConfigError> {
+        let find =
+            |name: &NameRef| self.lookup.callback(&name.name).map_err(|error| source.lookup(key, &name.name, &error));
+        names.iter().map(find).collect()
+    }
+
+    fn sub_agent(&mut self, sub_agent: &SubAgentRef, source: &Source<'_>) -> Result<Agent, ConfigError> {
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        match (given(&sub_agent.config_path), given(&sub_agent.code)) {
+            (Some(path), None) => self.file(&path, source),
+            (None, Some(name)) => self.lookup.agent(&name).map_err(|error| source.lookup("sub_agents", &name, &error)),
+            (None, None) | (Some(_), Some(_)) => {
+                let message =
+                    "a sub agent needs either `config_path` (a YAML file) or `code` (an agent of a component)".into();
+                Err(source.error("sub_agents", "", message))
+            }
+        }
+    }
+
+    fn file(&mut self, relative: &str, source: &Source<'_>) -> Result<Agent, ConfigError> {
+        let error = |message| Err(source.error("config_path", relative, message));
+        let plain =
+            Path::new(relative).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        if !plain {
+            return error(format!("`{relative}` leaves the agent's folder; move the file there"));
+        }
+        let path: PathBuf = source.path.parent().unwrap_or(&self.folder).join(relative).components().collect();
+        if !path.is_file() {
+            return error(format!("Config file not found: {}", path.display()));
+        }
+        if self.open.contains(&path) {
+            return error(format!("`{relative}` is above this agent already; an agent cannot be below itself"));
+        }
+        if self.open.len() >= MAX_DEPTH {
+            return error(format!("sub agents are nested more than {MAX_DEPTH} files deep"));
+        }
+        self.agent(&path)
+    }
+}
+
+impl Source<'_> {
+    fn error(&self, key: &str, value: &str, message: String) -> ConfigError {
+        ConfigError::at(self.path, error::find(self.text, key, value), message)
+    }
+
+    fn lookup(&self, key: &str, name: &str, error: &LookupError) -> ConfigError {
+        let at = error::find(self.text, "name", name).or_else(|| error::find(self.text, "code", name));
+        ConfigError::at(self.path, at, format!("{key}: {error}"))
+    }
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    let unreadable = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            ConfigError::at(path, None, format!("Config file not found: {}", path.display()))
+        }
+        _ => ConfigError::at(path, None, format!("cannot be read: {error}")),
+    };
+    let size = fs::metadata(path).map_err(unreadable)?.len();
+    if size > MAX_FILE_BYTES {
+        let message = format!("is {size} bytes long; an agent config may be {MAX_FILE_BYTES} bytes long at most");
+        return Err(ConfigError::at(path, None, message));
+    }
+    fs::read_to_string(path).map_err(unreadable)
+}
