@@ -1,1 +1,14 @@
-//! stores
+//! Session, artifact and memory services: those that forget when the process ends, and those that keep files.
+//!
+//! Every service is chosen by a URI (see [`open_sessions`], [`open_artifacts`], [`open_memory`]), implements a trait of
+//! `hatchery_core`, and passes the suite of tests that its kind shares. Nothing here caches what another process could change.
+
+pub mod artifacts;
+pub mod memory;
+pub mod sessions;
+mod uri;
+
+pub use artifacts::{DirectoryArtifacts, MemoryArtifacts};
+pub use memory::KeywordMemory;
+pub use sessions::{MemorySessions, SqliteSessions};
+pub use uri::{open_artifacts, open_memory, open_sessions};

@@ -1,0 +1,8 @@
+//! Artifact services, and what they have in common.
+
+mod directory;
+mod memory;
+mod name;
+
+pub use directory::DirectoryArtifacts;
+pub use memory::MemoryArtifacts;

@@ -1,0 +1,105 @@
+//! Artifacts in the memory of this process. Nothing is written to disk and nothing is evicted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use async_trait::async_trait;
+use hatchery_core::artifact::ArtifactService;
+use hatchery_core::{Part, SessionKey, StoreError};
+
+use super::name::Name;
+
+/// An [`ArtifactService`] that forgets everything when the process ends.
+#[derive(Default)]
+pub struct MemoryArtifacts {
+    owners: RwLock<HashMap<Owner, Artifacts>>,
+}
+
+/// Versions by full name. A version's number is its index.
+type Artifacts = BTreeMap<String, Vec<Arc<Part>>>;
+
+#[derive(PartialEq, Eq, Hash)]
+enum Owner {
+    Session(SessionKey),
+    User { app: Arc<str>, user: Arc<str> },
+}
+
+impl Owner {
+    fn of(session: &SessionKey, name: Name<'_>) -> Self {
+        if name.is_users { Self::user_of(session) } else { Self::Session(session.clone()) }
+    }
+
+    fn user_of(session: &SessionKey) -> Self {
+        Self::User { app: session.app.clone(), user: session.user.clone() }
+    }
+}
+
+impl MemoryArtifacts {
+    /// A service without artifacts.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<Owner, Artifacts>> {
+        self.owners.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<Owner, Artifacts>> {
+        self.owners.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl ArtifactService for MemoryArtifacts {
+    async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
+        let name = Name::parse(name)?;
+        let part = Arc::new(part.clone());
+        let mut owners = self.write();
+        let versions = owners.entry(Owner::of(session, name)).or_default().entry(name.full.to_owned()).or_default();
+        versions.push(part);
+        Ok(versions.len() as u64 - 1)
+    }
+
+    async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
+        let name = Name::parse(name)?;
+        let found = self.read().get(&Owner::of(session, name)).and_then(|artifacts| {
+            let versions = artifacts.get(name.full)?;
+            match version {
+                None => versions.last().cloned(),
+                Some(version) => versions.get(usize::try_from(version).ok()?).cloned(),
+            }
+        });
+        Ok(found.map(|part| Part::clone(&part)))
+    }
+
+    async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
+        let owners = self.read();
+        let mut names: Vec<String> = [Owner::Session(session.clone()), Owner::user_of(session)]
+            .iter()
+            .filter_map(|owner| owners.get(owner))
+            .flat_map(|artifacts| artifacts.keys().cloned())
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    async fn versions(&self, session: &SessionKey, name: &str) -> Result<Vec<u64>, StoreError> {
+        let name = Name::parse(name)?;
+        let owners = self.read();
+        let versions = owners.get(&Owner::of(session, name)).and_then(|artifacts| artifacts.get(name.full));
+        Ok((0..versions.map_or(0, Vec::len) as u64).collect())
+    }
+
+    async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError> {
+        let name = Name::parse(name)?;
+        let owner = Owner::of(session, name);
+        let mut owners = self.write();
+        if let Some(artifacts) = owners.get_mut(&owner) {
+            artifacts.remove(name.full);
+            if artifacts.is_empty() {
+                owners.remove(&owner);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,6 @@
+//! Memory services.
+
+mod keyword;
+mod words;
+
+pub use keyword::KeywordMemory;

@@ -1,0 +1,72 @@
+//! Words of a text: what a query and an entry of memory have in common.
+
+use std::collections::BTreeSet;
+
+/// The distinct words of a text: runs of letters and digits in lower case. Runs of a script that does not put spaces between words
+/// give pairs of neighbouring characters instead, and in an entry (not in a query of several characters) single characters as
+/// well, so that any part of such a run is found.
+pub(super) fn words_of(text: &str, of: Of) -> BTreeSet<Box<str>> {
+    let mut words = BTreeSet::new();
+    for run in text.split(|character: char| !character.is_alphanumeric()).filter(|run| !run.is_empty()) {
+        let lower = run.to_lowercase();
+        let characters: Vec<char> = lower.chars().collect();
+        for piece in characters.chunk_by(|left, right| is_unspaced(*left) == is_unspaced(*right)) {
+            if !piece.first().is_some_and(|character| is_unspaced(*character)) {
+                words.insert(piece.iter().collect::<String>().into());
+                continue;
+            }
+            for pair in piece.windows(2) {
+                words.insert(pair.iter().collect::<String>().into());
+            }
+            if of == Of::Entry || piece.len() == 1 {
+                words.extend(piece.iter().map(|character| character.to_string().into()));
+            }
+        }
+    }
+    words
+}
+
+/// Whose words they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    /// What is searched.
+    Entry,
+    /// What is searched for.
+    Query,
+}
+
+/// Thai, Lao, Tibetan, Burmese, Khmer, and Chinese and Japanese characters.
+fn is_unspaced(character: char) -> bool {
+    matches!(u32::from(character),
+        0x0E00..=0x0FFF | 0x1000..=0x109F | 0x1780..=0x17FF | 0x3040..=0x30FF | 0x31F0..=0x31FF
+        | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x323AF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str, of: Of) -> Vec<String> {
+        words_of(text, of).into_iter().map(String::from).collect()
+    }
+
+    #[test]
+    fn words_are_lower_case_and_without_punctuation() {
+        assert_eq!(
+            list("Hello? \"HELLO\", room 101: Ärger—ПРИВЕТ!", Of::Query),
+            ["101", "hello", "room", "ärger", "привет"]
+        );
+    }
+
+    #[test]
+    fn a_script_without_spaces_gives_pairs_of_characters() {
+        assert_eq!(list("東京都2024", Of::Query), ["2024", "京都", "東京"]);
+        assert_eq!(list("猫", Of::Query), ["猫"]);
+        assert_eq!(list("黒猫", Of::Entry), ["猫", "黒", "黒猫"]);
+    }
+
+    #[test]
+    fn a_text_of_signs_has_no_words() {
+        assert!(words_of("?! … 🙂", Of::Entry).is_empty());
+    }
+}

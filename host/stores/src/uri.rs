@@ -1,0 +1,78 @@
+//! Services by URI. What follows the scheme is a path as it is, not percent-encoded; a relative one starts at the current directory.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hatchery_core::StoreError;
+use hatchery_core::artifact::ArtifactService;
+use hatchery_core::memory::MemoryService;
+use hatchery_core::session::SessionService;
+
+use crate::{DirectoryArtifacts, KeywordMemory, MemoryArtifacts, MemorySessions, SqliteSessions};
+
+const SESSIONS: &str =
+    "a session service is one of `memory:`, `sqlite:///absolute/path.db` and `sqlite:relative/path.db`";
+const ARTIFACTS: &str = "an artifact service is one of `memory:`, `file:///absolute/folder` and `file:relative/folder`";
+const MEMORY: &str = "a memory service is `memory:`";
+
+/// Opens the session service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`.
+///
+/// # Errors
+/// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and [`StoreError::Refused`] when
+/// the database cannot be used.
+pub async fn open_sessions(uri: &str) -> Result<Arc<dyn SessionService>, StoreError> {
+    match split(uri) {
+        ("memory", "") => Ok(Arc::new(MemorySessions::new())),
+        ("sqlite", rest) => Ok(Arc::new(SqliteSessions::open(path(uri, rest, SESSIONS)?).await?)),
+        _ => Err(invalid(uri, SESSIONS)),
+    }
+}
+
+/// Opens the artifact service of a URI: `memory:`, `file:///absolute/folder` or `file:relative/folder`.
+///
+/// # Errors
+/// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] when the folder cannot be made.
+pub async fn open_artifacts(uri: &str) -> Result<Arc<dyn ArtifactService>, StoreError> {
+    match split(uri) {
+        ("memory", "") => Ok(Arc::new(MemoryArtifacts::new())),
+        ("file", rest) => Ok(Arc::new(DirectoryArtifacts::open(path(uri, rest, ARTIFACTS)?).await?)),
+        _ => Err(invalid(uri, ARTIFACTS)),
+    }
+}
+
+/// Opens the memory service of a URI: `memory:`.
+///
+/// # Errors
+/// [`StoreError::InvalidName`], which lists the valid forms, for any other URI.
+pub async fn open_memory(uri: &str) -> Result<Arc<dyn MemoryService>, StoreError> {
+    match split(uri) {
+        ("memory", "") => Ok(Arc::new(KeywordMemory::new())),
+        _ => Err(invalid(uri, MEMORY)),
+    }
+}
+
+/// Scheme and rest. `memory` without the colon counts as the scheme too.
+fn split(uri: &str) -> (&str, &str) {
+    uri.split_once(':').unwrap_or((uri, ""))
+}
+
+/// The path in `///absolute` or `relative`. With two slashes a host would follow, which no file has; and `:memory:` is SQLite's name for
+/// a database that every connection would have for itself.
+fn path(uri: &str, rest: &str, valid: &'static str) -> Result<PathBuf, StoreError> {
+    let path = match rest.strip_prefix("//") {
+        Some(path) if path.len() > 1 && path.starts_with('/') => path,
+        None if !rest.is_empty() && rest != ":memory:" => rest,
+        _ => return Err(invalid(uri, valid)),
+    };
+    Ok(PathBuf::from(path))
+}
+
+/// Says what would be valid. Only the scheme of a foreign URI is repeated: the rest may hold a password.
+fn invalid(uri: &str, valid: &'static str) -> StoreError {
+    let name = match split(uri) {
+        ("memory" | "sqlite" | "file", _) => uri.to_owned(),
+        (_, "") => uri.to_owned(),
+        (scheme, _) => format!("{scheme}:…"),
+    };
+    StoreError::InvalidName { name, reason: valid }
+}

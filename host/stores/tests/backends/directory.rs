@@ -1,0 +1,121 @@
+//! Artifacts in a directory.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use hatchery_core::artifact::ArtifactService;
+use hatchery_core::{Blob, Part, PartData, SessionKey};
+use hatchery_stores::DirectoryArtifacts;
+
+fn session() -> SessionKey {
+    SessionKey::new("app", "ann", "s1")
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+#[tokio::test]
+async fn everything_is_found_after_opening_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("missing/folders");
+    let picture: Part = PartData::InlineData(Blob {
+        mime_type: "image/png".into(),
+        data: Bytes::from_static(b"\x89PNG\r\n\x1a\n"),
+        display_name: None,
+    })
+    .into();
+    let before = DirectoryArtifacts::open(&root).await.unwrap();
+    before.save(&session(), "a/b.png", &picture).await.unwrap();
+    before.save(&session(), "user:notes", &Part::text("x")).await.unwrap();
+
+    let after = DirectoryArtifacts::open(&root).await.unwrap();
+    assert_eq!(after.list(&session()).await.unwrap(), ["a/b.png", "user:notes"]);
+    assert_eq!(after.load(&session(), "a/b.png", None).await.unwrap(), Some(picture.clone()));
+    assert_eq!(after.save(&session(), "a/b.png", &picture).await.unwrap(), 1);
+    assert_eq!(before.versions(&session(), "a/b.png").await.unwrap(), [0, 1]);
+}
+
+#[tokio::test]
+async fn a_version_is_one_file_with_the_bytes_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = DirectoryArtifacts::open(folder.path()).await.unwrap();
+    let data = Bytes::from(vec![b'\n'; 10_000]);
+    let blob = Blob { mime_type: "text/plain".into(), data: data.clone(), display_name: None };
+    artifacts.save(&session(), "a/b", &PartData::InlineData(blob).into()).await.unwrap();
+    artifacts.save(&session(), "user:c", &Part::text("x")).await.unwrap();
+    let mut files = files_below(folder.path());
+    files.sort();
+    let version = folder.path().join("app/ann/sessions/s1/a%2Fb/0");
+    assert_eq!(files, [version.clone(), folder.path().join("app/ann/user/c/0")]);
+    let stored = fs::read(version).unwrap();
+    assert!(stored.ends_with(&data) && stored.len() < 10_100, "{} bytes", stored.len());
+}
+
+#[tokio::test]
+async fn what_others_leave_in_the_folders_is_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = DirectoryArtifacts::open(folder.path()).await.unwrap();
+    artifacts.save(&session(), "a", &Part::text("x")).await.unwrap();
+    let own = folder.path().join("app/ann/sessions/s1");
+    for stray in [".DS_Store", "a/007", "a/+7", "a/thumbnail.png", "file"] {
+        fs::write(own.join(stray), "stray").unwrap();
+    }
+    fs::create_dir(own.join("empty")).unwrap();
+    fs::create_dir(own.join("not%a%name")).unwrap();
+    assert_eq!(artifacts.list(&session()).await.unwrap(), ["a"]);
+    assert_eq!(artifacts.versions(&session(), "a").await.unwrap(), [0]);
+    assert_eq!(artifacts.save(&session(), "a", &Part::text("y")).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn what_a_crash_left_is_invisible_and_removed_when_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let unfinished = folder.path().join(".unfinished");
+    fs::create_dir_all(unfinished.join("old-deletion")).unwrap();
+    fs::create_dir_all(unfinished.join("new-deletion")).unwrap();
+    fs::write(unfinished.join("old-deletion/0"), "half").unwrap();
+    fs::write(unfinished.join("old-write"), "half").unwrap();
+    fs::write(unfinished.join("new-write"), "half").unwrap();
+    let old = SystemTime::now() - Duration::from_secs(60 * 60 + 60);
+    for name in ["old-deletion", "old-write"] {
+        File::open(unfinished.join(name)).unwrap().set_modified(old).unwrap();
+    }
+    let artifacts = DirectoryArtifacts::open(folder.path()).await.unwrap();
+    assert!(artifacts.list(&session()).await.unwrap().is_empty());
+    let mut left: Vec<_> = fs::read_dir(unfinished).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["new-deletion", "new-write"]);
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_an_error_that_names_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = DirectoryArtifacts::open(folder.path()).await.unwrap();
+    artifacts.save(&session(), "a", &Part::text("x")).await.unwrap();
+    let artifact = folder.path().join("app/ann/sessions/s1/a");
+    fs::write(artifact.join("0"), "{}").unwrap();
+    let error = artifacts.load(&session(), "a", None).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!(
+            "cannot load artifacts in {}: the file is not an artifact: its first line does not end",
+            artifact.display()
+        )
+    );
+    fs::write(artifact.join("0"), "not JSON\n").unwrap();
+    let error = artifacts.load(&session(), "a", None).await.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot load artifacts in {}: ", artifact.display())), "{error}");
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_made_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "text").unwrap();
+    let error = DirectoryArtifacts::open(&file).await.err().unwrap().to_string();
+    assert!(error.starts_with(&format!("cannot open artifacts in {}: ", file.display())), "{error}");
+}

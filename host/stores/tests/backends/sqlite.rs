@@ -1,0 +1,296 @@
+//! Sessions in a SQLite file.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use hatchery_core::event::EventActions;
+use hatchery_core::{
+    Content, Event, EventData, EventWindow, JsonMap, Part, SessionKey, SessionService, StoreError, UsageMetadata,
+};
+use hatchery_stores::SqliteSessions;
+use serde_json::json;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{Connection, query_scalar};
+
+async fn raw(file: &Path) -> SqliteConnection {
+    let options = SqliteConnectOptions::new().filename(file).create_if_missing(true);
+    SqliteConnection::connect_with(&options).await.unwrap()
+}
+
+async fn execute(connection: &mut SqliteConnection, sql: &'static str) {
+    sqlx::raw_sql(sql).execute(connection).await.unwrap();
+}
+
+/// What opening or asking failed with.
+fn error<T>(result: Result<T, StoreError>) -> StoreError {
+    result.err().expect("this should fail")
+}
+
+fn said(text: &str) -> Arc<Event> {
+    let content = Some(Arc::new(Content::user(text)));
+    Event::new(EventData { author: "user".into(), content, ..EventData::default() })
+}
+
+/// An answer of a model, with what usually comes with it: some 500 bytes of JSON.
+fn typical_event(number: usize) -> Arc<Event> {
+    let text =
+        format!("Answer {number}: the dice show {} and {}, which is what you asked for.", number % 6, number % 5);
+    Event::new(EventData {
+        invocation_id: hatchery_core::event::new_invocation_id(),
+        author: "dice_agent".into(),
+        content: Some(Arc::new(Content::new("model", vec![Part::text(text)]))),
+        finish_reason: Some("STOP".into()),
+        usage_metadata: Some(UsageMetadata {
+            prompt_token_count: Some(1200),
+            candidates_token_count: Some(18),
+            total_token_count: Some(1218),
+            ..UsageMetadata::default()
+        }),
+        model_version: Some("scripted-1".into()),
+        ..EventData::default()
+    })
+}
+
+#[tokio::test]
+async fn everything_is_found_after_opening_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("missing/folders/sessions.db");
+    let state: JsonMap = serde_json::from_value(json!({"a": 1, "user:b": 2, "app:c": 3})).unwrap();
+    let before = SqliteSessions::open(&file).await.unwrap();
+    let created = before.create("app", "ann", Some("s1"), state).await.unwrap();
+    let events = [said("hello"), said("again")];
+    for event in &events {
+        before.append(&created.key, event).await.unwrap();
+    }
+    before.close().await;
+
+    let after = SqliteSessions::open(&file).await.unwrap();
+    let found = after.get(&created.key, EventWindow::All).await.unwrap().unwrap();
+    assert_eq!((found.created, found.revision), (created.created, 2));
+    assert_eq!(found.last_update_time, events[1].timestamp);
+    assert_eq!(found.state, created.state);
+    assert!(found.events.iter().zip(&events).all(|(found, event)| ***found == ***event), "{found:?}");
+    assert_eq!(after.append(&created.key, &said("more")).await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn what_was_appended_survives_a_process_that_never_closes_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap();
+    let key = sessions.create("app", "ann", None, JsonMap::new()).await.unwrap().key;
+    sessions.append(&key, &said("hello")).await.unwrap();
+
+    // What a killed process leaves behind: the files as they are now.
+    let left = tempfile::tempdir().unwrap();
+    for name in ["sessions.db", "sessions.db-wal"] {
+        std::fs::copy(folder.path().join(name), left.path().join(name)).unwrap();
+    }
+    let after = SqliteSessions::open(left.path().join("sessions.db")).await.unwrap();
+    assert_eq!(after.get(&key, EventWindow::All).await.unwrap().unwrap().events.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_appended_is_seen_by_others_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let (one, other) = (SqliteSessions::open(&file).await.unwrap(), SqliteSessions::open(&file).await.unwrap());
+    let key = one.create("app", "ann", None, JsonMap::new()).await.unwrap().key;
+    one.append(&key, &said("hello")).await.unwrap();
+    assert_eq!(other.get(&key, EventWindow::All).await.unwrap().unwrap().events.len(), 1);
+    assert_eq!(other.append(&key, &said("hi")).await.unwrap(), 2);
+    assert_eq!(one.get(&key, EventWindow::AfterRevision(1)).await.unwrap().unwrap().events.len(), 1);
+    other.delete(&key).await.unwrap();
+    assert!(matches!(error(one.append(&key, &said("still there?")).await), StoreError::SessionNotFound(_)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_handles_on_a_file_append_side_by_side() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let handles = [SqliteSessions::open(&file).await.unwrap(), SqliteSessions::open(&file).await.unwrap()];
+    let key = handles[0].create("app", "ann", None, JsonMap::new()).await.unwrap().key;
+    let appends = (0..100).map(|number| {
+        let state_delta: JsonMap =
+            if number % 3 == 0 { [("n".into(), number.into())].into_iter().collect() } else { JsonMap::new() };
+        let actions = EventActions { state_delta, ..EventActions::default() };
+        let (sessions, key) = (&handles[number % 2], &key);
+        async move { sessions.append(key, &Event::new(EventData { actions, ..EventData::default() })).await }
+    });
+    let revisions: BTreeSet<u64> = join_all(appends).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(revisions, (1..=100).collect());
+    assert_eq!(handles[1].get(&key, EventWindow::All).await.unwrap().unwrap().events.len(), 100);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_file_may_be_opened_by_many_at_once() {
+    for _ in 0..10 {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sessions.db");
+        let opened = join_all((0..8).map(|_| SqliteSessions::open(&file))).await;
+        for sessions in opened {
+            sessions.unwrap().create("app", "ann", None, JsonMap::new()).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_append_waits_for_another_programs_transaction() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let sessions = SqliteSessions::open(&file).await.unwrap();
+    let key = sessions.create("app", "ann", None, JsonMap::new()).await.unwrap().key;
+    let mut other = raw(&file).await;
+    execute(&mut other, "BEGIN IMMEDIATE").await;
+    let event = said("hello");
+    let append = sessions.append(&key, &event);
+    let (revision, ()) = futures::join!(append, async { execute(&mut other, "COMMIT").await });
+    assert_eq!(revision.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_version_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    SqliteSessions::open(&file).await.unwrap().close().await;
+    execute(&mut raw(&file).await, "PRAGMA user_version = 99").await;
+    let error = error(SqliteSessions::open(&file).await);
+    assert!(matches!(error, StoreError::Refused(_)));
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "session database {} has schema version 99, but this version of Hatchery knows only up to 1: \
+             use a newer Hatchery or another file",
+            file.display()
+        )
+    );
+}
+
+#[tokio::test]
+async fn another_programs_database_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("other.db");
+    execute(&mut raw(&file).await, "CREATE TABLE sessions (anything)").await;
+    let error = error(SqliteSessions::open(&file).await);
+    assert!(matches!(error, StoreError::Refused(_)));
+    assert_eq!(
+        error.to_string(),
+        format!("{} is another program's database: name a file that does not exist yet", file.display())
+    );
+    let tables: i64 =
+        query_scalar("SELECT count(*) FROM sqlite_schema").fetch_one(&mut raw(&file).await).await.unwrap();
+    assert_eq!(tables, 1);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_opened_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let error_text = error(SqliteSessions::open(folder.path()).await).to_string();
+    let expected = format!("cannot open session database {}: ", folder.path().display());
+    assert!(error_text.starts_with(&expected), "{error_text}");
+
+    let not_a_folder = folder.path().join("file");
+    std::fs::write(&not_a_folder, "text").unwrap();
+    let file = not_a_folder.join("sessions.db");
+    let error_text = error(SqliteSessions::open(&file).await).to_string();
+    let expected = format!("cannot make the folder of session database {}: ", file.display());
+    assert!(error_text.starts_with(&expected), "{error_text}");
+
+    let error_text = error(SqliteSessions::open(&not_a_folder).await).to_string();
+    assert!(error_text.contains(&*not_a_folder.to_string_lossy()), "{error_text}");
+}
+
+#[tokio::test]
+async fn errors_name_the_file_and_the_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let sessions = SqliteSessions::open(&file).await.unwrap();
+    let key = sessions.create("app", "ann", Some("s1"), JsonMap::new()).await.unwrap().key;
+    sessions.append(&key, &said("hello")).await.unwrap();
+    execute(&mut raw(&file).await, "UPDATE events SET json = 'damaged'").await;
+    let damaged = error(sessions.get(&key, EventWindow::All).await).to_string();
+    sessions.close().await;
+    for (error, doing) in [
+        (damaged, "read the session (appName=app, userId=ann, sessionId=s1)"),
+        (
+            error(sessions.get(&key, EventWindow::All).await).to_string(),
+            "read the session (appName=app, userId=ann, sessionId=s1)",
+        ),
+        (
+            error(sessions.append(&key, &said("hello")).await).to_string(),
+            "append to the session (appName=app, userId=ann, sessionId=s1)",
+        ),
+        (error(sessions.delete(&key).await).to_string(), "delete the session (appName=app, userId=ann, sessionId=s1)"),
+        (
+            error(sessions.create("app", "ann", Some("s2"), JsonMap::new()).await).to_string(),
+            "create the session (appName=app, userId=ann, sessionId=s2)",
+        ),
+        (error(sessions.list("app", "ann").await).to_string(), "list the sessions of appName=app, userId=ann"),
+    ] {
+        let expected = format!("session database {}: cannot {doing}: ", file.display());
+        assert!(error.starts_with(&expected), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_failed_append_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let sessions = SqliteSessions::open(&file).await.unwrap();
+    let key = sessions.create("app", "ann", None, JsonMap::new()).await.unwrap().key;
+    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON app_state BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    execute(&mut raw(&file).await, refuse).await;
+    let state_delta: JsonMap = serde_json::from_value(json!({"own": 1, "app:shared": 1})).unwrap();
+    let actions = EventActions { state_delta, ..EventActions::default() };
+    let event = Event::new(EventData { actions, ..EventData::default() });
+    assert!(error(sessions.append(&key, &event).await).to_string().contains("refused"));
+    let session = sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+    assert_eq!((session.revision, session.events.len(), session.state.len()), (0, 0, 0));
+    assert_eq!(sessions.append(&key, &said("hello")).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn deleting_a_session_deletes_its_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let sessions = SqliteSessions::open(&file).await.unwrap();
+    let state: JsonMap = serde_json::from_value(json!({"a": 1})).unwrap();
+    let key = sessions.create("app", "ann", None, state).await.unwrap().key;
+    sessions.append(&key, &said("hello")).await.unwrap();
+    sessions.delete(&key).await.unwrap();
+    let count = "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM session_state)";
+    let rows: i64 = query_scalar(count).fetch_one(&mut raw(&file).await).await.unwrap();
+    assert_eq!(rows, 0);
+}
+
+/// Bytes of the file when it has been closed, and of the events' JSON.
+async fn stored_bytes(sessions: usize, events: usize) -> (u64, u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let service = SqliteSessions::open(&file).await.unwrap();
+    let mut keys: Vec<SessionKey> = Vec::new();
+    for _ in 0..sessions {
+        keys.push(service.create("dice", "ann", None, JsonMap::new()).await.unwrap().key);
+    }
+    let mut json = 0;
+    for number in 0..events {
+        let event = typical_event(number);
+        json += event.json().len() as u64;
+        service.append(&keys[number % sessions], &event).await.unwrap();
+    }
+    service.close().await;
+    assert!(!folder.path().join("sessions.db-wal").exists());
+    (std::fs::metadata(&file).unwrap().len(), json)
+}
+
+#[tokio::test]
+async fn an_event_takes_a_fifth_more_than_its_json_at_most() {
+    let (empty, _) = stored_bytes(1, 0).await;
+    for sessions in [1, 50] {
+        let (file, json) = stored_bytes(sessions, 1000).await;
+        let ratio = (file - empty) as f64 / json as f64;
+        println!("{sessions} sessions: {} bytes of JSON per event, stored with {ratio:.3} times that", json / 1000);
+        assert!(ratio <= 1.2, "{sessions} sessions: {ratio}");
+    }
+}

@@ -1,0 +1,79 @@
+//! Services by URI.
+
+use hatchery_core::{EventWindow, JsonMap, Part, SessionKey, StoreError};
+use hatchery_stores::{open_artifacts, open_memory, open_sessions};
+
+const SESSIONS: &str =
+    "a session service is one of `memory:`, `sqlite:///absolute/path.db` and `sqlite:relative/path.db`";
+const ARTIFACTS: &str = "an artifact service is one of `memory:`, `file:///absolute/folder` and `file:relative/folder`";
+const MEMORY: &str = "a memory service is `memory:`";
+
+fn message<T>(result: Result<T, StoreError>) -> String {
+    let Err(error @ StoreError::InvalidName { .. }) = result else { panic!("this should be an invalid name") };
+    error.to_string()
+}
+
+#[tokio::test]
+async fn services_are_opened_by_uri() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display();
+    let key = SessionKey::new("app", "ann", "s1");
+    for uri in [
+        "memory:".to_owned(),
+        "memory".to_owned(),
+        format!("sqlite://{path}/a b%20c.db"),
+        format!("sqlite:{path}/d.db"),
+    ] {
+        let sessions = open_sessions(&uri).await.unwrap();
+        sessions.create("app", "ann", Some("s1"), JsonMap::new()).await.unwrap();
+        assert!(sessions.get(&key, EventWindow::All).await.unwrap().is_some(), "{uri}");
+    }
+    assert!(folder.path().join("a b%20c.db").exists() && folder.path().join("d.db").exists());
+
+    for uri in ["memory:".to_owned(), format!("file://{path}/artifacts"), format!("file:{path}/artifacts2")] {
+        let artifacts = open_artifacts(&uri).await.unwrap();
+        assert_eq!(artifacts.save(&key, "a", &Part::text("x")).await.unwrap(), 0, "{uri}");
+    }
+    assert!(folder.path().join("artifacts/app").exists() && folder.path().join("artifacts2/app").exists());
+
+    assert!(open_memory("memory:").await.unwrap().search("app", "ann", "x").await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_relative_path_starts_at_the_current_directory() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let relative = folder.path().strip_prefix(std::env::current_dir().unwrap()).unwrap();
+    open_sessions(&format!("sqlite:{}/sessions.db", relative.display())).await.unwrap();
+    open_artifacts(&format!("file:{}/artifacts", relative.display())).await.unwrap();
+    assert!(folder.path().join("sessions.db").exists() && folder.path().join("artifacts").exists());
+}
+
+#[tokio::test]
+async fn an_unknown_uri_is_an_error_that_lists_the_valid_ones() {
+    for uri in [
+        "",
+        "redis",
+        "/sessions.db",
+        "sqlite:",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite://sessions.db",
+        "sqlite::memory:",
+        "memory:x",
+        "file:///sessions",
+    ] {
+        assert_eq!(message(open_sessions(uri).await), format!("invalid name `{uri}`: {SESSIONS}"));
+    }
+    for uri in ["s3", "file:", "file://", "file://host", "memory://", "sqlite:///a.db"] {
+        assert_eq!(message(open_artifacts(uri).await), format!("invalid name `{uri}`: {ARTIFACTS}"));
+    }
+    for uri in ["", "sqlite:a.db", "file:a"] {
+        assert_eq!(message(open_memory(uri).await), format!("invalid name `{uri}`: {MEMORY}"));
+    }
+}
+
+#[tokio::test]
+async fn a_password_in_a_uri_is_not_repeated() {
+    let error = message(open_sessions("postgres://ann:secret@host/db").await);
+    assert_eq!(error, format!("invalid name `postgres:…`: {SESSIONS}"));
+}

@@ -1,0 +1,289 @@
+//! Artifact services.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use hatchery_core::artifact::ArtifactService;
+use hatchery_core::{Blob, Part, PartData, SessionKey, StoreError};
+use serde_json::json;
+
+every_backend!(
+    [
+        versions_count_from_zero,
+        the_newest_version_is_loaded_unless_one_is_named,
+        what_does_not_exist_is_none,
+        reading_an_unknown_artifact_does_not_create_it,
+        every_part_comes_back_exactly,
+        sessions_do_not_see_each_others_artifacts,
+        artifacts_of_a_user_are_seen_in_all_of_their_sessions,
+        names_are_listed_in_order,
+        names_that_look_alike_stay_apart,
+        names_that_leave_their_folder_are_refused,
+        a_name_that_no_file_system_takes_is_refused,
+        a_deleted_artifact_is_gone_with_its_versions,
+        deleting_an_unknown_artifact_is_no_error,
+        concurrent_saves_get_distinct_versions,
+        saves_and_deletions_may_meet,
+    ],
+    memory(_folder) => hatchery_stores::MemoryArtifacts::new(),
+    directory(folder) => hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap(),
+);
+
+fn session(user: &str, id: &str) -> SessionKey {
+    SessionKey::new("app", user, id)
+}
+
+fn bytes(bytes: &'static [u8]) -> Part {
+    let data = Bytes::from_static(bytes);
+    PartData::InlineData(Blob { mime_type: "image/png".into(), data, display_name: Some("A picture".into()) }).into()
+}
+
+async fn save(artifacts: &dyn ArtifactService, session: &SessionKey, name: &str, text: &str) -> u64 {
+    artifacts.save(session, name, &Part::text(text)).await.unwrap()
+}
+
+async fn load(artifacts: &dyn ArtifactService, session: &SessionKey, name: &str) -> Option<String> {
+    let part = artifacts.load(session, name, None).await.unwrap()?;
+    Some(part.as_text().unwrap().to_owned())
+}
+
+async fn versions_count_from_zero(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    // More than ten, so that numbers are not mistaken for text.
+    for version in 0..12 {
+        assert_eq!(save(artifacts, &s1, "a.txt", "x").await, version);
+    }
+    assert_eq!(artifacts.versions(&s1, "a.txt").await.unwrap(), (0..12).collect::<Vec<_>>());
+    assert_eq!(save(artifacts, &s1, "b.txt", "x").await, 0);
+}
+
+async fn the_newest_version_is_loaded_unless_one_is_named(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    for text in ["zero", "one", "two"] {
+        save(artifacts, &s1, "a.txt", text).await;
+    }
+    assert_eq!(load(artifacts, &s1, "a.txt").await.unwrap(), "two");
+    for (version, text) in [(0, "zero"), (1, "one"), (2, "two")] {
+        let part = artifacts.load(&s1, "a.txt", Some(version)).await.unwrap().unwrap();
+        assert_eq!(part, Part::text(text));
+    }
+}
+
+async fn what_does_not_exist_is_none(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    assert!(artifacts.load(&s1, "a.txt", None).await.unwrap().is_none());
+    assert!(artifacts.load(&s1, "a.txt", Some(0)).await.unwrap().is_none());
+    save(artifacts, &s1, "a.txt", "x").await;
+    assert!(artifacts.load(&s1, "a.txt", Some(1)).await.unwrap().is_none());
+    assert!(artifacts.load(&s1, "a.txt", Some(u64::MAX)).await.unwrap().is_none());
+}
+
+async fn reading_an_unknown_artifact_does_not_create_it(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    assert!(artifacts.versions(&s1, "a.txt").await.unwrap().is_empty());
+    assert!(artifacts.versions(&s1, "user:a.txt").await.unwrap().is_empty());
+    assert!(artifacts.load(&s1, "b.txt", None).await.unwrap().is_none());
+    artifacts.delete(&s1, "c.txt").await.unwrap();
+    assert!(artifacts.list(&s1).await.unwrap().is_empty());
+}
+
+async fn every_part_comes_back_exactly(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    let mut parts =
+        vec![bytes(b""), bytes(b"\n\nline\0\xff\n{}"), Part::text("two\nlines \u{2028} \u{0}"), Part::default()];
+    parts.push(Part { thought: true, thought_signature: Some(Bytes::from_static(b"\x00\xff")), ..bytes(b"x\n") });
+    for json in [
+        json!({"fileData": {"fileUri": "gs://a/b", "mimeType": "text/plain"}, "videoMetadata": {"fps": 1.5}}),
+        json!({"functionCall": {"id": "c1", "name": "roll", "args": {"n": [1, null]}, "new": {}}}),
+        json!({"functionResponse": {"name": "roll", "response": {"result": 4}}}),
+        json!({"executableCode": {"language": "PYTHON", "code": "print(1)\n"}}),
+        json!({"futureKind": {"a": 1}}),
+    ] {
+        parts.push(serde_json::from_value(json).unwrap());
+    }
+    for (version, part) in parts.iter().enumerate() {
+        assert_eq!(artifacts.save(&s1, "part", part).await.unwrap(), version as u64);
+        assert_eq!(artifacts.load(&s1, "part", None).await.unwrap().as_ref(), Some(part));
+    }
+}
+
+async fn sessions_do_not_see_each_others_artifacts(artifacts: &dyn ArtifactService) {
+    let own = session("ann", "s1");
+    save(artifacts, &own, "a.txt", "x").await;
+    for other in [session("ann", "s2"), session("bob", "s1"), SessionKey::new("other", "ann", "s1")] {
+        assert!(artifacts.load(&other, "a.txt", None).await.unwrap().is_none());
+        assert!(artifacts.list(&other).await.unwrap().is_empty());
+        assert_eq!(save(artifacts, &other, "a.txt", "y").await, 0);
+    }
+    assert_eq!(load(artifacts, &own, "a.txt").await.unwrap(), "x");
+}
+
+async fn artifacts_of_a_user_are_seen_in_all_of_their_sessions(artifacts: &dyn ArtifactService) {
+    let (s1, s2) = (session("ann", "s1"), session("ann", "s2"));
+    save(artifacts, &s1, "user:a.txt", "the user's").await;
+    save(artifacts, &s1, "a.txt", "the session's").await;
+    assert_eq!(load(artifacts, &s2, "user:a.txt").await.unwrap(), "the user's");
+    assert_eq!(load(artifacts, &s1, "a.txt").await.unwrap(), "the session's");
+    assert_eq!(artifacts.list(&s2).await.unwrap(), ["user:a.txt"]);
+    assert_eq!(save(artifacts, &s2, "user:a.txt", "newer").await, 1);
+    assert_eq!(artifacts.versions(&s1, "user:a.txt").await.unwrap(), [0, 1]);
+    for stranger in [session("bob", "s1"), SessionKey::new("other", "ann", "s1")] {
+        assert!(artifacts.load(&stranger, "user:a.txt", None).await.unwrap().is_none());
+        assert!(artifacts.list(&stranger).await.unwrap().is_empty());
+    }
+}
+
+async fn names_are_listed_in_order(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    for name in ["z", "user:m", "b/c", "a", "user:a", "é"] {
+        save(artifacts, &s1, name, "x").await;
+        save(artifacts, &s1, name, "y").await;
+    }
+    assert_eq!(artifacts.list(&s1).await.unwrap(), ["a", "b/c", "user:a", "user:m", "z", "é"]);
+}
+
+async fn names_that_look_alike_stay_apart(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    let mut names = vec![
+        "a/b",
+        "a%2Fb",
+        "a%2fb",
+        "a\\b",
+        "a b",
+        "a",
+        "a/b/0",
+        "a/",
+        "a//b",
+        "./a",
+        ".",
+        "...",
+        "..a",
+        "%",
+        " ",
+        "0",
+        "sessions",
+        "user",
+        "User:a",
+        "a:b",
+        "user:a/b",
+        "user:user:a",
+        "東京/レポート.pdf",
+        "🙂",
+        ".unfinished",
+    ];
+    for name in &names {
+        assert_eq!(save(artifacts, &s1, name, name).await, 0, "{name}");
+    }
+    for name in &names {
+        assert_eq!(load(artifacts, &s1, name).await.as_deref(), Some(*name));
+    }
+    names.sort_unstable();
+    assert_eq!(artifacts.list(&s1).await.unwrap(), names);
+
+    // The same goes for users, apps and sessions.
+    let odd = ["", ".", "..", "a/b", "../app", "user", "%"];
+    for name in odd {
+        let key = SessionKey::new(name, name, name);
+        assert_eq!(save(artifacts, &key, "x", name).await, 0, "{name}");
+        assert_eq!(save(artifacts, &key, "user:x", name).await, 0, "{name}");
+    }
+    for name in odd {
+        let key = SessionKey::new(name, name, name);
+        assert_eq!(load(artifacts, &key, "user:x").await.as_deref(), Some(name));
+        assert_eq!(artifacts.list(&key).await.unwrap(), ["user:x", "x"]);
+    }
+}
+
+async fn names_that_leave_their_folder_are_refused(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    for (bare, reason) in [
+        ("", "an artifact needs a name"),
+        ("/etc/passwd", "the name of an artifact cannot start with `/`"),
+        ("..", "the name of an artifact cannot have `..` between its slashes"),
+        ("../a", "the name of an artifact cannot have `..` between its slashes"),
+        ("a/../b", "the name of an artifact cannot have `..` between its slashes"),
+        ("a\\..\\b", "the name of an artifact cannot have `..` between its slashes"),
+        ("a\0b", "the name of an artifact cannot hold a NUL character"),
+    ] {
+        for name in [bare.to_owned(), format!("user:{bare}")] {
+            let refusals = [
+                artifacts.save(&s1, &name, &Part::text("x")).await.map(drop),
+                artifacts.load(&s1, &name, None).await.map(drop),
+                artifacts.versions(&s1, &name).await.map(drop),
+                artifacts.delete(&s1, &name).await,
+            ];
+            for refusal in refusals {
+                let Err(error @ StoreError::InvalidName { .. }) = refusal else { panic!("{name:?}: {refusal:?}") };
+                assert_eq!(error.to_string(), format!("invalid name `{name}`: {reason}"));
+            }
+        }
+    }
+    assert!(artifacts.list(&s1).await.unwrap().is_empty());
+}
+
+async fn a_name_that_no_file_system_takes_is_refused(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    let (fits, too_long) = ("a".repeat(255), "a".repeat(256));
+    save(artifacts, &s1, &fits, "x").await;
+    assert_eq!(load(artifacts, &s1, &fits).await.unwrap(), "x");
+    for name in [too_long, "/a".repeat(64).split_off(1) + "/bc"] {
+        let refused = artifacts.save(&s1, &name, &Part::text("x")).await;
+        let Err(error @ StoreError::InvalidName { .. }) = refused else { panic!("{refused:?}") };
+        let reason = "too long: as a file name it may take up to 255 bytes, three for each special character";
+        assert_eq!(error.to_string(), format!("invalid name `{name}`: {reason}"));
+    }
+}
+
+async fn a_deleted_artifact_is_gone_with_its_versions(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    for name in ["a", "b", "user:a", "user:b"] {
+        save(artifacts, &s1, name, "0").await;
+        save(artifacts, &s1, name, "1").await;
+    }
+    artifacts.delete(&s1, "a").await.unwrap();
+    artifacts.delete(&s1, "user:b").await.unwrap();
+    assert_eq!(artifacts.list(&s1).await.unwrap(), ["b", "user:a"]);
+    assert!(artifacts.versions(&s1, "a").await.unwrap().is_empty());
+    assert!(artifacts.load(&s1, "a", Some(0)).await.unwrap().is_none());
+    assert_eq!(save(artifacts, &s1, "a", "new").await, 0);
+    assert_eq!(load(artifacts, &s1, "a").await.unwrap(), "new");
+}
+
+async fn deleting_an_unknown_artifact_is_no_error(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    artifacts.delete(&s1, "a").await.unwrap();
+    save(artifacts, &s1, "b", "x").await;
+    artifacts.delete(&s1, "a").await.unwrap();
+    assert_eq!(artifacts.list(&s1).await.unwrap(), ["b"]);
+}
+
+async fn concurrent_saves_get_distinct_versions(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    let texts: Vec<String> = (0..16).map(|number| number.to_string()).collect();
+    let parts: Vec<Part> = texts.iter().map(Part::text).collect();
+    let saves = join_all(parts.iter().map(|part| artifacts.save(&s1, "a", part))).await;
+    let versions: Vec<u64> = saves.into_iter().map(Result::unwrap).collect();
+    assert_eq!(versions.iter().copied().collect::<BTreeSet<_>>(), (0..16).collect());
+    for (version, part) in versions.iter().zip(&parts) {
+        assert_eq!(artifacts.load(&s1, "a", Some(*version)).await.unwrap().as_ref(), Some(part));
+    }
+}
+
+async fn saves_and_deletions_may_meet(artifacts: &dyn ArtifactService) {
+    let s1 = session("ann", "s1");
+    let part = Part::text("x");
+    let save_and_delete = async |number: u64| {
+        if number.is_multiple_of(2) {
+            artifacts.save(&s1, "a", &part).await.map(drop)
+        } else {
+            artifacts.delete(&s1, "a").await
+        }
+    };
+    for result in join_all((0..40).map(save_and_delete)).await {
+        result.unwrap();
+    }
+    for version in artifacts.versions(&s1, "a").await.unwrap() {
+        assert_eq!(artifacts.load(&s1, "a", Some(version)).await.unwrap().as_ref(), Some(&part));
+    }
+}
