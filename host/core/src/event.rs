@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -164,13 +163,6 @@ pub struct UsageMetadata {
     pub extra: JsonMap,
 }
 
-static SERIALISED: AtomicU64 = AtomicU64::new(0);
-
-/// How many events this process has turned into JSON since it started.
-pub fn serialised_count() -> u64 {
-    SERIALISED.load(Ordering::Relaxed)
-}
-
 /// A frozen event. See the module's comment.
 #[derive(Debug)]
 pub struct Event {
@@ -203,10 +195,14 @@ impl Event {
     /// The event as JSON, made on first use.
     pub fn json(&self) -> &Bytes {
         self.json.get_or_init(|| {
-            SERIALISED.fetch_add(1, Ordering::Relaxed);
             // The data holds only strings, numbers and maps with string keys, so this cannot fail.
             serde_json::to_vec(&self.data).map(Bytes::from).unwrap_or_else(|_| Bytes::from_static(b"{}"))
         })
+    }
+
+    /// True once the JSON has been made.
+    pub fn has_json(&self) -> bool {
+        self.json.get().is_some()
     }
 
     /// Function calls in the content.

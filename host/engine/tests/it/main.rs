@@ -1,0 +1,11 @@
+//! The engine through its public door: a runner on in-memory services and scripted models.
+
+mod callbacks;
+mod custom;
+mod llm;
+mod runner;
+mod support;
+mod tools;
+mod transfer;
+mod workflow;
+mod yaml;

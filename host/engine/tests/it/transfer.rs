@@ -1,0 +1,132 @@
+//! Handing over between agents, and who goes on in the next turn.
+
+use std::sync::Arc;
+
+use hatchery_core::{Agent, AgentKind, RunError};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::json;
+
+use crate::support::*;
+
+fn hand_over(to: &str) -> Reply {
+    Reply::call("transfer_to_agent", json!({"agent_name": to}))
+}
+
+#[tokio::test]
+async fn a_sub_agent_takes_over_and_keeps_the_conversation() {
+    let child = llm("child", Scripted::sequence(["child 1", "child 2"]));
+    let root = llm("root", Scripted::sequence([hand_over("child")])).with_sub_agents(vec![child]);
+    let app = Harness::new(root).await;
+    assert_eq!(
+        app.talk("hi").await,
+        [
+            "root: call transfer_to_agent{\"agent_name\":\"child\"}",
+            "root: answer transfer_to_agent{}",
+            "child: child 1"
+        ]
+    );
+    assert_eq!(app.talk("more").await, ["child: child 2"]);
+}
+
+#[tokio::test]
+async fn a_sub_agent_that_cannot_hand_back_does_not_keep_the_conversation() {
+    let child = llm_with("child", Scripted::sequence(["child"]), |llm| llm.disallow_transfer_to_parent = true);
+    let root = llm("root", Scripted::sequence([hand_over("child"), Reply::text("root again")]));
+    let app = Harness::new(root.with_sub_agents(vec![child])).await;
+    app.say("hi").await;
+    assert_eq!(app.talk("more").await, ["root: root again"]);
+}
+
+#[tokio::test]
+async fn a_workflow_agent_does_not_keep_the_conversation() {
+    let flow = workflow("flow", AgentKind::Sequential, vec![llm("leaf", Scripted::new().otherwise("leaf"))]);
+    let root = llm("root", Scripted::sequence([hand_over("flow"), Reply::text("root again")]));
+    let app = Harness::new(root.with_sub_agents(vec![flow])).await;
+    assert_eq!(app.talk("hi").await.last().unwrap(), "leaf: leaf");
+    assert_eq!(app.talk("more").await, ["root: root again"]);
+}
+
+#[tokio::test]
+async fn only_allowed_agents_can_be_handed_over_to() {
+    let peers = vec![
+        llm_with("a", Scripted::sequence([hand_over("b"), Reply::text("a stays")]), |llm| {
+            llm.disallow_transfer_to_peers = true;
+        }),
+        llm("b", Scripted::new().otherwise("b")),
+    ];
+    let root = llm("root", Scripted::sequence([hand_over("a")])).with_sub_agents(peers);
+    let events = Harness::new(root).await.talk("hi").await;
+    assert_eq!(
+        events[3..],
+        [
+            "a: answer transfer_to_agent{\"error\":\"cannot hand over to `b`; `agent_name` can be `root`\"}",
+            "a: a stays"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn the_model_is_told_whom_it_can_hand_over_to() {
+    let model = Arc::new(Scripted::sequence(["ok"]));
+    let child = llm("child", Scripted::new());
+    Harness::new(llm_on("root", &model, |_| {}).with_sub_agents(vec![child])).await.say("hi").await;
+    let request = &model.requests()[0];
+    assert!(request.system_instructions[2].contains("Agent name: child\nAgent description: Does child."));
+    assert_eq!(request.tools[0].name, "transfer_to_agent");
+}
+
+#[tokio::test]
+async fn an_agent_without_others_has_no_transfer_tool() {
+    let model = Arc::new(Scripted::sequence(["ok"]));
+    Harness::new(llm_on("root", &model, |_| {})).await.say("hi").await;
+    assert!(model.requests()[0].tools.is_empty());
+}
+
+#[tokio::test]
+async fn a_loop_that_escalates_without_an_answer_hands_back() {
+    let stop = tool("stop", |_, cx| {
+        cx.actions().escalate = Some(true);
+        Ok(json!({}))
+    });
+    let leaf = llm_with("leaf", Scripted::sequence([Reply::call("stop", json!({}))]), |llm| llm.tools = vec![stop]);
+    let rounds = workflow("rounds", AgentKind::Loop { max_iterations: None }, vec![leaf]);
+    let root = llm("root", Scripted::sequence([hand_over("rounds"), Reply::text("root concludes")]));
+    let app = Harness::new(root.with_sub_agents(vec![rounds])).await;
+    assert_eq!(app.talk("hi").await.last().unwrap(), "root: root concludes");
+}
+
+#[test]
+fn two_agents_of_one_name_are_refused_and_both_are_named() {
+    let twin = || Agent::new("twin", "", AgentKind::Sequential);
+    let root =
+        workflow("root", AgentKind::Sequential, vec![twin(), workflow("other", AgentKind::Parallel, vec![twin()])]);
+    let error = hatchery_engine::App::new("app", root).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "two agents are named `twin`: one is `root/twin`, the other is `root/other/twin`; names must be unique in the whole tree"
+    );
+}
+
+#[test]
+fn unusable_names_are_refused() {
+    for (name, reason) in [
+        ("", "is empty"),
+        ("user", "is reserved for what a person says"),
+        ("a.b", "may hold only letters, digits, `_`, `-` and spaces"),
+        ("-a", "must start with a letter, a digit or `_`"),
+    ] {
+        let error = hatchery_engine::App::new("app", Agent::new(name, "", AgentKind::Sequential)).unwrap_err();
+        assert_eq!(error.to_string(), format!("agent name `{name}` {reason}"));
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_hands_over_to_nobody_fails_the_run() {
+    let away = tool("away", |_, cx| {
+        cx.actions().transfer_to_agent = Some("nobody".into());
+        Ok(json!({}))
+    });
+    let agent = llm_with("root", Scripted::sequence([Reply::call("away", json!({}))]), |llm| llm.tools = vec![away]);
+    let (_, error) = Harness::new(agent).await.fail("hi").await;
+    assert!(matches!(&error, RunError::NotFound { name, .. } if name == "nobody"), "{error:?}");
+}

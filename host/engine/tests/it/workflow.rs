@@ -1,0 +1,166 @@
+//! Sequential, parallel and loop agents.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{
+    Agent, AgentContext, AgentKind, Custom, CustomAgent, EventActions, EventData, ModelErrorKind, RunError,
+};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::json;
+use tokio::sync::Barrier;
+
+use crate::support::*;
+
+fn leaf(name: &str, text: &'static str) -> Agent {
+    llm(name, Scripted::new().otherwise(text))
+}
+
+fn exiting(name: &str) -> Agent {
+    llm_with(name, Scripted::new().otherwise(Reply::call("exit_loop", json!({}))), |llm| {
+        llm.tools = vec![hatchery_engine::builtin::tool("exit_loop").unwrap()];
+    })
+}
+
+fn rounds(most: Option<u32>, sub_agents: Vec<Agent>) -> Agent {
+    workflow("rounds", AgentKind::Loop { max_iterations: most }, sub_agents)
+}
+
+#[tokio::test]
+async fn a_sequence_runs_in_order_and_shares_state() {
+    let first = llm_with("first", Scripted::new().otherwise("Rome"), |llm| llm.output_key = Some("city".into()));
+    let model = Arc::new(Scripted::sequence(["ok"]));
+    let second = llm_on("second", &model, |llm| {
+        llm.instruction = hatchery_core::Instruction::Template("Describe {city}.".into());
+    });
+    let app = Harness::new(workflow("flow", AgentKind::Sequential, vec![first, second])).await;
+    assert_eq!(app.talk("hi").await, ["first: Rome", "second: ok"]);
+    assert_eq!(model.requests()[0].system_instructions[0], "Describe Rome.");
+}
+
+#[tokio::test]
+async fn a_loop_stops_after_its_rounds() {
+    let app = Harness::new(rounds(Some(2), vec![leaf("a", "A"), leaf("b", "B")])).await;
+    assert_eq!(app.talk("hi").await, ["a: A", "b: B", "a: A", "b: B"]);
+}
+
+#[tokio::test]
+async fn a_loop_without_sub_agents_or_rounds_says_nothing() {
+    assert!(Harness::new(rounds(None, vec![])).await.talk("hi").await.is_empty());
+    assert!(Harness::new(rounds(Some(0), vec![leaf("a", "A")])).await.talk("hi").await.is_empty());
+}
+
+#[tokio::test]
+async fn escalating_ends_the_loop_with_that_event() {
+    let app = Harness::new(rounds(None, vec![leaf("a", "A"), exiting("b"), leaf("c", "C")])).await;
+    assert_eq!(app.talk("hi").await, ["a: A", "b: call exit_loop{}", "b: answer exit_loop{}"]);
+}
+
+#[tokio::test]
+async fn a_sequence_in_a_loop_ends_with_the_loop() {
+    let inner = workflow("inner", AgentKind::Sequential, vec![exiting("b"), leaf("c", "C")]);
+    let app = Harness::new(rounds(None, vec![inner])).await;
+    assert_eq!(app.talk("hi").await, ["b: call exit_loop{}", "b: answer exit_loop{}"]);
+}
+
+#[tokio::test]
+async fn escalating_outside_a_loop_changes_nothing() {
+    let app = Harness::new(workflow("flow", AgentKind::Sequential, vec![exiting("b"), leaf("c", "C")])).await;
+    assert_eq!(app.talk("hi").await.last().unwrap(), "c: C");
+}
+
+/// Says its name when all have come.
+struct Meets(Arc<Barrier>);
+
+#[async_trait]
+impl CustomAgent for Meets {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        self.0.wait().await;
+        cx.say("met").await.map(|_| ())
+    }
+}
+
+/// Escalates after a message.
+struct Escalates;
+
+#[async_trait]
+impl CustomAgent for Escalates {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let actions = EventActions { escalate: Some(true), ..EventActions::default() };
+        cx.emit(EventData { actions, ..EventData::default() }).await.map(|_| ())
+    }
+}
+
+/// Never ends by itself.
+struct Waits;
+
+#[async_trait]
+impl CustomAgent for Waits {
+    async fn run(&self, _: AgentContext) -> Result<(), RunError> {
+        std::future::pending().await
+    }
+}
+
+fn custom(name: &str, code: impl CustomAgent + 'static) -> Agent {
+    Agent::new(name, "", AgentKind::Custom(Custom { code: Arc::new(code), model: None, tools: vec![] }))
+}
+
+#[tokio::test]
+async fn branches_run_at_the_same_time_each_in_its_own_branch() {
+    let barrier = Arc::new(Barrier::new(3));
+    let agents = ["a", "b", "c"].map(|name| custom(name, Meets(barrier.clone()))).to_vec();
+    let app = Harness::new(workflow("all", AgentKind::Parallel, agents)).await;
+    let branches: BTreeSet<_> = app.say("hi").await.iter().map(|event| event.branch.clone().unwrap()).collect();
+    assert_eq!(branches, BTreeSet::from(["all.a".into(), "all.b".into(), "all.c".into()]));
+}
+
+#[tokio::test]
+async fn nested_parallel_agents_name_each_branch_once() {
+    let inner = workflow("inner", AgentKind::Parallel, vec![leaf("x", "X")]);
+    let app = Harness::new(workflow("outer", AgentKind::Parallel, vec![inner])).await;
+    assert_eq!(app.say("hi").await[0].branch.as_deref(), Some("outer.inner.x"));
+}
+
+#[tokio::test]
+async fn branches_do_not_see_each_other_but_a_later_agent_sees_all() {
+    let models: Vec<_> = ["a", "b"].map(|_| Arc::new(Scripted::sequence(["one", "two"]))).to_vec();
+    let branches = vec![llm_on("a", &models[0], |_| {}), llm_on("b", &models[1], |_| {})];
+    let last = Arc::new(Scripted::sequence(["sum", "sum"]));
+    let flow = workflow(
+        "flow",
+        AgentKind::Sequential,
+        vec![workflow("all", AgentKind::Parallel, branches), llm_on("last", &last, |_| {})],
+    );
+    let app = Harness::new(flow).await;
+    app.say("hi").await;
+    app.say("again").await;
+    let second = &models[0].requests()[1];
+    assert!(second.contents.iter().all(|content| !format!("{content:?}").contains("[b]")), "{:?}", second.contents);
+    let seen = format!("{:?}", last.requests()[0].contents);
+    assert!(seen.contains("[a] said: one") && seen.contains("[b] said: one"), "{seen}");
+}
+
+#[tokio::test]
+async fn an_escalation_in_one_branch_ends_the_others() {
+    let agents = vec![custom("waits", Waits), custom("stops", Escalates)];
+    let events = Harness::new(workflow("all", AgentKind::Parallel, agents)).await.say("hi").await;
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].author, "stops");
+}
+
+#[tokio::test]
+async fn a_failed_branch_ends_the_others_and_what_they_said_is_kept() {
+    let failing = llm("fails", Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down")));
+    let first = workflow("first", AgentKind::Sequential, vec![leaf("said", "kept"), custom("waits", Waits)]);
+    let app = Harness::new(workflow("all", AgentKind::Parallel, vec![first, failing])).await;
+    let (_, error) = app.fail("hi").await;
+    assert_eq!(error.code(), "MODEL_SERVER_ERROR");
+    assert_eq!(app.talk_session().await.first().unwrap(), "user: hi");
+}
+
+impl Harness {
+    async fn talk_session(&self) -> Vec<String> {
+        self.session().await.events.iter().map(|event| brief(event)).collect()
+    }
+}

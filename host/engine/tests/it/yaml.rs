@@ -1,0 +1,247 @@
+//! Agents from YAML files, and the errors that say where they are wrong.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use hatchery_core::agent::IncludeContents;
+use hatchery_core::{AgentKind, Instruction, LlmAgent};
+use hatchery_engine::Registry;
+use hatchery_engine::yaml::{Loaded, load_agent};
+use hatchery_models::scripted::Scripted;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::*;
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    folder
+}
+
+fn registry() -> Registry {
+    Registry::default()
+        .with_tool(tool("add", |_, _| Ok(json!(1))))
+        .with_callback(Answers { name: "guard", ..Answers::default() }.arc())
+        .with_agent(llm("helper", Scripted::new()))
+}
+
+fn load(folder: &Path) -> Result<Loaded, String> {
+    load_agent(&folder.join("root_agent.yaml"), &registry()).map_err(|error| {
+        let text = error.to_string();
+        text.replace(&format!("{}/", folder.display()), "")
+    })
+}
+
+fn error_of(text: &str) -> String {
+    load(folder(&[("root_agent.yaml", text)]).path()).err().unwrap()
+}
+
+fn as_llm(kind: &AgentKind) -> &LlmAgent {
+    match kind {
+        AgentKind::Llm(llm) => llm,
+        other => panic!("{}", other.label()),
+    }
+}
+
+#[test]
+fn every_key_of_an_llm_agent_is_read_in_either_spelling() {
+    let snake = "
+name: root
+description: Does it.
+model: scripted:x.yaml
+instruction: Be brief.
+global_instruction: Be kind.
+include_contents: NONE
+disallow_transfer_to_parent: true
+disallow_transfer_to_peers: true
+output_key: answer
+max_steps: 7
+generate_content_config: { temperature: 0.5, max_output_tokens: 9, thinking_config: { thinking_budget: 1 }, response_schema: { my_key: 1 } }
+tools: [{ name: add }, { name: exit_loop }]
+before_agent_callbacks: [{ name: guard }]
+after_agent_callbacks: [{ name: guard }]
+before_model_callbacks: [{ name: guard }]
+after_model_callbacks: [{ name: guard }]
+before_tool_callbacks: [{ name: guard }]
+after_tool_callbacks: [{ name: guard }]
+sub_agents: [{ code: helper }]
+";
+    let camel: String = snake
+        .lines()
+        .map(|line| match line.split_once(':') {
+            Some((key, rest)) => {
+                let mut words = key.split('_');
+                let first = words.next().unwrap_or("").to_owned();
+                let rest_of_key: String =
+                    words.map(|word| format!("{}{}", word[..1].to_uppercase(), &word[1..])).collect();
+                format!("{first}{rest_of_key}:{rest}\n")
+            }
+            None => "\n".into(),
+        })
+        .collect();
+    for text in [snake, &camel] {
+        let loaded = load(folder(&[("root_agent.yaml", text)]).path()).unwrap();
+        let agent = loaded.agent;
+        let llm = as_llm(&agent.kind);
+        assert_eq!(agent.description, "Does it.");
+        assert_eq!(llm.model.as_ref().unwrap().name(), "scripted:x.yaml");
+        assert!(matches!(&llm.global_instruction, Instruction::Template(text) if text == "Be kind."));
+        assert_eq!(llm.include_contents, IncludeContents::None);
+        assert!(llm.disallow_transfer_to_parent && llm.disallow_transfer_to_peers);
+        assert_eq!((llm.output_key.as_deref(), llm.max_steps), (Some("answer"), Some(7)));
+        let config = serde_json::to_value(&llm.generate_content_config).unwrap();
+        assert_eq!(
+            config,
+            json!({"temperature": 0.5, "maxOutputTokens": 9, "thinkingConfig": {"thinkingBudget": 1}, "responseSchema": {"my_key": 1}}),
+            "keys inside a schema stay as they are"
+        );
+        assert_eq!(
+            llm.tools.iter().map(|tool| tool.declaration().name.as_str()).collect::<Vec<_>>(),
+            ["add", "exit_loop"]
+        );
+        let callbacks = [&llm.before_model, &llm.after_model, &llm.before_tool, &llm.after_tool];
+        assert!(callbacks.iter().all(|list| list.len() == 1));
+        assert_eq!((agent.before_agent.len(), agent.after_agent.len()), (1, 1));
+        assert_eq!(agent.sub_agents[0].name, "helper");
+    }
+}
+
+#[test]
+fn a_tree_of_files_is_read_and_listed() {
+    let folder = folder(&[
+        (
+            "root_agent.yaml",
+            "agent_class: LoopAgent\nname: root\nmax_iterations: 3\nsub_agents:\n  - config_path: parts/a.yaml\n",
+        ),
+        ("parts/a.yaml", "agent_class: ParallelAgent\nname: a\nsub_agents:\n  - config_path: b.yaml\n"),
+        ("parts/b.yaml", "agent_class: SequentialAgent\nname: b\n"),
+    ]);
+    let loaded = load(folder.path()).unwrap();
+    assert!(matches!(loaded.agent.kind, AgentKind::Loop { max_iterations: Some(3) }));
+    assert!(matches!(loaded.agent.sub_agents[0].kind, AgentKind::Parallel));
+    assert_eq!(loaded.agent.sub_agents[0].sub_agents[0].name, "b");
+    assert_eq!(loaded.files.len(), 3);
+}
+
+#[tokio::test]
+async fn a_yaml_agent_runs() {
+    let folder = folder(&[
+        ("root_agent.yaml", "name: root\nmodel: scripted:answers.yaml\ninstruction: Be brief.\n"),
+        ("answers.yaml", "turns:\n  - reply: hello\n"),
+    ]);
+    let loaded = load(folder.path()).unwrap();
+    let mut app = Harness::new(loaded.agent).await;
+    let settings =
+        hatchery_models::Settings { scripts_dir: folder.path().into(), ..hatchery_models::Settings::default() };
+    let models = Arc::new(hatchery_models::Registry::with_defaults(settings));
+    let services = hatchery_core::Services { models, ..app.runner.services().clone() };
+    app.runner = hatchery_engine::Runner::new(services);
+    assert_eq!(app.talk("hi").await, ["root: hello"]);
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_place() {
+    let error = error_of("name: root\ninstruction: x\ninstrution: y\n");
+    assert!(error.starts_with("root_agent.yaml:3:1: unknown field `instrution`, expected one of"), "{error}");
+}
+
+#[test]
+fn a_wrong_type_is_named_with_its_place() {
+    let error = error_of("agent_class: LoopAgent\nname: root\nmax_iterations: lots\n");
+    assert_eq!(error, "root_agent.yaml:3:17: max_iterations: invalid type: string \"lots\", expected u32");
+}
+
+#[test]
+fn a_key_of_another_kind_of_agent_is_named_with_its_kind() {
+    assert_eq!(
+        error_of("agent_class: SequentialAgent\nname: root\nmodel: x\n"),
+        "root_agent.yaml:3:1: `model` is a key of LlmAgent, but this is a SequentialAgent"
+    );
+    assert_eq!(
+        error_of("name: root\ninstruction: x\nmax_iterations: 3\n"),
+        "root_agent.yaml:3:1: `max_iterations` is a key of LoopAgent, but this is a LlmAgent"
+    );
+}
+
+#[test]
+fn what_is_required_is_asked_for() {
+    assert_eq!(error_of("instruction: x\n"), "root_agent.yaml: Agent name is required: add `name: …`");
+    assert_eq!(error_of("name: root\n"), "root_agent.yaml: Agent instruction is required: add `instruction: …`");
+    assert_eq!(
+        error_of("name: root\ninstruction: x\ntools:\n  - name: ''\n"),
+        "root_agent.yaml:1:1: Tool name cannot be empty"
+    );
+    assert_eq!(
+        error_of("name: root\ninstruction: x\nsub_agents:\n  - {}\n"),
+        "root_agent.yaml:3:1: a sub agent needs either `config_path` (a YAML file) or `code` (an agent of a component)"
+    );
+}
+
+#[test]
+fn unknown_names_are_named_with_their_place_and_what_there_is() {
+    assert_eq!(
+        error_of("name: root\ninstruction: x\ntools:\n  - name: exit_loop\n  - name: ad\n"),
+        "root_agent.yaml:5:5: tools: tool `ad` not found; there is `exit_loop`, `add`"
+    );
+    assert_eq!(
+        error_of("name: root\ninstruction: x\nbefore_tool_callbacks:\n  - name: gard\n"),
+        "root_agent.yaml:4:5: before_tool_callbacks: callback `gard` not found; there is `guard`"
+    );
+    assert_eq!(
+        error_of("name: root\ninstruction: x\nsub_agents:\n  - code: helpr\n"),
+        "root_agent.yaml:4:5: sub_agents: agent `helpr` not found; there is `helper`"
+    );
+}
+
+#[test]
+fn wrong_values_are_named() {
+    assert_eq!(
+        error_of("name: root\ninstruction: x\ninclude_contents: some\n"),
+        "root_agent.yaml:3:1: `include_contents` can be `default` or `none`, not `some`"
+    );
+    assert_eq!(
+        error_of("name: root\ninstruction: x\ntools:\n  - name: add\n    args: { a: 1 }\n"),
+        "root_agent.yaml:4:5: tool `add` takes no `args`"
+    );
+    let error = error_of("name: root\ninstruction: x\ngenerate_content_config: { temperature: hot }\n");
+    assert!(error.starts_with("root_agent.yaml:3:1: invalid type: string \"hot\""), "{error}");
+    let error = error_of("agent_class: Robot\nname: root\n");
+    assert!(
+        error.starts_with("root_agent.yaml:1:14: agent_class: unknown variant `Robot`, expected one of"),
+        "{error}"
+    );
+}
+
+#[test]
+fn files_are_found_inside_the_folder_only() {
+    let with = |path: &str| error_of(&format!("name: root\ninstruction: x\nsub_agents:\n  - config_path: {path}\n"));
+    assert_eq!(with("../x.yaml"), "root_agent.yaml:4:5: `../x.yaml` leaves the agent's folder; move the file there");
+    assert_eq!(with("/x.yaml"), "root_agent.yaml:4:5: `/x.yaml` leaves the agent's folder; move the file there");
+    assert_eq!(with("x.yaml"), "root_agent.yaml:4:5: Config file not found: x.yaml");
+    assert_eq!(
+        with("root_agent.yaml"),
+        "root_agent.yaml:4:5: `root_agent.yaml` is above this agent already; an agent cannot be below itself"
+    );
+}
+
+#[test]
+fn a_missing_file_and_a_huge_file_are_refused() {
+    let missing = load(TempDir::new().unwrap().path()).err().unwrap();
+    assert_eq!(missing, "root_agent.yaml: Config file not found: root_agent.yaml");
+    let huge = error_of(&format!("# {}\n", "x".repeat(1 << 20)));
+    assert_eq!(huge, "root_agent.yaml: is 1048579 bytes long; an agent config may be 1048576 bytes long at most");
+}
+
+#[test]
+fn hostile_yaml_is_refused_quickly() {
+    let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n";
+    assert!(error_of(bomb).contains("unknown field `a`"));
+    let deep = format!("generate_content_config: {}", "{a: ".repeat(100_000));
+    assert!(error_of(&deep).contains("recursion limit exceeded"));
+}
