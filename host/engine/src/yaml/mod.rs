@@ -23,6 +23,9 @@ pub const ROOT_FILE: &str = "root_agent.yaml";
 /// Larger files are refused before they are parsed.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
+/// More brackets open at once are refused before the file is parsed: the parser's time grows with the square of the depth.
+const MAX_BRACKETS: usize = 256;
+
 /// How deep files may refer to files.
 const MAX_DEPTH: usize = 32;
 
@@ -222,5 +225,19 @@ fn read(path: &Path) -> Result<String, ConfigError> {
         let message = format!("is {size} bytes long; an agent config may be {MAX_FILE_BYTES} bytes long at most");
         return Err(ConfigError::at(path, None, message));
     }
-    fs::read_to_string(path).map_err(unreadable)
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    if open_brackets(&text) > MAX_BRACKETS {
+        return Err(ConfigError::at(path, None, format!("more than {MAX_BRACKETS} brackets are open at once")));
+    }
+    Ok(text)
+}
+
+/// The most brackets that are open at one place.
+fn open_brackets(text: &str) -> usize {
+    let (_, most) = text.bytes().fold((0usize, 0usize), |(open, most), byte| match byte {
+        b'{' | b'[' => (open + 1, most.max(open + 1)),
+        b'}' | b']' => (open.saturating_sub(1), most),
+        _ => (open, most),
+    });
+    most
 }

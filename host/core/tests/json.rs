@@ -1,0 +1,143 @@
+//! The JSON of contents and events: what clients and stores rely on.
+
+use bytes::Bytes;
+use hatchery_core::content::{CodeExecutionResult, ExecutableCode, FileData};
+use hatchery_core::{
+    Blob, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap, Part, PartData, State,
+    Timestamp,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn object() -> impl Strategy<Value = JsonMap> {
+    prop::collection::btree_map("x[a-z]{1,5}", json_value(), 0..3).prop_map(|map| map.into_iter().collect())
+}
+
+fn json_value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        ".{0,12}".prop_map(Value::from),
+        prop::collection::vec(any::<u8>().prop_map(Value::from), 0..3).prop_map(Value::from),
+    ]
+}
+
+fn bytes() -> impl Strategy<Value = Bytes> {
+    prop::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from)
+}
+
+fn maybe() -> impl Strategy<Value = Option<String>> {
+    prop::option::of(".{0,10}")
+}
+
+fn data() -> impl Strategy<Value = PartData> {
+    prop_oneof![
+        Just(PartData::Other),
+        ".{0,30}".prop_map(PartData::Text),
+        ("[a-z]{1,5}/[a-z]{1,5}", bytes(), maybe()).prop_map(|(mime_type, data, display_name)| {
+            PartData::InlineData(Blob { mime_type, data, display_name })
+        }),
+        (".{0,20}", maybe(), maybe()).prop_map(|(file_uri, mime_type, display_name)| {
+            PartData::FileData(FileData { file_uri, mime_type, display_name })
+        }),
+        (maybe(), ".{0,10}", object(), object())
+            .prop_map(|(id, name, args, extra)| PartData::FunctionCall(FunctionCall { id, name, args, extra })),
+        (maybe(), ".{0,10}", object(), object()).prop_map(|(id, name, response, extra)| {
+            PartData::FunctionResponse(FunctionResponse { id, name, response, extra })
+        }),
+        (maybe(), ".{0,30}", object()).prop_map(|(language, code, extra)| PartData::ExecutableCode(ExecutableCode {
+            language,
+            code,
+            extra
+        })),
+        (maybe(), maybe(), object()).prop_map(|(outcome, output, extra)| {
+            PartData::CodeExecutionResult(CodeExecutionResult { outcome, output, extra })
+        }),
+    ]
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    (data(), any::<bool>(), prop::option::of(bytes()), object())
+        .prop_map(|(data, thought, thought_signature, extra)| Part { data, thought, thought_signature, extra })
+}
+
+proptest! {
+    #[test]
+    fn a_content_survives_its_json(role in maybe(), parts in prop::collection::vec(part(), 0..5)) {
+        let content = Content { role, parts };
+        let json = serde_json::to_string(&content).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Content>(&json).unwrap(), content);
+    }
+
+    #[test]
+    fn a_time_of_the_next_two_centuries_survives_its_json(micros in 0..8_000_000_000_000_000i64) {
+        let time = Timestamp::from_micros(micros);
+        let json = serde_json::to_string(&time).unwrap();
+        let read: Timestamp = serde_json::from_str(&json).unwrap();
+        prop_assert_eq!(read.as_micros(), micros);
+    }
+}
+
+#[test]
+fn keys_of_a_later_version_are_kept() {
+    let json = json!({"role": "user", "parts": [
+        {"text": "look", "videoMetadata": {"fps": 2}},
+        {"toolCall": {"id": "1"}, "thoughtSignature": "c2ln"},
+        {"functionCall": {"id": "1", "name": "f", "args": {}, "willContinue": true}}
+    ]});
+    let content: Content = serde_json::from_value(json.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&content).unwrap(), json);
+}
+
+#[test]
+fn snake_case_parts_and_url_safe_base64_are_understood() {
+    let json = json!({"parts": [{"inline_data": {"mime_type": "image/png", "data": "-_-_"}}]});
+    let content: Content = serde_json::from_value(json).unwrap();
+    let PartData::InlineData(blob) = &content.parts[0].data else { panic!("{content:?}") };
+    assert_eq!((blob.mime_type.as_str(), blob.data.as_ref()), ("image/png", [0xfb, 0xff, 0xbf].as_slice()));
+}
+
+#[test]
+fn absent_fields_of_an_event_are_left_out() {
+    let event =
+        Event::new(EventData { id: "1".into(), timestamp: Timestamp::from_micros(1_500_000), ..EventData::default() });
+    let json: Value = serde_json::from_slice(event.json()).unwrap();
+    let expected = json!({
+        "id": "1", "invocationId": "", "author": "", "timestamp": 1.5,
+        "actions": {"stateDelta": {}, "artifactDelta": {}}
+    });
+    assert_eq!(json, expected);
+}
+
+#[test]
+fn nulls_and_milliseconds_are_understood_in_events() {
+    let json = json!({"id": "1", "partial": null, "longRunningToolIds": null, "timestamp": 1_700_000_000_123i64,
+        "actions": {"stateDelta": null, "requestedAuthConfigs": null, "endInvocation": true}});
+    let event = Event::from_json(json.to_string()).unwrap();
+    assert_eq!(event.timestamp.as_seconds(), 1_700_000_000.123);
+    assert_eq!(event.actions.end_of_agent, Some(true));
+}
+
+#[test]
+fn an_event_read_from_json_keeps_that_json() {
+    let json = r#"{"id":"1","author":"a","unknown":1,"timestamp":1.0}"#;
+    assert_eq!(Event::from_json(json).unwrap().json(), json.as_bytes());
+}
+
+#[test]
+fn later_actions_win_when_merged() {
+    let mut first: EventActions =
+        serde_json::from_value(json!({"stateDelta": {"a": 1, "b": 1}, "escalate": true, "transferToAgent": "x"}))
+            .unwrap();
+    let second = serde_json::from_value(json!({"stateDelta": {"b": 2}, "transferToAgent": "y", "route": "r"})).unwrap();
+    first.merge(second);
+    let expected = json!({"stateDelta": {"a": 1, "b": 2}, "artifactDelta": {}, "escalate": true, "transferToAgent": "y", "route": "r"});
+    assert_eq!(serde_json::to_value(&first).unwrap(), expected);
+}
+
+#[test]
+fn null_and_the_removal_mark_delete_state() {
+    let mut state = State::from(json!({"a": 1, "b": 2, "c": 3}).as_object().unwrap());
+    state.apply(json!({"a": null, "b": "__ADK_SENTINEL_REMOVED__"}).as_object().unwrap());
+    assert_eq!(serde_json::to_value(&state).unwrap(), json!({"c": 3}));
+}

@@ -1,0 +1,205 @@
+//! What a turn costs in process, with a scripted model that answers at once: a fresh session, and turn 8 against turn 800.
+//!
+//! `cargo bench -p hatchery-engine`. After the criterion report it prints each mean with its ratio to the first line of its table.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use criterion::{Criterion, criterion_group};
+use hatchery_core::{
+    Agent, AgentKind, CallContext, Content, Event, EventData, FunctionCall, FunctionDeclaration, FunctionResponse,
+    Instruction, JsonMap, LlmAgent, ModelRef, PartData, Services, SessionKey, SessionService, Tool, ToolError,
+};
+use hatchery_engine::{App, RunRequest, Runner};
+use hatchery_models::Registry;
+use hatchery_models::scripted::{Reply, Scripted};
+use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions, SqliteSessions};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+const USER: &str = "ada";
+/// Turns that one session takes before the next one is prepared, so that "turn 800" stays turn 800.
+const TURNS_PER_SESSION: usize = 32;
+
+struct Add(Arc<FunctionDeclaration>);
+
+#[async_trait]
+impl Tool for Add {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.0
+    }
+
+    async fn call(&self, args: JsonMap, _: &CallContext) -> Result<Value, ToolError> {
+        let number = |key: &str| args.get(key).and_then(Value::as_i64).unwrap_or(0);
+        Ok(json!(number("a") + number("b")))
+    }
+}
+
+/// An agent that calls one native tool and then answers: two model steps.
+fn app() -> Arc<App> {
+    let model =
+        Scripted::new().on_tool("add", "The sum is three.").otherwise(Reply::call("add", json!({"a": 1, "b": 2})));
+    let declaration = FunctionDeclaration {
+        name: "add".into(),
+        description: "Adds two numbers.".into(),
+        parameters: Some(json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}})),
+        response: None,
+    };
+    let llm = LlmAgent {
+        model: Some(ModelRef::Object("scripted".into(), Arc::new(model))),
+        instruction: Instruction::Template("You add numbers.".into()),
+        tools: vec![Arc::new(Add(Arc::new(declaration)))],
+        ..LlmAgent::default()
+    };
+    Arc::new(App::new("adder", Agent::new("adder", "Adds.", AgentKind::Llm(Box::new(llm)))).expect("a valid tree"))
+}
+
+fn runner(sessions: Arc<dyn SessionService>) -> Runner {
+    Runner::new(Services {
+        sessions,
+        artifacts: Arc::new(MemoryArtifacts::new()),
+        memory: Arc::new(KeywordMemory::new()),
+        models: Arc::new(Registry::new()),
+    })
+}
+
+async fn turn(runner: &Runner, app: &Arc<App>, session: &str) {
+    let request = RunRequest::new(USER, session, Content::user("What is one and two?"));
+    let run = runner.run(app.clone(), request).await.expect("the session exists");
+    let events = run.collect().await.expect("the run succeeds");
+    assert_eq!(events.len(), 3);
+}
+
+/// Means by label, for the table at the end.
+static MEANS: Mutex<Vec<(String, f64)>> = Mutex::new(Vec::new());
+
+fn note(label: &str, total: Duration, count: u64) {
+    let mut means = MEANS.lock().expect("no bench panics");
+    means.retain(|(known, _)| known != label);
+    means.push((label.into(), total.as_secs_f64() * 1e6 / count as f64));
+}
+
+fn fresh_sessions(c: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let (app, runner) = (app(), runner(Arc::new(MemorySessions::new())));
+    c.bench_function("fresh session, one native tool, two model steps", |bencher| {
+        bencher.iter_custom(|count| {
+            let (app, runner) = (app.clone(), runner.clone());
+            let total = runtime.block_on(async move {
+                // In a task, as in the server: the main thread of a runtime pays for every wake-up.
+                let work = async move {
+                    let begin = Instant::now();
+                    for _ in 0..count {
+                        let session = runner
+                            .services()
+                            .sessions
+                            .create("adder", USER, None, JsonMap::new())
+                            .await
+                            .expect("created");
+                        turn(&runner, &app, &session.key.id).await;
+                    }
+                    begin.elapsed()
+                };
+                tokio::spawn(work).await.expect("the bench ends")
+            });
+            note("fresh session, one native tool", total, count);
+            total
+        });
+    });
+}
+
+/// A session that has had `turns` turns, the last of them through the runner.
+async fn prepared(runner: &Runner, app: &Arc<App>, turns: usize) -> SessionKey {
+    let sessions = &runner.services().sessions;
+    let key = sessions.create("adder", USER, None, JsonMap::new()).await.expect("created").key;
+    for number in 1..turns {
+        for event in old_turn(number) {
+            sessions.append(&key, &event).await.expect("appended");
+        }
+    }
+    turn(runner, app, &key.id).await;
+    key
+}
+
+fn old_turn(number: usize) -> [Arc<Event>; 4] {
+    let id = Some(format!("call-{number}"));
+    let call = FunctionCall { id: id.clone(), name: "add".into(), args: args(), ..FunctionCall::default() };
+    let response = FunctionResponse { id, name: "add".into(), response: args(), ..FunctionResponse::default() };
+    [
+        ("user", Content::user("What is one and two?")),
+        ("adder", Content::new("model", vec![PartData::FunctionCall(call).into()])),
+        ("adder", Content::new("user", vec![PartData::FunctionResponse(response).into()])),
+        ("adder", Content::model("The sum is three.")),
+    ]
+    .map(|(author, content)| {
+        Event::new(EventData {
+            author: author.into(),
+            invocation_id: format!("e-{number}"),
+            content: Some(Arc::new(content)),
+            ..EventData::default()
+        })
+    })
+}
+
+fn args() -> JsonMap {
+    JsonMap::from_iter([("a".into(), json!(1)), ("b".into(), json!(2))])
+}
+
+fn late_turns(c: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let folder = tempfile::tempdir().expect("a folder");
+    let sqlite = runtime.block_on(SqliteSessions::open(folder.path().join("bench.db"))).expect("a database");
+    let stores: [(&str, Arc<dyn SessionService>); 2] =
+        [("memory", Arc::new(MemorySessions::new())), ("sqlite", Arc::new(sqlite))];
+    for (store, sessions) in stores {
+        let (app, runner) = (app(), runner(sessions));
+        let mut group = c.benchmark_group(format!("a turn with {store}"));
+        group.sample_size(20);
+        for turns in [8, 800] {
+            group.bench_function(format!("turn {turns}"), |bencher| {
+                bencher.iter_custom(|count| {
+                    let (app, runner) = (app.clone(), runner.clone());
+                    let work = async move {
+                        let mut total = Duration::ZERO;
+                        let mut left = count as usize;
+                        while left > 0 {
+                            let key = prepared(&runner, &app, turns).await;
+                            let now = left.min(TURNS_PER_SESSION);
+                            let begin = Instant::now();
+                            for _ in 0..now {
+                                turn(&runner, &app, &key.id).await;
+                            }
+                            total += begin.elapsed();
+                            left -= now;
+                            runner.services().sessions.delete(&key).await.expect("deleted");
+                        }
+                        total
+                    };
+                    let total = runtime.block_on(async { tokio::spawn(work).await.expect("the bench ends") });
+                    note(&format!("{store}, turn {turns}"), total, count);
+                    total
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
+fn table() {
+    let means = MEANS.lock().expect("no bench panics");
+    let mean = |label: &str| means.iter().find(|(known, _)| known == label).map(|(_, mean)| *mean);
+    println!("\n{:<34} {:>10} {:>8}", "mean of the last sample", "µs", "ratio");
+    for (label, micros) in means.iter() {
+        let base = label.strip_suffix("turn 800").and_then(|store| mean(&format!("{store}turn 8")));
+        println!("{label:<34} {micros:>10.1} {:>8.2}", micros / base.unwrap_or(*micros));
+    }
+}
+
+criterion_group!(benches, fresh_sessions, late_turns);
+
+fn main() {
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+    table();
+}
