@@ -1,0 +1,379 @@
+//! Gemini's JSON: requests borrowed from the shared conversation, and responses.
+
+use base64::display::Base64Display;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use hatchery_core::content::{Blob, Content, FileData, FunctionCall, FunctionResponse, JsonMap, Part, PartData};
+use hatchery_core::error::{ModelError, ModelErrorKind};
+use hatchery_core::event::UsageMetadata;
+use hatchery_core::model::{FunctionDeclaration, GenerateContentConfig, LlmRequest, LlmResponse};
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::failure::Origin;
+use crate::finish;
+
+/// Ids that start so are ours; Gemini does not know them.
+const OWN_ID: &str = "adk-";
+
+/// What is asked when the conversation does not end with the user, which Gemini wants.
+const GO_ON: &str = "Go on from here as your instructions say, without remarking on this line.";
+
+/// Settings that stand beside `generationConfig`, in both spellings that Gemini reads.
+const TOP_LEVEL: [&str; 6] =
+    ["safetySettings", "safety_settings", "toolConfig", "tool_config", "cachedContent", "cached_content"];
+
+/// Settings that are not for this API.
+const LEFT_OUT: [&str; 3] = ["labels", "httpOptions", "http_options"];
+
+/// The body of a request to the model `model`.
+pub(super) fn request(model: &str, request: &LlmRequest, origin: &Origin) -> Result<Bytes, ModelError> {
+    let unwritable =
+        |error| origin.error(ModelErrorKind::BadRequest, format!("the request cannot be written as JSON: {error}"));
+    let (generation_config, top_level) = settings(&request.config).map_err(unwritable)?;
+    let declarations: Vec<_> = request.tools.iter().map(|tool| Declaration::of(tool)).collect();
+    let functions = (!declarations.is_empty()).then_some(ToolJson::Functions { function_declarations: declarations });
+    let instructions = (!request.system_instructions.is_empty()).then(|| request.system_instructions.join("\n\n"));
+    // Gemma has no place for instructions, so they open the conversation.
+    let (opening, instructions) = if model.starts_with("gemma-") { (instructions, None) } else { (None, instructions) };
+    let body = RequestJson {
+        contents: Contents { opening, request },
+        system_instruction: instructions.map(|text| Instruction { parts: [TextJson { text }] }),
+        tools: functions.into_iter().chain(request.model_tools.iter().map(ToolJson::Own)).collect(),
+        generation_config,
+        top_level,
+    };
+    serde_json::to_vec(&body).map(Bytes::from).map_err(unwritable)
+}
+
+/// Splits the settings into those of `generationConfig` and those beside it.
+fn settings(config: &GenerateContentConfig) -> Result<(JsonMap, JsonMap), serde_json::Error> {
+    let Value::Object(all) = serde_json::to_value(config)? else { return Ok(Default::default()) };
+    let (mut generation, mut top_level) = (JsonMap::new(), JsonMap::new());
+    for (key, value) in all {
+        match key.as_str() {
+            key if LEFT_OUT.contains(&key) => {}
+            key if TOP_LEVEL.contains(&key) => {
+                top_level.insert(key.to_owned(), value);
+            }
+            "responseSchema" => {
+                generation.entry("responseMimeType").or_insert_with(|| "application/json".into());
+                generation.insert("responseJsonSchema".to_owned(), value);
+            }
+            _ => {
+                generation.insert(key, value);
+            }
+        }
+    }
+    Ok((generation, top_level))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RequestJson<'a> {
+    contents: Contents<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system_instruction: Option<Instruction>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<ToolJson<'a>>,
+    #[serde(skip_serializing_if = "JsonMap::is_empty")]
+    generation_config: JsonMap,
+    #[serde(flatten)]
+    top_level: JsonMap,
+}
+
+#[derive(Serialize)]
+struct Instruction {
+    parts: [TextJson; 1],
+}
+
+#[derive(Serialize)]
+struct TextJson {
+    text: String,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ToolJson<'a> {
+    #[serde(rename_all = "camelCase")]
+    Functions {
+        function_declarations: Vec<Declaration<'a>>,
+    },
+    Own(&'a Value),
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Declaration<'a> {
+    name: &'a str,
+    description: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters_json_schema: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_json_schema: Option<&'a Value>,
+}
+
+impl<'a> Declaration<'a> {
+    fn of(tool: &'a FunctionDeclaration) -> Self {
+        Self {
+            name: &tool.name,
+            description: &tool.description,
+            parameters_json_schema: tool.parameters.as_ref(),
+            response_json_schema: tool.response.as_ref(),
+        }
+    }
+}
+
+/// The conversation, without empty messages, ending with the user.
+struct Contents<'a> {
+    /// What the user says before it.
+    opening: Option<String>,
+    request: &'a LlmRequest,
+}
+
+impl Serialize for Contents<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut contents = serializer.serialize_seq(None)?;
+        let mut ends_with_user = false;
+        if let Some(opening) = &self.opening {
+            let opening = [Part::text(opening)];
+            contents.serialize_element(&ContentJson { role: "user", parts: Parts(&opening) })?;
+        }
+        for content in self.request.contents.iter().filter(|content| !content.parts.is_empty()) {
+            contents.serialize_element(&ContentJson { role: role(content), parts: Parts(&content.parts) })?;
+            ends_with_user = role(content) == "user";
+        }
+        if !ends_with_user {
+            let go_on = [Part::text(GO_ON)];
+            contents.serialize_element(&ContentJson { role: "user", parts: Parts(&go_on) })?;
+        }
+        contents.end()
+    }
+}
+
+fn role(content: &Content) -> &str {
+    match content.role.as_deref() {
+        None | Some("") => "user",
+        Some("assistant") => "model",
+        Some(role) => role,
+    }
+}
+
+#[derive(Serialize)]
+struct ContentJson<'a> {
+    role: &'a str,
+    parts: Parts<'a>,
+}
+
+struct Parts<'a>(&'a [Part]);
+
+impl Serialize for Parts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(PartRef))
+    }
+}
+
+struct PartRef<'a>(&'a Part);
+
+impl Serialize for PartRef<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let part = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        match &part.data {
+            PartData::Other => {}
+            PartData::Text(text) => map.serialize_entry("text", text)?,
+            PartData::InlineData(blob) => map.serialize_entry("inlineData", &BlobJson::of(blob))?,
+            PartData::FileData(file) => map.serialize_entry("fileData", &FileJson::of(file))?,
+            PartData::FunctionCall(call) => map.serialize_entry("functionCall", &CallJson::of(call))?,
+            PartData::FunctionResponse(response) => {
+                map.serialize_entry("functionResponse", &ResponseJson::of(response))?;
+            }
+            PartData::ExecutableCode(code) => map.serialize_entry("executableCode", code)?,
+            PartData::CodeExecutionResult(result) => map.serialize_entry("codeExecutionResult", result)?,
+        }
+        if part.thought {
+            map.serialize_entry("thought", &true)?;
+        }
+        if let Some(signature) = &part.thought_signature {
+            map.serialize_entry("thoughtSignature", &Base64(signature))?;
+        }
+        for (key, value) in &part.extra {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+struct Base64<'a>(&'a [u8]);
+
+impl Serialize for Base64<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&Base64Display::new(self.0, &STANDARD))
+    }
+}
+
+/// Without the display name, which this API refuses.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BlobJson<'a> {
+    mime_type: &'a str,
+    data: Base64<'a>,
+}
+
+impl<'a> BlobJson<'a> {
+    fn of(blob: &'a Blob) -> Self {
+        Self { mime_type: &blob.mime_type, data: Base64(&blob.data) }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FileJson<'a> {
+    file_uri: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mime_type: Option<&'a str>,
+}
+
+impl<'a> FileJson<'a> {
+    fn of(file: &'a FileData) -> Self {
+        Self { file_uri: &file.file_uri, mime_type: file.mime_type.as_deref() }
+    }
+}
+
+#[derive(Serialize)]
+struct CallJson<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    name: &'a str,
+    args: &'a JsonMap,
+    #[serde(flatten)]
+    extra: &'a JsonMap,
+}
+
+impl<'a> CallJson<'a> {
+    fn of(call: &'a FunctionCall) -> Self {
+        Self { id: foreign_id(call.id.as_deref()), name: &call.name, args: &call.args, extra: &call.extra }
+    }
+}
+
+#[derive(Serialize)]
+struct ResponseJson<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    name: &'a str,
+    response: &'a JsonMap,
+    #[serde(flatten)]
+    extra: &'a JsonMap,
+}
+
+impl<'a> ResponseJson<'a> {
+    fn of(response: &'a FunctionResponse) -> Self {
+        Self {
+            id: foreign_id(response.id.as_deref()),
+            name: &response.name,
+            response: &response.response,
+            extra: &response.extra,
+        }
+    }
+}
+
+fn foreign_id(id: Option<&str>) -> Option<&str> {
+    id.filter(|id| !id.starts_with(OWN_ID))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AnswerJson {
+    candidates: Vec<CandidateJson>,
+    prompt_feedback: Option<FeedbackJson>,
+    usage_metadata: Option<UsageMetadata>,
+    model_version: Option<String>,
+    error: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct CandidateJson {
+    content: Option<Content>,
+    finish_reason: Option<String>,
+    finish_message: Option<String>,
+    grounding_metadata: Option<Value>,
+    avg_logprobs: Option<f64>,
+    #[serde(flatten)]
+    extra: JsonMap,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct FeedbackJson {
+    block_reason: Option<String>,
+    block_reason_message: Option<String>,
+}
+
+/// The response of `generateContent`.
+pub(super) fn whole_response(body: &[u8], origin: &Origin) -> Result<LlmResponse, ModelError> {
+    let mut response = parse(body, origin)?.unwrap_or_default();
+    if response.content.is_none() && response.finish_reason.is_none() && response.error_code.is_none() {
+        response.error_code = Some("UNKNOWN_ERROR".into());
+        response.error_message = Some("Gemini answered without a candidate and without a reason".into());
+    }
+    Ok(response)
+}
+
+/// The response in one payload of `streamGenerateContent`; `None` when there is nothing in it.
+pub(super) fn streamed_response(payload: &str, origin: &Origin) -> Result<Option<LlmResponse>, ModelError> {
+    let response = parse(payload.as_bytes(), origin)?;
+    Ok(response.map(|response| LlmResponse { partial: true, ..response }))
+}
+
+/// A delta of one part.
+pub(super) fn delta(part: Part) -> LlmResponse {
+    LlmResponse { content: Some(Content::new("model", vec![part])), partial: true, ..LlmResponse::default() }
+}
+
+fn parse(json: &[u8], origin: &Origin) -> Result<Option<LlmResponse>, ModelError> {
+    let answer: AnswerJson = serde_json::from_slice(json).map_err(|error| origin.bad_response(error))?;
+    if let Some(error) = &answer.error {
+        return Err(origin.reported(error));
+    }
+    let mut response = LlmResponse {
+        usage_metadata: answer.usage_metadata,
+        model_version: answer.model_version,
+        ..LlmResponse::default()
+    };
+    match (answer.candidates.into_iter().next(), answer.prompt_feedback.and_then(FeedbackJson::blocked)) {
+        (Some(candidate), _) => candidate.add_to(&mut response),
+        (None, Some((reason, message))) => {
+            response.error_code = Some(reason);
+            response.error_message = Some(message);
+        }
+        (None, None) if response.usage_metadata.is_some() => {}
+        (None, None) => return Ok(None),
+    }
+    Ok(Some(response))
+}
+
+impl CandidateJson {
+    fn add_to(mut self, response: &mut LlmResponse) {
+        response.content = self
+            .content
+            .filter(|content| !content.parts.is_empty())
+            .map(|content| Content { role: content.role.or_else(|| Some("model".into())), ..content });
+        response.grounding_metadata = self.grounding_metadata;
+        response.avg_logprobs = self.avg_logprobs;
+        if let Some(reason) = self.finish_reason.filter(|reason| reason != "FINISH_REASON_UNSPECIFIED") {
+            finish::set(response, &reason, self.finish_message);
+        }
+        self.extra.shift_remove("index");
+        response.custom_metadata = (!self.extra.is_empty()).then_some(Value::Object(self.extra));
+    }
+}
+
+impl FeedbackJson {
+    fn blocked(self) -> Option<(String, String)> {
+        let reason = self.block_reason?;
+        let message = self.block_reason_message.unwrap_or_else(|| "the provider blocked the prompt".into());
+        Some((reason, message))
+    }
+}

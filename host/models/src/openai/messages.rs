@@ -1,0 +1,259 @@
+//! The conversation as chat messages, borrowed where they can be.
+
+use std::borrow::Cow;
+
+use base64::display::Base64Display;
+use base64::engine::general_purpose::STANDARD;
+use hatchery_core::base64_bytes;
+use hatchery_core::content::{Blob, Content, FileData, FunctionCall, FunctionResponse, Part, PartData};
+use hatchery_core::model::LlmRequest;
+use serde::{Serialize, Serializer};
+
+use super::wire::ExtraContent;
+
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Message<'a> {
+    System {
+        role: &'static str,
+        content: String,
+    },
+    User {
+        role: &'static str,
+        content: UserContent<'a>,
+    },
+    Assistant {
+        role: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        content: Option<String>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ToolCall<'a>>,
+    },
+    Tool {
+        role: &'static str,
+        tool_call_id: Cow<'a, str>,
+        content: String,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum UserContent<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<UserPart<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum UserPart<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl<'a> },
+    InputAudio { input_audio: Audio<'a> },
+    File { file: File<'a> },
+}
+
+#[derive(Serialize)]
+pub(super) struct ImageUrl<'a> {
+    url: Url<'a>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Audio<'a> {
+    data: Base64<'a>,
+    format: &'static str,
+}
+
+#[derive(Serialize)]
+pub(super) struct File<'a> {
+    filename: &'a str,
+    file_data: Url<'a>,
+}
+
+#[derive(Serialize)]
+pub(super) struct ToolCall<'a> {
+    id: Cow<'a, str>,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: CalledFunction<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<ExtraContent>,
+}
+
+#[derive(Serialize)]
+struct CalledFunction<'a> {
+    name: &'a str,
+    arguments: String,
+}
+
+/// An address, or bytes as a data URI.
+enum Url<'a> {
+    Address(&'a str),
+    Data(&'a str, &'a [u8]),
+}
+
+impl Serialize for Url<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Address(address) => serializer.serialize_str(address),
+            Self::Data(media_type, bytes) => serializer
+                .collect_str(&format_args!("data:{media_type};base64,{}", Base64Display::new(bytes, &STANDARD))),
+        }
+    }
+}
+
+struct Base64<'a>(&'a [u8]);
+
+impl Serialize for Base64<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&Base64Display::new(self.0, &STANDARD))
+    }
+}
+
+/// All messages of a request. The error says which part has no form in this protocol.
+pub(super) fn messages<'a>(model: &str, request: &'a LlmRequest) -> Result<Vec<Message<'a>>, String> {
+    let mut messages = Vec::with_capacity(request.contents.len() + 1);
+    if !request.system_instructions.is_empty() {
+        let role = if is_reasoning(model) { "developer" } else { "system" };
+        messages.push(Message::System { role, content: request.system_instructions.join("\n\n") });
+    }
+    for content in &request.contents {
+        match content.role.as_deref() {
+            Some("model" | "assistant") => messages.extend(assistant(content)?),
+            _ => user(content, &mut messages)?,
+        }
+    }
+    Ok(messages)
+}
+
+/// `o1`, `o3-mini` and their like, which take their system instructions from the developer.
+fn is_reasoning(model: &str) -> bool {
+    let name = model.split('-').next().unwrap_or_default();
+    name.strip_prefix('o').is_some_and(|rest| !rest.is_empty() && rest.chars().all(|char| char.is_ascii_digit()))
+}
+
+fn assistant(content: &Content) -> Result<Option<Message<'_>>, String> {
+    let mut text = String::new();
+    let mut tool_calls = Vec::new();
+    for part in content.parts.iter().filter(|part| !part.thought) {
+        match &part.data {
+            PartData::Text(piece) => text.push_str(piece),
+            PartData::FunctionCall(call) => tool_calls.push(tool_call(call, part)?),
+            PartData::ExecutableCode(code) => text.push_str(&fenced(code.language.as_deref(), &code.code)),
+            PartData::CodeExecutionResult(result) => {
+                text.push_str(&fenced(None, result.output.as_deref().unwrap_or_default()));
+            }
+            // An assistant's message has text only, so what a model made is named instead.
+            PartData::InlineData(blob) => text.push_str(&format!("[{}]", blob.mime_type)),
+            PartData::FileData(file) => text.push_str(&format!("[{}]", file.file_uri)),
+            PartData::FunctionResponse(_) | PartData::Other => {}
+        }
+    }
+    let content = (!text.is_empty()).then_some(text);
+    Ok((content.is_some() || !tool_calls.is_empty()).then_some(Message::Assistant {
+        role: "assistant",
+        content,
+        tool_calls,
+    }))
+}
+
+fn tool_call<'a>(call: &'a FunctionCall, part: &Part) -> Result<ToolCall<'a>, String> {
+    let arguments = serde_json::to_string(&call.args)
+        .map_err(|error| format!("the arguments of `{}` cannot be written as JSON: {error}", call.name))?;
+    Ok(ToolCall {
+        id: call_id(call.id.as_deref(), &call.name),
+        kind: "function",
+        function: CalledFunction { name: &call.name, arguments },
+        extra_content: part
+            .thought_signature
+            .as_ref()
+            .map(|signature| ExtraContent::signed(base64_bytes::encode(signature))),
+    })
+}
+
+/// Calls without an id are paired with their answers by name.
+fn call_id<'a>(id: Option<&'a str>, name: &str) -> Cow<'a, str> {
+    match id {
+        Some(id) if !id.is_empty() => Cow::Borrowed(id),
+        _ => Cow::Owned(format!("call_{name}")),
+    }
+}
+
+/// The tools' answers, each its own message right behind the calls, then the rest of what the user says.
+fn user<'a>(content: &'a Content, messages: &mut Vec<Message<'a>>) -> Result<(), String> {
+    for response in content.function_responses() {
+        messages.push(tool_answer(response)?);
+    }
+    let mut parts = Vec::new();
+    for part in content.parts.iter().filter(|part| !part.thought) {
+        match &part.data {
+            PartData::Text(text) => parts.push(text_part(text)),
+            PartData::InlineData(blob) => parts.push(inline(blob)?),
+            PartData::FileData(file) => parts.push(elsewhere(file)?),
+            PartData::ExecutableCode(code) => parts.push(text_part(fenced(code.language.as_deref(), &code.code))),
+            PartData::CodeExecutionResult(result) => {
+                parts.push(text_part(fenced(None, result.output.as_deref().unwrap_or_default())));
+            }
+            PartData::FunctionCall(_) | PartData::FunctionResponse(_) | PartData::Other => {}
+        }
+    }
+    let content = match parts.pop() {
+        None => return Ok(()),
+        Some(UserPart::Text { text }) if parts.is_empty() => UserContent::Text(text),
+        Some(last) => {
+            parts.push(last);
+            UserContent::Parts(parts)
+        }
+    };
+    messages.push(Message::User { role: "user", content });
+    Ok(())
+}
+
+fn tool_answer(response: &FunctionResponse) -> Result<Message<'_>, String> {
+    let content = serde_json::to_string(&response.response)
+        .map_err(|error| format!("the answer of `{}` cannot be written as JSON: {error}", response.name))?;
+    Ok(Message::Tool { role: "tool", tool_call_id: call_id(response.id.as_deref(), &response.name), content })
+}
+
+fn text_part<'a>(text: impl Into<Cow<'a, str>>) -> UserPart<'a> {
+    UserPart::Text { text: text.into() }
+}
+
+fn inline(blob: &Blob) -> Result<UserPart<'_>, String> {
+    let data = Base64(&blob.data);
+    match blob.mime_type.as_str() {
+        "" => Ok(UserPart::ImageUrl { image_url: ImageUrl { url: Url::Data("image/jpeg", &blob.data) } }),
+        image if image.starts_with("image/") => {
+            Ok(UserPart::ImageUrl { image_url: ImageUrl { url: Url::Data(image, &blob.data) } })
+        }
+        "audio/wav" | "audio/x-wav" | "audio/wave" => {
+            Ok(UserPart::InputAudio { input_audio: Audio { data, format: "wav" } })
+        }
+        "audio/mpeg" | "audio/mp3" => Ok(UserPart::InputAudio { input_audio: Audio { data, format: "mp3" } }),
+        "application/pdf" => {
+            let filename = blob.display_name.as_deref().unwrap_or("document.pdf");
+            Ok(UserPart::File { file: File { filename, file_data: Url::Data("application/pdf", &blob.data) } })
+        }
+        text if text.starts_with("text/") || text == "application/json" => match std::str::from_utf8(&blob.data) {
+            Ok(text) => Ok(text_part(text)),
+            Err(_) => Err(format!("the data of type {text} is not UTF-8 text")),
+        },
+        other => Err(format!(
+            "chat completions take no inline data of type {other}; send an image, a PDF, WAV or MP3 audio, or text instead"
+        )),
+    }
+}
+
+fn elsewhere(file: &FileData) -> Result<UserPart<'_>, String> {
+    match file.mime_type.as_deref() {
+        Some(other) if !other.starts_with("image/") => Err(format!(
+            "chat completions take no file by address of type {other} ({}); send an image, or the file's bytes inline",
+            file.file_uri
+        )),
+        _ => Ok(UserPart::ImageUrl { image_url: ImageUrl { url: Url::Address(&file.file_uri) } }),
+    }
+}
+
+fn fenced(language: Option<&str>, text: &str) -> String {
+    let language = language.unwrap_or_default().to_lowercase();
+    format!("```{language}\n{}\n```\n", text.trim_end_matches('\n'))
+}

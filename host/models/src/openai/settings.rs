@@ -1,0 +1,145 @@
+//! Settings and tools as chat completions call them.
+
+use hatchery_core::content::JsonMap;
+use hatchery_core::model::{FunctionDeclaration, GenerateContentConfig, LlmRequest};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// Settings that only Gemini knows.
+const LEFT_OUT: [&str; 14] = [
+    "safetySettings",
+    "thinkingConfig",
+    "responseModalities",
+    "speechConfig",
+    "mediaResolution",
+    "cachedContent",
+    "candidateCount",
+    "audioTimestamp",
+    "routingConfig",
+    "modelSelectionConfig",
+    "imageConfig",
+    "enableEnhancedCivicAnswers",
+    "labels",
+    "httpOptions",
+];
+
+#[derive(Serialize)]
+pub(super) struct Tool<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: ParametersJson<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ParametersJson<'a> {
+    Given(&'a Value),
+    None { r#type: &'static str, properties: JsonMap },
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum AnyTool<'a> {
+    Function(Tool<'a>),
+    Own(&'a Value),
+}
+
+/// The tools. A tool that runs inside the model must be one that this protocol knows.
+pub(super) fn tools(request: &LlmRequest) -> Result<Vec<AnyTool<'_>>, String> {
+    let functions = request.tools.iter().map(|tool| Ok(AnyTool::Function(function(tool))));
+    let own = request.model_tools.iter().map(|tool| match tool.get("type") {
+        Some(_) => Ok(AnyTool::Own(tool)),
+        None => Err(format!("chat completions do not have the model tool {tool}; remove it, or use a Gemini model")),
+    });
+    functions.chain(own).collect()
+}
+
+fn function(tool: &FunctionDeclaration) -> Tool<'_> {
+    let parameters = match &tool.parameters {
+        Some(parameters) => ParametersJson::Given(parameters),
+        None => ParametersJson::None { r#type: "object", properties: JsonMap::new() },
+    };
+    Tool { kind: "function", function: Function { name: &tool.name, description: &tool.description, parameters } }
+}
+
+/// The settings as keys of the body. `topK` has no counterpart and is left out.
+pub(super) fn settings(config: &GenerateContentConfig) -> JsonMap {
+    let mut settings = JsonMap::new();
+    let mut set = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            settings.insert(key.to_owned(), value);
+        }
+    };
+    set("temperature", config.temperature.map(Value::from));
+    set("top_p", config.top_p.map(Value::from));
+    set("max_completion_tokens", config.max_output_tokens.map(Value::from));
+    set("stop", config.stop_sequences.clone().map(Value::from));
+    set("presence_penalty", config.presence_penalty.map(Value::from));
+    set("frequency_penalty", config.frequency_penalty.map(Value::from));
+    set("seed", config.seed.map(Value::from));
+    set("response_format", response_format(config));
+    for (key, value) in &config.extra {
+        match key.as_str() {
+            "toolConfig" => set("tool_choice", tool_choice(value)),
+            "responseLogprobs" => set("logprobs", Some(value.clone())),
+            "logprobs" if value.is_number() => set("top_logprobs", Some(value.clone())),
+            key if LEFT_OUT.contains(&key) => {}
+            key => set(key, Some(value.clone())),
+        }
+    }
+    settings
+}
+
+fn response_format(config: &GenerateContentConfig) -> Option<Value> {
+    match (&config.response_schema, config.response_mime_type.as_deref()) {
+        (Some(schema), _) => {
+            let strict = is_strict(schema);
+            Some(json!({
+                "type": "json_schema",
+                "json_schema": { "name": "response", "schema": schema, "strict": strict },
+            }))
+        }
+        (None, Some("application/json")) => Some(json!({ "type": "json_object" })),
+        (None, _) => None,
+    }
+}
+
+/// True when a schema keeps the rules of strict mode, which refuses all others: each object is closed and each property required.
+fn is_strict(schema: &Value) -> bool {
+    match schema {
+        Value::Object(schema) => {
+            let closed = match schema.get("properties").and_then(Value::as_object) {
+                Some(properties) => {
+                    let required = schema.get("required").and_then(Value::as_array);
+                    schema.get("additionalProperties") == Some(&Value::Bool(false))
+                        && properties
+                            .keys()
+                            .all(|key| required.is_some_and(|required| required.iter().any(|name| name == key)))
+                }
+                None => schema.get("type").is_none_or(|kind| kind != "object"),
+            };
+            closed && schema.values().all(is_strict)
+        }
+        Value::Array(items) => items.iter().all(is_strict),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
+}
+
+fn tool_choice(tool_config: &Value) -> Option<Value> {
+    let calling = tool_config.get("functionCallingConfig")?;
+    let allowed = calling.get("allowedFunctionNames").and_then(Value::as_array).map(Vec::as_slice);
+    match (calling.get("mode")?.as_str()?, allowed) {
+        ("ANY", Some([name])) => Some(json!({ "type": "function", "function": { "name": name } })),
+        ("ANY", _) => Some("required".into()),
+        ("NONE", _) => Some("none".into()),
+        ("AUTO", _) => Some("auto".into()),
+        _ => None,
+    }
+}

@@ -1,0 +1,272 @@
+//! The JSON of chat completions: the body of a request, and what comes back whole or in chunks.
+
+use hatchery_core::base64_bytes;
+use hatchery_core::content::{Content, FunctionCall, JsonMap, Part, PartData};
+use hatchery_core::error::ModelError;
+use hatchery_core::event::UsageMetadata;
+use hatchery_core::model::{Delivery, LlmRequest, LlmResponse};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::messages::{Message, messages};
+use super::settings::{AnyTool, settings, tools};
+use crate::failure::Origin;
+use crate::finish;
+
+#[derive(Serialize)]
+pub(super) struct RequestJson<'a> {
+    model: &'a str,
+    messages: Vec<Message<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<AnyTool<'a>>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+    #[serde(flatten)]
+    settings: JsonMap,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+/// The body of a request; the error says what has no form in this protocol.
+pub(super) fn request<'a>(
+    model: &'a str,
+    request: &'a LlmRequest,
+    delivery: Delivery,
+) -> Result<RequestJson<'a>, String> {
+    let stream = delivery == Delivery::Streamed;
+    Ok(RequestJson {
+        model,
+        messages: messages(model, request)?,
+        tools: tools(request)?,
+        stream,
+        stream_options: stream.then_some(StreamOptions { include_usage: true }),
+        settings: settings(&request.config),
+    })
+}
+
+/// A whole answer, or a chunk of one.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct CompletionJson {
+    id: Option<String>,
+    model: Option<String>,
+    created: Option<u64>,
+    system_fingerprint: Option<String>,
+    service_tier: Option<String>,
+    choices: Option<Vec<ChoiceJson>>,
+    usage: Option<UsageJson>,
+    error: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ChoiceJson {
+    #[serde(alias = "delta")]
+    pub(super) message: Option<MessageJson>,
+    pub(super) finish_reason: Option<String>,
+    index: u64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct MessageJson {
+    content: Option<String>,
+    refusal: Option<String>,
+    #[serde(alias = "reasoning")]
+    reasoning_content: Option<String>,
+    pub(super) tool_calls: Option<Vec<ToolCallJson>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ToolCallJson {
+    pub(super) index: Option<u64>,
+    pub(super) id: Option<String>,
+    pub(super) function: CalledJson,
+    pub(super) extra_content: Option<ExtraContent>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct CalledJson {
+    pub(super) name: Option<String>,
+    pub(super) arguments: Option<String>,
+}
+
+/// What Gemini adds when it speaks this protocol.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct ExtraContent {
+    google: GoogleContent,
+}
+
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct GoogleContent {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thought_signature: Option<String>,
+}
+
+impl ExtraContent {
+    pub(super) fn signed(signature: String) -> Self {
+        Self { google: GoogleContent { thought_signature: Some(signature) } }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct UsageJson {
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    total_tokens: Option<u64>,
+    prompt_tokens_details: Option<PromptDetails>,
+    completion_tokens_details: Option<CompletionDetails>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PromptDetails {
+    cached_tokens: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CompletionDetails {
+    reasoning_tokens: Option<u64>,
+}
+
+/// Reads an answer or a chunk; an error in it is the error.
+pub(super) fn parse(json: &[u8], origin: &Origin) -> Result<CompletionJson, ModelError> {
+    let completion: CompletionJson = serde_json::from_slice(json).map_err(|error| origin.bad_response(error))?;
+    match &completion.error {
+        Some(error) => Err(origin.reported(error)),
+        None => Ok(completion),
+    }
+}
+
+/// The response of a call that is answered whole.
+pub(super) fn whole_response(body: &[u8], origin: &Origin) -> Result<LlmResponse, ModelError> {
+    let mut completion = parse(body, origin)?;
+    let mut response = completion.response(false);
+    response.custom_metadata = completion.metadata();
+    let Some(choice) = completion.take_choice() else {
+        return Err(origin.bad_response("it has no choices"));
+    };
+    let reason = choice.finish_reason.as_deref().map(finish_reason);
+    let mut message = choice.message.unwrap_or_default();
+    let calls = message.tool_calls.take().unwrap_or_default();
+    let mut parts = message.parts();
+    parts.extend(call_parts(calls, reason, origin)?);
+    response.content = (!parts.is_empty()).then(|| Content::new("model", parts));
+    if let Some(reason) = reason {
+        finish::set(&mut response, reason, None);
+    }
+    Ok(response)
+}
+
+impl CompletionJson {
+    /// A response with the model's name and the usage, if they are known yet.
+    pub(super) fn response(&mut self, partial: bool) -> LlmResponse {
+        LlmResponse {
+            partial,
+            model_version: self.model.clone(),
+            usage_metadata: self.usage.take().map(UsageJson::metadata),
+            ..LlmResponse::default()
+        }
+    }
+
+    /// The first choice.
+    pub(super) fn take_choice(&mut self) -> Option<ChoiceJson> {
+        self.choices.take()?.into_iter().find(|choice| choice.index == 0)
+    }
+
+    /// What else the provider says about the answer.
+    pub(super) fn metadata(&self) -> Option<Value> {
+        let entries = [
+            ("id", self.id.clone().map(Value::from)),
+            ("created", self.created.map(Value::from)),
+            ("system_fingerprint", self.system_fingerprint.clone().map(Value::from)),
+            ("service_tier", self.service_tier.clone().map(Value::from)),
+        ];
+        let map: JsonMap = entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+        (!map.is_empty()).then_some(Value::Object(map))
+    }
+}
+
+impl MessageJson {
+    /// Thinking, text and refusal, as far as there are any.
+    pub(super) fn parts(self) -> Vec<Part> {
+        let text = |text: Option<String>, thought| {
+            text.filter(|text| !text.is_empty()).map(|text| Part { thought, ..Part::text(text) })
+        };
+        [text(self.reasoning_content, true), text(self.content, false), text(self.refusal, false)]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
+
+/// The calls as parts. In an answer that was cut off, a call that is not whole is left out: the reason says what happened.
+pub(super) fn call_parts(
+    calls: Vec<ToolCallJson>,
+    reason: Option<&str>,
+    origin: &Origin,
+) -> Result<Vec<Part>, ModelError> {
+    let cut_off = reason.is_some_and(|reason| reason != finish::STOP);
+    let mut parts = Vec::with_capacity(calls.len());
+    for call in calls {
+        let name = call.function.name.unwrap_or_default();
+        let arguments = call.function.arguments.unwrap_or_default();
+        let args = match arguments.trim() {
+            "" => JsonMap::new(),
+            arguments => match serde_json::from_str(arguments) {
+                Ok(args) => args,
+                Err(_) if cut_off => continue,
+                Err(error) => {
+                    let message = format!("the arguments of tool call `{name}` are no JSON object ({error})");
+                    return Err(origin.bad_response(message));
+                }
+            },
+        };
+        let signature = call.extra_content.and_then(|extra| extra.google.thought_signature);
+        let id = call.id.filter(|id| !id.is_empty());
+        parts.push(Part {
+            thought_signature: signature.and_then(|signature| base64_bytes::decode(&signature).ok()),
+            ..PartData::FunctionCall(FunctionCall { id, name, args, ..FunctionCall::default() }).into()
+        });
+    }
+    Ok(parts)
+}
+
+/// The reason in Gemini's words.
+pub(super) fn finish_reason(reason: &str) -> &'static str {
+    match reason {
+        "stop" | "tool_calls" | "function_call" => finish::STOP,
+        "length" => "MAX_TOKENS",
+        "content_filter" => "SAFETY",
+        _ => "OTHER",
+    }
+}
+
+impl UsageJson {
+    /// Thinking is counted apart from the answer, as Gemini does; OpenAI counts it twice.
+    fn metadata(self) -> UsageMetadata {
+        let thoughts = self.completion_tokens_details.and_then(|details| details.reasoning_tokens);
+        UsageMetadata {
+            prompt_token_count: self.prompt_tokens,
+            candidates_token_count: self.completion_tokens.map(|all| all.saturating_sub(thoughts.unwrap_or(0))),
+            thoughts_token_count: thoughts.filter(|thoughts| *thoughts > 0),
+            cached_content_token_count: self
+                .prompt_tokens_details
+                .and_then(|details| details.cached_tokens)
+                .filter(|cached| *cached > 0),
+            total_token_count: self.total_tokens,
+            ..UsageMetadata::default()
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Scripts in YAML files: the format, and re-reading a file that has changed.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwapOption;
+use hatchery_core::content::{JsonMap, Part};
+use hatchery_core::error::ModelErrorKind;
+use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor, value::SeqAccessDeserializer};
+use serde_json::Value;
+
+use super::reply::Reply;
+use super::turn::Turn;
+
+/// No script is longer.
+const MOST_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A script in a file. Every call asks the file system for time and length, and reads the file only when they differ.
+pub(super) struct ScriptFile {
+    path: PathBuf,
+    loaded: ArcSwapOption<Loaded>,
+}
+
+struct Loaded {
+    modified: Option<SystemTime>,
+    length: u64,
+    turns: Arc<Vec<Turn>>,
+}
+
+impl ScriptFile {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, loaded: ArcSwapOption::empty() }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The turns as the file has them now; the error names the file, and line and column where it is wrong.
+    pub(super) fn turns(&self) -> Result<Arc<Vec<Turn>>, String> {
+        let file = self.path.display();
+        let unreadable = |error| format!("cannot read the script {file}: {error}; check the name after `scripted:`");
+        let metadata = std::fs::metadata(&self.path).map_err(unreadable)?;
+        let (modified, length) = (metadata.modified().ok(), metadata.len());
+        if let Some(loaded) = self.loaded.load().as_deref()
+            && loaded.modified == modified
+            && loaded.length == length
+        {
+            return Ok(loaded.turns.clone());
+        }
+        if length > MOST_BYTES {
+            return Err(format!("the script {file} has {length} bytes; the most is {MOST_BYTES}"));
+        }
+        let text = std::fs::read_to_string(&self.path).map_err(unreadable)?;
+        let turns = parse(&text).map_err(|error| format!("the script {file} is wrong: {error}"))?;
+        let turns = Arc::new(turns);
+        self.loaded.store(Some(Arc::new(Loaded { modified, length, turns: turns.clone() })));
+        Ok(turns)
+    }
+}
+
+impl fmt::Debug for ScriptFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ScriptFile").field(&self.path).finish()
+    }
+}
+
+fn parse(text: &str) -> Result<Vec<Turn>, serde_yaml::Error> {
+    let script: ScriptYaml = serde_yaml::from_str(text)?;
+    Ok(script.turns.into_iter().map(|turn| turn.0).collect())
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScriptYaml {
+    turns: Vec<Checked<Turn>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TurnYaml {
+    #[serde(default)]
+    when: WhenYaml,
+    reply: Option<ReplyYaml>,
+    #[serde(default)]
+    delay_ms: u64,
+    #[serde(default)]
+    chunk_delay_ms: u64,
+    finish_reason: Option<String>,
+    error: Option<ErrorYaml>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct WhenYaml {
+    user: Texts,
+    tool: Texts,
+    result: Texts,
+    system: Texts,
+    context: Texts,
+    step: Option<usize>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ItemYaml {
+    text: Option<Texts>,
+    thought: Option<Texts>,
+    chunks: Option<usize>,
+    call: Option<CallYaml>,
+    part: Option<Part>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallYaml {
+    name: String,
+    #[serde(default)]
+    args: JsonMap,
+    id: Option<String>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ErrorYaml {
+    code: CodeYaml,
+    message: String,
+    after: Option<usize>,
+}
+
+enum CodeYaml {
+    Status(u16),
+    Kind(ModelErrorKind),
+}
+
+/// Read as `Self::Yaml`, then checked while the place in the file is still known.
+trait FromYaml: Sized {
+    type Yaml: for<'de> Deserialize<'de>;
+    fn check(yaml: Self::Yaml) -> Result<Self, &'static str>;
+}
+
+struct Checked<T>(T);
+
+impl<'de, T: FromYaml> Deserialize<'de> for Checked<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::check(T::Yaml::deserialize(deserializer)?).map(Self).map_err(de::Error::custom)
+    }
+}
+
+impl FromYaml for Turn {
+    type Yaml = TurnYaml;
+
+    fn check(yaml: TurnYaml) -> Result<Self, &'static str> {
+        let mut reply = match (yaml.reply, &yaml.error) {
+            (Some(ReplyYaml(items)), _) => items.into_iter().fold(Reply::new(), |reply, item| item.add_to(reply)),
+            (None, Some(_)) => Reply::new(),
+            (None, None) => return Err("a turn needs a `reply` or an `error`"),
+        };
+        reply =
+            reply.delay(Duration::from_millis(yaml.delay_ms)).chunk_delay(Duration::from_millis(yaml.chunk_delay_ms));
+        if let Some(reason) = yaml.finish_reason {
+            reply = reply.finish(reason);
+        }
+        if let Some(error) = yaml.error {
+            reply = match error.code {
+                CodeYaml::Status(status) => reply.failing_with_status(status, error.message),
+                CodeYaml::Kind(kind) => reply.failing(kind, error.message),
+            };
+            if let Some(after) = error.after {
+                reply = reply.after(after);
+            }
+        }
+        let when = yaml.when;
+        if when.step == Some(0) {
+            return Err("`step` counts from 1");
+        }
+        let mut turn = Self::new(reply);
+        turn = when.user.0.into_iter().fold(turn, Self::user);
+        turn = when.tool.0.into_iter().fold(turn, Self::tool);
+        turn = when.result.0.into_iter().fold(turn, Self::result);
+        turn = when.system.0.into_iter().fold(turn, Self::system);
+        turn = when.context.0.into_iter().fold(turn, Self::context);
+        Ok(match when.step {
+            Some(step) => turn.step(step),
+            None => turn,
+        })
+    }
+}
+
+/// One thing of a reply.
+enum ReplyItem {
+    Text { pieces: Vec<String>, chunks: usize, thought: bool },
+    Call(CallYaml),
+    Part(Box<Part>),
+}
+
+impl FromYaml for ReplyItem {
+    type Yaml = ItemYaml;
+
+    fn check(yaml: ItemYaml) -> Result<Self, &'static str> {
+        let chunks = yaml.chunks;
+        let text = |Texts(pieces): Texts, thought| match (chunks, pieces.len()) {
+            (Some(0), _) => Err("`chunks` is at least 1"),
+            (Some(_), 2..) => Err("`chunks` goes with one text; a list of texts is streamed as it is"),
+            (chunks, _) => Ok(Self::Text { pieces, chunks: chunks.unwrap_or(1), thought }),
+        };
+        match (yaml.text, yaml.thought, yaml.call, yaml.part) {
+            (Some(pieces), None, None, None) => text(pieces, false),
+            (None, Some(pieces), None, None) => text(pieces, true),
+            (None, None, Some(_), None) | (None, None, None, Some(_)) if chunks.is_some() => {
+                Err("`chunks` goes with `text` or `thought`; calls and parts are streamed whole")
+            }
+            (None, None, Some(call), None) => Ok(Self::Call(call)),
+            (None, None, None, Some(part)) => Ok(Self::Part(Box::new(part))),
+            _ => Err("an item of `reply` is one of `text`, `thought`, `call` and `part`"),
+        }
+    }
+}
+
+impl ReplyItem {
+    fn add_to(self, reply: Reply) -> Reply {
+        match self {
+            Self::Text { pieces, chunks, thought } => reply.and_pieces(&pieces, chunks, thought),
+            Self::Call(CallYaml { name, args, id }) => {
+                let reply = reply.and_call(name, Value::Object(args));
+                match id {
+                    Some(id) => reply.with_id(id),
+                    None => reply,
+                }
+            }
+            Self::Part(part) => reply.and_part(*part),
+        }
+    }
+}
+
+/// A text, or a list of items.
+struct ReplyYaml(Vec<ReplyItem>);
+
+impl<'de> Deserialize<'de> for ReplyYaml {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Items;
+        impl<'de> Visitor<'de> for Items {
+            type Value = ReplyYaml;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a list of `text`, `thought`, `call` and `part`")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<ReplyYaml, E> {
+                Ok(ReplyYaml(vec![ReplyItem::Text { pieces: vec![text.to_owned()], chunks: 1, thought: false }]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<ReplyYaml, A::Error> {
+                let items = Vec::<Checked<ReplyItem>>::deserialize(SeqAccessDeserializer::new(seq))?;
+                Ok(ReplyYaml(items.into_iter().map(|item| item.0).collect()))
+            }
+        }
+        deserializer.deserialize_any(Items)
+    }
+}
+
+/// A text, or a list of texts.
+#[derive(Default)]
+struct Texts(Vec<String>);
+
+impl<'de> Deserialize<'de> for Texts {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrMore;
+        impl<'de> Visitor<'de> for OneOrMore {
+            type Value = Texts;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a list of texts")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Texts, E> {
+                Ok(Texts(vec![text.to_owned()]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Texts, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Texts)
+            }
+        }
+        deserializer.deserialize_any(OneOrMore)
+    }
+}
+
+impl<'de> Deserialize<'de> for CodeYaml {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Code;
+        impl Visitor<'_> for Code {
+            type Value = CodeYaml;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "an HTTP status from 400 to 599, or one of auth, rate_limited, bad_request, server, network, timeout, bad_response",
+                )
+            }
+
+            fn visit_u64<E: de::Error>(self, status: u64) -> Result<CodeYaml, E> {
+                match u16::try_from(status) {
+                    Ok(status @ 400..=599) => Ok(CodeYaml::Status(status)),
+                    _ => Err(E::invalid_value(de::Unexpected::Unsigned(status), &self)),
+                }
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<CodeYaml, E> {
+                Ok(CodeYaml::Kind(match name {
+                    "auth" => ModelErrorKind::Auth,
+                    "rate_limited" => ModelErrorKind::RateLimited,
+                    "bad_request" => ModelErrorKind::BadRequest,
+                    "server" => ModelErrorKind::Server,
+                    "network" => ModelErrorKind::Network,
+                    "timeout" => ModelErrorKind::Timeout,
+                    "bad_response" => ModelErrorKind::BadResponse,
+                    _ => return Err(E::invalid_value(de::Unexpected::Str(name), &self)),
+                }))
+            }
+        }
+        deserializer.deserialize_any(Code)
+    }
+}

@@ -1,0 +1,372 @@
+use std::sync::Arc;
+
+use hatchery_core::content::Content;
+use hatchery_core::error::ModelErrorKind;
+use hatchery_core::model::{Delivery, FunctionDeclaration, LlmRequest, ModelRegistry};
+use hatchery_models::{Registry, Settings};
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Fake, content, deltas, event, parts, refusal, request, says, stream_of, texts, whole};
+
+fn ok() -> Answer {
+    Answer::json(json!({ "candidates": [{ "content": { "parts": [{ "text": "ok" }] }, "finishReason": "STOP" }] }))
+}
+
+async fn body_of(request: LlmRequest) -> Value {
+    let fake = Fake::start([ok()]).await;
+    whole(fake.gemini().as_ref(), request).await.unwrap();
+    fake.asked().remove(0).body
+}
+
+fn go_on() -> Value {
+    json!({
+        "role": "user",
+        "parts": [{ "text": "Go on from here as your instructions say, without remarking on this line." }],
+    })
+}
+
+#[tokio::test]
+async fn a_request_goes_to_the_models_address_with_the_key() {
+    let fake = Fake::start([ok(), Answer::events([""])]).await;
+    whole(fake.gemini().as_ref(), says("hi")).await.unwrap();
+    assert!(deltas(fake.gemini().as_ref(), says("hi")).await.is_empty());
+    let asked = fake.asked();
+    assert_eq!(asked[0].target, "/v1beta/models/gemini-2.5-flash:generateContent");
+    assert_eq!(asked[1].target, "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse");
+    for asked in asked {
+        assert_eq!(asked.headers["x-goog-api-key"], "gemini-key");
+        assert_eq!(asked.headers["content-type"], "application/json");
+        assert_eq!(asked.body, json!({ "contents": [{ "role": "user", "parts": [{ "text": "hi" }] }] }));
+    }
+}
+
+#[tokio::test]
+async fn a_name_cannot_leave_its_place_in_the_address() {
+    let fake = Fake::start([ok(), ok()]).await;
+    let settings = Settings {
+        gemini_base_url: Some(format!("{}/proxy/", fake.url)),
+        gemini_api_key: Some("k".into()),
+        ..Settings::default()
+    };
+    let registry = Registry::with_defaults(settings);
+    for name in ["models/gemini-x", "gemini-/../../x?y#z"] {
+        whole(registry.model(name).unwrap().as_ref(), says("hi")).await.unwrap();
+    }
+    assert_eq!(fake.asked()[0].target, "/proxy/v1beta/models/gemini-x:generateContent");
+    assert_eq!(fake.asked()[1].target, "/proxy/v1beta/models/gemini-%2F..%2F..%2Fx%3Fy%23z:generateContent");
+}
+
+#[tokio::test]
+async fn every_kind_of_part_is_written_as_gemini_reads_it() {
+    let history = [
+        content(json!({ "parts": [
+            { "text": "look" },
+            { "inlineData": { "mimeType": "image/png", "data": "AAEC/w==", "displayName": "a.png" } },
+            { "fileData": { "mimeType": "video/mp4", "fileUri": "gs://v", "displayName": "v" }, "videoMetadata": { "fps": 1 } },
+        ] })),
+        content(json!({ "role": "model", "parts": [
+            { "text": "I see", "thought": true, "thoughtSignature": "c2ln" },
+            { "functionCall": { "id": "adk-1", "name": "a", "args": { "x": 1 } }, "thoughtSignature": "-_8" },
+            { "functionCall": { "id": "own", "name": "b", "args": {} } },
+            { "executableCode": { "language": "PYTHON", "code": "1" } },
+            { "codeExecutionResult": { "outcome": "OUTCOME_OK", "output": "1" } },
+        ] })),
+        content(json!({ "role": "model", "parts": [] })),
+        content(json!({ "role": "user", "parts": [
+            { "functionResponse": { "id": "adk-1", "name": "a", "response": { "y": 2 }, "willContinue": false } },
+            { "functionResponse": { "id": "own", "name": "b", "response": {} } },
+            { "text": "and?" },
+        ] })),
+    ];
+    let expected = json!({ "contents": [
+        { "role": "user", "parts": [
+            { "text": "look" },
+            { "inlineData": { "mimeType": "image/png", "data": "AAEC/w==" } },
+            { "fileData": { "fileUri": "gs://v", "mimeType": "video/mp4" }, "videoMetadata": { "fps": 1 } },
+        ] },
+        { "role": "model", "parts": [
+            { "text": "I see", "thought": true, "thoughtSignature": "c2ln" },
+            { "functionCall": { "name": "a", "args": { "x": 1 } }, "thoughtSignature": "+/8=" },
+            { "functionCall": { "id": "own", "name": "b", "args": {} } },
+            { "executableCode": { "language": "PYTHON", "code": "1" } },
+            { "codeExecutionResult": { "outcome": "OUTCOME_OK", "output": "1" } },
+        ] },
+        { "role": "user", "parts": [
+            { "functionResponse": { "name": "a", "response": { "y": 2 }, "willContinue": false } },
+            { "functionResponse": { "id": "own", "name": "b", "response": {} } },
+            { "text": "and?" },
+        ] },
+    ] });
+    assert_eq!(body_of(request(history)).await, expected);
+}
+
+#[tokio::test]
+async fn instructions_tools_and_settings_go_to_their_places() {
+    let declaration = FunctionDeclaration {
+        name: "roll".into(),
+        description: "Rolls.".into(),
+        parameters: Some(json!({ "type": "object", "properties": { "sides": { "type": "integer" } } })),
+        response: Some(json!({ "type": "object" })),
+    };
+    let bare = FunctionDeclaration { name: "flip".into(), ..FunctionDeclaration::default() };
+    let mut asked = says("hi");
+    asked.system_instructions = vec!["Be brief.".into(), "Be kind.".into()];
+    asked.tools = vec![Arc::new(declaration), Arc::new(bare)];
+    asked.model_tools = vec![json!({ "googleSearch": {} })];
+    asked.config = serde_json::from_value(json!({
+        "temperature": 0.5, "topP": 0.9, "topK": 40, "maxOutputTokens": 100, "stopSequences": ["END"], "presencePenalty": 0.1,
+        "frequencyPenalty": 0.2, "seed": 7, "responseSchema": { "type": "object" }, "thinkingConfig": { "thinkingBudget": 0 },
+        "safetySettings": [{ "category": "C", "threshold": "T" }], "toolConfig": { "functionCallingConfig": { "mode": "ANY" } },
+        "cachedContent": "cachedContents/1", "labels": { "a": "b" }, "httpOptions": { "timeout": 1 },
+    }))
+    .unwrap();
+    let expected = json!({
+        "contents": [{ "role": "user", "parts": [{ "text": "hi" }] }],
+        "systemInstruction": { "parts": [{ "text": "Be brief.\n\nBe kind." }] },
+        "tools": [
+            { "functionDeclarations": [
+                {
+                    "name": "roll",
+                    "description": "Rolls.",
+                    "parametersJsonSchema": { "type": "object", "properties": { "sides": { "type": "integer" } } },
+                    "responseJsonSchema": { "type": "object" },
+                },
+                { "name": "flip", "description": "" },
+            ] },
+            { "googleSearch": {} },
+        ],
+        "generationConfig": {
+            "temperature": 0.5, "topP": 0.9, "topK": 40.0, "maxOutputTokens": 100, "stopSequences": ["END"], "presencePenalty": 0.1,
+            "frequencyPenalty": 0.2, "seed": 7, "responseMimeType": "application/json", "responseJsonSchema": { "type": "object" },
+            "thinkingConfig": { "thinkingBudget": 0 },
+        },
+        "safetySettings": [{ "category": "C", "threshold": "T" }],
+        "toolConfig": { "functionCallingConfig": { "mode": "ANY" } },
+        "cachedContent": "cachedContents/1",
+    });
+    assert_eq!(body_of(asked).await, expected);
+}
+
+#[tokio::test]
+async fn a_conversation_that_does_not_end_with_the_user_is_asked_to_go_on() {
+    assert_eq!(body_of(request([])).await["contents"], json!([go_on()]));
+    let ends_with_model =
+        request([Content::user("hi"), Content::model("hello"), Content { role: None, parts: vec![] }]);
+    let contents = body_of(ends_with_model).await["contents"].clone();
+    assert_eq!(contents.as_array().unwrap().len(), 3);
+    assert_eq!(contents[2], go_on());
+}
+
+#[tokio::test]
+async fn gemma_hears_its_instructions_from_the_user() {
+    let fake = Fake::start([ok()]).await;
+    let settings =
+        Settings { gemini_base_url: Some(fake.url.clone()), gemini_api_key: Some("k".into()), ..Settings::default() };
+    let model = Registry::with_defaults(settings).model("models/gemma-3-27b-it").unwrap();
+    whole(model.as_ref(), LlmRequest { system_instructions: vec!["Be brief.".into()], ..says("hi") }).await.unwrap();
+    let contents = json!([
+        { "role": "user", "parts": [{ "text": "Be brief." }] },
+        { "role": "user", "parts": [{ "text": "hi" }] },
+    ]);
+    assert_eq!(fake.asked()[0].body, json!({ "contents": contents }));
+}
+
+async fn answer_to(body: Value) -> hatchery_core::model::LlmResponse {
+    let fake = Fake::start([Answer::json(body)]).await;
+    whole(fake.gemini().as_ref(), says("hi")).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_candidate_becomes_the_response_with_all_that_it_brings() {
+    let response = answer_to(json!({
+        "candidates": [{
+            "content": { "parts": [
+                { "text": "thinking", "thought": true },
+                { "text": "hello", "thoughtSignature": "c2ln" },
+                { "functionCall": { "name": "a", "args": { "x": 1 } } },
+                { "newKind": { "y": 2 } },
+            ] },
+            "finishReason": "STOP", "index": 0, "avgLogprobs": -0.5,
+            "groundingMetadata": { "webSearchQueries": ["q"] }, "citationMetadata": { "citations": [] },
+        }],
+        "usageMetadata": { "promptTokenCount": 3, "candidatesTokenCount": 4, "thoughtsTokenCount": 5, "totalTokenCount": 12, "new": 1 },
+        "modelVersion": "gemini-2.5-flash-001",
+    }))
+    .await;
+    let json = serde_json::to_value(&response).unwrap();
+    assert_eq!(
+        json,
+        json!({
+            "content": { "role": "model", "parts": [
+                { "text": "thinking", "thought": true },
+                { "text": "hello", "thoughtSignature": "c2ln" },
+                { "functionCall": { "name": "a", "args": { "x": 1 } } },
+                { "newKind": { "y": 2 } },
+            ] },
+            "finishReason": "STOP",
+            "usageMetadata": { "promptTokenCount": 3, "candidatesTokenCount": 4, "thoughtsTokenCount": 5, "totalTokenCount": 12, "new": 1 },
+            "modelVersion": "gemini-2.5-flash-001",
+            "groundingMetadata": { "webSearchQueries": ["q"] },
+            "avgLogprobs": -0.5,
+            "customMetadata": { "citationMetadata": { "citations": [] } },
+        })
+    );
+    let history = request([Content::user("hi"), response.content.unwrap(), Content::user("more")]);
+    assert_eq!(body_of(history).await["contents"][1], json["content"]);
+}
+
+#[tokio::test]
+async fn an_end_other_than_stop_is_an_error_with_that_code() {
+    let cut = answer_to(json!({
+        "candidates": [{ "content": { "parts": [{ "text": "half" }] }, "finishReason": "MAX_TOKENS", "finishMessage": "too long" }],
+    }))
+    .await;
+    assert_eq!(texts(std::slice::from_ref(&cut)), ["half"]);
+    assert_eq!((cut.error_code.as_deref(), cut.error_message.as_deref()), (Some("MAX_TOKENS"), Some("too long")));
+    let blocked = answer_to(json!({ "candidates": [{ "finishReason": "SAFETY" }] })).await;
+    assert_eq!((blocked.content, blocked.error_code.as_deref()), (None, Some("SAFETY")));
+    assert_eq!(blocked.error_message.as_deref(), Some("the provider blocked the answer"));
+}
+
+#[tokio::test]
+async fn a_blocked_prompt_and_an_empty_answer_are_errors_of_the_response() {
+    let blocked = answer_to(json!({
+        "promptFeedback": { "blockReason": "OTHER", "blockReasonMessage": "not this" },
+        "usageMetadata": { "promptTokenCount": 3 },
+    }))
+    .await;
+    assert_eq!((blocked.error_code.as_deref(), blocked.error_message.as_deref()), (Some("OTHER"), Some("not this")));
+    assert_eq!(blocked.usage_metadata.unwrap().prompt_token_count, Some(3));
+    for body in [json!({}), json!({ "usageMetadata": { "promptTokenCount": 3 } }), json!({ "promptFeedback": {} })] {
+        let empty = answer_to(body).await;
+        assert_eq!(empty.error_code.as_deref(), Some("UNKNOWN_ERROR"));
+        assert_eq!(empty.error_message.as_deref(), Some("Gemini answered without a candidate and without a reason"));
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_gemini_does_not_know_is_an_auth_error_although_it_answers_400() {
+    let body = json!({ "error": { "code": 400, "message": "API key not valid.", "details": [{ "reason": "API_KEY_INVALID" }] } });
+    let fake = Fake::start([Answer::json(body).status(400)]).await;
+    let error = refusal(fake.gemini().as_ref(), says("hi"), Delivery::Whole).await;
+    assert_eq!((error.kind, error.status), (ModelErrorKind::Auth, Some(400)));
+}
+
+fn piece(parts: Value) -> Value {
+    json!({ "candidates": [{ "content": { "role": "model", "parts": parts } }] })
+}
+
+/// A stream with all that the format allows: comments, CRLF, a line of its own for each kind, characters of two to four bytes.
+fn varied_stream() -> String {
+    let last = json!({
+        "candidates": [{ "content": { "parts": [{ "text": "" }] }, "finishReason": "STOP" }],
+        "usageMetadata": { "totalTokenCount": 9 }, "modelVersion": "v1",
+    });
+    format!(
+        ": keep-alive\n\n{}data:{}\r\n\r\n:\r\nid: 1\nevent: x\ndata: {}\n\nretry: 5\n\ndata: {last}",
+        event(piece(json!([{ "text": "thé", "thought": true }]))),
+        piece(json!([{ "text": "ü 漢 🦀" }])),
+        piece(json!([{ "functionCall": { "name": "a", "args": { "k": "ß" } }, "thoughtSignature": "c2ln" }])),
+    )
+}
+
+#[tokio::test]
+async fn a_stream_gives_the_same_deltas_wherever_its_chunks_are_cut() {
+    let stream = varied_stream();
+    let bytes = stream.as_bytes();
+    let cut_everywhere = (1..bytes.len()).map(|border| {
+        let (before, after) = bytes.split_at(border);
+        Answer::events([before.to_vec(), after.to_vec()])
+    });
+    let byte_by_byte = Answer::events(bytes.iter().map(|byte| vec![*byte]));
+    let answers: Vec<_> = [Answer::events([stream.clone()]), byte_by_byte].into_iter().chain(cut_everywhere).collect();
+    let count = answers.len();
+    let fake = Fake::start(answers).await;
+    let model = fake.gemini();
+    let uncut = deltas(model.as_ref(), says("hi")).await;
+    assert_eq!(texts(&uncut), ["thé", "ü 漢 🦀", ""]);
+    assert!(parts(&uncut)[0].thought);
+    assert_eq!(uncut.len(), 4);
+    assert_eq!(uncut[2].content.as_ref().unwrap().function_calls().next().unwrap().args["k"], "ß");
+    assert_eq!(uncut[3].finish_reason.as_deref(), Some("STOP"));
+    assert_eq!(uncut[3].usage_metadata.as_ref().unwrap().total_token_count, Some(9));
+    assert_eq!(uncut[3].model_version.as_deref(), Some("v1"));
+    for index in 1..count {
+        assert_eq!(deltas(model.as_ref(), says("hi")).await, uncut, "answer {index}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_mid_stream_comes_behind_what_came_before_and_ends_it() {
+    let error = event(json!({ "error": { "code": 503, "message": "overloaded", "status": "UNAVAILABLE" } }));
+    let late = event(piece(json!([{ "text": "late" }])));
+    let fake = Fake::start([Answer::events([event(piece(json!([{ "text": "one" }]))), error, late])]).await;
+    let items = stream_of(fake.gemini().as_ref(), says("hi")).await;
+    assert_eq!(items.len(), 2);
+    let error = items[1].as_ref().unwrap_err();
+    assert_eq!((error.kind, error.status), (ModelErrorKind::Server, Some(503)));
+    assert_eq!(error.message, "Gemini reports: overloaded");
+}
+
+#[tokio::test]
+async fn a_payload_with_usage_only_is_a_delta_and_an_empty_one_is_none() {
+    let usage = event(json!({ "usageMetadata": { "totalTokenCount": 2 } }));
+    let fake = Fake::start([Answer::events([event(json!({})), usage])]).await;
+    let deltas = deltas(fake.gemini().as_ref(), says("hi")).await;
+    assert_eq!(deltas.len(), 1);
+    assert_eq!(deltas[0].usage_metadata.as_ref().unwrap().total_token_count, Some(2));
+    assert_eq!(deltas[0].error_code, None);
+}
+
+async fn calls_of(payloads: Vec<Value>) -> Vec<Value> {
+    let fake = Fake::start([Answer::events(payloads.into_iter().map(|parts| event(piece(parts))))]).await;
+    let deltas = deltas(fake.gemini().as_ref(), says("hi")).await;
+    parts(&deltas).iter().map(|part| serde_json::to_value(part).unwrap()).collect()
+}
+
+fn arg(path: &str, value: Value, goes_on: bool) -> Value {
+    let key = if value.is_string() { "stringValue" } else { "numberValue" };
+    json!({ "functionCall": { "partialArgs": [{ "jsonPath": path, key: value }], "willContinue": goes_on } })
+}
+
+#[tokio::test]
+async fn a_call_whose_arguments_come_in_pieces_is_given_once_and_whole() {
+    let calls = calls_of(vec![
+        json!([{ "functionCall": { "id": "c", "name": "book", "willContinue": true }, "thoughtSignature": "c2ln" }]),
+        json!([arg("$.location.city", json!("Par"), true), arg("$.location.city", json!("is"), true)]),
+        json!([arg("$.guests", json!(2.0), true), arg("$.list[1]['a b']", json!("x"), true)]),
+        json!([{ "functionCall": {} }, { "text": "done" }]),
+    ])
+    .await;
+    let expected = json!([
+        {
+            "functionCall": {
+                "id": "c",
+                "name": "book",
+                "args": { "location": { "city": "Paris" }, "guests": 2.0, "list": [null, { "a b": "x" }] },
+            },
+            "thoughtSignature": "c2ln",
+        },
+        { "text": "done" },
+    ]);
+    assert_eq!(Value::Array(calls), expected);
+}
+
+#[tokio::test]
+async fn calls_in_pieces_are_not_mixed_up_and_none_is_lost() {
+    let calls = calls_of(vec![
+        json!([{ "functionCall": { "willContinue": false } }]),
+        json!([{ "functionCall": { "name": "a", "willContinue": true } }, arg("$.x", json!("1"), false)]),
+        json!([{ "functionCall": { "name": "b", "willContinue": true } }, arg("$.x", json!("2"), true)]),
+        json!([{ "functionCall": { "name": "c", "args": { "x": "3" } } }]),
+        json!([{ "functionCall": { "name": "d", "willContinue": true } }, arg("$.x[99999999]", json!("4"), true)]),
+    ])
+    .await;
+    let expected = json!([
+        { "functionCall": { "name": "a", "args": { "x": "1" } } },
+        { "functionCall": { "name": "b", "args": { "x": "2" } } },
+        { "functionCall": { "name": "c", "args": { "x": "3" } } },
+        { "functionCall": { "name": "d", "args": { "x": [] } } },
+    ]);
+    assert_eq!(Value::Array(calls), expected);
+}

@@ -1,0 +1,266 @@
+use hatchery_core::error::ModelErrorKind;
+use hatchery_core::model::LlmResponse;
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Fake, deltas, event, parts, says, stream_of, texts, whole};
+
+async fn answer_to(body: Value) -> LlmResponse {
+    let fake = Fake::start([Answer::json(body)]).await;
+    whole(fake.openai().as_ref(), says("hi")).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_whole_answer_becomes_the_response_with_all_that_it_brings() {
+    let response = answer_to(json!({
+        "id": "c-1", "object": "chat.completion", "created": 5, "model": "gpt-5-001", "system_fingerprint": "fp", "service_tier": null,
+        "choices": [{
+            "index": 0,
+            "message": {
+                "role": "assistant", "content": "Rolling.", "refusal": null, "reasoning_content": "hm",
+                "tool_calls": [
+                    {
+                        "id": "call_1", "type": "function", "function": { "name": "roll", "arguments": "{\"sides\": 6}" },
+                        "extra_content": { "google": { "thought_signature": "c2ln" } },
+                    },
+                    { "id": "call_2", "type": "function", "function": { "name": "flip", "arguments": "" } },
+                ],
+            },
+            "finish_reason": "tool_calls",
+        }],
+        "usage": {
+            "prompt_tokens": 10, "completion_tokens": 20, "total_tokens": 30,
+            "prompt_tokens_details": { "cached_tokens": 4 }, "completion_tokens_details": { "reasoning_tokens": 5 },
+        },
+    }))
+    .await;
+    let expected = json!({
+        "content": { "role": "model", "parts": [
+            { "text": "hm", "thought": true },
+            { "text": "Rolling." },
+            { "functionCall": { "id": "call_1", "name": "roll", "args": { "sides": 6 } }, "thoughtSignature": "c2ln" },
+            { "functionCall": { "id": "call_2", "name": "flip", "args": {} } },
+        ] },
+        "finishReason": "STOP",
+        "usageMetadata": {
+            "promptTokenCount": 10, "candidatesTokenCount": 15, "thoughtsTokenCount": 5, "cachedContentTokenCount": 4,
+            "totalTokenCount": 30,
+        },
+        "modelVersion": "gpt-5-001",
+        "customMetadata": { "id": "c-1", "created": 5, "system_fingerprint": "fp" },
+    });
+    assert_eq!(serde_json::to_value(response).unwrap(), expected);
+}
+
+#[tokio::test]
+async fn a_refusal_is_text() {
+    let message = json!({ "role": "assistant", "content": null, "refusal": "I will not." });
+    let response = answer_to(json!({ "choices": [{ "message": message, "finish_reason": "stop" }] })).await;
+    assert_eq!(texts(&[response]), ["I will not."]);
+}
+
+#[tokio::test]
+async fn each_end_has_its_reason() {
+    for (theirs, ours) in
+        [("length", "MAX_TOKENS"), ("content_filter", "SAFETY"), ("odd", "OTHER"), ("function_call", "STOP")]
+    {
+        let message = json!({ "content": "half" });
+        let response = answer_to(json!({ "choices": [{ "message": message, "finish_reason": theirs }] })).await;
+        assert_eq!(response.finish_reason.as_deref(), Some(ours));
+        assert_eq!(response.error_code.as_deref(), Some(ours).filter(|reason| *reason != "STOP"));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_makes_no_sense_is_a_bad_response() {
+    let call = json!({ "id": "c", "function": { "name": "roll", "arguments": "{\"sides\":" } });
+    let broken_call =
+        |reason: &str| json!({ "choices": [{ "message": { "tool_calls": [call.clone()] }, "finish_reason": reason }] });
+    let cases = [
+        (json!({ "choices": [] }), "OpenAI sent an answer that cannot be read: it has no choices"),
+        (json!([]), "OpenAI sent an answer that cannot be read: "),
+        (
+            broken_call("tool_calls"),
+            "OpenAI sent an answer that cannot be read: the arguments of tool call `roll` are no JSON object (EOF",
+        ),
+    ];
+    for (body, start) in cases {
+        let fake = Fake::start([Answer::json(&body)]).await;
+        let error = whole(fake.openai().as_ref(), says("hi")).await.unwrap_err();
+        assert_eq!(error.kind, ModelErrorKind::BadResponse, "{body}");
+        assert!(error.message.starts_with(start), "{error}");
+    }
+    let cut_off = answer_to(broken_call("length")).await;
+    assert_eq!((cut_off.content, cut_off.error_code.as_deref()), (None, Some("MAX_TOKENS")));
+}
+
+#[tokio::test]
+async fn an_error_with_status_200_is_an_error() {
+    let cases = [
+        (json!({ "message": "m", "code": 429 }), ModelErrorKind::RateLimited),
+        (json!({ "message": "m", "type": "insufficient_quota" }), ModelErrorKind::RateLimited),
+        (json!({ "message": "m", "type": "invalid_request_error" }), ModelErrorKind::BadRequest),
+        (json!({ "message": "m", "code": "invalid_api_key" }), ModelErrorKind::Auth),
+        (json!({ "message": "m" }), ModelErrorKind::Server),
+        (json!("m"), ModelErrorKind::Server),
+    ];
+    for (error, kind) in cases {
+        let fake = Fake::start([Answer::json(json!({ "error": error }))]).await;
+        let error = whole(fake.openai().as_ref(), says("hi")).await.unwrap_err();
+        assert_eq!((error.kind, error.message.as_str()), (kind, "OpenAI reports: m"));
+    }
+}
+
+fn chunk(delta: Value, finish: Value) -> Value {
+    json!({
+        "id": "c-1", "object": "chat.completion.chunk", "created": 5, "model": "gpt-5-001",
+        "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }], "usage": null,
+    })
+}
+
+fn call_piece(index: u64, id: Option<&str>, name: Option<&str>, arguments: &str) -> Value {
+    json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": { "name": name, "arguments": arguments } }] })
+}
+
+fn varied_stream() -> String {
+    let payloads = [
+        chunk(json!({ "role": "assistant", "content": "", "refusal": null }), Value::Null),
+        chunk(json!({ "reasoning_content": "hm" }), Value::Null),
+        chunk(json!({ "content": "ü 漢 " }), Value::Null),
+        chunk(json!({ "content": "🦀" }), Value::Null),
+        chunk(call_piece(0, Some("call_0"), Some("roll"), ""), Value::Null),
+        chunk(call_piece(0, None, None, "{\"si"), Value::Null),
+        chunk(call_piece(1, Some("call_1"), Some("flip"), "{}"), Value::Null),
+        chunk(call_piece(0, None, None, "des\":6}"), Value::Null),
+        chunk(json!({}), json!("tool_calls")),
+        json!({ "model": "gpt-5-001", "choices": [], "usage": { "prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3 } }),
+    ];
+    let events: String = payloads
+        .iter()
+        .enumerate()
+        .map(|(index, payload)| match index % 3 {
+            0 => format!("data: {payload}\n\n"),
+            1 => format!("data:{payload}\r\n\r\n: keep-alive\r\n\r\n"),
+            _ => format!("event: message\nid: {index}\ndata: {payload}\n\n"),
+        })
+        .collect();
+    format!("{events}data: [DONE]\n\n")
+}
+
+#[tokio::test]
+async fn a_stream_gives_the_same_deltas_wherever_its_chunks_are_cut() {
+    let stream = varied_stream();
+    let bytes = stream.as_bytes();
+    let cut_everywhere = (1..bytes.len()).map(|border| {
+        let (before, after) = bytes.split_at(border);
+        Answer::events([before.to_vec(), after.to_vec()])
+    });
+    let byte_by_byte = Answer::events(bytes.iter().map(|byte| vec![*byte]));
+    let answers: Vec<_> = [Answer::events([stream.clone()]), byte_by_byte].into_iter().chain(cut_everywhere).collect();
+    let count = answers.len();
+    let fake = Fake::start(answers).await;
+    let model = fake.openai();
+    let uncut = deltas(model.as_ref(), says("hi")).await;
+    let contents: Vec<_> = uncut.iter().map(|delta| serde_json::to_value(&delta.content).unwrap()).collect();
+    let one = |part: Value| json!({ "role": "model", "parts": [part] });
+    let calls = json!({ "role": "model", "parts": [
+        { "functionCall": { "id": "call_0", "name": "roll", "args": { "sides": 6 } } },
+        { "functionCall": { "id": "call_1", "name": "flip", "args": {} } },
+    ] });
+    let expected = [
+        one(json!({ "text": "hm", "thought": true })),
+        one(json!({ "text": "ü 漢 " })),
+        one(json!({ "text": "🦀" })),
+        calls,
+        Value::Null,
+    ];
+    assert_eq!(contents, expected);
+    assert_eq!(uncut[3].finish_reason.as_deref(), Some("STOP"));
+    assert_eq!(uncut[3].custom_metadata, Some(json!({ "id": "c-1", "created": 5 })));
+    assert_eq!(uncut[4].usage_metadata.as_ref().unwrap().total_token_count, Some(3));
+    assert_eq!(uncut[4].model_version.as_deref(), Some("gpt-5-001"));
+    for index in 1..count {
+        assert_eq!(deltas(model.as_ref(), says("hi")).await, uncut, "answer {index}");
+    }
+}
+
+async fn streamed(payloads: impl IntoIterator<Item = Value>) -> Vec<LlmResponse> {
+    let fake = Fake::start([Answer::events(payloads.into_iter().map(event))]).await;
+    deltas(fake.openai().as_ref(), says("hi")).await
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_without_a_reason_still_gives_what_came() {
+    let deltas = streamed([
+        chunk(json!({ "content": "Rolling" }), Value::Null),
+        chunk(call_piece(0, Some("c"), Some("roll"), "{}"), Value::Null),
+    ])
+    .await;
+    assert_eq!(texts(&deltas), ["Rolling"]);
+    assert_eq!(deltas[1].content.as_ref().unwrap().function_calls().count(), 1);
+    assert_eq!(deltas[1].finish_reason, None);
+}
+
+#[tokio::test]
+async fn calls_without_an_index_or_with_the_same_one_are_told_apart_by_their_ids() {
+    let call = |id: &str| json!({ "tool_calls": [{ "id": id, "function": { "name": id, "arguments": "{}" } }] });
+    let deltas = streamed([
+        chunk(call("a"), Value::Null),
+        chunk(call("b"), Value::Null),
+        chunk(call_piece(0, Some("c"), Some("c"), "{}"), Value::Null),
+        chunk(call_piece(0, Some("d"), Some("d"), "{\"x\":"), Value::Null),
+        chunk(json!({ "tool_calls": [{ "function": { "arguments": "1}" } }] }), json!("tool_calls")),
+    ])
+    .await;
+    let ids: Vec<_> =
+        deltas[0].content.as_ref().unwrap().function_calls().map(|call| call.id.clone().unwrap()).collect();
+    assert_eq!(ids, ["a", "b", "c", "d"]);
+    assert_eq!(deltas[0].content.as_ref().unwrap().function_calls().last().unwrap().args["x"], 1);
+}
+
+#[tokio::test]
+async fn a_streamed_refusal_is_text_and_a_cut_off_call_is_left_out() {
+    let deltas = streamed([
+        chunk(json!({ "refusal": "I will " }), Value::Null),
+        chunk(json!({ "refusal": "not." }), Value::Null),
+        chunk(call_piece(0, Some("c"), Some("roll"), "{\"si"), Value::Null),
+        chunk(json!({}), json!("length")),
+    ])
+    .await;
+    assert_eq!(texts(&deltas), ["I will ", "not."]);
+    assert_eq!(parts(&deltas).len(), 2);
+    assert_eq!(deltas[2].error_code.as_deref(), Some("MAX_TOKENS"));
+}
+
+#[tokio::test]
+async fn only_the_first_choice_counts() {
+    let other = json!({ "choices": [{ "index": 1, "delta": { "content": "other" } }] });
+    assert_eq!(texts(&streamed([other, chunk(json!({ "content": "first" }), json!("stop"))]).await), ["first"]);
+}
+
+#[tokio::test]
+async fn nothing_counts_after_done() {
+    let late = event(chunk(json!({ "content": "late" }), Value::Null));
+    let fake = Fake::start([Answer::events([format!("data: [DONE]\n\n{late}")])]).await;
+    assert!(deltas(fake.openai().as_ref(), says("hi")).await.is_empty());
+}
+
+#[tokio::test]
+async fn an_error_in_mid_stream_comes_behind_what_came_before() {
+    let error = event(json!({ "error": { "message": "overloaded", "type": "server_error" } }));
+    let fake = Fake::start([Answer::events([event(chunk(json!({ "content": "one" }), Value::Null)), error])]).await;
+    let items = stream_of(fake.openai().as_ref(), says("hi")).await;
+    assert_eq!(texts(&[items[0].clone().unwrap()]), ["one"]);
+    let error = items[1].as_ref().unwrap_err();
+    assert_eq!((error.kind, error.message.as_str()), (ModelErrorKind::Server, "OpenAI reports: overloaded"));
+    assert_eq!(items.len(), 2);
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_object_end_the_stream_with_a_bad_response() {
+    let events =
+        [chunk(call_piece(0, Some("c"), Some("roll"), "[1]"), Value::Null), chunk(json!({}), json!("tool_calls"))];
+    let fake = Fake::start([Answer::events(events.map(event))]).await;
+    let items = stream_of(fake.openai().as_ref(), says("hi")).await;
+    assert_eq!(items.len(), 1);
+    assert_eq!(items[0].as_ref().unwrap_err().kind, ModelErrorKind::BadResponse);
+}

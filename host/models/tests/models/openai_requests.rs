@@ -1,0 +1,236 @@
+use std::sync::Arc;
+
+use hatchery_core::content::Content;
+use hatchery_core::error::ModelErrorKind;
+use hatchery_core::model::{Delivery, FunctionDeclaration, LlmRequest, ModelRegistry};
+use hatchery_models::{Registry, Settings};
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Fake, content, deltas, refusal, request, says, whole};
+
+fn ok() -> Answer {
+    Answer::json(
+        json!({ "choices": [{ "message": { "role": "assistant", "content": "ok" }, "finish_reason": "stop" }] }),
+    )
+}
+
+async fn body_of(request: LlmRequest) -> Value {
+    let fake = Fake::start([ok()]).await;
+    whole(fake.openai().as_ref(), request).await.unwrap();
+    fake.asked().remove(0).body
+}
+
+async fn refused(request: LlmRequest) -> String {
+    let fake = Fake::start([ok()]).await;
+    let error = refusal(fake.openai().as_ref(), request, Delivery::Whole).await;
+    assert_eq!(error.kind, ModelErrorKind::BadRequest);
+    assert!(fake.asked().is_empty());
+    error.message
+}
+
+fn with_config(config: Value) -> LlmRequest {
+    LlmRequest { config: serde_json::from_value(config).unwrap(), ..says("hi") }
+}
+
+#[tokio::test]
+async fn a_request_goes_to_chat_completions_with_the_key() {
+    let fake = Fake::start([ok(), Answer::events(["data: [DONE]\n\n"])]).await;
+    whole(fake.openai().as_ref(), says("hi")).await.unwrap();
+    assert!(deltas(fake.openai().as_ref(), says("hi")).await.is_empty());
+    let asked = fake.asked();
+    for asked in &asked {
+        assert_eq!(asked.target, "/v1/chat/completions");
+        assert_eq!(asked.headers["authorization"], "Bearer openai-key");
+        assert_eq!(asked.headers["content-type"], "application/json");
+    }
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    assert_eq!(asked[0].body, json!({ "model": "gpt-5", "messages": messages }));
+    let streamed =
+        json!({ "model": "gpt-5", "messages": messages, "stream": true, "stream_options": { "include_usage": true } });
+    assert_eq!(asked[1].body, streamed);
+}
+
+#[tokio::test]
+async fn a_server_of_ones_own_needs_no_key() {
+    let fake = Fake::start([ok()]).await;
+    let settings = Settings { openai_base_url: Some(format!("{}/v1/", fake.url)), ..Settings::default() };
+    let model = Registry::with_defaults(settings).model("openai/org/llama").unwrap();
+    whole(model.as_ref(), says("hi")).await.unwrap();
+    let asked = fake.asked();
+    assert_eq!(asked[0].target, "/v1/chat/completions");
+    assert_eq!(asked[0].body["model"], "org/llama");
+    assert!(!asked[0].headers.contains_key("authorization"));
+}
+
+#[tokio::test]
+async fn instructions_come_from_the_system_or_from_the_developer() {
+    for (name, role) in
+        [("gpt-5", "system"), ("o3-mini", "developer"), ("openai/o1", "developer"), ("openai/olmo", "system")]
+    {
+        let fake = Fake::start([ok()]).await;
+        let asked = LlmRequest { system_instructions: vec!["a".into(), "b".into()], ..says("hi") };
+        whole(fake.openai_named(name).as_ref(), asked).await.unwrap();
+        assert_eq!(fake.asked()[0].body["messages"][0], json!({ "role": role, "content": "a\n\nb" }), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_with_tools_becomes_messages() {
+    let history = [
+        Content::user("roll twice"),
+        content(json!({ "role": "model", "parts": [
+            { "text": "thinking", "thought": true },
+            { "text": "Rolling" }, { "text": "." },
+            { "functionCall": { "id": "adk-1", "name": "roll", "args": { "sides": 6 } }, "thoughtSignature": "c2ln" },
+            { "functionCall": { "name": "flip" } },
+        ] })),
+        content(json!({ "role": "user", "parts": [
+            { "functionResponse": { "id": "adk-1", "name": "roll", "response": { "result": 4 } } },
+            { "functionResponse": { "name": "flip", "response": { "side": "head" } } },
+            { "text": "look at these" },
+            { "inlineData": { "mimeType": "image/png", "data": "AAEC" } },
+        ] })),
+        content(json!({ "role": "model", "parts": [{ "text": "only a thought", "thought": true }] })),
+        content(json!({ "role": "model", "parts": [
+            { "executableCode": { "language": "PYTHON", "code": "1+1" } },
+            { "codeExecutionResult": { "output": "2\n" } },
+            { "inlineData": { "mimeType": "image/png", "data": "AAEC" } },
+        ] })),
+        content(json!({ "parts": [{ "text": "thanks" }] })),
+    ];
+    let expected = json!([
+        { "role": "user", "content": "roll twice" },
+        { "role": "assistant", "content": "Rolling.", "tool_calls": [
+            {
+                "id": "adk-1", "type": "function", "function": { "name": "roll", "arguments": "{\"sides\":6}" },
+                "extra_content": { "google": { "thought_signature": "c2ln" } },
+            },
+            { "id": "call_flip", "type": "function", "function": { "name": "flip", "arguments": "{}" } },
+        ] },
+        { "role": "tool", "tool_call_id": "adk-1", "content": "{\"result\":4}" },
+        { "role": "tool", "tool_call_id": "call_flip", "content": "{\"side\":\"head\"}" },
+        { "role": "user", "content": [
+            { "type": "text", "text": "look at these" },
+            { "type": "image_url", "image_url": { "url": "data:image/png;base64,AAEC" } },
+        ] },
+        { "role": "assistant", "content": "```python\n1+1\n```\n```\n2\n```\n[image/png]" },
+        { "role": "user", "content": "thanks" },
+    ]);
+    assert_eq!(body_of(request(history)).await["messages"], expected);
+}
+
+#[tokio::test]
+async fn media_have_their_forms() {
+    let media = content(json!({ "role": "user", "parts": [
+        { "inlineData": { "data": "AAEC" } },
+        { "inlineData": { "mimeType": "audio/wav", "data": "AAEC" } },
+        { "inlineData": { "mimeType": "audio/mpeg", "data": "AAEC" } },
+        { "inlineData": { "mimeType": "application/pdf", "data": "AAEC", "displayName": "a.pdf" } },
+        { "inlineData": { "mimeType": "text/csv", "data": "YSxi" } },
+        { "fileData": { "fileUri": "https://host/a.jpg", "mimeType": "image/jpeg" } },
+    ] }));
+    let expected = json!([
+        { "type": "image_url", "image_url": { "url": "data:image/jpeg;base64,AAEC" } },
+        { "type": "input_audio", "input_audio": { "data": "AAEC", "format": "wav" } },
+        { "type": "input_audio", "input_audio": { "data": "AAEC", "format": "mp3" } },
+        { "type": "file", "file": { "filename": "a.pdf", "file_data": "data:application/pdf;base64,AAEC" } },
+        { "type": "text", "text": "a,b" },
+        { "type": "image_url", "image_url": { "url": "https://host/a.jpg" } },
+    ]);
+    assert_eq!(body_of(request([media])).await["messages"][0]["content"], expected);
+}
+
+#[tokio::test]
+async fn what_has_no_form_is_refused_by_name() {
+    let part = |part: Value| request([content(json!({ "role": "user", "parts": [part] }))]);
+    assert_eq!(
+        refused(part(json!({ "inlineData": { "mimeType": "video/mp4", "data": "AAEC" } }))).await,
+        "chat completions take no inline data of type video/mp4; send an image, a PDF, WAV or MP3 audio, or text instead"
+    );
+    assert_eq!(
+        refused(part(json!({ "inlineData": { "mimeType": "text/plain", "data": "/w==" } }))).await,
+        "the data of type text/plain is not UTF-8 text"
+    );
+    assert_eq!(
+        refused(part(json!({ "fileData": { "mimeType": "video/mp4", "fileUri": "gs://v" } }))).await,
+        "chat completions take no file by address of type video/mp4 (gs://v); send an image, or the file's bytes inline"
+    );
+    assert_eq!(
+        refused(LlmRequest { model_tools: vec![json!({ "googleSearch": {} })], ..says("hi") }).await,
+        "chat completions do not have the model tool {\"googleSearch\":{}}; remove it, or use a Gemini model"
+    );
+}
+
+#[tokio::test]
+async fn tools_keep_their_json_schemas() {
+    let schema =
+        json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 1 } }, "required": ["n"] });
+    let roll = FunctionDeclaration {
+        name: "roll".into(),
+        description: "Rolls.".into(),
+        parameters: Some(schema.clone()),
+        response: None,
+    };
+    let flip = FunctionDeclaration { name: "flip".into(), ..FunctionDeclaration::default() };
+    let asked = LlmRequest {
+        tools: vec![Arc::new(roll), Arc::new(flip)],
+        model_tools: vec![json!({ "type": "web_search" })],
+        ..says("hi")
+    };
+    let expected = json!([
+        { "type": "function", "function": { "name": "roll", "description": "Rolls.", "parameters": schema } },
+        { "type": "function", "function": { "name": "flip", "description": "", "parameters": { "type": "object", "properties": {} } } },
+        { "type": "web_search" },
+    ]);
+    assert_eq!(body_of(asked).await["tools"], expected);
+}
+
+#[tokio::test]
+async fn settings_have_their_names_here() {
+    let body = body_of(with_config(json!({
+        "temperature": 0.5, "topP": 0.9, "topK": 40, "maxOutputTokens": 100, "stopSequences": ["END"], "presencePenalty": 0.1,
+        "frequencyPenalty": 0.2, "seed": 7, "responseMimeType": "application/json", "responseLogprobs": true, "logprobs": 3,
+        "thinkingConfig": {}, "safetySettings": [], "reasoning_effort": "low",
+    })))
+    .await;
+    let expected = json!({
+        "model": "gpt-5", "messages": [{ "role": "user", "content": "hi" }],
+        "temperature": 0.5, "top_p": 0.9, "max_completion_tokens": 100, "stop": ["END"], "presence_penalty": 0.1,
+        "frequency_penalty": 0.2, "seed": 7, "response_format": { "type": "json_object" }, "logprobs": true, "top_logprobs": 3,
+        "reasoning_effort": "low",
+    });
+    assert_eq!(body, expected);
+}
+
+#[tokio::test]
+async fn the_way_of_calling_tools_is_a_tool_choice() {
+    let choice = |calling: Value| async move {
+        body_of(with_config(json!({ "toolConfig": { "functionCallingConfig": calling } }))).await["tool_choice"].clone()
+    };
+    assert_eq!(choice(json!({ "mode": "ANY" })).await, "required");
+    assert_eq!(choice(json!({ "mode": "NONE" })).await, "none");
+    assert_eq!(choice(json!({ "mode": "AUTO" })).await, "auto");
+    let one = choice(json!({ "mode": "ANY", "allowedFunctionNames": ["roll"] })).await;
+    assert_eq!(one, json!({ "type": "function", "function": { "name": "roll" } }));
+}
+
+#[tokio::test]
+async fn a_response_schema_is_strict_only_when_it_keeps_the_rules_of_strict_mode() {
+    let format = |schema: Value| async move {
+        body_of(with_config(json!({ "responseSchema": schema }))).await["response_format"].clone()
+    };
+    let closed = json!({ "type": "object", "properties": { "a": { "type": "string" } }, "required": ["a"], "additionalProperties": false });
+    let expected =
+        json!({ "type": "json_schema", "json_schema": { "name": "response", "schema": closed, "strict": true } });
+    assert_eq!(format(closed.clone()).await, expected);
+    for open in [
+        json!({ "type": "object" }),
+        json!({ "type": "object", "properties": { "a": {} }, "additionalProperties": false }),
+        json!({ "type": "object", "properties": { "a": {} }, "required": ["a"] }),
+        json!({ "type": "array", "items": { "type": "object", "properties": {} } }),
+    ] {
+        let format = format(open.clone()).await;
+        assert_eq!(format["json_schema"]["strict"], false, "{open}");
+        assert_eq!(format["json_schema"]["schema"], open);
+    }
+}

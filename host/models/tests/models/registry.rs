@@ -1,0 +1,168 @@
+use std::sync::Arc;
+
+use hatchery_core::error::{ModelError, ModelErrorKind};
+use hatchery_core::model::{Model, ModelRegistry};
+use hatchery_models::scripted::Scripted;
+use hatchery_models::{Factory, Registry, Secret, Settings};
+
+use crate::support::{says, texts, whole};
+
+fn error(registry: &Registry, name: &str) -> ModelError {
+    match registry.model(name) {
+        Ok(_) => panic!("{name} is served"),
+        Err(error) => error,
+    }
+}
+
+fn keys() -> Settings {
+    Settings { gemini_api_key: Some("g".into()), openai_api_key: Some("o".into()), ..Settings::default() }
+}
+
+#[test]
+fn names_find_their_provider() {
+    let registry = Registry::with_defaults(keys());
+    let names = [
+        "gemini-2.5-flash",
+        "gemma-3-27b-it",
+        "models/gemini-2.5-pro",
+        "openai/whatever/model",
+        "gpt-5",
+        "o1",
+        "o3-mini",
+        "o4-mini",
+        "scripted:answers.yaml",
+    ];
+    for name in names {
+        assert!(registry.model(name).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn an_unknown_name_is_refused_with_the_known_ones() {
+    let error = error(&Registry::with_defaults(Settings::default()), "claude-9");
+    assert_eq!(error.kind, ModelErrorKind::UnknownModel);
+    assert_eq!(
+        error.to_string(),
+        "model `claude-9`: no provider serves this name; known names: \
+         scripted:*, gemini-*, gemma-*, models/*, openai/*, gpt-*, o1*, o3*, o4*"
+    );
+}
+
+#[test]
+fn an_empty_registry_says_that_it_is_empty() {
+    assert_eq!(error(&Registry::new(), "m").message, "no provider serves this name, and none is registered");
+}
+
+#[test]
+fn a_missing_key_is_refused_with_the_variable_to_set() {
+    let registry = Registry::with_defaults(Settings::default());
+    let gemini = error(&registry, "gemini-2.5-flash");
+    assert_eq!(gemini.kind, ModelErrorKind::Auth);
+    assert_eq!(
+        gemini.message,
+        "no key: set GOOGLE_API_KEY or GEMINI_API_KEY, or use a model without one, `scripted:<file>`"
+    );
+    let openai = error(&registry, "gpt-5");
+    assert_eq!(openai.kind, ModelErrorKind::Auth);
+    assert_eq!(
+        openai.message,
+        "no key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that wants none, or use a model without one, `scripted:<file>`"
+    );
+}
+
+#[test]
+fn a_key_that_cannot_be_sent_is_refused_without_showing_it() {
+    let registry = Registry::with_defaults(Settings { gemini_api_key: Some("a\nb".into()), ..Settings::default() });
+    let error = error(&registry, "gemini-2.5-flash");
+    assert_eq!(error.message, "the key in GOOGLE_API_KEY or GEMINI_API_KEY has characters that no key has");
+}
+
+#[test]
+fn a_base_url_that_is_none_is_refused_with_its_variable() {
+    for url in ["nonsense", "ftp://host"] {
+        let registry = Registry::with_defaults(Settings { openai_base_url: Some(url.into()), ..Settings::default() });
+        let error = error(&registry, "gpt-5");
+        assert_eq!(error.kind, ModelErrorKind::BadRequest);
+        assert!(error.message.starts_with("OPENAI_BASE_URL is not a usable URL ("), "{error}");
+        assert!(error.message.ends_with("; write it as https://host/path"), "{error}");
+    }
+}
+
+#[test]
+fn a_scripted_name_without_a_file_is_refused() {
+    let error = error(&Registry::with_defaults(Settings::default()), "scripted:");
+    assert_eq!(error.message, "the file is missing; write `scripted:<file>`, such as `scripted:answers.yaml`");
+}
+
+#[test]
+fn one_name_is_one_instance() {
+    let registry = Registry::with_defaults(keys());
+    let first = registry.model("gpt-5").unwrap();
+    assert!(Arc::ptr_eq(&first, &registry.model("gpt-5").unwrap()));
+    assert!(!Arc::ptr_eq(&first, &registry.model("gpt-5-mini").unwrap()));
+}
+
+struct Own;
+
+impl Factory for Own {
+    fn patterns(&self) -> &[&'static str] {
+        &["gpt-own", "mine/*"]
+    }
+
+    fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(Arc::new(Scripted::new().otherwise(format!("I am {name}"))))
+    }
+}
+
+#[tokio::test]
+async fn a_factory_registered_later_goes_first_also_for_a_name_already_looked_up() {
+    let mut registry = Registry::with_defaults(keys());
+    registry.model("gpt-own").unwrap();
+    registry.register(Box::new(Own));
+    for name in ["gpt-own", "mine/x"] {
+        let answer = whole(registry.model(name).unwrap().as_ref(), says("?")).await.unwrap();
+        assert_eq!(texts(&[answer]), [format!("I am {name}")]);
+    }
+    assert!(error(&registry, "gpt_other").message.ends_with("gpt-own, mine/*"));
+}
+
+#[tokio::test]
+async fn names_past_the_thousandth_are_served_but_not_kept() {
+    let mut registry = Registry::new();
+    registry.register(Box::new(Own));
+    for index in 0..1_000 {
+        registry.model(&format!("mine/{index}")).unwrap();
+    }
+    assert!(Arc::ptr_eq(&registry.model("mine/999").unwrap(), &registry.model("mine/999").unwrap()));
+    assert!(!Arc::ptr_eq(&registry.model("mine/1000").unwrap(), &registry.model("mine/1000").unwrap()));
+}
+
+#[test]
+fn settings_come_from_the_usual_variables() {
+    let variables = |name: &str| match name {
+        "GOOGLE_GEMINI_BASE_URL" => Some("http://g".to_owned()),
+        "GOOGLE_API_KEY" => Some("  ".to_owned()),
+        "GEMINI_API_KEY" => Some("gk\n".to_owned()),
+        "OPENAI_BASE_URL" => Some("http://o".to_owned()),
+        "OPENAI_API_KEY" => Some("ok".to_owned()),
+        _ => None,
+    };
+    let settings = Settings::from_variables(variables);
+    let expected = Settings {
+        gemini_base_url: Some("http://g".into()),
+        gemini_api_key: Some("gk".into()),
+        openai_base_url: Some("http://o".into()),
+        openai_api_key: Some("ok".into()),
+        scripts_dir: "".into(),
+    };
+    assert_eq!(settings, expected);
+    let both = Settings::from_variables(|name| name.ends_with("API_KEY").then(|| name.to_owned()));
+    assert_eq!(both.gemini_api_key, Some(Secret::from("GOOGLE_API_KEY")));
+}
+
+#[test]
+fn debug_output_never_shows_a_key() {
+    let settings = Settings { openai_api_key: Some("sk-very-secret".into()), ..Settings::default() };
+    let shown = format!("{settings:?}");
+    assert!(shown.contains("[hidden]") && !shown.contains("secret"), "{shown}");
+}

@@ -1,0 +1,249 @@
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use hatchery_core::content::Content;
+use hatchery_core::error::ModelErrorKind;
+use hatchery_core::model::{Delivery, LlmRequest, Model, ModelRegistry};
+use hatchery_models::{Registry, Settings};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::{content, deltas, parts, refusal, request, says, stream_of, texts, whole};
+
+fn model(directory: &Path, yaml: &str) -> Arc<dyn Model> {
+    fs::write(directory.join("answers.yaml"), yaml).unwrap();
+    named(directory, "scripted:answers.yaml")
+}
+
+fn named(directory: &Path, name: &str) -> Arc<dyn Model> {
+    let settings = Settings { scripts_dir: directory.into(), ..Settings::default() };
+    Registry::with_defaults(settings).model(name).unwrap()
+}
+
+async fn text(model: &Arc<dyn Model>, request: LlmRequest) -> String {
+    texts(&[whole(model.as_ref(), request).await.unwrap()]).concat()
+}
+
+async fn wrong(yaml: &str) -> String {
+    let directory = TempDir::new().unwrap();
+    let error = refusal(model(directory.path(), yaml).as_ref(), says("x"), Delivery::Whole).await;
+    assert_eq!(error.kind, ModelErrorKind::BadRequest);
+    let file = directory.path().join("answers.yaml");
+    let start = format!("the script {} is wrong: ", file.display());
+    error.message.strip_prefix(&start).unwrap_or_else(|| panic!("{error}")).to_owned()
+}
+
+const DICE: &str = r#"
+turns:
+  - when: { user: [roll, throw] }
+    reply:
+      - text: "Let me roll."
+      - call: { name: roll_die, id: c1, args: { sides: "{number}" } }
+  - when: { tool: roll_die, result: error }
+    reply: "The die is lost."
+  - when: { tool: [roll_die, flip], step: 2 }
+    reply:
+      - thought: "That was quick."
+      - text: "You rolled {tool.result}."
+        chunks: 3
+  - when: { user: image }
+    reply:
+      - part: { inlineData: { mimeType: image/png, data: AAEC } }
+  - when: { system: french, context: bonjour }
+    reply: "Salut"
+  - when: { user: slow }
+    delay_ms: 500
+    chunk_delay_ms: 20
+    reply: [ { text: ["Here ", "I am."] } ]
+  - when: { user: long }
+    finish_reason: MAX_TOKENS
+    reply: "It was a dark and"
+  - when: { user: break }
+    reply: "I was about to"
+    error: { code: 503, message: "out of order", after: 1 }
+  - when: { user: busy }
+    error: { code: rate_limited, message: "later, {user}" }
+  - reply: "I only know dice."
+"#;
+
+fn answered(result: serde_json::Value) -> LlmRequest {
+    request([
+        Content::user("roll 20"),
+        content(json!({ "role": "model", "parts": [{ "functionCall": { "name": "roll_die" } }] })),
+        content(
+            json!({ "role": "user", "parts": [{ "functionResponse": { "name": "roll_die", "response": result } }] }),
+        ),
+    ])
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_key_of_the_format_does_what_it_says() {
+    let directory = TempDir::new().unwrap();
+    let model = model(directory.path(), DICE);
+    let call = whole(model.as_ref(), says("Throw a d20")).await.unwrap();
+    let expected = json!([
+        { "text": "Let me roll." },
+        { "functionCall": { "id": "c1", "name": "roll_die", "args": { "sides": 20 } } },
+    ]);
+    assert_eq!(serde_json::to_value(parts(&[call])).unwrap(), expected);
+    assert_eq!(text(&model, answered(json!({ "error": "lost" }))).await, "The die is lost.");
+    let rolled = deltas(model.as_ref(), answered(json!({ "result": 17 }))).await;
+    assert_eq!(texts(&rolled), ["That was quick.", "You ", "rolle", "d 17."]);
+    assert_eq!(parts(&rolled).iter().filter(|part| part.thought).count(), 1);
+    let image = whole(model.as_ref(), says("an image")).await.unwrap();
+    assert_eq!(
+        serde_json::to_value(parts(&[image])).unwrap(),
+        json!([{ "inlineData": { "mimeType": "image/png", "data": "AAEC" } }])
+    );
+    let context =
+        content(json!({ "role": "user", "parts": [{ "text": "For context:" }, { "text": "[a] said: Bonjour" }] }));
+    let mut french = request([Content::user("hi"), context]);
+    french.system_instructions.push("Speak French.".into());
+    assert_eq!(text(&model, french).await, "Salut");
+    let start = tokio::time::Instant::now();
+    assert_eq!(texts(&deltas(model.as_ref(), says("slow")).await), ["Here ", "I am."]);
+    assert_eq!(start.elapsed().as_millis(), 520);
+    let long = whole(model.as_ref(), says("long")).await.unwrap();
+    assert_eq!(long.error_code.as_deref(), Some("MAX_TOKENS"));
+    let broken = stream_of(model.as_ref(), says("break")).await;
+    assert_eq!(texts(&[broken[0].clone().unwrap()]), ["I was about to"]);
+    let error = broken[1].as_ref().unwrap_err();
+    assert_eq!((error.kind, error.status, error.message.as_str()), (ModelErrorKind::Server, Some(503), "out of order"));
+    let busy = refusal(model.as_ref(), says("busy"), Delivery::Streamed).await;
+    assert_eq!((busy.kind, busy.message.as_str()), (ModelErrorKind::RateLimited, "later, busy"));
+    assert_eq!(text(&model, says("hello")).await, "I only know dice.");
+}
+
+#[tokio::test]
+async fn every_error_code_has_its_kind() {
+    let directory = TempDir::new().unwrap();
+    let codes = [
+        ("auth", ModelErrorKind::Auth),
+        ("bad_request", ModelErrorKind::BadRequest),
+        ("server", ModelErrorKind::Server),
+        ("network", ModelErrorKind::Network),
+        ("timeout", ModelErrorKind::Timeout),
+        ("bad_response", ModelErrorKind::BadResponse),
+        ("401", ModelErrorKind::Auth),
+        ("400", ModelErrorKind::BadRequest),
+        ("504", ModelErrorKind::Timeout),
+    ];
+    for (code, kind) in codes {
+        fs::write(directory.path().join(code), format!("turns: [{{ error: {{ code: {code}, message: m }} }}]"))
+            .unwrap();
+        let model = named(directory.path(), &format!("scripted:{code}"));
+        assert_eq!(refusal(model.as_ref(), says("x"), Delivery::Whole).await.kind, kind, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn no_fitting_turn_is_an_error_that_names_the_file_and_the_text() {
+    let directory = TempDir::new().unwrap();
+    let model = model(directory.path(), "turns: [{ when: { user: a }, reply: b }]");
+    let error = refusal(model.as_ref(), says("zzz"), Delivery::Whole).await;
+    let file = directory.path().join("answers.yaml");
+    assert_eq!(
+        error.message,
+        format!(
+            "no turn of {} fits: the last user text is \"zzz\"; add a turn whose `when` fits it, or a last one without `when`, \
+             which fits always",
+            file.display()
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_missing_file_is_an_error_that_names_it_and_is_read_once_it_is_there() {
+    let directory = TempDir::new().unwrap();
+    let model = named(directory.path(), "scripted:answers.yaml");
+    let error = refusal(model.as_ref(), says("x"), Delivery::Whole).await;
+    let file = directory.path().join("answers.yaml");
+    assert!(error.message.starts_with(&format!("cannot read the script {}: ", file.display())), "{error}");
+    assert!(error.message.ends_with("; check the name after `scripted:`"), "{error}");
+    fs::write(file, "turns: [{ reply: here }]").unwrap();
+    assert_eq!(text(&model, says("x")).await, "here");
+}
+
+#[tokio::test]
+async fn a_changed_file_is_read_again() {
+    let directory = TempDir::new().unwrap();
+    let model = model(directory.path(), "turns: [{ reply: first }]");
+    assert_eq!(text(&model, says("x")).await, "first");
+    fs::write(directory.path().join("answers.yaml"), "turns: [{ reply: the second }]").unwrap();
+    assert_eq!(text(&model, says("x")).await, "the second");
+    fs::write(directory.path().join("answers.yaml"), "turns: 5").unwrap();
+    refusal(model.as_ref(), says("x"), Delivery::Whole).await;
+}
+
+#[tokio::test]
+async fn a_model_name_may_hold_an_absolute_path() {
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("a.yaml"), "turns: [{ reply: absolute }]").unwrap();
+    let model = named(Path::new("/nowhere"), &format!("scripted:{}", directory.path().join("a.yaml").display()));
+    assert_eq!(text(&model, says("x")).await, "absolute");
+}
+
+#[tokio::test]
+async fn a_file_of_more_than_four_mebibytes_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("big.yaml");
+    fs::File::create(&path).unwrap().set_len(4 * 1024 * 1024 + 1).unwrap();
+    let error = refusal(named(directory.path(), "scripted:big.yaml").as_ref(), says("x"), Delivery::Whole).await;
+    assert_eq!(error.message, format!("the script {} has 4194305 bytes; the most is 4194304", path.display()));
+}
+
+#[tokio::test]
+async fn an_unknown_key_is_an_error_with_its_place() {
+    let message = wrong("turns:\n  - when: { usr: x }\n    reply: y\n").await;
+    assert!(
+        message.contains("unknown field `usr`, expected one of `user`, `tool`, `result`, `system`, `context`, `step`"),
+        "{message}"
+    );
+    assert!(message.ends_with(" at line 2 column 13"), "{message}");
+    for yaml in [
+        "turns: []\nturn: 1",
+        "turns: [{ reply: x, dealy_ms: 5 }]",
+        "turns: [{ reply: [{ text: x, chunk: 5 }] }]",
+        "turns: [{ reply: [{ call: { name: x, arg: 5 } }] }]",
+        "turns: [{ error: { code: 500, message: x, aftr: 5 } }]",
+    ] {
+        let message = wrong(yaml).await;
+        assert!(message.contains("unknown field") && message.contains(" at line "), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_an_error_with_its_place() {
+    let cases = [
+        ("turns: [{ when: { user: x } }]", "a turn needs a `reply` or an `error`"),
+        ("turns: [{ reply: x, when: { step: 0 } }]", "`step` counts from 1"),
+        ("turns: [{ reply: [{ text: x, chunks: 0 }] }]", "`chunks` is at least 1"),
+        (
+            "turns: [{ reply: [{ text: [x, y], chunks: 2 }] }]",
+            "`chunks` goes with one text; a list of texts is streamed as it is",
+        ),
+        (
+            "turns: [{ reply: [{ call: { name: x }, chunks: 2 }] }]",
+            "`chunks` goes with `text` or `thought`; calls and parts are streamed whole",
+        ),
+        (
+            "turns: [{ reply: [{ text: x, call: { name: y } }] }]",
+            "an item of `reply` is one of `text`, `thought`, `call` and `part`",
+        ),
+        ("turns: [{ reply: [{}] }]", "an item of `reply` is one of `text`, `thought`, `call` and `part`"),
+        ("turns: [{ reply: 5 }]", "expected a text or a list of `text`, `thought`, `call` and `part`"),
+        ("turns: [{ reply: x, when: { user: 5 } }]", "expected a text or a list of texts"),
+        (
+            "turns: [{ error: { code: 200, message: x } }]",
+            "expected an HTTP status from 400 to 599, or one of auth, rate_limited, bad_request, server, network, timeout, bad_response",
+        ),
+        ("turns: [{ error: { code: oops, message: x } }]", "invalid value: string \"oops\", expected an HTTP status"),
+        ("{}", "missing field `turns`"),
+    ];
+    for (yaml, expected) in cases {
+        let message = wrong(yaml).await;
+        assert!(message.contains(expected), "{yaml}: {message}");
+        assert!(yaml == "{}" || message.contains(" at line 1 column "), "{yaml}: {message}");
+    }
+}
