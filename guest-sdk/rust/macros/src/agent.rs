@@ -1,0 +1,105 @@
+//! `#[agent]`.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{Error, Expr, Ident, ItemFn, LitStr, Result, Token, bracketed};
+
+use crate::function::{check, comment, gives_result, parameters, skip_comma, take_comments};
+
+const OPTIONS: &str = "options of a custom agent are `name = \"…\"`, `description = \"…\"`, `model = \"…\"`, and the lists \
+                       `sub_agents = […]`, `tools = […]`, `before_agent = […]` and `after_agent = […]`";
+
+#[derive(Default)]
+pub struct Options {
+    first: Option<Ident>,
+    name: Option<LitStr>,
+    /// Calls of the builder's methods.
+    builder: Vec<TokenStream>,
+}
+
+impl Parse for Options {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let mut options = Self::default();
+        while !input.is_empty() {
+            let key: Ident = input.parse()?;
+            input.parse::<Token![=]>()?;
+            match key.to_string().as_str() {
+                "name" => options.name = Some(input.parse()?),
+                "description" | "model" => {
+                    let text: LitStr = input.parse()?;
+                    options.builder.push(quote!(.#key(#text)));
+                }
+                "sub_agents" => options.list("sub_agent", input)?,
+                "tools" => options.list("tool", input)?,
+                "before_agent" | "after_agent" => options.list(&key.to_string(), input)?,
+                _ => return Err(Error::new_spanned(key, OPTIONS)),
+            }
+            options.first.get_or_insert(key);
+            skip_comma(input)?;
+        }
+        Ok(options)
+    }
+}
+
+impl Options {
+    fn list(&mut self, method: &str, input: ParseStream<'_>) -> Result<()> {
+        let items;
+        bracketed!(items in input);
+        let method = format_ident!("{method}");
+        let items = Punctuated::<Expr, Token![,]>::parse_terminated(&items)?;
+        self.builder.extend(items.iter().map(|item| quote!(.#method(#item))));
+        Ok(())
+    }
+}
+
+pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
+    let comments = take_comments(&mut function);
+    let description = comment(&comments);
+    let visibility = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
+    let ident = &function.sig.ident;
+    if function.sig.asyncness.is_none() {
+        if let Some(option) = options.first {
+            return Err(Error::new_spanned(option, "options are for an `async fn`; here, say it with the builder"));
+        }
+        let output = &function.sig.output;
+        return Ok(quote! {
+            #(#comments)*
+            #visibility fn #ident() #output {
+                #function
+                #ident().or_description(#description)
+            }
+        });
+    }
+
+    check(&function, "custom agent")?;
+    let mut passed = Vec::new();
+    for parameter in parameters(&function)? {
+        if !parameter.is("AgentContext") {
+            return Err(Error::new_spanned(parameter.ty, "a custom agent takes nothing but an `AgentContext`"));
+        }
+        passed.push(parameter.passing.pass(&quote!(cx)));
+    }
+    let call = if gives_result(&function) {
+        quote!(#ident(#(#passed),*).await.map_err(::hatchery_guest::Error::from))
+    } else {
+        quote!({ #ident(#(#passed),*).await; ::core::result::Result::Ok(()) })
+    };
+    let name = options.name.map_or_else(|| ident.to_string(), |name| name.value());
+    let builder = options.builder;
+    Ok(quote! {
+        #(#comments)*
+        #visibility fn #ident() -> ::hatchery_guest::CustomAgent {
+            // Items in the options mean those outside, also one of this function's name.
+            let agent = {
+                #function
+                ::hatchery_guest::CustomAgent::new(#name, |cx| async move {
+                    let _ = &cx;
+                    #call
+                })
+            };
+            agent #(#builder)* .or_description(#description)
+        }
+    })
+}

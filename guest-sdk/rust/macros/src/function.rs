@@ -1,0 +1,106 @@
+//! What the macros have in common: reading the function that they are put on.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::parse::ParseStream;
+use syn::{Attribute, Error, Expr, ExprLit, FnArg, ItemFn, Lit, Meta, PatType, Result, ReturnType, Type};
+
+/// The text of the doc comments, without the space that each line starts with.
+pub fn comment(attributes: &[Attribute]) -> String {
+    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
+        Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
+            _ => None,
+        },
+        _ => None,
+    });
+    let lines: Vec<_> = lines.map(|line| line.strip_prefix(' ').unwrap_or(&line).to_owned()).collect();
+    lines.join("\n").trim().to_owned()
+}
+
+/// Takes the doc comments away from the function: they go to the one that takes its place.
+pub fn take_comments(function: &mut ItemFn) -> Vec<Attribute> {
+    let (comments, others) = function.attrs.drain(..).partition(|attribute| attribute.path().is_ident("doc"));
+    function.attrs = others;
+    comments
+}
+
+/// Checks what no marked function may be.
+pub fn check(function: &ItemFn, kind: &str) -> Result<()> {
+    if function.sig.asyncness.is_none() {
+        return Err(Error::new_spanned(function.sig.fn_token, format!("a {kind} is an `async fn`")));
+    }
+    if !function.sig.generics.params.is_empty() {
+        return Err(Error::new_spanned(&function.sig.generics, format!("a {kind} cannot be generic")));
+    }
+    Ok(())
+}
+
+/// How a parameter is passed.
+pub enum Passing {
+    Value,
+    Shared,
+    Mutable,
+}
+
+impl Passing {
+    /// The expression that passes `value` so.
+    pub fn pass(&self, value: &TokenStream) -> TokenStream {
+        match self {
+            Self::Value => quote!(#value),
+            Self::Shared => quote!(&#value),
+            Self::Mutable => quote!(&mut #value),
+        }
+    }
+}
+
+/// A parameter: its type without reference, and how it is passed.
+pub struct Parameter<'a> {
+    pub ty: &'a Type,
+    pub passing: Passing,
+}
+
+impl Parameter<'_> {
+    /// True when the type is called `name`.
+    pub fn is(&self, name: &str) -> bool {
+        last_name(self.ty).is_some_and(|last| last == name)
+    }
+}
+
+/// The parameters of a function, in order.
+pub fn parameters<'a>(function: &'a ItemFn) -> Result<Vec<Parameter<'a>>> {
+    let parameter = |input: &'a FnArg| match input {
+        FnArg::Receiver(receiver) => Err(Error::new_spanned(receiver, "a free function is needed, without `self`")),
+        FnArg::Typed(PatType { ty, .. }) => Ok(match ty.as_ref() {
+            Type::Reference(reference) => Parameter {
+                ty: &reference.elem,
+                passing: if reference.mutability.is_some() { Passing::Mutable } else { Passing::Shared },
+            },
+            ty => Parameter { ty, passing: Passing::Value },
+        }),
+    };
+    function.sig.inputs.iter().map(parameter).collect()
+}
+
+/// True when the function gives a `Result`, by its name.
+pub fn gives_result(function: &ItemFn) -> bool {
+    match &function.sig.output {
+        ReturnType::Default => false,
+        ReturnType::Type(_, ty) => last_name(ty).is_some_and(|name| name == "Result"),
+    }
+}
+
+fn last_name(ty: &Type) -> Option<String> {
+    match ty {
+        Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
+        _ => None,
+    }
+}
+
+/// Skips the comma between options.
+pub fn skip_comma(input: ParseStream<'_>) -> Result<()> {
+    if !input.is_empty() {
+        input.parse::<syn::Token![,]>()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! `#[tool]`.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::parse::{Parse, ParseStream};
+use syn::{Error, Ident, ItemFn, LitStr, Result, Token};
+
+use crate::function::{Parameter, Passing, check, comment, gives_result, parameters, skip_comma, take_comments};
+
+#[derive(Default)]
+pub struct Options {
+    name: Option<LitStr>,
+    long_running: bool,
+}
+
+impl Parse for Options {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let mut options = Self::default();
+        while !input.is_empty() {
+            let key: Ident = input.parse()?;
+            match key.to_string().as_str() {
+                "name" => {
+                    input.parse::<Token![=]>()?;
+                    options.name = Some(input.parse()?);
+                }
+                "long_running" => options.long_running = true,
+                _ => return Err(Error::new_spanned(key, "options of a tool are `name = \"…\"` and `long_running`")),
+            }
+            skip_comma(input)?;
+        }
+        Ok(options)
+    }
+}
+
+pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
+    check(&function, "tool")?;
+    let comments = take_comments(&mut function);
+    let description = comment(&comments);
+    let visibility = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
+    let ident = &function.sig.ident;
+    let name = options.name.map_or_else(|| ident.to_string(), |name| name.value());
+    let long_running = options.long_running;
+
+    let mut arguments = None;
+    let mut passed = Vec::new();
+    for parameter in parameters(&function)? {
+        if parameter.is("ToolContext") {
+            passed.push(parameter.passing.pass(&quote!(cx)));
+        } else if arguments.is_some() {
+            return Err(Error::new_spanned(
+                parameter.ty,
+                "a tool takes its arguments as one struct; put them together in one with `Deserialize` and `JsonSchema`",
+            ));
+        } else {
+            passed.push(by_value(&parameter, "the arguments of a tool")?);
+            arguments = Some(parameter.ty);
+        }
+    }
+
+    let (parameters, read) = match arguments {
+        Some(ty) => (
+            quote!(|| ::core::option::Option::Some(::hatchery_guest::__private::schema::<#ty>())),
+            quote!(let args: #ty = ::hatchery_guest::__private::arguments(#name, &args)?;),
+        ),
+        None => (quote!(|| ::core::option::Option::None), quote!(let _ = args;)),
+    };
+    let call = if gives_result(&function) {
+        quote!(#ident(#(#passed),*).await.map_err(::hatchery_guest::ToolError::from)?)
+    } else {
+        quote!(#ident(#(#passed),*).await)
+    };
+    Ok(quote! {
+        #(#comments)*
+        #visibility fn #ident() -> ::hatchery_guest::Tool {
+            #function
+            ::hatchery_guest::Tool {
+                name: #name,
+                description: #description,
+                long_running: #long_running,
+                parameters: #parameters,
+                run: |args, cx| ::std::boxed::Box::pin(async move {
+                    let _ = &cx;
+                    #read
+                    ::hatchery_guest::__private::result(#name, #call)
+                }),
+            }
+        }
+    })
+}
+
+fn by_value(parameter: &Parameter<'_>, what: &str) -> Result<TokenStream> {
+    match parameter.passing {
+        Passing::Value => Ok(quote!(args)),
+        Passing::Shared | Passing::Mutable => {
+            Err(Error::new_spanned(parameter.ty, format!("{what} are taken by value, not by reference")))
+        }
+    }
+}

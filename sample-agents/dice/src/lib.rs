@@ -1,0 +1,84 @@
+//! An LLM agent with two tools and a callback.
+//!
+//! The model decides when to roll; the host runs the conversation, and calls this component for the tools and the callback only. Rolls are
+//! kept in the session's state, so that the model can be asked about them later.
+
+use hatchery_guest::prelude::*;
+
+/// What `roll_die` needs.
+#[derive(Deserialize, JsonSchema)]
+struct Roll {
+    /// How many sides the die has; 6 when it is not said.
+    #[serde(default = "six")]
+    sides: u32,
+}
+
+fn six() -> u32 {
+    6
+}
+
+/// Rolls a die and gives the number.
+#[tool]
+async fn roll_die(roll: Roll, cx: ToolContext) -> Result<u32, ToolError> {
+    let rolled = getrandom::u32()? % roll.sides.max(1) + 1;
+    let mut rolls = cx.state::<Vec<u32>>("rolls")?.unwrap_or_default();
+    rolls.push(rolled);
+    cx.set_state("rolls_count", rolls.len())?;
+    cx.set_state("rolls", rolls)?;
+    Ok(rolled)
+}
+
+/// What `check_prime` needs.
+#[derive(Deserialize, JsonSchema)]
+struct Numbers {
+    /// The numbers to check.
+    numbers: Vec<u32>,
+}
+
+/// Tells which of the numbers are prime.
+#[tool]
+async fn check_prime(Numbers { numbers }: Numbers) -> Value {
+    let primes: Vec<u32> = numbers.into_iter().filter(|number| is_prime(*number)).collect();
+    json!({ "primes": primes })
+}
+
+/// Answers for dice that cannot be rolled, before the tool is called.
+#[callback(before_tool)]
+async fn check_sides(call: &ToolCall) -> Result<Option<Value>, Error> {
+    let sides = call.args.get("sides").and_then(Value::as_i64);
+    Ok(sides
+        .filter(|sides| *sides < 2)
+        .map(|sides| json!({ "error": format!("a die has two sides or more, not {sides}") })))
+}
+
+/// Rolls dice and knows prime numbers.
+#[agent]
+fn dice() -> LlmAgent {
+    LlmAgent::new("dice")
+        .model("scripted:dice/answers.yaml")
+        .instruction(
+            "Roll dice with `roll_die`; never make up a number. To tell whether numbers are prime, use `check_prime`.",
+        )
+        .tool(roll_die)
+        .tool(check_prime)
+        .before_tool(check_sides)
+}
+
+hatchery_guest::export! { agents: [dice], tools: [roll_die, check_prime], callbacks: [check_sides] }
+
+fn is_prime(number: u32) -> bool {
+    number > 1
+        && (2..).take_while(|divisor| divisor <= &(number / divisor)).all(|divisor| !number.is_multiple_of(divisor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_prime;
+
+    #[test]
+    fn primes_are_known() {
+        let primes: Vec<u32> = (0..30).filter(|number| is_prime(*number)).collect();
+        assert_eq!(primes, [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]);
+        assert!(is_prime(4_294_967_291) && !is_prime(u32::MAX));
+    }
+}

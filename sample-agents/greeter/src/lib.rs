@@ -1,0 +1,57 @@
+//! A custom agent: code instead of a model.
+//!
+//! It learns the user's name when told, keeps it for all sessions of that user (`user:name`), and counts the visits of this session
+//! (`visits`). What it says comes in several events, which a client sees one by one.
+
+use hatchery_guest::prelude::*;
+
+/// Greets people by their names.
+#[agent]
+async fn greeter(cx: AgentContext) -> Result<(), Error> {
+    let visits = cx.state::<u32>("visits")?.unwrap_or(0) + 1;
+    cx.set_state("visits", visits)?;
+
+    let said = cx.user_content()?.text();
+    if let Some(name) = name_in(&said) {
+        cx.set_state("user:name", name)?;
+        cx.say(format!("Nice to meet you, {name}.")).await?;
+        return cx.say("I will know you the next time.").await;
+    }
+    match cx.state::<String>("user:name")? {
+        Some(name) => cx.say(format!("Hello again, {name}!")).await?,
+        None => cx.say("Hello! What is your name?").await?,
+    }
+    log::info("greeted", &[("visits", &visits)]);
+    cx.say(match visits {
+        1 => "This is your first visit.".to_owned(),
+        more => format!("This is visit number {more}."),
+    })
+    .await
+}
+
+/// The name in `my name is …`, up to the end of the sentence.
+fn name_in(said: &str) -> Option<&str> {
+    const PHRASE: &str = "my name is ";
+    let start = said.to_ascii_lowercase().find(PHRASE)? + PHRASE.len();
+    let name = said.get(start..)?.split(['.', ',', '!', '?', '\n']).next()?.trim();
+    (!name.is_empty()).then_some(name)
+}
+
+hatchery_guest::export! { agents: [greeter] }
+
+#[cfg(test)]
+mod tests {
+    use super::name_in;
+
+    #[test]
+    fn a_name_is_found_in_a_sentence() {
+        assert_eq!(name_in("Hi, My name is Ada Lovelace. And yours?"), Some("Ada Lovelace"));
+        assert_eq!(name_in("my name is Zoë!"), Some("Zoë"));
+    }
+
+    #[test]
+    fn other_talk_holds_no_name() {
+        assert_eq!(name_in("What is my name?"), None);
+        assert_eq!(name_in("my name is ."), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! Does everything wrong, on request: tools, agents and a callback that trap, spin, eat memory or take long, and some that only show
+//! what the host lets them do.
+
+use std::time::Duration;
+
+use hatchery_guest::prelude::*;
+
+/// Traps.
+#[tool]
+async fn trap() {
+    trap_now();
+}
+
+fn trap_now() -> ! {
+    std::process::abort()
+}
+
+/// Never ends.
+#[tool]
+async fn spin() {
+    spin_now();
+}
+
+fn spin_now() -> ! {
+    loop {
+        std::hint::black_box(());
+    }
+}
+
+/// Takes memory until there is none.
+#[tool]
+async fn allocate() {
+    let mut taken: Vec<Vec<u8>> = Vec::new();
+    loop {
+        // Written to, so that it is there.
+        taken.push(std::hint::black_box(vec![1; 1 << 20]));
+    }
+}
+
+/// How much to give.
+#[derive(Deserialize, JsonSchema)]
+struct Size {
+    /// Bytes of text.
+    bytes: usize,
+}
+
+/// Gives a long text.
+#[tool]
+async fn huge_result(size: Size) -> String {
+    "x".repeat(size.bytes)
+}
+
+/// How long to wait.
+#[derive(Deserialize, JsonSchema)]
+struct Wait {
+    /// Milliseconds.
+    millis: u64,
+}
+
+/// Sleeps, and then gives how long.
+#[tool]
+async fn slow(wait: Wait) -> u64 {
+    std::thread::sleep(Duration::from_millis(wait.millis));
+    wait.millis
+}
+
+/// Anything.
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Anything {
+    /// It comes back as it is.
+    value: Value,
+}
+
+/// Gives back its arguments.
+#[tool]
+async fn echo(args: Anything) -> Anything {
+    args
+}
+
+/// A call of another tool.
+#[derive(Deserialize, JsonSchema)]
+struct Relayed {
+    /// The tool.
+    tool: String,
+    /// Its arguments, an object.
+    args: Value,
+}
+
+/// Calls another tool and gives what it gave.
+#[tool]
+async fn relay_tool(call: Relayed, cx: ToolContext) -> Result<Value, ToolError> {
+    cx.call_tool(&call.tool, &call.args).await
+}
+
+/// A state key to read or to write.
+#[derive(Deserialize, JsonSchema)]
+struct StateAccess {
+    /// The key.
+    key: String,
+    /// What to write; nothing to read only, `null` to delete.
+    #[serde(default, deserialize_with = "present")]
+    value: Option<Value>,
+}
+
+/// Keeps `null` apart from nothing.
+fn present<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(value).map(Some)
+}
+
+/// Reads a state key, writes it when there is a value, and reads it again.
+#[tool]
+async fn state_rw(access: StateAccess, cx: ToolContext) -> Result<Value, ToolError> {
+    let before: Option<Value> = cx.state(&access.key)?;
+    if let Some(value) = access.value {
+        cx.set_state(&access.key, value)?;
+    }
+    let after: Option<Value> = cx.state(&access.key)?;
+    Ok(json!({ "before": before, "after": after }))
+}
+
+/// Fails in a way that ends the run.
+#[tool]
+async fn fatal() -> Result<(), ToolError> {
+    Err(ToolError::fatal(Error::new("BROKEN", "beyond repair")))
+}
+
+/// Says one thing and traps.
+#[agent]
+async fn trapping_agent(cx: AgentContext) -> Result<(), Error> {
+    cx.say("about to trap").await?;
+    trap_now()
+}
+
+/// Says one thing and never ends.
+#[agent]
+async fn spinning_agent(cx: AgentContext) -> Result<(), Error> {
+    cx.say("about to spin").await?;
+    spin_now()
+}
+
+/// Says one thing and fails with an error.
+#[agent]
+async fn failing_agent(cx: AgentContext) -> Result<(), Error> {
+    cx.say("about to fail").await?;
+    Err(Error::new("BROKEN", "beyond repair"))
+}
+
+/// Traps before whatever agent it is put on.
+#[callback(before_agent)]
+async fn trapping_callback() -> Result<Option<Content>, Error> {
+    trap_now()
+}
+
+hatchery_guest::export! {
+    agents: [trapping_agent, spinning_agent, failing_agent],
+    tools: [trap, spin, allocate, huge_result, slow, echo, relay_tool, state_rw, fatal],
+    callbacks: [trapping_callback],
+}

@@ -1,0 +1,20 @@
+//! One agent that says the same text in three events. The text is `SWAP_TEXT` of the build's environment, so that two builds of this
+//! crate can be told apart when one takes the place of the other.
+
+use hatchery_guest::prelude::*;
+
+const TEXT: &str = match option_env!("SWAP_TEXT") {
+    Some(text) => text,
+    None => "unset",
+};
+
+/// Says which build it is.
+#[agent]
+async fn swap(cx: AgentContext) -> Result<(), Error> {
+    for number in 1..=3 {
+        cx.say(format!("{TEXT} {number}")).await?;
+    }
+    Ok(())
+}
+
+hatchery_guest::export! { agents: [swap] }
