@@ -80,6 +80,13 @@ impl State {
         }
     }
 
+    /// Takes over all keys of another state, sharing its values.
+    pub fn merge(&mut self, other: &Self) {
+        for (key, value) in &other.0 {
+            self.0.insert(key.clone(), value.clone());
+        }
+    }
+
     /// Keys with their values, in the order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))

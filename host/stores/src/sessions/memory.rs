@@ -91,9 +91,8 @@ impl MemorySessions {
         let versions = (app.version, user.version);
         if stored.merged != versions {
             state.retain(|name| Scope::of(name).0 == Scope::Session);
-            for (name, value) in app.state.iter().chain(user.state.iter()) {
-                state.set(name, value.clone());
-            }
+            state.merge(&app.state);
+            state.merge(&user.state);
             stored.merged = versions;
         }
         Session {
