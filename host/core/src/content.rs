@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::base64_bytes;
+use crate::extra::Extra;
 
 /// A JSON object.
 pub type JsonMap = Map<String, Value>;
@@ -72,7 +73,7 @@ pub struct Part {
     /// An opaque token that a model wants back with this part.
     pub thought_signature: Option<Bytes>,
     /// Everything else that came with the part (`videoMetadata`, kinds of data that this version does not know …).
-    pub extra: JsonMap,
+    pub extra: Extra,
 }
 
 /// What a [`Part`] holds.
@@ -161,7 +162,7 @@ pub struct FunctionCall {
     pub args: JsonMap,
     /// Keys that this version does not know.
     #[serde(flatten)]
-    pub extra: JsonMap,
+    pub extra: Extra,
 }
 
 /// A tool's answer to a [`FunctionCall`].
@@ -177,7 +178,7 @@ pub struct FunctionResponse {
     pub response: JsonMap,
     /// Keys that this version does not know (`willContinue`, `scheduling`, `parts`).
     #[serde(flatten)]
-    pub extra: JsonMap,
+    pub extra: Extra,
 }
 
 /// Code that a model wrote to be run.
@@ -191,7 +192,7 @@ pub struct ExecutableCode {
     pub code: String,
     /// Keys that this version does not know.
     #[serde(flatten)]
-    pub extra: JsonMap,
+    pub extra: Extra,
 }
 
 /// What running code gave.
@@ -206,7 +207,7 @@ pub struct CodeExecutionResult {
     pub output: Option<String>,
     /// Keys that this version does not know.
     #[serde(flatten)]
-    pub extra: JsonMap,
+    pub extra: Extra,
 }
 
 /// The JSON form of a part: a flat object of optional keys.
@@ -232,7 +233,7 @@ struct PartJson {
     #[serde(skip_serializing_if = "Option::is_none", alias = "thought_signature", with = "base64_bytes::optional")]
     thought_signature: Option<Bytes>,
     #[serde(flatten)]
-    extra: JsonMap,
+    extra: Extra,
 }
 
 impl From<PartJson> for Part {
@@ -252,9 +253,17 @@ impl From<PartJson> for Part {
             data,
             thought: json.thought.unwrap_or(false),
             thought_signature: json.thought_signature,
-            extra: json.extra.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+            extra: without_nulls(json.extra),
         }
     }
+}
+
+/// A key that says nothing is as good as absent.
+fn without_nulls(mut extra: Extra) -> Extra {
+    if extra.values().any(Value::is_null) {
+        extra.retain(|_, value| !value.is_null());
+    }
+    extra
 }
 
 impl From<Part> for PartJson {

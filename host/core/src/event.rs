@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::content::{Content, FunctionCall, FunctionResponse, JsonMap, PartData};
+use crate::extra::Extra;
 use crate::time::Timestamp;
 
 /// The author of what a person says.
@@ -53,7 +54,7 @@ pub struct EventData {
     pub finish_reason: Option<String>,
     /// Tokens used by the model call behind this event.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage_metadata: Option<UsageMetadata>,
+    pub usage_metadata: Option<Box<UsageMetadata>>,
     /// Mean log probability of the answer's tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub avg_logprobs: Option<f64>,
@@ -65,16 +66,16 @@ pub struct EventData {
     pub branch: Option<String>,
     /// Sources of a grounded answer, as the model sent them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub grounding_metadata: Option<Value>,
+    pub grounding_metadata: Option<Box<Value>>,
     /// What a model adapter or a client attached.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub custom_metadata: Option<Value>,
+    pub custom_metadata: Option<Box<Value>>,
     /// What was heard (live runs).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub input_transcription: Option<Value>,
+    pub input_transcription: Option<Box<Value>>,
     /// What was spoken (live runs).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub output_transcription: Option<Value>,
+    pub output_transcription: Option<Box<Value>>,
     /// Ids of function calls whose result comes later.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub long_running_tool_ids: Vec<String>,
@@ -105,17 +106,17 @@ pub struct EventActions {
     #[serde(skip_serializing_if = "Option::is_none", alias = "endInvocation")]
     pub end_of_agent: Option<bool>,
     /// Credentials that tools ask for, by function call id.
-    #[serde(skip_serializing_if = "JsonMap::is_empty", deserialize_with = "null_as_default")]
-    pub requested_auth_configs: JsonMap,
+    #[serde(skip_serializing_if = "is_empty", deserialize_with = "null_as_default")]
+    pub requested_auth_configs: Extra,
     /// Confirmations that tools ask for, by function call id.
-    #[serde(skip_serializing_if = "JsonMap::is_empty", deserialize_with = "null_as_default")]
-    pub requested_tool_confirmations: JsonMap,
+    #[serde(skip_serializing_if = "is_empty", deserialize_with = "null_as_default")]
+    pub requested_tool_confirmations: Extra,
     /// A summary that stands for older events.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub compaction: Option<Value>,
+    pub compaction: Option<Box<Value>>,
     /// Keys that this version does not know.
     #[serde(flatten)]
-    pub extra: JsonMap,
+    pub extra: Extra,
 }
 
 impl EventActions {
@@ -123,9 +124,9 @@ impl EventActions {
     pub fn merge(&mut self, other: Self) {
         self.state_delta.extend(other.state_delta);
         self.artifact_delta.extend(other.artifact_delta);
-        self.requested_auth_configs.extend(other.requested_auth_configs);
-        self.requested_tool_confirmations.extend(other.requested_tool_confirmations);
-        self.extra.extend(other.extra);
+        extend(&mut self.requested_auth_configs, other.requested_auth_configs);
+        extend(&mut self.requested_tool_confirmations, other.requested_tool_confirmations);
+        extend(&mut self.extra, other.extra);
         self.skip_summarization = other.skip_summarization.or(self.skip_summarization);
         self.transfer_to_agent = other.transfer_to_agent.or(self.transfer_to_agent.take());
         self.escalate = other.escalate.or(self.escalate);
@@ -160,7 +161,7 @@ pub struct UsageMetadata {
     pub total_token_count: Option<u64>,
     /// The rest.
     #[serde(flatten)]
-    pub extra: JsonMap,
+    pub extra: Extra,
 }
 
 /// A frozen event. See the module's comment.
@@ -258,6 +259,16 @@ pub fn new_invocation_id() -> String {
 /// An id for a function call that a model sent without one: `adk-<uuid>`.
 pub fn new_function_call_id() -> String {
     format!("adk-{}", uuid::Uuid::new_v4())
+}
+
+fn is_empty(extra: &Extra) -> bool {
+    extra.is_empty()
+}
+
+fn extend(extra: &mut Extra, more: Extra) {
+    if !more.is_empty() {
+        extra.extend(JsonMap::from(more));
+    }
 }
 
 fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>

@@ -9,6 +9,7 @@ pub mod content;
 pub mod context;
 pub mod error;
 pub mod event;
+pub mod extra;
 pub mod lookup;
 pub mod memory;
 pub mod model;
@@ -23,6 +24,7 @@ pub use content::{Blob, Content, FunctionCall, FunctionResponse, JsonMap, Part, 
 pub use context::{AgentContext, CallContext, EventSink, Invocation, RunConfig, Services};
 pub use error::{ModelError, ModelErrorKind, RunError, StoreError, ToolError};
 pub use event::{Event, EventActions, EventData, UsageMetadata};
+pub use extra::Extra;
 pub use lookup::{ItemKind, Lookup, LookupError};
 pub use model::{Delivery, FunctionDeclaration, LlmRequest, LlmResponse, Model, ModelRegistry, ResponseStream};
 pub use session::{EventWindow, Session, SessionKey, SessionService};

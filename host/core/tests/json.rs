@@ -1,16 +1,21 @@
 //! The JSON of contents and events: what clients and stores rely on.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;
 use hatchery_core::content::{CodeExecutionResult, ExecutableCode, FileData};
 use hatchery_core::{
-    Blob, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap, Part, PartData, State,
-    Timestamp,
+    Blob, Content, Event, EventActions, EventData, Extra, FunctionCall, FunctionResponse, JsonMap, Part, PartData,
+    State, Timestamp,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn object() -> impl Strategy<Value = JsonMap> {
     prop::collection::btree_map("x[a-z]{1,5}", json_value(), 0..3).prop_map(|map| map.into_iter().collect())
+}
+
+fn extra() -> impl Strategy<Value = Extra> {
+    object().prop_map(Extra::from)
 }
 
 fn json_value() -> impl Strategy<Value = Value> {
@@ -40,24 +45,24 @@ fn data() -> impl Strategy<Value = PartData> {
         (".{0,20}", maybe(), maybe()).prop_map(|(file_uri, mime_type, display_name)| {
             PartData::FileData(FileData { file_uri, mime_type, display_name })
         }),
-        (maybe(), ".{0,10}", object(), object())
+        (maybe(), ".{0,10}", object(), extra())
             .prop_map(|(id, name, args, extra)| PartData::FunctionCall(FunctionCall { id, name, args, extra })),
-        (maybe(), ".{0,10}", object(), object()).prop_map(|(id, name, response, extra)| {
+        (maybe(), ".{0,10}", object(), extra()).prop_map(|(id, name, response, extra)| {
             PartData::FunctionResponse(FunctionResponse { id, name, response, extra })
         }),
-        (maybe(), ".{0,30}", object()).prop_map(|(language, code, extra)| PartData::ExecutableCode(ExecutableCode {
+        (maybe(), ".{0,30}", extra()).prop_map(|(language, code, extra)| PartData::ExecutableCode(ExecutableCode {
             language,
             code,
             extra
         })),
-        (maybe(), maybe(), object()).prop_map(|(outcome, output, extra)| {
+        (maybe(), maybe(), extra()).prop_map(|(outcome, output, extra)| {
             PartData::CodeExecutionResult(CodeExecutionResult { outcome, output, extra })
         }),
     ]
 }
 
 fn part() -> impl Strategy<Value = Part> {
-    (data(), any::<bool>(), prop::option::of(bytes()), object())
+    (data(), any::<bool>(), prop::option::of(bytes()), extra())
         .prop_map(|(data, thought, thought_signature, extra)| Part { data, thought, thought_signature, extra })
 }
 

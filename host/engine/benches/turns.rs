@@ -1,6 +1,7 @@
 //! What a turn costs in process, with a scripted model that answers at once: a fresh session, and turn 8 against turn 800.
 //!
 //! `cargo bench -p hatchery-engine`. After the criterion report it prints each mean with its ratio to the first line of its table.
+#![allow(clippy::expect_used, missing_docs)]
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

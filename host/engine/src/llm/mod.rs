@@ -190,11 +190,11 @@ fn event_of(id: String, response: LlmResponse) -> EventData {
         finish_reason,
         error_code,
         error_message,
-        usage_metadata,
+        usage_metadata: usage_metadata.map(Box::new),
         model_version,
-        grounding_metadata,
+        grounding_metadata: grounding_metadata.map(Box::new),
         avg_logprobs,
-        custom_metadata,
+        custom_metadata: custom_metadata.map(Box::new),
         ..EventData::default()
     }
 }

@@ -96,7 +96,7 @@ impl Call {
             id: self.call.id.clone(),
             name: self.call.name.clone(),
             response,
-            extra: JsonMap::new(),
+            ..FunctionResponse::default()
         });
         Ok(Answered { response, actions: self.cx.take_actions() })
     }

@@ -141,7 +141,7 @@ async fn a_long_running_call_is_reported_and_its_later_result_continues_the_agen
         id: Some("c1".into()),
         name: "order".into(),
         response: map(json!({"status": "done"})),
-        extra: JsonMap::new(),
+        ..FunctionResponse::default()
     });
     let message = Content::new("user", vec![arrived.into()]);
     let later = app.runner.run(app.app.clone(), app.request(message)).await.unwrap().collect().await.unwrap();

@@ -42,12 +42,12 @@ fn typical_event(number: usize) -> Arc<Event> {
         author: "dice_agent".into(),
         content: Some(Arc::new(Content::new("model", vec![Part::text(text)]))),
         finish_reason: Some("STOP".into()),
-        usage_metadata: Some(UsageMetadata {
+        usage_metadata: Some(Box::new(UsageMetadata {
             prompt_token_count: Some(1200),
             candidates_token_count: Some(18),
             total_token_count: Some(1218),
             ..UsageMetadata::default()
-        }),
+        })),
         model_version: Some("scripted-1".into()),
         ..EventData::default()
     })
