@@ -107,6 +107,9 @@ impl Context {
     /// Sets a state key. The change is stored with the event that reports this call; in an agent, with its next event. Keys `app:…` are
     /// shared by all users of the app, `user:…` by the user's sessions, `temp:…` last only for this run.
     ///
+    /// Tool calls of one model answer run at the same time: each sees the state from before all of them and its own changes, and where
+    /// several set one key, the last of them in the model's order wins.
+    ///
     /// # Errors
     /// When the value is not JSON, or the component may not write this key.
     pub fn set_state(&self, key: &str, value: impl Serialize) -> Result<(), Error> {

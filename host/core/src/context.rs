@@ -207,7 +207,8 @@ impl CallContext {
         state
     }
 
-    /// Sets a state key; `null` deletes it.
+    /// Sets a state key; `null` deletes it. Tool calls of one model answer run at the same time: each sees the state from before all of
+    /// them and its own changes, and where several set one key, the last of them in the model's order wins.
     pub fn set_state(&self, key: impl Into<String>, value: Value) {
         self.actions().state_delta.insert(key.into(), value);
     }

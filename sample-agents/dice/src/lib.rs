@@ -1,7 +1,7 @@
 //! An LLM agent with two tools and a callback.
 //!
-//! The model decides when to roll; the host runs the conversation, and calls this component for the tools and the callback only. Rolls are
-//! kept in the session's state, so that the model can be asked about them later.
+//! The model decides when to roll; the host runs the conversation, and calls this component for the tools and the callback only. The last
+//! roll is kept in the session's state.
 
 use hatchery_guest::prelude::*;
 
@@ -21,10 +21,8 @@ fn six() -> u32 {
 #[tool]
 async fn roll_die(roll: Roll, cx: ToolContext) -> Result<u32, ToolError> {
     let rolled = getrandom::u32()? % roll.sides.max(1) + 1;
-    let mut rolls = cx.state::<Vec<u32>>("rolls")?.unwrap_or_default();
-    rolls.push(rolled);
-    cx.set_state("rolls_count", rolls.len())?;
-    cx.set_state("rolls", rolls)?;
+    cx.set_state("last_sides", roll.sides)?;
+    cx.set_state("last_roll", rolled)?;
     Ok(rolled)
 }
 

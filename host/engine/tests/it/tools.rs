@@ -98,6 +98,20 @@ async fn a_tool_sets_state_that_is_stored_with_its_answer() {
 }
 
 #[tokio::test]
+async fn calls_at_the_same_time_do_not_see_each_others_state_and_the_last_wins() {
+    let twice = Reply::call("count", json!({})).and_call("count", json!({}));
+    let model = Scripted::sequence([twice, Reply::text("ok")]);
+    let count = tool("count", |_, cx| {
+        let before = cx.state("n").and_then(|n| n.as_i64()).unwrap_or(0);
+        cx.set_state("n", json!(before + 1));
+        Ok(json!(before))
+    });
+    let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![count])).await;
+    assert_eq!(app.talk("hi").await[1], "root: answer count{\"result\":0}; answer count{\"result\":0}");
+    assert_eq!(app.state().await, json!({"n": 1}));
+}
+
+#[tokio::test]
 async fn temporary_state_lasts_for_the_run_and_is_never_stored() {
     let model = Scripted::sequence([
         Reply::call("set", json!({})),
