@@ -215,6 +215,15 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// What a client is told. The storage's own words (paths, SQL) and defects of the host are for the log alone.
+    pub fn client_message(&self) -> String {
+        match self {
+            Self::Store(StoreError::Backend { .. }) => "the storage failed; the server's log holds the cause".into(),
+            Self::Internal(_) => "the server failed; its log holds the cause".into(),
+            error => error.to_string(),
+        }
+    }
+
     /// The stable code that clients see in `errorCode`.
     pub fn code(&self) -> &str {
         match self {

@@ -264,7 +264,7 @@ async fn report(frame: &Frame, log: &EventLog, error: RunError) -> RunError {
         invocation_id: frame.invocation.id.clone(),
         author: frame.last_agent(),
         error_code: Some(error.code().into()),
-        error_message: Some(error.to_string()),
+        error_message: Some(error.client_message()),
         ..EventData::default()
     });
     if let Err(failure) = log.emit(event).await {

@@ -211,3 +211,49 @@ async fn a_turn_at_history_800_serialises_only_its_own_events() {
     assert_eq!(json, again, "an event's JSON is made once and kept");
     assert!(old.iter().all(|event| !event.has_json()), "no old event has been serialised");
 }
+
+/// A session service whose disk is full.
+struct Full(hatchery_stores::MemorySessions);
+
+#[async_trait]
+impl hatchery_core::SessionService for Full {
+    async fn create(
+        &self,
+        app: &str,
+        user: &str,
+        id: Option<&str>,
+        state: hatchery_core::JsonMap,
+    ) -> Result<hatchery_core::Session, StoreError> {
+        self.0.create(app, user, id, state).await
+    }
+    async fn get(
+        &self,
+        key: &SessionKey,
+        window: hatchery_core::EventWindow,
+    ) -> Result<Option<hatchery_core::Session>, StoreError> {
+        self.0.get(key, window).await
+    }
+    async fn list(&self, app: &str, user: &str) -> Result<Vec<hatchery_core::Session>, StoreError> {
+        self.0.list(app, user).await
+    }
+    async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
+        self.0.delete(key).await
+    }
+    async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
+        if event.error_code.is_none() && event.author != "user" {
+            return Err(StoreError::backend("/var/secret/path.db", "disk full"));
+        }
+        self.0.append(key, event).await
+    }
+}
+
+#[tokio::test]
+async fn a_failing_store_ends_the_run_and_its_words_do_not_reach_the_client() {
+    let mut app = Harness::new(llm("root", Scripted::new().otherwise("ok"))).await;
+    let sessions = Arc::new(Full(hatchery_stores::MemorySessions::new()));
+    app.runner = hatchery_engine::Runner::new(hatchery_core::Services { sessions, ..services() });
+    app.runner.services().sessions.create("app", USER, Some(SESSION), map(json!({}))).await.unwrap();
+    let (events, error) = app.fail("hi").await;
+    assert_eq!(error.code(), "STORE_FAILED");
+    assert_eq!(events, ["root: error STORE_FAILED: the storage failed; the server's log holds the cause"]);
+}
