@@ -212,6 +212,7 @@ impl Runner {
         log.close().await;
         let mut session = invocation.session.read().unwrap_or_else(PoisonError::into_inner).clone();
         session.state.retain(|key| Scope::of(key).0 != Scope::Temp);
+        self.0.turns.note_size(&session.key, session.events.len());
         *kept = Some(Live { session, views: frame.take_views() });
         result
     }

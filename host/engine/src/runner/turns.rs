@@ -1,7 +1,7 @@
 //! Turns of sessions: one at a time per session, and what is kept of a session between its turns, so that a turn reads only what is new.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hatchery_core::{Session, SessionKey};
 use tokio::sync::{Mutex as TurnLock, OwnedMutexGuard};
@@ -10,8 +10,8 @@ use crate::llm::contents::Views;
 
 /// Sessions that are kept between turns. One that is not is read whole from its service again.
 const KEPT_SESSIONS: usize = 1024;
-/// How many are let go at once when there are too many.
-const LET_GO: usize = 64;
+/// Events that all kept sessions may have together: some 50 MB of short ones, which services in memory share.
+const KEPT_EVENTS: usize = 50_000;
 
 /// A session as its last turn left it.
 pub(super) struct Live {
@@ -19,35 +19,124 @@ pub(super) struct Live {
     pub(super) views: Views,
 }
 
-type Slot = Arc<TurnLock<Option<Live>>>;
-
 /// The turns of all sessions.
 #[derive(Default)]
-pub(super) struct Turns(Mutex<HashMap<SessionKey, Slot>>);
+pub(super) struct Turns(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    sessions: HashMap<SessionKey, Entry>,
+    /// Events of all entries.
+    events: usize,
+    /// Turns so far: the time by which entries are old or new.
+    turns: u64,
+}
+
+#[derive(Default)]
+struct Entry {
+    slot: Arc<TurnLock<Option<Live>>>,
+    events: usize,
+    last_turn: u64,
+}
 
 impl Turns {
     /// Waits for the session's turn. Whoever holds the guard has the turn and what is kept of the session.
     pub(super) fn begin(&self, key: &SessionKey) -> impl Future<Output = OwnedMutexGuard<Option<Live>>> + use<> {
-        self.slot(key).lock_owned()
+        let mut kept = self.kept();
+        kept.turns += 1;
+        let turns = kept.turns;
+        let entry = kept.sessions.entry(key.clone()).or_default();
+        entry.last_turn = turns;
+        let slot = entry.slot.clone();
+        if kept.sessions.len() > KEPT_SESSIONS {
+            kept.let_go();
+        }
+        slot.lock_owned()
     }
 
-    fn slot(&self, key: &SessionKey) -> Slot {
-        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = slots.get(key) {
-            return slot.clone();
+    /// Notes how many events a session has after its turn.
+    pub(super) fn note_size(&self, key: &SessionKey, events: usize) {
+        let mut kept = self.kept();
+        let Some(entry) = kept.sessions.get_mut(key) else { return };
+        let before = std::mem::replace(&mut entry.events, events);
+        kept.events = (kept.events + events).saturating_sub(before);
+        if kept.events > KEPT_EVENTS {
+            kept.let_go();
         }
-        if slots.len() >= KEPT_SESSIONS {
-            // A slot that only this map holds has no turn under way and nobody waiting.
-            let idle: Vec<_> = slots
-                .iter()
-                .filter(|(_, slot)| Arc::strong_count(slot) == 1)
-                .take(LET_GO)
-                .map(|(key, _)| key.clone())
-                .collect();
-            for key in idle {
-                slots.remove(&key);
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// Lets go of the sessions that have been idle longest, down to three quarters of what may be kept, so that this is rare.
+    fn let_go(&mut self) {
+        // An entry whose slot nobody else holds has no turn under way and nobody waiting.
+        let is_idle = |entry: &Entry| Arc::strong_count(&entry.slot) == 1;
+        let mut idle: Vec<_> = self
+            .sessions
+            .iter()
+            .filter(|(_, entry)| is_idle(entry))
+            .map(|(key, entry)| (entry.last_turn, key.clone()))
+            .collect();
+        idle.sort_unstable_by_key(|(last_turn, _)| *last_turn);
+        for (_, key) in idle {
+            if self.sessions.len() <= KEPT_SESSIONS / 4 * 3 && self.events <= KEPT_EVENTS / 4 * 3 {
+                break;
+            }
+            if let Some(entry) = self.sessions.remove(&key) {
+                self.events = self.events.saturating_sub(entry.events);
             }
         }
-        slots.entry(key.clone()).or_default().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(number: usize) -> SessionKey {
+        SessionKey::new("app", "user", number.to_string())
+    }
+
+    async fn turn(turns: &Turns, number: usize, events: usize) {
+        drop(turns.begin(&key(number)).await);
+        turns.note_size(&key(number), events);
+    }
+
+    #[tokio::test]
+    async fn the_sessions_that_were_idle_longest_are_let_go() {
+        let turns = Turns::default();
+        for number in 0..=KEPT_SESSIONS {
+            turn(&turns, number, 1).await;
+        }
+        let kept = turns.kept();
+        assert!(kept.sessions.len() <= KEPT_SESSIONS);
+        assert!(!kept.sessions.contains_key(&key(0)) && kept.sessions.contains_key(&key(KEPT_SESSIONS)));
+        assert_eq!(kept.events, kept.sessions.len());
+    }
+
+    #[tokio::test]
+    async fn long_sessions_count_for_their_events() {
+        let turns = Turns::default();
+        for number in 0..10 {
+            turn(&turns, number, KEPT_EVENTS / 5).await;
+        }
+        let kept = turns.kept();
+        assert!(kept.events <= KEPT_EVENTS, "{}", kept.events);
+        assert!(kept.sessions.contains_key(&key(9)) && !kept.sessions.contains_key(&key(0)));
+    }
+
+    #[tokio::test]
+    async fn a_session_whose_turn_is_under_way_stays() {
+        let turns = Turns::default();
+        let guard = turns.begin(&key(0)).await;
+        for number in 1..=KEPT_SESSIONS + 1 {
+            turn(&turns, number, 0).await;
+        }
+        assert!(turns.kept().sessions.contains_key(&key(0)));
+        drop(guard);
     }
 }
