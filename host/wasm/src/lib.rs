@@ -1,1 +1,37 @@
-//! wasm
+//! Loads WebAssembly components and offers them as agents, tools and callbacks.
+//!
+//! Read it in this order: [`engine`] and [`limits`] (what guests run in), [`component`] (one loaded revision, and how its exports become
+//! the traits of `hatchery-core`), `imports` (what a guest can ask for), [`catalog`] (everything that is loaded) and [`watch`] (how that
+//! changes while it serves).
+//!
+//! A tool or callback call costs a fresh instance, some 20 µs; an agent's run costs one. Nothing a guest does reaches another call:
+//! crashes, loops and floods end as errors that name the component and, for limits, the setting that raises it. There is no network and
+//! no file access for guests.
+
+mod bindings;
+pub mod cache;
+pub mod catalog;
+pub mod component;
+mod convert;
+pub mod engine;
+pub mod error;
+mod imports;
+pub mod inspect;
+pub mod limits;
+pub mod loader;
+mod names;
+mod relay;
+mod scan;
+mod store;
+pub mod version;
+pub mod watch;
+
+pub use cache::CodeCache;
+pub use catalog::{Catalog, FileState, FileStatus};
+pub use component::{Component, ComponentSettings};
+pub use engine::{Engine, EngineOptions};
+pub use error::LoadError;
+pub use inspect::{Inspection, inspect};
+pub use limits::{LimitOverrides, Limits};
+pub use loader::{LoadOptions, Progress};
+pub use watch::CatalogHandle;

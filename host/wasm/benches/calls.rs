@@ -1,0 +1,194 @@
+//! What Hatchery adds to bare wasmtime: a tool call in a fresh instance, and an agent's run of three events. Both sides use the same
+//! engine and the same components, so the ratio is the cost of everything around the guest.
+//!
+//! `cargo build --profile guest --target wasm32-wasip2 -p misbehaver -p swap`, then `cargo bench -p hatchery-wasm`.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../tests/components/support.rs"]
+#[allow(dead_code)]
+mod support;
+
+use std::hint::black_box;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use criterion::Criterion;
+use hatchery_core::{AgentContext, AgentKind, EventSink, Lookup, RunError};
+use hatchery_wasm::Catalog;
+use serde_json::json;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use wasmtime::component::types::{ComponentInstance, ComponentItem};
+use wasmtime::component::{
+    Component, InstancePre, Linker, LinkerInstance, ResourceTable, Source, StreamConsumer, StreamResult,
+};
+use wasmtime::{Store, StoreContextMut};
+use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+
+use support::{ENGINE, Lab, component, context};
+
+mod bindings {
+    #![allow(missing_docs, dead_code, unused_qualifications, clippy::all)]
+    wasmtime::component::bindgen!({ path: "../../wit", world: "component", exports: { default: async } });
+}
+use bindings::exports::hatchery::agent::{guest_agents, guest_tools};
+use bindings::hatchery::agent::types::Event;
+
+/// The least that a WASI guest needs.
+struct Bare {
+    wasi: WasiCtx,
+    table: ResourceTable,
+}
+
+impl WasiView for Bare {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+fn bare_pre(name: &str) -> InstancePre<Bare> {
+    let code = Component::from_file(ENGINE.wasm(), component(name)).unwrap();
+    let mut linker = Linker::new(ENGINE.wasm());
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
+    for (name, import) in code.component_type().imports(ENGINE.wasm()) {
+        if let (true, ComponentItem::ComponentInstance(interface)) = (name.starts_with("hatchery:"), import.ty) {
+            refuse(&mut linker.instance(name).unwrap(), &interface);
+        }
+    }
+    linker.instantiate_pre(&code).unwrap()
+}
+
+/// Imports that the calls measured here do not use.
+fn refuse(linker: &mut LinkerInstance<'_, Bare>, interface: &ComponentInstance) {
+    let refused = || wasmtime::format_err!("not offered here");
+    for (name, export) in interface.exports(ENGINE.wasm()) {
+        match export.ty {
+            ComponentItem::ComponentFunc(function) if function.async_() => {
+                linker.func_new_concurrent(name, move |_, _, _, _| Box::pin(async move { Err(refused()) })).unwrap();
+            }
+            ComponentItem::ComponentFunc(_) => linker.func_new(name, move |_, _, _, _| Err(refused())).unwrap(),
+            _ => {}
+        }
+    }
+}
+
+fn bare_store() -> Store<Bare> {
+    let mut store =
+        Store::new(ENGINE.wasm(), Bare { wasi: WasiCtxBuilder::new().build(), table: ResourceTable::new() });
+    store.set_epoch_deadline(1 << 40);
+    store
+}
+
+async fn bare_tool(pre: &InstancePre<Bare>, indices: &guest_tools::GuestIndices, args: &str) -> String {
+    let mut store = bare_store();
+    let instance = pre.instantiate_async(&mut store).await.unwrap();
+    let guest = indices.load(&mut store, &instance).unwrap();
+    let args = args.to_owned();
+    let call = store.run_concurrent(async move |accessor| guest.call_call(accessor, "echo".into(), args).await);
+    call.await.unwrap().unwrap().unwrap()
+}
+
+/// Counts the events of a stream.
+struct Counter {
+    count: Arc<std::sync::atomic::AtomicUsize>,
+    _open: oneshot::Sender<()>,
+}
+
+impl<D> StreamConsumer<D> for Counter {
+    type Item = Event;
+
+    fn poll_consume(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        store: StoreContextMut<D>,
+        mut source: Source<'_, Event>,
+        _: bool,
+    ) -> Poll<wasmtime::Result<StreamResult>> {
+        let mut event = None;
+        source.read(store, &mut event)?;
+        self.count.fetch_add(usize::from(event.is_some()), std::sync::atomic::Ordering::Relaxed);
+        Poll::Ready(Ok(StreamResult::Completed))
+    }
+}
+
+async fn bare_agent(pre: &InstancePre<Bare>, indices: &guest_agents::GuestIndices) -> usize {
+    let mut store = bare_store();
+    let instance = pre.instantiate_async(&mut store).await.unwrap();
+    let guest = indices.load(&mut store, &instance).unwrap();
+    let count = Arc::default();
+    let (open, closed) = oneshot::channel();
+    let counter = Counter { count: Arc::clone(&count), _open: open };
+    let run = store.run_concurrent(async move |accessor| {
+        let stream = guest.call_run(accessor, "swap".into()).await.unwrap().unwrap();
+        accessor.with(|access| stream.pipe(access, counter)).unwrap();
+        let _ = closed.await;
+    });
+    run.await.unwrap();
+    count.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+/// Takes events and forgets them.
+struct Sink;
+
+#[async_trait::async_trait]
+impl EventSink for Sink {
+    async fn emit(&self, event: Arc<hatchery_core::Event>) -> Result<(), RunError> {
+        black_box(event);
+        Ok(())
+    }
+}
+
+async fn agent(catalog: &Arc<Catalog>) {
+    let app = catalog.app("swap").unwrap();
+    let AgentKind::Custom(custom) = &app.root().kind else { panic!("not a custom agent") };
+    custom.code.run(AgentContext { call: context(catalog), sink: Arc::new(Sink) }).await.unwrap();
+}
+
+/// Time of one, over a second.
+fn time<F: Future>(runtime: &Runtime, mut work: impl FnMut() -> F) -> Duration {
+    runtime.block_on(async {
+        let (began, mut count) = (Instant::now(), 0_u32);
+        while began.elapsed() < Duration::from_secs(1) {
+            work().await;
+            count += 1;
+        }
+        began.elapsed() / count
+    })
+}
+
+fn ratio(what: &str, ours: Duration, bare: Duration) {
+    println!("{what}: {ours:?}, bare wasmtime {bare:?}, ratio {:.2}", ours.as_secs_f64() / bare.as_secs_f64());
+}
+
+fn main() {
+    let runtime = Runtime::new().unwrap();
+    let mut criterion = Criterion::default().configure_from_args();
+    let catalog = runtime.block_on(Lab::new().with("misbehaver").with("swap").catalog());
+
+    let pre = bare_pre("misbehaver");
+    let indices = guest_tools::GuestIndices::new(&pre).unwrap();
+    let args = json!({"value": {"city": "Paris", "unit": "c"}});
+    let text = args.to_string();
+    let tool = catalog.tool("echo").unwrap();
+    let cx = context(&catalog);
+    let map = args.as_object().unwrap().clone();
+
+    let mut group = criterion.benchmark_group("tool call, fresh instance");
+    group.bench_function("hatchery", |b| b.to_async(&runtime).iter(|| tool.call(map.clone(), &cx)));
+    group.bench_function("bare wasmtime", |b| b.to_async(&runtime).iter(|| bare_tool(&pre, &indices, &text)));
+    group.finish();
+    let ours = time(&runtime, || tool.call(map.clone(), &cx));
+    ratio("tool call in a fresh instance", ours, time(&runtime, || bare_tool(&pre, &indices, &text)));
+
+    let pre = bare_pre("swap");
+    let indices = guest_agents::GuestIndices::new(&pre).unwrap();
+    let mut group = criterion.benchmark_group("agent run of three events, fresh instance");
+    group.bench_function("hatchery", |b| b.to_async(&runtime).iter(|| agent(&catalog)));
+    group.bench_function("bare wasmtime", |b| b.to_async(&runtime).iter(|| bare_agent(&pre, &indices)));
+    group.finish();
+    let ours = time(&runtime, || agent(&catalog));
+    ratio("agent run of three events", ours, time(&runtime, || bare_agent(&pre, &indices)));
+}

@@ -1,0 +1,204 @@
+//! The catalog: everything that is loaded, at one moment. A change makes a new one with the next generation number; a run keeps the
+//! parts of the one that it began with.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hatchery_core::{Agent, Callback, Lookup, LookupError, Timestamp, Tool};
+use hatchery_engine::App;
+use serde::Serialize;
+
+use crate::component::Component;
+use crate::names::{Components, Names, roots};
+
+/// Everything that is loaded. Immutable.
+#[derive(Default)]
+pub struct Catalog {
+    /// Counts up with each change.
+    pub generation: u64,
+    /// Components by name.
+    pub components: BTreeMap<String, Arc<Component>>,
+    /// Apps by name.
+    pub apps: BTreeMap<String, Arc<App>>,
+    /// What became of each file.
+    pub files: Vec<FileStatus>,
+    /// Which file each app is from.
+    app_files: BTreeMap<String, PathBuf>,
+}
+
+/// What became of a file.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileStatus {
+    /// The file.
+    pub path: PathBuf,
+    /// The component, or the app of a `root_agent.yaml`.
+    pub name: String,
+    /// Its state.
+    #[serde(flatten)]
+    pub state: FileState,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// The state of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "state")]
+pub enum FileState {
+    /// It was seen and is about to be loaded.
+    Pending,
+    /// It serves.
+    Loaded,
+    /// It cannot be used. What it was before goes on serving, if it was any good.
+    Rejected {
+        /// Why.
+        reason: String,
+        /// True when the version before it serves.
+        previous_serves: bool,
+    },
+    /// Another file has the same name.
+    Conflict {
+        /// Which.
+        reason: String,
+    },
+}
+
+impl FileState {
+    /// Why it does not serve.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Pending | Self::Loaded => None,
+            Self::Rejected { reason, .. } | Self::Conflict { reason } => Some(reason),
+        }
+    }
+}
+
+impl Catalog {
+    /// The app of this name.
+    pub fn app(&self, name: &str) -> Option<&Arc<App>> {
+        self.apps.get(name)
+    }
+
+    /// The status of a file.
+    pub fn file(&self, path: &Path) -> Option<&FileStatus> {
+        self.files.iter().find(|file| file.path == path)
+    }
+}
+
+impl Lookup for Catalog {
+    fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, LookupError> {
+        Names(&self.components).tool(name)
+    }
+
+    fn callback(&self, name: &str) -> Result<Arc<dyn Callback>, LookupError> {
+        Names(&self.components).callback(name)
+    }
+
+    fn agent(&self, name: &str) -> Result<Agent, LookupError> {
+        Names(&self.components).agent(name)
+    }
+}
+
+/// What a new catalog is made from.
+pub(crate) struct Sources {
+    /// Components that serve.
+    pub(crate) components: Components,
+    /// The file of each of them.
+    pub(crate) component_files: BTreeMap<String, PathBuf>,
+    /// The `root_agent.yaml` files.
+    pub(crate) root_agents: Vec<PathBuf>,
+}
+
+/// An app that wants to be in the catalog.
+struct Candidate {
+    name: String,
+    file: PathBuf,
+    app: Result<Arc<App>, String>,
+}
+
+/// The files whose apps cannot serve, with their states.
+pub(crate) type Troubles = BTreeMap<PathBuf, FileState>;
+
+impl Catalog {
+    /// The catalog after this one. Its `files` are still to be filled in; the states of files whose apps fail are given apart. Reads the
+    /// YAML files: not for async threads.
+    pub(crate) fn next(&self, sources: Sources) -> (Self, Troubles) {
+        let names = Names(&sources.components);
+        let mut candidates = Vec::new();
+        let mut troubles = Troubles::new();
+        for (name, component) in &sources.components {
+            let Some(file) = sources.component_files.get(name) else { continue };
+            let roots = roots(component);
+            if roots.is_empty() && component.agent_names().next().is_some() {
+                let reason = "its agents are all below each other, so none of them is an app".into();
+                troubles.insert(file.clone(), FileState::Rejected { reason, previous_serves: false });
+            }
+            candidates.extend(roots.into_iter().map(|root| Candidate {
+                name: root.into(),
+                file: file.clone(),
+                app: names.build(component, root).map_err(|error| error.to_string()).and_then(|agent| app(root, agent)),
+            }));
+        }
+        candidates.extend(sources.root_agents.into_iter().map(|file| {
+            let name = folder_name(&file);
+            let loaded = hatchery_engine::yaml::load_agent(&file, &names).map_err(|error| error.to_string());
+            let app = loaded.and_then(|loaded| app(&name, loaded.agent));
+            Candidate { name, file, app }
+        }));
+        let mut next = Self { generation: self.generation + 1, components: sources.components, ..Self::default() };
+        self.choose(candidates, &mut next, &mut troubles);
+        (next, troubles)
+    }
+
+    /// Settles which candidate serves under each name.
+    fn choose(&self, candidates: Vec<Candidate>, next: &mut Self, troubles: &mut Troubles) {
+        let mut by_name: BTreeMap<String, Vec<Candidate>> = BTreeMap::new();
+        for candidate in candidates {
+            by_name.entry(candidate.name.clone()).or_default().push(candidate);
+        }
+        for (name, mut rivals) in by_name {
+            let incumbent = self.app_files.get(&name);
+            let files: BTreeSet<PathBuf> = rivals.iter().map(|rival| rival.file.clone()).collect();
+            if rivals.len() > 1 {
+                let reason = conflict("apps", &name, &files);
+                for rival in rivals.extract_if(.., |rival| Some(&rival.file) != incumbent) {
+                    troubles.insert(rival.file, FileState::Conflict { reason: reason.clone() });
+                }
+            }
+            let Some(Candidate { name, file, app, .. }) = rivals.pop() else { continue };
+            let served = match app {
+                Ok(app) => Some(app),
+                Err(reason) => {
+                    let previous = self.apps.get(&name).filter(|_| incumbent == Some(&file)).cloned();
+                    let previous_serves = previous.is_some();
+                    troubles.insert(file.clone(), FileState::Rejected { reason, previous_serves });
+                    previous
+                }
+            };
+            if let Some(app) = served {
+                next.apps.insert(name.clone(), app);
+                next.app_files.insert(name, file);
+            }
+        }
+    }
+}
+
+fn app(name: &str, agent: Agent) -> Result<Arc<App>, String> {
+    App::new(name, agent).map(Arc::new).map_err(|error| error.to_string())
+}
+
+/// Says that files share a name.
+pub(crate) fn conflict(what: &str, name: &str, files: &BTreeSet<PathBuf>) -> String {
+    let files: Vec<_> = files.iter().map(|file| format!("`{}`", file.display())).collect();
+    format!("{} are {what} named `{name}`; rename or remove one", files.join(" and "))
+}
+
+/// The name of the folder that a file is in.
+pub(crate) fn folder_name(file: &Path) -> String {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let named = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    named
+        .or_else(|| folder.canonicalize().ok()?.file_name().map(|name| name.to_string_lossy().into_owned()))
+        .unwrap_or_default()
+}

@@ -1,0 +1,168 @@
+//! Events and their actions.
+
+use std::sync::Arc;
+
+use hatchery_core::{Content, EventActions, EventData, Extra, JsonMap, Timestamp, UsageMetadata};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::json::{from_extra, parse};
+use super::{BadValue, FromWit, ToWit, text, value, wit};
+
+/// The keys of an event that the contract carries in `extra`.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct EventExtra {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn_complete: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interrupted: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finish_reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage_metadata: Option<Box<UsageMetadata>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    avg_logprobs: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_version: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grounding_metadata: Option<Box<Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom_metadata: Option<Box<Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_transcription: Option<Box<Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_transcription: Option<Box<Value>>,
+}
+
+impl ToWit for EventData {
+    type Wit = wit::Event;
+
+    fn to_wit(&self) -> wit::Event {
+        let extra = EventExtra {
+            turn_complete: self.turn_complete,
+            interrupted: self.interrupted,
+            finish_reason: self.finish_reason.clone(),
+            usage_metadata: self.usage_metadata.clone(),
+            avg_logprobs: self.avg_logprobs,
+            model_version: self.model_version.clone(),
+            grounding_metadata: self.grounding_metadata.clone(),
+            custom_metadata: self.custom_metadata.clone(),
+            input_transcription: self.input_transcription.clone(),
+            output_transcription: self.output_transcription.clone(),
+        };
+        wit::Event {
+            id: self.id.clone(),
+            invocation_id: self.invocation_id.clone(),
+            author: self.author.clone(),
+            content: self.content.as_deref().map(ToWit::to_wit),
+            actions: self.actions.to_wit(),
+            partial: self.partial,
+            branch: self.branch.clone(),
+            long_running_tool_ids: self.long_running_tool_ids.clone(),
+            error_code: self.error_code.clone(),
+            error_message: self.error_message.clone(),
+            timestamp: self.timestamp.as_micros(),
+            extra: (extra != EventExtra::default()).then(|| text(&extra)),
+        }
+    }
+}
+
+impl FromWit<wit::Event> for EventData {
+    fn from_wit(event: wit::Event) -> Result<Self, BadValue> {
+        let extra = match event.extra {
+            Some(extra) => parse(&extra, "`extra` of an event", "an object of event keys")?,
+            None => EventExtra::default(),
+        };
+        Ok(Self {
+            id: event.id,
+            invocation_id: event.invocation_id,
+            author: event.author,
+            content: event.content.map(Content::from_wit).transpose()?.map(Arc::new),
+            actions: EventActions::from_wit(event.actions)?,
+            partial: event.partial,
+            branch: event.branch,
+            long_running_tool_ids: event.long_running_tool_ids,
+            error_code: event.error_code,
+            error_message: event.error_message,
+            timestamp: Timestamp::from_micros(event.timestamp),
+            turn_complete: extra.turn_complete,
+            interrupted: extra.interrupted,
+            finish_reason: extra.finish_reason,
+            usage_metadata: extra.usage_metadata,
+            avg_logprobs: extra.avg_logprobs,
+            model_version: extra.model_version,
+            grounding_metadata: extra.grounding_metadata,
+            custom_metadata: extra.custom_metadata,
+            input_transcription: extra.input_transcription,
+            output_transcription: extra.output_transcription,
+        })
+    }
+}
+
+/// Keys of `actions` that the contract carries in `extra`; others stay as they are.
+const AUTH: &str = "requestedAuthConfigs";
+const CONFIRMATIONS: &str = "requestedToolConfirmations";
+const COMPACTION: &str = "compaction";
+
+impl ToWit for EventActions {
+    type Wit = wit::EventActions;
+
+    fn to_wit(&self) -> wit::EventActions {
+        let mut extra = self.extra.clone();
+        for (key, map) in [(AUTH, &self.requested_auth_configs), (CONFIRMATIONS, &self.requested_tool_confirmations)] {
+            if !map.is_empty() {
+                extra.insert(key.into(), Value::Object(JsonMap::clone(map)));
+            }
+        }
+        if let Some(compaction) = &self.compaction {
+            extra.insert(COMPACTION.into(), Value::clone(compaction));
+        }
+        wit::EventActions {
+            state_delta: self.state_delta.iter().map(|(key, value)| (key.clone(), text(value))).collect(),
+            artifact_delta: self.artifact_delta.iter().map(|(name, version)| (name.clone(), *version)).collect(),
+            skip_summarization: self.skip_summarization,
+            transfer_to_agent: self.transfer_to_agent.clone(),
+            escalate: self.escalate,
+            end_of_agent: self.end_of_agent,
+            extra: super::json::extra(&extra),
+        }
+    }
+}
+
+impl FromWit<wit::EventActions> for EventActions {
+    fn from_wit(actions: wit::EventActions) -> Result<Self, BadValue> {
+        let mut extra = from_extra(actions.extra, "`extra` of actions")?;
+        let requested_auth_configs = take_map(&mut extra, AUTH)?;
+        let requested_tool_confirmations = take_map(&mut extra, CONFIRMATIONS)?;
+        let compaction = take(&mut extra, COMPACTION).map(Box::new);
+        let state_delta = actions.state_delta.into_iter();
+        Ok(Self {
+            state_delta: state_delta
+                .map(|(key, json)| Ok((key, value(&json, "a value of the state delta")?)))
+                .collect::<Result<_, BadValue>>()?,
+            artifact_delta: actions.artifact_delta.into_iter().collect(),
+            skip_summarization: actions.skip_summarization,
+            transfer_to_agent: actions.transfer_to_agent,
+            escalate: actions.escalate,
+            end_of_agent: actions.end_of_agent,
+            requested_auth_configs,
+            requested_tool_confirmations,
+            compaction,
+            extra,
+        })
+    }
+}
+
+fn take_map(extra: &mut Extra, key: &'static str) -> Result<Extra, BadValue> {
+    match take(extra, key) {
+        None | Some(Value::Null) => Ok(Extra::default()),
+        Some(Value::Object(map)) => Ok(map.into()),
+        Some(other) => Err(BadValue { what: key, wanted: "a JSON object", reason: format!("it is `{other}`") }),
+    }
+}
+
+/// Changing an empty [`Extra`] would give it a map.
+fn take(extra: &mut Extra, key: &str) -> Option<Value> {
+    if extra.is_empty() { None } else { extra.remove(key) }
+}

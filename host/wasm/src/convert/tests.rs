@@ -1,0 +1,257 @@
+//! What goes to a guest and comes back is what it was.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hatchery_core::content::{CodeExecutionResult, ExecutableCode, FileData};
+use hatchery_core::model::GenerateContentConfig;
+use hatchery_core::{
+    Blob, Content, EventActions, EventData, Extra, FunctionCall, FunctionDeclaration, FunctionResponse, JsonMap,
+    LlmRequest, LlmResponse, Part, PartData, Timestamp, UsageMetadata,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::*;
+
+fn json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        (-1000_i32..1000).prop_map(|quarters| Value::from(f64::from(quarters) / 4.0 + 0.125)),
+        ".{0,8}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(2, 8, 3, |inner| {
+        prop_oneof![
+            vec(prop_oneof![inner.clone(), Just(Value::Null)], 0..3).prop_map(Value::from),
+            object(inner).prop_map(Value::Object),
+        ]
+    })
+}
+
+fn object(value: impl Strategy<Value = Value>) -> impl Strategy<Value = JsonMap> {
+    vec(("[a-z]{1,6}", value), 0..3)
+        .prop_map(|entries| entries.into_iter().map(|(key, value)| (format!("x-{key}"), value)).collect())
+}
+
+fn map() -> impl Strategy<Value = JsonMap> {
+    object(json())
+}
+
+fn text() -> impl Strategy<Value = String> {
+    ".{0,12}"
+}
+
+fn maybe() -> impl Strategy<Value = Option<String>> {
+    option::of(text())
+}
+
+fn extra() -> impl Strategy<Value = Extra> {
+    map().prop_map(Extra::from)
+}
+
+fn data() -> impl Strategy<Value = PartData> {
+    let bytes = vec(any::<u8>(), 0..20);
+    prop_oneof![
+        Just(PartData::Other),
+        text().prop_map(PartData::Text),
+        (text(), bytes, maybe()).prop_map(|(mime_type, data, display_name)| {
+            PartData::InlineData(Blob { mime_type, data: data.into(), display_name })
+        }),
+        (text(), maybe(), maybe()).prop_map(|(file_uri, mime_type, display_name)| {
+            PartData::FileData(FileData { file_uri, mime_type, display_name })
+        }),
+        (maybe(), text(), map(), extra()).prop_map(|(id, name, args, extra)| PartData::FunctionCall(FunctionCall {
+            id,
+            name,
+            args,
+            extra
+        })),
+        (maybe(), text(), map(), extra()).prop_map(|(id, name, response, extra)| {
+            PartData::FunctionResponse(FunctionResponse { id, name, response, extra })
+        }),
+        (maybe(), text(), extra()).prop_map(|(language, code, extra)| PartData::ExecutableCode(ExecutableCode {
+            language,
+            code,
+            extra
+        })),
+        (maybe(), maybe(), extra()).prop_map(|(outcome, output, extra)| {
+            PartData::CodeExecutionResult(CodeExecutionResult { outcome, output, extra })
+        }),
+    ]
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    (data(), any::<bool>(), option::of(vec(any::<u8>(), 0..9)), extra()).prop_map(
+        |(data, thought, signature, extra)| Part {
+            data,
+            thought,
+            thought_signature: signature.map(Bytes::from),
+            extra,
+        },
+    )
+}
+
+fn content() -> impl Strategy<Value = Content> {
+    (maybe(), vec(part(), 0..3)).prop_map(|(role, parts)| Content { role, parts })
+}
+
+fn usage() -> impl Strategy<Value = UsageMetadata> {
+    (option::of(any::<u64>()), option::of(any::<u64>()), extra()).prop_map(|(prompt, total, extra)| UsageMetadata {
+        prompt_token_count: prompt,
+        total_token_count: total,
+        extra,
+        ..UsageMetadata::default()
+    })
+}
+
+fn actions() -> impl Strategy<Value = EventActions> {
+    let flags = (option::of(any::<bool>()), option::of(any::<bool>()), option::of(any::<bool>()), maybe());
+    let artifacts = proptest::collection::btree_map(text(), any::<u64>(), 0..3);
+    let state = object(prop_oneof![json(), Just(Value::Null)]);
+    (state, artifacts, flags, extra(), extra(), option::of(json().prop_map(Box::new)), extra()).prop_map(
+        |(state_delta, artifact_delta, flags, auth, confirmations, compaction, extra)| EventActions {
+            state_delta,
+            artifact_delta: artifact_delta.into_iter().collect::<BTreeMap<_, _>>(),
+            skip_summarization: flags.0,
+            escalate: flags.1,
+            end_of_agent: flags.2,
+            transfer_to_agent: flags.3,
+            requested_auth_configs: auth,
+            requested_tool_confirmations: confirmations,
+            compaction,
+            extra,
+        },
+    )
+}
+
+fn event() -> impl Strategy<Value = EventData> {
+    let names = (text(), text(), text(), maybe(), maybe(), maybe());
+    let boxed = || option::of(json().prop_map(Box::new));
+    let metadata = (option::of(usage().prop_map(Box::new)), maybe(), maybe(), boxed(), boxed(), boxed());
+    let rest = (any::<bool>(), option::of(any::<bool>()), any::<i64>(), vec(text(), 0..2), option::of(-8_i32..0));
+    (names, option::of(content()), actions(), metadata, rest).prop_map(|(names, content, actions, metadata, rest)| {
+        EventData {
+            id: names.0,
+            invocation_id: names.1,
+            author: names.2,
+            branch: names.3,
+            error_code: names.4,
+            error_message: names.5,
+            content: content.map(Arc::new),
+            actions,
+            usage_metadata: metadata.0,
+            finish_reason: metadata.1,
+            model_version: metadata.2,
+            grounding_metadata: metadata.3,
+            custom_metadata: metadata.4,
+            input_transcription: metadata.5.clone(),
+            output_transcription: metadata.5,
+            partial: rest.0,
+            turn_complete: rest.1,
+            interrupted: rest.1,
+            timestamp: Timestamp::from_micros(rest.2),
+            long_running_tool_ids: rest.3,
+            avg_logprobs: rest.4.map(|quarters| f64::from(quarters) / 4.0),
+        }
+    })
+}
+
+fn declaration() -> impl Strategy<Value = FunctionDeclaration> {
+    (text(), text(), option::of(json()), option::of(json())).prop_map(|(name, description, parameters, response)| {
+        FunctionDeclaration { name, description, parameters, response }
+    })
+}
+
+fn request() -> impl Strategy<Value = LlmRequest> {
+    let config = (option::of(any::<u64>()), option::of(vec(text(), 0..2)), option::of(json()), map());
+    let config = config.prop_map(|(max_output_tokens, stop_sequences, response_schema, extra)| GenerateContentConfig {
+        max_output_tokens,
+        stop_sequences,
+        response_schema,
+        extra,
+        ..GenerateContentConfig::default()
+    });
+    (text(), vec(content(), 0..3), vec(text(), 0..2), vec(declaration(), 0..2), vec(json(), 0..2), config).prop_map(
+        |(model, contents, system_instructions, tools, model_tools, config)| LlmRequest {
+            model,
+            contents: contents.into_iter().map(Arc::new).collect(),
+            system_instructions,
+            tools: tools.into_iter().map(Arc::new).collect(),
+            model_tools,
+            config,
+        },
+    )
+}
+
+fn response() -> impl Strategy<Value = LlmResponse> {
+    let texts = (maybe(), maybe(), maybe(), maybe());
+    (option::of(content()), any::<bool>(), texts, option::of(usage()), option::of(json())).prop_map(
+        |(content, partial, texts, usage_metadata, other)| LlmResponse {
+            content,
+            partial,
+            finish_reason: texts.0,
+            error_code: texts.1,
+            error_message: texts.2,
+            model_version: texts.3,
+            usage_metadata,
+            grounding_metadata: other.clone(),
+            custom_metadata: other,
+            avg_logprobs: partial.then_some(-0.5),
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_content_comes_back_as_it_was(content in content()) {
+        prop_assert_eq!(Content::from_wit(content.to_wit()).unwrap(), content);
+    }
+
+    #[test]
+    fn an_event_comes_back_as_it_was(event in event()) {
+        prop_assert_eq!(EventData::from_wit(event.to_wit()).unwrap(), event);
+    }
+
+    #[test]
+    fn a_request_comes_back_as_it_was(request in request()) {
+        let back = LlmRequest::from_wit(request.to_wit()).unwrap();
+        prop_assert_eq!(format!("{back:?}"), format!("{request:?}"));
+    }
+
+    #[test]
+    fn a_response_comes_back_as_it_was(response in response()) {
+        prop_assert_eq!(LlmResponse::from_wit(response.to_wit()).unwrap(), response);
+    }
+}
+
+#[test]
+fn arguments_that_are_not_an_object_are_refused_by_name() {
+    let call = wit::FunctionCall { id: None, name: "roll".into(), args: "[1]".into(), extra: None };
+    let error = PartData::from_wit(wit::PartData::FunctionCall(call)).unwrap_err().to_string();
+    assert!(error.starts_with("`args` of a function call is not a JSON object: "), "{error}");
+}
+
+#[test]
+fn an_event_weighs_what_its_texts_bytes_and_state_weigh() {
+    let data = EventData {
+        content: Some(Arc::new(Content::new(
+            "model",
+            vec![
+                Part::text("12345"),
+                PartData::InlineData(Blob { data: Bytes::from_static(b"123"), ..Blob::default() }).into(),
+            ],
+        ))),
+        actions: EventActions {
+            state_delta: [("key".to_owned(), Value::from(12))].into_iter().collect(),
+            ..EventActions::default()
+        },
+        ..EventData::default()
+    };
+    assert_eq!(data.to_wit().weigh(), 5 + 3 + 3 + 2);
+}

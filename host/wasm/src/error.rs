@@ -1,0 +1,179 @@
+//! Why a component is not loaded ([`LoadError`]) and why a call of one fails (`CallError`).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hatchery_core::{RunError, ToolError};
+use thiserror::Error;
+
+use crate::limits::{Limit, LimitHit};
+
+/// Why a component, or the engine, cannot be used. Each message names the component or the file, and the next step.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    /// The engine cannot be made.
+    #[error("the WebAssembly engine cannot start: {0}")]
+    Engine(String),
+    /// A file cannot be read.
+    #[error("{}: cannot be read: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file name cannot name a component.
+    #[error("{}: {reason}; rename the file", path.display())]
+    BadFileName {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// Not WebAssembly at all.
+    #[error("component `{component}` is not a WebAssembly file; it must be a component made by `hatchery build`")]
+    NotWasm {
+        /// The component.
+        component: String,
+    },
+    /// A core module.
+    #[error(
+        "component `{component}` is a core module, not a component; build it with `hatchery build` (target wasm32-wasip2)"
+    )]
+    CoreModule {
+        /// The component.
+        component: String,
+    },
+    /// The file ends too early.
+    #[error("component `{component}` ends in the middle: the file is truncated or still being written; copy it again")]
+    Truncated {
+        /// The component.
+        component: String,
+    },
+    /// The bytes are not a valid component.
+    #[error("component `{component}` is not valid WebAssembly: {reason}; rebuild it with `hatchery build`")]
+    Invalid {
+        /// The component.
+        component: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Built for another version of the contract.
+    #[error(
+        "component `{component}` wants `hatchery:agent@{wanted}`, this host offers {offered}; rebuild it with `hatchery build`"
+    )]
+    Version {
+        /// The component.
+        component: String,
+        /// What it was built for.
+        wanted: String,
+        /// What this host has.
+        offered: String,
+    },
+    /// It wants something that no component gets.
+    #[error(
+        "component `{component}` imports `{import}`, which this host does not offer; components can use WASI 0.2 and `hatchery:agent`"
+    )]
+    ForeignImport {
+        /// The component.
+        component: String,
+        /// The import.
+        import: String,
+    },
+    /// It offers nothing.
+    #[error(
+        "component `{component}` exports no agents, tools or callbacks; export them with `hatchery_guest::export!` and rebuild it"
+    )]
+    NothingExported {
+        /// The component.
+        component: String,
+    },
+    /// It cannot be compiled or linked.
+    #[error("component `{component}` cannot be loaded: {reason}")]
+    Compile {
+        /// The component.
+        component: String,
+        /// Why.
+        reason: String,
+    },
+    /// Its `describe` fails or says something impossible.
+    #[error("component `{component}` cannot describe itself: {reason}")]
+    Describe {
+        /// The component.
+        component: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Why a call into a component fails.
+#[derive(Debug, Error)]
+pub(crate) enum CallError {
+    /// No instance became free in time.
+    #[error("no free instance after {waited:?}: all {instances} are in use; try again later")]
+    Busy {
+        /// How many there are.
+        instances: u32,
+        /// How long the call waited.
+        waited: Duration,
+    },
+    /// A limit was exceeded.
+    #[error(transparent)]
+    Limit(#[from] LimitHit),
+    /// The guest's code trapped.
+    #[error("it crashed: {reason}{}", said(output))]
+    Trapped {
+        /// Why, as the engine says it.
+        reason: String,
+        /// What the guest wrote to stderr last, such as a panic's message.
+        output: String,
+    },
+    /// It broke the contract, as with a result that is not JSON.
+    #[error("it broke the contract: {0}")]
+    Contract(String),
+    /// The run was cancelled.
+    #[error("the run was cancelled")]
+    Cancelled,
+}
+
+fn said(output: &str) -> String {
+    if output.is_empty() { String::new() } else { format!("; it said: {output}") }
+}
+
+impl CallError {
+    /// The stable code that clients see.
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Busy { .. } => "COMPONENT_BUSY",
+            Self::Limit(hit) => match hit.limit {
+                Limit::Memory => "COMPONENT_MEMORY",
+                Limit::Cpu => "COMPONENT_CPU",
+                Limit::Wall | Limit::AgentWall => "COMPONENT_TIMEOUT",
+                Limit::Tables | Limit::Instances | Limit::Result | Limit::Log => "COMPONENT_LIMIT",
+            },
+            Self::Trapped { .. } => "COMPONENT_TRAPPED",
+            Self::Contract(_) => "COMPONENT_FAILED",
+            Self::Cancelled => "CANCELLED",
+        }
+    }
+
+    /// The error of a callback, an instruction or an agent: it ends the run.
+    pub(crate) fn into_run_error(self, component: &str) -> RunError {
+        match self {
+            Self::Cancelled => RunError::Cancelled,
+            error => {
+                RunError::Component { component: component.into(), code: error.code(), message: error.to_string() }
+            }
+        }
+    }
+
+    /// The error of a tool: the model is told, and the run goes on.
+    pub(crate) fn into_tool_error(self, component: &str, tool: &str) -> ToolError {
+        match self {
+            error @ Self::Cancelled => {
+                ToolError::Fatal { tool: tool.into(), code: error.code(), message: error.to_string() }
+            }
+            error => ToolError::Model(format!("tool `{tool}` of component `{component}` failed: {error}")),
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! `agents`: run sub agents, hand over, end loops.
+
+use wasmtime::component::{HasSelf, StreamReader};
+
+use super::{Access, agent, fault};
+use crate::bindings::hatchery::agent::agents::{Host, HostWithStore};
+use crate::convert::wit;
+use crate::store::HostState;
+
+impl Host for HostState {
+    fn transfer(&mut self, agent: String) -> Result<(), wit::Error> {
+        self.context()?.actions().transfer_to_agent = Some(agent);
+        Ok(())
+    }
+
+    fn escalate(&mut self) -> Result<(), wit::Error> {
+        self.context()?.actions().escalate = Some(true);
+        Ok(())
+    }
+
+    fn skip_summarization(&mut self) -> Result<(), wit::Error> {
+        self.context()?.actions().skip_summarization = Some(true);
+        Ok(())
+    }
+}
+
+impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
+    async fn run(accessor: &Access<T>, name: String) -> Result<StreamReader<wit::Event>, wit::Error> {
+        let (cx, relay) = agent(accessor)?;
+        let events = relay.start(&cx, name).await?;
+        accessor
+            .with(|access| StreamReader::new(access, events))
+            .map_err(|error| fault("LIMIT_REACHED", format!("no further stream can be opened: {error:#}")))
+    }
+}

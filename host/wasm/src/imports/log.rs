@@ -1,0 +1,12 @@
+//! `log`: lines in the host's log.
+
+use super::fault;
+use crate::bindings::hatchery::agent::log::Host;
+use crate::convert::wit;
+use crate::store::HostState;
+
+impl Host for HostState {
+    fn write(&mut self, level: String, message: String, fields: Vec<(String, String)>) -> Result<(), wit::Error> {
+        self.output.log(&level, &message, &fields).map_err(|hit| fault("LIMIT_REACHED", hit.to_string()))
+    }
+}

@@ -1,0 +1,101 @@
+//! `model`: language models. The guest reads a model's stream at its own pace; nothing is buffered here.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures::Stream;
+use hatchery_core::{Delivery, LlmRequest, LlmResponse, ResponseStream, RunError};
+use hatchery_engine::llm::Aggregator;
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Destination, HasSelf, StreamProducer, StreamReader, StreamResult};
+
+use super::{Access, context, fault};
+use crate::bindings::hatchery::agent::model::{Host, HostWithStore};
+use crate::convert::{FromWit, ToWit, wit};
+use crate::store::HostState;
+
+impl Host for HostState {}
+
+impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
+    async fn generate(
+        accessor: &Access<T>,
+        request: wit::LlmRequest,
+        streamed: bool,
+    ) -> Result<StreamReader<wit::LlmResponse>, wit::Error> {
+        let cx = context(accessor)?;
+        let mut request = LlmRequest::from_wit(request)?;
+        let model = if request.model.is_empty() {
+            let (name, model) = cx.host()?.model(&cx)?;
+            request.model = name;
+            model
+        } else {
+            cx.invocation.services.models.model(&request.model).map_err(RunError::Model)?
+        };
+        let delivery = if streamed { Delivery::Streamed } else { Delivery::Whole };
+        let pieces = cx.invocation.generate(&cx.agent, &*model, request, delivery).await?;
+        let answer = Answer { pieces: Some(pieces), whole: streamed.then(Aggregator::default) };
+        accessor
+            .with(|access| StreamReader::new(access, answer))
+            .map_err(|error| fault("LIMIT_REACHED", format!("no further stream can be opened: {error:#}")))
+    }
+}
+
+/// A model's answer on its way to the guest: the pieces, then the whole.
+struct Answer {
+    /// `None` once it has ended.
+    pieces: Option<ResponseStream>,
+    /// Adds up the pieces, when there are pieces.
+    whole: Option<Aggregator>,
+}
+
+impl Answer {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<LlmResponse>> {
+        let Some(pieces) = &mut self.pieces else { return Poll::Ready(None) };
+        match ready!(Pin::new(pieces).poll_next(cx)) {
+            Some(Ok(piece)) => {
+                if let Some(whole) = &mut self.whole {
+                    whole.push(piece.clone());
+                }
+                Poll::Ready(Some(piece))
+            }
+            Some(Err(error)) => {
+                self.pieces = None;
+                Poll::Ready(Some(LlmResponse {
+                    error_code: Some(error.kind.code().into()),
+                    error_message: Some(error.to_string()),
+                    ..LlmResponse::default()
+                }))
+            }
+            None => {
+                self.pieces = None;
+                Poll::Ready(self.whole.take().and_then(Aggregator::finish))
+            }
+        }
+    }
+}
+
+impl<D> StreamProducer<D> for Answer {
+    type Item = wit::LlmResponse;
+    type Buffer = Option<wit::LlmResponse>;
+
+    fn poll_produce<'a>(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut store: StoreContextMut<'a, D>,
+        mut destination: Destination<'a, Self::Item, Self::Buffer>,
+        finish: bool,
+    ) -> Poll<wasmtime::Result<StreamResult>> {
+        if destination.remaining(&mut store) == Some(0) {
+            return Poll::Ready(Ok(StreamResult::Completed));
+        }
+        match self.poll_next(cx) {
+            Poll::Pending if finish => Poll::Ready(Ok(StreamResult::Cancelled)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(None) => Poll::Ready(Ok(StreamResult::Dropped)),
+            Poll::Ready(Some(response)) => {
+                destination.set_buffer(Some(response.to_wit()));
+                Poll::Ready(Ok(StreamResult::Completed))
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `tools`: other tools of the agent.
+
+use hatchery_core::ToolError;
+use tokio::task::JoinSet;
+use tracing::Instrument;
+use wasmtime::component::HasSelf;
+
+use super::{Access, context};
+use crate::bindings::hatchery::agent::tools::{Host, HostWithStore};
+use crate::convert::{object, text, wit};
+use crate::store::HostState;
+
+impl Host for HostState {}
+
+impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
+    async fn call(accessor: &Access<T>, name: String, args: String) -> Result<String, wit::ToolError> {
+        let cx = context(accessor).map_err(wit::ToolError::Fatal)?;
+        let host = cx.host().map_err(|error| wit::ToolError::Fatal(error.into()))?.clone();
+        let args = object(&args, "the arguments").map_err(|error| wit::ToolError::Model(error.to_string()))?;
+        // The set ends the task when the guest, or its store, drops this call.
+        let mut task = JoinSet::new();
+        task.spawn(async move { host.call_tool(&cx, &name, args).await }.in_current_span());
+        match task.join_next().await {
+            Some(Ok(Ok(result))) => Ok(text(&result)),
+            Some(Ok(Err(error))) => Err(error.into()),
+            Some(Err(_)) | None => Err(wit::ToolError::Model("the tool broke off".into())),
+        }
+    }
+}
+
+impl From<ToolError> for wit::ToolError {
+    fn from(error: ToolError) -> Self {
+        match error {
+            ToolError::Model(message) => Self::Model(message),
+            ToolError::Fatal { code, message, .. } => Self::Fatal(wit::Error { code: code.into(), message }),
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! What one call of a component may use. Each limit has a default, a key in `hatchery.yaml` that changes it, and an error that names
+//! both; none of them looks like a trap in the guest's own code.
+//!
+//! | key                 | default  | what it limits                                                       |
+//! |---------------------|----------|----------------------------------------------------------------------|
+//! | `limits.memory`     | 64 MiB   | sum of all linear memories                                           |
+//! | `limits.tables`     | 100 000  | sum of all table elements                                            |
+//! | `limits.instances`  | 30       | core instances                                                       |
+//! | `limits.cpu`        | 5 s      | time in which its code really runs; waiting does not count           |
+//! | `limits.wall`       | 30 s     | time from start to end of a tool or callback call                    |
+//! | `limits.agent_wall` | 10 min   | the same for a run of a custom agent                                 |
+//! | `limits.result`     | 8 MiB    | bytes of a tool's result, a callback's answer or one event           |
+//! | `limits.log`        | 64 KiB   | bytes that it writes to the log, stdout and stderr together          |
+
+mod units;
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Deserialize;
+use thiserror::Error;
+use wasmtime::ResourceLimiter;
+
+/// The limits of one component's calls. See the module's comment for the defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Sum of all linear memories, bytes.
+    pub memory: u64,
+    /// Sum of all table elements.
+    pub tables: u64,
+    /// Core instances.
+    pub instances: u64,
+    /// Time in which the guest's code runs.
+    pub cpu: Duration,
+    /// Time from start to end of a tool or callback call.
+    pub wall: Duration,
+    /// Time from start to end of a custom agent's run.
+    pub agent_wall: Duration,
+    /// Bytes of a tool's result, a callback's answer or one event.
+    pub result: u64,
+    /// Bytes written to the log, stdout and stderr.
+    pub log: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            memory: 64 << 20,
+            tables: 100_000,
+            instances: 30,
+            cpu: Duration::from_secs(5),
+            wall: Duration::from_secs(30),
+            agent_wall: Duration::from_secs(600),
+            result: 8 << 20,
+            log: 64 << 10,
+        }
+    }
+}
+
+/// The `limits` section of `hatchery.yaml`: what differs from the defaults. Sizes are bytes or texts such as `64MiB`, times are seconds
+/// or texts such as `500ms`, `30s`, `10min`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitOverrides {
+    /// See [`Limits::memory`].
+    #[serde(deserialize_with = "units::size")]
+    pub memory: Option<u64>,
+    /// See [`Limits::tables`].
+    pub tables: Option<u64>,
+    /// See [`Limits::instances`].
+    pub instances: Option<u64>,
+    /// See [`Limits::cpu`].
+    #[serde(deserialize_with = "units::duration")]
+    pub cpu: Option<Duration>,
+    /// See [`Limits::wall`].
+    #[serde(deserialize_with = "units::duration")]
+    pub wall: Option<Duration>,
+    /// See [`Limits::agent_wall`].
+    #[serde(deserialize_with = "units::duration")]
+    pub agent_wall: Option<Duration>,
+    /// See [`Limits::result`].
+    #[serde(deserialize_with = "units::size")]
+    pub result: Option<u64>,
+    /// See [`Limits::log`].
+    #[serde(deserialize_with = "units::size")]
+    pub log: Option<u64>,
+}
+
+impl Limits {
+    /// These limits with what `overrides` says instead.
+    #[must_use]
+    pub fn with(&self, overrides: &LimitOverrides) -> Self {
+        Self {
+            memory: overrides.memory.unwrap_or(self.memory),
+            tables: overrides.tables.unwrap_or(self.tables),
+            instances: overrides.instances.unwrap_or(self.instances),
+            cpu: overrides.cpu.unwrap_or(self.cpu),
+            wall: overrides.wall.unwrap_or(self.wall),
+            agent_wall: overrides.agent_wall.unwrap_or(self.agent_wall),
+            result: overrides.result.unwrap_or(self.result),
+            log: overrides.log.unwrap_or(self.log),
+        }
+    }
+
+    /// The error for exceeding one of them.
+    pub(crate) fn hit(&self, limit: Limit) -> LimitHit {
+        let value = match limit {
+            Limit::Memory => units::bytes(self.memory),
+            Limit::Tables => self.tables.to_string(),
+            Limit::Instances => self.instances.to_string(),
+            Limit::Cpu => format!("{:?}", self.cpu),
+            Limit::Wall => format!("{:?}", self.wall),
+            Limit::AgentWall => format!("{:?}", self.agent_wall),
+            Limit::Result => units::bytes(self.result),
+            Limit::Log => units::bytes(self.log),
+        };
+        LimitHit { limit, value }
+    }
+}
+
+/// One of the [`Limits`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// [`Limits::memory`].
+    Memory,
+    /// [`Limits::tables`].
+    Tables,
+    /// [`Limits::instances`].
+    Instances,
+    /// [`Limits::cpu`].
+    Cpu,
+    /// [`Limits::wall`].
+    Wall,
+    /// [`Limits::agent_wall`].
+    AgentWall,
+    /// [`Limits::result`].
+    Result,
+    /// [`Limits::log`].
+    Log,
+}
+
+impl Limit {
+    /// The key in `hatchery.yaml`.
+    fn key(self) -> &'static str {
+        match self {
+            Self::Memory => "limits.memory",
+            Self::Tables => "limits.tables",
+            Self::Instances => "limits.instances",
+            Self::Cpu => "limits.cpu",
+            Self::Wall => "limits.wall",
+            Self::AgentWall => "limits.agent_wall",
+            Self::Result => "limits.result",
+            Self::Log => "limits.log",
+        }
+    }
+
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Memory => "of memory",
+            Self::Tables => "table elements",
+            Self::Instances => "core instances",
+            Self::Cpu => "of CPU time",
+            Self::Wall | Self::AgentWall => "from start to end",
+            Self::Result => "in one result",
+            Self::Log => "of log output",
+        }
+    }
+}
+
+/// A limit was exceeded.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) struct LimitHit {
+    /// Which.
+    pub limit: Limit,
+    /// Its value with its unit.
+    pub value: String,
+}
+
+impl fmt::Display for LimitHit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, unit, key) = (&self.value, self.limit.unit(), self.limit.key());
+        write!(f, "it needs more than {value} {unit}; raise `{key}` in hatchery.yaml to allow more")
+    }
+}
+
+/// Adds up what a store's memories and tables take, and refuses what is too much.
+pub(crate) struct Meter {
+    limits: Limits,
+    memory: Usage,
+    tables: Usage,
+}
+
+/// A sum with the last step, which is taken back when the growth fails after all.
+#[derive(Default)]
+struct Usage {
+    total: u64,
+    last: u64,
+}
+
+impl Usage {
+    /// Adds a growth; false, and nothing added, when the sum would exceed `most`.
+    fn grow(&mut self, current: usize, desired: usize, most: u64) -> bool {
+        let step = desired.saturating_sub(current) as u64;
+        if self.total.saturating_add(step) > most {
+            return false;
+        }
+        self.total += step;
+        self.last = step;
+        true
+    }
+
+    fn take_back(&mut self) {
+        self.total -= std::mem::take(&mut self.last);
+    }
+}
+
+impl Meter {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, memory: Usage::default(), tables: Usage::default() }
+    }
+}
+
+impl ResourceLimiter for Meter {
+    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        if self.memory.grow(current, desired, self.limits.memory) {
+            Ok(true)
+        } else {
+            Err(self.limits.hit(Limit::Memory).into())
+        }
+    }
+
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        tracing::debug!("a component's memory cannot grow: {error:#}");
+        self.memory.take_back();
+        Ok(())
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        if self.tables.grow(current, desired, self.limits.tables) {
+            Ok(true)
+        } else {
+            Err(self.limits.hit(Limit::Tables).into())
+        }
+    }
+
+    fn table_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        tracing::debug!("a component's table cannot grow: {error:#}");
+        self.tables.take_back();
+        Ok(())
+    }
+
+    fn instances(&self) -> usize {
+        usize::try_from(self.limits.instances).unwrap_or(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memories_are_added_up_and_the_error_names_value_and_key() {
+        let mut meter = Meter::new(Limits { memory: 3 << 16, ..Limits::default() });
+        assert!(meter.memory_growing(0, 1 << 16, None).unwrap());
+        assert!(meter.memory_growing(0, 2 << 16, None).unwrap());
+        let error = meter.memory_growing(1 << 16, 2 << 16, None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "it needs more than 192 KiB of memory; raise `limits.memory` in hatchery.yaml to allow more"
+        );
+    }
+
+    #[test]
+    fn a_growth_that_fails_is_not_counted() {
+        let mut meter = Meter::new(Limits { tables: 10, ..Limits::default() });
+        assert!(meter.table_growing(0, 8, None).unwrap());
+        meter.table_grow_failed(wasmtime::format_err!("no room")).unwrap();
+        assert!(meter.table_growing(0, 10, None).unwrap());
+        let error = meter.table_growing(10, 11, None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "it needs more than 10 table elements; raise `limits.tables` in hatchery.yaml to allow more"
+        );
+    }
+
+    #[test]
+    fn overrides_are_read_with_units() {
+        let overrides: LimitOverrides =
+            serde_json::from_str(r#"{"memory": "1GiB", "cpu": "500ms", "wall": 2, "agent_wall": "1h", "log": 100}"#)
+                .unwrap();
+        let limits = Limits::default().with(&overrides);
+        assert_eq!(limits.memory, 1 << 30);
+        assert_eq!(limits.cpu, Duration::from_millis(500));
+        assert_eq!(limits.wall, Duration::from_secs(2));
+        assert_eq!(limits.agent_wall, Duration::from_secs(3600));
+        assert_eq!(limits.log, 100);
+        assert_eq!(limits.result, Limits::default().result);
+    }
+
+    #[test]
+    fn an_unknown_unit_says_which_there_are() {
+        let error = serde_json::from_str::<LimitOverrides>(r#"{"memory": "1 parsec"}"#).unwrap_err().to_string();
+        assert!(error.contains("`1 parsec` is not a size; write bytes or a number with KiB, MiB or GiB"), "{error}");
+        let error = serde_json::from_str::<LimitOverrides>(r#"{"cpu": "-1s"}"#).unwrap_err().to_string();
+        assert!(error.contains("`-1s` is not a time; write seconds or a number with ms, s, min or h"), "{error}");
+    }
+}

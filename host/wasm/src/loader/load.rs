@@ -1,0 +1,66 @@
+//! Loads one component file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::LoadOptions;
+use crate::cache::{Code, sha256};
+use crate::component::Component;
+use crate::error::LoadError;
+use crate::version::Contract;
+
+/// What loading a file gave.
+pub(crate) enum Loaded {
+    /// The bytes are those that serve already.
+    Unchanged,
+    /// A component.
+    Component {
+        /// Ready to run.
+        component: Arc<Component>,
+        /// True when it did not have to be compiled.
+        is_from_cache: bool,
+    },
+}
+
+/// Reads, checks, compiles and describes the component in a file, unless its hash is `current`.
+///
+/// # Errors
+/// When any of that fails; the message says what to do.
+pub(crate) async fn load(
+    options: &LoadOptions,
+    name: &str,
+    path: &Path,
+    current: Option<&str>,
+) -> Result<Loaded, LoadError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if name.is_empty() || !name.chars().all(is_plain) {
+        let reason = "a component's name may hold only letters, digits, `_`, `-` and `.`";
+        return Err(LoadError::BadFileName { path: path.into(), reason });
+    }
+    let bytes = tokio::fs::read(path).await.map_err(|source| LoadError::Read { path: path.into(), source })?;
+    let hash = sha256(&bytes);
+    if current == Some(hash.as_str()) {
+        return Ok(Loaded::Unchanged);
+    }
+    let (component, is_from_cache) = load_bytes(options, name, bytes, hash).await?;
+    Ok(Loaded::Component { component, is_from_cache })
+}
+
+/// Checks, compiles and describes the component in `bytes`, whose SHA-256 is `hash`. Also says whether its code was in the cache.
+pub(crate) async fn load_bytes(
+    options: &LoadOptions,
+    name: &str,
+    bytes: Vec<u8>,
+    hash: String,
+) -> Result<(Arc<Component>, bool), LoadError> {
+    let contract = Contract::read(name, &bytes)?;
+    let compile_failed = |reason: String| LoadError::Compile { component: name.into(), reason };
+    let (engine, cache, key) = (options.engine.clone(), options.cache.clone(), hash.clone());
+    let compiled = tokio::task::spawn_blocking(move || cache.load(&engine, &key, &bytes)).await;
+    let Code { component: code, is_from_cache } = compiled
+        .map_err(|error| compile_failed(error.to_string()))?
+        .map_err(|error| compile_failed(format!("{error:#}")))?;
+    let settings = options.settings(name);
+    let component = Component::describe(options.engine.clone(), name, hash, contract, &code, settings).await?;
+    Ok((Arc::new(component), is_from_cache))
+}

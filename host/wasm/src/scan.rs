@@ -1,0 +1,97 @@
+//! What is in the served directory: components and YAML files, at any depth.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use hatchery_engine::yaml::ROOT_FILE;
+
+/// Folders that hold no agents.
+const IGNORED: &[&str] = &["target", "node_modules"];
+
+/// What a file is to the loader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `*.wasm`.
+    Component,
+    /// `root_agent.yaml`.
+    RootAgent,
+    /// Any other YAML file: an agent or a script that others may refer to.
+    Yaml,
+}
+
+/// Tells a file from a later state of itself, without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    size: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Stamp {
+    /// The stamp of a file, if there is one.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+        Some(Self { size: metadata.len(), modified: metadata.modified().ok() })
+    }
+}
+
+/// The files that were found.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    pub(crate) files: BTreeMap<PathBuf, (Kind, Stamp)>,
+    /// False when a folder could not be read: then a file that is missing may still be there.
+    pub(crate) is_complete: bool,
+}
+
+/// Looks through `directory`, skipping hidden folders and those of build tools.
+pub(crate) fn scan(directory: &Path) -> Scan {
+    let mut scan = Scan { is_complete: true, ..Scan::default() };
+    let mut open = vec![directory.to_path_buf()];
+    while let Some(folder) = open.pop() {
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) => {
+                tracing::warn!("{}: cannot be read: {error}", folder.display());
+                scan.is_complete = false;
+                continue;
+            }
+        };
+        for entry in entries {
+            let Ok(entry) = entry else {
+                scan.is_complete = false;
+                continue;
+            };
+            let path = entry.path();
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with('.') {
+                continue;
+            }
+            if path.is_dir() {
+                if !IGNORED.contains(&name.as_ref()) && !is_link(&path) {
+                    open.push(path);
+                }
+            } else if let (Some(kind), Some(stamp)) = (kind(&name), Stamp::of(&path)) {
+                scan.files.insert(path, (kind, stamp));
+            }
+        }
+    }
+    scan
+}
+
+/// A linked folder could lead back up.
+fn is_link(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink())
+}
+
+fn kind(name: &str) -> Option<Kind> {
+    if name == ROOT_FILE {
+        return Some(Kind::RootAgent);
+    }
+    match name.rsplit_once('.')?.1 {
+        "wasm" => Some(Kind::Component),
+        "yaml" | "yml" => Some(Kind::Yaml),
+        _ => None,
+    }
+}

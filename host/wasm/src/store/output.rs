@@ -1,0 +1,238 @@
+//! What a guest says: its log lines, stdout and stderr go to the host's log, up to a limit for all three together.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hatchery_core::CallContext;
+use tokio::io::AsyncWrite;
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+
+use super::Caller;
+use crate::limits::{Limit, LimitHit, Limits};
+
+/// A line is logged when it ends or has this many bytes.
+const MAX_LINE: usize = 4096;
+
+/// How much of stderr's end is kept for the message of a crash.
+const LAST_WORDS: usize = 1024;
+
+/// Where a call's output goes. Clones share the budget.
+#[derive(Clone)]
+pub(crate) struct Output(Arc<Shared>);
+
+struct Shared {
+    component: Arc<str>,
+    session: String,
+    invocation: String,
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    used: u64,
+    is_cut: bool,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    last_words: String,
+}
+
+impl Output {
+    pub(super) fn new(component: Arc<str>, caller: &Caller, limits: &Limits) -> Self {
+        let cx: Option<&CallContext> = match caller {
+            Caller::Loader => None,
+            Caller::Call(cx) => Some(cx),
+            Caller::Agent(cx, _) => Some(&cx.call),
+        };
+        let session = cx.map(|cx| cx.invocation.session_key.id.to_string()).unwrap_or_default();
+        let invocation = cx.map(|cx| cx.invocation.id.clone()).unwrap_or_default();
+        let limits = limits.clone();
+        Self(Arc::new(Shared { component, session, invocation, limits, state: Mutex::default() }))
+    }
+
+    /// Writes a line of the guest's log.
+    pub(crate) fn log(&self, level: &str, message: &str, fields: &[(String, String)]) -> Result<(), LimitHit> {
+        let size = message.len() + fields.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        self.state().charge(size, &self.0.limits)?;
+        let fields: String = fields.iter().map(|(key, value)| format!(" {key}={value}")).collect();
+        let shared = &*self.0;
+        macro_rules! line {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: "hatchery::component",
+                    component = &*shared.component, session = shared.session, invocation = shared.invocation,
+                    "{message}{fields}"
+                )
+            };
+        }
+        match level {
+            "error" => line!(error),
+            "warn" => line!(warn),
+            "debug" => line!(debug),
+            "trace" => line!(trace),
+            _ => line!(info),
+        }
+        Ok(())
+    }
+
+    /// A writer for WASI.
+    pub(super) fn stream(&self, name: &'static str) -> Stream {
+        Stream { output: self.clone(), name }
+    }
+
+    /// The last lines of stderr, on one line.
+    pub(super) fn last_words(&self) -> String {
+        let state = self.state();
+        let rest = String::from_utf8_lossy(&state.stderr);
+        format!("{}{rest}", state.last_words).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        let mut state = self.state();
+        if let Err(hit) = state.charge(bytes.len(), &self.0.limits) {
+            if !std::mem::replace(&mut state.is_cut, true) {
+                tracing::warn!(component = &*self.0.component, "further output of the component is dropped: {hit}");
+            }
+            return;
+        }
+        let is_stderr = name == "stderr";
+        let mut lines = Vec::new();
+        let buffer = if is_stderr { &mut state.stderr } else { &mut state.stdout };
+        buffer.extend_from_slice(bytes);
+        while let Some(end) = buffer.iter().position(|byte| *byte == b'\n').map(|at| at + 1).or_else(|| full(buffer)) {
+            let line: Vec<u8> = buffer.drain(..end).collect();
+            lines.push(String::from_utf8_lossy(&line).into_owned());
+        }
+        if is_stderr {
+            lines.iter().for_each(|line| state.remember(line));
+        }
+        drop(state);
+        for line in lines {
+            let shared = &*self.0;
+            tracing::info!(
+                target: "hatchery::component",
+                component = &*shared.component, session = shared.session, invocation = shared.invocation, stream = name,
+                "{}", line.trim_end()
+            );
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn full(buffer: &[u8]) -> Option<usize> {
+    (buffer.len() >= MAX_LINE).then_some(MAX_LINE)
+}
+
+impl State {
+    fn charge(&mut self, bytes: usize, limits: &Limits) -> Result<(), LimitHit> {
+        let used = self.used.saturating_add(bytes as u64);
+        if used > limits.log {
+            return Err(limits.hit(Limit::Log));
+        }
+        self.used = used;
+        Ok(())
+    }
+
+    fn remember(&mut self, line: &str) {
+        self.last_words.push_str(line);
+        let too_much = self.last_words.len().saturating_sub(LAST_WORDS);
+        let cut = self.last_words.ceil_char_boundary(too_much);
+        self.last_words.drain(..cut);
+    }
+}
+
+/// stdout or stderr of a guest.
+pub(super) struct Stream {
+    output: Output,
+    name: &'static str,
+}
+
+impl IsTerminal for Stream {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for Stream {
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        Box::new(Self { output: self.output.clone(), name: self.name })
+    }
+
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(Self { output: self.output.clone(), name: self.name })
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        self.output.write(self.name, bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[wasmtime_wasi::async_trait]
+impl Pollable for Stream {
+    async fn ready(&mut self) {}
+}
+
+#[wasmtime_wasi::async_trait]
+impl OutputStream for Stream {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.output.write(self.name, &bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(64 << 10)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(log: u64) -> Output {
+        Output::new("talker".into(), &Caller::Loader, &Limits { log, ..Limits::default() })
+    }
+
+    #[test]
+    fn log_lines_and_streams_share_one_budget() {
+        let output = output(10);
+        output.log("info", "12345", &[]).unwrap();
+        output.write("stderr", b"123\n");
+        let hit = output.log("info", "123", &[]).unwrap_err();
+        assert_eq!(
+            hit.to_string(),
+            "it needs more than 10 B of log output; raise `limits.log` in hatchery.yaml to allow more"
+        );
+    }
+
+    #[test]
+    fn the_last_words_are_the_end_of_stderr() {
+        let output = output(100_000);
+        output.write("stdout", b"not this\n");
+        output.write("stderr", "ü".repeat(LAST_WORDS).as_bytes());
+        output.write("stderr", b"\npanicked at\nsrc/lib.rs");
+        let words = output.last_words();
+        assert!(words.ends_with("ü panicked at src/lib.rs"), "{words}");
+        assert!(!words.contains("not this"));
+    }
+}

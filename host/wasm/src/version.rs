@@ -1,0 +1,140 @@
+//! Which contract a component was built for, read from its bytes before anything is compiled.
+
+use serde::Serialize;
+use wasmparser::{BinaryReaderError, Encoding, Parser, Payload};
+
+use crate::error::LoadError;
+
+/// The contract that this host offers.
+pub const OFFERED: &str = "0.1.0";
+
+const PACKAGE: &str = "hatchery:agent/";
+
+/// WASI packages that components can use.
+const WASI: &[&str] = &["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
+
+/// The interfaces by which a component meets its host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Contract {
+    /// The version of `hatchery:agent`.
+    pub version: String,
+    /// What the component wants, with versions.
+    pub imports: Vec<String>,
+    /// What it offers, with versions.
+    pub exports: Vec<String>,
+}
+
+impl Contract {
+    /// Reads the contract from a component's bytes and checks that this host fulfils it.
+    ///
+    /// # Errors
+    /// When the bytes are not a whole component, want another version or foreign imports, or offer nothing.
+    pub fn read(component: &str, bytes: &[u8]) -> Result<Self, LoadError> {
+        let (imports, exports) = interfaces(component, bytes)?;
+        let mut versions = imports.iter().chain(&exports).filter_map(|name| version_of(name));
+        let version = versions.next().unwrap_or(OFFERED).to_owned();
+        for name in imports.iter().chain(&exports) {
+            if let Some(wanted) = version_of(name).filter(|wanted| line(wanted) != line(OFFERED)) {
+                return Err(LoadError::Version {
+                    component: component.into(),
+                    wanted: line(wanted),
+                    offered: line(OFFERED),
+                });
+            }
+        }
+        if let Some(import) = imports.iter().find(|name| !is_offered(name)) {
+            return Err(LoadError::ForeignImport { component: component.into(), import: import.clone() });
+        }
+        let contract = Self { version, imports, exports };
+        if !["guest-agents", "guest-tools", "guest-callbacks"].iter().any(|interface| contract.offers(interface)) {
+            return Err(LoadError::NothingExported { component: component.into() });
+        }
+        Ok(contract)
+    }
+
+    /// True when the component exports this interface of `hatchery:agent`.
+    pub(crate) fn offers(&self, interface: &str) -> bool {
+        self.exports
+            .iter()
+            .any(|name| name.strip_prefix(PACKAGE).is_some_and(|rest| rest.split('@').next() == Some(interface)))
+    }
+}
+
+/// Names of the imports and exports at the top.
+fn interfaces(component: &str, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
+    let name = || component.to_owned();
+    if !b"\0asm".starts_with(bytes.get(..4).unwrap_or(bytes)) {
+        return Err(LoadError::NotWasm { component: name() });
+    }
+    if bytes.len() < 8 {
+        return Err(LoadError::Truncated { component: name() });
+    }
+    let broken = |error: BinaryReaderError| {
+        let reason = error.message().to_owned();
+        // The reader says how many bytes it lacks only when the input just ends.
+        if reason.contains("unexpected end") || reason.contains("out of bounds") {
+            LoadError::Truncated { component: name() }
+        } else {
+            LoadError::Invalid { component: name(), reason: error.to_string() }
+        }
+    };
+    let (mut imports, mut exports, mut depth) = (Vec::new(), Vec::new(), 0_usize);
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload.map_err(broken)? {
+            Payload::Version { encoding: Encoding::Module, .. } if depth == 0 => {
+                return Err(LoadError::CoreModule { component: name() });
+            }
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentImportSection(section) if depth == 0 => {
+                for import in section {
+                    imports.push(import.map_err(broken)?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(section) if depth == 0 => {
+                for export in section {
+                    exports.push(export.map_err(broken)?.name.name.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((imports, exports))
+}
+
+/// The version in `hatchery:agent/tools@0.1.0`.
+fn version_of(name: &str) -> Option<&str> {
+    name.strip_prefix(PACKAGE).map(|rest| rest.split_once('@').map_or("0", |(_, version)| version))
+}
+
+/// The part of a version that decides whether two fit together: `0.1` of `0.1.3`, `2` of `2.1.0`.
+fn line(version: &str) -> String {
+    let mut numbers = version.split('.');
+    match (numbers.next(), numbers.next()) {
+        (Some("0"), Some(minor)) => format!("0.{minor}"),
+        (major, _) => major.unwrap_or(version).to_owned(),
+    }
+}
+
+fn is_offered(import: &str) -> bool {
+    import.starts_with(PACKAGE) || (WASI.iter().any(|package| import.starts_with(package)) && import.contains("@0.2."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn before_one_the_minor_version_decides() {
+        assert_eq!(line("0.1.7"), "0.1");
+        assert_eq!(line("0.3.0"), "0.3");
+        assert_eq!(line("2.4.0"), "2");
+    }
+
+    #[test]
+    fn the_offered_version_is_that_of_the_contract() {
+        let contract = include_str!("../../../wit/types.wit");
+        assert!(contract.contains(&format!("package hatchery:agent@{OFFERED};")));
+    }
+}

@@ -1,0 +1,129 @@
+//! The catalog that serves now, and the task that keeps it up to date: it is woken by the file system, and looks every two seconds in
+//! case nothing woke it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use notify::{RecursiveMode, Watcher};
+use tokio::sync::{Mutex, mpsc, watch};
+
+use crate::catalog::Catalog;
+use crate::error::LoadError;
+use crate::loader::{LoadOptions, Loader, SETTLE};
+
+/// How often the directory is looked at when nothing says that it has changed.
+const POLL: Duration = Duration::from_secs(2);
+
+/// How soon it is looked at again while something has not settled.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// The way to the current [`Catalog`]. Cheap to clone; watching ends when the last clone is dropped.
+#[derive(Clone)]
+pub struct CatalogHandle(Arc<Shared>);
+
+struct Shared {
+    directory: PathBuf,
+    current: ArcSwap<Catalog>,
+    generation: watch::Sender<u64>,
+    loader: Mutex<Loader>,
+}
+
+impl CatalogHandle {
+    /// Loads everything in `directory` once. Files that cannot be used are in the catalog's `files` with their reasons.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub async fn open(directory: impl Into<PathBuf>, options: LoadOptions) -> Result<Self, LoadError> {
+        let directory = directory.into();
+        if let Err(source) = tokio::fs::read_dir(&directory).await {
+            return Err(LoadError::Read { path: directory, source });
+        }
+        let handle = Self(Arc::new(Shared {
+            loader: Mutex::new(Loader::new(directory.clone(), options)),
+            directory,
+            current: ArcSwap::default(),
+            generation: watch::Sender::new(0),
+        }));
+        handle.0.pass(Duration::ZERO).await;
+        Ok(handle)
+    }
+
+    /// The catalog that serves now.
+    pub fn current(&self) -> Arc<Catalog> {
+        self.0.current.load_full()
+    }
+
+    /// Generation numbers as they come.
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.0.generation.subscribe()
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.0.directory
+    }
+
+    /// Looks at the directory now, without waiting for files to settle, and gives the catalog that then serves.
+    pub async fn reload_now(&self) -> Arc<Catalog> {
+        self.0.pass(Duration::ZERO).await;
+        self.current()
+    }
+
+    /// Starts watching, in a task of its own. New code serves within a second of its file.
+    pub fn watch(&self) {
+        let (nudge, nudged) = mpsc::channel(1);
+        let watcher = watch_files(&self.0.directory, nudge.clone());
+        if let Err(error) = &watcher {
+            let path = self.0.directory.display();
+            tracing::warn!("{path}: changes are seen within two seconds only, as it cannot be watched: {error}");
+        }
+        tokio::spawn(keep_current(Arc::downgrade(&self.0), nudged, (watcher, nudge)));
+    }
+}
+
+impl Shared {
+    /// One look at the directory. True when something has not settled yet.
+    async fn pass(&self, settle: Duration) -> bool {
+        let mut loader = self.loader.lock().await;
+        let pass = loader.pass(&self.current.load(), settle).await;
+        if let Some(catalog) = pass.catalog {
+            let generation = catalog.generation;
+            self.current.store(Arc::new(catalog));
+            self.generation.send_replace(generation);
+        }
+        pass.is_unsettled
+    }
+}
+
+fn watch_files(directory: &Path, nudge: mpsc::Sender<()>) -> notify::Result<notify::RecommendedWatcher> {
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        let only_read = event.is_ok_and(|event| event.kind.is_access());
+        if !only_read {
+            // A nudge that is waiting already says the same.
+            let _ = nudge.try_send(());
+        }
+    })?;
+    watcher.watch(directory, RecursiveMode::Recursive)?;
+    Ok(watcher)
+}
+
+/// Looks at the directory when nudged, and from time to time. `alive` is what nudges; it is kept until the end.
+async fn keep_current<A: Send>(shared: Weak<Shared>, mut nudged: mpsc::Receiver<()>, alive: A) {
+    loop {
+        // Both say the same: look.
+        let _ = tokio::time::timeout(POLL, nudged.recv()).await;
+        loop {
+            let Some(shared) = shared.upgrade() else {
+                drop(alive);
+                return;
+            };
+            if !shared.pass(SETTLE).await {
+                break;
+            }
+            drop(shared);
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+}

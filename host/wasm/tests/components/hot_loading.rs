@@ -1,0 +1,224 @@
+//! Files come, change and go while the catalog serves.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hatchery_wasm::{Catalog, CatalogHandle, FileState};
+
+use crate::support::{Lab, Listener, component, run_custom};
+
+/// The `swap` component with another text in it, of the same length.
+fn swap(text: &str) -> Vec<u8> {
+    let mut bytes = std::fs::read(component("swap")).unwrap();
+    let at = bytes.windows(5).position(|window| window == b"unset").expect("the text");
+    bytes[at..at + 5].copy_from_slice(text.as_bytes());
+    bytes
+}
+
+async fn first_text(catalog: &Arc<Catalog>) -> String {
+    let listener = Listener::new(10);
+    run_custom(catalog, "swap", &listener).await.unwrap();
+    listener.texts().remove(0)
+}
+
+/// Waits until a watched catalog is as wanted.
+async fn until(handle: &CatalogHandle, wanted: impl Fn(&Catalog) -> bool) -> Duration {
+    let began = Instant::now();
+    let mut changed = handle.changed();
+    let reached = async {
+        while !wanted(&handle.current()) {
+            changed.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), reached).await.expect("the catalog never got there");
+    began.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_component_serves_within_a_second() {
+    let lab = Lab::new();
+    let handle = lab.open().await;
+    handle.watch();
+    assert!(handle.current().components.is_empty());
+    // Once, so that its code is in the cache and the compiler's speed on this machine does not count.
+    Lab::new().with("swap").catalog().await;
+    lab.write("deep/er/swap.wasm", std::fs::read(component("swap")).unwrap());
+    let took = until(&handle, |catalog| catalog.app("swap").is_some()).await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!(first_text(&handle.current()).await, "unset 1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changed_component_takes_over_and_a_running_call_keeps_the_old_code() {
+    let lab = Lab::new();
+    lab.write("swap.wasm", swap("older"));
+    let handle = lab.open().await;
+    handle.watch();
+    let old = handle.current();
+    let listener = Listener::new(1);
+    let running = tokio::spawn({
+        let (old, listener) = (old.clone(), listener.clone());
+        async move { run_custom(&old, "swap", &listener).await }
+    });
+    listener.arrived.notified().await;
+    lab.write("swap.wasm", swap("newer"));
+    until(&handle, |catalog| catalog.generation > old.generation).await;
+    assert_eq!(first_text(&handle.current()).await, "newer 1");
+    listener.permits.add_permits(5);
+    running.await.unwrap().unwrap();
+    assert_eq!(listener.texts(), ["older 1", "older 2", "older 3"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_component_is_gone() {
+    let lab = Lab::new().with("swap").with("misbehaver");
+    let handle = lab.open().await;
+    handle.watch();
+    std::fs::remove_file(lab.path("swap.wasm")).unwrap();
+    until(&handle, |catalog| catalog.app("swap").is_none()).await;
+    assert!(handle.current().components.contains_key("misbehaver"));
+    assert_eq!(handle.current().files.len(), 1);
+}
+
+#[tokio::test]
+async fn a_half_written_file_keeps_the_last_good_one_serving() {
+    let lab = Lab::new();
+    lab.write("swap.wasm", swap("older"));
+    let handle = lab.open().await;
+    let newer = swap("newer");
+    for cut in [0, 4, 100, newer.len() / 2, newer.len() - 1] {
+        lab.write("swap.wasm", &newer[..cut]);
+        let catalog = handle.reload_now().await;
+        let reason = lab.reason(&catalog, "swap.wasm");
+        let said = reason.contains("ends in the middle: the file is truncated or still being written");
+        assert!(said || cut == 0 && reason.contains("is not a WebAssembly file"), "{cut}: {reason}");
+        let state = &catalog.file(&lab.path("swap.wasm")).unwrap().state;
+        assert!(matches!(state, FileState::Rejected { previous_serves: true, .. }), "{state:?}");
+        assert_eq!(first_text(&catalog).await, "older 1");
+    }
+    lab.write("swap.wasm", &newer);
+    let catalog = handle.reload_now().await;
+    assert_eq!(catalog.files[0].state, FileState::Loaded);
+    assert_eq!(first_text(&catalog).await, "newer 1");
+}
+
+#[tokio::test]
+async fn a_broken_file_is_shown_with_its_reason_and_harms_no_other() {
+    let lab = Lab::new().with("swap");
+    lab.write("broken.wasm", b"\0asm\x0d\0\x01\0garbage");
+    let catalog = lab.open().await.current();
+    assert!(lab.reason(&catalog, "broken.wasm").starts_with("component `broken` "), "{:?}", catalog.files);
+    assert_eq!(first_text(&catalog).await, "unset 1");
+}
+
+#[tokio::test]
+async fn an_unchanged_file_makes_no_new_generation() {
+    let lab = Lab::new().with("swap");
+    let handle = lab.open().await;
+    let before = handle.current();
+    let bytes = std::fs::read(lab.path("swap.wasm")).unwrap();
+    assert_eq!(handle.reload_now().await.generation, before.generation);
+    lab.write("swap.wasm", bytes);
+    assert_eq!(handle.reload_now().await.generation, before.generation);
+}
+
+#[tokio::test]
+async fn the_second_file_of_a_name_does_not_take_the_place_of_the_first() {
+    let lab = Lab::new();
+    lab.write("a/swap.wasm", swap("older"));
+    let handle = lab.open().await;
+    lab.write("b/swap.wasm", swap("newer"));
+    let catalog = handle.reload_now().await;
+    assert_eq!(first_text(&catalog).await, "older 1");
+    let (first, second) = (lab.path("a/swap.wasm"), lab.path("b/swap.wasm"));
+    assert_eq!(
+        lab.reason(&catalog, "b/swap.wasm"),
+        format!("`{}` and `{}` are components named `swap`; rename or remove one", first.display(), second.display())
+    );
+    assert_eq!(catalog.file(&first).unwrap().state, FileState::Loaded);
+    std::fs::remove_file(first).unwrap();
+    let catalog = handle.reload_now().await;
+    assert_eq!(catalog.file(&second).unwrap().state, FileState::Loaded);
+    assert_eq!(first_text(&catalog).await, "newer 1");
+}
+
+#[tokio::test]
+async fn of_two_new_files_of_one_name_none_serves() {
+    let lab = Lab::new();
+    lab.write("a/swap.wasm", swap("older"));
+    lab.write("b/swap.wasm", swap("newer"));
+    let catalog = lab.open().await.current();
+    assert!(catalog.apps.is_empty());
+    for file in ["a/swap.wasm", "b/swap.wasm"] {
+        assert!(lab.reason(&catalog, file).ends_with("are components named `swap`; rename or remove one"));
+    }
+}
+
+#[tokio::test]
+async fn a_yaml_app_of_the_name_of_a_serving_app_is_a_conflict() {
+    let lab = Lab::new().with("swap");
+    let handle = lab.open().await;
+    let path = lab.write("swap/root_agent.yaml", "name: swap\nmodel: some-model\ninstruction: Talk.\n");
+    let catalog = handle.reload_now().await;
+    assert_eq!(first_text(&catalog).await, "unset 1");
+    assert_eq!(
+        lab.reason(&catalog, "swap/root_agent.yaml"),
+        format!(
+            "`{}` and `{}` are apps named `swap`; rename or remove one",
+            path.display(),
+            lab.path("swap.wasm").display()
+        )
+    );
+}
+
+#[tokio::test]
+async fn yaml_apps_come_change_and_go() {
+    let lab = Lab::new();
+    let handle = lab.open().await;
+    lab.write("talker/root_agent.yaml", "name: talker\nmodel: some-model\ninstruction: One.\n");
+    let catalog = handle.reload_now().await;
+    assert_eq!(catalog.app("talker").unwrap().root().description, "");
+    lab.write("talker/root_agent.yaml", "name: talker\nmodel: some-model\ninstruction: One.\ndescription: Talks.\n");
+    let catalog = handle.reload_now().await;
+    assert_eq!(catalog.app("talker").unwrap().root().description, "Talks.");
+    lab.write("talker/root_agent.yaml", "name: talker\nmodle: typo\n");
+    let catalog = handle.reload_now().await;
+    assert_eq!(catalog.app("talker").unwrap().root().description, "Talks.", "the last good one serves");
+    assert!(lab.reason(&catalog, "talker/root_agent.yaml").contains("modle"));
+    std::fs::remove_dir_all(lab.path("talker")).unwrap();
+    assert!(handle.reload_now().await.apps.is_empty());
+}
+
+#[tokio::test]
+async fn a_yaml_app_follows_the_tools_that_it_uses() {
+    let lab = Lab::new();
+    lab.write(
+        "app/root_agent.yaml",
+        "name: echoer\nmodel: some-model\ninstruction: Echo.\ntools:\n  - name: misbehaver/echo\n",
+    );
+    let handle = lab.open().await;
+    let reason = lab.reason(&handle.current(), "app/root_agent.yaml");
+    assert!(reason.contains("`misbehaver/echo` not found"), "{reason}");
+    std::fs::copy(component("misbehaver"), lab.path("misbehaver.wasm")).unwrap();
+    assert!(handle.reload_now().await.app("app").is_some());
+}
+
+#[tokio::test]
+async fn hidden_and_build_folders_and_unfinished_downloads_are_left_alone() {
+    let lab = Lab::new();
+    for file in [".git/swap.wasm", "target/swap.wasm", "node_modules/x/swap.wasm", "swap.wasm.tmp", ".swap.wasm"] {
+        lab.write(file, swap("older"));
+    }
+    assert!(lab.open().await.current().files.is_empty());
+}
+
+#[tokio::test]
+async fn a_directory_that_is_not_there_is_an_error() {
+    let lab = Lab::new();
+    let missing = lab.path("missing");
+    let error = match CatalogHandle::open(&missing, lab.options.clone()).await {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("opened"),
+    };
+    assert!(error.starts_with(&format!("{}: cannot be read: ", missing.display())), "{error}");
+}

@@ -1,0 +1,30 @@
+//! What `hatchery inspect` shows.
+
+use hatchery_wasm::inspect;
+
+use crate::support::{Lab, component};
+
+#[tokio::test]
+async fn a_component_is_shown_with_what_it_wants_and_offers() {
+    let bytes = std::fs::read(component("misbehaver")).unwrap();
+    let shown = inspect(&Lab::new().options, "misbehaver", bytes.clone()).await.unwrap();
+    assert_eq!(shown.name, "misbehaver");
+    assert_eq!(shown.size, bytes.len() as u64);
+    assert_eq!(shown.sha256.len(), 64);
+    assert_eq!(shown.contract, "0.1.0");
+    assert!(shown.imports.iter().any(|name| name.starts_with("hatchery:agent/session@")));
+    assert!(shown.exports.iter().any(|name| name.starts_with("hatchery:agent/guest-tools@")));
+    let echo = shown.tools.iter().find(|tool| tool.name == "echo").unwrap();
+    assert_eq!(echo.description, "Gives back its arguments.");
+    assert_eq!(echo.parameters.as_ref().unwrap()["type"], "object");
+    assert!(shown.agents.iter().all(|agent| agent.is_app && agent.kind == "custom"));
+    assert_eq!(shown.callbacks[0].points, ["before-agent"]);
+    let json = serde_json::to_value(&shown).unwrap();
+    assert_eq!(json["tools"][0]["isLongRunning"], false);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_loaded_cannot_be_inspected_either() {
+    let error = inspect(&Lab::new().options, "notes", b"notes".to_vec()).await.unwrap_err();
+    assert!(error.to_string().starts_with("component `notes` is not a WebAssembly file"), "{error}");
+}

@@ -1,0 +1,182 @@
+//! Every limit trips with a message that names the component, the value and the key that raises it.
+
+use std::time::{Duration, Instant};
+
+use hatchery_core::{AgentContext, AgentKind, RunError, ToolError};
+use hatchery_wasm::{Engine, EngineOptions, LimitOverrides, Limits};
+use serde_json::json;
+
+use crate::support::{Lab, Listener, call, call_in, context, run_custom};
+
+async fn failure(limits: Limits, tool: &str, args: serde_json::Value) -> String {
+    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+    let error = match call(&catalog, tool, args).await {
+        Err(ToolError::Model(message)) => message,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(call(&catalog, "echo", json!({"value": 1})).await.unwrap(), json!({"value": 1}), "the next call works");
+    error
+}
+
+fn limits() -> Limits {
+    Limits::default()
+}
+
+#[tokio::test]
+async fn a_tool_that_takes_too_much_memory_is_cut_off() {
+    assert_eq!(
+        failure(Limits { memory: 16 << 20, ..limits() }, "allocate", json!({})).await,
+        "tool `allocate` of component `misbehaver` failed: it needs more than 16 MiB of memory; raise `limits.memory` in \
+         hatchery.yaml to allow more"
+    );
+}
+
+#[tokio::test]
+async fn a_tool_that_spins_is_cut_off_by_its_cpu_time() {
+    let began = Instant::now();
+    assert_eq!(
+        failure(Limits { cpu: Duration::from_millis(50), ..limits() }, "spin", json!({})).await,
+        "tool `spin` of component `misbehaver` failed: it needs more than 50ms of CPU time; raise `limits.cpu` in \
+         hatchery.yaml to allow more"
+    );
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn waiting_costs_no_cpu_time() {
+    let limits = Limits { cpu: Duration::from_millis(100), ..limits() };
+    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+    assert_eq!(call(&catalog, "slow", json!({"millis": 300})).await.unwrap(), json!(300));
+}
+
+#[tokio::test]
+async fn a_tool_that_waits_too_long_is_cut_off_by_the_wall_clock() {
+    assert_eq!(
+        failure(Limits { wall: Duration::from_millis(300), ..limits() }, "slow", json!({"millis": 60_000})).await,
+        "tool `slow` of component `misbehaver` failed: it needs more than 300ms from start to end; raise `limits.wall` in \
+         hatchery.yaml to allow more"
+    );
+}
+
+#[tokio::test]
+async fn a_result_that_is_too_large_is_refused() {
+    for bytes in [(1 << 20) + 1, 10 << 20] {
+        assert_eq!(
+            failure(Limits { result: 1 << 20, ..limits() }, "huge_result", json!({"bytes": bytes})).await,
+            "tool `huge_result` of component `misbehaver` failed: it needs more than 1 MiB in one result; raise \
+             `limits.result` in hatchery.yaml to allow more"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_component_with_too_many_instances_is_rejected() {
+    let lab = Lab::new().with("misbehaver").limited(Limits { instances: 1, ..limits() });
+    assert_eq!(
+        lab.reason(&lab.open().await.current(), "misbehaver.wasm"),
+        "component `misbehaver` cannot describe itself: it needs more than 1 core instances; raise `limits.instances` in \
+         hatchery.yaml to allow more"
+    );
+}
+
+#[tokio::test]
+async fn a_component_with_too_large_tables_is_rejected() {
+    let lab = Lab::new().with("misbehaver").limited(Limits { tables: 1, ..limits() });
+    assert_eq!(
+        lab.reason(&lab.open().await.current(), "misbehaver.wasm"),
+        "component `misbehaver` cannot describe itself: it needs more than 1 table elements; raise `limits.tables` in \
+         hatchery.yaml to allow more"
+    );
+}
+
+#[tokio::test]
+async fn one_component_can_have_limits_of_its_own() {
+    let own = Limits::default().with(&LimitOverrides { memory: Some(8 << 20), ..LimitOverrides::default() });
+    let settings = hatchery_wasm::ComponentSettings { limits: own, ..Default::default() };
+    let catalog = Lab::new().with("misbehaver").with("dice").configured("misbehaver", settings).catalog().await;
+    assert_eq!(catalog.components["misbehaver"].limits().memory, 8 << 20);
+    assert_eq!(catalog.components["dice"].limits().memory, 64 << 20);
+}
+
+#[tokio::test]
+async fn an_agent_that_spins_ends_its_run_and_keeps_what_it_said() {
+    let limits = Limits { cpu: Duration::from_millis(50), ..limits() };
+    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+    let listener = Listener::new(10);
+    let error = run_custom(&catalog, "spinning_agent", &listener).await.unwrap_err();
+    assert_eq!(error.code(), "COMPONENT_CPU");
+    assert_eq!(
+        error.to_string(),
+        "component `misbehaver`: it needs more than 50ms of CPU time; raise `limits.cpu` in hatchery.yaml to allow more"
+    );
+    assert_eq!(listener.texts(), ["about to spin"]);
+}
+
+#[tokio::test]
+async fn an_agent_that_takes_too_long_ends_its_run() {
+    let limits = Limits { agent_wall: Duration::from_millis(200), ..limits() };
+    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+    let error = run_custom(&catalog, "spinning_agent", &Listener::new(10)).await.unwrap_err();
+    assert_eq!(error.code(), "COMPONENT_TIMEOUT");
+    assert!(error.to_string().contains("raise `limits.agent_wall`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_at_once_even_if_it_spins() {
+    let limits = Limits { cpu: Duration::from_secs(60), wall: Duration::from_secs(60), ..limits() };
+    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+    for (tool, args) in [("spin", json!({})), ("slow", json!({"millis": 60_000}))] {
+        let cx = context(&catalog);
+        let cancel = cx.invocation.cancel.clone();
+        let began = Instant::now();
+        let (result, ()) = tokio::join!(call_in(&cx, &catalog, tool, args), async move { cancel.cancel() });
+        assert!(matches!(result, Err(ToolError::Fatal { code: "CANCELLED", .. })), "{result:?}");
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_agent_says_so() {
+    let catalog = Lab::new().with("misbehaver").catalog().await;
+    let call = context(&catalog);
+    let cancel = call.invocation.cancel.clone();
+    let listener = Listener::new(10);
+    let AgentKind::Custom(custom) = &catalog.app("spinning_agent").unwrap().root().kind else { panic!() };
+    let run = custom.code.run(AgentContext { call, sink: listener.clone() });
+    let (ended, ()) = tokio::join!(run, async {
+        listener.arrived.notified().await;
+        cancel.cancel();
+    });
+    assert!(matches!(ended, Err(RunError::Cancelled)), "{ended:?}");
+}
+
+#[tokio::test]
+async fn when_all_instances_are_in_use_a_call_waits_and_then_says_so() {
+    let options = EngineOptions { instances: 1, busy_wait: Duration::from_millis(50), ..EngineOptions::default() };
+    let mut lab = Lab::new().with("misbehaver");
+    lab.options.engine = Engine::new(&options).unwrap();
+    let catalog = lab.catalog().await;
+    let slow = call(&catalog, "slow", json!({"millis": 1000}));
+    let (slow, echo) = tokio::join!(slow, call(&catalog, "echo", json!({"value": 1})));
+    assert_eq!(slow.unwrap(), json!(1000));
+    match echo {
+        Err(ToolError::Model(message)) => assert_eq!(
+            message,
+            "tool `echo` of component `misbehaver` failed: no free instance after 50ms: all 1 are in use; try again later"
+        ),
+        other => panic!("{other:?}"),
+    }
+    assert!(call(&catalog, "echo", json!({"value": 1})).await.is_ok());
+}
+
+#[tokio::test]
+async fn without_a_pool_calls_work_all_the_same() {
+    // More address space than there is.
+    let engine = Engine::new(&EngineOptions { instances: 10_000_000, ..EngineOptions::default() }).unwrap();
+    assert!(!engine.is_pooled());
+    assert!(crate::support::ENGINE.is_pooled());
+    let mut lab = Lab::new().with("misbehaver");
+    lab.options.engine = engine;
+    let catalog = lab.catalog().await;
+    assert_eq!(call(&catalog, "echo", json!({"value": 1})).await.unwrap(), json!({"value": 1}));
+}

@@ -1,0 +1,15 @@
+//! Components as the host sees them: real ones, built from `tests/components` and `sample-agents`, and small ones in text form.
+
+// The helpers of tests fail tests.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod support;
+
+mod agents;
+mod cache;
+mod calls;
+mod hot_loading;
+mod inspection;
+mod limits;
+mod names;
+mod refusals;

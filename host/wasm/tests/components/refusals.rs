@@ -1,0 +1,88 @@
+//! Files that are refused before they are compiled, each with its own message.
+
+use crate::support::{Lab, component};
+
+async fn reason(name: &str, bytes: &[u8]) -> String {
+    let lab = Lab::new();
+    let file = format!("{name}.wasm");
+    lab.write(&file, bytes);
+    lab.reason(&lab.open().await.current(), &file)
+}
+
+fn text(component: &str) -> Vec<u8> {
+    wat::parse_str(component).unwrap()
+}
+
+#[tokio::test]
+async fn another_version_of_the_contract_names_both_and_the_command_that_helps() {
+    let wants = r#"(component (import "hatchery:agent/session@0.3.1" (instance)))"#;
+    assert_eq!(
+        reason("weather", &text(wants)).await,
+        "component `weather` wants `hatchery:agent@0.3`, this host offers 0.1; rebuild it with `hatchery build`"
+    );
+    let offers = r#"(component (instance $i) (export "hatchery:agent/guest-tools@1.2.0" (instance $i)))"#;
+    assert_eq!(
+        reason("weather", &text(offers)).await,
+        "component `weather` wants `hatchery:agent@1`, this host offers 0.1; rebuild it with `hatchery build`"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_component_is_told_apart() {
+    assert_eq!(
+        reason("notes", b"these are notes").await,
+        "component `notes` is not a WebAssembly file; it must be a component made by `hatchery build`"
+    );
+    assert_eq!(
+        reason("core", &text("(module)")).await,
+        "component `core` is a core module, not a component; build it with `hatchery build` (target wasm32-wasip2)"
+    );
+    let whole = std::fs::read(component("dice")).unwrap();
+    assert_eq!(
+        reason("half", &whole[..whole.len() / 2]).await,
+        "component `half` ends in the middle: the file is truncated or still being written; copy it again"
+    );
+}
+
+#[tokio::test]
+async fn an_import_that_nobody_offers_is_refused_by_name() {
+    for import in ["wasi:http/outgoing-handler@0.2.0", "wasi:io/poll@0.3.0", "acme:secrets/vault"] {
+        let wants = format!(r#"(component (import "{import}" (instance)))"#);
+        assert_eq!(
+            reason("nosy", &text(&wants)).await,
+            format!(
+                "component `nosy` imports `{import}`, which this host does not offer; components can use WASI 0.2 and \
+                 `hatchery:agent`"
+            )
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_component_without_exports_is_refused() {
+    assert_eq!(
+        reason("empty", &text("(component)")).await,
+        "component `empty` exports no agents, tools or callbacks; export them with `hatchery_guest::export!` and rebuild it"
+    );
+}
+
+#[tokio::test]
+async fn an_export_that_lacks_a_function_is_refused() {
+    let lacking = r#"(component (instance $i) (export "hatchery:agent/guest-tools@0.1.0" (instance $i)))"#;
+    let reason = reason("hollow", &text(lacking)).await;
+    assert!(reason.starts_with("component `hollow` cannot be loaded: "), "{reason}");
+    assert!(reason.contains("does not have export `describe`"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_file_name_that_is_no_name_is_refused() {
+    let lab = Lab::new();
+    let path = lab.write("my agent.wasm", text("(component)"));
+    assert_eq!(
+        lab.reason(&lab.open().await.current(), "my agent.wasm"),
+        format!(
+            "{}: a component's name may hold only letters, digits, `_`, `-` and `.`; rename the file",
+            path.display()
+        )
+    );
+}

@@ -1,0 +1,247 @@
+//! A directory with components, a catalog of it, and the means to call what is in it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, LazyLock, Mutex, RwLock};
+
+use async_trait::async_trait;
+use hatchery_core::context::AgentHost;
+use hatchery_core::{
+    AgentContext, AgentKind, CallContext, Content, Event, EventSink, Invocation, JsonMap, Lookup, Model, ModelRegistry,
+    RunConfig, RunError, Services, Session, SessionKey, State, Timestamp, ToolError,
+};
+use hatchery_engine::{RunRequest, Runner};
+use hatchery_models::scripted::Scripted;
+use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
+use hatchery_wasm::{
+    Catalog, CatalogHandle, CodeCache, ComponentSettings, Engine, EngineOptions, FileState, Limits, LoadOptions,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// The engine of all tests that need no special one.
+pub static ENGINE: LazyLock<Arc<Engine>> =
+    LazyLock::new(|| Engine::new(&EngineOptions { instances: 100, ..EngineOptions::default() }).expect("an engine"));
+
+/// A built component.
+pub fn component(name: &str) -> PathBuf {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/wasm32-wasip2/guest");
+    let directory = std::env::var_os("HATCHERY_COMPONENTS").map_or(built, PathBuf::from);
+    let path = directory.join(format!("{name}.wasm"));
+    assert!(
+        path.exists(),
+        "{} is missing; build it with `cargo build --profile guest --target wasm32-wasip2 -p {}`",
+        path.display(),
+        name.replace('_', "-"),
+    );
+    path
+}
+
+/// A directory that is served.
+pub struct Lab {
+    directory: TempDir,
+    pub options: LoadOptions,
+}
+
+impl Lab {
+    /// An empty directory, and options with a cache that later runs of the tests find again.
+    pub fn new() -> Self {
+        let cache = CodeCache::new(Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("components")));
+        let options = LoadOptions { cache, ..LoadOptions::new(ENGINE.clone()) };
+        Self { directory: tempfile::tempdir().unwrap(), options }
+    }
+
+    /// With a built component in it.
+    pub fn with(self, name: &str) -> Self {
+        std::fs::copy(component(name), self.path(&format!("{name}.wasm"))).unwrap();
+        self
+    }
+
+    /// With other limits.
+    pub fn limited(mut self, limits: Limits) -> Self {
+        self.options.limits = limits;
+        self
+    }
+
+    /// With settings for one component.
+    pub fn configured(mut self, component: &str, settings: ComponentSettings) -> Self {
+        self.options.components = BTreeMap::from([(component.to_owned(), settings)]);
+        self
+    }
+
+    /// With a file in it.
+    pub fn write(&self, file: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    pub fn path(&self, file: &str) -> PathBuf {
+        self.directory.path().join(file)
+    }
+
+    pub async fn open(&self) -> CatalogHandle {
+        CatalogHandle::open(self.directory.path(), self.options.clone()).await.unwrap()
+    }
+
+    /// The catalog of what is in it, which must all be good.
+    pub async fn catalog(&self) -> Arc<Catalog> {
+        let catalog = self.open().await.current();
+        for file in &catalog.files {
+            assert_eq!(file.state, FileState::Loaded, "{}", file.path.display());
+        }
+        catalog
+    }
+
+    /// Why a file does not serve.
+    pub fn reason(&self, catalog: &Catalog, file: &str) -> String {
+        let status = catalog.file(&self.path(file)).expect("a status");
+        status.state.reason().unwrap_or_else(|| panic!("{file} is {:?}", status.state)).to_owned()
+    }
+}
+
+/// Answers every model name with one scripted model.
+pub struct OneModel(pub Arc<Scripted>);
+
+impl ModelRegistry for OneModel {
+    fn model(&self, _: &str) -> Result<Arc<dyn Model>, hatchery_core::ModelError> {
+        Ok(self.0.clone())
+    }
+}
+
+pub fn services(model: Scripted) -> Services {
+    Services {
+        sessions: Arc::new(MemorySessions::new()),
+        artifacts: Arc::new(MemoryArtifacts::new()),
+        memory: Arc::new(KeywordMemory::default()),
+        models: Arc::new(OneModel(Arc::new(model))),
+    }
+}
+
+/// A run without an engine around it.
+pub fn invocation() -> Arc<Invocation> {
+    let key = SessionKey::new("app", "user", "session");
+    Arc::new(Invocation {
+        id: "e-test".into(),
+        session_key: key.clone(),
+        user_content: Arc::new(Content::user("hello")),
+        run_config: RunConfig::default(),
+        services: services(Scripted::new()),
+        cancel: CancellationToken::new(),
+        session: RwLock::new(Session {
+            key,
+            state: State::default(),
+            events: Default::default(),
+            revision: 0,
+            created: Timestamp::now(),
+            last_update_time: Timestamp::now(),
+        }),
+        llm_calls: AtomicU32::new(0),
+    })
+}
+
+/// A context for a call, which can call all tools of the catalog.
+pub fn context(catalog: &Arc<Catalog>) -> CallContext {
+    CallContext::new(invocation(), "agent", None).with_host(Arc::new(AllTools(catalog.clone())))
+}
+
+/// Calls a tool of the catalog.
+pub async fn call(catalog: &Arc<Catalog>, tool: &str, args: Value) -> Result<Value, ToolError> {
+    call_in(&context(catalog), catalog, tool, args).await
+}
+
+/// The same in a context.
+pub async fn call_in(cx: &CallContext, catalog: &Catalog, tool: &str, args: Value) -> Result<Value, ToolError> {
+    catalog.tool(tool).unwrap().call(args.as_object().cloned().unwrap_or_default(), cx).await
+}
+
+struct AllTools(Arc<Catalog>);
+
+#[async_trait]
+impl AgentHost for AllTools {
+    async fn run_sub_agent(&self, _: &CallContext, name: &str, _: Arc<dyn EventSink>) -> Result<(), RunError> {
+        Err(RunError::NotFound { what: "Agent", name: name.into(), hint: String::new() })
+    }
+
+    async fn call_tool(&self, cx: &CallContext, name: &str, args: JsonMap) -> Result<Value, ToolError> {
+        let tool = self.0.tool(name).map_err(|error| ToolError::Model(error.to_string()))?;
+        tool.call(args, cx).await
+    }
+
+    fn model(&self, cx: &CallContext) -> Result<(String, Arc<dyn Model>), RunError> {
+        Ok(("own".into(), cx.invocation.services.models.model("own")?))
+    }
+}
+
+/// Keeps the texts of the events that it gets, and holds each back until `permits` allow it.
+pub struct Listener {
+    pub texts: Mutex<Vec<String>>,
+    pub permits: tokio::sync::Semaphore,
+    pub arrived: tokio::sync::Notify,
+}
+
+impl Listener {
+    pub fn new(permits: usize) -> Arc<Self> {
+        Arc::new(Self {
+            texts: Mutex::default(),
+            permits: tokio::sync::Semaphore::new(permits),
+            arrived: tokio::sync::Notify::new(),
+        })
+    }
+
+    pub fn texts(&self) -> Vec<String> {
+        self.texts.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl EventSink for Listener {
+    async fn emit(&self, event: Arc<Event>) -> Result<(), RunError> {
+        let text = event.content.as_ref().map(|content| content.text()).unwrap_or_default();
+        self.texts.lock().unwrap().push(text);
+        self.arrived.notify_one();
+        self.permits.acquire().await.map_err(|_| RunError::Stopped)?.forget();
+        Ok(())
+    }
+}
+
+/// Runs the custom agent at the root of an app.
+pub async fn run_custom(catalog: &Arc<Catalog>, app: &str, listener: &Arc<Listener>) -> Result<(), RunError> {
+    let cx = AgentContext { call: context(catalog), sink: listener.clone() };
+    let app = catalog.app(app).unwrap().clone();
+    match &app.root().kind {
+        AgentKind::Custom(custom) => custom.code.clone().run(cx).await,
+        kind => panic!("not a custom agent: {}", kind.label()),
+    }
+}
+
+/// Runs an app with the engine; gives the events and how it ended.
+pub async fn run_app(
+    catalog: &Catalog,
+    app: &str,
+    message: &str,
+    model: Scripted,
+    config: RunConfig,
+) -> (Vec<Arc<Event>>, Option<RunError>) {
+    let runner = Runner::new(services(model));
+    let mut request = RunRequest::new("user", "session", Content::user(message));
+    request.config = RunConfig { auto_create_session: true, ..config };
+    let mut run = runner.run(catalog.app(app).unwrap().clone(), request).await.unwrap();
+    let mut events = Vec::new();
+    while let Some(item) = run.next().await {
+        match item {
+            Ok(event) => events.push(event),
+            Err(error) => return (events, Some(error)),
+        }
+    }
+    (events, None)
+}
+
+/// Author and text of each event.
+pub fn said(events: &[Arc<Event>]) -> Vec<(String, String)> {
+    let text = |event: &Event| event.content.as_ref().map(|content| content.text()).unwrap_or_default();
+    events.iter().map(|event| (event.author.clone(), text(event))).collect()
+}
