@@ -1,0 +1,184 @@
+//! Shows the events of a run: text as it comes, thoughts and tool calls dim, errors on stderr.
+
+use std::io::{self, Write};
+
+use hatchery_core::event::USER;
+use hatchery_core::{Event, Part, PartData};
+use serde_json::{Value, json};
+
+use crate::terminal::{BOLD, DIM, ERROR, harmless, shortened};
+
+/// Most characters of a tool's arguments or answer.
+const MOST_SHOWN: usize = 400;
+
+/// Writes events for a person. `errors` gets what went wrong.
+pub struct Chat<O, E> {
+    out: O,
+    errors: E,
+    /// Whether names of agents are shown.
+    several_agents: bool,
+    speaker: String,
+    /// The event whose pieces have been shown already.
+    streamed: Option<String>,
+    in_line: bool,
+}
+
+impl<O: Write, E: Write> Chat<O, E> {
+    /// A chat in which names are shown if `several_agents` take part.
+    pub fn new(out: O, errors: E, several_agents: bool) -> Self {
+        Self { out, errors, several_agents, speaker: String::new(), streamed: None, in_line: false }
+    }
+
+    /// Shows an event.
+    pub fn show(&mut self, event: &Event) -> io::Result<()> {
+        if event.author == USER {
+            return Ok(());
+        }
+        self.name_speaker(&event.author)?;
+        let seen = !event.partial && self.streamed.as_deref() == Some(&event.id);
+        for part in event.content.iter().flat_map(|content| &content.parts) {
+            match &part.data {
+                PartData::Text(_) if seen => {}
+                PartData::Text(text) => self.text(text, part.thought)?,
+                // It comes again, whole, in the event that the pieces lead to.
+                _ if event.partial => {}
+                other => self.line(other, part)?,
+            }
+        }
+        if event.partial {
+            self.streamed = Some(event.id.clone());
+        } else {
+            self.streamed = None;
+            self.end_line()?;
+        }
+        if let Some(message) = event.error_message.as_deref().or(event.error_code.as_deref()) {
+            let code = event.error_code.as_deref().unwrap_or("ERROR");
+            self.error(code, message)?;
+        }
+        self.out.flush()
+    }
+
+    /// Shows why a run failed.
+    pub fn error(&mut self, code: &str, message: &str) -> io::Result<()> {
+        self.end_line()?;
+        self.out.flush()?;
+        writeln!(self.errors, "{ERROR}{}:{ERROR:#} {}", harmless(code), harmless(message))
+    }
+
+    fn name_speaker(&mut self, author: &str) -> io::Result<()> {
+        if self.several_agents && self.speaker != author {
+            self.end_line()?;
+            writeln!(self.out, "{BOLD}{}{BOLD:#}", harmless(author))?;
+            self.speaker = author.to_owned();
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str, thought: bool) -> io::Result<()> {
+        let text = harmless(text);
+        if thought {
+            write!(self.out, "{DIM}{text}{DIM:#}")?;
+        } else {
+            write!(self.out, "{text}")?;
+        }
+        if !text.is_empty() {
+            self.in_line = !text.ends_with('\n');
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, data: &PartData, part: &Part) -> io::Result<()> {
+        let line = match data {
+            PartData::FunctionCall(call) => format!("→ {}({})", call.name, Value::from(call.args.clone())),
+            PartData::FunctionResponse(response) => {
+                format!("← {} {}", response.name, Value::from(response.response.clone()))
+            }
+            PartData::InlineData(blob) => format!("[{}, {} bytes]", blob.mime_type, blob.data.len()),
+            PartData::FileData(file) => format!("[{}]", file.file_uri),
+            PartData::ExecutableCode(code) => format!("code: {}", code.code),
+            PartData::CodeExecutionResult(result) => {
+                format!("result: {}", result.output.as_deref().or(result.outcome.as_deref()).unwrap_or_default())
+            }
+            PartData::Text(_) => return Ok(()),
+            PartData::Other if part.extra.is_empty() => return Ok(()),
+            PartData::Other => json!(part.extra).to_string(),
+        };
+        self.end_line()?;
+        writeln!(self.out, "{DIM}{}{DIM:#}", shortened(&line, MOST_SHOWN))
+    }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.in_line) {
+            writeln!(self.out)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hatchery_core::{Content, EventData, FunctionCall};
+
+    use super::*;
+
+    fn event(id: &str, partial: bool, parts: Vec<Part>) -> Arc<Event> {
+        let content = Some(Arc::new(Content::new("model", parts)));
+        Event::new(EventData { id: id.into(), author: "dice".into(), partial, content, ..EventData::default() })
+    }
+
+    fn shown(several_agents: bool, events: &[Arc<Event>]) -> (String, String) {
+        let (mut out, mut errors) = (Vec::new(), Vec::new());
+        let mut chat =
+            Chat::new(anstream::StripStream::new(&mut out), anstream::StripStream::new(&mut errors), several_agents);
+        for event in events {
+            chat.show(event).unwrap();
+        }
+        drop(chat);
+        (String::from_utf8(out).unwrap(), String::from_utf8(errors).unwrap())
+    }
+
+    #[test]
+    fn streamed_text_is_shown_once() {
+        let events = [
+            event("1", true, vec![Part::text("Hel")]),
+            event("1", true, vec![Part::text("lo")]),
+            event("1", false, vec![Part::text("Hello")]),
+            event("2", false, vec![Part::text("Bye")]),
+        ];
+        assert_eq!(shown(false, &events).0, "Hello\nBye\n");
+    }
+
+    #[test]
+    fn calls_have_their_own_lines_even_when_the_text_before_was_streamed() {
+        let call = FunctionCall {
+            name: "roll".into(),
+            args: [("sides".into(), 6.into())].into_iter().collect(),
+            ..Default::default()
+        };
+        let events = [
+            event("1", true, vec![Part::text("I roll.")]),
+            event("1", true, vec![PartData::FunctionCall(call.clone()).into()]),
+            event("1", false, vec![Part::text("I roll."), PartData::FunctionCall(call).into()]),
+        ];
+        assert_eq!(shown(false, &events).0, "I roll.\n→ roll({\"sides\":6})\n");
+    }
+
+    #[test]
+    fn speakers_are_named_when_there_are_several() {
+        let events = [event("1", false, vec![Part::text("a")]), event("2", false, vec![Part::text("b")])];
+        assert_eq!(shown(true, &events).0, "dice\na\nb\n");
+    }
+
+    #[test]
+    fn errors_go_elsewhere() {
+        let data = EventData {
+            author: "dice".into(),
+            error_code: Some("MODEL_AUTH".into()),
+            error_message: Some("no key".into()),
+            ..EventData::default()
+        };
+        assert_eq!(shown(false, &[Event::new(data)]), (String::new(), "MODEL_AUTH: no key\n".into()));
+    }
+}

@@ -1,0 +1,203 @@
+//! What `serve`, `run` and `test` share: a folder with its configuration, services and apps.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use hatchery_engine::Runner;
+use hatchery_server::{AppSource, Config, Storage, catalog, services};
+use hatchery_wasm::CatalogHandle;
+
+use crate::progress::LoadProgress;
+
+/// Where the data folder is when nobody says.
+const DATA_FOLDER: &str = ".hatchery";
+
+/// Which services to use, and where they keep their data. What is not said here is as `hatchery.yaml` says.
+#[derive(Debug, Default, clap::Args)]
+pub struct StorageArgs {
+    /// Where sessions are kept: `memory:`, `sqlite:relative.db`, `sqlite:///absolute.db`
+    #[arg(long, value_name = "URI")]
+    session_service: Option<String>,
+    /// Where artifacts are kept: `memory:`, `file:relative`, `file:///absolute`
+    #[arg(long, value_name = "URI")]
+    artifact_service: Option<String>,
+    /// Where memory is kept: `memory:`
+    #[arg(long, value_name = "URI")]
+    memory_service: Option<String>,
+    /// The folder for data of services that name no place; DIR/.hatchery by default
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Keep nothing: sessions, artifacts and compiled code are gone when the process ends
+    #[arg(long, conflicts_with = "data_dir")]
+    memory: bool,
+}
+
+impl StorageArgs {
+    /// No session and no artifact is kept, whatever `hatchery.yaml` says; compiled code is.
+    pub fn in_memory() -> Self {
+        let memory = || Some("memory:".to_owned());
+        Self {
+            session_service: memory(),
+            artifact_service: memory(),
+            memory_service: memory(),
+            data_dir: None,
+            memory: false,
+        }
+    }
+
+    fn override_in(&self, config: &mut Config) {
+        let replace = |setting: &mut Option<String>, given: &Option<String>| {
+            if given.is_some() {
+                setting.clone_from(given);
+            }
+        };
+        replace(&mut config.session_service, &self.session_service);
+        replace(&mut config.artifact_service, &self.artifact_service);
+        replace(&mut config.memory_service, &self.memory_service);
+    }
+
+    fn storage(&self, folder: &Path) -> Storage {
+        match &self.data_dir {
+            _ if self.memory => Storage::InMemory,
+            Some(data) => Storage::Directory(data.clone()),
+            None => Storage::Directory(folder.join(DATA_FOLDER)),
+        }
+    }
+
+    /// Where compiled components are kept.
+    fn code_cache(&self, folder: &Path) -> Option<PathBuf> {
+        match self.storage(folder) {
+            Storage::Directory(data) => Some(data.join("code")),
+            Storage::InMemory => None,
+        }
+    }
+}
+
+/// Whether changes of files are loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watch {
+    /// As they come.
+    Yes,
+    /// Never.
+    No,
+}
+
+/// A folder, loaded.
+pub struct Host {
+    /// What `hatchery.yaml` and the command line say.
+    pub config: Config,
+    /// Its apps.
+    pub source: Arc<dyn AppSource>,
+    /// Runs them.
+    pub runner: Runner,
+}
+
+impl Host {
+    /// Loads a folder.
+    pub async fn open(folder: &Path, storage: &StorageArgs, watch: Watch) -> anyhow::Result<Self> {
+        if !folder.is_dir() {
+            bail!("{} is not a folder", folder.display());
+        }
+        let mut config = Config::load(folder)?;
+        storage.override_in(&mut config);
+        let services = services::open(&config, &storage.storage(folder), folder).await?;
+        let mut options = catalog::load_options(&config, storage.code_cache(folder))?;
+        let progress = LoadProgress::start();
+        options.progress = Some(progress.listener());
+        let source = CatalogHandle::open(folder, options).await?;
+        drop(progress);
+        if watch == Watch::Yes {
+            source.watch();
+            tokio::spawn(log_changes(source.clone()));
+        }
+        Ok(Self { config, source: Arc::new(source), runner: Runner::new(services) })
+    }
+
+    /// Waits until nothing is under way.
+    pub async fn close(self) {
+        self.runner.drain().await;
+    }
+}
+
+/// Writes a line whenever something else serves; what became of single files, the loader says.
+async fn log_changes(source: CatalogHandle) {
+    let mut changed = source.changed();
+    changed.mark_unchanged();
+    while changed.changed().await.is_ok() {
+        let generation = *changed.borrow_and_update();
+        tracing::info!(generation, apps = source.app_names().join(", "), "changes are loaded");
+    }
+}
+
+/// True for the folder of a YAML app and for that of a component's crate, but not for a workspace of crates.
+fn is_of_one_app(folder: &Path) -> bool {
+    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+    folder.join("root_agent.yaml").is_file() || manifest.lines().any(|line| line.trim() == "[package]")
+}
+
+/// The folder to load for `folder`, and the app if `folder` is that of one app or component only.
+pub fn served_folder(folder: &Path) -> anyhow::Result<(PathBuf, Option<String>)> {
+    if !folder.is_dir() {
+        bail!("{} is not a folder", folder.display());
+    }
+    if !is_of_one_app(folder) {
+        return Ok((folder.to_owned(), None));
+    }
+    let folder = folder.canonicalize().with_context(|| folder.display().to_string())?;
+    match (folder.parent(), folder.file_name().and_then(|name| name.to_str())) {
+        (Some(parent), Some(name)) => Ok((parent.to_owned(), Some(name.to_owned()))),
+        _ => bail!("{} cannot be an app: its name cannot be used", folder.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let mut config =
+            Config { session_service: Some("a".into()), artifact_service: Some("b".into()), ..Config::default() };
+        let args = StorageArgs { session_service: Some("memory:".into()), ..StorageArgs::default() };
+        args.override_in(&mut config);
+        assert_eq!(config.session_service.as_deref(), Some("memory:"));
+        assert_eq!(config.artifact_service.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn data_is_kept_in_the_served_folder_unless_told_otherwise() {
+        let folder = Path::new("agents");
+        let storage = |args: StorageArgs| args.storage(folder);
+        assert_eq!(storage(StorageArgs::default()), Storage::Directory("agents/.hatchery".into()));
+        let elsewhere = StorageArgs { data_dir: Some("/data".into()), ..StorageArgs::default() };
+        assert_eq!(storage(elsewhere), Storage::Directory("/data".into()));
+        let nothing = StorageArgs { memory: true, ..StorageArgs::default() };
+        assert_eq!(nothing.code_cache(folder), None);
+        assert_eq!(storage(nothing), Storage::InMemory);
+    }
+
+    #[test]
+    fn the_folder_of_one_app_is_served_with_its_neighbours() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        for (file, text) in
+            [("yaml/root_agent.yaml", ""), ("crate/Cargo.toml", "[package]\n"), ("many/Cargo.toml", "[workspace]\n")]
+        {
+            std::fs::create_dir(root.join(file).parent().unwrap()).unwrap();
+            std::fs::write(root.join(file), text).unwrap();
+        }
+        assert_eq!(served_folder(&root.join("yaml")).unwrap(), (root.clone(), Some("yaml".into())));
+        assert_eq!(served_folder(&root.join("crate")).unwrap(), (root.clone(), Some("crate".into())));
+        assert_eq!(served_folder(&root.join("many")).unwrap(), (root.join("many"), None));
+        assert_eq!(served_folder(&root).unwrap(), (root, None));
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_none_is_named() {
+        let error =
+            Host::open(Path::new("/no/such"), &StorageArgs::in_memory(), Watch::No).await.map(|_| ()).unwrap_err();
+        assert_eq!(error.to_string(), "/no/such is not a folder");
+        assert_eq!(served_folder(Path::new("/no/such")).unwrap_err().to_string(), "/no/such is not a folder");
+    }
+}

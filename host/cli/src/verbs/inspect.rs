@@ -1,0 +1,181 @@
+//! `hatchery inspect`.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use hatchery_server::{Config, catalog};
+use hatchery_wasm::{Inspection, Limits, LoadOptions, inspect};
+use serde_json::{Value, json};
+
+use crate::files;
+use crate::terminal::{BOLD, DIM, ERROR, explain, harmless};
+use crate::verbs::Outcome;
+
+/// What to inspect.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  hatchery inspect dice.wasm\n  hatchery inspect my-agents --json")]
+pub struct Args {
+    /// A component, or a folder with components
+    #[arg(value_name = "FILE_OR_DIR")]
+    path: PathBuf,
+    /// Write a line of JSON for each component
+    #[arg(long)]
+    json: bool,
+}
+
+pub async fn run(args: Args) -> anyhow::Result<Outcome> {
+    let (folder, components) = if args.path.is_dir() {
+        (args.path.as_path(), files::find(&args.path, |name| name.ends_with(".wasm"))?)
+    } else {
+        (args.path.parent().unwrap_or(Path::new("")), vec![args.path.clone()])
+    };
+    if components.is_empty() {
+        bail!("no component in {}; `hatchery build` makes one", args.path.display());
+    }
+    let options = catalog::load_options(&Config::load(folder)?, None)?;
+    let mut outcome = Outcome::Success;
+    for file in components {
+        match look_at(&options, &file).await {
+            Ok(found) if args.json => print_json(&found, limits(&options, &found.name), &file)?,
+            Ok(found) => print(&found, limits(&options, &found.name), &file)?,
+            Err(error) if args.json => {
+                outcome = Outcome::Failure;
+                print_line(&json!({"file": file, "error": explain(&error)}))?;
+            }
+            Err(error) => {
+                outcome = Outcome::Failure;
+                anstream::eprintln!("{ERROR}{}:{ERROR:#} {}", file.display(), explain(&error));
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+async fn look_at(options: &LoadOptions, file: &Path) -> anyhow::Result<Inspection> {
+    let bytes = std::fs::read(file).context("cannot be read")?;
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    Ok(inspect(options, &name, bytes).await?)
+}
+
+fn limits<'a>(options: &'a LoadOptions, component: &str) -> &'a Limits {
+    options.components.get(component).map_or(&options.limits, |settings| &settings.limits)
+}
+
+fn print_json(found: &Inspection, limits: &Limits, file: &Path) -> anyhow::Result<()> {
+    let mut line = serde_json::to_value(found)?;
+    if let Value::Object(line) = &mut line {
+        line.insert("file".into(), json!(file));
+        let granted = json!({
+            "memory": limits.memory, "tables": limits.tables, "instances": limits.instances,
+            "cpuSeconds": limits.cpu.as_secs_f64(), "wallSeconds": limits.wall.as_secs_f64(),
+            "agentWallSeconds": limits.agent_wall.as_secs_f64(), "result": limits.result, "log": limits.log,
+        });
+        line.insert("limits".into(), granted);
+    }
+    Ok(print_line(&line)?)
+}
+
+fn print_line(line: &Value) -> io::Result<()> {
+    writeln!(io::stdout(), "{line}")
+}
+
+fn print(found: &Inspection, limits: &Limits, file: &Path) -> io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    let (name, kib) = (harmless(&found.name), found.size.div_ceil(1024));
+    writeln!(
+        out,
+        "{BOLD}{name}{BOLD:#}  {DIM}{}, {kib} KiB, hatchery:agent {}{DIM:#}",
+        file.display(),
+        found.contract
+    )?;
+    for agent in &found.agents {
+        let app = if agent.is_app { "app, " } else { "" };
+        let description = harmless(&agent.description);
+        writeln!(out, "  agent     {}  {DIM}{app}{}{DIM:#}  {description}", harmless(&agent.name), agent.kind)?;
+        let model: Vec<_> = agent.model.iter().cloned().collect();
+        for (what, names) in [("model", &model), ("tools", &agent.tools), ("sub agents", &agent.sub_agents)] {
+            if !names.is_empty() {
+                writeln!(out, "            {DIM}{what}: {}{DIM:#}", harmless(&names.join(", ")))?;
+            }
+        }
+    }
+    for tool in &found.tools {
+        let slow = if tool.is_long_running { "long running  " } else { "" };
+        let arguments = harmless(&arguments(tool.parameters.as_ref())).into_owned();
+        let description = harmless(&tool.description);
+        writeln!(out, "  tool      {}{DIM}({arguments}){DIM:#}  {slow}{description}", harmless(&tool.name))?;
+    }
+    for callback in &found.callbacks {
+        writeln!(out, "  callback  {}  {DIM}{}{DIM:#}", harmless(&callback.name), callback.points.join(", "))?;
+    }
+    writeln!(out, "  wants     {}", wanted(&found.imports).join(", "))?;
+    let mib = limits.memory.div_ceil(1 << 20);
+    writeln!(out, "  may use   {mib} MiB of memory, {:?} of CPU time, {:?} from start to end", limits.cpu, limits.wall)
+}
+
+/// What a component wants, without what every component is given: `hatchery:agent/session@0.1.0` as `session`, of WASI the packages.
+fn wanted(imports: &[String]) -> Vec<&str> {
+    let mut wanted: Vec<_> = imports
+        .iter()
+        .filter_map(|import| match import.split_once('/') {
+            Some(("hatchery:agent", interface)) => interface.split('@').next().filter(|name| *name != "types"),
+            Some((package, _)) => Some(package),
+            None => Some(import.as_str()),
+        })
+        .collect();
+    wanted.dedup();
+    wanted
+}
+
+/// `sides: integer, label?: string`.
+fn arguments(schema: Option<&Value>) -> String {
+    let Some(schema) = schema else { return String::new() };
+    let required: Vec<_> =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let argument = |(name, schema): (&String, &Value)| {
+        let optional = if required.contains(&name.as_str()) { "" } else { "?" };
+        match schema.get("type") {
+            Some(Value::String(kind)) => format!("{name}{optional}: {kind}"),
+            _ => format!("{name}{optional}"),
+        }
+    };
+    properties.into_iter().flatten().map(argument).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_shown_with_their_types() {
+        let schema = json!({
+            "properties": {"sides": {"type": "integer"}, "label": {"type": "string"}, "any": {}},
+            "required": ["sides", "any"],
+        });
+        assert_eq!(arguments(Some(&schema)), "sides: integer, label?: string, any");
+        assert_eq!(arguments(None), "");
+    }
+
+    #[test]
+    fn what_a_component_wants_is_told_briefly() {
+        let imports =
+            ["hatchery:agent/types@0.1.0", "hatchery:agent/session@0.1.0", "wasi:io/poll@0.2.6", "wasi:io/error@0.2.6"];
+        assert_eq!(wanted(&imports.map(Into::into)), ["session", "wasi:io"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_component_is_explained() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.wasm");
+        std::fs::write(&file, "not wasm").unwrap();
+        assert_eq!(run(Args { path: file.clone(), json: true }).await.unwrap(), Outcome::Failure);
+        let options = catalog::load_options(&Config::default(), None).unwrap();
+        let error = look_at(&options, &file).await.map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("is not a WebAssembly file"), "{error}");
+        let empty = tempfile::tempdir().unwrap();
+        let error = run(Args { path: empty.path().into(), json: false }).await.unwrap_err().to_string();
+        assert!(error.contains("`hatchery build` makes one"), "{error}");
+    }
+}

@@ -1,0 +1,60 @@
+//! The verbs, one file each. A new verb is a file and a line in each of the two places below.
+
+mod build;
+mod inspect;
+mod new;
+mod run;
+mod serve;
+mod test;
+
+use clap::Subcommand;
+
+/// How a verb ended when nothing was wrong with how it was called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Exit code 0.
+    Success,
+    /// Exit code 1; what failed has been said already.
+    Failure,
+}
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Verb {
+    /// Serve the agents of a folder over HTTP
+    Serve(serve::Args),
+    /// Chat with an agent in the terminal
+    Run(run::Args),
+    /// Begin a component or a YAML agent from a template
+    New(new::Args),
+    /// Compile a component with cargo
+    Build(build::Args),
+    /// Show what components export and want
+    Inspect(inspect::Args),
+    /// Play scripted conversations and compare
+    Test(test::Args),
+}
+
+impl Verb {
+    /// What is logged when nobody says anything else.
+    pub fn default_log_level(&self) -> &'static str {
+        match self {
+            Self::Serve(_) => "info,notify=warn",
+            // They show failed runs themselves.
+            Self::Run(_) | Self::Test(_) => "warn,hatchery_engine::runner=error",
+            Self::New(_) | Self::Build(_) | Self::Inspect(_) => "warn",
+        }
+    }
+
+    /// Does it.
+    pub async fn run(self) -> anyhow::Result<Outcome> {
+        match self {
+            Self::Serve(args) => serve::run(args).await,
+            Self::Run(args) => run::run(args).await,
+            Self::New(args) => new::run(args),
+            Self::Build(args) => build::run(args),
+            Self::Inspect(args) => inspect::run(args).await,
+            Self::Test(args) => test::run(args).await,
+        }
+    }
+}

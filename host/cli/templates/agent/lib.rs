@@ -1,0 +1,30 @@
+//! An agent with a tool. `hatchery build` makes a component of it.
+
+use hatchery_guest::prelude::*;
+
+/// What `count_words` needs. These comments are what the model reads.
+#[derive(Deserialize, JsonSchema)]
+struct CountWords {
+    /// The text whose words are counted.
+    text: String,
+}
+
+/// Counts the words of a text.
+#[tool]
+async fn count_words(args: CountWords, cx: ToolContext) -> Result<usize, ToolError> {
+    let words = args.text.split_whitespace().count();
+    cx.set_state("last_count", words)?;
+    Ok(words)
+}
+
+/// Counts words.
+#[agent]
+fn @FUNCTION@() -> LlmAgent {
+    // The script answers without a network and a key. For a real model write its name, such as "gemini-2.5-flash".
+    LlmAgent::new("@NAME@")
+        .model("scripted:@NAME@/answers.yaml")
+        .instruction("Count words when asked to.")
+        .tool(count_words)
+}
+
+hatchery_guest::export! { agents: [@FUNCTION@], tools: [count_words] }

@@ -1,0 +1,233 @@
+//! `hatchery.yaml`: services, models, limits and the settings of components. Every key is optional, an unknown one is an error, and an
+//! error names the file, the line and the column.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hatchery_core::JsonMap;
+use hatchery_wasm::limits::LimitOverrides;
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::byte_size::ByteSize;
+
+/// The file's name in the served directory.
+pub const FILE_NAME: &str = "hatchery.yaml";
+
+/// What `hatchery.yaml` says.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// URI of the session service; SQLite in the data directory when left out.
+    pub session_service: Option<String>,
+    /// URI of the artifact service; files in the data directory when left out.
+    pub artifact_service: Option<String>,
+    /// URI of the memory service; the process's own memory when left out.
+    pub memory_service: Option<String>,
+    /// Where hosted models are.
+    pub models: ModelsConfig,
+    /// Limits of every component.
+    pub limits: LimitOverrides,
+    /// Settings of single components, by name.
+    pub components: BTreeMap<String, ComponentConfig>,
+    /// Limits and habits of the server.
+    pub server: ServerConfig,
+}
+
+/// Where hosted models are. The environment's variables win over these.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ModelsConfig {
+    /// Gemini's base URL, as `GOOGLE_GEMINI_BASE_URL`.
+    pub gemini_base_url: Option<String>,
+    /// The base URL of chat completions, as `OPENAI_BASE_URL`.
+    pub openai_base_url: Option<String>,
+}
+
+/// Settings of one component.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ComponentConfig {
+    /// What the component can read as its configuration.
+    pub config: JsonMap,
+    /// Limits that differ from those of the others.
+    pub limits: LimitOverrides,
+}
+
+/// Limits and habits of the server.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// Largest request body.
+    pub body_limit: ByteSize,
+    /// Most runs at the same time, those that wait for their session's turn included.
+    pub max_concurrent_runs: usize,
+    /// Whether a run is cancelled when its client goes away; a request can say otherwise.
+    pub cancel_on_disconnect: bool,
+    /// How long a stream may be silent before it says that it is alive.
+    #[serde(skip)]
+    pub keep_alive: Duration,
+    /// How long active runs may take to end when the server stops.
+    #[serde(skip)]
+    pub drain_timeout: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            body_limit: ByteSize(16 << 20),
+            max_concurrent_runs: 512,
+            cancel_on_disconnect: false,
+            keep_alive: Duration::from_secs(15),
+            drain_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file is there but cannot be read.
+    #[error("{}: {source}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file does not say what it should.
+    #[error("{}{}: {message}", file.display(), position(location))]
+    Invalid {
+        /// The file.
+        file: PathBuf,
+        /// Line and column, from 1.
+        location: Option<(usize, usize)>,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+fn position(location: &Option<(usize, usize)>) -> String {
+    location.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default()
+}
+
+impl Config {
+    /// Reads `hatchery.yaml` in a directory; without one, everything has its default.
+    ///
+    /// # Errors
+    /// When the file cannot be read or does not say what it should.
+    pub fn load(directory: &Path) -> Result<Self, ConfigError> {
+        let file = directory.join(FILE_NAME);
+        match std::fs::read_to_string(&file) {
+            Ok(text) => Self::parse(&text, &file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(source) => Err(ConfigError::Read { file, source }),
+        }
+    }
+
+    /// Reads a configuration's text; `file` is named in errors, and relative paths in services' URIs start at its folder.
+    ///
+    /// # Errors
+    /// When the text does not say what it should.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
+        // An empty file is valid, and so is one of comments only.
+        let config: Option<Self> = serde_yaml::from_str(text).map_err(|error| {
+            let location = error.location().map(|location| (location.line(), location.column()));
+            let mut message = error.to_string();
+            if let Some((line, column)) = location {
+                message = message.replace(&format!(" at line {line} column {column}"), "");
+            }
+            ConfigError::Invalid { file: file.to_owned(), location, message }
+        })?;
+        let mut config = config.unwrap_or_default();
+        let folder = file.parent().unwrap_or(Path::new(""));
+        for uri in [&mut config.session_service, &mut config.artifact_service].into_iter().flatten() {
+            *uri = below(folder, uri);
+        }
+        Ok(config)
+    }
+}
+
+/// A URI of a relative file (`sqlite:data.db`) with the file put below `folder`; any other URI as it is.
+fn below(folder: &Path, uri: &str) -> String {
+    match uri.split_once(':') {
+        Some((scheme @ ("sqlite" | "file"), path)) if !path.is_empty() && !path.starts_with(['/', ':']) => {
+            let path = folder.join(path);
+            let slashes = if path.is_absolute() { "//" } else { "" };
+            format!("{scheme}:{slashes}{}", path.display())
+        }
+        _ => uri.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(text, Path::new("/srv/agents/hatchery.yaml")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn everything_is_optional() {
+        assert_eq!(parse(""), Ok(Config::default()));
+        assert_eq!(parse("# nothing\n"), Ok(Config::default()));
+        assert_eq!(Config::load(Path::new("/nonexistent")).unwrap(), Config::default());
+        assert_eq!(ServerConfig::default().body_limit, ByteSize(16 << 20));
+    }
+
+    #[test]
+    fn a_full_file_is_read() {
+        let config = parse(
+            "session_service: postgres://db/x\n\
+             memory_service: 'memory:'\n\
+             models: {gemini_base_url: 'http://localhost:1'}\n\
+             limits: {memory: 64 MiB}\n\
+             components:\n  search: {config: {depth: 3}, limits: {memory: 1 MiB}}\n\
+             server: {body_limit: 1 MiB, max_concurrent_runs: 3, cancel_on_disconnect: true}\n",
+        )
+        .unwrap();
+        assert_eq!(config.session_service.as_deref(), Some("postgres://db/x"));
+        assert_eq!(config.models.gemini_base_url.as_deref(), Some("http://localhost:1"));
+        assert_eq!(config.limits.memory, Some(64 << 20));
+        assert_eq!(config.components["search"].config["depth"], 3);
+        assert_eq!(config.components["search"].limits.memory, Some(1 << 20));
+        assert_eq!(config.server.body_limit, ByteSize(1 << 20));
+        assert_eq!(config.server.max_concurrent_runs, 3);
+        assert!(config.server.cancel_on_disconnect);
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error_with_its_place() {
+        let error = parse("session_service: 'memory:'\nserver:\n  body_limits: 3\n").unwrap_err();
+        assert_eq!(
+            error,
+            "/srv/agents/hatchery.yaml:3:3: server: unknown field `body_limits`, expected one of `body_limit`, \
+             `max_concurrent_runs`, `cancel_on_disconnect`"
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_is_an_error_with_its_place() {
+        let error = parse("server:\n  body_limit: big\n").unwrap_err();
+        assert!(error.starts_with("/srv/agents/hatchery.yaml:2:15: "), "{error}");
+        assert!(error.contains("`big` is not a size"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_limit_is_an_error_with_its_place() {
+        let error = parse("limits:\n  cpu: 1s\n  ram: 3\n").unwrap_err();
+        assert!(error.starts_with("/srv/agents/hatchery.yaml:3:3: limits: unknown field `ram`"), "{error}");
+    }
+
+    #[test]
+    fn relative_files_start_at_the_file_s_folder() {
+        let config = parse("session_service: sqlite:data/s.db\nartifact_service: file:///var/a\n").unwrap();
+        assert_eq!(config.session_service.as_deref(), Some("sqlite:///srv/agents/data/s.db"));
+        assert_eq!(config.artifact_service.as_deref(), Some("file:///var/a"));
+        assert_eq!(below(Path::new("here"), "sqlite:s.db"), "sqlite:here/s.db");
+        assert_eq!(below(Path::new("/x"), "memory:"), "memory:");
+    }
+}

@@ -1,0 +1,256 @@
+//! Errors as clients see them: a status, a stable code and a sentence. What only the operator should see goes to the log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hatchery_core::{Event, ModelErrorKind, RunError, StoreError};
+use serde_json::{Map, Value, json};
+
+/// The code of a call that found no free instance.
+const COMPONENT_BUSY: &str = "COMPONENT_BUSY";
+
+/// An answer that is an error. Its body is `application/problem+json`: `title`, `status`, `code` and `detail`, with the detail repeated
+/// as `error`, where some ADK clients look for it, and the `events` of a run that failed.
+#[derive(Debug)]
+pub struct ApiError {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// Stable, for programs.
+    pub code: String,
+    /// For people: what is wrong and what to do.
+    pub detail: String,
+    /// When to try again.
+    pub retry_after: Option<Duration>,
+    /// What a failed run had yielded.
+    pub events: Vec<Arc<Event>>,
+}
+
+impl ApiError {
+    /// An error of these three parts.
+    pub fn new(status: StatusCode, code: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { status, code: code.into(), detail: detail.into(), retry_after: None, events: Vec::new() }
+    }
+
+    /// 400: the request says something that makes no sense.
+    pub fn bad_input(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BAD_INPUT", detail)
+    }
+
+    /// 422: the request is well formed, but a value has the wrong type or a field is missing.
+    pub fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_REQUEST", detail)
+    }
+
+    /// 404: there is no app of this name; `known` are the names that there are.
+    pub fn app_not_found(name: &str, known: &[String]) -> Self {
+        let hint = if known.is_empty() {
+            "no app is loaded; GET /components tells why".to_owned()
+        } else {
+            format!("there is {}", known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
+        };
+        Self::new(StatusCode::NOT_FOUND, "APP_NOT_FOUND", format!("App not found: {name}; {hint}"))
+    }
+
+    /// 404: there is no artifact of this name, or not in this version.
+    pub fn artifact_not_found(name: &str, version: Option<u64>) -> Self {
+        let version = version.map(|version| format!(", version {version}")).unwrap_or_default();
+        Self::new(StatusCode::NOT_FOUND, "ARTIFACT_NOT_FOUND", format!("Artifact not found: {name}{version}"))
+    }
+
+    /// 503: try again soon.
+    pub fn busy(detail: impl Into<String>) -> Self {
+        let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", detail);
+        Self { retry_after: Some(Duration::from_secs(1)), ..error }
+    }
+
+    /// 500: a defect; the cause is in the log.
+    pub fn internal() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "INTERNAL",
+            "the server failed; its log holds the cause, under the id in x-request-id",
+        )
+    }
+
+    /// With what the run had yielded.
+    #[must_use]
+    pub fn with_events(self, events: Vec<Arc<Event>>) -> Self {
+        Self { events, ..self }
+    }
+
+    fn body(&self) -> Value {
+        let mut body = Map::new();
+        body.insert("title".into(), self.status.canonical_reason().unwrap_or("Error").into());
+        body.insert("status".into(), self.status.as_u16().into());
+        body.insert("code".into(), self.code.as_str().into());
+        body.insert("detail".into(), self.detail.as_str().into());
+        body.insert("error".into(), self.detail.as_str().into());
+        if !self.events.is_empty() {
+            body.insert("events".into(), json!(self.events));
+        }
+        body.into()
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, self.body().to_string()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(wait) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs_f64().ceil().max(1.0) as u64));
+        }
+        response
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        RunError::Store(error).into()
+    }
+}
+
+impl From<RunError> for ApiError {
+    fn from(error: RunError) -> Self {
+        let retry_after = match &error {
+            RunError::Model(error) => error.retry_after,
+            RunError::Component { code: COMPONENT_BUSY, .. } => Some(Duration::from_secs(1)),
+            _ => None,
+        };
+        Self { retry_after, ..Self::new(status(&error), error.code(), detail(&error)) }
+    }
+}
+
+/// What a client is told about an error of a run; what it is not told goes to the log.
+pub(crate) fn detail(error: &RunError) -> String {
+    match error {
+        RunError::Store(StoreError::Backend { what, source }) => {
+            tracing::error!(what, error = %source, "storage failed");
+        }
+        RunError::Internal(cause) => tracing::error!(cause, "a run failed by a defect of the host"),
+        _ => {}
+    }
+    error.client_message()
+}
+
+fn status(error: &RunError) -> StatusCode {
+    match error {
+        RunError::Store(error) => match error {
+            StoreError::SessionExists(_) => StatusCode::CONFLICT,
+            StoreError::SessionNotFound(_) => StatusCode::NOT_FOUND,
+            StoreError::InvalidName { .. } => StatusCode::BAD_REQUEST,
+            StoreError::Refused(_) => StatusCode::FORBIDDEN,
+            StoreError::Backend { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        },
+        RunError::Model(error) => match error.kind {
+            ModelErrorKind::UnknownModel => StatusCode::INTERNAL_SERVER_ERROR,
+            ModelErrorKind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            ModelErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
+            ModelErrorKind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+            ModelErrorKind::Auth
+            | ModelErrorKind::BadRequest
+            | ModelErrorKind::Server
+            | ModelErrorKind::Network
+            | ModelErrorKind::BadResponse => StatusCode::BAD_GATEWAY,
+        },
+        RunError::NotFound { .. } => StatusCode::NOT_FOUND,
+        RunError::BadInput(_) => StatusCode::BAD_REQUEST,
+        RunError::Cancelled | RunError::Stopped | RunError::Component { code: COMPONENT_BUSY, .. } => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        RunError::Tool(_)
+        | RunError::Limit { .. }
+        | RunError::Callback { .. }
+        | RunError::Component { .. }
+        | RunError::Agent { .. }
+        | RunError::Internal(_)
+        | RunError::Reported { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_core::{ModelError, SessionKey, ToolError};
+
+    use super::*;
+
+    fn model(kind: ModelErrorKind) -> RunError {
+        RunError::Model(ModelError::new(kind, "gemini-x", "no"))
+    }
+
+    #[test]
+    fn every_error_of_a_run_has_its_status_and_code() {
+        let key = || SessionKey::new("app", "user", "s");
+        let (agent, message) = ("a".to_owned(), "no".to_owned());
+        let cases: [(RunError, u16, &str); 25] = [
+            (StoreError::SessionExists(key()).into(), 409, "SESSION_EXISTS"),
+            (StoreError::SessionNotFound(key()).into(), 404, "SESSION_NOT_FOUND"),
+            (StoreError::InvalidName { name: "..".into(), reason: "no" }.into(), 400, "INVALID_NAME"),
+            (StoreError::Refused("no".into()).into(), 403, "REFUSED"),
+            (StoreError::backend("table", "no").into(), 500, "STORE_FAILED"),
+            (model(ModelErrorKind::UnknownModel), 500, "MODEL_UNKNOWN"),
+            (model(ModelErrorKind::Auth), 502, "MODEL_AUTH"),
+            (model(ModelErrorKind::RateLimited), 429, "MODEL_RATE_LIMITED"),
+            (model(ModelErrorKind::BadRequest), 502, "MODEL_BAD_REQUEST"),
+            (model(ModelErrorKind::Server), 502, "MODEL_SERVER_ERROR"),
+            (model(ModelErrorKind::Network), 502, "MODEL_NETWORK"),
+            (model(ModelErrorKind::Timeout), 504, "MODEL_TIMEOUT"),
+            (model(ModelErrorKind::BadResponse), 502, "MODEL_BAD_RESPONSE"),
+            (model(ModelErrorKind::Cancelled), 503, "CANCELLED"),
+            (RunError::Tool(ToolError::Fatal { tool: "t".into(), code: "X", message: message.clone() }), 500, "X"),
+            (RunError::NotFound { what: "Agent", name: agent.clone(), hint: String::new() }, 404, "NOT_FOUND"),
+            (RunError::Limit { limit: "l", value: 1, agent: agent.clone(), key: "k" }, 500, "LIMIT_REACHED"),
+            (
+                RunError::Callback { callback: "c".into(), agent: agent.clone(), message: message.clone() },
+                500,
+                "CALLBACK_FAILED",
+            ),
+            (
+                RunError::Component { component: "c".into(), code: "COMPONENT_TRAPPED", message: message.clone() },
+                500,
+                "COMPONENT_TRAPPED",
+            ),
+            (
+                RunError::Component { component: "c".into(), code: COMPONENT_BUSY, message: message.clone() },
+                503,
+                "COMPONENT_BUSY",
+            ),
+            (RunError::BadInput("no".into()), 400, "BAD_INPUT"),
+            (RunError::Agent { agent, message: message.clone() }, 500, "AGENT_FAILED"),
+            (RunError::Cancelled, 503, "CANCELLED"),
+            (RunError::Internal("no".into()), 500, "INTERNAL"),
+            (RunError::Reported { code: "SAFETY".into(), message }, 500, "SAFETY"),
+        ];
+        for (error, status, code) in cases {
+            let shown = error.to_string();
+            let error = ApiError::from(error);
+            assert_eq!((error.status.as_u16(), error.code.as_str()), (status, code), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_only_the_operator_should_see_is_not_told() {
+        let error = ApiError::from(StoreError::backend("/srv/secret.db", "disk I/O error"));
+        assert_eq!(error.detail, "the storage failed; the server's log holds the cause");
+        let error = ApiError::from(RunError::Internal("index 3 of 2".into()));
+        assert_eq!(error.detail, "the server failed; its log holds the cause");
+    }
+
+    #[test]
+    fn a_model_that_asks_to_wait_is_passed_on() {
+        let wait = Some(Duration::from_millis(2500));
+        let error = ModelError { retry_after: wait, ..ModelError::new(ModelErrorKind::RateLimited, "m", "slow down") };
+        let response = ApiError::from(RunError::Model(error)).into_response();
+        assert_eq!(response.status(), 429);
+        assert_eq!(response.headers()[header::RETRY_AFTER], "3");
+    }
+
+    #[test]
+    fn an_app_that_is_not_found_names_those_that_there_are() {
+        assert_eq!(ApiError::app_not_found("x", &["a".into()]).detail, "App not found: x; there is `a`");
+        let none = ApiError::app_not_found("x", &[]);
+        assert_eq!(none.detail, "App not found: x; no app is loaded; GET /components tells why");
+    }
+}

@@ -1,0 +1,153 @@
+//! Reading requests: bodies within the limit, JSON with good errors, path and query parameters.
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use futures::{StreamExt, TryStreamExt};
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+
+use crate::byte_size::ByteSize;
+use crate::error::ApiError;
+use crate::state::AppState;
+
+/// How much of a body that is too large is read and thrown away before the answer. A client that is still writing when the connection
+/// closes sees a broken connection in place of the answer.
+const MOST_DISCARDED: usize = 64 << 20;
+
+/// A JSON body, read but not yet parsed.
+pub(crate) struct RawJson(Bytes);
+
+impl RawJson {
+    /// True when there is no body.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Parses the body: 400 when it is not JSON, 422 when it is not what was expected.
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+        if self.is_empty() {
+            return Err(malformed("the body is empty; it must be a JSON object"));
+        }
+        serde_json::from_slice(&self.0).map_err(|error| match error.classify() {
+            Category::Syntax | Category::Eof | Category::Io => {
+                malformed(format!("the body is not valid JSON: {error}"))
+            }
+            Category::Data => ApiError::invalid(format!("the body does not fit this route: {error}")),
+        })
+    }
+}
+
+fn malformed(detail: impl Into<String>) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, "MALFORMED_JSON", detail)
+}
+
+impl FromRequest<AppState> for RawJson {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        let bytes = read(&parts.headers, body, state.config().body_limit).await?;
+        if !bytes.is_empty() {
+            check_content_type(&parts.headers)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// A JSON body of a known shape.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<AppState> for Json<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
+        RawJson::from_request(request, state).await?.parse().map(Self)
+    }
+}
+
+/// Parameters of the path, percent-decoded.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path(params)) => Ok(Self(params)),
+            Err(rejection) => Err(ApiError::bad_input(format!("the path cannot be read: {}", rejection.body_text()))),
+        }
+    }
+}
+
+/// Parameters of the query string.
+pub(crate) struct QueryParams<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<AppState> for QueryParams<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        match Query::from_request_parts(parts, state).await {
+            Ok(Query(params)) => Ok(Self(params)),
+            Err(rejection) => Err(ApiError::invalid(format!("the query cannot be read: {}", rejection.body_text()))),
+        }
+    }
+}
+
+fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if media_type == "application/json" || (media_type.starts_with("application/") && media_type.ends_with("+json")) {
+        return Ok(());
+    }
+    let given = if given.is_empty() { "none".to_owned() } else { format!("`{given}`") };
+    Err(ApiError::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "UNSUPPORTED_MEDIA_TYPE",
+        format!("the body must be JSON: send the header `Content-Type: application/json` (got {given})"),
+    ))
+}
+
+async fn read(headers: &HeaderMap, body: Body, limit: ByteSize) -> Result<Bytes, ApiError> {
+    let limit = limit.bytes();
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > limit) {
+        // A client that asked first has sent nothing yet: reading would make it send.
+        if !headers.contains_key(header::EXPECT) {
+            discard(body).await;
+        }
+        return Err(too_large(limit));
+    }
+    let mut chunks = body.into_data_stream();
+    let mut bytes = Vec::with_capacity(announced.unwrap_or_default());
+    while let Some(chunk) =
+        chunks.try_next().await.map_err(|error| ApiError::bad_input(format!("the body ended early: {error}")))?
+    {
+        if bytes.len() + chunk.len() > limit {
+            discard(Body::from_stream(chunks)).await;
+            return Err(too_large(limit));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes.into())
+}
+
+async fn discard(body: Body) {
+    let mut chunks = body.into_data_stream();
+    let mut discarded = 0;
+    while let Some(Ok(chunk)) = chunks.next().await {
+        discarded += chunk.len();
+        if discarded > MOST_DISCARDED {
+            return;
+        }
+    }
+}
+
+fn too_large(limit: usize) -> ApiError {
+    ApiError::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "BODY_TOO_LARGE",
+        format!("the body is larger than {}; raise server.body_limit in hatchery.yaml to allow more", ByteSize(limit)),
+    )
+}

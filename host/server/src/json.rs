@@ -1,0 +1,74 @@
+//! Answers made of events: an event's JSON is made once and kept, so it is copied here, never made again.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use hatchery_core::{Event, Session};
+use serde_json::json;
+
+use crate::error::ApiError;
+
+/// Events as a JSON array.
+pub(crate) fn events(events: &[Arc<Event>]) -> Response {
+    let mut body = Vec::with_capacity(2 + events.iter().map(|event| event.json().len() + 1).sum::<usize>());
+    write_events(&mut body, events.iter());
+    response(body.into())
+}
+
+/// A session with its events.
+pub(crate) fn session(session: &Session) -> Result<Response, ApiError> {
+    let mut body = Vec::with_capacity(256 + session.events.iter().map(|event| event.json().len() + 1).sum::<usize>());
+    write_session(&mut body, session, true)?;
+    Ok(response(body.into()))
+}
+
+/// Sessions without their events.
+pub(crate) fn sessions<'a>(sessions: impl Iterator<Item = &'a Session>) -> Result<Response, ApiError> {
+    let mut body = vec![b'['];
+    for (index, session) in sessions.enumerate() {
+        if index > 0 {
+            body.push(b',');
+        }
+        write_session(&mut body, session, false)?;
+    }
+    body.push(b']');
+    Ok(response(body.into()))
+}
+
+fn write_session(body: &mut Vec<u8>, session: &Session, with_events: bool) -> Result<(), ApiError> {
+    let key = &session.key;
+    let head = json!({
+        "id": key.id, "appName": key.app, "userId": key.user, "state": session.state,
+        "lastUpdateTime": session.last_update_time,
+    });
+    serde_json::to_writer(&mut *body, &head).map_err(|error| {
+        tracing::error!(session = %key, %error, "a session cannot be written as JSON");
+        ApiError::internal()
+    })?;
+    body.pop();
+    body.extend_from_slice(b",\"events\":");
+    if with_events {
+        write_events(body, session.events.iter());
+    } else {
+        body.extend_from_slice(b"[]");
+    }
+    body.push(b'}');
+    Ok(())
+}
+
+fn write_events<'a>(body: &mut Vec<u8>, events: impl Iterator<Item = &'a Arc<Event>>) {
+    body.push(b'[');
+    for (index, event) in events.enumerate() {
+        if index > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(event.json());
+    }
+    body.push(b']');
+}
+
+fn response(body: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+}

@@ -1,0 +1,67 @@
+//! `GET /list-apps`.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use hatchery_core::{AgentId, AgentKind};
+use hatchery_engine::App;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::extract::QueryParams;
+use crate::state::AppState;
+
+pub(super) fn routes() -> Router<AppState> {
+    Router::new().route("/list-apps", get(list_apps))
+}
+
+#[derive(Deserialize)]
+struct ListQuery {
+    #[serde(default)]
+    detailed: bool,
+}
+
+/// Names of the apps, sorted; with `?detailed=true`, also what each is made of.
+async fn list_apps(State(state): State<AppState>, QueryParams(query): QueryParams<ListQuery>) -> Response {
+    let names = state.source().app_names();
+    if !query.detailed {
+        return Json(names).into_response();
+    }
+    let apps: Vec<_> = names.iter().filter_map(|name| state.source().app(name)).map(|app| describe(&app)).collect();
+    Json(json!({ "apps": apps })).into_response()
+}
+
+fn describe(app: &App) -> Value {
+    let root = app.root();
+    let agents: Vec<_> = app.tree.iter().map(|(id, _)| describe_agent(app, id)).collect();
+    json!({
+        "name": app.name,
+        "rootAgentName": root.name,
+        "description": root.description,
+        "isComputerUse": false,
+        "agents": agents,
+    })
+}
+
+fn describe_agent(app: &App, id: AgentId) -> Value {
+    let agent = app.tree.agent(id);
+    let sub_agents: Vec<_> = app.tree.children(id).iter().map(|id| app.tree.agent(*id).name.as_str()).collect();
+    let mut json = json!({
+        "name": agent.name,
+        "description": agent.description,
+        "kind": agent.kind.label(),
+        "subAgents": sub_agents,
+    });
+    let (model, tools) = match &agent.kind {
+        AgentKind::Llm(llm) => (&llm.model, &llm.tools),
+        AgentKind::Custom(custom) => (&custom.model, &custom.tools),
+        AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => return json,
+    };
+    if let Value::Object(json) = &mut json {
+        json.extend(model.iter().map(|model| ("model".to_owned(), model.name().into())));
+        let tools: Vec<_> = tools.iter().map(|tool| tool.declaration().name.as_str()).collect();
+        json.insert("tools".into(), tools.into());
+    }
+    json
+}

@@ -1,0 +1,144 @@
+//! Runs: `POST /run` gives all events at once, `POST /run_sse` (also `/run-sse`) each as it comes.
+//!
+//! A client that goes away does not stop a run, unless the request or the configuration says so.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use hatchery_core::content::JsonMap;
+use hatchery_core::{Content, Delivery, RunError};
+use hatchery_engine::{Run, RunRequest};
+use serde::Deserialize;
+use serde_json::json;
+use tokio_util::sync::DropGuard;
+
+use crate::error::{self, ApiError};
+use crate::extract::Json;
+use crate::json;
+use crate::state::AppState;
+
+pub(super) fn routes() -> Router<AppState> {
+    Router::new().route("/run", post(run)).route("/run_sse", post(run_sse)).route("/run-sse", post(run_sse))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RunBody {
+    #[serde(alias = "app_name")]
+    app_name: Option<String>,
+    #[serde(alias = "user_id")]
+    user_id: Option<String>,
+    #[serde(alias = "session_id")]
+    session_id: Option<String>,
+    #[serde(alias = "new_message")]
+    new_message: Option<Content>,
+    streaming: Option<bool>,
+    #[serde(alias = "state_delta")]
+    state_delta: Option<JsonMap>,
+    #[serde(alias = "cancel_on_disconnect")]
+    cancel_on_disconnect: Option<bool>,
+}
+
+/// A run, and what cancels it when the client goes away.
+struct Started {
+    run: Run,
+    guard: Option<DropGuard>,
+}
+
+async fn start(state: &AppState, body: RunBody, delivery: Delivery) -> Result<Started, ApiError> {
+    let app = state.app(&required("appName", body.app_name)?)?;
+    let user = required("userId", body.user_id)?;
+    let session = required("sessionId", body.session_id)?;
+    let message = body.new_message.ok_or_else(|| missing("newMessage"))?;
+    let _admission = state.admit()?;
+    let cancel = state.stop_runs().child_token();
+    let mut request = RunRequest::new(user, session, message);
+    request.state_delta = body.state_delta.unwrap_or_default();
+    request.config.delivery = delivery;
+    request.cancel = cancel.clone();
+    let run = state.runner().run(app, request).await?;
+    let guarded = body.cancel_on_disconnect.unwrap_or(state.config().cancel_on_disconnect);
+    Ok(Started { run, guard: guarded.then(|| cancel.drop_guard()) })
+}
+
+fn required(field: &'static str, value: Option<String>) -> Result<String, ApiError> {
+    value.filter(|value| !value.trim().is_empty()).ok_or_else(|| missing(field))
+}
+
+fn missing(field: &str) -> ApiError {
+    ApiError::bad_input(format!("`{field}` is missing or empty"))
+}
+
+/// The events as an array. A run that fails is an error that holds the events up to there.
+async fn run(State(state): State<AppState>, Json(body): Json<RunBody>) -> Result<Response, ApiError> {
+    let mut started = start(&state, body, Delivery::Whole).await?;
+    let mut events = Vec::new();
+    while let Some(item) = started.run.next().await {
+        match item {
+            Ok(event) => events.push(event),
+            Err(error) => return Err(ApiError::from(error).with_events(events)),
+        }
+    }
+    Ok(json::events(&events))
+}
+
+/// The events as a stream, each one line of `data:` in one write: clients parse whole chunks.
+async fn run_sse(State(state): State<AppState>, Json(body): Json<RunBody>) -> Result<Response, ApiError> {
+    let delivery = if body.streaming == Some(true) { Delivery::Streamed } else { Delivery::Whole };
+    let started = start(&state, body, delivery).await?;
+    let frames = frames(started, state.config().keep_alive);
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (header::HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
+    Ok((headers, Body::from_stream(frames)).into_response())
+}
+
+fn frames(
+    started: Started,
+    keep_alive: Duration,
+) -> impl futures::Stream<Item = Result<Bytes, std::convert::Infallible>> {
+    futures::stream::unfold(started, move |mut started| async move {
+        let frame = match tokio::time::timeout(keep_alive, started.run.next()).await {
+            Err(_) => Bytes::from_static(b": keep-alive\n\n"),
+            Ok(Some(Ok(event))) => frame(event.json()),
+            Ok(Some(Err(error))) => failure(&error),
+            Ok(None) => {
+                // The run has ended by itself: nothing is left to cancel.
+                started.guard.take().map(DropGuard::disarm);
+                return None;
+            }
+        };
+        Some((Ok(frame), started))
+    })
+}
+
+fn failure(error: &RunError) -> Bytes {
+    frame(json!({"error": error::detail(error), "code": error.code()}).to_string().as_bytes())
+}
+
+/// One SSE message. A line break, which in JSON can only be white space, would end the `data:` line early.
+fn frame(json: &[u8]) -> Bytes {
+    let mut frame = Vec::with_capacity(json.len() + 8);
+    frame.extend_from_slice(b"data: ");
+    frame.extend(json.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }));
+    frame.extend_from_slice(b"\n\n");
+    frame.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_one_data_line() {
+        assert_eq!(frame(b"{\"a\":\"b\\n\"}"), "data: {\"a\":\"b\\n\"}\n\n");
+        assert_eq!(frame(b"{\n  \"a\": 1\r\n}"), "data: {   \"a\": 1  }\n\n");
+    }
+}

@@ -1,0 +1,69 @@
+//! Where the server finds apps: the one thing that it must know about a catalog.
+
+use std::sync::Arc;
+
+use hatchery_core::Timestamp;
+use hatchery_engine::App;
+use serde::Serialize;
+
+/// A changing set of apps. Each method looks at the newest set; all are cheap enough for every request.
+pub trait AppSource: Send + Sync {
+    /// The app of this name.
+    fn app(&self, name: &str) -> Option<Arc<App>>;
+
+    /// Names of all apps, sorted.
+    fn app_names(&self) -> Vec<String>;
+
+    /// What is loaded, and what is not and why.
+    fn report(&self) -> CatalogReport;
+}
+
+/// What is loaded from the served directory.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CatalogReport {
+    /// Grows by one with each change.
+    pub generation: u64,
+    /// The components that serve, by name.
+    pub components: Vec<ComponentReport>,
+    /// Every file that was found, by path.
+    pub files: Vec<FileReport>,
+}
+
+/// A component that serves.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ComponentReport {
+    /// Its name.
+    pub name: String,
+    /// Its file, relative to the served directory.
+    pub file: String,
+    /// SHA-256 of the file, in hexadecimal.
+    pub sha256: String,
+    /// Names of its agents.
+    pub agents: Vec<String>,
+    /// Names of its tools.
+    pub tools: Vec<String>,
+    /// Names of its callbacks.
+    pub callbacks: Vec<String>,
+}
+
+/// A file of the served directory.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileReport {
+    /// Its path, relative to the served directory.
+    pub path: String,
+    /// The component, or the app of a `root_agent.yaml`.
+    pub name: String,
+    /// `pending`, `loaded`, `rejected` or `conflict`.
+    pub state: String,
+    /// Why it does not serve, for a person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// True when it does not serve, but the version before it does.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub previous_serves: bool,
+    /// Since when the state is so.
+    pub since: Timestamp,
+}

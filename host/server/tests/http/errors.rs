@@ -1,0 +1,242 @@
+use hatchery_server::{ServerConfig, byte_size::ByteSize};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::{Host, post_bytes, problem, run_body, success};
+
+#[tokio::test]
+async fn an_unknown_route_names_itself() {
+    let host = Host::start().await;
+    let body = problem(host.get("/apps/says/nothing").await, 404, "ROUTE_NOT_FOUND").await;
+    assert_eq!(body["detail"], "no route for GET /apps/says/nothing");
+    assert_eq!(body["title"], "Not Found");
+}
+
+#[tokio::test]
+async fn a_wrong_method_says_which_are_right() {
+    let host = Host::start().await;
+    let response = host.get("/run").await;
+    assert_eq!(response.headers()["allow"], "POST");
+    let body = problem(response, 405, "METHOD_NOT_ALLOWED").await;
+    assert_eq!(body["detail"], "/run does not take GET; the Allow header says what it takes");
+}
+
+#[tokio::test]
+async fn malformed_json_is_400_with_its_place() {
+    let host = Host::start().await;
+    let post = |body: &'static str| {
+        host.request(Method::POST, "/run").header("content-type", "application/json").body(body).send()
+    };
+    let body = problem(post("{\n  \"appName\": oops}").await.unwrap(), 400, "MALFORMED_JSON").await;
+    assert_eq!(body["detail"], "the body is not valid JSON: expected value at line 2 column 14");
+    let body = problem(post("{\"appName\": \"says\"").await.unwrap(), 400, "MALFORMED_JSON").await;
+    assert!(body["detail"].as_str().unwrap().contains("EOF"), "{body}");
+    let body = problem(post("").await.unwrap(), 400, "MALFORMED_JSON").await;
+    assert_eq!(body["detail"], "the body is empty; it must be a JSON object");
+}
+
+#[tokio::test]
+async fn json_nested_without_end_is_refused() {
+    let host = Host::start().await;
+    let request = host.request(Method::POST, "/run").header("content-type", "application/json");
+    let body = problem(request.body("[".repeat(100_000)).send().await.unwrap(), 422, "INVALID_REQUEST").await;
+    assert!(body["detail"].is_string());
+    let nested = format!("{{\"stateDelta\":{{\"k\":{}", "[".repeat(100_000));
+    let request = host.request(Method::POST, "/run").header("content-type", "application/json");
+    let body = problem(request.body(nested).send().await.unwrap(), 400, "MALFORMED_JSON").await;
+    assert!(body["detail"].as_str().unwrap().contains("recursion limit exceeded"), "{body}");
+}
+
+#[tokio::test]
+async fn a_value_of_the_wrong_type_is_422_with_its_place() {
+    let host = Host::start().await;
+    for (key, value) in [
+        ("appName", json!(1)),
+        ("streaming", json!("yes")),
+        ("stateDelta", json!([])),
+        ("newMessage", json!("hello")),
+        ("newMessage", json!({"parts": [{"inlineData": {"mimeType": "image/png", "data": "not base64!"}}]})),
+    ] {
+        let mut body = run_body("says", "hello");
+        body[key] = value;
+        let body = problem(host.post("/run", &body).await, 422, "INVALID_REQUEST").await;
+        assert!(body["detail"].as_str().unwrap().contains(" at line 1 column "), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_json_by_its_type_is_415() {
+    let host = Host::start().await;
+    let request = host.request(Method::POST, "/run").header("content-type", "text/plain").body("{}");
+    let body = problem(request.send().await.unwrap(), 415, "UNSUPPORTED_MEDIA_TYPE").await;
+    assert_eq!(
+        body["detail"],
+        "the body must be JSON: send the header `Content-Type: application/json` (got `text/plain`)"
+    );
+    let body =
+        problem(host.request(Method::POST, "/run").body("{}").send().await.unwrap(), 415, "UNSUPPORTED_MEDIA_TYPE")
+            .await;
+    assert!(body["detail"].as_str().unwrap().ends_with("(got none)"), "{body}");
+    for fine in ["application/json; charset=utf-8", "Application/JSON", "application/vnd.adk+json"] {
+        let request = host.request(Method::POST, "/run").header("content-type", fine).body("{}");
+        problem(request.send().await.unwrap(), 400, "BAD_INPUT").await;
+    }
+}
+
+#[tokio::test]
+async fn twenty_megabytes_are_too_much_by_default() {
+    let host = Host::start().await;
+    let body = run_body("says", &"a".repeat(20 << 20));
+    let body = problem(host.post("/run", &body).await, 413, "BODY_TOO_LARGE").await;
+    assert_eq!(
+        body["detail"],
+        "the body is larger than 16 MiB (16777216 bytes); raise server.body_limit in hatchery.yaml to allow more"
+    );
+}
+
+#[tokio::test]
+async fn the_body_limit_holds_for_bodies_of_unknown_length() {
+    let host = Host::with(ServerConfig { body_limit: ByteSize(1000), ..ServerConfig::default() }).await;
+    let chunk = || Ok::<_, std::io::Error>(vec![b' '; 400]);
+    for (chunks, status) in [(2, 400), (3, 413)] {
+        let body = reqwest::Body::wrap_stream(futures::stream::iter((0..chunks).map(move |_| chunk())));
+        let request = host.request(Method::POST, "/run").header("content-type", "application/json").body(body);
+        assert_eq!(request.send().await.unwrap().status(), status, "{chunks} chunks");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_asks_before_it_sends_too_much_is_told_at_once() {
+    let host = Host::start().await;
+    let head = "POST /run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 20971520\r\n\
+                Expect: 100-continue\r\n\r\n";
+    let mut stream = host.connect(head.as_bytes()).await;
+    let mut start = [0; 12];
+    stream.read_exact(&mut start).await.unwrap();
+    assert_eq!(&start, b"HTTP/1.1 413");
+}
+
+#[tokio::test]
+async fn a_body_that_ends_early_does_no_harm() {
+    let host = Host::start().await;
+    let mut stream = host.connect(b"POST /run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"app").await;
+    stream.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    // What is written here is up to the HTTP library; that others are still served is what counts.
+    let _ = stream.read_to_end(&mut answer).await;
+    assert_eq!(host.get_json("/health").await, json!({"status": "ok"}));
+}
+
+#[tokio::test]
+async fn what_a_run_needs_is_asked_for_by_name() {
+    let host = Host::start().await;
+    host.session("says").await;
+    for key in ["appName", "userId", "sessionId", "newMessage"] {
+        for value in [None, Some(Value::Null)] {
+            let mut body = run_body("says", "hello");
+            match value {
+                None => drop(body.as_object_mut().unwrap().remove(key)),
+                Some(value) => body[key] = value,
+            }
+            for path in ["/run", "/run_sse"] {
+                let body = problem(host.post(path, &body).await, 400, "BAD_INPUT").await;
+                assert_eq!(body["detail"], format!("`{key}` is missing or empty"));
+            }
+        }
+    }
+    let mut body = run_body("says", "hello");
+    body["sessionId"] = json!(" ");
+    problem(host.post("/run", &body).await, 400, "BAD_INPUT").await;
+    body = run_body("says", "hello");
+    body["newMessage"] = json!({"role": "user", "parts": []});
+    let body = problem(host.post("/run", &body).await, 400, "BAD_INPUT").await;
+    assert!(body["detail"].as_str().unwrap().contains("parts"), "{body}");
+}
+
+#[tokio::test]
+async fn a_panic_is_a_500_without_internals() {
+    let host = Host::start().await;
+    let body = problem(host.get("/apps/panics/users/u/sessions").await, 500, "INTERNAL").await;
+    assert_eq!(body["detail"], "the server failed; its log holds the cause, under the id in x-request-id");
+    assert_eq!(host.get_json("/health").await, json!({"status": "ok"}));
+}
+
+#[tokio::test]
+async fn every_answer_has_a_request_id() {
+    let host = Host::start().await;
+    let response = host.get("/nowhere").await;
+    assert_eq!(response.headers()["x-request-id"].len(), 36);
+    let response = host.request(Method::GET, "/health").header("x-request-id", "mine").send().await.unwrap();
+    assert_eq!(response.headers()["x-request-id"], "mine");
+}
+
+#[tokio::test]
+async fn web_pages_elsewhere_cannot_reach_a_server_on_loopback() {
+    let host = Host::start().await;
+    let own = format!("http://{}", host.address);
+    let request = host.request(Method::GET, "/list-apps").header("host", "evil.example:80");
+    let body = problem(request.send().await.unwrap(), 403, "HOST_NOT_ALLOWED").await;
+    assert!(body["detail"].as_str().unwrap().starts_with("Forbidden: host `evil.example:80` not allowed"), "{body}");
+    let request = host.request(Method::POST, "/run").header("origin", "https://evil.example").json(&json!({}));
+    let body = problem(request.send().await.unwrap(), 403, "ORIGIN_NOT_ALLOWED").await;
+    assert!(body["detail"].as_str().unwrap().starts_with("Forbidden: origin `https://evil.example`"), "{body}");
+    success(host.request(Method::GET, "/list-apps").header("origin", own).send().await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_server_for_the_network_takes_any_host() {
+    let host = Host::bind(ServerConfig::default(), "0.0.0.0:0").await;
+    let request = host.exchange(b"GET /health HTTP/1.1\r\nHost: agents.example\r\nConnection: close\r\n\r\n").await;
+    assert!(request.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&request));
+}
+
+#[tokio::test]
+async fn an_address_in_use_says_what_to_do() {
+    let host = Host::start().await;
+    let taken = host.address;
+    let other = Host::start().await;
+    let state = hatchery_server::AppState::new(
+        hatchery_engine::Runner::new(other.services.clone()),
+        std::sync::Arc::new(NoApps),
+        ServerConfig::default(),
+    );
+    let error = hatchery_server::Server::bind(taken, state).await.map(|_| ()).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot listen on {taken}: ")), "{error}");
+    assert!(error.ends_with("another program uses this port: choose another one, 0 for any"), "{error}");
+}
+
+struct NoApps;
+
+impl hatchery_server::AppSource for NoApps {
+    fn app(&self, _: &str) -> Option<std::sync::Arc<hatchery_engine::App>> {
+        None
+    }
+
+    fn app_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn report(&self) -> hatchery_server::CatalogReport {
+        hatchery_server::CatalogReport::default()
+    }
+}
+
+#[tokio::test]
+async fn more_runs_than_allowed_are_told_to_come_back() {
+    let host = Host::with(ServerConfig { max_concurrent_runs: 1, ..ServerConfig::default() }).await;
+    host.session("waits").await;
+    host.session("says").await;
+    let mut first = host.connect(&post_bytes("/run", &run_body("waits", "hello"))).await;
+    crate::support::wait_for(&host.signals.begun).await;
+    for path in ["/run", "/run_sse"] {
+        let response = host.post(path, &run_body("says", "hello")).await;
+        assert_eq!(response.headers()["retry-after"], "1");
+        let body = problem(response, 503, "BUSY").await;
+        assert!(body["detail"].as_str().unwrap().contains("server.max_concurrent_runs"), "{body}");
+    }
+    host.signals.go_on.add_permits(1);
+    let mut answer = String::new();
+    first.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}

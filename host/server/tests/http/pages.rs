@@ -1,0 +1,76 @@
+use serde_json::json;
+
+use crate::support::Host;
+
+#[tokio::test]
+async fn apps_are_listed_by_name() {
+    let host = Host::start().await;
+    assert_eq!(host.get_json("/list-apps").await, json!(["fails", "says", "streams", "waits"]));
+    assert_eq!(host.get_json("/list-apps?relative_path=./").await, json!(["fails", "says", "streams", "waits"]));
+}
+
+#[tokio::test]
+async fn a_detailed_list_tells_what_apps_are_made_of() {
+    let host = Host::start().await;
+    let list = host.get_json("/list-apps?detailed=true").await;
+    assert_eq!(list["apps"].as_array().unwrap().len(), 4);
+    assert_eq!(
+        list["apps"][1],
+        json!({
+            "name": "says", "rootAgentName": "says", "description": "It says.", "isComputerUse": false,
+            "agents": [{"name": "says", "description": "It says.", "kind": "custom", "subAgents": [], "tools": []}],
+        })
+    );
+}
+
+#[tokio::test]
+async fn health_and_version_are_told() {
+    let host = Host::start().await;
+    assert_eq!(host.get_json("/health").await, json!({"status": "ok"}));
+    assert_eq!(
+        host.get_json("/version").await,
+        json!({"version": env!("CARGO_PKG_VERSION"), "language": "rust", "language_version": "1.95"})
+    );
+}
+
+#[tokio::test]
+async fn components_tell_what_serves_and_what_does_not() {
+    let host = Host::start().await;
+    let components = host.get_json("/components").await;
+    assert_eq!(components["generation"], 3);
+    assert_eq!(components["apps"][0], json!({"name": "fails", "agents": ["fails"]}));
+    assert_eq!(
+        components["components"],
+        json!([{
+            "name": "kitchen", "file": "kitchen.wasm", "sha256": "c0ffee",
+            "agents": ["says"], "tools": ["boil"], "callbacks": [],
+        }])
+    );
+    assert_eq!(
+        components["files"],
+        json!([{
+            "path": "<b>broken</b>.wasm", "name": "broken", "state": "rejected", "reason": "not a component",
+            "previousServes": true, "since": 1.5,
+        }])
+    );
+}
+
+#[tokio::test]
+async fn the_root_leads_to_a_page_about_everything() {
+    let host = Host::start().await;
+    let answer = host.exchange(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    let answer = String::from_utf8(answer).unwrap().to_lowercase();
+    assert!(answer.starts_with("http/1.1 307"), "{answer}");
+    assert!(answer.contains("location: /dev-ui\r\n"), "{answer}");
+    for path in ["/dev-ui", "/dev-ui/"] {
+        let response = host.get(path).await;
+        assert_eq!(response.headers()["content-type"], "text/html; charset=utf-8");
+        assert_eq!(response.headers()["content-security-policy"], "default-src 'none'; style-src 'unsafe-inline'");
+        let html = response.text().await.unwrap();
+        assert!(html.contains("<h3>says</h3>"), "{html}");
+        assert!(html.contains(&format!("curl -N &#39;http://{}/run_sse&#39;", host.address)), "{html}");
+        assert!(html.contains("&lt;b&gt;broken&lt;/b&gt;.wasm"), "{html}");
+        assert!(html.contains("not a component"), "{html}");
+        assert!(!html.contains("<b>"), "{html}");
+    }
+}

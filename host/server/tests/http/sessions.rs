@@ -1,0 +1,194 @@
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::{Host, problem, run_body, success};
+
+const SESSIONS: &str = "/apps/says/users/u/sessions";
+
+#[tokio::test]
+async fn a_session_without_a_body_gets_an_id_and_has_every_key() {
+    let host = Host::start().await;
+    let session = success(host.request(Method::POST, SESSIONS).send().await.unwrap()).await;
+    assert_eq!(session["id"].as_str().unwrap().len(), 36);
+    assert_eq!(session["appName"], "says");
+    assert_eq!(session["userId"], "u");
+    assert_eq!(session["state"], json!({}));
+    assert_eq!(session["events"], json!([]));
+    let seconds = session["lastUpdateTime"].as_f64().unwrap();
+    assert!((1e9..1e10).contains(&seconds), "{seconds}");
+}
+
+#[tokio::test]
+async fn a_session_takes_its_id_and_state_from_the_body() {
+    let host = Host::start().await;
+    for (key, id) in [("sessionId", "a"), ("session_id", "b")] {
+        let session = host.post_json(SESSIONS, &json!({key: id, "state": {"k": 1}})).await;
+        assert_eq!(session["id"], id);
+        assert_eq!(session["state"], json!({"k": 1}));
+        assert_eq!(host.get_json(&format!("{SESSIONS}/{id}")).await, session);
+    }
+    let session = host.post_json(SESSIONS, &json!({"sessionId": null, "state": null, "events": null})).await;
+    assert_eq!(session["state"], json!({}));
+}
+
+#[tokio::test]
+async fn a_session_with_an_id_in_the_path_takes_wrapped_and_raw_state() {
+    let host = Host::start().await;
+    let cases = [
+        (json!({"state": {"k": 1}}), json!({"k": 1})),
+        (json!({"state": null}), json!({})),
+        (json!({"k": 1, "l": 2}), json!({"k": 1, "l": 2})),
+        (json!({"state": {"k": 1}, "l": 2}), json!({"state": {"k": 1}, "l": 2})),
+        (json!({"state": "open"}), json!({"state": "open"})),
+        (json!({}), json!({})),
+    ];
+    for (index, (body, state)) in cases.into_iter().enumerate() {
+        let session = host.post_json(&format!("{SESSIONS}/{index}"), &body).await;
+        assert_eq!(session["state"], state, "{body}");
+    }
+    let session = success(host.request(Method::POST, &format!("{SESSIONS}/bare")).send().await.unwrap()).await;
+    assert_eq!(session["id"], "bare");
+}
+
+#[tokio::test]
+async fn an_id_can_be_used_once() {
+    let host = Host::start().await;
+    host.session("says").await;
+    let body = problem(host.post(&format!("{SESSIONS}/s"), &json!({})).await, 409, "SESSION_EXISTS").await;
+    assert_eq!(body["detail"], "Session already exists: s");
+    problem(host.post(SESSIONS, &json!({"sessionId": "s"})).await, 409, "SESSION_EXISTS").await;
+}
+
+#[tokio::test]
+async fn names_in_paths_are_percent_decoded() {
+    let host = Host::start().await;
+    let session = host.post_json("/apps/says/users/a%40b.c/sessions/my%20own%2Fid", &json!({})).await;
+    assert_eq!(session["userId"], "a@b.c");
+    assert_eq!(session["id"], "my own/id");
+}
+
+#[tokio::test]
+async fn sessions_are_listed_newest_first_without_events_and_evaluations() {
+    let host = Host::start().await;
+    for id in ["first", "s", "adk-eval-session-1", "ADK_EVAL_2", "___eval___session___3"] {
+        host.post_json(&format!("{SESSIONS}/{id}"), &json!({"k": id})).await;
+    }
+    host.post_json("/run", &run_body("says", "hello")).await;
+    host.post_json(&format!("{SESSIONS}/last"), &json!({})).await;
+    let list = host.get_json(SESSIONS).await;
+    let ids: Vec<_> = list.as_array().unwrap().iter().map(|session| session["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["last", "s", "first"]);
+    assert_eq!(list[1]["events"], json!([]));
+    assert_eq!(list[2]["state"], json!({"k": "first"}));
+    assert_eq!(host.get_json("/apps/says/users/other/sessions").await, json!([]));
+}
+
+#[tokio::test]
+async fn events_of_a_session_can_be_limited_by_number_and_time() {
+    let host = Host::start().await;
+    let events: Vec<_> =
+        (1..=4).map(|n| json!({"id": n.to_string(), "author": "user", "timestamp": 100.0 + f64::from(n)})).collect();
+    host.post_json(SESSIONS, &json!({"sessionId": "s", "events": events})).await;
+    for (query, expected) in [
+        ("", vec!["1", "2", "3", "4"]),
+        ("?numRecentEvents=2", vec!["3", "4"]),
+        ("?num_recent_events=0", vec![]),
+        ("?numRecentEvents=9", vec!["1", "2", "3", "4"]),
+        ("?afterTimestamp=103", vec!["3", "4"]),
+        ("?after_timestamp=102&numRecentEvents=1", vec!["4"]),
+    ] {
+        let session = host.get_json(&format!("{SESSIONS}/s{query}")).await;
+        let ids: Vec<_> =
+            session["events"].as_array().unwrap().iter().map(|event| event["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, expected, "{query}");
+    }
+    let body = problem(host.get(&format!("{SESSIONS}/s?numRecentEvents=many")).await, 422, "INVALID_REQUEST").await;
+    assert!(body["detail"].as_str().unwrap().contains("numRecentEvents"), "{body}");
+}
+
+#[tokio::test]
+async fn an_exported_session_can_be_imported() {
+    let host = Host::start().await;
+    host.session("says").await;
+    host.post_json("/run", &run_body("says", "hello")).await;
+    let exported = host.get_json(&format!("{SESSIONS}/s")).await;
+    let imported = host.post_json(SESSIONS, &json!({"state": exported["state"], "events": exported["events"]})).await;
+    assert_ne!(imported["id"], exported["id"]);
+    assert_eq!(imported["events"], exported["events"]);
+    assert_eq!(imported["state"], json!({"said": "hello"}));
+}
+
+#[tokio::test]
+async fn an_import_of_a_partial_event_leaves_nothing_behind() {
+    let host = Host::start().await;
+    let events = json!([{"author": "user"}, {"author": "says", "partial": true}]);
+    let response = host.post(SESSIONS, &json!({"sessionId": "s", "events": events})).await;
+    let body = problem(response, 400, "BAD_INPUT").await;
+    assert_eq!(body["detail"], "events[1] is partial; only whole events can be imported");
+    problem(host.get(&format!("{SESSIONS}/s")).await, 404, "SESSION_NOT_FOUND").await;
+}
+
+#[tokio::test]
+async fn state_is_changed_by_an_event_of_the_user() {
+    let host = Host::start().await;
+    host.post_json(&format!("{SESSIONS}/s"), &json!({"old": 1, "kept": 2})).await;
+    for key in ["stateDelta", "state_delta"] {
+        let response = host
+            .request(Method::PATCH, &format!("{SESSIONS}/s"))
+            .json(&json!({key: {"old": null, "new": key}}))
+            .send()
+            .await
+            .unwrap();
+        let session = success(response).await;
+        assert_eq!(session["state"], json!({"kept": 2, "new": key}));
+        let event = session["events"].as_array().unwrap().last().unwrap();
+        assert_eq!(event["author"], "user");
+        assert!(event["invocationId"].as_str().unwrap().starts_with("p-"), "{event}");
+        assert_eq!(event["actions"]["stateDelta"], json!({"old": null, "new": key}));
+    }
+    let response = host.request(Method::PATCH, &format!("{SESSIONS}/s")).json(&json!({})).send().await.unwrap();
+    let body = problem(response, 422, "INVALID_REQUEST").await;
+    assert!(body["detail"].as_str().unwrap().contains("missing field `stateDelta`"), "{body}");
+}
+
+#[tokio::test]
+async fn a_deleted_session_is_gone_and_can_be_deleted_again() {
+    let host = Host::start().await;
+    host.session("says").await;
+    for _ in 0..2 {
+        let response = host.request(Method::DELETE, &format!("{SESSIONS}/s")).send().await.unwrap();
+        assert_eq!(response.status(), 204);
+        assert_eq!(response.bytes().await.unwrap().len(), 0);
+    }
+    let body = problem(host.get(&format!("{SESSIONS}/s")).await, 404, "SESSION_NOT_FOUND").await;
+    assert_eq!(body["detail"], "Session not found: appName=says, userId=u, sessionId=s");
+}
+
+#[tokio::test]
+async fn an_unknown_app_is_404_for_every_session_route() {
+    let host = Host::start().await;
+    for (method, path) in [
+        (Method::GET, "/apps/nobody/users/u/sessions"),
+        (Method::POST, "/apps/nobody/users/u/sessions"),
+        (Method::GET, "/apps/nobody/users/u/sessions/s"),
+        (Method::POST, "/apps/nobody/users/u/sessions/s"),
+        (Method::PATCH, "/apps/nobody/users/u/sessions/s"),
+        (Method::DELETE, "/apps/nobody/users/u/sessions/s"),
+        (Method::GET, "/apps/nobody/users/u/sessions/s/artifacts"),
+    ] {
+        let mut request = host.request(method.clone(), path);
+        if method == Method::PATCH {
+            request = request.json(&json!({"stateDelta": {}}));
+        }
+        let body = problem(request.send().await.unwrap(), 404, "APP_NOT_FOUND").await;
+        let detail = "App not found: nobody; there is `fails`, `says`, `streams`, `waits`";
+        assert_eq!(body["detail"], detail, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_an_unknown_session_is_404() {
+    let host = Host::start().await;
+    let request = host.request(Method::PATCH, &format!("{SESSIONS}/s")).json(&json!({"stateDelta": {"k": 1}}));
+    problem(request.send().await.unwrap(), 404, "SESSION_NOT_FOUND").await;
+}

@@ -1,0 +1,291 @@
+//! A server on a free port, agents to run, and two clients: a comfortable one, and one that sees bytes.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hatchery_core::agent::{AgentKind, Custom, CustomAgent};
+use hatchery_core::{Agent, AgentContext, Content, EventData, RunError, Services, Timestamp};
+use hatchery_engine::{App, Runner};
+use hatchery_models::Registry;
+use hatchery_server::{AppSource, AppState, CatalogReport, ComponentReport, FileReport, Server, ServerConfig};
+use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
+use reqwest::{Client, Method, RequestBuilder, Response};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinHandle;
+
+/// Long enough for anything that is going to happen at all.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the agents of a test wait for and report.
+pub struct Signals {
+    /// `waits` ends when it gets a permit.
+    pub go_on: Semaphore,
+    /// `waits` gives a permit when it has begun …
+    pub begun: Semaphore,
+    /// … and when it has seen that it is cancelled.
+    pub cancelled: Semaphore,
+}
+
+struct Says;
+
+#[async_trait]
+impl CustomAgent for Says {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let said = cx.call.invocation.user_content.text();
+        cx.call.set_state("said", said.clone().into());
+        cx.say(format!("You said: {said}")).await.map(|_| ())
+    }
+}
+
+struct Streams;
+
+#[async_trait]
+impl CustomAgent for Streams {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        for text in ["Hel", "lo\n"] {
+            let content = Some(Arc::new(Content::model(text)));
+            cx.emit(EventData { id: "one".into(), content, partial: true, ..EventData::default() }).await?;
+        }
+        let content = Some(Arc::new(Content::model("Hello\n")));
+        cx.emit(EventData { id: "one".into(), content, ..EventData::default() }).await.map(|_| ())
+    }
+}
+
+struct Fails;
+
+#[async_trait]
+impl CustomAgent for Fails {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        cx.say("So far so good.").await?;
+        Err(RunError::Agent { agent: "fails".into(), message: "the oven is cold".into() })
+    }
+}
+
+struct Waits(Arc<Signals>);
+
+#[async_trait]
+impl CustomAgent for Waits {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let _cancelled = GivesWhenDropped(self.0.clone(), cx.call.invocation.cancel.clone());
+        cx.say("Waiting.").await?;
+        self.0.begun.add_permits(1);
+        self.0.go_on.acquire().await.unwrap().forget();
+        cx.say("Done.").await.map(|_| ())
+    }
+}
+
+/// An agent whose run is cancelled may be dropped where it waits.
+struct GivesWhenDropped(Arc<Signals>, tokio_util::sync::CancellationToken);
+
+impl Drop for GivesWhenDropped {
+    fn drop(&mut self) {
+        if self.1.is_cancelled() {
+            self.0.cancelled.add_permits(1);
+        }
+    }
+}
+
+struct FakeSource(Vec<Arc<App>>);
+
+impl AppSource for FakeSource {
+    fn app(&self, name: &str) -> Option<Arc<App>> {
+        assert_ne!(name, "panics", "an app that makes the catalog panic");
+        self.0.iter().find(|app| app.name == name).cloned()
+    }
+
+    fn app_names(&self) -> Vec<String> {
+        self.0.iter().map(|app| app.name.clone()).collect()
+    }
+
+    fn report(&self) -> CatalogReport {
+        CatalogReport {
+            generation: 3,
+            components: vec![ComponentReport {
+                name: "kitchen".into(),
+                file: "kitchen.wasm".into(),
+                sha256: "c0ffee".into(),
+                agents: vec!["says".into()],
+                tools: vec!["boil".into()],
+                callbacks: vec![],
+            }],
+            files: vec![FileReport {
+                path: "<b>broken</b>.wasm".into(),
+                name: "broken".into(),
+                state: "rejected".into(),
+                reason: Some("not a component".into()),
+                previous_serves: true,
+                since: Timestamp::from_micros(1_500_000),
+            }],
+        }
+    }
+}
+
+/// A server under test.
+pub struct Host {
+    pub address: SocketAddr,
+    pub signals: Arc<Signals>,
+    pub services: Services,
+    client: Client,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl Host {
+    pub async fn start() -> Self {
+        Self::with(ServerConfig::default()).await
+    }
+
+    pub async fn with(config: ServerConfig) -> Self {
+        Self::bind(config, "127.0.0.1:0").await
+    }
+
+    pub async fn bind(config: ServerConfig, address: &str) -> Self {
+        let signals =
+            Arc::new(Signals { go_on: Semaphore::new(0), begun: Semaphore::new(0), cancelled: Semaphore::new(0) });
+        let agents: [(&str, Arc<dyn CustomAgent>); 4] = [
+            ("fails", Arc::new(Fails)),
+            ("says", Arc::new(Says)),
+            ("streams", Arc::new(Streams)),
+            ("waits", Arc::new(Waits(signals.clone()))),
+        ];
+        let apps = agents.map(|(name, agent)| {
+            let agent = Agent::new(
+                name,
+                format!("It {name}."),
+                AgentKind::Custom(Custom { code: agent, model: None, tools: Vec::new() }),
+            );
+            Arc::new(App::new(name, agent).unwrap())
+        });
+        let services = Services {
+            sessions: Arc::new(MemorySessions::new()),
+            artifacts: Arc::new(MemoryArtifacts::new()),
+            memory: Arc::new(KeywordMemory::new()),
+            models: Arc::new(Registry::new()),
+        };
+        let state = AppState::new(Runner::new(services.clone()), Arc::new(FakeSource(apps.into())), config);
+        let server = Server::bind(address.parse().unwrap(), state).await.unwrap();
+        let address = server.local_addr();
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(server.serve(async {
+            let _ = stopped.await;
+        }));
+        Self { address, signals, services, client: client(), stop: Some(stop), task }
+    }
+
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("http://{}{path}", self.address))
+    }
+
+    pub async fn get(&self, path: &str) -> Response {
+        self.request(Method::GET, path).send().await.unwrap()
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Response {
+        self.request(Method::POST, path).json(body).send().await.unwrap()
+    }
+
+    /// The JSON of an answer that must be a success.
+    pub async fn get_json(&self, path: &str) -> Value {
+        success(self.get(path).await).await
+    }
+
+    pub async fn post_json(&self, path: &str, body: &Value) -> Value {
+        success(self.post(path, body).await).await
+    }
+
+    /// Creates session `s` of user `u`.
+    pub async fn session(&self, app: &str) {
+        self.post_json(&format!("/apps/{app}/users/u/sessions/s"), &json!({})).await;
+    }
+
+    /// Asks the server to stop; gives what [`Server::serve`] gives.
+    pub fn stop(&mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+    }
+
+    pub async fn stopped(self) {
+        tokio::time::timeout(PATIENCE, self.task).await.expect("the server has not stopped").unwrap().unwrap();
+    }
+
+    /// Sends bytes on a connection of its own and gives all that comes back.
+    pub async fn exchange(&self, request: &[u8]) -> Vec<u8> {
+        let mut stream = self.connect(request).await;
+        let mut answer = Vec::new();
+        tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+        answer
+    }
+
+    pub async fn connect(&self, request: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(request).await.unwrap();
+        stream
+    }
+}
+
+/// The body of a run of session `s` of user `u`.
+pub fn run_body(app: &str, text: &str) -> Value {
+    json!({"appName": app, "userId": "u", "sessionId": "s", "newMessage": {"role": "user", "parts": [{"text": text}]}})
+}
+
+/// A POST as bytes, after which the connection is closed.
+pub fn post_bytes(path: &str, body: &Value) -> Vec<u8> {
+    let body = body.to_string();
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+/// Waits for a permit, which must come.
+pub async fn wait_for(signal: &Semaphore) {
+    tokio::time::timeout(PATIENCE, signal.acquire()).await.expect("the signal has not come").unwrap().forget();
+}
+
+/// Splits an answer into its head and the chunks of its body.
+pub fn chunks(answer: &[u8]) -> (String, Vec<String>) {
+    let text = String::from_utf8(answer.to_vec()).unwrap();
+    let (head, mut rest) = text.split_once("\r\n\r\n").unwrap();
+    let mut chunks = Vec::new();
+    loop {
+        let (length, after) = rest.split_once("\r\n").unwrap();
+        let length = usize::from_str_radix(length, 16).unwrap();
+        if length == 0 {
+            return (head.to_lowercase(), chunks);
+        }
+        chunks.push(after[..length].to_owned());
+        rest = after[length..].strip_prefix("\r\n").unwrap();
+    }
+}
+
+pub async fn success(response: Response) -> Value {
+    let status = response.status();
+    let text = response.text().await.unwrap();
+    assert_eq!(status, 200, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The body of a problem, which must have this status and code and all the keys that clients read.
+pub async fn problem(response: Response, status: u16, code: &str) -> Value {
+    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    assert_eq!(response.status(), status);
+    let body: Value = response.json().await.unwrap();
+    assert_eq!(body["status"], status, "{body}");
+    assert_eq!(body["code"], code, "{body}");
+    assert!(body["title"].is_string(), "{body}");
+    assert!(body["detail"].is_string(), "{body}");
+    assert_eq!(body["error"], body["detail"]);
+    body
+}
+
+fn client() -> Client {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| rustls::crypto::aws_lc_rs::default_provider().install_default().unwrap());
+    Client::builder().no_proxy().timeout(PATIENCE).build().unwrap()
+}
