@@ -1,1 +1,17 @@
-//! tests
+//! What the black-box tests share: a folder to serve, the real `hatchery` process that serves it, and a client that checks what holds for
+//! every answer. Nothing here links the host: the tests know what any client knows.
+//!
+//! `cargo xtask test` builds what they need, the `hatchery` command and the components; see [`paths`] for where they are looked for.
+
+pub mod answer;
+pub mod conversation;
+pub mod event;
+pub mod folder;
+pub mod host;
+pub mod paths;
+pub mod sse;
+
+pub use answer::Answer;
+pub use conversation::{Conversation, Route};
+pub use folder::Folder;
+pub use host::Host;

@@ -1,1 +1,141 @@
-fn main() {}
+//! Build and test chores: `cargo xtask demo`, `cargo xtask test`, `cargo xtask components`.
+//!
+//! Everything native is built in the dev profile and with the same features, so that the demo and the tests share one build. Where it
+//! lands is cargo's business: `CARGO_TARGET_DIR` and `build.target-dir` are honoured.
+
+mod components;
+mod step;
+mod toolchain;
+mod workspace;
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+
+use components::Components;
+use step::{Failed, Steps};
+use workspace::Workspace;
+
+/// Build and test chores
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Build the sample components and the host, and serve sample-agents on this machine
+    #[command(after_help = "Example:\n  cargo xtask demo --port 9000")]
+    Demo {
+        /// The port to listen on; 0 for any free one
+        #[arg(long, env = "HATCHERY_PORT", default_value_t = 8080)]
+        port: u16,
+    },
+    /// Build the components and the host, and run every test
+    #[command(after_help = "Example:\n  cargo xtask test\n  cargo xtask test hot_loading -- --nocapture")]
+    Test {
+        /// Passed on to `cargo test --workspace`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+    /// Build the sample components, and those that only tests use
+    #[command(after_help = "Example:\n  cargo xtask components")]
+    Components,
+}
+
+const TOOLCHAIN: &str = "toolchain: a C compiler, the target wasm32-wasip2";
+const HOST: &str = "host: the hatchery command";
+
+fn main() -> ExitCode {
+    match run(Cli::parse().verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            // A command that ran and failed has said why; its exit code is ours.
+            error.downcast_ref::<Failed>().map_or(ExitCode::FAILURE, Failed::exit_code)
+        }
+    }
+}
+
+fn run(verb: Verb) -> anyhow::Result<()> {
+    let workspace = Workspace::load()?;
+    match verb {
+        Verb::Demo { port } => demo(&workspace, port),
+        Verb::Test { args } => test(&workspace, &args),
+        Verb::Components => components(&workspace),
+    }
+}
+
+fn demo(workspace: &Workspace, port: u16) -> anyhow::Result<()> {
+    let samples = Components::of_samples(workspace)?;
+    let mut steps = Steps::new(4);
+    steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
+    steps.run(&format!("components: {samples}"), || samples.build(workspace))?;
+    steps.run(HOST, || host(workspace))?;
+    steps.announce(&format!("hatchery serve sample-agents --port {port}, until Ctrl-C"));
+    let mut serve = Command::new(workspace.host_binary()?);
+    serve.args(["serve", "sample-agents", "--host", "127.0.0.1", "--port", &port.to_string()]);
+    // The host takes the place of this process, so that signals reach it and its exit code is the demo's.
+    Err(serve.current_dir(&workspace.root).exec()).context("cannot start the host")
+}
+
+fn test(workspace: &Workspace, args: &[OsString]) -> anyhow::Result<()> {
+    let components = Components::all(workspace)?;
+    let mut steps = Steps::new(4);
+    steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
+    steps.run(&format!("components: {components}"), || components.build(workspace))?;
+    steps.run(HOST, || host(workspace))?;
+    steps.run("tests: cargo test --workspace", || {
+        let mut cargo = workspace.cargo(["test", "--workspace"]);
+        step::succeed(cargo.args(args).env(components::FOLDER_VARIABLE, components.folder()))
+    })?;
+    steps.finish();
+    Ok(())
+}
+
+fn components(workspace: &Workspace) -> anyhow::Result<()> {
+    let components = Components::all(workspace)?;
+    let mut steps = Steps::new(2);
+    steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
+    steps.run(&format!("components: {components}"), || components.build(workspace))?;
+    steps.finish();
+    Ok(())
+}
+
+/// Builds the host as `cargo test --workspace` does. Cargo chooses the features of dependencies for all that it builds at once, and those
+/// that only tests ask for count as soon as one test is among it: with the smallest test beside the host, the tests find it built.
+fn host(workspace: &Workspace) -> anyhow::Result<()> {
+    step::succeed(&mut workspace.cargo(["build", "--workspace", "--bin", "hatchery", "--test", "crate_borders"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(args: &[&str]) -> Verb {
+        Cli::try_parse_from(std::iter::once("cargo xtask").chain(args.iter().copied())).unwrap().verb
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_test_goes_to_cargo() {
+        let Verb::Test { args } = parse(&["test", "hot_loading", "--", "--nocapture"]) else { panic!("not `test`") };
+        assert_eq!(args, ["hot_loading", "--", "--nocapture"]);
+    }
+
+    #[test]
+    fn the_demo_takes_a_port() {
+        assert!(matches!(parse(&["demo", "--port", "9000"]), Verb::Demo { port: 9000 }));
+    }
+}

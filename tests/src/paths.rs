@@ -1,0 +1,100 @@
+//! Where the things are that tests need.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+
+/// The root of the repository.
+pub fn repository() -> &'static Path {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own)
+}
+
+/// The `hatchery` command: `HATCHERY_BIN`, or else the one that cargo built beside this test.
+///
+/// # Errors
+/// When it has not been built.
+pub fn hatchery() -> anyhow::Result<PathBuf> {
+    let path = match std::env::var_os("HATCHERY_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => profile_folder()?.join("hatchery"),
+    };
+    built(path)
+}
+
+/// The bytes of a built component: from the folder `HATCHERY_COMPONENTS`, or else from the target directory of this test.
+///
+/// # Errors
+/// When it has not been built.
+pub fn component(name: &str) -> anyhow::Result<Vec<u8>> {
+    let folder = match std::env::var_os("HATCHERY_COMPONENTS") {
+        Some(folder) => PathBuf::from(folder),
+        None => profile_folder()?.with_file_name("wasm32-wasip2").join("guest"),
+    };
+    let path = built(folder.join(format!("{name}.wasm")))?;
+    std::fs::read(&path).with_context(|| path.display().to_string())
+}
+
+/// The component `swap` saying one of two texts, as if its author had changed it.
+///
+/// # Errors
+/// When it has not been built.
+pub fn swap(text: Swap) -> anyhow::Result<Vec<u8>> {
+    const BUILT: &[u8] = b"unset";
+    let mut component = component("swap")?;
+    let mut places = component.windows(BUILT.len()).enumerate().filter(|(_, window)| *window == BUILT);
+    let place = places.next().map(|(place, _)| place).context("swap.wasm does not hold its text")?;
+    ensure!(places.next().is_none(), "swap.wasm holds its text more than once");
+    for (byte, new) in component.iter_mut().skip(place).zip(text.text().bytes()) {
+        *byte = new;
+    }
+    Ok(component)
+}
+
+/// What [`swap`] says; both are as long as what it was built with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Swap {
+    /// `older`
+    Older,
+    /// `newer`
+    Newer,
+}
+
+impl Swap {
+    /// The text.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Older => "older",
+            Self::Newer => "newer",
+        }
+    }
+
+    /// All that an agent of this text says in a turn.
+    pub fn words(self) -> Vec<String> {
+        (1..=3).map(|number| format!("{} {number}", self.text())).collect()
+    }
+}
+
+/// The folder for compiled code that the hosts of all tests share.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn compiled_code() -> anyhow::Result<PathBuf> {
+    let folder = profile_folder()?.with_file_name("tmp").join("black-box-code");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    Ok(folder)
+}
+
+/// `target/debug`: this test runs from `target/debug/deps`.
+fn profile_folder() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let folder = own.ancestors().nth(2).with_context(|| own.display().to_string())?;
+    Ok(folder.to_owned())
+}
+
+fn built(path: PathBuf) -> anyhow::Result<PathBuf> {
+    if !path.is_file() {
+        bail!("{} has not been built; `cargo xtask test` builds all that tests need", path.display());
+    }
+    Ok(path)
+}

@@ -1,0 +1,214 @@
+//! The command line: every verb, as one types it.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use hatchery_tests::event::{text, text_at};
+use hatchery_tests::{Folder, Host, event, paths};
+use serde_json::Value;
+use tokio::process::Command;
+
+/// What a command wrote, and whether it was content.
+struct Output {
+    success: bool,
+    stdout: String,
+    stderr: String,
+}
+
+impl Output {
+    fn json(&self) -> Result<Value> {
+        serde_json::from_str(&self.stdout).with_context(|| format!("{}{}", self.stdout, self.stderr))
+    }
+
+    fn lines(&self) -> Result<Vec<Value>> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+    }
+}
+
+async fn hatchery(folder: &Path, args: &[&str]) -> Result<Output> {
+    let mut command = Command::new(paths::hatchery()?);
+    command.args(args).current_dir(folder).stdin(Stdio::null()).env_remove("HATCHERY_LOG").kill_on_drop(true);
+    let output = command.output().await?;
+    let text = |bytes| String::from_utf8(bytes).map(|text: String| text);
+    Ok(Output { success: output.status.success(), stdout: text(output.stdout)?, stderr: text(output.stderr)? })
+}
+
+#[tokio::test]
+async fn run_says_one_message_and_shows_the_answer() -> Result<()> {
+    let folder = Folder::of_samples()?;
+    let output = hatchery(&folder.served(), &["run", ".", "greeter", "--message", "My name is Ada."]).await?;
+    ensure!(output.success, "{}", output.stderr);
+    assert_eq!(output.stdout, "Nice to meet you, Ada.\nI will know you the next time.\n");
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_writes_events_as_json_when_asked_to() -> Result<()> {
+    let folder = Folder::of_samples()?;
+    let output =
+        hatchery(&folder.served(), &["run", "trip-planner", "--json", "-m", "Plan 3 nights in Lisbon."]).await?;
+    ensure!(output.success, "{}", output.stderr);
+    let events = output.lines()?;
+    events.iter().try_for_each(event::check)?;
+    event::check_pieces(&events)?;
+    let last = events.last().map(text).unwrap_or_default();
+    assert!(last.starts_with("Your trip to Lisbon is planned"), "{last}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_reads_one_message_per_line() -> Result<()> {
+    let folder = Folder::of_samples()?;
+    folder.write("lines.txt", "My name is Ada.\nHello\n")?;
+    let mut command = Command::new(paths::hatchery()?);
+    command.args(["run", ".", "greeter"]).current_dir(folder.served()).kill_on_drop(true);
+    let output = command.stdin(std::fs::File::open(folder.file("lines.txt"))?).output().await?;
+    let stdout = String::from_utf8(output.stdout)?;
+    assert!(stdout.contains("Nice to meet you, Ada.") && stdout.contains("Hello again, Ada!"), "{stdout}");
+    assert!(output.status.success());
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_names_the_apps_that_there_are() -> Result<()> {
+    let folder = Folder::of_samples()?;
+    let output = hatchery(&folder.served(), &["run", ".", "nobody", "-m", "Hello"]).await?;
+    assert!(!output.success);
+    assert!(
+        output.stderr.contains("app `nobody` not found; there is dice, greeter, trip-planner"),
+        "{}",
+        output.stderr
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn inspect_shows_what_a_component_exports() -> Result<()> {
+    let folder = Folder::of_samples()?;
+    let output = hatchery(&folder.served(), &["inspect", "dice/dice.wasm"]).await?;
+    ensure!(output.success, "{}", output.stderr);
+    for word in ["dice", "roll_die", "check_prime", "check_sides"] {
+        assert!(output.stdout.contains(word), "{word} is not in {}", output.stdout);
+    }
+    let json = hatchery(&folder.served(), &["inspect", "dice/dice.wasm", "--json"]).await?.json()?;
+    let json = json.to_string();
+    for word in ["\"dice\"", "\"roll_die\"", "\"check_prime\"", "\"check_sides\"", "0.1.0"] {
+        assert!(json.contains(word), "{word} is not in {json}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn inspect_says_what_is_wrong_with_a_file() -> Result<()> {
+    let folder = Folder::of_samples()?;
+    folder.write("bad.wasm", "nonsense")?;
+    let output = hatchery(&folder.served(), &["inspect", "bad.wasm"]).await?;
+    assert!(!output.success);
+    let said = output.stdout + &output.stderr;
+    assert!(said.contains("`bad` is not a WebAssembly file"), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn test_plays_the_conversations_of_the_samples() -> Result<()> {
+    let folder = Folder::of_samples()?;
+    let output = hatchery(&folder.served(), &["test", "."]).await?;
+    ensure!(output.success, "{}{}", output.stdout, output.stderr);
+    assert!(output.stdout.ends_with("3 passed, 0 failed\n"), "{}", output.stdout);
+    Ok(())
+}
+
+#[tokio::test]
+async fn test_fails_when_an_answer_is_not_as_expected() -> Result<()> {
+    let folder = Folder::of_samples()?;
+    folder
+        .write("greeter/conversation.yaml", "app: greeter\nturns:\n  - user: Hello\n    expect: [{text: Goodbye}]\n")?;
+    let output = hatchery(&folder.served(), &["test", ".", "--json"]).await?;
+    assert!(!output.success, "its exit code says so");
+    let report = output.json()?;
+    assert_eq!((&report["passed"], &report["failed"]), (&2.into(), &1.into()), "{report}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_new_component_builds_and_is_served() -> Result<()> {
+    let folder = Folder::empty()?;
+    let sdk = paths::repository().join("guest-sdk/rust");
+    let sdk = sdk.to_str().context("a path in UTF-8")?;
+    let made = hatchery(&folder.served(), &["new", "word-counter", "--kind", "agent", "--sdk", sdk]).await?;
+    ensure!(made.success, "{}", made.stderr);
+    let host = Host::serve(&folder).await?;
+    // The tests' own target folder holds the SDK's dependencies already, built by the toolchain that the repository asks for.
+    let target = paths::hatchery()?.ancestors().nth(2).context("a target folder")?.join("new-components");
+    let mut build = Command::new(paths::hatchery()?);
+    build.args(["build", "word-counter"]).current_dir(folder.served()).env("CARGO_TARGET_DIR", &target);
+    let built = build.kill_on_drop(true).output().await?;
+    ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    assert!(folder.file("word-counter/word-counter.wasm").is_file(), "it lies beside its manifest");
+
+    host.until_app("word-counter").await?;
+    let events = host.ask("word-counter", "s", "Count the words: a rose is a rose").await?;
+    assert!(!event::texts(&events).is_empty(), "{events:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_new_agent_in_yaml_passes_its_own_conversation() -> Result<()> {
+    let folder = Folder::empty()?;
+    let made = hatchery(&folder.served(), &["new", "welcome", "--kind", "yaml"]).await?;
+    ensure!(made.success, "{}", made.stderr);
+    let output = hatchery(&folder.served(), &["test", "."]).await?;
+    ensure!(output.success, "{}{}", output.stdout, output.stderr);
+    assert!(output.stdout.ends_with("1 passed, 0 failed\n"), "{}", output.stdout);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_folder_that_is_none_is_named() -> Result<()> {
+    let folder = Folder::empty()?;
+    for verb in ["serve", "run", "test", "inspect"] {
+        let output = hatchery(&folder.served(), &[verb, "./no-such-folder"]).await?;
+        assert!(!output.success, "{verb}");
+        assert!(output.stderr.contains("no-such-folder"), "{verb}: {}", output.stderr);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wrong_key_in_hatchery_yaml_is_named_with_its_place() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("hatchery.yaml", "server:\n  body_limits: 3\n")?;
+    let output = hatchery(&folder.served(), &["serve", ".", "--port", "0"]).await?;
+    assert!(!output.success);
+    assert!(
+        output.stderr.contains("hatchery.yaml:2:3: ") && output.stderr.contains("`body_limits`"),
+        "{}",
+        output.stderr
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_named() -> Result<()> {
+    let folder = Folder::of_samples()?;
+    let host = Host::serve(&folder).await?;
+    let port = text_at(&host.announced, "/address").rsplit(':').next().unwrap_or_default().to_owned();
+    let output = hatchery(&folder.served(), &["serve", ".", "--memory", "--port", &port]).await?;
+    assert!(!output.success);
+    assert!(output.stderr.contains(&port), "{}", output.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_verb_explains_itself() -> Result<()> {
+    let folder = Folder::empty()?;
+    let help = hatchery(&folder.served(), &["--help"]).await?;
+    ensure!(help.success, "{}", help.stderr);
+    for verb in ["serve", "run", "new", "build", "inspect", "test"] {
+        assert!(help.stdout.contains(&format!("  {verb}")), "{verb} is not in {}", help.stdout);
+        let own = hatchery(&folder.served(), &[verb, "--help"]).await?;
+        assert!(own.success && own.stdout.contains(&format!("hatchery {verb} ")), "{}", own.stdout);
+    }
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! Files that come, change and go while the host runs.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use hatchery_tests::host::{entry, has_app, reason};
+use hatchery_tests::paths::Swap::{Newer, Older};
+use hatchery_tests::paths::swap;
+use hatchery_tests::{Folder, Host, event};
+use serde_json::Value;
+
+/// An app that pauses and then lets the agent `swap` speak, five times over.
+const STEADY: [(&str, &str); 3] = [
+    (
+        "steady/root_agent.yaml",
+        "agent_class: LoopAgent\nname: steady\nmax_iterations: 5\nsub_agents:\n  - config_path: pause.yaml\n  - code: swap\n",
+    ),
+    ("steady/pause.yaml", "name: pause\nmodel: scripted:steady/answers.yaml\ninstruction: Wait.\n"),
+    ("steady/answers.yaml", "turns:\n  - delay_ms: 150\n    reply: \"pause\"\n"),
+];
+
+async fn says(host: &Host, session: &str) -> Result<Vec<String>> {
+    Ok(event::texts(&host.ask("swap", session, "Who are you?").await?))
+}
+
+/// The number of what is loaded.
+fn number(components: &Value) -> u64 {
+    components.get("generation").and_then(Value::as_u64).unwrap_or_default()
+}
+
+async fn generation(host: &Host) -> Result<u64> {
+    host.components().await.map(|components| number(&components))
+}
+
+/// Waits until something newer than a generation is loaded.
+async fn until_newer(host: &Host, generation: u64) -> Result<()> {
+    host.until("there is a newer generation", |components| number(components) > generation).await.map(|_| ())
+}
+
+#[tokio::test]
+async fn a_component_dropped_in_becomes_live() -> Result<()> {
+    let folder = Folder::empty()?;
+    let host = Host::serve(&folder).await?;
+    assert!(host.apps().await?.is_empty());
+    folder.put("deep/down/swap.wasm", swap(Older)?)?;
+    host.until_app("swap").await?;
+    assert_eq!(says(&host, "s").await?, Older.words());
+    let components = host.components().await?;
+    assert_eq!(reason(&components, "deep/down/swap.wasm"), None);
+    assert!(entry(&components, "deep/down/swap.wasm").is_some(), "{components}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_in_yaml_dropped_in_becomes_live_and_a_change_is_used_by_the_next_turn() -> Result<()> {
+    let folder = Folder::empty()?;
+    let host = Host::serve(&folder).await?;
+    let agent = |answers: &str| format!("name: echo\nmodel: scripted:echo/{answers}.yaml\ninstruction: Answer.\n");
+    folder.put("echo/first.yaml", "turns:\n  - reply: \"first: {user}\"\n")?;
+    folder.put("echo/second.yaml", "turns:\n  - reply: \"second: {user}\"\n")?;
+    folder.put("echo/root_agent.yaml", agent("first"))?;
+    host.until_app("echo").await?;
+    assert_eq!(event::texts(&host.ask("echo", "s", "hi").await?), ["first: hi"]);
+    let before = generation(&host).await?;
+    folder.put("echo/root_agent.yaml", agent("second"))?;
+    until_newer(&host, before).await?;
+    assert_eq!(event::texts(&host.run("echo", "s", "hi").await?), ["second: hi"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_yaml_agent_that_waits_for_a_component_is_served_when_it_comes() -> Result<()> {
+    let folder = Folder::empty()?;
+    for (name, text) in STEADY {
+        folder.write(name, text)?;
+    }
+    let host = Host::serve(&folder).await?;
+    let missing = host.until_refused("steady/root_agent.yaml").await?;
+    assert!(missing.contains("agent `swap` not found"), "{missing}");
+    folder.put("swap.wasm", swap(Older)?)?;
+    host.until_app("steady").await?;
+    let said = event::texts(&host.ask("steady", "s", "go").await?);
+    assert_eq!(said.len(), 20, "five times a pause and three words: {said:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_deleted_component_is_gone_and_the_others_stay() -> Result<()> {
+    let folder = Folder::of_samples()?;
+    folder.put("swap.wasm", swap(Older)?)?;
+    let host = Host::serve(&folder).await?;
+    host.create_session("swap", "s").await?;
+    folder.remove("swap.wasm")?;
+    host.until("swap is gone", |components| !has_app(components, "swap")).await?;
+    let body = hatchery_tests::host::message("swap", "s", "Who are you?");
+    let detail = host.post("/run", &body).await?.error(404, "APP_NOT_FOUND")?;
+    assert_eq!(detail, "App not found: swap; there is `dice`, `greeter`, `trip-planner`");
+    host.ask("greeter", "s", "Hello").await?;
+    // What was said is not lost: the same file back in its place finds its sessions.
+    folder.put("swap.wasm", swap(Older)?)?;
+    host.until_app("swap").await?;
+    host.session("swap", "s").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_component_replaced_again_and_again_under_requests_fails_none_of_them() -> Result<()> {
+    const CLIENTS: usize = 8;
+    const SWAPS: usize = 12;
+    let folder = Folder::empty()?;
+    folder.put("swap.wasm", swap(Older)?)?;
+    let host = Host::serve(&folder).await?;
+    let versions = [(Older, swap(Older)?), (Newer, swap(Newer)?)];
+    let swapped = AtomicUsize::new(0);
+
+    let swapper = async {
+        for turn in 1..=SWAPS {
+            let (version, bytes) = &versions[turn % 2];
+            let before = generation(&host).await?;
+            folder.put("swap.wasm", bytes)?;
+            until_newer(&host, before).await?;
+            ensure!(says(&host, &format!("after-{turn}")).await? == version.words(), "a new run uses new code");
+            swapped.store(turn, Ordering::SeqCst);
+        }
+        anyhow::Ok(())
+    };
+    let clients = (0..CLIENTS).map(async |client| {
+        let mut said = [0, 0];
+        let mut request = 0;
+        while swapped.load(Ordering::SeqCst) < SWAPS {
+            let words = says(&host, &format!("c{client}-{request}")).await?;
+            let version = versions.iter().position(|(version, _)| words == version.words());
+            let version = version.with_context(|| format!("a run is of one version, not of both: {words:?}"))?;
+            said[version] += 1;
+            request += 1;
+        }
+        anyhow::Ok(said)
+    });
+    let (_, said) = futures::try_join!(swapper, try_join_all(clients))?;
+    let [older, newer] = said.into_iter().fold([0, 0], |sum, said| [sum[0] + said[0], sum[1] + said[1]]);
+    assert!(older > 0 && newer > 0, "both versions answered under load: {older} and {newer} runs");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_that_has_begun_ends_on_the_code_it_began_with() -> Result<()> {
+    let folder = Folder::empty()?;
+    for (name, text) in STEADY {
+        folder.write(name, text)?;
+    }
+    folder.put("swap.wasm", swap(Older)?)?;
+    let host = Host::serve(&folder).await?;
+    host.create_session("steady", "old").await?;
+    let mut old = host.stream("steady", "old", "go", false).await?;
+    let mut events = vec![old.next().await?.context("a first event")?];
+
+    let before = generation(&host).await?;
+    folder.put("swap.wasm", swap(Newer)?)?;
+    until_newer(&host, before).await?;
+    assert_eq!(says(&host, "s").await?, Newer.words(), "new runs use the new code");
+    let new = event::texts(&host.ask("steady", "new", "go").await?);
+    assert_eq!(new.iter().filter(|text| text.starts_with("newer ")).count(), 15, "{new:?}");
+
+    events.extend(old.collect().await?);
+    let said = event::texts(&events);
+    assert_eq!(said.iter().filter(|text| text.starts_with("older ")).count(), 15, "{said:?}");
+    assert_eq!(said.len(), 20, "{said:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_broken_file_leaves_the_old_component_serving_and_is_shown() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("swap.wasm", swap(Older)?)?;
+    let host = Host::serve(&folder).await?;
+    folder.put("swap.wasm", "this is no component")?;
+    let reason = host.until_refused("swap.wasm").await?;
+    assert!(reason.contains("`swap` is not a WebAssembly file"), "{reason}");
+    assert_eq!(says(&host, "s").await?, Older.words());
+    folder.put("swap.wasm", swap(Newer)?)?;
+    host.until("it is mended", |components| hatchery_tests::host::reason(components, "swap.wasm").is_none()).await?;
+    assert_eq!(says(&host, "t").await?, Newer.words());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_half_written_file_leaves_the_old_component_serving_until_it_is_whole() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("swap.wasm", swap(Older)?)?;
+    let host = Host::serve(&folder).await?;
+    let whole = swap(Newer)?;
+    let before = generation(&host).await?;
+    folder.write("swap.wasm", &whole[..whole.len() / 2])?;
+    let reason = host.until_refused("swap.wasm").await?;
+    assert!(reason.contains("truncated or still being written"), "{reason}");
+    assert_eq!(says(&host, "s").await?, Older.words());
+    folder.write("swap.wasm", &whole)?;
+    let mended = |components: &Value| {
+        number(components) > before && hatchery_tests::host::reason(components, "swap.wasm").is_none()
+    };
+    host.until("it is whole", mended).await?;
+    assert_eq!(says(&host, "t").await?, Newer.words());
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_files_of_one_name_are_an_error_that_names_both() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("first/swap.wasm", swap(Older)?)?;
+    let host = Host::serve(&folder).await?;
+    folder.put("second/swap.wasm", swap(Newer)?)?;
+    let reason = host.until_refused("second/swap.wasm").await?;
+    assert!(reason.contains("first/swap.wasm") && reason.contains("second/swap.wasm"), "{reason}");
+    assert_eq!(says(&host, "s").await?, Older.words(), "the one that was there goes on");
+    folder.remove("first/swap.wasm")?;
+    let alone = |components: &Value| {
+        has_app(components, "swap") && hatchery_tests::host::reason(components, "second/swap.wasm").is_none()
+    };
+    host.until("the other one serves", alone).await?;
+    assert_eq!(says(&host, "t").await?, Newer.words());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_app_in_yaml_and_one_in_a_component_cannot_share_a_name() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("swap.wasm", swap(Older)?)?;
+    let host = Host::serve(&folder).await?;
+    folder.write("swap/answers.yaml", "turns:\n  - reply: \"from yaml\"\n")?;
+    folder.write("swap/root_agent.yaml", "name: other\nmodel: scripted:swap/answers.yaml\ninstruction: Answer.\n")?;
+    let reason = host.until_refused("swap/root_agent.yaml").await?;
+    assert!(reason.contains("swap/root_agent.yaml") && reason.contains("swap.wasm"), "{reason}");
+    assert_eq!(says(&host, "s").await?, Older.words());
+    Ok(())
+}

@@ -1,0 +1,10 @@
+//! The host from outside: the real command, real components, real files, HTTP. One module per subject.
+
+mod bad_input;
+mod cli;
+mod crash;
+mod hot_loading;
+mod misbehaviour;
+mod refused_files;
+mod samples;
+mod wire;

@@ -1,0 +1,190 @@
+//! Components that trap, spin, take memory without end or answer too much: the run says so, and nothing else notices.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use hatchery_tests::event::{self, text_at, tool_response};
+use hatchery_tests::host::{events_in, message};
+use hatchery_tests::{Folder, Host, paths};
+use serde_json::{Value, json};
+
+const LIMITS: &str = "limits: {cpu: 300ms, wall: 2s, memory: 16MiB, result: 1MiB}\n";
+
+/// An agent whose model calls the tool that the user names, and tells what the tool answered.
+const CALLER: [(&str, &str); 2] = [
+    (
+        "caller/root_agent.yaml",
+        "name: caller\nmodel: scripted:caller/answers.yaml\ninstruction: Call tools.\ntools:\n  - name: misbehaver/trap\n  \
+         - name: misbehaver/spin\n  - name: misbehaver/allocate\n  - name: misbehaver/huge_result\n  \
+         - name: misbehaver/slow\n  - name: misbehaver/echo\n  - name: misbehaver/fatal\n",
+    ),
+    (
+        "caller/answers.yaml",
+        "turns:\n\
+         \x20 - when: {tool: [trap, spin, allocate, huge_result, slow, echo, fatal, nonsense]}\n    reply: \"it answered: {tool}\"\n\
+         \x20 - when: {user: trap}\n    reply: [{call: {name: trap}}]\n\
+         \x20 - when: {user: spin}\n    reply: [{call: {name: spin}}]\n\
+         \x20 - when: {user: allocate}\n    reply: [{call: {name: allocate}}]\n\
+         \x20 - when: {user: huge}\n    reply: [{call: {name: huge_result, args: {bytes: 3000000}}}]\n\
+         \x20 - when: {user: slow}\n    reply: [{call: {name: slow, args: {millis: 60000}}}]\n\
+         \x20 - when: {user: wrong}\n    reply: [{call: {name: slow, args: {millis: soon}}}]\n\
+         \x20 - when: {user: fatal}\n    reply: [{call: {name: fatal}}]\n\
+         \x20 - when: {user: nonsense}\n    reply: [{call: {name: nonsense}}]\n\
+         \x20 - reply: [{call: {name: echo, args: {value: {deep: [1.5, null, \"ü\"]}}}}]\n",
+    ),
+];
+
+async fn host(folder: &Folder) -> Result<Host> {
+    folder.put("misbehaver.wasm", paths::component("misbehaver")?)?;
+    folder.write("hatchery.yaml", LIMITS)?;
+    for (name, text) in CALLER {
+        folder.write(name, text)?;
+    }
+    Host::serve(folder).await
+}
+
+async fn is_well(host: &Host, session: &str) -> Result<()> {
+    host.get("/health").await?.json(200)?;
+    let events = host.ask("caller", session, "echo").await?;
+    let answer = tool_response(&events, "echo")?;
+    assert_eq!(*answer, json!({"value": {"deep": [1.5, null, "ü"]}}));
+    Ok(())
+}
+
+/// Has the tool called, and gives the error that the model is told; the run goes on and ends well.
+async fn error_of_tool(host: &Host, word: &str, tool: &str) -> Result<String> {
+    let events = host.ask("caller", word, word).await?;
+    let error = text_at(tool_response(&events, tool)?, "/error").to_owned();
+    let last = event::texts(&events).pop().context("a last word")?;
+    assert!(last.starts_with("it answered: "), "the model was told and the run went on: {last}");
+    Ok(error)
+}
+
+#[tokio::test]
+async fn a_tool_that_fails_in_any_way_is_told_to_the_model() -> Result<()> {
+    let folder = Folder::empty()?;
+    let host = host(&folder).await?;
+    let trapped = error_of_tool(&host, "trap", "trap").await?;
+    assert!(trapped.contains("tool `trap` of component `misbehaver` failed: it crashed"), "{trapped}");
+    let spun = error_of_tool(&host, "spin", "spin").await?;
+    assert!(spun.contains("300ms of CPU time; raise `limits.cpu`"), "{spun}");
+    let grown = error_of_tool(&host, "allocate", "allocate").await?;
+    assert!(grown.contains("16 MiB of memory; raise `limits.memory`"), "{grown}");
+    let huge = error_of_tool(&host, "huge", "huge_result").await?;
+    assert!(huge.contains("1 MiB in one result; raise `limits.result`"), "{huge}");
+    let slow = error_of_tool(&host, "slow", "slow").await?;
+    assert!(slow.contains("2s from start to end; raise `limits.wall`"), "{slow}");
+    let wrong = error_of_tool(&host, "wrong", "slow").await?;
+    assert!(wrong.contains("millis"), "{wrong}");
+    let nonsense = error_of_tool(&host, "nonsense", "nonsense").await?;
+    assert!(nonsense.contains("nonsense"), "{nonsense}");
+    is_well(&host, "after").await
+}
+
+/// Runs an app that fails after its first word: checks `/run`, `/run_sse` and the session, and gives what is said about it.
+async fn failure(host: &Host, app: &str, first_word: &str, status: u16, code: &str) -> Result<String> {
+    host.create_session(app, "whole").await?;
+    let answer = host.post("/run", &message(app, "whole", "go")).await?;
+    let detail = answer.error(status, code)?;
+    let yielded = events_in(&answer.json(status)?)?;
+    let [said, failed] = yielded.as_slice() else { anyhow::bail!("{app}: a word and an error: {yielded:?}") };
+    assert_eq!(event::text(said), first_word);
+    assert_eq!(failed["errorCode"], code, "{failed}");
+    assert_eq!(failed["errorMessage"], detail.as_str());
+
+    host.create_session(app, "streamed").await?;
+    let messages = host.stream(app, "streamed", "go", true).await?.collect().await?;
+    let [.., event, last] = messages.as_slice() else { anyhow::bail!("{app}: an event and an error: {messages:?}") };
+    assert_eq!(event["errorCode"], code);
+    assert_eq!(*last, json!({"error": detail, "code": code}));
+
+    let stored = events_in(&host.session(app, "whole").await?)?;
+    assert_eq!(stored.get(1..), Some(yielded.as_slice()), "what was yielded is stored");
+    Ok(detail)
+}
+
+#[tokio::test]
+async fn an_agent_that_traps_fails_its_run_alone() -> Result<()> {
+    let folder = Folder::empty()?;
+    let host = host(&folder).await?;
+    let detail = failure(&host, "trapping_agent", "about to trap", 500, "COMPONENT_TRAPPED").await?;
+    assert!(detail.contains("component `misbehaver`: it crashed"), "{detail}");
+    is_well(&host, "after").await
+}
+
+#[tokio::test]
+async fn an_agent_that_spins_is_stopped_and_others_are_served_meanwhile() -> Result<()> {
+    let folder = Folder::empty()?;
+    let host = host(&folder).await?;
+    let spinning = async {
+        let detail = failure(&host, "spinning_agent", "about to spin", 500, "COMPONENT_CPU").await?;
+        assert!(detail.contains("300ms of CPU time; raise `limits.cpu` in hatchery.yaml"), "{detail}");
+        anyhow::Ok(())
+    };
+    let others = async {
+        for turn in 0..5 {
+            is_well(&host, &format!("meanwhile-{turn}")).await?;
+        }
+        anyhow::Ok(())
+    };
+    futures::try_join!(spinning, others)?;
+    is_well(&host, "after").await
+}
+
+#[tokio::test]
+async fn an_agent_that_says_it_failed_is_believed() -> Result<()> {
+    let folder = Folder::empty()?;
+    let host = host(&folder).await?;
+    host.create_session("failing_agent", "s").await?;
+    let answer = host.post("/run", &message("failing_agent", "s", "go")).await?;
+    assert_eq!(answer.status, 500, "{}", answer.text);
+    let body: Value = serde_json::from_str(&answer.text)?;
+    assert!(text_at(&body, "/detail").contains("beyond repair"), "{body}");
+    assert_eq!(event::text(&body["events"][0]), "about to fail");
+    is_well(&host, "after").await
+}
+
+#[tokio::test]
+async fn a_tool_may_end_the_run() -> Result<()> {
+    let folder = Folder::empty()?;
+    let host = host(&folder).await?;
+    host.create_session("caller", "s").await?;
+    let answer = host.post("/run", &message("caller", "s", "fatal")).await?;
+    assert_eq!(answer.status, 500, "{}", answer.text);
+    assert!(answer.text.contains("beyond repair"), "{}", answer.text);
+    is_well(&host, "after").await
+}
+
+#[tokio::test]
+async fn a_callback_that_traps_fails_the_run_and_names_itself() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("watched/answers.yaml", "turns:\n  - reply: \"never said\"\n")?;
+    folder.write(
+        "watched/root_agent.yaml",
+        "name: watched\nmodel: scripted:watched/answers.yaml\ninstruction: Answer.\n\
+         before_agent_callbacks:\n  - name: misbehaver/trapping_callback\n",
+    )?;
+    let host = host(&folder).await?;
+    host.create_session("watched", "s").await?;
+    let answer = host.post("/run", &message("watched", "s", "go")).await?;
+    assert_eq!(answer.status, 500, "{}", answer.text);
+    let body: Value = serde_json::from_str(&answer.text)?;
+    assert!(text_at(&body, "/detail").contains("misbehaver"), "{body}");
+    assert!(!answer.text.contains("never said"), "{body}");
+    is_well(&host, "after").await
+}
+
+#[tokio::test]
+async fn many_spinning_runs_at_once_end_in_time_and_leave_the_host_well() -> Result<()> {
+    let folder = Folder::empty()?;
+    let host = host(&folder).await?;
+    let start = Instant::now();
+    let runs = (0..16).map(async |run| {
+        let session = format!("spin-{run}");
+        host.create_session("spinning_agent", &session).await?;
+        host.post("/run", &message("spinning_agent", &session, "go")).await?.error(500, "COMPONENT_CPU")
+    });
+    futures::future::try_join_all(runs).await?;
+    assert!(start.elapsed() < Duration::from_secs(30), "they took {:?}", start.elapsed());
+    is_well(&host, "after").await
+}

@@ -1,0 +1,51 @@
+//! Every sample holds its conversation, over every route.
+
+use anyhow::{Result, ensure};
+use hatchery_tests::{Conversation, Folder, Host, Route};
+
+/// Plays all conversations of `sample-agents`; gives how many pieces of answers came.
+async fn play(route: Route) -> Result<usize> {
+    let folder = Folder::of_samples()?;
+    let host = Host::serve(&folder).await?;
+    let conversations = Conversation::find(&folder.served())?;
+    let mut apps = host.apps().await?;
+    apps.sort();
+    let mut talked_to: Vec<_> = conversations.iter().map(|(_, conversation)| conversation.app.clone()).collect();
+    talked_to.sort();
+    ensure!(apps == talked_to, "each app of the samples has a conversation: {apps:?}, {talked_to:?}");
+    ensure!(apps == ["dice", "greeter", "trip-planner"], "{apps:?}");
+    let mut pieces = 0;
+    for (file, conversation) in conversations {
+        let played = conversation.play(&host, route).await;
+        pieces += played.map_err(|error| error.context(format!("{} over {route:?}", file.display())))?;
+    }
+    Ok(pieces)
+}
+
+#[tokio::test]
+async fn every_sample_holds_its_conversation_over_run() -> Result<()> {
+    assert_eq!(play(Route::Run).await?, 0, "without streaming there are no pieces");
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_sample_holds_its_conversation_over_run_sse() -> Result<()> {
+    assert_eq!(
+        play(Route::Sse { path: "/run_sse", streaming: false }).await?,
+        0,
+        "without streaming there are no pieces"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_sample_holds_its_conversation_over_run_sse_with_streaming() -> Result<()> {
+    assert!(play(Route::Sse { path: "/run_sse", streaming: true }).await? > 0, "with streaming answers come in pieces");
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_sample_holds_its_conversation_over_the_other_spelling_of_run_sse() -> Result<()> {
+    assert!(play(Route::Sse { path: "/run-sse", streaming: true }).await? > 0, "with streaming answers come in pieces");
+    Ok(())
+}

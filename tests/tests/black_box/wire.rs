@@ -1,0 +1,233 @@
+//! What ADK clients ask for beside runs, and how answers look on the wire.
+
+use anyhow::{Context, Result};
+use hatchery_tests::event::{self, text_at};
+use hatchery_tests::host::{USER, events_of, message, session_path};
+use hatchery_tests::{Folder, Host};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// An agent that speaks in pieces with a pause before each.
+const SLOW: [(&str, &str); 2] = [
+    ("slow/root_agent.yaml", "name: slow\nmodel: scripted:slow/answers.yaml\ninstruction: Speak slowly.\n"),
+    (
+        "slow/answers.yaml",
+        "turns:\n  - chunk_delay_ms: 100\n    reply:\n      - text: [\"one \", \"two \", \"three \", \"four\"]\n",
+    ),
+];
+
+async fn slow_host(folder: &Folder) -> Result<Host> {
+    for (name, text) in SLOW {
+        folder.write(name, text)?;
+    }
+    Host::serve(folder).await
+}
+
+#[tokio::test]
+async fn the_host_announces_where_it_listens_and_what_it_serves() -> Result<()> {
+    let host = Host::serve(&Folder::of_samples()?).await?;
+    assert_eq!(host.announced["apps"], json!(["dice", "greeter", "trip-planner"]), "{}", host.announced);
+    assert_eq!(host.announced["failed"], json!([]), "{}", host.announced);
+    assert_eq!(host.url, format!("http://{}", text_at(&host.announced, "/address")));
+    assert_eq!(host.get("/health").await?.json(200)?, json!({"status": "ok"}));
+    assert_eq!(text_at(&host.get("/version").await?.json(200)?, "/version"), env!("CARGO_PKG_VERSION"));
+    assert!(host.stop().await?, "it ends without complaint when asked to");
+    Ok(())
+}
+
+#[tokio::test]
+async fn apps_are_listed_by_name_and_in_detail() -> Result<()> {
+    let host = Host::serve(&Folder::of_samples()?).await?;
+    assert_eq!(host.get("/list-apps").await?.json(200)?, json!(["dice", "greeter", "trip-planner"]));
+    let detailed = host.get("/list-apps?detailed=true").await?.json(200)?;
+    let planner = detailed["apps"].as_array().context("apps")?.iter().find(|app| app["name"] == "trip-planner");
+    let planner = planner.context("trip-planner")?;
+    assert_eq!(planner["rootAgentName"], "trip_planner");
+    assert_eq!(planner["description"], "Plans a trip.");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_page_for_developers_shows_apps_and_components() -> Result<()> {
+    let host = Host::serve(&Folder::of_samples()?).await?;
+    let page = host.get("/").await?;
+    assert_eq!(page.status, 200);
+    for word in ["greeter", "dice", "trip-planner", "trip-tools", "roll_die", "check_sides", "greeter.wasm"] {
+        assert!(page.text.contains(word), "{word} is not on the page: {}", page.text);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn sessions_are_created_listed_read_changed_and_deleted() -> Result<()> {
+    let host = Host::serve(&Folder::of_samples()?).await?;
+    let sessions = format!("/apps/greeter/users/{USER}/sessions");
+
+    let body = json!({"state": {"mood": "good", "user:name": "Ada"}});
+    let created = host.post(&format!("{sessions}/first"), &body).await?.json(200)?;
+    assert_eq!(created["id"], "first");
+    assert_eq!(created["appName"], "greeter");
+    assert_eq!(created["userId"], USER);
+    assert_eq!(created["state"], json!({"mood": "good", "user:name": "Ada"}));
+    assert_eq!(created["events"], json!([]));
+    assert!(created["lastUpdateTime"].is_f64(), "{created}");
+
+    let unnamed = host.post(&sessions, &json!({})).await?.json(200)?;
+    assert!(!text_at(&unnamed, "/id").is_empty());
+    assert_eq!(unnamed["state"], json!({"user:name": "Ada"}), "a user's state is in all sessions of the user");
+
+    host.run("greeter", "first", "Hello").await?;
+    let read = host.session("greeter", "first").await?;
+    assert_eq!(read["events"].as_array().map(Vec::len), Some(3), "the user's message and two answers: {read}");
+    assert_eq!(read["state"]["visits"], 1);
+    let recent = host.get(&format!("{sessions}/first?numRecentEvents=1")).await?.json(200)?;
+    assert_eq!(recent["events"].as_array().map(Vec::len), Some(1));
+    assert_eq!(recent["events"][0], read["events"][2]);
+
+    let change = host.request(Method::PATCH, &session_path("greeter", "first"));
+    let change = host.send(change.json(&json!({"stateDelta": {"mood": "better", "visits": null}}))).await?.json(200)?;
+    assert_eq!(change["state"]["mood"], "better");
+    assert_eq!(change["state"].get("visits"), None, "null removes a key: {change}");
+
+    let listed = host.get(&sessions).await?.json(200)?;
+    let mut ids: Vec<_> = listed.as_array().context("a list")?.iter().map(|session| text_at(session, "/id")).collect();
+    ids.sort();
+    let mut expected = vec!["first", text_at(&unnamed, "/id")];
+    expected.sort();
+    assert_eq!(ids, expected);
+
+    assert_eq!(host.delete(&session_path("greeter", "first")).await?.status, 204);
+    host.get(&session_path("greeter", "first")).await?.error(404, "SESSION_NOT_FOUND")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn artifacts_are_saved_in_versions_listed_read_and_deleted() -> Result<()> {
+    let host = Host::serve(&Folder::of_samples()?).await?;
+    host.create_session("greeter", "s").await?;
+    let artifacts = format!("{}/artifacts", session_path("greeter", "s"));
+    let save = async |name: &str, data: &str| {
+        let part = json!({"inlineData": {"mimeType": "text/plain", "data": data}});
+        host.post(&artifacts, &json!({"filename": name, "artifact": part})).await?.json(200)
+    };
+    assert_eq!(save("notes/a.txt", "b25l").await?["version"], 0);
+    assert_eq!(save("notes/a.txt", "dHdv").await?["version"], 1);
+    save("user:b.txt", "b25l").await?;
+
+    let mut names: Vec<String> = serde_json::from_value(host.get(&artifacts).await?.json(200)?)?;
+    names.sort();
+    assert_eq!(names, ["notes/a.txt", "user:b.txt"]);
+    let newest = host.get(&format!("{artifacts}/notes/a.txt")).await?.json(200)?;
+    assert_eq!(newest, json!({"inlineData": {"mimeType": "text/plain", "data": "dHdv"}}));
+    assert_eq!(host.get(&format!("{artifacts}/notes/a.txt/versions")).await?.json(200)?, json!([0, 1]));
+    let first = host.get(&format!("{artifacts}/notes/a.txt/versions/0")).await?.json(200)?;
+    assert_eq!(first["inlineData"]["data"], "b25l");
+
+    assert_eq!(host.delete(&format!("{artifacts}/notes/a.txt")).await?.status, 204);
+    host.get(&format!("{artifacts}/notes/a.txt")).await?.error(404, "ARTIFACT_NOT_FOUND")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn calls_and_responses_of_tools_are_paired_by_id() -> Result<()> {
+    let host = Host::serve(&Folder::of_samples()?).await?;
+    let events = host.ask("dice", "s", "Throw two dice").await?;
+    let ids = |kind: &str| -> Vec<String> {
+        let parts = events.iter().flat_map(event::parts).filter_map(|part| part.get(kind));
+        parts.map(|part| text_at(part, "/id").to_owned()).collect()
+    };
+    let (calls, responses) = (ids("functionCall"), ids("functionResponse"));
+    assert_eq!(calls.len(), 2, "{events:?}");
+    assert!(calls.iter().all(|id| !id.is_empty()) && calls[0] != calls[1], "{calls:?}");
+    assert_eq!(calls, responses);
+    let run = text_at(&events[0], "/invocationId");
+    assert!(run.starts_with("e-") && events.iter().all(|event| text_at(event, "/invocationId") == run), "{events:?}");
+    assert!(events.iter().all(|event| event["author"] == "dice"), "the user's message is not sent back: {events:?}");
+    let last = events.last().context("events")?;
+    assert_eq!(last["finishReason"], "STOP", "{last}");
+    assert!(last["usageMetadata"]["totalTokenCount"].is_u64(), "{last}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_stream_is_one_data_line_per_event_and_nothing_is_null() -> Result<()> {
+    let host = Host::serve(&Folder::of_samples()?).await?;
+    host.create_session("dice", "s").await?;
+    let mut body = message("dice", "s", "Roll a die with 20 sides");
+    body["streaming"] = json!(true);
+    body["stateDelta"] = Value::Null;
+    let answer = host.post("/run_sse", &body).await?;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.headers["content-type"], "text/event-stream");
+    let lines: Vec<&str> = answer.text.split("\n\n").filter(|frame| !frame.is_empty()).collect();
+    assert!(lines.len() >= 4, "a call, a response, pieces and an answer: {}", answer.text);
+    for line in lines {
+        let json = line.strip_prefix("data: ").with_context(|| line.to_owned())?;
+        assert!(!json.contains('\n') && !json.contains(":null"), "{json}");
+        event::check(&serde_json::from_str(json)?)?;
+    }
+    assert!(!answer.text.contains("state_delta") && answer.text.contains("\"stateDelta\""), "{}", answer.text);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_may_write_snake_case() -> Result<()> {
+    let host = Host::serve(&Folder::of_samples()?).await?;
+    host.create_session("greeter", "s").await?;
+    let body = json!({
+        "app_name": "greeter", "user_id": USER, "session_id": "s", "new_message": {"parts": [{"text": "Hello"}]},
+        "state_delta": {"user:name": "Ada"},
+    });
+    let events = events_of(&host.post("/run", &body).await?.json(200)?)?;
+    assert_eq!(event::texts(&events)[0], "Hello again, Ada!", "{events:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_first_piece_comes_before_the_last_is_made() -> Result<()> {
+    let folder = Folder::empty()?;
+    let host = slow_host(&folder).await?;
+    host.create_session("slow", "s").await?;
+    let mut stream = host.stream("slow", "s", "go", true).await?;
+    let first = stream.next().await?.context("a first piece")?;
+    assert_eq!(event::text(&first), "one ");
+    let stored = host.session("slow", "s").await?;
+    assert_eq!(
+        stored["events"].as_array().map(Vec::len),
+        Some(1),
+        "pieces are not stored, and the answer is not there yet"
+    );
+    let rest = stream.collect().await?;
+    assert_eq!(rest.iter().map(event::text).collect::<Vec<_>>(), ["two ", "three ", "four", "one two three four"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_does_not_end_the_run() -> Result<()> {
+    let folder = Folder::empty()?;
+    let host = slow_host(&folder).await?;
+    host.create_session("slow", "s").await?;
+    let mut stream = host.stream("slow", "s", "go", true).await?;
+    stream.next().await?.context("a first piece")?;
+    drop(stream);
+    // Turns of one session come one after the other: this one waits for the one that was left.
+    host.run("slow", "s", "again").await?;
+    let stored = host.session("slow", "s").await?;
+    let texts = event::texts(stored["events"].as_array().context("events")?);
+    assert_eq!(texts, ["go", "one two three four", "again", "one two three four"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn sessions_do_not_wait_for_each_other() -> Result<()> {
+    let folder = Folder::of_samples()?;
+    let host = slow_host(&folder).await?;
+    host.create_session("slow", "s").await?;
+    let mut stream = host.stream("slow", "s", "go", true).await?;
+    stream.next().await?.context("a first piece")?;
+    host.ask("greeter", "other", "Hello").await?;
+    let stored = host.session("slow", "s").await?;
+    assert_eq!(stored["events"].as_array().map(Vec::len), Some(1), "the slow answer was still under way: {stored}");
+    assert!(stream.collect().await?.len() > 1);
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! The shape of the workspace: which crate may know which, what the vocabulary stays free of, and which C libraries nobody links.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+/// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way:
+/// core ← engine ← wasm, models, stores ← server ← cli.
+const BORDERS: [(&str, &[&str]); 7] = [
+    ("hatchery-core", &[]),
+    ("hatchery-engine", &["hatchery-core"]),
+    ("hatchery-wasm", &["hatchery-core", "hatchery-engine"]),
+    ("hatchery-models", &["hatchery-core", "hatchery-engine"]),
+    ("hatchery-stores", &["hatchery-core", "hatchery-engine"]),
+    ("hatchery-server", &["hatchery-core", "hatchery-engine", "hatchery-models", "hatchery-stores", "hatchery-wasm"]),
+    (
+        "hatchery-cli",
+        &["hatchery-core", "hatchery-engine", "hatchery-models", "hatchery-server", "hatchery-stores", "hatchery-wasm"],
+    ),
+];
+
+fn cargo(args: &[&str]) -> Result<String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo).args(args).current_dir(env!("CARGO_MANIFEST_DIR")).output()?;
+    ensure!(output.status.success(), "cargo {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The crates of the workspace with the crates that they use outside of their tests.
+fn direct_dependencies() -> Result<BTreeMap<String, BTreeSet<String>>> {
+    let metadata: Value =
+        serde_json::from_str(&cargo(&["metadata", "--no-deps", "--offline", "--format-version", "1"])?)?;
+    let packages = list(&metadata, "packages")?;
+    let name = |json: &Value| json.get("name").and_then(Value::as_str).map(Into::into).context("a name");
+    packages
+        .iter()
+        .map(|package| {
+            let used = list(package, "dependencies")?.iter();
+            let used = used.filter(|used| used.get("kind").and_then(Value::as_str) != Some("dev"));
+            let used = used.map(name).collect::<Result<_>>()?;
+            Ok((name(package)?, used))
+        })
+        .collect()
+}
+
+fn list<'a>(json: &'a Value, key: &'static str) -> Result<&'a Vec<Value>> {
+    json.get(key).and_then(Value::as_array).context(key)
+}
+
+/// All that is compiled into a crate, each with its features, as `(name, features)`.
+fn tree(package: &str, edges: &str) -> Result<Vec<(String, Vec<String>)>> {
+    let args = ["tree", "--offline", "--package", package, "--edges", edges, "--prefix", "none", "--format", "{p}|{f}"];
+    let text = cargo(&args)?;
+    let crates = text.lines().filter_map(|line| {
+        let (name, features) = line.trim_end_matches(" (*)").split_once('|')?;
+        let name = name.split_whitespace().next()?.to_owned();
+        Some((name, features.split(',').map(Into::into).collect()))
+    });
+    Ok(crates.collect())
+}
+
+#[test]
+fn dependencies_point_one_way() -> Result<()> {
+    let dependencies = direct_dependencies()?;
+    for (package, allowed) in BORDERS {
+        let used = dependencies.get(package).with_context(|| format!("there is a crate {package}"))?;
+        let forbidden = used.iter().filter(|used| used.starts_with("hatchery-") && !allowed.contains(&used.as_str()));
+        assert_eq!(forbidden.collect::<Vec<_>>(), Vec::<&String>::new(), "{package} may not use these");
+    }
+    Ok(())
+}
+
+#[test]
+fn components_know_the_guest_sdk_and_no_crate_of_the_host() -> Result<()> {
+    let dependencies = direct_dependencies()?;
+    let mut guests = 0;
+    for (package, used) in &dependencies {
+        if !used.contains("hatchery-guest") && !package.starts_with("hatchery-guest") {
+            continue;
+        }
+        guests += 1;
+        for (host, _) in BORDERS {
+            assert!(!used.contains(host), "{package} is a guest and uses {host}");
+        }
+    }
+    assert!(guests >= 5, "the SDK, its macros and the samples: {guests}");
+    Ok(())
+}
+
+#[test]
+fn the_vocabulary_does_no_io_and_knows_no_wasm_no_http_and_no_store() -> Result<()> {
+    let tree = tree("hatchery-core", "normal")?;
+    assert!(tree.iter().any(|(name, _)| name == "serde"), "the tree was read: {tree:?}");
+    for (name, features) in &tree {
+        let foreign =
+            ["wasm", "wit-", "cranelift", "axum", "hyper", "http", "reqwest", "rustls", "sqlx", "libsqlite3", "mio"];
+        assert!(!foreign.iter().any(|start| name.starts_with(start)), "core uses {name}");
+        if name == "tokio" {
+            let io = ["rt", "rt-multi-thread", "net", "fs", "process", "signal", "io-util", "io-std", "full"];
+            assert!(
+                !features.iter().any(|feature| io.contains(&feature.as_str())),
+                "core uses tokio with {features:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_engine_knows_no_wasm_no_provider_and_no_store() -> Result<()> {
+    for (name, _) in tree("hatchery-engine", "normal")? {
+        let foreign = ["wasm", "wit-", "cranelift", "axum", "hyper", "reqwest", "rustls", "sqlx", "libsqlite3"];
+        assert!(!foreign.iter().any(|start| name.starts_with(start)), "the engine uses {name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn one_tls_library_is_linked_and_none_of_the_system() -> Result<()> {
+    let tree = tree("hatchery-cli", "normal,build")?;
+    let names: BTreeSet<&str> = tree.iter().map(|(name, _)| name.as_str()).collect();
+    assert!(names.contains("rustls") && names.contains("aws-lc-rs"), "the tree was read: {names:?}");
+    for foreign in ["openssl", "openssl-sys", "native-tls", "ring", "webpki-roots"] {
+        assert!(!names.contains(foreign), "the host uses {foreign}");
+    }
+    Ok(())
+}

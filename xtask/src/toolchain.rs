@@ -1,0 +1,90 @@
+//! What the machine must have: a C compiler, and a Rust that builds for WebAssembly.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+
+use crate::step;
+use crate::workspace::Workspace;
+
+/// What components are built for.
+pub const TARGET: &str = "wasm32-wasip2";
+
+/// Checks for a C compiler, and adds the target through rustup when it is missing.
+pub fn prepare(workspace: &Workspace) -> anyhow::Result<()> {
+    let chosen = std::env::var_os("CC").filter(|compiler| !compiler.is_empty());
+    check_c_compiler(chosen)?;
+    add_target(workspace)
+}
+
+/// SQLite and the TLS library are C code. `CC`, if set, says what compiles it, perhaps with arguments.
+fn check_c_compiler(chosen: Option<OsString>) -> anyhow::Result<()> {
+    let found = match &chosen {
+        Some(compiler) => runs(compiler.to_string_lossy().split_whitespace().next().unwrap_or_default()),
+        None => ["cc", "gcc", "clang"].into_iter().any(runs),
+    };
+    match (found, chosen) {
+        (true, _) => Ok(()),
+        (false, Some(compiler)) => bail!("CC is `{}`, which cannot be run; correct or unset it", compiler.display()),
+        (false, None) => bail!(
+            "no C compiler (cc, gcc or clang) was found, and SQLite and the TLS library need one; install it, \
+             for example with `apt install build-essential`, `dnf install gcc` or `xcode-select --install`"
+        ),
+    }
+}
+
+fn runs(program: &str) -> bool {
+    let run = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    run.is_ok_and(|status| status.success())
+}
+
+fn add_target(workspace: &Workspace) -> anyhow::Result<()> {
+    let output = Command::new("rustc")
+        .args(["--print", "sysroot"])
+        .current_dir(&workspace.root)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start rustc")?;
+    let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    if sysroot.join("lib/rustlib").join(TARGET).is_dir() {
+        return Ok(());
+    }
+    eprintln!("adding the target {TARGET} through rustup");
+    match step::succeed(Command::new("rustup").args(["target", "add", TARGET]).current_dir(&workspace.root)) {
+        Err(error) if is_missing(&error) => bail!(
+            "the Rust in {} cannot build for {TARGET}, and there is no rustup to add it; install Rust from \
+             https://rustup.rs, or the target with your package manager",
+            sysroot.display()
+        ),
+        result => result,
+    }
+}
+
+fn is_missing(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_c_compiler_that_cannot_be_run_is_named() {
+        let error = check_c_compiler(Some("/no/such/cc -m64".into())).unwrap_err().to_string();
+        assert_eq!(error, "CC is `/no/such/cc -m64`, which cannot be run; correct or unset it");
+    }
+
+    #[test]
+    fn the_first_word_of_cc_is_the_compiler() {
+        assert!(check_c_compiler(Some("true -O2".into())).is_ok());
+    }
+
+    #[test]
+    fn a_missing_rustup_is_told_from_one_that_fails() {
+        assert!(is_missing(&step::succeed(&mut Command::new("/no/such/rustup")).unwrap_err()));
+        assert!(!is_missing(&step::succeed(&mut Command::new("false")).unwrap_err()));
+    }
+}
