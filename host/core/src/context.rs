@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::artifact::ArtifactService;
 use crate::content::{Content, JsonMap, Part};
 use crate::error::{RunError, StoreError, ToolError};
-use crate::event::{Event, EventActions, EventData};
+use crate::event::{Event, EventActions, EventData, USER};
 use crate::memory::{MemoryEntry, MemoryService};
 use crate::model::{Delivery, LlmRequest, Model, ModelRegistry, ResponseStream};
 use crate::session::{Session, SessionKey, SessionService};
@@ -304,10 +304,13 @@ impl AgentContext {
     /// Completes an event (author, branch, invocation, pending changes of state) and sends it on.
     ///
     /// # Errors
-    /// As [`EventSink::emit`].
+    /// As [`EventSink::emit`]; when the author is the user, for whom only the user speaks.
     pub async fn emit(&self, mut data: EventData) -> Result<Arc<Event>, RunError> {
         if data.author.is_empty() {
             data.author = self.call.agent.to_string();
+        } else if data.author == USER {
+            let message = format!("may not speak as `{USER}`; leave the author of its events empty");
+            return Err(RunError::Agent { agent: self.call.agent.to_string(), code: "AGENT_FAILED".into(), message });
         }
         data.invocation_id.clone_from(&self.call.invocation.id);
         if data.branch.is_none() {

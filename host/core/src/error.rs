@@ -1,5 +1,6 @@
 //! Errors that cross the borders of crates. Each has a stable code for clients and a message that names the culprit and the next step.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -122,8 +123,8 @@ pub enum ToolError {
     Fatal {
         /// The tool's name.
         tool: String,
-        /// A stable code.
-        code: &'static str,
+        /// A stable code, possibly the component's own.
+        code: Cow<'static, str>,
         /// What happened.
         message: String,
     },
@@ -170,6 +171,8 @@ pub enum RunError {
         callback: String,
         /// The agent's name.
         agent: String,
+        /// A stable code: `CALLBACK_FAILED`, or the component's own.
+        code: Cow<'static, str>,
         /// What happened.
         message: String,
     },
@@ -191,6 +194,8 @@ pub enum RunError {
     Agent {
         /// The agent's name.
         agent: String,
+        /// A stable code: `AGENT_FAILED`, or the component's own.
+        code: Cow<'static, str>,
         /// What it says.
         message: String,
     },
@@ -234,12 +239,11 @@ impl RunError {
             Self::Store(StoreError::Refused(_)) => "REFUSED",
             Self::Store(StoreError::Backend { .. }) => "STORE_FAILED",
             Self::Tool(ToolError::Model(_)) => "TOOL_FAILED",
-            Self::Tool(ToolError::Fatal { code, .. }) | Self::Component { code, .. } => code,
+            Self::Component { code, .. } => code,
+            Self::Tool(ToolError::Fatal { code, .. }) | Self::Callback { code, .. } | Self::Agent { code, .. } => code,
             Self::NotFound { .. } => "NOT_FOUND",
             Self::Limit { .. } => "LIMIT_REACHED",
-            Self::Callback { .. } => "CALLBACK_FAILED",
             Self::BadInput(_) => "BAD_INPUT",
-            Self::Agent { .. } => "AGENT_FAILED",
             Self::Cancelled => "CANCELLED",
             Self::Stopped => "STOPPED",
             Self::Internal(_) => "INTERNAL",

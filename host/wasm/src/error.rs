@@ -171,7 +171,7 @@ impl CallError {
     pub(crate) fn into_tool_error(self, component: &str, tool: &str) -> ToolError {
         match self {
             error @ Self::Cancelled => {
-                ToolError::Fatal { tool: tool.into(), code: error.code(), message: error.to_string() }
+                ToolError::Fatal { tool: tool.into(), code: error.code().into(), message: error.to_string() }
             }
             error => ToolError::Model(format!("tool `{tool}` of component `{component}` failed: {error}")),
         }

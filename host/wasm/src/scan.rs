@@ -44,6 +44,15 @@ pub(crate) struct Scan {
     pub(crate) is_complete: bool,
 }
 
+/// True when `path` lies in a folder below `directory` that is never looked at: hidden, or of a build tool.
+pub(crate) fn is_ignored(directory: &Path, path: &Path) -> bool {
+    let below = path.strip_prefix(directory).unwrap_or(path);
+    below.components().any(|part| {
+        let name = part.as_os_str().to_string_lossy();
+        name.starts_with('.') || IGNORED.contains(&name.as_ref())
+    })
+}
+
 /// Looks through `directory`, skipping hidden folders and those of build tools.
 pub(crate) fn scan(directory: &Path) -> Scan {
     let mut scan = Scan { is_complete: true, ..Scan::default() };

@@ -12,6 +12,7 @@ use tokio::sync::{Mutex, mpsc, watch};
 use crate::catalog::Catalog;
 use crate::error::LoadError;
 use crate::loader::{LoadOptions, Loader, SETTLE};
+use crate::scan::is_ignored;
 
 /// How often the directory is looked at when nothing says that it has changed.
 const POLL: Duration = Duration::from_secs(2);
@@ -98,15 +99,21 @@ impl Shared {
 }
 
 fn watch_files(directory: &Path, nudge: mpsc::Sender<()>) -> notify::Result<notify::RecommendedWatcher> {
+    let served = directory.canonicalize()?;
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        let only_read = event.is_ok_and(|event| event.kind.is_access());
-        if !only_read {
-            // A nudge that is waiting already says the same.
-            let _ = nudge.try_send(());
+        if event.is_ok_and(|event| says_nothing(&served, &event)) {
+            return;
         }
+        // A nudge that is waiting already says the same.
+        let _ = nudge.try_send(());
     })?;
-    watcher.watch(directory, RecursiveMode::Recursive)?;
+    watcher.watch(&directory.canonicalize()?, RecursiveMode::Recursive)?;
     Ok(watcher)
+}
+
+/// Reading changes nothing, and what is in hidden folders is not looked at: sessions are kept in one, and written all the time.
+fn says_nothing(directory: &Path, event: &notify::Event) -> bool {
+    event.kind.is_access() || (!event.paths.is_empty() && event.paths.iter().all(|path| is_ignored(directory, path)))
 }
 
 /// Looks at the directory when nudged, and from time to time. `alive` is what nudges; it is kept until the end.
@@ -125,5 +132,29 @@ async fn keep_current<A: Send>(shared: Weak<Shared>, mut nudged: mpsc::Receiver<
             drop(shared);
             tokio::time::sleep(AGAIN).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use notify::event::{AccessKind, CreateKind, EventKind};
+
+    use super::*;
+
+    fn event(kind: EventKind, paths: &[&str]) -> notify::Event {
+        let event = notify::Event::new(kind);
+        paths.iter().fold(event, |event, path| event.add_path(path.into()))
+    }
+
+    #[test]
+    fn only_changes_of_what_is_served_wake_the_loader() {
+        let served = Path::new("/home/.me/agents");
+        let created = EventKind::Create(CreateKind::File);
+        assert!(says_nothing(served, &event(created, &["/home/.me/agents/.hatchery/sessions.db-wal"])));
+        assert!(says_nothing(served, &event(created, &["/home/.me/agents/dice/target/x.wasm"])));
+        assert!(says_nothing(served, &event(EventKind::Access(AccessKind::Any), &["/home/.me/agents/a.wasm"])));
+        assert!(!says_nothing(served, &event(created, &["/home/.me/agents/a.wasm"])));
+        assert!(!says_nothing(served, &event(created, &["/home/.me/agents/.x", "/home/.me/agents/a.wasm"])));
+        assert!(!says_nothing(served, &event(EventKind::Other, &[])), "an overflow names no path");
     }
 }

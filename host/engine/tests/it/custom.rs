@@ -123,3 +123,19 @@ async fn a_panic_in_native_code_is_an_error_and_the_session_goes_on() {
     }
     assert_eq!(app.session().await.events.len(), 4);
 }
+
+struct Forges;
+
+#[async_trait]
+impl CustomAgent for Forges {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        cx.emit(EventData { author: "user".into(), ..EventData::default() }).await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn an_agent_may_not_speak_as_the_user() {
+    let (events, _) = Harness::new(custom("root", Forges)).await.fail("hi").await;
+    let message = "agent `root`: may not speak as `user`; leave the author of its events empty";
+    assert_eq!(events, [format!("root: error AGENT_FAILED: {message}")]);
+}

@@ -206,7 +206,12 @@ impl Answers {
         }
         if self.fails {
             let (callback, agent) = (self.name.into(), cx.agent.to_string());
-            return Err(RunError::Callback { callback, agent, message: "it broke".into() });
+            return Err(RunError::Callback {
+                callback,
+                agent,
+                code: "CALLBACK_FAILED".into(),
+                message: "it broke".into(),
+            });
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ async fn a_failure_that_the_model_can_mend_goes_to_the_model() {
 async fn a_fatal_failure_ends_the_run() {
     let model = Scripted::sequence([Reply::call("find", json!({}))]);
     let find = tool("find", |_, _| {
-        Err(ToolError::Fatal { tool: "find".into(), code: "DISK_FULL", message: "no room".into() })
+        Err(ToolError::Fatal { tool: "find".into(), code: "DISK_FULL".into(), message: "no room".into() })
     });
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![find])).await;
     let (events, error) = app.fail("hi").await;

@@ -62,7 +62,7 @@ struct Fails;
 impl CustomAgent for Fails {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.say("So far so good.").await?;
-        Err(RunError::Agent { agent: "fails".into(), message: "the oven is cold".into() })
+        Err(RunError::Agent { agent: "fails".into(), code: "AGENT_FAILED".into(), message: "the oven is cold".into() })
     }
 }
 

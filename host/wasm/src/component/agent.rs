@@ -56,10 +56,7 @@ impl CustomAgent for ComponentAgent {
         match ended.map_err(|error| error.into_run_error(&self.component.name))? {
             Ok(()) => Ok(()),
             Err(wit::Error { code, message }) => {
-                // The same as an error event in the stream: the guest's code reaches the client.
-                let (error_code, error_message) = (Some(code.clone()), Some(message.clone()));
-                cx.emit(EventData { error_code, error_message, ..EventData::default() }).await?;
-                Err(RunError::Reported { code, message })
+                Err(RunError::Agent { agent: self.name.clone(), code: code.into(), message })
             }
         }
     }

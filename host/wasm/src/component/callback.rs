@@ -39,14 +39,15 @@ impl ComponentCallback {
     {
         if !self.points.iter().any(|made_for| made_for == point) {
             let made_for = self.points.join("`, `");
-            return Err(self.failed(cx, format!("it cannot be used as `{point}`; it is made for `{made_for}`")));
+            let message = format!("it cannot be used as `{point}`; it is made for `{made_for}`");
+            return Err(self.failed(cx, wit::Error { code: "CALLBACK_FAILED".into(), message }));
         }
         let call = self.component.sandbox.run(Caller::Call(cx.clone()), |mut store, instance| async move {
             let guest = self.exports.load(&mut store, &instance)?;
             work(store, guest).await
         });
         let answer = call.await.map_err(|error| error.into_run_error(&self.component.name))?;
-        answer.map_err(|error| self.failed(cx, format!("{} ({})", error.message, error.code)))
+        answer.map_err(|error| self.failed(cx, error))
     }
 
     /// Checks an answer's size and understands it.
@@ -57,9 +58,9 @@ impl ComponentCallback {
             .map_err(|error| error.into_run_error(&self.component.name))
     }
 
-    fn failed(&self, cx: &CallContext, message: String) -> RunError {
+    fn failed(&self, cx: &CallContext, error: wit::Error) -> RunError {
         let callback = format!("{}/{}", self.component.name, self.name);
-        RunError::Callback { callback, agent: cx.agent.to_string(), message }
+        RunError::Callback { callback, agent: cx.agent.to_string(), code: error.code.into(), message: error.message }
     }
 
     fn optional_content(&self, content: Option<wit::Content>) -> Result<Option<Content>, RunError> {

@@ -34,7 +34,8 @@ impl InstructionProvider for ComputedInstruction {
             }
             Err(error) => Err(RunError::Agent {
                 agent: self.agent.clone(),
-                message: format!("its instruction cannot be computed: {} ({})", error.message, error.code),
+                code: error.code.into(),
+                message: format!("its instruction cannot be computed: {}", error.message),
             }),
         }
     }

@@ -35,11 +35,9 @@ impl Tool for ComponentTool {
         match answer.map_err(|error| error.into_tool_error(&self.component.name, tool))? {
             Ok(result) => Ok(result),
             Err(wit::ToolError::Model(message)) => Err(ToolError::Model(message)),
-            Err(wit::ToolError::Fatal(wit::Error { code, message })) => Err(ToolError::Fatal {
-                tool: tool.clone(),
-                code: "TOOL_FAILED",
-                message: format!("{message} ({code})"),
-            }),
+            Err(wit::ToolError::Fatal(wit::Error { code, message })) => {
+                Err(ToolError::Fatal { tool: tool.clone(), code: code.into(), message })
+            }
         }
     }
 }

@@ -32,7 +32,7 @@ impl From<ToolError> for wit::ToolError {
     fn from(error: ToolError) -> Self {
         match error {
             ToolError::Model(message) => Self::Model(message),
-            ToolError::Fatal { code, message, .. } => Self::Fatal(wit::Error { code: code.into(), message }),
+            ToolError::Fatal { code, message, .. } => Self::Fatal(wit::Error { code: code.into_owned(), message }),
         }
     }
 }
