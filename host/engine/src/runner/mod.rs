@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 
-use futures::future::maybe_done;
+use futures::future::{MaybeDone, maybe_done};
 use futures::{FutureExt, Stream, poll};
 use hatchery_core::event::{USER, new_invocation_id};
 use hatchery_core::state::Scope;
@@ -18,11 +18,12 @@ use hatchery_core::{
     Content, Event, EventActions, EventData, EventSink, EventWindow, Invocation, JsonMap, RunConfig, RunError,
     Services, Session, SessionKey, StoreError,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedMutexGuard, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::{self, Frame};
 use crate::app::App;
+use crate::llm::contents::Views;
 use log::EventLog;
 use turns::{Live, Turns};
 
@@ -37,6 +38,17 @@ struct Shared {
     services: Services,
     turns: Turns,
     active: watch::Sender<usize>,
+}
+
+/// What is kept of a session, held for as long as a turn of it is under way.
+type Kept = OwnedMutexGuard<Option<Live>>;
+
+/// A turn of a session.
+enum Turn {
+    /// Nobody was before it.
+    Begun(Box<Live>, Kept),
+    /// It waits for those before it.
+    Queued(Pin<Box<MaybeDone<turns::Begin>>>),
 }
 
 /// What to run.
@@ -140,25 +152,21 @@ impl Runner {
             ));
         }
         let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
-        self.ensure_session(&key, request.config.auto_create_session).await?;
-        // Polled here once, so that turns queue in the order of these calls and not in that of their tasks.
-        let mut turn = Box::pin(maybe_done(self.0.turns.begin(&key)));
-        let _ = poll!(turn.as_mut());
+        let turn = self.queue(&key, request.config.auto_create_session).await?;
         let invocation_id = new_invocation_id();
         let (client, events) = mpsc::channel(UNREAD_EVENTS);
         let active = ActiveRun::new(&self.0);
         let (runner, id) = (self.clone(), invocation_id.clone());
         tokio::spawn(async move {
-            let _ = request.cancel.run_until_cancelled(turn.as_mut()).await;
-            let result = match turn.as_mut().take_output() {
-                Some(mut kept) => {
-                    let turn = runner.turn(app, key, request, id, &mut kept, client.clone());
+            let result = match request.cancel.run_until_cancelled(runner.begin(&key, turn)).await {
+                Some(Ok((live, mut kept))) => {
+                    let turn = runner.turn(app, key, request, id, live, &mut kept, client.clone());
                     AssertUnwindSafe(turn).catch_unwind().await.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
                 }
+                Some(Err(error)) => Err(error),
                 None => Err(RunError::Cancelled),
             };
-            // The turn ends before the client learns of it, so that the client's next message does not wait for this one.
-            drop(turn);
+            // The turn has ended before the client learns of it, so that the client's next message does not wait for this one.
             drop(active);
             if let Err(error) = result {
                 // A client that has gone away needs no error.
@@ -168,31 +176,58 @@ impl Runner {
         Ok(Run { invocation_id, events })
     }
 
-    async fn ensure_session(&self, key: &SessionKey, create: bool) -> Result<(), RunError> {
-        let sessions = &self.0.services.sessions;
-        if sessions.get(key, EventWindow::Recent(0)).await?.is_some() {
-            return Ok(());
+    /// Takes a place in the session's queue, in the order of these calls, once it is clear that there is such a session.
+    async fn queue(&self, key: &SessionKey, create: bool) -> Result<Turn, RunError> {
+        let mut place = Box::pin(maybe_done(self.0.turns.begin(key)));
+        let _ = poll!(place.as_mut());
+        match place.as_mut().take_output() {
+            Some(mut kept) => {
+                let live = match self.refresh(key, kept.take()).await {
+                    Err(RunError::Store(StoreError::SessionNotFound(_))) if create => self.create(key).await?,
+                    live => live?,
+                };
+                Ok(Turn::Begun(Box::new(live), kept))
+            }
+            // Another turn of the session is under way: it existed a moment ago, or that turn would not be.
+            None => Ok(Turn::Queued(place)),
         }
-        if !create {
-            return Err(StoreError::SessionNotFound(key.clone()).into());
+    }
+
+    /// Waits for the turn.
+    async fn begin(&self, key: &SessionKey, turn: Turn) -> Result<(Live, Kept), RunError> {
+        match turn {
+            Turn::Begun(live, kept) => Ok((*live, kept)),
+            Turn::Queued(mut place) => {
+                place.as_mut().await;
+                let mut kept = place.as_mut().take_output().ok_or(RunError::Cancelled)?;
+                let live = self.refresh(key, kept.take()).await?;
+                Ok((live, kept))
+            }
         }
-        match sessions.create(&key.app, &key.user, Some(&key.id), JsonMap::new()).await {
-            Ok(_) | Err(StoreError::SessionExists(_)) => Ok(()),
+    }
+
+    async fn create(&self, key: &SessionKey) -> Result<Live, RunError> {
+        match self.0.services.sessions.create(&key.app, &key.user, Some(&key.id), JsonMap::new()).await {
+            Ok(session) => Ok(Live { session, views: Views::default() }),
+            // Somebody else was faster.
+            Err(StoreError::SessionExists(_)) => self.refresh(key, None).await,
             Err(error) => Err(error.into()),
         }
     }
 
-    /// One turn, from what is `kept` of the session to what is kept of it for the next one.
+    /// One turn, from the session as it is to what is `kept` of it for the next turn.
+    // What it takes is what one call of `run` consists of.
+    #[allow(clippy::too_many_arguments)]
     async fn turn(
         &self,
         app: Arc<App>,
         key: SessionKey,
         request: RunRequest,
         invocation_id: String,
+        Live { session, views }: Live,
         kept: &mut Option<Live>,
         client: mpsc::Sender<Result<Arc<Event>, RunError>>,
     ) -> Result<(), RunError> {
-        let Live { session, views } = self.refresh(&key, kept.take()).await?;
         let invocation = Arc::new(Invocation {
             id: invocation_id,
             session_key: key,
@@ -231,7 +266,7 @@ impl Runner {
             }
         }
         let session = sessions.get(key, EventWindow::All).await?.ok_or_else(missing)?;
-        Ok(Live { session, views: Default::default() })
+        Ok(Live { session, views: Views::default() })
     }
 }
 

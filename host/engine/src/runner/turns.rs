@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use hatchery_core::{Session, SessionKey};
 use tokio::sync::{Mutex as TurnLock, OwnedMutexGuard};
 
@@ -18,6 +20,9 @@ pub(super) struct Live {
     pub(super) session: Session,
     pub(super) views: Views,
 }
+
+/// A place in a session's queue.
+pub(super) type Begin = BoxFuture<'static, OwnedMutexGuard<Option<Live>>>;
 
 /// The turns of all sessions.
 #[derive(Default)]
@@ -41,7 +46,7 @@ struct Entry {
 
 impl Turns {
     /// Waits for the session's turn. Whoever holds the guard has the turn and what is kept of the session.
-    pub(super) fn begin(&self, key: &SessionKey) -> impl Future<Output = OwnedMutexGuard<Option<Live>>> + use<> {
+    pub(super) fn begin(&self, key: &SessionKey) -> Begin {
         let mut kept = self.kept();
         kept.turns += 1;
         let turns = kept.turns;
@@ -51,7 +56,7 @@ impl Turns {
         if kept.sessions.len() > KEPT_SESSIONS {
             kept.let_go();
         }
-        slot.lock_owned()
+        slot.lock_owned().boxed()
     }
 
     /// Notes how many events a session has after its turn.
