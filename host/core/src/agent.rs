@@ -126,10 +126,14 @@ pub struct LlmAgent {
     pub before_model: Vec<Arc<dyn Callback>>,
     /// Run after each model response.
     pub after_model: Vec<Arc<dyn Callback>>,
+    /// Run when a model call has failed.
+    pub on_model_error: Vec<Arc<dyn Callback>>,
     /// Run before each tool call.
     pub before_tool: Vec<Arc<dyn Callback>>,
     /// Run after each tool call.
     pub after_tool: Vec<Arc<dyn Callback>>,
+    /// Run when a tool call has failed.
+    pub on_tool_error: Vec<Arc<dyn Callback>>,
 }
 
 /// A model by name or as an object.

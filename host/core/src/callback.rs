@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use crate::content::{Content, JsonMap};
 use crate::context::CallContext;
-use crate::error::RunError;
+use crate::error::{ModelError, RunError, ToolError};
 use crate::model::{LlmRequest, LlmResponse};
 
 /// A callback. Its place in an agent's lists decides which of its methods is called; the others keep their default, which changes
@@ -38,6 +38,17 @@ pub trait Callback: Send + Sync {
         Ok(None)
     }
 
+    /// When a model call has failed: a response takes the place of the failure, and passes [`Callback::after_model`].
+    async fn on_model_error(
+        &self,
+        cx: &CallContext,
+        request: &LlmRequest,
+        error: &ModelError,
+    ) -> Result<Option<LlmResponse>, RunError> {
+        let _ = (cx, request, error);
+        Ok(None)
+    }
+
     /// Before a tool call: may change the arguments; a map takes the place of the tool's answer.
     async fn before_tool(&self, cx: &CallContext, tool: &str, args: &mut JsonMap) -> Result<Option<JsonMap>, RunError> {
         let _ = (cx, tool, args);
@@ -53,6 +64,18 @@ pub trait Callback: Send + Sync {
         response: &JsonMap,
     ) -> Result<Option<JsonMap>, RunError> {
         let _ = (cx, tool, args, response);
+        Ok(None)
+    }
+
+    /// When a tool call has failed: a map takes the place of the failure, and passes [`Callback::after_tool`].
+    async fn on_tool_error(
+        &self,
+        cx: &CallContext,
+        tool: &str,
+        args: &JsonMap,
+        error: &ToolError,
+    ) -> Result<Option<JsonMap>, RunError> {
+        let _ = (cx, tool, args, error);
         Ok(None)
     }
 }

@@ -71,8 +71,8 @@ pub struct Invocation {
     pub id: String,
     /// The session.
     pub session_key: SessionKey,
-    /// What the user said; changed by nobody.
-    pub user_content: Arc<Content>,
+    /// What the user said. A plugin may change it before it is stored, and nobody after that.
+    pub user_content: RwLock<Arc<Content>>,
     /// How the run is wanted.
     pub run_config: RunConfig,
     /// The services.
@@ -86,6 +86,11 @@ pub struct Invocation {
 }
 
 impl Invocation {
+    /// What the user said.
+    pub fn user_content(&self) -> Arc<Content> {
+        self.user_content.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The state as it is now.
     pub fn state(&self) -> State {
         self.session.read().unwrap_or_else(PoisonError::into_inner).state.clone()

@@ -9,6 +9,7 @@
 pub mod app;
 pub mod builtin;
 pub mod llm;
+pub mod plugins;
 pub mod registry;
 pub mod runner;
 pub mod yaml;
@@ -16,5 +17,6 @@ pub mod yaml;
 mod agents;
 
 pub use app::App;
+pub use plugins::{DuplicatePlugin, Plugins};
 pub use registry::Registry;
 pub use runner::{Run, RunRequest, Runner};

@@ -1,7 +1,7 @@
-//! What Hatchery adds to bare wasmtime: a tool call in a fresh instance, and an agent's run of three events. Both sides use the same
-//! engine and the same components, so the ratio is the cost of everything around the guest.
+//! What Hatchery adds to bare wasmtime: a tool call in a fresh instance, an agent's run of three events, and one event of a long run.
+//! Both sides use the same engine and the same components, so the ratio is the cost of everything around the guest.
 //!
-//! `cargo build --profile guest --target wasm32-wasip2 -p misbehaver -p swap`, then `cargo bench -p hatchery-wasm`.
+//! `cargo build --profile guest --target wasm32-wasip2 -p gallery -p misbehaver -p swap`, then `cargo bench -p hatchery-wasm`.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use hatchery_core::{AgentContext, AgentKind, EventSink, Lookup, RunError};
+use hatchery_core::{AgentContext, EventSink, Lookup, RunError};
 use hatchery_wasm::Catalog;
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -28,19 +28,25 @@ use wasmtime::component::{
 use wasmtime::{Store, StoreContextMut};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
-use support::{ENGINE, Lab, component, context};
+use support::{ENGINE, Lab, component, context, context_of, run_custom_in};
 
 mod bindings {
     #![allow(missing_docs, dead_code, unused_qualifications, clippy::all)]
     wasmtime::component::bindgen!({ path: "../../wit", world: "component", exports: { default: async } });
 }
 use bindings::exports::hatchery::agent::{guest_agents, guest_tools};
-use bindings::hatchery::agent::types::Event;
+use bindings::hatchery::agent::session::Info;
+use bindings::hatchery::agent::types::{Content, Error, Event, Part, PartData};
 
-/// The least that a WASI guest needs.
+/// Events of the long run.
+const EVENTS: u32 = 1000;
+
+/// The least that the guests need.
 struct Bare {
     wasi: WasiCtx,
     table: ResourceTable,
+    /// What the user says.
+    text: String,
 }
 
 impl WasiView for Bare {
@@ -55,17 +61,25 @@ fn bare_pre(name: &str) -> InstancePre<Bare> {
     wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
     for (name, import) in code.component_type().imports(ENGINE.wasm()) {
         if let (true, ComponentItem::ComponentInstance(interface)) = (name.starts_with("hatchery:"), import.ty) {
-            refuse(&mut linker.instance(name).unwrap(), &interface);
+            offer(&mut linker.instance(name).unwrap(), &interface);
         }
     }
     linker.instantiate_pre(&code).unwrap()
 }
 
-/// Imports that the calls measured here do not use.
-fn refuse(linker: &mut LinkerInstance<'_, Bare>, interface: &ComponentInstance) {
+/// What the user says, for agents; no place to those that describe themselves by it. The other imports are not used here.
+fn offer(linker: &mut LinkerInstance<'_, Bare>, interface: &ComponentInstance) {
     let refused = || wasmtime::format_err!("not offered here");
     for (name, export) in interface.exports(ENGINE.wasm()) {
         match export.ty {
+            ComponentItem::ComponentFunc(_) if name == "user-content" => {
+                let said = |store: StoreContextMut<'_, Bare>, ()| Ok((Ok::<_, Error>(content(&store.data().text)),));
+                linker.func_wrap(name, said).unwrap();
+            }
+            ComponentItem::ComponentFunc(_) if name == "current" => {
+                let nowhere = || Error { code: "NO_SESSION".into(), message: "not offered here".into() };
+                linker.func_wrap(name, move |_, ()| Ok((Err::<Info, _>(nowhere()),))).unwrap();
+            }
             ComponentItem::ComponentFunc(function) if function.async_() => {
                 linker.func_new_concurrent(name, move |_, _, _, _| Box::pin(async move { Err(refused()) })).unwrap();
             }
@@ -75,15 +89,20 @@ fn refuse(linker: &mut LinkerInstance<'_, Bare>, interface: &ComponentInstance) 
     }
 }
 
-fn bare_store() -> Store<Bare> {
-    let mut store =
-        Store::new(ENGINE.wasm(), Bare { wasi: WasiCtxBuilder::new().build(), table: ResourceTable::new() });
+fn content(text: &str) -> Content {
+    let part = Part { data: PartData::Text(text.into()), thought: false, thought_signature: None, extra: None };
+    Content { role: Some("user".into()), parts: vec![part] }
+}
+
+fn bare_store(text: &str) -> Store<Bare> {
+    let wasi = WasiCtxBuilder::new().build();
+    let mut store = Store::new(ENGINE.wasm(), Bare { wasi, table: ResourceTable::new(), text: text.into() });
     store.set_epoch_deadline(1 << 40);
     store
 }
 
 async fn bare_tool(pre: &InstancePre<Bare>, indices: &guest_tools::GuestIndices, args: &str) -> String {
-    let mut store = bare_store();
+    let mut store = bare_store("");
     let instance = pre.instantiate_async(&mut store).await.unwrap();
     let guest = indices.load(&mut store, &instance).unwrap();
     let args = args.to_owned();
@@ -114,15 +133,16 @@ impl<D> StreamConsumer<D> for Counter {
     }
 }
 
-async fn bare_agent(pre: &InstancePre<Bare>, indices: &guest_agents::GuestIndices) -> usize {
-    let mut store = bare_store();
+async fn bare_agent(pre: &InstancePre<Bare>, indices: &guest_agents::GuestIndices, agent: &str, text: &str) -> usize {
+    let mut store = bare_store(text);
     let instance = pre.instantiate_async(&mut store).await.unwrap();
     let guest = indices.load(&mut store, &instance).unwrap();
     let count = Arc::default();
+    let agent = agent.to_owned();
     let (open, closed) = oneshot::channel();
     let counter = Counter { count: Arc::clone(&count), _open: open };
     let run = store.run_concurrent(async move |accessor| {
-        let stream = guest.call_run(accessor, "swap".into()).await.unwrap().unwrap();
+        let stream = guest.call_run(accessor, agent).await.unwrap().unwrap();
         accessor.with(|access| stream.pipe(access, counter)).unwrap();
         let _ = closed.await;
     });
@@ -141,10 +161,9 @@ impl EventSink for Sink {
     }
 }
 
-async fn agent(catalog: &Arc<Catalog>) {
-    let app = catalog.app("swap").unwrap();
-    let AgentKind::Custom(custom) = &app.root().kind else { panic!("not a custom agent") };
-    custom.code.run(AgentContext { call: context(catalog), sink: Arc::new(Sink) }).await.unwrap();
+async fn agent(catalog: &Arc<Catalog>, agent: &str, text: &str) {
+    let cx = AgentContext { call: context_of(catalog, text), sink: Arc::new(Sink) };
+    run_custom_in(catalog, agent, cx).await.unwrap();
 }
 
 /// Time of one, over a second.
@@ -166,29 +185,61 @@ fn ratio(what: &str, ours: Duration, bare: Duration) {
 fn main() {
     let runtime = Runtime::new().unwrap();
     let mut criterion = Criterion::default().configure_from_args();
-    let catalog = runtime.block_on(Lab::new().with("misbehaver").with("swap").catalog());
+    let catalog = runtime.block_on(Lab::new().with("gallery").with("misbehaver").with("swap").catalog());
+    tool_call(&runtime, &mut criterion, &catalog);
+    three_events(&runtime, &mut criterion, &catalog);
+    long_run(&runtime, &mut criterion, &catalog);
+}
 
+fn tool_call(runtime: &Runtime, criterion: &mut Criterion, catalog: &Arc<Catalog>) {
     let pre = bare_pre("misbehaver");
     let indices = guest_tools::GuestIndices::new(&pre).unwrap();
     let args = json!({"value": {"city": "Paris", "unit": "c"}});
     let text = args.to_string();
     let tool = catalog.tool("echo").unwrap();
-    let cx = context(&catalog);
+    let cx = context(catalog);
     let map = args.as_object().unwrap().clone();
 
     let mut group = criterion.benchmark_group("tool call, fresh instance");
-    group.bench_function("hatchery", |b| b.to_async(&runtime).iter(|| tool.call(map.clone(), &cx)));
-    group.bench_function("bare wasmtime", |b| b.to_async(&runtime).iter(|| bare_tool(&pre, &indices, &text)));
+    group.bench_function("hatchery", |b| b.to_async(runtime).iter(|| tool.call(map.clone(), &cx)));
+    group.bench_function("bare wasmtime", |b| b.to_async(runtime).iter(|| bare_tool(&pre, &indices, &text)));
     group.finish();
-    let ours = time(&runtime, || tool.call(map.clone(), &cx));
-    ratio("tool call in a fresh instance", ours, time(&runtime, || bare_tool(&pre, &indices, &text)));
+    let ours = time(runtime, || tool.call(map.clone(), &cx));
+    ratio("tool call in a fresh instance", ours, time(runtime, || bare_tool(&pre, &indices, &text)));
+}
 
+fn three_events(runtime: &Runtime, criterion: &mut Criterion, catalog: &Arc<Catalog>) {
     let pre = bare_pre("swap");
     let indices = guest_agents::GuestIndices::new(&pre).unwrap();
+    let bare = || bare_agent(&pre, &indices, "swap", "hello");
+    let ours = || agent(catalog, "swap", "hello");
+    assert_eq!(runtime.block_on(bare()), 3);
+
     let mut group = criterion.benchmark_group("agent run of three events, fresh instance");
-    group.bench_function("hatchery", |b| b.to_async(&runtime).iter(|| agent(&catalog)));
-    group.bench_function("bare wasmtime", |b| b.to_async(&runtime).iter(|| bare_agent(&pre, &indices)));
+    group.bench_function("hatchery", |b| b.to_async(runtime).iter(ours));
+    group.bench_function("bare wasmtime", |b| b.to_async(runtime).iter(bare));
     group.finish();
-    let ours = time(&runtime, || agent(&catalog));
-    ratio("agent run of three events", ours, time(&runtime, || bare_agent(&pre, &indices)));
+    ratio("agent run of three events", time(runtime, ours), time(runtime, bare));
+}
+
+/// A long run costs the start of an instance too, so one event is what a long run takes more than an empty one.
+fn long_run(runtime: &Runtime, criterion: &mut Criterion, catalog: &Arc<Catalog>) {
+    let pre = bare_pre("gallery");
+    let indices = guest_agents::GuestIndices::new(&pre).unwrap();
+    let many = EVENTS.to_string();
+    let bare = || bare_agent(&pre, &indices, "streamer", &many);
+    let bare_empty = || bare_agent(&pre, &indices, "streamer", "0");
+    let ours = || agent(catalog, "streamer", &many);
+    let ours_empty = || agent(catalog, "streamer", "0");
+    assert_eq!(runtime.block_on(bare()), EVENTS as usize);
+    assert_eq!(runtime.block_on(bare_empty()), 0);
+
+    let mut group = criterion.benchmark_group("agent run of a thousand events, fresh instance");
+    group.sample_size(20);
+    group.bench_function("hatchery", |b| b.to_async(runtime).iter(ours));
+    group.bench_function("bare wasmtime", |b| b.to_async(runtime).iter(bare));
+    group.finish();
+    let ours = time(runtime, ours) - time(runtime, ours_empty);
+    let bare = time(runtime, bare) - time(runtime, bare_empty);
+    ratio("streamed event through a guest", ours / EVENTS, bare / EVENTS);
 }

@@ -183,6 +183,9 @@ impl Builder<'_> {
             after_model: self.callbacks(component, &llm.after_model, "after-model")?,
             before_tool: self.callbacks(component, &llm.before_tool, "before-tool")?,
             after_tool: self.callbacks(component, &llm.after_tool, "after-tool")?,
+            // The contract has no callbacks for failures yet.
+            on_model_error: Vec::new(),
+            on_tool_error: Vec::new(),
         })
     }
 

@@ -14,6 +14,7 @@ use hatchery_core::{
 use crate::app::App;
 use crate::llm;
 use crate::llm::contents::Views;
+use crate::plugins::Plugins;
 use host::Host;
 pub(crate) use host::{or_none, resolve_model, unknown_tool};
 
@@ -21,6 +22,7 @@ pub(crate) use host::{or_none, resolve_model, unknown_tool};
 pub(crate) struct Frame {
     pub(crate) app: Arc<App>,
     pub(crate) invocation: Arc<Invocation>,
+    pub(crate) plugins: Plugins,
     /// The prompts' views of the session, kept from turn to turn.
     pub(crate) views: Mutex<Views>,
     /// The agent that has begun last: whom a failure is put down to.
@@ -28,9 +30,9 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    pub(crate) fn new(app: Arc<App>, invocation: Arc<Invocation>, views: Views) -> Arc<Self> {
+    pub(crate) fn new(app: Arc<App>, invocation: Arc<Invocation>, plugins: Plugins, views: Views) -> Arc<Self> {
         let last_agent = Mutex::new(app.root_id());
-        Arc::new(Self { app, invocation, views: Mutex::new(views), last_agent })
+        Arc::new(Self { app, invocation, plugins, views: Mutex::new(views), last_agent })
     }
 
     pub(crate) fn agent(&self, id: AgentId) -> &Agent {
@@ -69,7 +71,7 @@ pub(crate) fn run(
         *frame.last_agent.lock().unwrap_or_else(PoisonError::into_inner) = id;
         let cx = context(&frame, id, branch, sink);
         let agent = frame.agent(id);
-        for callback in &agent.before_agent {
+        for callback in frame.plugins.before(&agent.before_agent) {
             if let Some(content) = callback.before_agent(&cx.call).await? {
                 say(&cx, content).await?;
                 return Ok(Outcome::Done);
@@ -77,7 +79,7 @@ pub(crate) fn run(
         }
         emit_pending_actions(&cx).await?;
         let outcome = body(&frame, id, agent, &cx).await?;
-        for callback in &agent.after_agent {
+        for callback in frame.plugins.before(&agent.after_agent) {
             if let Some(content) = callback.after_agent(&cx.call).await? {
                 say(&cx, content).await?;
                 return Ok(outcome);

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use futures::StreamExt;
 use hatchery_core::event::{new_event_id, new_function_call_id};
 use hatchery_core::{
-    AgentContext, AgentId, Content, Delivery, Event, EventData, LlmAgent, LlmResponse, PartData, RunError, Tool,
+    AgentContext, AgentId, Content, Delivery, Event, EventData, LlmAgent, LlmRequest, LlmResponse, Model, ModelError,
+    PartData, RunError, Tool,
 };
 use serde_json::Value;
 
@@ -67,38 +68,60 @@ impl Step<'_> {
     async fn call_model(&self) -> Result<Arc<Event>, RunError> {
         let (model, mut request) = request::build(self).await?;
         let call = &self.cx.call;
-        for callback in &self.llm.before_model {
-            if let Some(response) = callback.before_model(call, &mut request).await? {
-                call.invocation.count_llm_call(&call.agent)?;
-                return self.answer(new_event_id(), response).await;
-            }
-        }
-        let delivery = call.invocation.run_config.delivery;
-        let mut responses = call.invocation.generate(&call.agent, model.as_ref(), request, delivery).await?;
         // The pieces of an answer and the whole of it are one event to a client, so they share an id.
         let event_id = new_event_id();
+        for callback in self.frame.plugins.before(&self.llm.before_model) {
+            if let Some(response) = callback.before_model(call, &mut request).await? {
+                call.invocation.count_llm_call(&call.agent)?;
+                return self.answer(event_id, response).await;
+            }
+        }
         let mut whole = Aggregator::default();
+        let response = match self.ask(model.as_ref(), &request, &event_id, &mut whole).await {
+            Ok(()) => whole.finish().unwrap_or_default(),
+            Err(RunError::Model(error)) => self.mended(&request, error).await?,
+            Err(error) => return Err(error),
+        };
+        let response = self.after_model(response).await?;
+        self.answer(event_id, response).await
+    }
+
+    /// Adds the model's answer up in `whole`, yielding the pieces when pieces are wanted.
+    async fn ask(
+        &self,
+        model: &dyn Model,
+        request: &LlmRequest,
+        event_id: &str,
+        whole: &mut Aggregator,
+    ) -> Result<(), RunError> {
+        let call = &self.cx.call;
+        let delivery = call.invocation.run_config.delivery;
+        let mut responses = call.invocation.generate(&call.agent, model, request.clone(), delivery).await?;
         let cancel = &call.invocation.cancel;
         while let Some(response) = cancel.run_until_cancelled(responses.next()).await.ok_or(RunError::Cancelled)? {
             let mut response = response?;
             name_calls(&mut response);
             if delivery == Delivery::Streamed && response.partial {
                 let piece = self.after_model(response.clone()).await?;
-                self.cx.emit(event_of(event_id.clone(), LlmResponse { partial: true, ..piece })).await?;
+                self.cx.emit(event_of(event_id.into(), LlmResponse { partial: true, ..piece })).await?;
             }
             whole.push(response);
         }
-        match whole.finish() {
-            Some(response) => {
-                let response = self.after_model(response).await?;
-                self.answer(event_id, response).await
+        Ok(())
+    }
+
+    /// What callbacks make of a failed model call.
+    async fn mended(&self, request: &LlmRequest, error: ModelError) -> Result<LlmResponse, RunError> {
+        for callback in self.frame.plugins.before(&self.llm.on_model_error) {
+            if let Some(response) = callback.on_model_error(&self.cx.call, request, &error).await? {
+                return Ok(response);
             }
-            None => self.answer(event_id, LlmResponse::default()).await,
         }
+        Err(error.into())
     }
 
     async fn after_model(&self, response: LlmResponse) -> Result<LlmResponse, RunError> {
-        for callback in &self.llm.after_model {
+        for callback in self.frame.plugins.before(&self.llm.after_model) {
             if let Some(replacement) = callback.after_model(&self.cx.call, &response).await? {
                 return Ok(replacement);
             }

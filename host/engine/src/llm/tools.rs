@@ -39,8 +39,9 @@ impl Step<'_> {
         Call {
             call: call.clone(),
             tool: self.tool(&call.name).cloned().ok_or_else(|| unknown_tool(&call.name, &self.tools)),
-            before: self.llm.before_tool.clone(),
-            after: self.llm.after_tool.clone(),
+            before: self.frame.plugins.before(&self.llm.before_tool).cloned().collect(),
+            after: self.frame.plugins.before(&self.llm.after_tool).cloned().collect(),
+            on_error: self.frame.plugins.before(&self.llm.on_tool_error).cloned().collect(),
             cx: self.cx.call.for_call(call.id.as_deref()),
         }
     }
@@ -53,6 +54,7 @@ struct Call {
     tool: Result<Arc<dyn Tool>, String>,
     before: Vec<Arc<dyn Callback>>,
     after: Vec<Arc<dyn Callback>>,
+    on_error: Vec<Arc<dyn Callback>>,
     cx: CallContext,
 }
 
@@ -117,7 +119,7 @@ impl Call {
         }
         let response = match response {
             Some(response) => response,
-            None => match self.call_tool(tool.as_ref(), args.clone()).await? {
+            None => match self.call_tool(tool.as_ref(), &args).await? {
                 Some(response) => response,
                 None => return Ok(None),
             },
@@ -130,9 +132,16 @@ impl Call {
         Ok(Some(response))
     }
 
-    async fn call_tool(&self, tool: &dyn Tool, args: JsonMap) -> Result<Option<JsonMap>, RunError> {
+    async fn call_tool(&self, tool: &dyn Tool, args: &JsonMap) -> Result<Option<JsonMap>, RunError> {
         let cancel = &self.cx.invocation.cancel;
-        let result = cancel.run_until_cancelled(tool.call(args, &self.cx)).await.ok_or(RunError::Cancelled)?;
+        let result = cancel.run_until_cancelled(tool.call(args.clone(), &self.cx)).await.ok_or(RunError::Cancelled)?;
+        if let Err(error) = &result {
+            for callback in &self.on_error {
+                if let Some(response) = callback.on_tool_error(&self.cx, &self.call.name, args, error).await? {
+                    return Ok(Some(response));
+                }
+            }
+        }
         match result {
             Ok(Value::Null) if tool.is_long_running() => Ok(None),
             Ok(Value::Null) => Ok(Some(JsonMap::new())),

@@ -6,9 +6,11 @@ use std::task::Poll;
 
 use async_trait::async_trait;
 use futures::poll;
-use hatchery_core::{Event, EventSink, Invocation, RunError};
+use hatchery_core::{CallContext, Event, EventSink, RunError};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex, mpsc};
+
+use crate::plugins::Plugins;
 
 type Client = mpsc::Sender<Result<Arc<Event>, RunError>>;
 
@@ -17,7 +19,9 @@ type Client = mpsc::Sender<Result<Arc<Event>, RunError>>;
 pub(super) struct EventLog(Arc<Log>);
 
 struct Log {
-    invocation: Arc<Invocation>,
+    /// The run, as plugins see it.
+    cx: CallContext,
+    plugins: Plugins,
     client: Client,
     /// Held while an event is stored and sent: keeps the order of the store, the session and the client the same.
     writing: Mutex<Writing>,
@@ -40,8 +44,8 @@ enum Audience {
 }
 
 impl EventLog {
-    pub(super) fn new(invocation: Arc<Invocation>, client: Client) -> Self {
-        Self(Arc::new(Log { invocation, client, writing: Mutex::new(Writing::Open) }))
+    pub(super) fn new(cx: CallContext, plugins: Plugins, client: Client) -> Self {
+        Self(Arc::new(Log { cx, plugins, client, writing: Mutex::new(Writing::Open) }))
     }
 
     /// Stores an event that the client does not get.
@@ -77,6 +81,12 @@ impl Log {
         if *writing == Writing::Closed {
             return Err(RunError::Stopped);
         }
+        let event = match audience {
+            Audience::Client if !self.plugins.is_empty() => {
+                self.plugins.on_event(&self.cx, &event).await?.unwrap_or(event)
+            }
+            Audience::Client | Audience::Session => event,
+        };
         if !event.partial {
             self.store(&event).await?;
         }
@@ -87,9 +97,9 @@ impl Log {
     }
 
     async fn store(&self, event: &Arc<Event>) -> Result<(), RunError> {
-        let sessions = &self.invocation.services.sessions;
-        let revision = sessions.append(&self.invocation.session_key, event).await?;
-        let mut session = self.invocation.session.write().unwrap_or_else(PoisonError::into_inner);
+        let sessions = &self.cx.invocation.services.sessions;
+        let revision = sessions.append(&self.cx.invocation.session_key, event).await?;
+        let mut session = self.cx.invocation.session.write().unwrap_or_else(PoisonError::into_inner);
         session.state.apply(&event.actions.state_delta);
         session.last_update_time = event.timestamp;
         session.revision = revision;
@@ -102,7 +112,7 @@ impl Log {
         match self.client.try_send(Ok(event)) {
             Ok(()) | Err(TrySendError::Closed(_)) => {}
             Err(TrySendError::Full(event)) => {
-                let _ = self.invocation.cancel.run_until_cancelled(self.client.send(event)).await;
+                let _ = self.cx.invocation.cancel.run_until_cancelled(self.client.send(event)).await;
             }
         }
     }

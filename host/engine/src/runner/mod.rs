@@ -15,8 +15,8 @@ use futures::{FutureExt, Stream, poll};
 use hatchery_core::event::{USER, new_invocation_id};
 use hatchery_core::state::Scope;
 use hatchery_core::{
-    Content, Event, EventActions, EventData, EventSink, EventWindow, Invocation, JsonMap, RunConfig, RunError,
-    Services, Session, SessionKey, StoreError,
+    CallContext, Content, Event, EventData, EventSink, EventWindow, Invocation, JsonMap, RunConfig, RunError, Services,
+    Session, SessionKey, StoreError,
 };
 use tokio::sync::{OwnedMutexGuard, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agents::{self, Frame};
 use crate::app::App;
 use crate::llm::contents::Views;
+use crate::plugins::Plugins;
 use log::EventLog;
 use turns::{Live, Turns};
 
@@ -36,6 +37,7 @@ pub struct Runner(Arc<Shared>);
 
 struct Shared {
     services: Services,
+    plugins: Plugins,
     turns: Turns,
     active: watch::Sender<usize>,
 }
@@ -120,7 +122,23 @@ impl Stream for Run {
 impl Runner {
     /// A runner on these services.
     pub fn new(services: Services) -> Self {
-        Self(Arc::new(Shared { services, turns: Turns::default(), active: watch::Sender::new(0) }))
+        Self::with_plugins(services, Plugins::default())
+    }
+
+    /// A runner on these services, whose runs pass these plugins.
+    pub fn with_plugins(services: Services, plugins: Plugins) -> Self {
+        Self(Arc::new(Shared { services, plugins, turns: Turns::default(), active: watch::Sender::new(0) }))
+    }
+
+    /// The plugins.
+    pub fn plugins(&self) -> &Plugins {
+        &self.0.plugins
+    }
+
+    /// Waits until no run is under way, then closes the plugins.
+    pub async fn close(&self) {
+        self.drain().await;
+        self.0.plugins.close().await;
     }
 
     /// The services.
@@ -231,18 +249,23 @@ impl Runner {
         let invocation = Arc::new(Invocation {
             id: invocation_id,
             session_key: key,
-            user_content: Arc::new(as_user(request.message)),
+            user_content: RwLock::new(Arc::new(as_user(request.message))),
             run_config: request.config,
             services: self.0.services.clone(),
             cancel: request.cancel,
             session: RwLock::new(session),
             llm_calls: AtomicU32::new(0),
         });
-        let log = EventLog::new(invocation.clone(), client);
-        let frame = Frame::new(app, invocation.clone(), views);
-        let result = match converse(&frame, &log, request.state_delta).await {
+        let plugins = &self.0.plugins;
+        let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
+        let log = EventLog::new(cx.clone(), plugins.clone(), client);
+        let frame = Frame::new(app, invocation.clone(), plugins.clone(), views);
+        let result = match converse(&frame, &cx, &log, request.state_delta).await {
             Ok(()) | Err(RunError::Stopped) => Ok(()),
-            Err(error) => Err(report(&frame, &log, error).await),
+            Err(error) => {
+                plugins.on_run_error(&cx, &error).await;
+                Err(report(&frame, &log, error).await)
+            }
         };
         log.close().await;
         let mut session = invocation.session.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -270,24 +293,37 @@ impl Runner {
     }
 }
 
-/// Stores the user's message, then lets the agent whose turn it is answer.
-async fn converse(frame: &Arc<Frame>, log: &EventLog, state_delta: JsonMap) -> Result<(), RunError> {
-    let invocation = &frame.invocation;
+/// Stores the user's message, then lets the agent whose turn it is answer, unless a plugin does.
+async fn converse(frame: &Arc<Frame>, cx: &CallContext, log: &EventLog, state_delta: JsonMap) -> Result<(), RunError> {
+    let Frame { app, invocation, plugins, .. } = frame.as_ref();
     let state_delta = invocation.without_temp(state_delta);
-    let message = Event::new(EventData {
-        invocation_id: invocation.id.clone(),
-        author: USER.into(),
-        content: Some(invocation.user_content.clone()),
-        actions: EventActions { state_delta, ..EventActions::default() },
-        ..EventData::default()
-    });
-    log.record(message).await?;
-    let agent = continuation::agent_to_run(&frame.app.tree, &invocation.events());
-    let run = agents::run(frame.clone(), agent, None, Arc::new(log.clone()));
-    match invocation.cancel.run_until_cancelled(run).await {
-        Some(outcome) => outcome.map(|_| ()),
-        None => Err(RunError::Cancelled),
+    cx.actions().state_delta.extend(state_delta);
+    if let Some(message) = plugins.on_user_message(cx, &invocation.user_content()).await? {
+        *invocation.user_content.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(as_user(message));
     }
+    log.record(event(cx, USER, Some(invocation.user_content()))).await?;
+    let answer = plugins.before_run(cx).await?;
+    if answer.is_some() || !cx.actions().is_empty() {
+        log.emit(event(cx, "model", answer.clone().map(as_model).map(Arc::new))).await?;
+    }
+    if answer.is_none() {
+        let agent = continuation::agent_to_run(&app.tree, &invocation.events());
+        let run = agents::run(frame.clone(), agent, None, Arc::new(log.clone()));
+        invocation.cancel.run_until_cancelled(run).await.ok_or(RunError::Cancelled)??;
+    }
+    plugins.after_run(cx).await?;
+    if !cx.actions().is_empty() {
+        log.emit(event(cx, "model", None)).await?;
+    }
+    Ok(())
+}
+
+/// An event of the run itself, with the changes that are pending in `cx`.
+fn event(cx: &CallContext, author: &str, content: Option<Arc<Content>>) -> Arc<Event> {
+    let mut actions = cx.take_actions();
+    actions.state_delta = cx.invocation.without_temp(actions.state_delta);
+    let invocation_id = cx.invocation.id.clone();
+    Event::new(EventData { invocation_id, author: author.into(), content, actions, ..EventData::default() })
 }
 
 /// Puts a failure into the session, where the client and later readers find it, unless an event says it already.
@@ -311,6 +347,11 @@ async fn report(frame: &Frame, log: &EventLog, error: RunError) -> RunError {
 
 fn as_user(mut message: Content) -> Content {
     message.role.get_or_insert_with(|| USER.into());
+    message
+}
+
+fn as_model(mut message: Content) -> Content {
+    message.role.get_or_insert_with(|| "model".into());
     message
 }
 

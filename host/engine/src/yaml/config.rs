@@ -47,10 +47,14 @@ pub(super) struct AgentConfig {
     pub(super) before_model_callbacks: Vec<NameRef>,
     #[serde(default, alias = "afterModelCallbacks")]
     pub(super) after_model_callbacks: Vec<NameRef>,
+    #[serde(default, alias = "onModelErrorCallbacks")]
+    pub(super) on_model_error_callbacks: Vec<NameRef>,
     #[serde(default, alias = "beforeToolCallbacks")]
     pub(super) before_tool_callbacks: Vec<NameRef>,
     #[serde(default, alias = "afterToolCallbacks")]
     pub(super) after_tool_callbacks: Vec<NameRef>,
+    #[serde(default, alias = "onToolErrorCallbacks")]
+    pub(super) on_tool_error_callbacks: Vec<NameRef>,
     #[serde(alias = "maxIterations")]
     pub(super) max_iterations: Option<u32>,
 }
@@ -122,8 +126,10 @@ impl AgentConfig {
             ("tools", !self.tools.is_empty()),
             ("before_model_callbacks", !self.before_model_callbacks.is_empty()),
             ("after_model_callbacks", !self.after_model_callbacks.is_empty()),
+            ("on_model_error_callbacks", !self.on_model_error_callbacks.is_empty()),
             ("before_tool_callbacks", !self.before_tool_callbacks.is_empty()),
             ("after_tool_callbacks", !self.after_tool_callbacks.is_empty()),
+            ("on_tool_error_callbacks", !self.on_tool_error_callbacks.is_empty()),
         ];
         if self.agent_class != AgentClass::Llm
             && let Some((key, _)) = llm.iter().find(|(_, given)| *given)

@@ -129,8 +129,10 @@ impl Loader<'_> {
                 .map_err(|message| source.error("generate_content_config", "", message))?,
             before_model: self.callbacks("before_model_callbacks", &config.before_model_callbacks, source)?,
             after_model: self.callbacks("after_model_callbacks", &config.after_model_callbacks, source)?,
+            on_model_error: self.callbacks("on_model_error_callbacks", &config.on_model_error_callbacks, source)?,
             before_tool: self.callbacks("before_tool_callbacks", &config.before_tool_callbacks, source)?,
             after_tool: self.callbacks("after_tool_callbacks", &config.after_tool_callbacks, source)?,
+            on_tool_error: self.callbacks("on_tool_error_callbacks", &config.on_tool_error_callbacks, source)?,
         })
     }
 

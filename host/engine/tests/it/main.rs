@@ -4,6 +4,7 @@
 mod callbacks;
 mod custom;
 mod llm;
+mod plugins;
 mod runner;
 mod support;
 mod tools;

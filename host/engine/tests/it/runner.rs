@@ -74,7 +74,7 @@ impl CustomAgent for Gate {
         self.entered.add_permits(1);
         self.leave.acquire().await.unwrap().forget();
         self.running.fetch_sub(1, Ordering::SeqCst);
-        cx.say(cx.call.invocation.user_content.text()).await.map(|_| ())
+        cx.say(cx.call.invocation.user_content().text()).await.map(|_| ())
     }
 }
 

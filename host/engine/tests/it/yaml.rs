@@ -68,6 +68,8 @@ before_agent_callbacks: [{ name: guard }]
 after_agent_callbacks: [{ name: guard }]
 before_model_callbacks: [{ name: guard }]
 after_model_callbacks: [{ name: guard }]
+on_model_error_callbacks: [{ name: guard }]
+on_tool_error_callbacks: [{ name: guard }]
 before_tool_callbacks: [{ name: guard }]
 after_tool_callbacks: [{ name: guard }]
 sub_agents: [{ code: helper }]
@@ -105,7 +107,14 @@ sub_agents: [{ code: helper }]
             llm.tools.iter().map(|tool| tool.declaration().name.as_str()).collect::<Vec<_>>(),
             ["add", "exit_loop"]
         );
-        let callbacks = [&llm.before_model, &llm.after_model, &llm.before_tool, &llm.after_tool];
+        let callbacks = [
+            &llm.before_model,
+            &llm.after_model,
+            &llm.on_model_error,
+            &llm.before_tool,
+            &llm.after_tool,
+            &llm.on_tool_error,
+        ];
         assert!(callbacks.iter().all(|list| list.len() == 1));
         assert_eq!((agent.before_agent.len(), agent.after_agent.len()), (1, 1));
         assert_eq!(agent.sub_agents[0].name, "helper");

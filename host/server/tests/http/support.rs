@@ -36,7 +36,7 @@ struct Says;
 #[async_trait]
 impl CustomAgent for Says {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
-        let said = cx.call.invocation.user_content.text();
+        let said = cx.call.invocation.user_content().text();
         cx.call.set_state("said", said.clone().into());
         cx.say(format!("You said: {said}")).await.map(|_| ())
     }

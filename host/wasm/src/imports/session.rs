@@ -23,7 +23,7 @@ impl Host for HostState {
     }
 
     fn user_content(&mut self) -> Result<wit::Content, wit::Error> {
-        Ok(self.context()?.invocation.user_content.to_wit())
+        Ok(self.context()?.invocation.user_content().to_wit())
     }
 
     fn get_state(&mut self, key: String) -> Result<Option<String>, wit::Error> {

@@ -27,6 +27,15 @@ async fn a_trap_is_an_error_for_the_model_and_the_next_call_works() {
 }
 
 #[tokio::test]
+async fn a_panic_is_told_with_its_text() {
+    let catalog = Lab::new().with("gallery").catalog().await;
+    let error = call(&catalog, "panics", json!({"text": "the vase is broken"})).await.unwrap_err().to_string();
+    assert!(error.starts_with("tool `panics` of component `gallery` failed: it crashed: "), "{error}");
+    let (_, words) = error.split_once("; it said: ").expect("the guest's last words");
+    assert!(words.contains("panicked at") && words.contains("the vase is broken"), "{words}");
+}
+
+#[tokio::test]
 async fn a_fatal_error_of_a_tool_carries_its_code() {
     let catalog = Lab::new().with("misbehaver").catalog().await;
     let error = call(&catalog, "fatal", json!({})).await.unwrap_err();

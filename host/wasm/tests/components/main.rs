@@ -7,9 +7,12 @@ mod support;
 
 mod agents;
 mod cache;
+mod callbacks;
 mod calls;
 mod hot_loading;
+mod imports;
 mod inspection;
 mod limits;
 mod names;
 mod refusals;
+mod streams;

@@ -121,13 +121,13 @@ pub fn services(model: Scripted) -> Services {
     }
 }
 
-/// A run without an engine around it.
-pub fn invocation() -> Arc<Invocation> {
+/// A run without an engine around it, for a user who says `text`.
+pub fn invocation(text: &str) -> Arc<Invocation> {
     let key = SessionKey::new("app", "user", "session");
     Arc::new(Invocation {
         id: "e-test".into(),
         session_key: key.clone(),
-        user_content: Arc::new(Content::user("hello")),
+        user_content: RwLock::new(Arc::new(Content::user(text))),
         run_config: RunConfig::default(),
         services: services(Scripted::new()),
         cancel: CancellationToken::new(),
@@ -145,7 +145,12 @@ pub fn invocation() -> Arc<Invocation> {
 
 /// A context for a call, which can call all tools of the catalog.
 pub fn context(catalog: &Arc<Catalog>) -> CallContext {
-    CallContext::new(invocation(), "agent", None).with_host(Arc::new(AllTools(catalog.clone())))
+    context_of(catalog, "hello")
+}
+
+/// The same for a user who says `text`.
+pub fn context_of(catalog: &Arc<Catalog>, text: &str) -> CallContext {
+    CallContext::new(invocation(text), "agent", None).with_host(Arc::new(AllTools(catalog.clone())))
 }
 
 /// Calls a tool of the catalog.
@@ -210,10 +215,13 @@ impl EventSink for Listener {
 
 /// Runs the custom agent at the root of an app.
 pub async fn run_custom(catalog: &Arc<Catalog>, app: &str, listener: &Arc<Listener>) -> Result<(), RunError> {
-    let cx = AgentContext { call: context(catalog), sink: listener.clone() };
-    let app = catalog.app(app).unwrap().clone();
-    match &app.root().kind {
-        AgentKind::Custom(custom) => custom.code.clone().run(cx).await,
+    run_custom_in(catalog, app, AgentContext { call: context(catalog), sink: listener.clone() }).await
+}
+
+/// The same in a context.
+pub async fn run_custom_in(catalog: &Catalog, app: &str, cx: AgentContext) -> Result<(), RunError> {
+    match &catalog.app(app).unwrap().root().kind {
+        AgentKind::Custom(custom) => custom.code.run(cx).await,
         kind => panic!("not a custom agent: {}", kind.label()),
     }
 }

@@ -1,0 +1,48 @@
+//! Plugins: hooks into every run of a runner, whatever its app.
+
+use async_trait::async_trait;
+
+use crate::callback::Callback;
+use crate::content::Content;
+use crate::context::CallContext;
+use crate::error::RunError;
+use crate::event::{Event, EventData};
+
+/// Run hooks. A plugin's [`Callback`] methods run for every agent, model call and tool call, before the agents' own callbacks; the hooks
+/// here run once a run, or once an event. Plugins run in the order in which they were registered, and the first that answers wins: those
+/// after it, and the agent's callbacks, are not asked.
+#[async_trait]
+pub trait Plugin: Callback {
+    /// When the user has said something: a content takes the place of the message.
+    async fn on_user_message(&self, cx: &CallContext, message: &Content) -> Result<Option<Content>, RunError> {
+        let _ = (cx, message);
+        Ok(None)
+    }
+
+    /// Before the agent runs: a content is the run's answer, and no agent runs.
+    async fn before_run(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
+        let _ = cx;
+        Ok(None)
+    }
+
+    /// Before an event is stored and yielded, partial ones too: what is given takes its place in both. The event's id, invocation and
+    /// time stay.
+    async fn on_event(&self, cx: &CallContext, event: &Event) -> Result<Option<EventData>, RunError> {
+        let _ = (cx, event);
+        Ok(None)
+    }
+
+    /// After a run that did not fail. Every plugin is asked.
+    async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
+        let _ = cx;
+        Ok(())
+    }
+
+    /// After a run that failed. Every plugin is told.
+    async fn on_run_error(&self, cx: &CallContext, error: &RunError) {
+        let _ = (cx, error);
+    }
+
+    /// When the runner is closed.
+    async fn close(&self) {}
+}

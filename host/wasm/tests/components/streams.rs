@@ -1,0 +1,71 @@
+//! The events of custom agents on their way out: their order, their pace and their author.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use hatchery_core::{AgentContext, CallContext, Event, EventSink, RunConfig, RunError};
+use hatchery_models::scripted::Scripted;
+use serde_json::{Value, json};
+
+use crate::support::{Lab, context_of, run_app, run_custom_in, said};
+
+#[tokio::test]
+async fn a_thousand_events_arrive_in_order() {
+    let catalog = Lab::new().with("gallery").catalog().await;
+    let (events, error) = run_app(&catalog, "streamer", "1000", Scripted::new(), RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    let expected: Vec<_> = (1..=1000).map(|number| ("streamer".to_owned(), number.to_string())).collect();
+    assert_eq!(said(&events), expected);
+}
+
+#[tokio::test]
+async fn a_guest_does_not_go_on_before_its_event_is_taken() {
+    let catalog = Lab::new().with("gallery").catalog().await;
+    let call = context_of(&catalog, "1000 noted");
+    let watcher = Arc::new(Watcher { call: call.clone(), seen: Mutex::default() });
+    run_custom_in(&catalog, "streamer", AgentContext { call, sink: watcher.clone() }).await.unwrap();
+    let seen = watcher.seen.lock().unwrap();
+    assert_eq!(seen.len(), 1000);
+    for (number, seen) in (1..).zip(seen.iter()) {
+        assert_eq!(seen.text, number.to_string());
+        assert_eq!(seen.noted, Some(json!(number)));
+        assert_eq!(seen.ahead, None, "the guest went on while event {number} was held");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_speaks_in_the_users_name_ends_the_run() {
+    let catalog = Lab::new().with("gallery").catalog().await;
+    let (events, error) = run_app(&catalog, "forger", "hello", Scripted::new(), RunConfig::default()).await;
+    assert_eq!(error.expect("a failure").code(), "AGENT_FAILED");
+    assert!(events.iter().all(|event| event.author != "user"), "{:?}", said(&events));
+}
+
+/// Holds each event back for a while, and looks how far the guest has come in the meantime.
+struct Watcher {
+    call: CallContext,
+    seen: Mutex<Vec<Seen>>,
+}
+
+struct Seen {
+    text: String,
+    /// The number in the run's state when the event came.
+    noted: Option<Value>,
+    /// The number that the guest set while the event was held.
+    ahead: Option<Value>,
+}
+
+#[async_trait]
+impl EventSink for Watcher {
+    async fn emit(&self, event: Arc<Event>) -> Result<(), RunError> {
+        let noted = self.call.state("temp:at");
+        // With each turn that this gives away, a guest that does not wait goes on.
+        for _ in 0..5 {
+            tokio::task::yield_now().await;
+        }
+        let ahead = self.call.actions().state_delta.get("temp:at").cloned();
+        let text = event.content.as_ref().map(|content| content.text()).unwrap_or_default();
+        self.seen.lock().unwrap().push(Seen { text, noted, ahead });
+        Ok(())
+    }
+}
