@@ -4,7 +4,7 @@ use hatchery_core::{Agent, CallContext, Instruction, RunError};
 use serde_json::Value;
 
 /// The text of an instruction, if there is one.
-pub(super) async fn text(instruction: &Instruction, cx: &CallContext) -> Result<Option<String>, RunError> {
+pub(crate) async fn text(instruction: &Instruction, cx: &CallContext) -> Result<Option<String>, RunError> {
     match instruction {
         Instruction::None => Ok(None),
         Instruction::Template(template) => fill(template, cx).await.map(Some),

@@ -2,7 +2,7 @@
 
 mod aggregate;
 pub mod contents;
-mod instructions;
+pub(crate) mod instructions;
 pub mod machine;
 mod request;
 mod tools;

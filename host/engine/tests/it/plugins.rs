@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hatchery_core::{
-    CallContext, Callback, Content, Event, EventData, JsonMap, LlmRequest, LlmResponse, ModelError, ModelErrorKind,
-    Plugin, RunError, ToolError,
+    CallContext, Callback, Content, Event, EventData, Instruction, JsonMap, LlmRequest, LlmResponse, ModelError,
+    ModelErrorKind, Plugin, RunError, ToolError,
 };
-use hatchery_engine::{Plugins, Runner};
+use hatchery_engine::plugins::{ContextFilter, GlobalInstruction, Logging, ReflectAndRetry};
+use hatchery_engine::{Plugins, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
@@ -244,4 +245,68 @@ async fn plugins_are_found_by_name_and_names_are_unique() {
     assert!(plugins.get("p").is_some() && plugins.get("q").is_none());
     let error = Plugins::new(vec![plugin(), plugin()]).err().unwrap();
     assert_eq!(error.to_string(), "Plugin with name 'p' already registered.");
+}
+
+async fn with_builtin(root: hatchery_core::Agent, plugin: impl Plugin + 'static) -> Harness {
+    let mut app = Harness::new(root).await;
+    let plugins = Plugins::new(vec![Arc::new(plugin)]).unwrap();
+    app.runner = Runner::with_plugins(app.runner.services().clone(), plugins);
+    app
+}
+
+#[tokio::test]
+async fn the_global_instruction_comes_before_all_others_and_is_filled_in() {
+    let model = Arc::new(Scripted::sequence(["ok"]));
+    let instruction = Instruction::Template("Speak to {user:name}.".into());
+    let app = with_builtin(llm_on("root", &model, |_| {}), GlobalInstruction::new(instruction)).await;
+    let request = RunRequest { state_delta: map(json!({"user:name": "Ada"})), ..app.request(Content::user("hi")) };
+    app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
+    assert_eq!(model.requests()[0].system_instructions[..2], ["Speak to Ada.", "Be brief."]);
+}
+
+#[tokio::test]
+async fn the_context_filter_sends_the_newest_turns_only() {
+    let model = Arc::new(Scripted::sequence(["one", "two", "three"]));
+    let two = std::num::NonZeroUsize::new(2).unwrap();
+    let app = with_builtin(llm_on("root", &model, |_| {}), ContextFilter::new(two)).await;
+    for text in ["a", "b", "c"] {
+        app.say(text).await;
+    }
+    let texts: Vec<_> = model.requests()[2].contents.iter().map(|content| content.text()).collect();
+    assert_eq!(texts, ["b", "two", "c"]);
+}
+
+#[tokio::test]
+async fn a_failed_tool_is_tried_again_as_often_as_allowed() {
+    let calls = (0..3).map(|_| Reply::call("t", json!({"x": 1})));
+    let model = Scripted::sequence(calls.chain([Reply::text("I give up")]));
+    let broken = tool("t", |_, _| Err(ToolError::Model("no".into())));
+    let root = llm_with("root", model, |llm| llm.tools = vec![broken]);
+    let events = with_builtin(root, ReflectAndRetry::new(2)).await.say("hi").await;
+    let answers: Vec<_> = events.iter().flat_map(|event| event.function_responses()).map(|it| &it.response).collect();
+    assert_eq!((&answers[0]["retry_count"], &answers[1]["retry_count"]), (&json!(1), &json!(2)));
+    assert_eq!((&answers[0]["error_details"], &answers[0]["args"]), (&json!("no"), &json!({"x": 1})));
+    assert_eq!(*answers[2], map(json!({"error": "no"})));
+}
+
+#[tokio::test]
+async fn a_success_begins_the_count_of_failures_anew() {
+    let calls = (0..3).map(|_| Reply::call("t", json!({})));
+    let model = Scripted::sequence(calls.chain([Reply::text("ok")]));
+    let count = std::sync::atomic::AtomicU32::new(0);
+    let moody = tool("t", move |_, _| match count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+        1 => Ok(json!("fine")),
+        _ => Err(ToolError::Model("no".into())),
+    });
+    let root = llm_with("root", model, |llm| llm.tools = vec![moody]);
+    let events = with_builtin(root, ReflectAndRetry::new(1)).await.say("hi").await;
+    let answers: Vec<_> = events.iter().flat_map(|event| event.function_responses()).map(|it| &it.response).collect();
+    assert_eq!((&answers[0]["retry_count"], &answers[2]["retry_count"]), (&json!(1), &json!(1)));
+    assert_eq!(*answers[1], map(json!({"result": "fine"})));
+}
+
+#[tokio::test]
+async fn the_logging_plugin_changes_nothing() {
+    let app = with_builtin(calling(|| Ok(json!(1))), Logging).await;
+    assert_eq!(app.talk("hi").await, ["root: call t{}", "root: answer t{\"result\":1}", "root: done"]);
 }

@@ -1,9 +1,19 @@
-//! The plugins of a runner.
+//! The plugins of a runner, and those that come with the engine.
+
+mod context_filter;
+mod global_instruction;
+mod logging;
+mod reflect_and_retry;
 
 use std::sync::Arc;
 
 use hatchery_core::{CallContext, Callback, Content, Event, EventData, Plugin, RunError};
 use thiserror::Error;
+
+pub use context_filter::ContextFilter;
+pub use global_instruction::GlobalInstruction;
+pub use logging::Logging;
+pub use reflect_and_retry::ReflectAndRetry;
 
 /// Plugins in the order in which they run.
 #[derive(Clone, Default)]

@@ -1,0 +1,100 @@
+//! A plugin that makes models think again when a tool has failed.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use hatchery_core::{CallContext, Callback, JsonMap, Plugin, RunError, ToolError};
+use serde_json::json;
+
+/// Marks the answers that this plugin gives in a tool's place.
+const RESPONSE_TYPE: &str = "ERROR_HANDLED_BY_REFLECT_AND_RETRY_PLUGIN";
+
+/// Answers a failed tool call with what went wrong and how to go on, a limited number of times in a row for each tool of a run. After that
+/// the failure is what it was: fatal ones end the run, others go to the model as they are.
+pub struct ReflectAndRetry {
+    max_retries: u32,
+    /// Failures in a row, by invocation and tool.
+    failures: Mutex<HashMap<String, HashMap<String, u32>>>,
+}
+
+impl ReflectAndRetry {
+    /// With so many retries of each tool.
+    pub fn new(max_retries: u32) -> Self {
+        Self { max_retries, failures: Mutex::default() }
+    }
+
+    fn failures(&self) -> MutexGuard<'_, HashMap<String, HashMap<String, u32>>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, cx: &CallContext) {
+        self.failures().remove(&cx.invocation.id);
+    }
+}
+
+#[async_trait]
+impl Callback for ReflectAndRetry {
+    fn name(&self) -> &str {
+        "reflect_and_retry_plugin"
+    }
+
+    async fn after_tool(
+        &self,
+        cx: &CallContext,
+        tool: &str,
+        _: &JsonMap,
+        response: &JsonMap,
+    ) -> Result<Option<JsonMap>, RunError> {
+        if response.get("response_type").is_none_or(|kind| kind != RESPONSE_TYPE)
+            && let Some(failures) = self.failures().get_mut(&cx.invocation.id)
+        {
+            failures.remove(tool);
+        }
+        Ok(None)
+    }
+
+    async fn on_tool_error(
+        &self,
+        cx: &CallContext,
+        tool: &str,
+        args: &JsonMap,
+        error: &ToolError,
+    ) -> Result<Option<JsonMap>, RunError> {
+        let retry = {
+            let mut failures = self.failures();
+            let failed = failures.entry(cx.invocation.id.clone()).or_default().entry(tool.into()).or_default();
+            *failed += 1;
+            *failed
+        };
+        if retry > self.max_retries {
+            return Ok(None);
+        }
+        let guidance = format!(
+            "The call of `{tool}` failed. Think about why before you go on: were the arguments wrong or missing, was something \
+             assumed that is not so, is another tool fit? Then call it with other arguments, or do without it. This was failure {retry} \
+             of {} that are allowed.",
+            self.max_retries
+        );
+        let answer = json!({
+            "response_type": RESPONSE_TYPE,
+            "error_details": error.to_string(),
+            "args": args,
+            "retry_count": retry,
+            "reflection_guidance": guidance,
+        });
+        Ok(answer.as_object().cloned())
+    }
+}
+
+#[async_trait]
+impl Plugin for ReflectAndRetry {
+    async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
+        self.forget(cx);
+        Ok(())
+    }
+
+    async fn on_run_error(&self, cx: &CallContext, _: &RunError) {
+        self.forget(cx);
+    }
+}
