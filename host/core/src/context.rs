@@ -81,8 +81,10 @@ pub struct Invocation {
     pub cancel: CancellationToken,
     /// The session as it is now. Events and stored state are written by the run's event log only; `temp:` state lives only here.
     pub session: RwLock<Session>,
-    /// Model calls so far.
-    pub llm_calls: AtomicU32,
+    /// Model calls so far, shared with the agents that are called as tools.
+    pub llm_calls: Arc<AtomicU32>,
+    /// How many agents called as tools this run is inside of.
+    pub depth: u32,
 }
 
 impl Invocation {

@@ -21,6 +21,11 @@ pub trait Tool: Send + Sync {
         false
     }
 
+    /// False when it only changes requests and a model cannot call it.
+    fn is_callable(&self) -> bool {
+        true
+    }
+
     /// Puts itself into a request; by default, adds its declaration.
     ///
     /// # Errors

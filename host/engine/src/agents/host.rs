@@ -32,7 +32,7 @@ impl AgentHost for Host {
 
     async fn call_tool(&self, cx: &CallContext, name: &str, args: JsonMap) -> Result<Value, ToolError> {
         let tools = self.tools();
-        let Some(tool) = tools.iter().find(|tool| tool.declaration().name == name) else {
+        let Some(tool) = tools.iter().find(|tool| tool.is_callable() && tool.declaration().name == name) else {
             return Err(ToolError::Model(unknown_tool(name, tools)));
         };
         let call = cx.for_call(cx.function_call_id.as_deref());
@@ -76,7 +76,8 @@ pub(crate) fn resolve_model(frame: &Frame, id: AgentId, agent: &str) -> Result<(
 
 /// What a model or a component is told that calls a tool which the agent does not have.
 pub(crate) fn unknown_tool(name: &str, tools: &[Arc<dyn Tool>]) -> String {
-    let names: Vec<_> = tools.iter().map(|tool| tool.declaration().name.as_str()).collect();
+    let callable = tools.iter().filter(|tool| tool.is_callable());
+    let names: Vec<_> = callable.map(|tool| tool.declaration().name.as_str()).collect();
     format!("there is no tool `{name}`; the tools are {}", or_none(&names))
 }
 

@@ -156,7 +156,7 @@ impl Step<'_> {
     }
 
     fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.iter().find(|tool| tool.declaration().name == name)
+        self.tools.iter().find(|tool| tool.is_callable() && tool.declaration().name == name)
     }
 
     /// Puts a final answer's text into the state key that the agent names; as JSON when the answer has a schema.

@@ -30,10 +30,10 @@ pub(super) async fn build(step: &Step<'_>) -> Result<(Arc<dyn Model>, LlmRequest
             request.system_instructions.push(instructions::answer_format(schema));
         }
     }
+    request.contents = contents(step);
     for tool in tools {
         tool.prepare(&mut request, &cx.call).await?;
     }
-    request.contents = contents(step);
     Ok((model, request))
 }
 

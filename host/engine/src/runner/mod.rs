@@ -254,7 +254,8 @@ impl Runner {
             services: self.0.services.clone(),
             cancel: request.cancel,
             session: RwLock::new(session),
-            llm_calls: AtomicU32::new(0),
+            llm_calls: Arc::new(AtomicU32::new(0)),
+            depth: 0,
         });
         let plugins = &self.0.plugins;
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);

@@ -139,7 +139,8 @@ pub fn invocation(text: &str) -> Arc<Invocation> {
             created: Timestamp::now(),
             last_update_time: Timestamp::now(),
         }),
-        llm_calls: AtomicU32::new(0),
+        llm_calls: Arc::new(AtomicU32::new(0)),
+        depth: 0,
     })
 }
 

@@ -1,0 +1,89 @@
+//! `load_artifacts`: files of the session, for models.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{
+    CallContext, Content, FunctionDeclaration, JsonMap, LlmRequest, Part, PartData, RunError, Tool, ToolError,
+};
+use serde_json::{Value, json};
+
+use super::declaration;
+
+/// Media types that models take as bytes; of others, text is sent as text and the rest is named only.
+const INLINE: &[&str] = &["image/", "audio/", "video/", "application/pdf"];
+
+/// Tells the model which artifacts there are, and shows it those that it asks for, for as long as that is the last thing it did.
+pub struct LoadArtifacts(Arc<FunctionDeclaration>);
+
+impl Default for LoadArtifacts {
+    fn default() -> Self {
+        let parameters = json!({
+            "type": "object",
+            "properties": {"artifact_names": {
+                "type": "array", "items": {"type": "string"}, "description": "The artifacts to look at."
+            }},
+            "required": ["artifact_names"]
+        });
+        Self(declaration("load_artifacts", "Shows you the artifacts of these names.", Some(parameters)))
+    }
+}
+
+#[async_trait]
+impl Tool for LoadArtifacts {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.0
+    }
+
+    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
+        request.tools.push(self.0.clone());
+        let names = cx.list_artifacts().await?;
+        if names.is_empty() {
+            return Ok(());
+        }
+        request.system_instructions.push(format!(
+            "There are artifacts, files of this session: {}. When a question is about one, call `load_artifacts` before you answer; do \
+             not guess what it holds.",
+            json!(names)
+        ));
+        for name in asked_for(request) {
+            let shown = match cx.load_artifact(&name, None).await? {
+                Some(part) => readable(part),
+                None => Part::text("(there is no such artifact)"),
+            };
+            let parts = vec![Part::text(format!("Artifact {name} is:")), shown];
+            request.contents.push_back(Arc::new(Content::new("user", parts)));
+        }
+        Ok(())
+    }
+
+    async fn call(&self, args: JsonMap, _: &CallContext) -> Result<Value, ToolError> {
+        match args.get("artifact_names") {
+            Some(names @ Value::Array(_)) => Ok(json!({ "artifact_names": names })),
+            _ => Err(ToolError::Model("`artifact_names` is missing: a list of names".into())),
+        }
+    }
+}
+
+/// The names in the answer of this tool, if that is the last content.
+fn asked_for(request: &LlmRequest) -> Vec<String> {
+    let Some(last) = request.contents.last() else { return Vec::new() };
+    last.function_responses()
+        .filter(|answer| answer.name == "load_artifacts")
+        .filter_map(|answer| answer.response.get("artifact_names")?.as_array())
+        .flatten()
+        .filter_map(|name| name.as_str().map(Into::into))
+        .collect()
+}
+
+/// The part as a model takes it.
+fn readable(part: Part) -> Part {
+    let PartData::InlineData(blob) = &part.data else { return part };
+    if INLINE.iter().any(|kind| blob.mime_type.starts_with(kind)) {
+        return part;
+    }
+    match str::from_utf8(&blob.data) {
+        Ok(text) => Part::text(text),
+        Err(_) => Part::text(format!("({} bytes of {})", blob.data.len(), blob.mime_type)),
+    }
+}
