@@ -28,7 +28,7 @@ impl Folder {
             fs::create_dir(root.path().join(name))?;
         }
         // Most of a host's start would be the compilation of components that another test's host has compiled before.
-        symlink(paths::compiled_code()?, root.path().join("data/code"))?;
+        symlink(paths::scratch("compiled-code")?, root.path().join("data/code"))?;
         Ok(Self { root: Arc::new(root) })
     }
 

@@ -75,12 +75,12 @@ impl Swap {
     }
 }
 
-/// The folder for compiled code that the hosts of all tests share.
+/// A folder in cargo's target directory for what later runs of the tests can use again.
 ///
 /// # Errors
 /// When it cannot be made.
-pub fn compiled_code() -> anyhow::Result<PathBuf> {
-    let folder = profile_folder()?.with_file_name("tmp").join("black-box-code");
+pub fn scratch(name: &str) -> anyhow::Result<PathBuf> {
+    let folder = profile_folder()?.with_file_name("tmp").join(name);
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     Ok(folder)
 }

@@ -86,8 +86,9 @@ mod tests {
         let workspace = Workspace::load().unwrap();
         let samples = Components::of_samples(&workspace).unwrap().to_string();
         let all = Components::all(&workspace).unwrap().to_string();
-        assert_eq!(samples, "dice, greeter, trip-tools");
-        assert_eq!(all, format!("{samples}, misbehaver, relay, swap"));
+        assert!(samples.starts_with("dice, greeter, ") && !samples.contains("swap"), "{samples}");
+        let fixtures = all.strip_prefix(&format!("{samples}, ")).unwrap();
+        assert!(fixtures.contains("misbehaver") && fixtures.ends_with(", swap"), "{fixtures}");
     }
 
     #[test]

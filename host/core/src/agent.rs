@@ -98,7 +98,7 @@ impl AgentKind {
 /// What an LLM agent is made of.
 #[derive(Clone, Default)]
 pub struct LlmAgent {
-    /// Its model; without one, the nearest LLM agent above it lends its own.
+    /// Its model; without one, the nearest agent above it that has one lends its own.
     pub model: Option<ModelRef>,
     /// What it is told to do.
     pub instruction: Instruction,
@@ -330,7 +330,11 @@ impl fmt::Debug for AgentTree {
     }
 }
 
-fn check_name(name: &str) -> Result<(), TreeError> {
+/// Checks a name by itself.
+///
+/// # Errors
+/// [`TreeError::BadName`] when no agent can have it.
+pub fn check_name(name: &str) -> Result<(), TreeError> {
     let bad = |reason| Err(TreeError::BadName { name: name.into(), reason });
     let mut chars = name.chars();
     match chars.next() {

@@ -269,11 +269,12 @@ impl CallContext {
 /// Where an agent's events go: into the session's log, or to an agent that relays them.
 #[async_trait]
 pub trait EventSink: Send + Sync {
-    /// Takes an event. When this returns, the event is stored (unless it is partial) and the session shows it.
+    /// Takes an event. When this returns, the event is stored (unless it is partial) and the session shows it. Gives the event that was
+    /// stored, which a plugin may have put in its place.
     ///
     /// # Errors
     /// When it cannot be stored, or the run is cancelled: the agent must stop.
-    async fn emit(&self, event: Arc<Event>) -> Result<(), RunError>;
+    async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError>;
 }
 
 /// What a custom agent can have the engine do.
@@ -329,9 +330,18 @@ impl AgentContext {
             actions.state_delta = self.call.invocation.without_temp(actions.state_delta);
             data.actions = actions;
         }
-        let event = Event::new(data);
-        self.sink.emit(event.clone()).await?;
-        Ok(event)
+        self.sink.emit(Event::new(data)).await
+    }
+
+    /// Stores pending changes in an event of their own, so that others see them.
+    ///
+    /// # Errors
+    /// As [`EventSink::emit`].
+    pub async fn flush(&self) -> Result<(), RunError> {
+        if !self.call.actions().is_empty() {
+            self.emit(EventData::default()).await?;
+        }
+        Ok(())
     }
 
     /// Says a text.
@@ -343,11 +353,12 @@ impl AgentContext {
         self.emit(EventData { content, ..EventData::default() }).await
     }
 
-    /// Runs a sub agent, its events going where this agent's go.
+    /// Runs a sub agent, its events going where this agent's go. It sees the changes that this agent has made.
     ///
     /// # Errors
     /// As [`AgentHost::run_sub_agent`].
     pub async fn run_sub_agent(&self, name: &str) -> Result<(), RunError> {
+        self.flush().await?;
         self.call.host()?.run_sub_agent(&self.call, name, self.sink.clone()).await
     }
 }

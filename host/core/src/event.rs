@@ -99,7 +99,7 @@ pub struct EventActions {
     /// The agent that goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_to_agent: Option<String>,
-    /// Ends the loop around the agent.
+    /// Ends the loops and parallel agents around the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub escalate: Option<bool>,
     /// The agent has ended its run.

@@ -15,6 +15,7 @@ pub mod runner;
 pub mod yaml;
 
 mod agents;
+mod tasks;
 
 pub use app::App;
 pub use plugins::{DuplicatePlugin, Plugins};

@@ -6,17 +6,21 @@ use hatchery_tests::host::events_in;
 use hatchery_tests::{Folder, Host};
 use serde_json::Value;
 
-/// An agent that says `tick` again and again, quickly.
+/// An agent that says `tick` for ten seconds or more, unless it is told that this is enough.
 const TICKER: [(&str, &str); 3] = [
     (
         "ticker/root_agent.yaml",
-        "agent_class: LoopAgent\nname: ticker\nmax_iterations: 400\nsub_agents:\n  - config_path: tick.yaml\n",
+        "agent_class: LoopAgent\nname: ticker\nmax_iterations: 2000\nsub_agents:\n  - config_path: tick.yaml\n",
     ),
     (
         "ticker/tick.yaml",
-        "name: tick\nmodel: scripted:ticker/answers.yaml\ninstruction: Tick.\noutput_key: last_tick\n",
+        "name: tick\nmodel: scripted:ticker/answers.yaml\ninstruction: Tick.\noutput_key: last_tick\n\
+         tools:\n  - name: exit_loop\n",
     ),
-    ("ticker/answers.yaml", "turns:\n  - delay_ms: 5\n    reply: \"tick\"\n"),
+    (
+        "ticker/answers.yaml",
+        "turns:\n  - when: {user: enough}\n    reply: [{call: {name: exit_loop}}]\n  - delay_ms: 5\n    reply: tick\n",
+    ),
 ];
 
 #[tokio::test]
@@ -37,7 +41,7 @@ async fn every_event_that_was_yielded_before_a_kill_is_found_after_it() -> Resul
     // What a client has seen when the power goes.
     for (stream, _, yielded) in &mut runs {
         while yielded.len() < EVENTS {
-            let event = stream.next().await?.context("400 ticks take longer than this")?;
+            let event = stream.next().await?.context("the ticks end long after this")?;
             if !event::is_partial(&event) {
                 yielded.push(event);
             }
@@ -56,15 +60,16 @@ async fn every_event_that_was_yielded_before_a_kill_is_found_after_it() -> Resul
         let events: Vec<Value> = events_in(&stored)?;
         assert_eq!(events.first().map(event::text).as_deref(), Some("go"), "the user's message");
         assert_eq!(events.get(1..=yielded.len()), Some(yielded.as_slice()), "{session}");
-        assert!(events.len() < 400, "it was killed in the middle");
+        assert!(events.len() < 2000, "it was killed in the middle");
         assert_eq!(stored["state"]["last_tick"], "tick");
         // The session is usable, and what comes now follows what was there.
-        let before = events.len();
-        host.run("ticker", &session, "go on").await?;
-        let stored = host.session("ticker", &session).await?;
-        let events_now = events_in(&stored)?;
-        assert_eq!(events_now.get(..before), Some(events.as_slice()), "nothing that was there has changed");
-        assert_eq!(events_now.len(), before + 1 + 400);
+        let answered = host.run("ticker", &session, "enough").await?;
+        assert!(event::tool_response(&answered, "exit_loop").is_ok(), "{answered:?}");
+        let events_now = events_in(&host.session("ticker", &session).await?)?;
+        let (old, new) = events_now.split_at(events.len());
+        assert_eq!(old, events.as_slice(), "nothing that was there has changed");
+        assert_eq!(new.first().map(event::text).as_deref(), Some("enough"));
+        assert_eq!(new.get(1..), Some(answered.as_slice()));
     }
     host.ask("greeter", "s", "Hello").await?;
     Ok(())

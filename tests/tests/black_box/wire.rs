@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use hatchery_tests::event::{self, text_at};
-use hatchery_tests::host::{USER, events_of, message, session_path};
-use hatchery_tests::{Folder, Host};
+use hatchery_tests::host::{USER, events_in, events_of, message, session_path};
+use hatchery_tests::{Folder, Host, paths};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -229,5 +229,20 @@ async fn sessions_do_not_wait_for_each_other() -> Result<()> {
     let stored = host.session("slow", "s").await?;
     assert_eq!(stored["events"].as_array().map(Vec::len), Some(1), "the slow answer was still under way: {stored}");
     assert!(stream.collect().await?.len() > 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_that_is_code_passes_on_drops_and_adds_events_of_others() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("relay.wasm", paths::component("relay")?)?;
+    folder.write("relay.yaml", std::fs::read(paths::repository().join("tests/components/relay/relay.yaml"))?)?;
+    let host = Host::serve(&folder).await?;
+    host.create_session("relay", "s").await?;
+    let events = host.stream("relay", "s", "hi", true).await?.collect().await?;
+    assert!(event::check_pieces(&events)? > 1, "the model's pieces come through the component: {events:?}");
+    assert_eq!(event::texts(&events), ["I heard: hi", "two", "three", "dropped: one"]);
+    let stored = event::texts(&events_in(&host.session("relay", "s").await?)?);
+    assert_eq!(stored, ["hi", "I heard: hi", "two", "three", "dropped: one"], "what was dropped is not stored");
     Ok(())
 }

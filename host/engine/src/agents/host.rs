@@ -36,6 +36,8 @@ impl AgentHost for Host {
             return Err(ToolError::Model(unknown_tool(name, tools)));
         };
         let call = cx.for_call(cx.function_call_id.as_deref());
+        // The tool sees what its caller has changed.
+        call.actions().state_delta = cx.actions().state_delta.clone();
         let result = tool.call(args, &call).await;
         cx.actions().merge(call.take_actions());
         result

@@ -7,6 +7,7 @@ use hatchery_core::{AgentContext, AgentId, Event, EventSink, RunError};
 use tokio::task::JoinSet;
 
 use super::{Branch, Frame, Outcome, run};
+use crate::tasks::joined;
 
 /// Runs the sub agents in order.
 pub(super) async fn sequential(frame: &Arc<Frame>, id: AgentId, cx: &AgentContext) -> Result<Outcome, RunError> {
@@ -51,20 +52,16 @@ pub(super) async fn parallel(frame: &Arc<Frame>, id: AgentId, cx: &AgentContext)
         let branch = branch_of(&cx.call.branch, &frame.agent(id).name, &frame.agent(*sub_agent).name);
         branches.spawn(run(frame.clone(), *sub_agent, branch, exit.clone()));
     }
+    let mut result = Ok(Outcome::Done);
     while let Some(ended) = branches.join_next().await {
-        // Whatever is still running ends when `branches` is dropped.
-        if let Some(outcome) = exit.outcome() {
-            return Ok(outcome);
+        result = joined(ended).map(|_| Outcome::Done);
+        if exit.outcome().is_some() || result.is_err() {
+            break;
         }
-        match ended {
-            Ok(outcome) => outcome?,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => return Err(RunError::Cancelled),
-            },
-        };
     }
-    Ok(Outcome::Done)
+    // Until the others have really stopped, they might still say something.
+    branches.shutdown().await;
+    exit.outcome().map_or(result, Ok)
 }
 
 /// `outer.parallel.sub`: each parallel agent adds its name and that of the sub agent once, however deep it is nested.
@@ -96,7 +93,7 @@ impl ExitOnEscalate {
 
 #[async_trait]
 impl EventSink for ExitOnEscalate {
-    async fn emit(&self, event: Arc<Event>) -> Result<(), RunError> {
+    async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
         if self.outcome().is_some() {
             return Err(RunError::Stopped);
         }
@@ -106,6 +103,7 @@ impl EventSink for ExitOnEscalate {
         let outcome = if event.is_final_response() { Outcome::Done } else { Outcome::HandedBack };
         let passed_on = self.outer.emit(event).await;
         let _ = self.ended.set(outcome);
+        // Also when the outer loop has ended with it.
         passed_on.and(Err(RunError::Stopped))
     }
 }

@@ -11,11 +11,13 @@ use hatchery_core::{
 };
 use imbl::Vector;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::agents::{self, Frame};
 use crate::app::App;
 use crate::llm::contents::Views;
 use crate::plugins::Plugins;
+use crate::tasks::joined;
 
 use super::declaration;
 
@@ -77,7 +79,10 @@ impl AgentTool {
         let said = EventData { author: USER.into(), content: Some(message), ..EventData::default() };
         heard.emit(Event::new(said)).await?;
         let frame = Frame::new(self.app.clone(), invocation.clone(), Plugins::default(), Views::default());
-        agents::run(frame, self.app.root_id(), None, heard).await?;
+        // In a task of its own: agents that call agents would otherwise use up the stack of one. Dropping it ends the task.
+        let mut task = JoinSet::new();
+        task.spawn(agents::run(frame, self.app.root_id(), None, heard));
+        task.join_next().await.map_or(Err(RunError::Cancelled), joined)?;
         let events = invocation.events();
         Ok(events.iter().skip(1).rev().find(|event| event.content.is_some()).cloned())
     }
@@ -122,9 +127,9 @@ struct Heard {
 
 #[async_trait]
 impl EventSink for Heard {
-    async fn emit(&self, event: Arc<Event>) -> Result<(), RunError> {
+    async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
         if event.partial {
-            return Ok(());
+            return Ok(event);
         }
         let mut session = self.invocation.session.write().unwrap_or_else(PoisonError::into_inner);
         session.state.apply(&event.actions.state_delta);
@@ -132,7 +137,8 @@ impl EventSink for Heard {
         let mut actions = self.caller.actions();
         actions.state_delta.extend(event.actions.state_delta.clone());
         actions.artifact_delta.extend(event.actions.artifact_delta.clone());
-        Ok(())
+        drop(actions);
+        Ok(event)
     }
 }
 

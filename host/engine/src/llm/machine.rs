@@ -85,11 +85,6 @@ impl Machine {
             },
         };
     }
-
-    /// The agent that this one handed over to has escalated without an answer.
-    pub fn handed_back(&mut self) {
-        self.state = State::Ready;
-    }
 }
 
 /// The model's code has run and the model has not said anything about the result yet.

@@ -14,31 +14,26 @@ use futures::StreamExt;
 use hatchery_core::event::{new_event_id, new_function_call_id};
 use hatchery_core::{
     AgentContext, AgentId, Content, Delivery, Event, EventData, LlmAgent, LlmRequest, LlmResponse, Model, ModelError,
-    PartData, RunError, Tool,
+    ModelErrorKind, PartData, RunError, Tool,
 };
 use serde_json::Value;
 
 pub use aggregate::Aggregator;
 use machine::{Machine, Next};
 
-use crate::agents::{self, Frame, Outcome};
+use crate::agents::{Ended, Frame, Outcome};
 
 /// One run of an LLM agent.
-pub(crate) async fn run(
-    frame: &Arc<Frame>,
-    id: AgentId,
-    llm: &LlmAgent,
-    cx: &AgentContext,
-) -> Result<Outcome, RunError> {
+pub(crate) async fn run(frame: &Arc<Frame>, id: AgentId, llm: &LlmAgent, cx: &AgentContext) -> Result<Ended, RunError> {
     let step = Step { frame, id, llm, cx, tools: transfer::with_transfer_tool(frame, id, llm) };
     let mut machine = Machine::new(llm.max_steps);
     loop {
         match machine.next() {
             Next::CallModel => machine.model_answered(step.call_model().await?),
             Next::CallTools(answer) => machine.tools_answered(step.call_tools(&answer).await?),
-            Next::Transfer(target) => match step.hand_over(&target).await? {
-                Outcome::Done => return Ok(Outcome::Done),
-                Outcome::HandedBack => machine.handed_back(),
+            Next::Transfer(target) => match frame.app.tree.find_agent(&target) {
+                Some(target) => return Ok(Ended::HandingOver(target)),
+                None => return Err(RunError::NotFound { what: "Agent", name: target, hint: String::new() }),
             },
             Next::LimitReached(max_steps) => {
                 return Err(RunError::Limit {
@@ -48,7 +43,7 @@ pub(crate) async fn run(
                     key: "max_steps",
                 });
             }
-            Next::Done => return Ok(Outcome::Done),
+            Next::Done => return Ok(Ended::With(Outcome::Done)),
         }
     }
 }
@@ -78,7 +73,14 @@ impl Step<'_> {
         }
         let mut whole = Aggregator::default();
         let response = match self.ask(model.as_ref(), &request, &event_id, &mut whole).await {
-            Ok(()) => whole.finish().unwrap_or_default(),
+            Ok(()) => match whole.finish() {
+                Some(response) => response,
+                None => {
+                    let message = "its answer ended before it began";
+                    let error = ModelError::new(ModelErrorKind::BadResponse, &request.model, message);
+                    self.mended(&request, error).await?
+                }
+            },
             Err(RunError::Model(error)) => self.mended(&request, error).await?,
             Err(error) => return Err(error),
         };
@@ -171,14 +173,6 @@ impl Step<'_> {
             None => Value::String(text),
         };
         data.actions.state_delta.insert(key.clone(), value);
-    }
-
-    /// Lets another agent go on in this one's place.
-    async fn hand_over(&self, target: &str) -> Result<Outcome, RunError> {
-        let Some(target) = self.frame.app.tree.find_agent(target) else {
-            return Err(RunError::NotFound { what: "Agent", name: target.into(), hint: String::new() });
-        };
-        agents::run(self.frame.clone(), target, self.cx.call.branch.clone(), self.cx.sink.clone()).await
     }
 }
 

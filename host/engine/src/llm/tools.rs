@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::Step;
 use crate::agents::unknown_tool;
+use crate::tasks::joined;
 
 impl Step<'_> {
     /// Runs the tools that `answer` calls. Gives the event with their answers, in the order of the calls; nothing when all of them
@@ -28,10 +29,10 @@ impl Step<'_> {
             parts.extend(result.response.map(|response| Part::from(PartData::FunctionResponse(response))));
             actions.merge(result.actions);
         }
-        if parts.is_empty() {
+        if parts.is_empty() && actions.is_empty() {
             return Ok(None);
         }
-        let content = Some(Arc::new(Content::new("user", parts)));
+        let content = (!parts.is_empty()).then(|| Arc::new(Content::new("user", parts)));
         self.cx.emit(EventData { content, actions, ..EventData::default() }).await.map(Some)
     }
 
@@ -76,16 +77,17 @@ async fn in_order(calls: Vec<Call>) -> Result<Vec<Answered>, RunError> {
 async fn at_once(calls: Vec<Call>) -> Result<Vec<Answered>, RunError> {
     let mut tasks = JoinSet::new();
     for (place, call) in calls.into_iter().enumerate() {
-        tasks.spawn(async move { (place, call.run().await) });
+        tasks.spawn(async move { call.run().await.map(|answered| (place, answered)) });
     }
     let mut results = Vec::with_capacity(tasks.len());
     while let Some(ended) = tasks.join_next().await {
-        match ended {
-            Ok((place, result)) => results.push((place, result?)),
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => return Err(RunError::Cancelled),
-            },
+        match joined(ended) {
+            Ok(answered) => results.push(answered),
+            Err(error) => {
+                // Until the others have really stopped, they might still do something.
+                tasks.shutdown().await;
+                return Err(error);
+            }
         }
     }
     results.sort_by_key(|(place, _)| *place);

@@ -60,10 +60,6 @@ impl Plugins {
         self.callbacks.iter().chain(own)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.plugins.is_empty()
-    }
-
     pub(crate) async fn on_user_message(
         &self,
         cx: &CallContext,
@@ -89,7 +85,8 @@ impl Plugins {
     /// What takes the place of an event, under the same id, of the same invocation, at the same time.
     pub(crate) async fn on_event(&self, cx: &CallContext, event: &Event) -> Result<Option<Arc<Event>>, RunError> {
         for plugin in &self.plugins {
-            if let Some(data) = plugin.on_event(cx, event).await? {
+            if let Some(mut data) = plugin.on_event(cx, event).await? {
+                data.actions.state_delta = cx.invocation.without_temp(data.actions.state_delta);
                 return Ok(Some(Event::new(EventData {
                     id: event.id.clone(),
                     invocation_id: event.invocation_id.clone(),

@@ -3,16 +3,22 @@
 
 use std::sync::{Arc, PoisonError};
 use std::task::Poll;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::poll;
-use hatchery_core::{CallContext, Event, EventSink, RunError};
+use hatchery_core::state::Scope;
+use hatchery_core::{CallContext, Event, EventSink, EventWindow, RunError, Session};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::plugins::Plugins;
+use crate::tasks::joined;
 
 type Client = mpsc::Sender<Result<Arc<Event>, RunError>>;
+
+/// How long a run waits for a client that does not read. After that the client counts as gone, and the run goes on without it.
+const STALLED: Duration = Duration::from_secs(30);
 
 /// Where all events of a run end up. Clones are the same log.
 #[derive(Clone)]
@@ -22,35 +28,44 @@ struct Log {
     /// The run, as plugins see it.
     cx: CallContext,
     plugins: Plugins,
-    client: Client,
     /// Held while an event is stored and sent: keeps the order of the store, the session and the client the same.
     writing: Mutex<Writing>,
 }
 
-/// Whether the log takes events.
-#[derive(Clone, Copy, PartialEq)]
+/// Where events go.
 enum Writing {
-    Open,
+    /// Into the session and to the client.
+    Open(Client),
+    /// Into the session only: the client has missed one, and must not get those after it.
+    Detached,
+    /// Nowhere: the run is over.
     Closed,
 }
 
-/// Who gets an event.
+/// What an event is to the log.
 #[derive(Clone, Copy, PartialEq)]
-enum Audience {
-    /// The session only: what the user said.
-    Session,
-    /// The client too.
-    Client,
+enum Kind {
+    /// What the user said: the client does not get it.
+    Message,
+    /// What an agent says.
+    Said,
+    /// What went wrong: stored and sent also when the run is cancelled or a plugin fails.
+    Failure,
 }
 
 impl EventLog {
     pub(super) fn new(cx: CallContext, plugins: Plugins, client: Client) -> Self {
-        Self(Arc::new(Log { cx, plugins, client, writing: Mutex::new(Writing::Open) }))
+        Self(Arc::new(Log { cx, plugins, writing: Mutex::new(Writing::Open(client)) }))
     }
 
-    /// Stores an event that the client does not get.
-    pub(super) async fn record(&self, event: Arc<Event>) -> Result<(), RunError> {
-        self.write(event, Audience::Session).await
+    /// Stores what the user said.
+    pub(super) async fn record_message(&self, event: Arc<Event>) -> Result<(), RunError> {
+        self.write(event, Kind::Message).await.map(|_| ())
+    }
+
+    /// Stores and sends what went wrong.
+    pub(super) async fn record_failure(&self, event: Arc<Event>) -> Result<(), RunError> {
+        self.write(event, Kind::Failure).await.map(|_| ())
     }
 
     /// Waits for an event that is being stored, and takes no more.
@@ -58,62 +73,96 @@ impl EventLog {
         *self.0.writing.lock().await = Writing::Closed;
     }
 
-    async fn write(&self, event: Arc<Event>, audience: Audience) -> Result<(), RunError> {
-        let mut step = Box::pin(self.0.clone().step(event, audience));
+    async fn write(&self, event: Arc<Event>, kind: Kind) -> Result<Arc<Event>, RunError> {
+        let mut step = Box::pin(self.0.clone().step(event, kind));
         match poll!(&mut step) {
             Poll::Ready(result) => result,
             // From here on the step may be half done, so it must not depend on whoever waits for it.
-            Poll::Pending => tokio::spawn(step).await.unwrap_or(Err(RunError::Cancelled)),
+            Poll::Pending => joined(tokio::spawn(step).await),
         }
     }
 }
 
 #[async_trait]
 impl EventSink for EventLog {
-    async fn emit(&self, event: Arc<Event>) -> Result<(), RunError> {
-        self.write(event, Audience::Client).await
+    async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
+        self.write(event, Kind::Said).await
     }
 }
 
 impl Log {
-    async fn step(self: Arc<Self>, event: Arc<Event>, audience: Audience) -> Result<(), RunError> {
-        let writing = self.writing.lock().await;
-        if *writing == Writing::Closed {
+    async fn step(self: Arc<Self>, event: Arc<Event>, kind: Kind) -> Result<Arc<Event>, RunError> {
+        let mut writing = self.writing.lock().await;
+        if matches!(*writing, Writing::Closed) {
             return Err(RunError::Stopped);
         }
-        let event = match audience {
-            Audience::Client if !self.plugins.is_empty() => {
-                self.plugins.on_event(&self.cx, &event).await?.unwrap_or(event)
-            }
-            Audience::Client | Audience::Session => event,
+        if kind != Kind::Failure && self.cx.invocation.cancel.is_cancelled() {
+            return Err(RunError::Cancelled);
+        }
+        let event = match kind {
+            Kind::Message => event,
+            Kind::Said => self.plugins.on_event(&self.cx, &event).await?.unwrap_or(event),
+            Kind::Failure => self.plugins.on_event(&self.cx, &event).await.unwrap_or_default().unwrap_or(event),
         };
         if !event.partial {
             self.store(&event).await?;
         }
-        if audience == Audience::Client {
-            self.send(event).await;
+        if kind != Kind::Message
+            && let Writing::Open(client) = &*writing
+            && !self.send(client, event.clone()).await
+        {
+            *writing = Writing::Detached;
         }
-        Ok(())
+        Ok(event)
     }
 
     async fn store(&self, event: &Arc<Event>) -> Result<(), RunError> {
-        let sessions = &self.cx.invocation.services.sessions;
-        let revision = sessions.append(&self.cx.invocation.session_key, event).await?;
-        let mut session = self.cx.invocation.session.write().unwrap_or_else(PoisonError::into_inner);
-        session.state.apply(&event.actions.state_delta);
-        session.last_update_time = event.timestamp;
-        session.revision = revision;
-        session.events.push_back(event.clone());
+        let invocation = &self.cx.invocation;
+        let sessions = &invocation.services.sessions;
+        let revision = sessions.append(&invocation.session_key, event).await?;
+        let known = {
+            let mut session = invocation.session.write().unwrap_or_else(PoisonError::into_inner);
+            if revision == session.revision + 1 {
+                session.state.apply(&event.actions.state_delta);
+                session.last_update_time = event.timestamp;
+                session.revision = revision;
+                session.events.push_back(event.clone());
+                return Ok(());
+            }
+            session.revision
+        };
+        // Others have appended events meanwhile, such as a client that has changed the state.
+        let window = EventWindow::AfterRevision(known);
+        if let Some(now) = sessions.get(&invocation.session_key, window).await? {
+            let mut session = invocation.session.write().unwrap_or_else(PoisonError::into_inner);
+            catch_up(&mut session, now, event);
+        }
         Ok(())
     }
 
-    /// Waits for a slow client, but not for one that has gone, nor when the run is cancelled.
-    async fn send(&self, event: Arc<Event>) {
-        match self.client.try_send(Ok(event)) {
-            Ok(()) | Err(TrySendError::Closed(_)) => {}
+    /// Waits for a slow client. False when the event cannot be delivered: the client has gone or does not read, or the run is cancelled.
+    async fn send(&self, client: &Client, event: Arc<Event>) -> bool {
+        match client.try_send(Ok(event)) {
+            Ok(()) => true,
+            Err(TrySendError::Closed(_)) => false,
             Err(TrySendError::Full(event)) => {
-                let _ = self.cx.invocation.cancel.run_until_cancelled(self.client.send(event)).await;
+                let sent = self.cx.invocation.cancel.run_until_cancelled(client.send_timeout(event, STALLED)).await;
+                matches!(sent, Some(Ok(())))
             }
         }
+    }
+}
+
+/// Adds what has come since `session` was read. Its own event stays the very object that was stored; `temp:` state stays.
+fn catch_up(session: &mut Session, now: Session, own: &Arc<Event>) {
+    let mut state = now.state;
+    for (key, value) in session.state.iter().filter(|(key, _)| Scope::of(key).0 == Scope::Temp) {
+        state.set(key, value.clone());
+    }
+    session.state = state;
+    session.revision = now.revision;
+    session.last_update_time = now.last_update_time;
+    for event in now.events {
+        session.events.push_back(if event.id == own.id { own.clone() } else { event });
     }
 }

@@ -13,7 +13,6 @@ use std::task::{Context, Poll};
 use futures::future::{MaybeDone, maybe_done};
 use futures::{FutureExt, Stream, poll};
 use hatchery_core::event::{USER, new_invocation_id};
-use hatchery_core::state::Scope;
 use hatchery_core::{
     CallContext, Content, Event, EventData, EventSink, EventWindow, Invocation, JsonMap, RunConfig, RunError, Services,
     Session, SessionKey, StoreError,
@@ -170,17 +169,15 @@ impl Runner {
             ));
         }
         let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
-        let turn = self.queue(&key, request.config.auto_create_session).await?;
+        let create = request.config.auto_create_session;
+        let turn = self.queue(&key, create).await?;
         let invocation_id = new_invocation_id();
         let (client, events) = mpsc::channel(UNREAD_EVENTS);
         let active = ActiveRun::new(&self.0);
         let (runner, id) = (self.clone(), invocation_id.clone());
         tokio::spawn(async move {
-            let result = match request.cancel.run_until_cancelled(runner.begin(&key, turn)).await {
-                Some(Ok((live, mut kept))) => {
-                    let turn = runner.turn(app, key, request, id, live, &mut kept, client.clone());
-                    AssertUnwindSafe(turn).catch_unwind().await.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
-                }
+            let result = match request.cancel.run_until_cancelled(runner.begin(&key, turn, create)).await {
+                Some(Ok((live, mut kept))) => runner.turn(app, key, request, id, live, &mut kept, client.clone()).await,
                 Some(Err(error)) => Err(error),
                 None => Err(RunError::Cancelled),
             };
@@ -200,31 +197,36 @@ impl Runner {
         let _ = poll!(place.as_mut());
         match place.as_mut().take_output() {
             Some(mut kept) => {
-                let live = match self.refresh(key, kept.take()).await {
-                    Err(RunError::Store(StoreError::SessionNotFound(_))) if create => self.create(key).await?,
-                    live => live?,
-                };
+                let live = self.refresh_or_create(key, kept.take(), create).await?;
                 Ok(Turn::Begun(Box::new(live), kept))
             }
-            // Another turn of the session is under way: it existed a moment ago, or that turn would not be.
-            None => Ok(Turn::Queued(place)),
+            None => {
+                if !create && self.0.services.sessions.get(key, EventWindow::Recent(0)).await?.is_none() {
+                    return Err(StoreError::SessionNotFound(key.clone()).into());
+                }
+                Ok(Turn::Queued(place))
+            }
         }
     }
 
     /// Waits for the turn.
-    async fn begin(&self, key: &SessionKey, turn: Turn) -> Result<(Live, Kept), RunError> {
+    async fn begin(&self, key: &SessionKey, turn: Turn, create: bool) -> Result<(Live, Kept), RunError> {
         match turn {
             Turn::Begun(live, kept) => Ok((*live, kept)),
             Turn::Queued(mut place) => {
                 place.as_mut().await;
                 let mut kept = place.as_mut().take_output().ok_or(RunError::Cancelled)?;
-                let live = self.refresh(key, kept.take()).await?;
+                let live = self.refresh_or_create(key, kept.take(), create).await?;
                 Ok((live, kept))
             }
         }
     }
 
-    async fn create(&self, key: &SessionKey) -> Result<Live, RunError> {
+    async fn refresh_or_create(&self, key: &SessionKey, live: Option<Live>, create: bool) -> Result<Live, RunError> {
+        let refreshed = self.refresh(key, live).await;
+        if !(create && matches!(refreshed, Err(RunError::Store(StoreError::SessionNotFound(_))))) {
+            return refreshed;
+        }
         match self.0.services.sessions.create(&key.app, &key.user, Some(&key.id), JsonMap::new()).await {
             Ok(session) => Ok(Live { session, views: Views::default() }),
             // Somebody else was faster.
@@ -261,7 +263,8 @@ impl Runner {
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
         let log = EventLog::new(cx.clone(), plugins.clone(), client);
         let frame = Frame::new(app, invocation.clone(), plugins.clone(), views);
-        let result = match converse(&frame, &cx, &log, request.state_delta).await {
+        let conversation = AssertUnwindSafe(converse(&frame, &cx, &log, request.state_delta)).catch_unwind().await;
+        let result = match conversation.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))) {
             Ok(()) | Err(RunError::Stopped) => Ok(()),
             Err(error) => {
                 plugins.on_run_error(&cx, &error).await;
@@ -269,8 +272,7 @@ impl Runner {
             }
         };
         log.close().await;
-        let mut session = invocation.session.read().unwrap_or_else(PoisonError::into_inner).clone();
-        session.state.retain(|key| Scope::of(key).0 != Scope::Temp);
+        let session = invocation.session.read().unwrap_or_else(PoisonError::into_inner).clone();
         self.0.turns.note_size(&session.key, session.events.len());
         *kept = Some(Live { session, views: frame.take_views() });
         result
@@ -302,14 +304,14 @@ async fn converse(frame: &Arc<Frame>, cx: &CallContext, log: &EventLog, state_de
     if let Some(message) = plugins.on_user_message(cx, &invocation.user_content()).await? {
         *invocation.user_content.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(as_user(message));
     }
-    log.record(event(cx, USER, Some(invocation.user_content()))).await?;
+    log.record_message(event(cx, USER, Some(invocation.user_content()))).await?;
     let answer = plugins.before_run(cx).await?;
     if answer.is_some() || !cx.actions().is_empty() {
         log.emit(event(cx, "model", answer.clone().map(as_model).map(Arc::new))).await?;
     }
     if answer.is_none() {
-        let agent = continuation::agent_to_run(&app.tree, &invocation.events());
-        let run = agents::run(frame.clone(), agent, None, Arc::new(log.clone()));
+        let (agent, branch) = continuation::agent_to_run(&app.tree, &invocation.events());
+        let run = agents::run(frame.clone(), agent, branch, Arc::new(log.clone()));
         invocation.cancel.run_until_cancelled(run).await.ok_or(RunError::Cancelled)??;
     }
     plugins.after_run(cx).await?;
@@ -335,12 +337,12 @@ async fn report(frame: &Frame, log: &EventLog, error: RunError) -> RunError {
     tracing::warn!(invocation = %frame.invocation.id, session = %frame.invocation.session_key, code = error.code(), "run failed: {error}");
     let event = Event::new(EventData {
         invocation_id: frame.invocation.id.clone(),
-        author: frame.last_agent(),
+        author: frame.culprit(),
         error_code: Some(error.code().into()),
         error_message: Some(error.client_message()),
         ..EventData::default()
     });
-    if let Err(failure) = log.emit(event).await {
+    if let Err(failure) = log.record_failure(event).await {
         tracing::error!(invocation = %frame.invocation.id, "the failure could not be stored: {failure}");
     }
     error

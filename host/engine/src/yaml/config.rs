@@ -3,7 +3,10 @@
 use hatchery_core::JsonMap;
 use hatchery_core::model::GenerateContentConfig;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use crate::builtin::Example;
 
 /// One YAML file. All kinds of agents share it, so that a misplaced key can be told from an unknown one.
 #[derive(Debug, Deserialize)]
@@ -95,6 +98,45 @@ pub(super) struct SubAgentRef {
     #[serde(alias = "configPath")]
     pub(super) config_path: Option<String>,
     pub(super) code: Option<String>,
+}
+
+/// Arguments of `AgentTool`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AgentToolArgs {
+    pub(super) agent: SubAgentRef,
+    #[serde(default, alias = "skipSummarization")]
+    pub(super) skip_summarization: bool,
+}
+
+/// Arguments of `ExampleTool`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExampleToolArgs {
+    pub(super) examples: Vec<Example>,
+}
+
+/// Arguments of `LongRunningFunctionTool`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LongRunningArgs {
+    /// The tool's name.
+    pub(super) func: String,
+}
+
+/// Arguments of `vertex_ai_search`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VertexAiSearchArgs {
+    #[serde(alias = "dataStoreId")]
+    pub(super) data_store_id: Option<String>,
+    #[serde(alias = "searchEngineId")]
+    pub(super) search_engine_id: Option<String>,
+}
+
+/// Reads a tool's arguments.
+pub(super) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, String> {
+    serde_json::from_value(args).map_err(|error| error.to_string())
 }
 
 impl AgentClass {

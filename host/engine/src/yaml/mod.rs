@@ -6,16 +6,23 @@
 mod config;
 mod error;
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use hatchery_core::agent::{IncludeContents, ModelRef};
+use hatchery_core::agent::{IncludeContents, ModelRef, check_name};
 use hatchery_core::{Agent, AgentKind, Callback, Instruction, LlmAgent, Lookup, LookupError, Tool};
 
 pub use error::ConfigError;
 
-use config::{AgentClass, AgentConfig, NameRef, SubAgentRef, ToolRef};
+use serde_json::Value;
+
+use crate::builtin::{AgentTool, ExampleTool, LongRunning, ModelTool};
+use config::{
+    AgentClass, AgentConfig, AgentToolArgs, ExampleToolArgs, LongRunningArgs, NameRef, SubAgentRef, ToolRef,
+    VertexAiSearchArgs,
+};
 
 /// The file that makes a folder an app.
 pub const ROOT_FILE: &str = "root_agent.yaml";
@@ -42,8 +49,8 @@ pub struct Loaded {
 /// # Errors
 /// When a file cannot be read or is not an agent config, or a name in it is not found.
 pub fn load_agent(path: &Path, lookup: &dyn Lookup) -> Result<Loaded, ConfigError> {
-    let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-    let mut loader = Loader { folder, lookup, files: Vec::new(), open: Vec::new() };
+    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")).to_path_buf();
+    let mut loader = Loader { folder, lookup, files: Vec::new(), names: HashMap::new(), depth: 0 };
     let agent = loader.agent(path)?;
     Ok(Loaded { agent, files: loader.files })
 }
@@ -53,8 +60,10 @@ struct Loader<'a> {
     folder: PathBuf,
     lookup: &'a dyn Lookup,
     files: Vec<PathBuf>,
-    /// The files from the root to the one being read.
-    open: Vec<PathBuf>,
+    /// Names of agents, and the files that they are in.
+    names: HashMap<String, PathBuf>,
+    /// How many files lie open, from the root to the one being read.
+    depth: usize,
 }
 
 /// A file being read: what is needed to say where something is wrong.
@@ -67,11 +76,11 @@ impl Loader<'_> {
     fn agent(&mut self, path: &Path) -> Result<Agent, ConfigError> {
         let text = read(path)?;
         self.files.push(path.to_path_buf());
-        self.open.push(path.to_path_buf());
+        self.depth += 1;
         let config: AgentConfig = serde_yaml::from_str(&text).map_err(|error| ConfigError::syntax(path, &error))?;
         let source = Source { path, text: &text };
         let agent = self.build(config, &source)?;
-        self.open.pop();
+        self.depth -= 1;
         Ok(agent)
     }
 
@@ -86,6 +95,7 @@ impl Loader<'_> {
         if config.name.trim().is_empty() {
             return Err(source.error("name", "", "Agent name is required: add `name: …`".into()));
         }
+        self.check_name(&config.name, source)?;
         let kind = match config.agent_class {
             AgentClass::Llm => AgentKind::Llm(Box::new(self.llm(&config, source)?)),
             AgentClass::Sequential => AgentKind::Sequential,
@@ -106,7 +116,18 @@ impl Loader<'_> {
         })
     }
 
-    fn llm(&self, config: &AgentConfig, source: &Source<'_>) -> Result<LlmAgent, ConfigError> {
+    fn check_name(&mut self, name: &str, source: &Source<'_>) -> Result<(), ConfigError> {
+        check_name(name).map_err(|error| source.error("name", name, error.to_string()))?;
+        match self.names.insert(name.into(), source.path.to_path_buf()) {
+            None => Ok(()),
+            Some(first) => {
+                let message = format!("two agents are named `{name}`; the other is in {}", first.display());
+                Err(source.error("name", name, message))
+            }
+        }
+    }
+
+    fn llm(&mut self, config: &AgentConfig, source: &Source<'_>) -> Result<LlmAgent, ConfigError> {
         let template = |text: &Option<String>| text.clone().map_or(Instruction::None, Instruction::Template);
         if config.instruction.as_deref().is_none_or(|text| text.trim().is_empty()) {
             let message = "Agent instruction is required: add `instruction: …`".into();
@@ -117,7 +138,7 @@ impl Loader<'_> {
             model: given(&config.model).map(ModelRef::Named),
             instruction: template(&config.instruction),
             global_instruction: template(&config.global_instruction),
-            tools: config.tools.iter().map(|tool| self.tool(tool, source)).collect::<Result<_, _>>()?,
+            tools: self.tools(&config.tools, source)?,
             include_contents: self.include_contents(config, source)?,
             input_schema: config.input_schema.clone(),
             output_schema: config.output_schema.clone(),
@@ -148,15 +169,60 @@ impl Loader<'_> {
         }
     }
 
-    fn tool(&self, tool: &ToolRef, source: &Source<'_>) -> Result<Arc<dyn Tool>, ConfigError> {
+    fn tools(&mut self, tools: &[ToolRef], source: &Source<'_>) -> Result<Vec<Arc<dyn Tool>>, ConfigError> {
+        let mut found: Vec<Arc<dyn Tool>> = Vec::with_capacity(tools.len());
+        for reference in tools {
+            let tool = self.tool(reference, source)?;
+            let name = &tool.declaration().name;
+            if found.iter().any(|other| other.declaration().name == *name) {
+                let message = format!("two tools are named `{name}` to the model; leave one of them out");
+                return Err(source.error("name", &reference.name, message));
+            }
+            found.push(tool);
+        }
+        Ok(found)
+    }
+
+    fn tool(&mut self, tool: &ToolRef, source: &Source<'_>) -> Result<Arc<dyn Tool>, ConfigError> {
         if tool.name.trim().is_empty() {
             return Err(source.error("name", "", "Tool name cannot be empty".into()));
+        }
+        if let Some(made) = self.made_with_args(tool, source) {
+            return made;
         }
         if tool.args.is_some() {
             let message = format!("tool `{}` takes no `args`", tool.name);
             return Err(source.error("name", &tool.name, message));
         }
         self.lookup.tool(&tool.name).map_err(|error| source.lookup("tools", &tool.name, &error))
+    }
+
+    /// The tools that are made from arguments; nothing for other names.
+    fn made_with_args(&mut self, tool: &ToolRef, source: &Source<'_>) -> Option<Result<Arc<dyn Tool>, ConfigError>> {
+        let error = |message: String| source.error("name", &tool.name, format!("{}: {message}", tool.name));
+        let args = || Value::Object(tool.args.clone().unwrap_or_default());
+        Some(match tool.name.as_str() {
+            "AgentTool" => config::parse::<AgentToolArgs>(args()).map_err(error).and_then(|args| {
+                let agent = self.sub_agent(&args.agent, source)?;
+                let tool = AgentTool::new(agent, args.skip_summarization);
+                Ok(Arc::new(tool.map_err(|reason| error(reason.to_string()))?) as Arc<dyn Tool>)
+            }),
+            "ExampleTool" => config::parse::<ExampleToolArgs>(args()).map_err(error).and_then(|args| {
+                if args.examples.is_empty() {
+                    return Err(error("`examples` is empty".into()));
+                }
+                Ok(Arc::new(ExampleTool::new(&args.examples)) as Arc<dyn Tool>)
+            }),
+            "LongRunningFunctionTool" => config::parse::<LongRunningArgs>(args()).map_err(error).and_then(|args| {
+                let inner = self.lookup.tool(&args.func).map_err(|reason| error(reason.to_string()))?;
+                Ok(Arc::new(LongRunning::new(inner)) as Arc<dyn Tool>)
+            }),
+            "vertex_ai_search" => config::parse::<VertexAiSearchArgs>(args()).map_err(error).and_then(|args| {
+                let tool = ModelTool::vertex_ai_search(args.data_store_id.as_deref(), args.search_engine_id.as_deref());
+                Ok(Arc::new(tool.map_err(error)?) as Arc<dyn Tool>)
+            }),
+            _ => return None,
+        })
     }
 
     fn callbacks(
@@ -194,10 +260,15 @@ impl Loader<'_> {
         if !path.is_file() {
             return error(format!("Config file not found: {}", path.display()));
         }
-        if self.open.contains(&path) {
-            return error(format!("`{relative}` is above this agent already; an agent cannot be below itself"));
+        let inside = |path: &Path| Some(path.canonicalize().ok()?.starts_with(self.folder.canonicalize().ok()?));
+        if inside(&path) != Some(true) {
+            return error(format!("`{relative}` leads out of the agent's folder; move the file there"));
         }
-        if self.open.len() >= MAX_DEPTH {
+        // Names are unique, so a file that is used twice could not be loaded anyway.
+        if self.files.contains(&path) {
+            return error(format!("`{relative}` is used already; an agent has one place, and cannot be below itself"));
+        }
+        if self.depth >= MAX_DEPTH {
             return error(format!("sub agents are nested more than {MAX_DEPTH} files deep"));
         }
         self.agent(&path)

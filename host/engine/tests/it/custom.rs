@@ -52,9 +52,9 @@ struct Listens(Mutex<Vec<String>>);
 
 #[async_trait]
 impl EventSink for Listens {
-    async fn emit(&self, event: Arc<Event>) -> Result<(), RunError> {
+    async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
         self.0.lock().unwrap().push(brief(&event));
-        Ok(())
+        Ok(event)
     }
 }
 
@@ -118,10 +118,10 @@ async fn a_panic_in_native_code_is_an_error_and_the_session_goes_on() {
     let app = Harness::new(custom("root", Panics)).await;
     for _ in 0..2 {
         let (events, error) = app.fail("hi").await;
-        assert_eq!(events.len(), 1);
+        assert_eq!(events[1], "root: error INTERNAL: the server failed; its log holds the cause");
         assert_eq!(error.to_string(), "internal error: a defect; please report it");
     }
-    assert_eq!(app.session().await.events.len(), 4);
+    assert_eq!(app.session().await.events.len(), 6);
 }
 
 struct Forges;
@@ -138,4 +138,29 @@ async fn an_agent_may_not_speak_as_the_user() {
     let (events, _) = Harness::new(custom("root", Forges)).await.fail("hi").await;
     let message = "agent `root`: may not speak as `user`; leave the author of its events empty";
     assert_eq!(events, [format!("root: error AGENT_FAILED: {message}")]);
+}
+
+struct Prepares;
+
+#[async_trait]
+impl CustomAgent for Prepares {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        cx.call.set_state("topic", json!("bees"));
+        let seen = cx.call.host()?.call_tool(&cx.call, "look", map(json!({}))).await?;
+        assert_eq!(seen, json!("bees"), "tools see what their caller has changed");
+        cx.run_sub_agent("writer").await
+    }
+}
+
+#[tokio::test]
+async fn sub_agents_and_tools_see_what_the_agent_around_them_has_changed() {
+    let model = Arc::new(Scripted::sequence(["buzz"]));
+    let writer = llm_on("writer", &model, |llm| {
+        llm.instruction = hatchery_core::Instruction::Template("Write about {topic}.".into());
+    });
+    let tools = vec![tool("look", |_, cx| Ok(cx.state("topic").unwrap_or_default()))];
+    let root = Agent::new("root", "", AgentKind::Custom(Custom { code: Arc::new(Prepares), model: None, tools }));
+    let app = Harness::new(root.with_sub_agents(vec![writer])).await;
+    assert_eq!(app.talk("hi").await.last().unwrap(), "writer: buzz");
+    assert_eq!(model.requests()[0].system_instructions[0], "Write about bees.");
 }

@@ -257,3 +257,119 @@ async fn a_failing_store_ends_the_run_and_its_words_do_not_reach_the_client() {
     assert_eq!(error.code(), "STORE_FAILED");
     assert_eq!(events, ["root: error STORE_FAILED: the storage failed; the server's log holds the cause"]);
 }
+
+/// Says `count` things, one after the other.
+struct Talks(usize);
+
+#[async_trait]
+impl CustomAgent for Talks {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        for number in 0..self.0 {
+            cx.say(number.to_string()).await?;
+        }
+        Ok(())
+    }
+}
+
+fn talks(count: usize) -> Agent {
+    let code = Arc::new(Talks(count));
+    Agent::new("root", "", AgentKind::Custom(Custom { code, model: None, tools: vec![] }))
+}
+
+#[tokio::test]
+async fn a_cancelled_run_stops_and_its_client_learns_of_it_without_a_gap() {
+    let app = Harness::new(talks(1000)).await;
+    let request = app.request(Content::user("hi"));
+    let cancel = request.cancel.clone();
+    let mut run = app.runner.run(app.app.clone(), request).await.unwrap();
+    assert_eq!(brief(&run.next().await.unwrap().unwrap()), "root: 0");
+    // The client's queue fills up, as nothing is read meanwhile.
+    while app.session().await.events.len() < 60 {
+        tokio::task::yield_now().await;
+    }
+    cancel.cancel();
+    let mut next = 1;
+    let error = loop {
+        match run.next().await.unwrap() {
+            Ok(event) if event.error_code.is_some() => assert_eq!(event.error_code.as_deref(), Some("CANCELLED")),
+            Ok(event) => {
+                assert_eq!(brief(&event), format!("root: {next}"), "no event is left out before a later one");
+                next += 1;
+            }
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, RunError::Cancelled));
+    let stored = app.session().await.events;
+    assert_eq!(stored.last().unwrap().error_code.as_deref(), Some("CANCELLED"));
+    assert!(stored.len() < 200, "the agent was stopped: {}", stored.len());
+}
+
+/// Lets somebody else change the session in the middle of the turn.
+struct Interrupted(hatchery_core::Services);
+
+#[async_trait]
+impl CustomAgent for Interrupted {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        if cx.call.invocation.user_content().text() == "go" {
+            let content = Some(Arc::new(Content::user("from elsewhere")));
+            let mut data = EventData { author: "user".into(), content, ..EventData::default() };
+            data.actions.state_delta = map(json!({"patched": true}));
+            self.0.sessions.append(&cx.call.invocation.session_key, &Event::new(data)).await?;
+        }
+        cx.say("done").await?;
+        let texts: Vec<_> = cx.call.invocation.events().iter().map(|event| brief(event)).collect();
+        cx.say(format!("{} {:?}", texts.join(", "), cx.call.state("patched"))).await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn what_others_append_during_a_turn_is_seen_by_it_and_by_the_next() {
+    let mut app = Harness::new(talks(0)).await;
+    let code = Arc::new(Interrupted(app.runner.services().clone()));
+    let root = Agent::new("root", "", AgentKind::Custom(Custom { code, model: None, tools: vec![] }));
+    app.app = Arc::new(hatchery_engine::App::new("app", root).unwrap());
+    let first = app.talk("go").await;
+    assert_eq!(first[1], "root: user: go, user: from elsewhere, root: done Some(Bool(true))");
+    let second = app.talk("again").await;
+    assert!(second[1].starts_with("root: user: go, user: from elsewhere, root: done, "), "{second:?}");
+}
+
+#[tokio::test]
+async fn a_model_that_answers_with_nothing_has_failed() {
+    struct Silent;
+    #[async_trait]
+    impl hatchery_core::Model for Silent {
+        async fn generate(
+            &self,
+            _: hatchery_core::LlmRequest,
+            _: hatchery_core::Delivery,
+        ) -> Result<hatchery_core::ResponseStream, hatchery_core::ModelError> {
+            Ok(Box::pin(futures::stream::empty()))
+        }
+    }
+    let root = llm_with("root", Scripted::new(), |llm| {
+        llm.model = Some(hatchery_core::ModelRef::Object("silent".into(), Arc::new(Silent)));
+    });
+    let (_, error) = Harness::new(root).await.fail("hi").await;
+    assert_eq!(error.to_string(), "model `silent`: its answer ended before it began");
+}
+
+#[tokio::test]
+async fn a_late_answer_goes_on_in_the_branch_of_its_call() {
+    let order = long_running("order", |_, _| Ok(json!(null)));
+    let model = Scripted::sequence([Reply::call("order", json!({})).with_id("c1"), Reply::text("arrived")]);
+    let asks = llm_with("asks", model, |llm| llm.tools = vec![order]);
+    let root = workflow("all", AgentKind::Parallel, vec![asks, llm("talks", Scripted::new().otherwise("hello"))]);
+    let app = Harness::new(root).await;
+    app.say("order it").await;
+    let answer = hatchery_core::FunctionResponse {
+        id: Some("c1".into()),
+        name: "order".into(),
+        response: map(json!({"status": "done"})),
+        ..Default::default()
+    };
+    let message = Content::new("user", vec![hatchery_core::PartData::FunctionResponse(answer).into()]);
+    let events = app.runner.run(app.app.clone(), app.request(message)).await.unwrap().collect().await.unwrap();
+    assert_eq!((brief(&events[0]).as_str(), events[0].branch.as_deref()), ("asks: arrived", Some("all.asks")));
+}

@@ -169,3 +169,15 @@ async fn a_pending_result_is_summarised() {
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![order])).await;
     assert_eq!(app.talk("order it").await.last().unwrap(), "root: ordered");
 }
+
+#[tokio::test]
+async fn what_a_long_running_tool_sets_is_kept_when_it_answers_later() {
+    let model = Scripted::sequence([Reply::call("order", json!({}))]);
+    let order = long_running("order", |_, cx| {
+        cx.set_state("ticket", json!(7));
+        Ok(json!(null))
+    });
+    let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![order])).await;
+    app.say("order it").await;
+    assert_eq!(app.state().await, json!({"ticket": 7}));
+}

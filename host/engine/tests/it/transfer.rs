@@ -130,3 +130,22 @@ async fn a_tool_that_hands_over_to_nobody_fails_the_run() {
     let (_, error) = Harness::new(agent).await.fail("hi").await;
     assert!(matches!(&error, RunError::NotFound { name, .. } if name == "nobody"), "{error:?}");
 }
+
+#[tokio::test]
+async fn agents_that_keep_handing_over_to_each_other_reach_the_limit_and_nothing_worse() {
+    let other = llm("other", Scripted::new().otherwise(hand_over("root")));
+    let root = llm("root", Scripted::new().otherwise(hand_over("other"))).with_sub_agents(vec![other]);
+    let (events, error) = Harness::new(root).await.fail("hi").await;
+    assert_eq!(error.code(), "LIMIT_REACHED");
+    assert!(events.len() > 900, "{}", events.len());
+}
+
+#[tokio::test]
+async fn callbacks_after_an_agent_run_when_all_that_it_handed_over_to_has_ended() {
+    let mut child = llm("child", Scripted::new().otherwise("child"));
+    child.after_agent = vec![Answers { name: "c", agent: Some("after child"), ..Answers::default() }.arc()];
+    let mut root = llm("root", Scripted::sequence([hand_over("child")])).with_sub_agents(vec![child]);
+    root.after_agent = vec![Answers { name: "r", agent: Some("after root"), ..Answers::default() }.arc()];
+    let events = Harness::new(root).await.talk("hi").await;
+    assert_eq!(events[2..], ["child: child", "child: after child", "root: after root"]);
+}

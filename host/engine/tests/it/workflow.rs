@@ -164,3 +164,18 @@ impl Harness {
         self.session().await.events.iter().map(|event| brief(event)).collect()
     }
 }
+
+#[tokio::test]
+async fn a_failure_is_put_down_to_the_agent_that_failed() {
+    let failing = llm("fails", Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down")));
+    let agents = vec![custom("waits", Waits), failing, custom("waits_too", Waits)];
+    let (events, _) = Harness::new(workflow("all", AgentKind::Parallel, agents)).await.fail("hi").await;
+    assert!(events[0].starts_with("fails: error MODEL_SERVER_ERROR"), "{events:?}");
+}
+
+#[tokio::test]
+async fn an_exit_ends_all_loops_around_the_agent() {
+    let inner = workflow("inner", AgentKind::Loop { max_iterations: None }, vec![exiting("critic")]);
+    let app = Harness::new(rounds(None, vec![inner, leaf("after", "never")])).await;
+    assert_eq!(app.talk("hi").await, ["critic: call exit_loop{}", "critic: answer exit_loop{}"]);
+}

@@ -236,7 +236,7 @@ fn files_are_found_inside_the_folder_only() {
     assert_eq!(with("x.yaml"), "root_agent.yaml:4:5: Config file not found: x.yaml");
     assert_eq!(
         with("root_agent.yaml"),
-        "root_agent.yaml:4:5: `root_agent.yaml` is above this agent already; an agent cannot be below itself"
+        "root_agent.yaml:4:5: `root_agent.yaml` is used already; an agent has one place, and cannot be below itself"
     );
 }
 
@@ -254,4 +254,97 @@ fn hostile_yaml_is_refused_quickly() {
     assert!(error_of(bomb).contains("unknown field `a`"));
     let deep = format!("generate_content_config: {}", "{a: ".repeat(100_000));
     assert_eq!(error_of(&deep), "root_agent.yaml: more than 256 brackets are open at once");
+}
+
+#[test]
+fn references_that_would_double_at_each_level_are_refused_at_once() {
+    let both = |next: usize| {
+        format!(
+            "name: a{next}\nagent_class: SequentialAgent\nsub_agents: [{{config_path: {next}.yaml}}, {{config_path: {next}.yaml}}]\n"
+        )
+    };
+    let files: Vec<_> = (1..30).map(|level| (format!("{level}.yaml"), both(level + 1))).collect();
+    let mut files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let (root, last) = (both(1), "name: last\nagent_class: SequentialAgent\n");
+    files.extend([("root_agent.yaml", root.as_str()), ("30.yaml", last)]);
+    let error = load(folder(&files).path()).err().unwrap();
+    assert!(
+        error.ends_with("`30.yaml` is used already; an agent has one place, and cannot be below itself"),
+        "{error}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_out_of_the_folder_is_refused_unread() {
+    let outside = folder(&[("secret.yaml", "hunter2")]);
+    let folder = folder(&[("root_agent.yaml", "name: root\ninstruction: x\nsub_agents:\n  - config_path: s.yaml\n")]);
+    std::os::unix::fs::symlink(outside.path().join("secret.yaml"), folder.path().join("s.yaml")).unwrap();
+    let error = load(folder.path()).err().unwrap();
+    assert_eq!(error, "root_agent.yaml:4:5: `s.yaml` leads out of the agent's folder; move the file there");
+}
+
+#[test]
+fn names_that_clash_or_cannot_be_used_are_named_with_their_place() {
+    assert_eq!(
+        error_of("name: a.b\ninstruction: x\n"),
+        "root_agent.yaml:1:1: agent name `a.b` may hold only letters, digits, `_`, `-` and spaces"
+    );
+    let twins = folder(&[
+        ("root_agent.yaml", "name: twin\ninstruction: x\nsub_agents:\n  - config_path: b.yaml\n"),
+        ("b.yaml", "name: twin\ninstruction: x\n"),
+    ]);
+    let error = load(twins.path()).err().unwrap();
+    assert_eq!(error, "b.yaml:1:1: two agents are named `twin`; the other is in root_agent.yaml");
+    assert_eq!(
+        error_of("name: root\ninstruction: x\ntools: [{ name: add }, { name: add }]\n"),
+        "root_agent.yaml: two tools are named `add` to the model; leave one of them out"
+    );
+}
+
+#[test]
+fn tools_are_made_from_their_arguments() {
+    let text = "
+name: root
+instruction: x
+tools:
+  - name: AgentTool
+    args: { agent: { config_path: helper.yaml }, skip_summarization: true }
+  - name: ExampleTool
+    args: { examples: [{ input: { parts: [{ text: hi }] }, output: [{ role: model, parts: [{ text: hello }] }] }] }
+  - name: LongRunningFunctionTool
+    args: { func: add }
+  - name: vertex_ai_search
+    args: { data_store_id: s }
+  - name: google_search
+";
+    let helper = "name: helper\ndescription: Helps.\ninstruction: x\n";
+    let loaded = load(folder(&[("root_agent.yaml", text), ("helper.yaml", helper)]).path()).unwrap();
+    let tools = &as_llm(&loaded.agent.kind).tools;
+    let names: Vec<_> = tools.iter().map(|tool| tool.declaration().name.as_str()).collect();
+    assert_eq!(names, ["helper", "example_tool", "add", "vertex_ai_search", "google_search"]);
+    assert!(tools[2].is_long_running());
+    assert_eq!(loaded.files.len(), 2);
+}
+
+#[test]
+fn wrong_arguments_of_tools_are_named() {
+    let with = |tool: &str| error_of(&format!("name: root\ninstruction: x\ntools:\n  - {tool}\n"));
+    assert_eq!(with("name: AgentTool"), "root_agent.yaml:4:5: AgentTool: missing field `agent`");
+    assert_eq!(
+        with("name: AgentTool\n    args: { agent: {} }"),
+        "root_agent.yaml: a sub agent needs either `config_path` (a YAML file) or `code` (an agent of a component)"
+    );
+    assert_eq!(
+        with("name: ExampleTool\n    args: { examples: [] }"),
+        "root_agent.yaml:4:5: ExampleTool: `examples` is empty"
+    );
+    assert_eq!(
+        with("name: LongRunningFunctionTool\n    args: { func: 3 }"),
+        "root_agent.yaml:4:5: LongRunningFunctionTool: invalid type: integer `3`, expected a string"
+    );
+    assert_eq!(
+        with("name: vertex_ai_search"),
+        "root_agent.yaml:4:5: vertex_ai_search: `vertex_ai_search` needs either `data_store_id` or `search_engine_id`"
+    );
 }

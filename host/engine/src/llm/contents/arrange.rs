@@ -1,10 +1,12 @@
-//! Puts each function call and its answers side by side.
+//! Puts each function call and its answers side by side. Models refuse a call without an answer as soon as something follows it, and an
+//! answer without its call; so a call that was never answered gets an answer that says so, and an answer to no call is left out.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use hatchery_core::{Content, Part, PartData};
+use hatchery_core::{Content, FunctionResponse, JsonMap, Part, PartData};
 use imbl::Vector;
+use serde_json::json;
 
 use super::visible::Visible;
 
@@ -21,8 +23,7 @@ pub(super) struct Arranged {
 /// A call whose answers may still be added at the end.
 #[derive(Clone)]
 struct OpenCall {
-    /// Its ids, in order.
-    ids: Vec<String>,
+    call: Arc<Content>,
     /// True when an answer to it is the last content.
     answered: bool,
 }
@@ -33,39 +34,39 @@ impl Arranged {
     /// # Errors
     /// Gives it back when it answers a call that is not the newest: then the whole has to be arranged anew.
     pub(super) fn push(&mut self, visible: Visible) -> Result<(), Visible> {
-        let answers: Vec<_> = answered_ids(&visible.content).collect();
-        if !answers.is_empty() && beside_answers(&visible).is_some() {
-            return Err(visible);
-        }
-        if answers.is_empty() {
-            let ids: Vec<_> = call_ids(&visible.content).map(Into::into).collect();
-            self.append(visible);
-            self.open = (!ids.is_empty()).then_some(OpenCall { ids, answered: false });
+        if answered_ids(&visible.content).next().is_none() {
+            self.append(visible, None);
             return Ok(());
         }
-        let open = self.open.as_mut().filter(|open| answers.iter().all(|id| open.ids.iter().any(|known| known == id)));
-        let Some(open) = open else { return Err(visible) };
-        if open.answered {
-            let earlier = self.contents.pop_back();
-            let answer = merged(&open.ids, earlier.iter().chain([&visible.content]));
-            self.contents.push_back(Arc::new(answer));
-        } else {
-            open.answered = true;
-            self.contents.push_back(visible.content);
-        }
+        let answers_it = |open: &&mut OpenCall| {
+            let ids: Vec<_> = call_ids(&open.call).collect();
+            answered_ids(&visible.content).all(|id| ids.contains(&id))
+        };
+        let is_only_answers = beside_answers(&visible).is_none();
+        let Some(open) = self.open.as_mut().filter(answers_it).filter(|_| is_only_answers) else { return Err(visible) };
+        let earlier = if open.answered { self.contents.pop_back() } else { None };
+        open.answered = true;
+        let answer = answer_to(&open.call, earlier.iter().chain([&visible.content]));
+        self.contents.push_back(Arc::new(answer));
         Ok(())
     }
 
-    fn append(&mut self, visible: Visible) {
+    /// Adds something that is no answer, and the answer that belongs to it.
+    fn append(&mut self, visible: Visible, answer: Option<Content>) {
+        if let Some(open) = self.open.take().filter(|open| !open.answered) {
+            self.contents.push_back(Arc::new(answer_to(&open.call, [].into_iter())));
+        }
         if visible.from_others {
             self.turn_start = self.contents.len();
         }
+        let calls = call_ids(&visible.content).next().is_some();
+        self.open = calls.then(|| OpenCall { call: visible.content.clone(), answered: answer.is_some() });
         self.contents.push_back(visible.content);
+        self.contents.extend(answer.map(Arc::new));
     }
 }
 
-/// Arranges all events: after each call one content with its newest answers. Answers to no call are left out, since no model accepts
-/// them.
+/// Arranges all events: after each call one content with its newest answers.
 pub(super) fn all(events: &[Visible]) -> Arranged {
     let mut answers: HashMap<&str, Vec<&Arc<Content>>> = HashMap::new();
     for event in events {
@@ -75,22 +76,24 @@ pub(super) fn all(events: &[Visible]) -> Arranged {
     }
     let mut arranged = Arranged::default();
     for event in events.iter().filter_map(beside_answers) {
-        let ids: Vec<String> = call_ids(&event.content).map(Into::into).collect();
-        arranged.append(event);
-        let answer = merged(&ids, ids.iter().filter_map(|id| answers.get(id.as_str())).flatten().copied());
-        let answered = !answer.parts.is_empty();
-        if answered {
-            arranged.contents.push_back(Arc::new(answer));
-        }
-        arranged.open = (!ids.is_empty()).then_some(OpenCall { ids, answered });
+        let call = event.content.clone();
+        let given: Vec<_> = call_ids(&call).filter_map(|id| answers.get(id)).flatten().copied().collect();
+        let answer = (!given.is_empty()).then(|| answer_to(&call, given.into_iter()));
+        arranged.append(event, answer);
     }
     arranged
 }
 
+/// True when the last of these answers a call that is not the newest.
+pub(super) fn ends_in_late_answer(events: &[Visible]) -> bool {
+    let Some((newest, earlier)) = events.split_last() else { return false };
+    answered_ids(&newest.content).next().is_some() && all(earlier).push(newest.clone()).is_err()
+}
+
 /// What is shown while the newest event is a late answer: all up to the call that it answers, and the answers to that call. Nothing when
 /// there is no such call.
-pub(super) fn up_to_call(events: &[Visible], answer: &Visible) -> Option<Arranged> {
-    let ids: HashSet<_> = answered_ids(&answer.content).collect();
+pub(super) fn up_to_call(events: &[Visible]) -> Option<Arranged> {
+    let ids: HashSet<_> = answered_ids(&events.last()?.content).collect();
     let call = events.iter().rposition(|event| call_ids(&event.content).any(|id| ids.contains(id)))?;
     let (before, after) = events.split_at_checked(call + 1)?;
     let call_ids: HashSet<_> = before.last().map(|event| call_ids(&event.content).collect()).unwrap_or_default();
@@ -101,8 +104,8 @@ pub(super) fn up_to_call(events: &[Visible], answer: &Visible) -> Option<Arrange
     Some(all(&kept))
 }
 
-/// One content with the newest answer to each call, in the order of the calls.
-fn merged<'a>(ids: &[String], answers: impl Iterator<Item = &'a Arc<Content>>) -> Content {
+/// One content with the newest answer to each function call of `call`, in their order.
+fn answer_to<'a>(call: &Content, answers: impl Iterator<Item = &'a Arc<Content>>) -> Content {
     let mut newest: HashMap<&str, &Part> = HashMap::new();
     for part in answers.flat_map(|content| &content.parts) {
         if let PartData::FunctionResponse(response) = &part.data
@@ -111,8 +114,21 @@ fn merged<'a>(ids: &[String], answers: impl Iterator<Item = &'a Arc<Content>>) -
             newest.insert(id, part);
         }
     }
-    let parts = ids.iter().filter_map(|id| newest.get(id.as_str())).map(|part| (*part).clone()).collect();
-    Content::new("user", parts)
+    let calls = call.function_calls().filter_map(|call| Some((call.id.as_deref()?, call.name.as_str())));
+    let parts = calls.map(|(id, name)| newest.get(id).map_or_else(|| no_answer(id, name), |part| (*part).clone()));
+    Content::new("user", parts.collect())
+}
+
+/// What stands for an answer that has not come, or never will.
+fn no_answer(id: &str, name: &str) -> Part {
+    let response = JsonMap::from_iter([("status".into(), json!("no answer yet"))]);
+    PartData::FunctionResponse(FunctionResponse {
+        id: Some(id.into()),
+        name: name.into(),
+        response,
+        ..Default::default()
+    })
+    .into()
 }
 
 /// What a content holds beside answers; nothing when it holds only answers.

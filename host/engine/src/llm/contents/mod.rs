@@ -14,7 +14,7 @@ use hatchery_core::{Content, Event};
 use imbl::Vector;
 
 use arrange::Arranged;
-use visible::{Visible, visible};
+use visible::visible;
 
 /// The views of a session, by agent and branch.
 pub(crate) type Views = HashMap<(Arc<str>, Option<Arc<str>>), View>;
@@ -47,8 +47,8 @@ impl View {
             self.read += 1;
             let Some(visible) = visible(event, &self.agent, self.branch.as_deref()) else { continue };
             self.late_answer = None;
-            if let Err(answer) = self.arranged.push(visible) {
-                self.start_over(events, self.read, &answer);
+            if self.arranged.push(visible).is_err() {
+                self.start_over(events);
             }
         }
     }
@@ -68,11 +68,12 @@ impl View {
         self.late_answer.as_ref().unwrap_or(&self.arranged)
     }
 
-    /// Arranges the first `count` events again, of which the newest is an answer to a call that is not the one before it.
-    fn start_over(&mut self, events: &Vector<Arc<Event>>, count: usize, answer: &Visible) {
+    /// Arranges all events anew, since one of them is an answer to a call that is not the one before it.
+    fn start_over(&mut self, events: &Vector<Arc<Event>>) {
         let all: Vec<_> =
-            events.iter().take(count).filter_map(|event| visible(event, &self.agent, self.branch.as_deref())).collect();
-        self.late_answer = arrange::up_to_call(&all, answer);
+            events.iter().filter_map(|event| visible(event, &self.agent, self.branch.as_deref())).collect();
+        self.read = events.len();
+        self.late_answer = if arrange::ends_in_late_answer(&all) { arrange::up_to_call(&all) } else { None };
         self.arranged = arrange::all(&all);
     }
 }

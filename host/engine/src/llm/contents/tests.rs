@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::View;
-use super::arrange::{all, up_to_call};
+use super::arrange::{all, ends_in_late_answer, up_to_call};
 use super::visible::visible;
 
 const ME: &str = "agent";
@@ -55,7 +55,11 @@ fn brief(content: &Content) -> String {
     let answers: Vec<_> = content
         .function_responses()
         .map(|response| {
-            format!("{}={}", response.id.as_deref().unwrap_or("?"), response.response["result"].as_str().unwrap_or(""))
+            format!(
+                "{}={}",
+                response.id.as_deref().unwrap_or("?"),
+                response.response.values().next().and_then(|value| value.as_str()).unwrap_or("")
+            )
         })
         .collect();
     if !calls.is_empty() {
@@ -126,16 +130,19 @@ fn answers_of_parallel_calls_are_merged_in_the_order_of_the_calls() {
 }
 
 #[test]
-fn a_call_without_answer_stays() {
+fn a_call_without_answer_gets_one_that_says_so_once_something_follows() {
+    assert_eq!(shown(&[user("1"), call(&["1"])]), ["u:1", "call(1)"]);
     let events = [user("1"), call(&["1"]), user("2"), call(&["2"]), answer("2", "ok")];
-    assert_eq!(shown(&events), ["u:1", "call(1)", "u:2", "call(2)", "answer(2=ok)"]);
+    assert_eq!(shown(&events), ["u:1", "call(1)", "answer(1=no answer yet)", "u:2", "call(2)", "answer(2=ok)"]);
+    let one_of_two = [user("1"), call(&["1", "2"]), answer("2", "b"), user("2")];
+    assert_eq!(shown(&one_of_two), ["u:1", "call(1,2)", "answer(1=no answer yet,2=b)", "u:2"]);
 }
 
 #[test]
 fn an_answer_in_the_hidden_middle_is_hidden_too() {
     let events =
         [user("1"), call(&["1"]), user("2"), call(&["2"]), user("3"), answer("1", "a"), user("4"), answer("2", "b")];
-    assert_eq!(shown(&events), ["u:1", "call(1)", "u:2", "call(2)", "answer(2=b)"]);
+    assert_eq!(shown(&events), ["u:1", "call(1)", "answer(1=no answer yet)", "u:2", "call(2)", "answer(2=b)"]);
 }
 
 #[test]
@@ -220,15 +227,7 @@ fn empty_parts_are_invisible_but_signatures_are_not() {
 /// The same without reading step by step.
 fn arranged_at_once(events: &[Arc<Event>]) -> Vec<String> {
     let visible: Vec<_> = events.iter().filter_map(|event| visible(event, ME, None)).collect();
-    let newest_is_late = visible.len() > 1 && {
-        let (newest, earlier) = visible.split_last().unwrap();
-        let ids: Vec<_> = newest.content.function_responses().filter_map(|answer| answer.id.clone()).collect();
-        let talk = earlier.iter().rposition(|event| event.content.function_responses().next().is_none());
-        let answers_it =
-            |index: usize| earlier[index].content.function_calls().any(|call| ids.contains(call.id.as_ref().unwrap()));
-        !ids.is_empty() && !talk.is_some_and(answers_it)
-    };
-    let late = if newest_is_late { up_to_call(&visible, visible.last().unwrap()) } else { None };
+    let late = if ends_in_late_answer(&visible) { up_to_call(&visible) } else { None };
     late.unwrap_or_else(|| all(&visible)).contents.iter().map(|content| brief(content)).collect()
 }
 
