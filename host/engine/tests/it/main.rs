@@ -5,6 +5,7 @@ mod builtin;
 mod callbacks;
 mod custom;
 mod llm;
+mod machine;
 mod plugins;
 mod runner;
 mod support;

@@ -1,0 +1,128 @@
+//! The run machine and the aggregator: properties that hold whatever models and tools do.
+
+use std::sync::Arc;
+
+use hatchery_core::{Content, Event, EventData, FunctionCall, LlmResponse, Part, PartData};
+use hatchery_engine::llm::Aggregator;
+use hatchery_engine::llm::machine::{Machine, Next};
+use proptest::prelude::*;
+
+/// What a model answers.
+#[derive(Debug, Clone)]
+enum Answer {
+    Text,
+    Calls,
+    Error,
+    Nothing,
+    CodeResult,
+}
+
+/// What the tools answer.
+#[derive(Debug, Clone)]
+enum Results {
+    Plain,
+    Later,
+    HandOver,
+    SkipSummary,
+}
+
+fn answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        Just(Answer::Text),
+        Just(Answer::Calls),
+        Just(Answer::Error),
+        Just(Answer::Nothing),
+        Just(Answer::CodeResult)
+    ]
+}
+
+fn results() -> impl Strategy<Value = Results> {
+    prop_oneof![Just(Results::Plain), Just(Results::Later), Just(Results::HandOver), Just(Results::SkipSummary)]
+}
+
+fn event(parts: Vec<Part>) -> EventData {
+    EventData { content: Some(Arc::new(Content::new("model", parts))), ..EventData::default() }
+}
+
+fn said(answer: &Answer) -> Arc<Event> {
+    let call = || PartData::FunctionCall(FunctionCall { name: "t".into(), ..FunctionCall::default() }).into();
+    Event::new(match answer {
+        Answer::Text => event(vec![Part::text("hello")]),
+        Answer::Calls => event(vec![call(), call()]),
+        Answer::Error => EventData { error_code: Some("MAX_TOKENS".into()), ..event(vec![call()]) },
+        Answer::Nothing => EventData::default(),
+        Answer::CodeResult => event(vec![PartData::CodeExecutionResult(Default::default()).into()]),
+    })
+}
+
+fn answered(results: &Results) -> Option<Arc<Event>> {
+    let mut data = event(vec![PartData::FunctionResponse(Default::default()).into()]);
+    match results {
+        Results::Later => return None,
+        Results::Plain => {}
+        Results::HandOver => data.actions.transfer_to_agent = Some("other".into()),
+        Results::SkipSummary => data.actions.skip_summarization = Some(true),
+    }
+    Some(Event::new(data))
+}
+
+proptest! {
+    #[test]
+    fn a_run_alternates_between_model_and_tools_and_keeps_to_its_limit(
+        answers in prop::collection::vec((answer(), results()), 1..40),
+        max_steps in prop::option::of(0..10u32),
+    ) {
+        let mut machine = Machine::new(max_steps);
+        let mut calls = 0;
+        for (answer, results) in &answers {
+            match machine.next() {
+                Next::CallModel => {
+                    calls += 1;
+                    prop_assert!(max_steps.is_none_or(|most| calls <= most));
+                    machine.model_answered(said(answer));
+                }
+                Next::LimitReached(most) => {
+                    prop_assert_eq!(Some(most), max_steps);
+                    prop_assert_eq!(calls, most);
+                    break;
+                }
+                Next::Done | Next::Transfer(_) => break,
+                Next::CallTools(_) => prop_assert!(false, "tools are due only after the model has called them"),
+            }
+            if let Next::CallTools(event) = machine.next() {
+                prop_assert!(matches!(answer, Answer::Calls));
+                prop_assert_eq!(event.function_calls().count(), 2);
+                machine.tools_answered(answered(results));
+                let went_on = matches!(machine.next(), Next::CallModel | Next::LimitReached(_));
+                prop_assert_eq!(went_on, matches!(results, Results::Plain));
+            } else {
+                let goes_on = matches!(machine.next(), Next::CallModel | Next::LimitReached(_));
+                prop_assert_eq!(goes_on, matches!(answer, Answer::CodeResult));
+            }
+        }
+    }
+
+    #[test]
+    fn the_pieces_of_an_answer_add_up_to_it(pieces in prop::collection::vec((any::<bool>(), "[a-z ]{0,6}"), 0..12)) {
+        let mut whole = Aggregator::default();
+        for (thought, text) in &pieces {
+            let part = Part { thought: *thought, ..Part::text(text.as_str()) };
+            whole.push(LlmResponse {
+                content: Some(Content::new("model", vec![part])),
+                partial: true,
+                ..LlmResponse::default()
+            });
+        }
+        let whole = whole.finish();
+        prop_assert_eq!(whole.is_none(), pieces.is_empty());
+        let parts = whole.and_then(|whole| whole.content).map(|content| content.parts).unwrap_or_default();
+        for wanted in [true, false] {
+            let pieces: String = pieces.iter().filter(|(it, _)| *it == wanted).map(|(_, text)| text.as_str()).collect();
+            let whole: String = parts.iter().filter(|part| part.thought == wanted).filter_map(Part::as_text).collect();
+            prop_assert_eq!(pieces, whole);
+        }
+        let alternates = parts.windows(2).all(|pair| pair[0].thought != pair[1].thought);
+        let has_empty_run = pieces.iter().any(|(_, text)| text.is_empty());
+        prop_assert!(alternates || has_empty_run, "runs are joined: {:?}", parts);
+    }
+}
