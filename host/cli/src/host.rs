@@ -1,5 +1,6 @@
 //! What `serve`, `run` and `test` share: a folder with its configuration, services and apps.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ pub struct StorageArgs {
     /// Where memory is kept: `memory:`
     #[arg(long, value_name = "URI")]
     memory_service: Option<String>,
-    /// The folder for data of services that name no place; DIR/.hatchery by default
+    /// The folder for data of services that name no place, DIR/.hatchery by default, and for compiled code, which is otherwise in the
+    /// user's cache
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Keep nothing: sessions, artifacts and compiled code are gone when the process ends
@@ -65,11 +67,17 @@ impl StorageArgs {
         }
     }
 
-    /// Where compiled components are kept.
-    fn code_cache(&self, folder: &Path) -> Option<PathBuf> {
-        match self.storage(folder) {
-            Storage::Directory(data) => Some(data.join("code")),
-            Storage::InMemory => None,
+    /// Where compiled components are kept: with the data if somebody says where that is, else in the user's cache, because whoever may
+    /// write to the served folder must not be able to put native code there. `None` when there is no such place.
+    fn code_cache(&self, environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+        match &self.data_dir {
+            _ if self.memory => None,
+            Some(data) => Some(data.join("code")),
+            None => {
+                let absolute = |name| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
+                let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+                caches.map(|caches| caches.join("hatchery").join("code"))
+            }
         }
     }
 }
@@ -102,7 +110,7 @@ impl Host {
         let mut config = Config::load(folder)?;
         storage.override_in(&mut config);
         let services = services::open(&config, &storage.storage(folder), folder).await?;
-        let mut options = catalog::load_options(&config, storage.code_cache(folder))?;
+        let mut options = catalog::load_options(&config, storage.code_cache(|name| std::env::var_os(name)))?;
         let progress = LoadProgress::start();
         options.progress = Some(progress.listener());
         let source = CatalogHandle::open(folder, options).await?;
@@ -173,8 +181,26 @@ mod tests {
         let elsewhere = StorageArgs { data_dir: Some("/data".into()), ..StorageArgs::default() };
         assert_eq!(storage(elsewhere), Storage::Directory("/data".into()));
         let nothing = StorageArgs { memory: true, ..StorageArgs::default() };
-        assert_eq!(nothing.code_cache(folder), None);
         assert_eq!(storage(nothing), Storage::InMemory);
+    }
+
+    #[test]
+    fn compiled_code_is_kept_in_the_users_cache_unless_told_otherwise() {
+        let cache = |args: &StorageArgs, variables: &[(&str, &str)]| {
+            let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+            args.code_cache(find)
+        };
+        let default = StorageArgs::default();
+        let both = [("XDG_CACHE_HOME", "/caches"), ("HOME", "/home/ada")];
+        assert_eq!(cache(&default, &both), Some("/caches/hatchery/code".into()));
+        assert_eq!(cache(&default, &both[1..]), Some("/home/ada/.cache/hatchery/code".into()));
+        let relative = [("XDG_CACHE_HOME", "agents"), ("HOME", "")];
+        assert_eq!(cache(&default, &relative), None, "it must not lie in the served folder by accident");
+        assert_eq!(cache(&StorageArgs::in_memory(), &both), Some("/caches/hatchery/code".into()));
+        let elsewhere = StorageArgs { data_dir: Some("/data".into()), ..StorageArgs::default() };
+        assert_eq!(cache(&elsewhere, &both), Some("/data/code".into()));
+        let nothing = StorageArgs { memory: true, ..StorageArgs::default() };
+        assert_eq!(cache(&nothing, &both), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod host;
 mod interrupt;
 mod logs;
 mod progress;
+mod settings;
 mod template;
 mod terminal;
 mod verbs;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(Outcome::Success) => ExitCode::SUCCESS,
         Ok(Outcome::Failure) => ExitCode::FAILURE,
+        Ok(Outcome::Interrupted) => ExitCode::from(interrupt::EXIT_CODE),
         Err(error) if terminal::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
             anstream::eprintln!("{}error:{:#} {}", terminal::ERROR, terminal::ERROR, terminal::explain(&error));

@@ -1,7 +1,7 @@
 //! Writing for people: colours, and text that came from models and tools.
 
 use std::borrow::Cow;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 
@@ -19,11 +19,54 @@ pub fn stderr_has_colours() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
+/// Stdout, with colours where it has them. Every write to stdout goes through this or [`plain_stdout`]: they tell a reader that has gone
+/// from any other broken pipe.
+pub fn stdout() -> impl Write {
+    Stdout(anstream::stdout())
+}
+
+/// Stdout for programs.
+pub fn plain_stdout() -> impl Write {
+    Stdout(io::stdout())
+}
+
+struct Stdout<W>(W);
+
+/// The cause of an error that says that the reader of our stdout has gone.
+#[derive(Debug)]
+struct ReaderGone;
+
+impl std::fmt::Display for ReaderGone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("nobody reads stdout any more")
+    }
+}
+
+impl std::error::Error for ReaderGone {}
+
+fn tagged(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, ReaderGone),
+        _ => error,
+    }
+}
+
+impl<W: Write> Write for Stdout<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(tagged)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(tagged)
+    }
+}
+
 /// True when the reader of stdout has gone, which is no failure of ours.
 pub fn is_closed(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe))
+    error.chain().any(|cause| {
+        let cause = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        cause.is_some_and(|cause| cause.is::<ReaderGone>())
+    })
 }
 
 /// An error with its causes, each said once: many messages hold their cause's already.
@@ -77,9 +120,21 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_gone_is_recognised() {
-        let error = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe)).context("writing");
-        assert!(is_closed(&error));
+    fn only_a_reader_of_stdout_that_has_gone_is_no_failure() {
+        struct Broken;
+        impl Write for Broken {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+        }
+        let context = |error: io::Error| anyhow::Error::from(error).context("writing");
+        assert!(is_closed(&context(writeln!(Stdout(Broken), "x").unwrap_err())));
+        assert!(is_closed(&context(Stdout(Broken).flush().unwrap_err())));
+        assert!(!is_closed(&context(writeln!(Broken, "x").unwrap_err())));
         assert!(!is_closed(&anyhow::anyhow!("something else")));
     }
 }

@@ -60,12 +60,23 @@ pub struct ComponentConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
+    /// Names of hosts, with or without a port, that requests may come under beside those of this machine (`localhost`, `127.0.0.1`);
+    /// `*` is any.
+    pub allowed_hosts: Vec<String>,
     /// Largest request body.
     pub body_limit: ByteSize,
+    /// Most connections at the same time; further ones wait.
+    pub max_connections: usize,
     /// Most runs at the same time, those that wait for their session's turn included.
     pub max_concurrent_runs: usize,
     /// Whether a run is cancelled when its client goes away; a request can say otherwise.
     pub cancel_on_disconnect: bool,
+    /// How long the head of a request may take, and how long a connection may be idle between two requests.
+    #[serde(skip)]
+    pub head_timeout: Duration,
+    /// How long the body of a request may be silent.
+    #[serde(skip)]
+    pub body_timeout: Duration,
     /// How long a stream may be silent before it says that it is alive.
     #[serde(skip)]
     pub keep_alive: Duration,
@@ -77,9 +88,13 @@ pub struct ServerConfig {
 impl Default for ServerConfig {
     fn default() -> Self {
         Self {
+            allowed_hosts: Vec::new(),
             body_limit: ByteSize(16 << 20),
+            max_connections: 4096,
             max_concurrent_runs: 512,
             cancel_on_disconnect: false,
+            head_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(15),
             drain_timeout: Duration::from_secs(10),
         }
@@ -186,7 +201,8 @@ mod tests {
              models: {gemini_base_url: 'http://localhost:1'}\n\
              limits: {memory: 64 MiB}\n\
              components:\n  search: {config: {depth: 3}, limits: {memory: 1 MiB}}\n\
-             server: {body_limit: 1 MiB, max_concurrent_runs: 3, cancel_on_disconnect: true}\n",
+             server: {allowed_hosts: [agents.example], body_limit: 1 MiB, max_connections: 9, max_concurrent_runs: 3,\n    \
+             cancel_on_disconnect: true}\n",
         )
         .unwrap();
         assert_eq!(config.session_service.as_deref(), Some("postgres://db/x"));
@@ -195,6 +211,8 @@ mod tests {
         assert_eq!(config.components["search"].config["depth"], 3);
         assert_eq!(config.components["search"].limits.memory, Some(1 << 20));
         assert_eq!(config.server.body_limit, ByteSize(1 << 20));
+        assert_eq!(config.server.allowed_hosts, ["agents.example"]);
+        assert_eq!(config.server.max_connections, 9);
         assert_eq!(config.server.max_concurrent_runs, 3);
         assert!(config.server.cancel_on_disconnect);
     }
@@ -204,8 +222,8 @@ mod tests {
         let error = parse("session_service: 'memory:'\nserver:\n  body_limits: 3\n").unwrap_err();
         assert_eq!(
             error,
-            "/srv/agents/hatchery.yaml:3:3: server: unknown field `body_limits`, expected one of `body_limit`, \
-             `max_concurrent_runs`, `cancel_on_disconnect`"
+            "/srv/agents/hatchery.yaml:3:3: server: unknown field `body_limits`, expected one of `allowed_hosts`, \
+             `body_limit`, `max_connections`, `max_concurrent_runs`, `cancel_on_disconnect`"
         );
     }
 

@@ -1,20 +1,27 @@
 //! Reading requests: bodies within the limit, JSON with good errors, path and query parameters.
 
-use axum::body::{Body, Bytes};
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use futures::{StreamExt, TryStreamExt};
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
+use tokio::time::timeout;
 
 use crate::byte_size::ByteSize;
+use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::state::AppState;
 
 /// How much of a body that is too large is read and thrown away before the answer. A client that is still writing when the connection
 /// closes sees a broken connection in place of the answer.
 const MOST_DISCARDED: usize = 64 << 20;
+
+/// How much memory a body's announced length takes before the body is there.
+const MOST_RESERVED: usize = 64 << 10;
 
 /// A JSON body, read but not yet parsed.
 pub(crate) struct RawJson(Bytes);
@@ -48,7 +55,7 @@ impl FromRequest<AppState> for RawJson {
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let bytes = read(&parts.headers, body, state.config().body_limit).await?;
+        let bytes = read(&parts.headers, body, state.config()).await?;
         if !bytes.is_empty() {
             check_content_type(&parts.headers)?;
         }
@@ -109,23 +116,25 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     ))
 }
 
-async fn read(headers: &HeaderMap, body: Body, limit: ByteSize) -> Result<Bytes, ApiError> {
-    let limit = limit.bytes();
+async fn read(headers: &HeaderMap, body: Body, config: &ServerConfig) -> Result<Bytes, ApiError> {
+    let (limit, patience) = (config.body_limit.bytes(), config.body_timeout);
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    let mut chunks = body.into_data_stream();
     if announced.is_some_and(|length| length > limit) {
         // A client that asked first has sent nothing yet: reading would make it send.
         if !headers.contains_key(header::EXPECT) {
-            discard(body).await;
+            discard(chunks, patience).await;
         }
         return Err(too_large(limit));
     }
-    let mut chunks = body.into_data_stream();
-    let mut bytes = Vec::with_capacity(announced.unwrap_or_default());
-    while let Some(chunk) =
-        chunks.try_next().await.map_err(|error| ApiError::bad_input(format!("the body ended early: {error}")))?
+    let mut bytes = Vec::with_capacity(announced.unwrap_or_default().min(MOST_RESERVED));
+    while let Some(chunk) = timeout(patience, chunks.try_next())
+        .await
+        .map_err(|_| too_slow(patience))?
+        .map_err(|error| ApiError::bad_input(format!("the body ended early: {error}")))?
     {
         if bytes.len() + chunk.len() > limit {
-            discard(Body::from_stream(chunks)).await;
+            discard(chunks, patience).await;
             return Err(too_large(limit));
         }
         bytes.extend_from_slice(&chunk);
@@ -133,15 +142,19 @@ async fn read(headers: &HeaderMap, body: Body, limit: ByteSize) -> Result<Bytes,
     Ok(bytes.into())
 }
 
-async fn discard(body: Body) {
-    let mut chunks = body.into_data_stream();
+async fn discard(mut chunks: BodyDataStream, patience: Duration) {
     let mut discarded = 0;
-    while let Some(Ok(chunk)) = chunks.next().await {
+    while let Ok(Some(Ok(chunk))) = timeout(patience, chunks.next()).await {
         discarded += chunk.len();
         if discarded > MOST_DISCARDED {
             return;
         }
     }
+}
+
+fn too_slow(patience: Duration) -> ApiError {
+    let detail = format!("nothing more of the body came for {} s; send it without pauses", patience.as_secs_f64());
+    ApiError::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", detail)
 }
 
 fn too_large(limit: usize) -> ApiError {

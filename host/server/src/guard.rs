@@ -1,7 +1,9 @@
-//! Keeps web pages away from a server that listens on this machine only: a page elsewhere can make the browser send requests here
-//! (foreign `Origin`), or have its own name lead here (foreign `Host`, DNS rebinding). Programs that are no browsers send neither.
+//! Keeps web pages away from the server: a page elsewhere can make the browser send requests here (foreign `Origin`), or have its own
+//! name lead here (foreign `Host`, DNS rebinding). Programs that are no browsers send no `Origin`.
 
-use axum::extract::Request;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::middleware::Next;
@@ -9,29 +11,63 @@ use axum::response::{IntoResponse, Response};
 
 use crate::error::ApiError;
 
-/// Refuses requests under a foreign `Host` or from a foreign `Origin`.
-pub(crate) async fn local_only(request: Request, next: Next) -> Response {
-    match check(request.uri(), request.headers()) {
-        Ok(()) => next.run(request).await,
-        Err(error) => error.into_response(),
+/// Which names requests may come under.
+pub(crate) struct Guard {
+    allowed: Vec<String>,
+    any: bool,
+    hint: &'static str,
+}
+
+impl Guard {
+    /// Names of this machine and those in `allowed`; `*` among them is any name. `loopback` says that the server is for this machine only.
+    pub(crate) fn new(loopback: bool, allowed: &[String]) -> Self {
+        let hint = if loopback {
+            "this server listens on loopback, for this machine only"
+        } else {
+            "it is none of the server's names"
+        };
+        Self { allowed: allowed.to_vec(), any: allowed.iter().any(|name| name == "*"), hint }
+    }
+
+    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+        let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+        let host = uri.authority().map(Authority::as_str).or(text(header::HOST));
+        if let Some(host) = host
+            && !self.any
+            && !host.parse::<Authority>().is_ok_and(|authority| self.allows(&authority))
+        {
+            return Err(refused(
+                "HOST_NOT_ALLOWED",
+                format!("host `{host}` not allowed; {}. server.allowed_hosts in hatchery.yaml allows more", self.hint),
+            ));
+        }
+        if let Some(origin) = text(header::ORIGIN) {
+            let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
+            if !authority.zip(host).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host)) {
+                return Err(refused(
+                    "ORIGIN_NOT_ALLOWED",
+                    format!("origin `{origin}` not allowed; of web pages only the server's own may send requests"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// With or without a port, as the list has it.
+    fn allows(&self, authority: &Authority) -> bool {
+        let is = |name: &String| {
+            name.eq_ignore_ascii_case(authority.host()) || name.eq_ignore_ascii_case(authority.as_str())
+        };
+        is_local(authority.host()) || self.allowed.iter().any(is)
     }
 }
 
-fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
-    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let host = uri.authority().map(Authority::as_str).or(text(header::HOST));
-    if let Some(host) = host
-        && !host.parse::<Authority>().is_ok_and(|authority| is_local(authority.host()))
-    {
-        return Err(refused("HOST_NOT_ALLOWED", "host", host));
+/// Refuses requests under a foreign `Host` or from a foreign `Origin`.
+pub(crate) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    match guard.check(request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
     }
-    if let Some(origin) = text(header::ORIGIN) {
-        let authority = origin.strip_prefix("http://").or(origin.strip_prefix("https://"));
-        if authority.is_none() || authority != host {
-            return Err(refused("ORIGIN_NOT_ALLOWED", "origin", origin));
-        }
-    }
-    Ok(())
 }
 
 fn is_local(host: &str) -> bool {
@@ -40,10 +76,8 @@ fn is_local(host: &str) -> bool {
     is_loopback || host == "localhost" || host.ends_with(".localhost")
 }
 
-fn refused(code: &str, what: &str, value: &str) -> ApiError {
-    let detail =
-        format!("Forbidden: {what} `{value}` not allowed; this server listens on loopback, for this machine only");
-    ApiError::new(StatusCode::FORBIDDEN, code, detail)
+fn refused(code: &str, detail: String) -> ApiError {
+    ApiError::new(StatusCode::FORBIDDEN, code, format!("Forbidden: {detail}"))
 }
 
 #[cfg(test)]
@@ -53,11 +87,15 @@ mod tests {
     use super::*;
 
     fn code(host: Option<&'static str>, origin: Option<&'static str>) -> Option<String> {
+        code_of(&Guard::new(true, &[]), host, origin)
+    }
+
+    fn code_of(guard: &Guard, host: Option<&'static str>, origin: Option<&'static str>) -> Option<String> {
         let mut headers = HeaderMap::new();
         for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
             value.map(|value| headers.insert(name, HeaderValue::from_static(value)));
         }
-        check(&Uri::from_static("/list-apps"), &headers).err().map(|error| error.code)
+        guard.check(&Uri::from_static("/list-apps"), &headers).err().map(|error| error.code)
     }
 
     #[test]
@@ -84,5 +122,25 @@ mod tests {
             assert_eq!(code(Some("localhost:8080"), Some(origin)).as_deref(), Some("ORIGIN_NOT_ALLOWED"), "{origin}");
         }
         assert_eq!(code(None, Some("http://localhost")).as_deref(), Some("ORIGIN_NOT_ALLOWED"));
+    }
+
+    #[test]
+    fn listed_hosts_are_let_in_beside_local_ones() {
+        let guard = Guard::new(false, &["agents.example".into(), "[::2]".into(), "x.example:81".into()]);
+        for host in ["agents.example", "Agents.Example:8080", "[::2]:1", "x.example:81", "127.0.0.1:80", "localhost"] {
+            assert_eq!(code_of(&guard, Some(host), None), None, "{host}");
+        }
+        for host in ["example", "x.agents.example", "agents.example.org", "x.example", "x.example:82", "0.0.0.0:80"] {
+            assert_eq!(code_of(&guard, Some(host), None).as_deref(), Some("HOST_NOT_ALLOWED"), "{host}");
+        }
+    }
+
+    #[test]
+    fn an_asterisk_lets_any_host_in_but_no_foreign_origin() {
+        let guard = Guard::new(false, &["*".into()]);
+        assert_eq!(code_of(&guard, Some("anything.example"), None), None);
+        assert_eq!(code_of(&guard, Some("anything.example"), Some("https://anything.example")), None);
+        let foreign = code_of(&guard, Some("anything.example"), Some("https://evil.example"));
+        assert_eq!(foreign.as_deref(), Some("ORIGIN_NOT_ALLOWED"));
     }
 }

@@ -12,6 +12,7 @@ pub mod services;
 pub mod source;
 pub mod state;
 
+mod connections;
 mod extract;
 mod guard;
 mod json;

@@ -3,15 +3,16 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt;
 use axum::{Router, middleware};
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::connections::Connections;
+use crate::guard::Guard;
 use crate::state::AppState;
 use crate::{guard, observe, routes};
 
@@ -65,46 +66,36 @@ impl Server {
 
     /// Serves until `shutdown` ends. Then it takes no more requests, gives active runs `drain_timeout` to end, cancels those that have not, and
     /// returns.
-    ///
-    /// # Errors
-    /// When the listener fails.
-    pub async fn serve(self, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-        let stop = CancellationToken::new();
-        let listener = self.listener.tap_io(|stream| {
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(%error, "TCP_NODELAY cannot be set");
-            }
-        });
+    pub async fn serve(self, shutdown: impl Future<Output = ()>) {
+        let config = self.state.config();
         let router = router(self.state.clone(), self.address.ip().is_loopback());
-        let serve = axum::serve(listener, router).with_graceful_shutdown(stop.clone().cancelled_owned());
-        let mut serve = pin!(serve.into_future());
+        let connections = Connections::new(router, config.max_connections, config.head_timeout);
         tokio::select! {
-            result = &mut serve => return result,
-            () = shutdown => stop.cancel(),
+            never = connections.accept(self.listener) => match never {},
+            () = shutdown => {}
         }
         let runner = self.state.runner();
         tracing::info!(active_runs = runner.active_runs(), "stopping: no new requests, active runs may end");
         let mut end = pin!(async {
-            let result = serve.await;
+            connections.end().await;
             runner.drain().await;
-            result
         });
-        if let Ok(result) = tokio::time::timeout(self.state.config().drain_timeout, &mut end).await {
-            return result;
+        if tokio::time::timeout(config.drain_timeout, &mut end).await.is_ok() {
+            return;
         }
         tracing::warn!(active_runs = runner.active_runs(), "runs or connections are still open: they are cancelled");
         self.state.stop_runs().cancel();
-        tokio::time::timeout(LAST_WORDS, end).await.unwrap_or(Ok(()))
+        if tokio::time::timeout(LAST_WORDS, end).await.is_err() {
+            tracing::warn!(active_runs = runner.active_runs(), "runs or connections did not end: they are dropped");
+        }
     }
 }
 
 /// All routes with their layers. `loopback` says that the server is for this machine only.
 fn router(state: AppState, loopback: bool) -> Router {
-    let mut router = routes::all();
-    if loopback {
-        router = router.layer(middleware::from_fn(guard::local_only));
-    }
-    router
+    let guard = Arc::new(Guard::new(loopback, &state.config().allowed_hosts));
+    routes::all()
+        .layer(middleware::from_fn_with_state(guard, guard::check))
         .layer(CatchPanicLayer::custom(observe::panicked))
         .layer(middleware::from_fn(observe::observe))
         .with_state(state)

@@ -1,5 +1,6 @@
 //! Opens the services and models that a configuration names.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ pub enum ServicesError {
         /// The folder.
         folder: PathBuf,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// A service cannot be opened.
     #[error("{key} `{uri}`: {source}")]
@@ -52,7 +53,7 @@ pub async fn open(config: &Config, storage: &Storage, directory: &Path) -> Resul
     if let Storage::Directory(folder) = storage
         && (config.session_service.is_none() || config.artifact_service.is_none())
     {
-        std::fs::create_dir_all(folder).map_err(|source| ServicesError::Folder { folder: folder.clone(), source })?;
+        make_data_folder(folder).map_err(|source| ServicesError::Folder { folder: folder.clone(), source })?;
     }
     let failed = |key, uri: &str| {
         let uri = without_password(uri);
@@ -64,6 +65,15 @@ pub async fn open(config: &Config, storage: &Storage, directory: &Path) -> Resul
         memory: hatchery_stores::open_memory(memory).await.map_err(failed("memory_service", memory))?,
         models: Arc::new(Registry::with_defaults(settings(Settings::from_env(), &config.models, directory))),
     })
+}
+
+/// Makes the folder when it is missing, with a `.gitignore` that keeps all of it out of the repository that it may be in.
+fn make_data_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(folder)?;
+    std::fs::write(folder.join(".gitignore"), "*\n")
 }
 
 fn default_uri(storage: &Storage, scheme: &str, name: &str) -> String {
@@ -107,6 +117,17 @@ mod tests {
         let services = open(&Config::default(), &storage, folder.path()).await.unwrap();
         assert!(services.sessions.get(&session.key, EventWindow::All).await.unwrap().is_some());
         assert!(folder.path().join("data/sessions.db").is_file());
+    }
+
+    #[tokio::test]
+    async fn a_data_folder_that_is_made_is_kept_out_of_repositories() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = folder.path().join("agents/.hatchery");
+        open(&Config::default(), &Storage::Directory(made.clone()), folder.path()).await.unwrap();
+        assert_eq!(std::fs::read_to_string(made.join(".gitignore")).unwrap(), "*\n");
+        let found = Storage::Directory(folder.path().to_owned());
+        open(&Config::default(), &found, folder.path()).await.unwrap();
+        assert!(folder.path().join("sessions.db").is_file() && !folder.path().join(".gitignore").exists());
     }
 
     #[tokio::test]

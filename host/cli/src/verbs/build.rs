@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
 
-use crate::terminal::BOLD;
+use crate::terminal::{BOLD, stdout};
 use crate::verbs::Outcome;
 
 /// What to build.
@@ -35,7 +35,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let out = package.destination(args.out);
     let bytes =
         std::fs::copy(&built, &out).with_context(|| format!("cannot copy {} to {}", built.display(), out.display()))?;
-    writeln!(anstream::stdout(), "{BOLD}{}{BOLD:#} ({} KiB)", out.display(), bytes.div_ceil(1024))?;
+    writeln!(stdout(), "{BOLD}{}{BOLD:#} ({} KiB)", out.display(), bytes.div_ceil(1024))?;
     Ok(Outcome::Success)
 }
 

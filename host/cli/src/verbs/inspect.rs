@@ -9,7 +9,7 @@ use hatchery_wasm::{Inspection, Limits, LoadOptions, inspect};
 use serde_json::{Value, json};
 
 use crate::files;
-use crate::terminal::{BOLD, DIM, ERROR, explain, harmless};
+use crate::terminal::{BOLD, DIM, ERROR, explain, harmless, plain_stdout, stdout};
 use crate::verbs::Outcome;
 
 /// What to inspect.
@@ -77,11 +77,11 @@ fn print_json(found: &Inspection, limits: &Limits, file: &Path) -> anyhow::Resul
 }
 
 fn print_line(line: &Value) -> io::Result<()> {
-    writeln!(io::stdout(), "{line}")
+    writeln!(plain_stdout(), "{line}")
 }
 
 fn print(found: &Inspection, limits: &Limits, file: &Path) -> io::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = stdout();
     let (name, kib) = (harmless(&found.name), found.size.div_ceil(1024));
     writeln!(
         out,

@@ -16,6 +16,8 @@ pub enum Outcome {
     Success,
     /// Exit code 1; what failed has been said already.
     Failure,
+    /// Exit code 130: a signal asked it to stop before it was done.
+    Interrupted,
 }
 
 /// What to do.

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, bail};
 
 use crate::template::{self, Kind, Name, Sdk};
+use crate::terminal::stdout;
 use crate::verbs::Outcome;
 
 /// What to begin.
@@ -38,7 +39,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let folder = if args.path == Path::new(".") { name.into() } else { args.path.join(name) };
     let sdk = sdk(args.sdk.as_deref(), &args.path)?;
     let written = template::write(args.kind, &args.name, &sdk, &folder)?;
-    let mut out = anstream::stdout();
+    let mut out = stdout();
     for file in written {
         writeln!(out, "{}", file.display())?;
     }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::chat::Chat;
 use crate::host::{Host, StorageArgs, Watch, served_folder};
 use crate::interrupt::Interrupts;
+use crate::terminal::{plain_stdout, stdout};
 use crate::verbs::Outcome;
 
 /// Who chats with whom.
@@ -136,14 +137,14 @@ impl Talk {
 }
 
 async fn show(mut run: Run, as_json: bool, several_agents: bool) -> anyhow::Result<Outcome> {
-    let mut chat = Chat::new(anstream::stdout(), anstream::stderr(), several_agents);
+    let mut chat = Chat::new(stdout(), anstream::stderr(), several_agents);
     let mut reported = false;
     while let Some(item) = run.next().await {
         match item {
             Ok(event) => {
                 reported |= event.error_code.is_some();
                 if as_json {
-                    let mut out = std::io::stdout().lock();
+                    let mut out = plain_stdout();
                     out.write_all(event.json())?;
                     out.write_all(b"\n")?;
                     out.flush()?;
@@ -156,16 +157,30 @@ async fn show(mut run: Run, as_json: bool, several_agents: bool) -> anyhow::Resu
                 if !reported || as_json {
                     chat.error(error.code(), &error.to_string())?;
                 }
-                return Ok(if matches!(error, RunError::Cancelled) { Outcome::Success } else { Outcome::Failure });
+                return Ok(outcome(&error));
             }
         }
     }
     Ok(Outcome::Success)
 }
 
+/// Only an interrupt cancels a run here.
+fn outcome(error: &RunError) -> Outcome {
+    match error {
+        RunError::Cancelled => Outcome::Interrupted,
+        _ => Outcome::Failure,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cancelled_run_was_interrupted_and_any_other_error_is_a_failure() {
+        assert_eq!(outcome(&RunError::Cancelled), Outcome::Interrupted);
+        assert_eq!(outcome(&RunError::Internal("x".into())), Outcome::Failure);
+    }
 
     #[test]
     fn the_place_is_a_folder_an_app_s_folder_or_a_name() {

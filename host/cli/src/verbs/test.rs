@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::conversation::{self, Conversation, Expected, Seen, Turn};
 use crate::files;
 use crate::host::{Host, StorageArgs, Watch, served_folder};
-use crate::terminal::{DIM, ERROR, GOOD, harmless};
+use crate::terminal::{DIM, ERROR, GOOD, harmless, stdout};
 use crate::verbs::Outcome;
 
 /// What to test.
@@ -55,7 +55,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     host.close().await;
     let failed = reports.iter().filter(|report| !report.passed).count();
     let passed = reports.len() - failed;
-    let mut out = anstream::stdout();
+    let mut out = stdout();
     if args.json {
         writeln!(out, "{}", json!({"passed": passed, "failed": failed, "conversations": reports}))?;
     } else {
@@ -147,7 +147,7 @@ async fn judge(
 }
 
 fn print(report: &Report) -> std::io::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = stdout();
     let mark = |good: bool| if good { (GOOD, "✓") } else { (ERROR, "✗") };
     let (style, sign) = mark(report.passed);
     writeln!(out, "{style}{sign}{style:#} {} {DIM}{}{DIM:#}", harmless(&report.app), report.file.display())?;

@@ -1,7 +1,7 @@
 //! Scripts in YAML files: the format, and re-reading a file that has changed.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -11,15 +11,13 @@ use hatchery_core::error::ModelErrorKind;
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde_json::Value;
 
+use super::place::Place;
 use super::reply::Reply;
 use super::turn::Turn;
 
-/// No script is longer.
-const MOST_BYTES: u64 = 4 * 1024 * 1024;
-
 /// A script in a file. Every call asks the file system for time and length, and reads the file only when they differ.
 pub(super) struct ScriptFile {
-    path: PathBuf,
+    place: Place,
     loaded: ArcSwapOption<Loaded>,
 }
 
@@ -30,19 +28,17 @@ struct Loaded {
 }
 
 impl ScriptFile {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, loaded: ArcSwapOption::empty() }
+    pub(super) fn new(place: Place) -> Self {
+        Self { place, loaded: ArcSwapOption::empty() }
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.place.path()
     }
 
     /// The turns as the file has them now; the error names the file, and line and column where it is wrong.
     pub(super) fn turns(&self) -> Result<Arc<Vec<Turn>>, String> {
-        let file = self.path.display();
-        let unreadable = |error| format!("cannot read the script {file}: {error}; check the name after `scripted:`");
-        let metadata = std::fs::metadata(&self.path).map_err(unreadable)?;
+        let metadata = self.place.metadata()?;
         let (modified, length) = (metadata.modified().ok(), metadata.len());
         if let Some(loaded) = self.loaded.load().as_deref()
             && loaded.modified == modified
@@ -50,11 +46,10 @@ impl ScriptFile {
         {
             return Ok(loaded.turns.clone());
         }
-        if length > MOST_BYTES {
-            return Err(format!("the script {file} has {length} bytes; the most is {MOST_BYTES}"));
-        }
-        let text = std::fs::read_to_string(&self.path).map_err(unreadable)?;
-        let turns = parse(&text).map_err(|error| format!("the script {file} is wrong: {error}"))?;
+        let text = self.place.read()?;
+        let turns = parse(&text).map_err(|error| {
+            format!("the script {} is wrong: {}", self.path().display(), without_values(&error.to_string()))
+        })?;
         let turns = Arc::new(turns);
         self.loaded.store(Some(Arc::new(Loaded { modified, length, turns: turns.clone() })));
         Ok(turns)
@@ -63,13 +58,26 @@ impl ScriptFile {
 
 impl fmt::Debug for ScriptFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ScriptFile").field(&self.path).finish()
+        f.debug_tuple("ScriptFile").field(&self.path()).finish()
     }
 }
 
 fn parse(text: &str) -> Result<Vec<Turn>, serde_yaml::Error> {
     let script: ScriptYaml = serde_yaml::from_str(text)?;
     Ok(script.turns.into_iter().map(|turn| turn.0).collect())
+}
+
+/// A message of the parser without the value that it complains about: the file may be one that its reader should not see, and
+/// the place says enough. `invalid type: string "secret", expected a list` becomes `invalid type: string, expected a list`.
+fn without_values(message: &str) -> String {
+    let about = ["invalid type: ", "invalid value: ", "unknown variant "];
+    let found = about.iter().filter_map(|about| Some(message.find(about)? + about.len())).min();
+    let Some((head, value)) = found.and_then(|end| message.split_at_checked(end)) else { return message.to_owned() };
+    let kind = value.split(['"', '`', ',']).next().unwrap_or_default();
+    // The last one: the value may hold anything, also this.
+    let expected = value.rfind(", expected ").and_then(|start| value.get(start..)).unwrap_or_default();
+    let said = format!("{head}{kind}");
+    format!("{}{expected}", said.trim_end())
 }
 
 #[derive(serde::Deserialize)]

@@ -39,9 +39,11 @@
 //!
 //! Everything is derived from the request, so that one script serves any number of sessions at once. A call costs some microseconds
 //! whatever the length of the history: only what came since the user's last text is looked at, and only that and the system instructions
-//! are counted as prompt tokens (four bytes each). It deliberately knows no regular expressions and keeps no state between calls.
+//! are counted as prompt tokens (four bytes each). A name leads only to regular files of at most 4 MiB below the scripts
+//! folder. It deliberately knows no regular expressions and keeps no state between calls.
 
 mod file;
+mod place;
 mod reply;
 mod tail;
 mod template;
@@ -56,6 +58,7 @@ use hatchery_core::error::{ModelError, ModelErrorKind};
 use hatchery_core::model::{Delivery, LlmRequest, Model, ResponseStream};
 
 use self::file::ScriptFile;
+use self::place::Place;
 pub use self::reply::Reply;
 use self::tail::Tail;
 pub use self::turn::Turn;
@@ -92,9 +95,14 @@ impl Scripted {
         Self { script: Script::Turns(Vec::new()), requests: None }
     }
 
-    /// The script in a YAML file, read at the first call and again whenever its time or length has changed.
+    /// The script in a YAML file, read at the first call and again whenever its time or length has changed. It may be anywhere, but must be a
+    /// regular file of at most 4 MiB.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self { script: Script::File(ScriptFile::new(path.into())), requests: None }
+        Self::at(Place::anywhere(path.into()))
+    }
+
+    fn at(place: Place) -> Self {
+        Self { script: Script::File(ScriptFile::new(place)), requests: None }
     }
 
     /// A script of these turns, tried in order.
@@ -207,14 +215,14 @@ impl Model for Scripted {
     }
 }
 
-/// Serves `scripted:<file>`.
+/// Serves `scripted:<file>`, for files of one folder only.
 #[derive(Debug)]
 pub struct ScriptedFactory {
     base: PathBuf,
 }
 
 impl ScriptedFactory {
-    /// Relative file names are looked up in `base`.
+    /// Files are looked up in `base`. A name that is absolute, has `..`, or is a link that leads out of `base` is refused.
     pub fn new(base: impl Into<PathBuf>) -> Self {
         Self { base: base.into() }
     }
@@ -226,13 +234,17 @@ impl Factory for ScriptedFactory {
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        match name.strip_prefix("scripted:") {
-            Some(file) if !file.is_empty() => Ok(Arc::new(Scripted::file(self.base.join(file)))),
-            _ => Err(ModelError::new(
-                ModelErrorKind::UnknownModel,
-                name,
-                "the file is missing; write `scripted:<file>`, such as `scripted:answers.yaml`",
-            )),
-        }
+        let unknown = |message: String| ModelError::new(ModelErrorKind::UnknownModel, name, message);
+        let file = name.strip_prefix("scripted:").filter(|file| !file.is_empty()).ok_or_else(|| {
+            unknown("the file is missing; write `scripted:<file>`, such as `scripted:answers.yaml`".into())
+        })?;
+        let place = Place::below(&self.base, file).ok_or_else(|| {
+            unknown(format!(
+                "a script's name is a path below the scripts folder {}, without `.` and `..`; put the file there and write \
+                 `scripted:<file>`, such as `scripted:dice/answers.yaml`",
+                self.base.display()
+            ))
+        })?;
+        Ok(Arc::new(Scripted::at(place)))
     }
 }

@@ -1,10 +1,13 @@
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use hatchery_core::content::Content;
 use hatchery_core::error::ModelErrorKind;
 use hatchery_core::model::{Delivery, LlmRequest, Model, ModelRegistry};
+use hatchery_models::scripted::Scripted;
 use hatchery_models::{Registry, Settings};
 use serde_json::json;
 use tempfile::TempDir;
@@ -176,12 +179,74 @@ async fn a_changed_file_is_read_again() {
     refusal(model.as_ref(), says("x"), Delivery::Whole).await;
 }
 
+#[test]
+fn a_model_name_cannot_leave_the_scripts_folder() {
+    let registry = Registry::with_defaults(Settings { scripts_dir: "/srv/agents".into(), ..Settings::default() });
+    for name in ["/etc/passwd", "../answers.yaml", "dice/../../answers.yaml", "dice/..", ".", "./answers.yaml"] {
+        let error = registry.model(&format!("scripted:{name}")).map(|_| ()).unwrap_err();
+        assert_eq!(error.kind, ModelErrorKind::UnknownModel, "{name}");
+        assert_eq!(
+            error.message,
+            "a script's name is a path below the scripts folder /srv/agents, without `.` and `..`; put the file there and write \
+             `scripted:<file>`, such as `scripted:dice/answers.yaml`",
+            "{name}"
+        );
+    }
+}
+
 #[tokio::test]
-async fn a_model_name_may_hold_an_absolute_path() {
+async fn a_link_may_lead_around_in_the_scripts_folder_but_not_out_of_it() {
+    let (outer, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    // The folder itself may be a link.
+    fs::create_dir(outer.path().join("real")).unwrap();
+    let folder = outer.path().join("scripts");
+    symlink("real", &folder).unwrap();
+    fs::write(folder.join("answers.yaml"), "turns: [{ reply: inside }]").unwrap();
+    fs::write(other.path().join("secret.yaml"), "turns: [{ reply: secret }]").unwrap();
+    symlink("answers.yaml", folder.join("inside.yaml")).unwrap();
+    symlink(other.path().join("secret.yaml"), folder.join("outside.yaml")).unwrap();
+    symlink(other.path(), folder.join("elsewhere")).unwrap();
+    assert_eq!(text(&named(&folder, "scripted:inside.yaml"), says("x")).await, "inside");
+    for name in ["outside.yaml", "elsewhere/secret.yaml"] {
+        let error = refusal(named(&folder, &format!("scripted:{name}")).as_ref(), says("x"), Delivery::Whole).await;
+        assert_eq!(
+            error.message,
+            format!(
+                "the script {} is a link that leads out of the scripts folder {}; put the file itself there",
+                folder.join(name).display(),
+                folder.display()
+            )
+        );
+    }
+    let anywhere: Arc<dyn Model> = Arc::new(Scripted::file(folder.join("outside.yaml")));
+    assert_eq!(text(&anywhere, says("x")).await, "secret");
+}
+
+#[tokio::test]
+async fn a_file_that_becomes_a_link_out_of_the_folder_is_no_longer_read() {
+    let (directory, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let model = model(directory.path(), "turns: [{ reply: first }]");
+    assert_eq!(text(&model, says("x")).await, "first");
+    fs::write(other.path().join("secret"), "turns: [{ reply: a secret }]").unwrap();
+    fs::remove_file(directory.path().join("answers.yaml")).unwrap();
+    symlink(other.path().join("secret"), directory.path().join("answers.yaml")).unwrap();
+    let error = refusal(model.as_ref(), says("x"), Delivery::Whole).await;
+    assert!(error.message.contains(" leads out of the scripts folder "), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_not_a_regular_file_is_refused_without_waiting_for_it() {
     let directory = TempDir::new().unwrap();
-    fs::write(directory.path().join("a.yaml"), "turns: [{ reply: absolute }]").unwrap();
-    let model = named(Path::new("/nowhere"), &format!("scripted:{}", directory.path().join("a.yaml").display()));
-    assert_eq!(text(&model, says("x")).await, "absolute");
+    fs::create_dir(directory.path().join("folder")).unwrap();
+    assert!(Command::new("mkfifo").arg(directory.path().join("pipe")).status().unwrap().success());
+    for name in ["folder", "pipe"] {
+        let model = named(directory.path(), &format!("scripted:{name}"));
+        let error = refusal(model.as_ref(), says("x"), Delivery::Whole).await;
+        let file = directory.path().join(name);
+        assert_eq!(error.message, format!("the script {} is not a regular file", file.display()));
+    }
+    let endless = refusal(&Scripted::file("/dev/zero"), says("x"), Delivery::Whole).await;
+    assert_eq!(endless.message, "the script /dev/zero is not a regular file");
 }
 
 #[tokio::test]
@@ -190,7 +255,43 @@ async fn a_file_of_more_than_four_mebibytes_is_refused() {
     let path = directory.path().join("big.yaml");
     fs::File::create(&path).unwrap().set_len(4 * 1024 * 1024 + 1).unwrap();
     let error = refusal(named(directory.path(), "scripted:big.yaml").as_ref(), says("x"), Delivery::Whole).await;
-    assert_eq!(error.message, format!("the script {} has 4194305 bytes; the most is 4194304", path.display()));
+    assert_eq!(error.message, format!("the script {} has more than 4194304 bytes, which is the most", path.display()));
+}
+
+#[tokio::test]
+async fn errors_do_not_show_what_is_in_the_file() {
+    let cases = [
+        "s3cr3t",
+        "s3cr3t:s3cr3t:0",
+        "- s3cr3t\n- s3cr3t",
+        "turns: s3cr3t",
+        "turns: [s3cr3t]",
+        "turns: [{ reply: x, delay_ms: s3cr3t }]",
+        "turns: [{ error: { code: s3cr3t, message: x } }]",
+        "turns: [{ error: { code: 'x, expected s3cr3t', message: x } }]",
+        "turns: [{ error: { code: '\"x, expected \"s3cr3t', message: x } }]",
+        "turns: [{ reply: [{ call: s3cr3t }] }]",
+        "turns: [{ reply: [{ call: { name: x, args: s3cr3t } }] }]",
+        "turns: [{ reply: [{ part: s3cr3t }] }]",
+        "turns: [{ reply: [{ part: { inlineData: { mimeType: a/b, data: s3cr3t } } }] }]",
+        "turns: [{ reply: [{ part: { functionCall: { name: x, args: s3cr3t } } }] }]",
+        "turns: !s3cr3t x",
+        "turns: *s3cr3t",
+        "turns: [s3cr3t",
+        "'s3cr3t",
+        "%s3cr3t",
+        "@s3cr3t",
+        "turns: []\nturns: [s3cr3t]",
+    ];
+    for yaml in cases {
+        let message = wrong(yaml).await;
+        assert!(!message.contains("s3cr3t"), "{yaml}: {message}");
+    }
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("binary"), b"s3cr3t\xff").unwrap();
+    let binary = named(directory.path(), "scripted:binary");
+    let error = refusal(binary.as_ref(), says("x"), Delivery::Whole).await;
+    assert!(error.message.ends_with(" is wrong: it is not UTF-8 text"), "{error}");
 }
 
 #[tokio::test]
@@ -238,7 +339,7 @@ async fn what_makes_no_sense_is_an_error_with_its_place() {
             "turns: [{ error: { code: 200, message: x } }]",
             "expected an HTTP status from 400 to 599, or one of auth, rate_limited, bad_request, server, network, timeout, bad_response",
         ),
-        ("turns: [{ error: { code: oops, message: x } }]", "invalid value: string \"oops\", expected an HTTP status"),
+        ("turns: [{ error: { code: oops, message: x } }]", "invalid value: string, expected an HTTP status"),
         ("{}", "missing field `turns`"),
     ];
     for (yaml, expected) in cases {

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use hatchery_server::{ServerConfig, byte_size::ByteSize};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -185,10 +187,75 @@ async fn web_pages_elsewhere_cannot_reach_a_server_on_loopback() {
 }
 
 #[tokio::test]
-async fn a_server_for_the_network_takes_any_host() {
-    let host = Host::bind(ServerConfig::default(), "0.0.0.0:0").await;
-    let request = host.exchange(b"GET /health HTTP/1.1\r\nHost: agents.example\r\nConnection: close\r\n\r\n").await;
-    assert!(request.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&request));
+async fn a_server_for_the_network_is_known_under_its_listed_names() {
+    let config = ServerConfig { allowed_hosts: vec!["agents.example".into()], ..ServerConfig::default() };
+    let host = Host::bind(config, "0.0.0.0:0").await;
+    let get = async |headers: &str| {
+        let request = format!("GET /health HTTP/1.1\r\n{headers}\r\nConnection: close\r\n\r\n");
+        String::from_utf8(host.exchange(request.as_bytes()).await).unwrap()
+    };
+    let own = get("Host: agents.example").await;
+    assert!(own.starts_with("HTTP/1.1 200"), "{own}");
+    let page = get("Host: agents.example\r\nOrigin: https://agents.example").await;
+    assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+    let rebound = get("Host: evil.example").await;
+    assert!(rebound.starts_with("HTTP/1.1 403"), "{rebound}");
+    assert!(
+        rebound.contains(
+            "Forbidden: host `evil.example` not allowed; it is none of the server's names. server.allowed_hosts in \
+             hatchery.yaml allows more"
+        ),
+        "{rebound}"
+    );
+    let foreign = get("Host: agents.example\r\nOrigin: https://evil.example").await;
+    assert!(foreign.starts_with("HTTP/1.1 403") && foreign.contains("ORIGIN_NOT_ALLOWED"), "{foreign}");
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_given_up() {
+    let host = Host::with(ServerConfig { body_timeout: Duration::from_millis(50), ..ServerConfig::default() }).await;
+    for length in [100, 100 << 20] {
+        let request = format!(
+            "POST /run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{{"
+        );
+        let answer = String::from_utf8(host.exchange(request.as_bytes()).await).unwrap();
+        if length == 100 {
+            assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("\"code\":\"BODY_TIMEOUT\""), "{answer}");
+            assert!(answer.contains("nothing more of the body came for 0.05 s; send it without pauses"), "{answer}");
+        } else {
+            assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_without_a_whole_head_is_closed() {
+    let host = Host::with(ServerConfig { head_timeout: Duration::from_millis(50), ..ServerConfig::default() }).await;
+    for start in ["", "GET /health HTTP/1.1\r\nHost: local"] {
+        assert_eq!(host.exchange(start.as_bytes()).await, b"", "{start}");
+    }
+    let idle = host.exchange(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    assert!(idle.starts_with(b"HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn a_connection_too_many_waits_until_another_one_ends() {
+    let host = Host::with(ServerConfig { max_connections: 1, ..ServerConfig::default() }).await;
+    host.exchange(&post_bytes("/apps/waits/users/u/sessions/s", &json!({}))).await;
+    let mut first = host.connect(&post_bytes("/run", &run_body("waits", "hello"))).await;
+    crate::support::wait_for(&host.signals.begun).await;
+    let mut second = host.connect(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    let mut byte = [0];
+    let early = tokio::time::timeout(Duration::from_millis(100), second.read_exact(&mut byte)).await;
+    assert!(early.is_err(), "it was answered at once");
+    host.signals.go_on.add_permits(1);
+    let mut answer = String::new();
+    first.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    drop(first);
+    answer.clear();
+    second.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 use reqwest::Method;
 use serde_json::json;
+use tokio::io::AsyncReadExt;
 
-use crate::support::{Host, problem, run_body, success};
+use crate::support::{Host, post_bytes, problem, run_body, success, wait_for};
 
 const SESSIONS: &str = "/apps/says/users/u/sessions";
 
@@ -191,4 +192,22 @@ async fn a_change_of_an_unknown_session_is_404() {
     let host = Host::start().await;
     let request = host.request(Method::PATCH, &format!("{SESSIONS}/s")).json(&json!({"stateDelta": {"k": 1}}));
     problem(request.send().await.unwrap(), 404, "SESSION_NOT_FOUND").await;
+}
+
+#[tokio::test]
+async fn the_state_can_be_changed_while_a_run_is_under_way() {
+    let host = Host::start().await;
+    host.session("waits").await;
+    let mut run = host.connect(&post_bytes("/run", &run_body("waits", "hello"))).await;
+    wait_for(&host.signals.begun).await;
+    let changed =
+        host.request(Method::PATCH, "/apps/waits/users/u/sessions/s").json(&json!({"stateDelta": {"mood": "good"}}));
+    assert_eq!(success(changed.send().await.unwrap()).await["state"]["mood"], "good");
+    host.signals.go_on.add_permits(1);
+    let mut answer = String::new();
+    run.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("Done."), "{answer}");
+    let session = host.get_json("/apps/waits/users/u/sessions/s").await;
+    assert_eq!(session["state"]["mood"], "good");
+    assert_eq!(session["events"].as_array().unwrap().len(), 4, "{session}");
 }

@@ -132,7 +132,7 @@ pub struct Host {
     pub services: Services,
     client: Client,
     stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<std::io::Result<()>>,
+    task: JoinHandle<()>,
 }
 
 impl Host {
@@ -203,13 +203,13 @@ impl Host {
         self.post_json(&format!("/apps/{app}/users/u/sessions/s"), &json!({})).await;
     }
 
-    /// Asks the server to stop; gives what [`Server::serve`] gives.
+    /// Asks the server to stop.
     pub fn stop(&mut self) {
         self.stop.take().unwrap().send(()).unwrap();
     }
 
     pub async fn stopped(self) {
-        tokio::time::timeout(PATIENCE, self.task).await.expect("the server has not stopped").unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, self.task).await.expect("the server has not stopped").unwrap();
     }
 
     /// Sends bytes on a connection of its own and gives all that comes back.

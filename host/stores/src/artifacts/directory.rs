@@ -114,7 +114,7 @@ impl ArtifactService for DirectoryArtifacts {
         let folder = self.artifact(session, name)?;
         let unfinished = self.unfinished();
         blocking("delete", folder.clone(), move || match unless_missing(fs::rename(&folder, &unfinished))? {
-            Some(()) => fs::remove_dir_all(&unfinished),
+            Some(()) => remove_folder(&unfinished),
             None => Ok(()),
         })
         .await
@@ -161,7 +161,11 @@ fn decode(file: Vec<u8>) -> io::Result<Part> {
 /// Links a finished file into the artifact's folder under the next free number.
 fn publish(unfinished: &Path, folder: &Path) -> io::Result<u64> {
     loop {
-        fs::create_dir_all(folder)?;
+        match fs::create_dir_all(folder) {
+            // It was there, and was deleted before it could be looked at.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && !is_other_than_folder(folder) => continue,
+            made => made?,
+        }
         let next = match versions_in(folder)?.last() {
             None => 0,
             Some(last) => last.checked_add(1).ok_or_else(|| io::Error::other("no version number is left"))?,
@@ -218,10 +222,29 @@ fn remove_abandoned(unfinished: &Path) -> io::Result<()> {
         // Whoever wrote it may finish, or another process may remove it first.
         let Some(metadata) = unless_missing(fs::symlink_metadata(&path))? else { continue };
         if now.duration_since(metadata.modified()?).is_ok_and(|age| age > ABANDONED) {
-            unless_missing(if metadata.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) })?;
+            if metadata.is_dir() {
+                remove_folder(&path)?;
+            } else {
+                unless_missing(fs::remove_file(&path))?;
+            }
         }
     }
     Ok(())
+}
+
+/// Removes a folder that was moved away, unless somebody else did. A save that had found the folder before it was moved may still link
+/// a version into it; there are only as many of them as were under way, so trying again ends.
+fn remove_folder(folder: &Path) -> io::Result<()> {
+    loop {
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
+            removed => return unless_missing(removed).map(drop),
+        }
+    }
+}
+
+fn is_other_than_folder(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_dir())
 }
 
 fn unless_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -53,6 +54,41 @@ async fn a_version_is_one_file_with_the_bytes_as_they_are() {
     assert_eq!(files, [version.clone(), folder.path().join("app/ann/user/c/0")]);
     let stored = fs::read(version).unwrap();
     assert!(stored.ends_with(&data) && stored.len() < 10_100, "{} bytes", stored.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_deletion_does_not_fail_because_of_a_save() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = Arc::new(DirectoryArtifacts::open(folder.path()).await.unwrap());
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..12 {
+        let artifacts = artifacts.clone();
+        tasks.spawn(async move {
+            for _ in 0..100 {
+                if task % 3 == 0 {
+                    artifacts.delete(&session(), "a").await.unwrap();
+                } else {
+                    artifacts.save(&session(), "a", &Part::text("x")).await.unwrap();
+                }
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    artifacts.delete(&session(), "a").await.unwrap();
+    assert!(files_below(folder.path()).is_empty(), "{:?}", files_below(folder.path()));
+}
+
+#[tokio::test]
+async fn a_file_in_the_place_of_an_artifact_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = DirectoryArtifacts::open(folder.path()).await.unwrap();
+    artifacts.save(&session(), "a", &Part::text("x")).await.unwrap();
+    let stray = folder.path().join("app/ann/sessions/s1/b");
+    fs::write(&stray, "stray").unwrap();
+    let error = artifacts.save(&session(), "b", &Part::text("x")).await.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot save artifacts in {}: ", stray.display())), "{error}");
 }
 
 #[tokio::test]

@@ -1,0 +1,101 @@
+//! What a server says about `hatchery.yaml`: settings for components that there are not, and changes, which take effect at the next start.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use hatchery_server::{CatalogReport, Config, config};
+
+/// How often the file is looked at. A look costs microseconds.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Logs a warning for each component that has settings but is not there.
+pub fn warn_of_unknown_components(config: &Config, report: &CatalogReport) {
+    for name in unknown_components(config, report) {
+        let known = report.components.iter().map(|component| component.name.as_str()).collect::<Vec<_>>().join(", ");
+        tracing::warn!(
+            "{} has settings for `{name}`, but no component has this name; there is {known}",
+            config::FILE_NAME
+        );
+    }
+}
+
+/// A component whose file cannot be loaded is there, too.
+fn unknown_components<'a>(config: &'a Config, report: &CatalogReport) -> Vec<&'a str> {
+    let is_there = |name: &str| {
+        report.components.iter().any(|component| component.name == name)
+            || report.files.iter().any(|file| file.name == name)
+    };
+    config.components.keys().map(String::as_str).filter(|name| !is_there(name)).collect()
+}
+
+/// Logs a warning whenever the file in `folder` changes. Never ends.
+pub async fn warn_of_changes(folder: PathBuf) {
+    let mut file = Watched::new(&folder);
+    let mut interval = tokio::time::interval(LOOK_EVERY);
+    loop {
+        interval.tick().await;
+        if file.has_changed() {
+            tracing::warn!(
+                "{} has changed: restart the server, it still runs with the old settings",
+                file.path.display()
+            );
+        }
+    }
+}
+
+/// A file, and what it was when somebody last looked.
+struct Watched {
+    path: PathBuf,
+    seen: Option<(Option<SystemTime>, u64)>,
+}
+
+impl Watched {
+    fn new(folder: &Path) -> Self {
+        let path = folder.join(config::FILE_NAME);
+        Self { seen: stamp(&path), path }
+    }
+
+    /// True when it is another one than at the last look, or came, or went.
+    fn has_changed(&mut self) -> bool {
+        let now = stamp(&self.path);
+        let before = std::mem::replace(&mut self.seen, now);
+        before != now
+    }
+}
+
+fn stamp(path: &Path) -> Option<(Option<SystemTime>, u64)> {
+    std::fs::metadata(path).ok().map(|metadata| (metadata.modified().ok(), metadata.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_server::{ComponentReport, FileReport};
+
+    use super::*;
+
+    #[test]
+    fn a_change_of_the_file_is_seen_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = Watched::new(folder.path());
+        assert!(!file.has_changed());
+        std::fs::write(folder.path().join("hatchery.yaml"), "# one").unwrap();
+        assert!(file.has_changed());
+        assert!(!file.has_changed());
+        std::fs::write(folder.path().join("hatchery.yaml"), "# another one").unwrap();
+        assert!(file.has_changed());
+        std::fs::remove_file(folder.path().join("hatchery.yaml")).unwrap();
+        assert!(file.has_changed());
+    }
+
+    #[test]
+    fn settings_of_components_that_are_not_there_are_found() {
+        let yaml = "components: {dice: {}, broken: {}, dcie: {}}";
+        let config = Config::parse(yaml, Path::new("hatchery.yaml")).unwrap();
+        let report = CatalogReport {
+            components: vec![ComponentReport { name: "dice".into(), ..ComponentReport::default() }],
+            files: vec![FileReport { name: "broken".into(), ..FileReport::default() }],
+            ..CatalogReport::default()
+        };
+        assert_eq!(unknown_components(&config, &report), ["dcie"]);
+    }
+}
