@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn a_time_of_the_next_two_centuries_survives_its_json(micros in 0..8_000_000_000_000_000i64) {
+    fn a_time_before_2106_survives_its_json(micros in 0..4_294_967_296_000_000i64) {
         let time = Timestamp::from_micros(micros);
         let json = serde_json::to_string(&time).unwrap();
         let read: Timestamp = serde_json::from_str(&json).unwrap();

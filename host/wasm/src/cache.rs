@@ -1,30 +1,32 @@
 //! Compiled code on disk, so that an unchanged component loads in a millisecond instead of being compiled again.
 //!
-//! A file is named by the component's hash, the engine's compatibility hash and the feature set, lies in a directory that only its owner
-//! can enter, and begins with the hash of the rest. Code is loaded only from bytes whose hash fits; on any doubt it is compiled anew.
-//! The cache never fails: a directory that cannot be used costs a log line and time.
+//! Compiled code is native code: whoever can make the host load some owns the host. So the cache lies in a directory that only its owner
+//! can enter, each file begins with a keyed hash of what it is for and of its code, and the random key is in a file of its own. Code is
+//! loaded only when that hash fits; on any doubt (a link, another owner, a damaged file) it is compiled anew. The cache never fails: a
+//! directory that cannot be used costs a log line and time.
 
-use std::fs::{self, File};
+mod key;
+mod place;
+
+use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 
 use crate::engine::Engine;
+use key::{Key, MAC};
+use place::Place;
 
 /// Begins each file; the digit changes with its layout.
-const MAGIC: &[u8; 8] = b"HATCHC01";
-
-/// Bytes of the hash after the magic.
-const HASH: usize = 32;
+const MAGIC: &[u8; 8] = b"HATCHC02";
 
 /// A directory of compiled code.
 #[derive(Debug, Clone)]
 pub struct CodeCache {
-    directory: Option<PathBuf>,
+    place: Option<Place>,
 }
 
 /// Code and where it came from.
@@ -34,16 +36,17 @@ pub(crate) struct Code {
 }
 
 impl CodeCache {
-    /// A cache in `directory`, which is made if needed and closed to others; `None` compiles each time.
+    /// A cache in `directory`, which is made if needed and closed to others; `None` compiles each time. So does a directory that is a
+    /// link or that belongs to somebody else.
     pub fn new(directory: Option<PathBuf>) -> Self {
-        let directory = directory.and_then(|directory| match prepare(&directory) {
-            Ok(()) => Some(directory),
+        let place = directory.and_then(|directory| match Place::open(&directory) {
+            Ok(place) => Some(place),
             Err(error) => {
                 tracing::warn!("{}: no cache of compiled components: {error}", directory.display());
                 None
             }
         });
-        Self { directory }
+        Self { place }
     }
 
     /// The compiled form of `bytes`, whose SHA-256 is `sha256`. Takes some 70 ms per 100 KB when it has to compile: not for async threads.
@@ -51,16 +54,17 @@ impl CodeCache {
     /// # Errors
     /// When the bytes do not compile.
     pub(crate) fn load(&self, engine: &Engine, sha256: &str, bytes: &[u8]) -> wasmtime::Result<Code> {
-        let Some(directory) = &self.directory else {
+        let Some(place) = &self.place else {
             return Ok(Code { component: Component::new(engine.wasm(), bytes)?, is_from_cache: false });
         };
-        let path = directory.join(file_name(engine, sha256));
-        if let Some(component) = read(engine, &path) {
+        let name = file_name(engine, sha256);
+        if let Some(component) = read(engine, place, &name) {
             return Ok(Code { component, is_from_cache: true });
         }
         let component = Component::new(engine.wasm(), bytes)?;
-        if let Err(error) = component.serialize().map_err(io::Error::other).and_then(|code| write(&path, &code)) {
-            tracing::warn!("{}: compiled code is not kept: {error}", path.display());
+        if let Err(error) = component.serialize().map_err(io::Error::other).and_then(|code| write(place, &name, &code))
+        {
+            tracing::warn!("{}: compiled code is not kept: {error}", place.path(&name).display());
         }
         Ok(Code { component, is_from_cache: false })
     }
@@ -71,29 +75,31 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Says which component and which engine the code is for.
 fn file_name(engine: &Engine, sha256: &str) -> String {
     let mut hasher = DefaultHasher::new();
     engine.wasm().precompile_compatibility_hash().hash(&mut hasher);
     format!("{sha256}-{:016x}-{:x}.cwasm", hasher.finish(), Engine::features())
 }
 
-/// The code in a file, if it is whole and was written by this engine.
-fn read(engine: &Engine, path: &Path) -> Option<Component> {
-    let bytes = match fs::read(path) {
+/// The code in a file, if it is whole and was written by this cache for this component and engine.
+fn read(engine: &Engine, place: &Place, name: &str) -> Option<Component> {
+    let path = place.path(name);
+    let bytes = match place.read(name) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => {
-            tracing::warn!("{}: cannot be read, so the component is compiled: {error}", path.display());
+            tracing::warn!("{}: cannot be used, so the component is compiled: {error}", path.display());
             return None;
         }
     };
-    let Some(code) = checked(&bytes) else {
-        tracing::warn!("{}: is damaged, so the component is compiled again", path.display());
+    let Some(code) = checked(&place.key, name, &bytes) else {
+        tracing::warn!("{}: is damaged or not from this cache, so the component is compiled again", path.display());
         return None;
     };
-    // SAFETY: the bytes are those that `write` got from `Component::serialize`: the hash in front of them says so, the directory can be
-    // written by its owner only, and the same bytes are checked and loaded, so nothing can be swapped in between. wasmtime itself
-    // refuses code of another version or configuration.
+    // SAFETY: the bytes are those that `write` got from `Component::serialize` for this component and engine: the keyed hash in front of
+    // them says so, and only the owner of the directory can read the key. The same bytes are checked and loaded, so nothing can be
+    // swapped in between. wasmtime itself refuses code of another version or configuration.
     match unsafe { Component::deserialize(engine.wasm(), code) } {
         Ok(component) => Some(component),
         Err(error) => {
@@ -103,42 +109,30 @@ fn read(engine: &Engine, path: &Path) -> Option<Component> {
     }
 }
 
-/// The code after a header that fits it.
-fn checked(bytes: &[u8]) -> Option<&[u8]> {
-    let (hash, code) = bytes.strip_prefix(MAGIC)?.split_at_checked(HASH)?;
-    (Sha256::digest(code)[..] == *hash).then_some(code)
+/// The code after a header that fits it and the file's name.
+fn checked<'a>(key: &Key, name: &str, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    let (mac, code) = bytes.strip_prefix(MAGIC)?.split_at_checked(MAC)?;
+    key.fits(&[name.as_bytes(), code], mac).then_some(code)
 }
 
 /// Writes to a file of its own, then renames it, so that no reader sees half of it.
-fn write(path: &Path, code: &[u8]) -> io::Result<()> {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let temporary =
-        path.with_extension(format!("{}-{}.tmp", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)));
-    let written = File::create(&temporary).and_then(|mut file| {
+fn write(place: &Place, name: &str, code: &[u8]) -> io::Result<()> {
+    let (temporary, mut file) = place.create_temporary()?;
+    let mut written = || {
         file.write_all(MAGIC)?;
-        file.write_all(&Sha256::digest(code))?;
+        file.write_all(&place.key.mac(&[name.as_bytes(), code]))?;
         file.write_all(code)?;
-        file.sync_data()
-    });
-    written.and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
+        file.sync_data()?;
+        fs::rename(&temporary, place.path(name))
+    };
+    let result = written();
+    clean_up(&temporary, result)
+}
+
+/// Removes a temporary file whose use has failed.
+fn clean_up<T>(temporary: &Path, result: io::Result<T>) -> io::Result<T> {
+    result.inspect_err(|_| {
         // Nothing more can be done about a file that cannot be removed either.
-        let _ = fs::remove_file(&temporary);
+        let _ = fs::remove_file(temporary);
     })
-}
-
-fn prepare(directory: &Path) -> io::Result<()> {
-    fs::create_dir_all(directory)?;
-    close(directory)
-}
-
-/// Only the owner may enter; fails when the directory belongs to somebody else.
-#[cfg(unix)]
-fn close(directory: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o700))
-}
-
-#[cfg(not(unix))]
-fn close(_: &Path) -> io::Result<()> {
-    Ok(())
 }

@@ -106,8 +106,8 @@ pub(crate) struct Sources {
     pub(crate) components: Components,
     /// The file of each of them.
     pub(crate) component_files: BTreeMap<String, PathBuf>,
-    /// The `root_agent.yaml` files.
-    pub(crate) root_agents: Vec<PathBuf>,
+    /// The `root_agent.yaml` files; false for those that are being changed. What such a file was before goes on serving.
+    pub(crate) root_agents: BTreeMap<PathBuf, bool>,
 }
 
 /// An app that wants to be in the catalog.
@@ -140,11 +140,15 @@ impl Catalog {
                 app: names.build(component, root).map_err(|error| error.to_string()).and_then(|agent| app(root, agent)),
             }));
         }
-        candidates.extend(sources.root_agents.into_iter().map(|file| {
+        candidates.extend(sources.root_agents.into_iter().filter_map(|(file, is_settled)| {
             let name = folder_name(&file);
+            if !is_settled {
+                let incumbent = self.apps.get(&name).filter(|_| self.app_files.get(&name) == Some(&file))?;
+                return Some(Candidate { name, app: Ok(incumbent.clone()), file });
+            }
             let loaded = hatchery_engine::yaml::load_agent(&file, &names).map_err(|error| error.to_string());
             let app = loaded.and_then(|loaded| app(&name, loaded.agent));
-            Candidate { name, file, app }
+            Some(Candidate { name, file, app })
         }));
         let mut next = Self { generation: self.generation + 1, components: sources.components, ..Self::default() };
         self.choose(candidates, &mut next, &mut troubles);

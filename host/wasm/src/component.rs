@@ -21,6 +21,12 @@ use crate::version::Contract;
 
 pub(crate) use guest_agents::AgentSpec;
 
+/// Most agents of one component.
+const MAX_AGENTS: usize = 256;
+
+/// Most tools of one component, and most callbacks.
+const MAX_ITEMS: usize = 1000;
+
 /// What a component is given beside its code.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ComponentSettings {
@@ -206,6 +212,19 @@ impl Component {
             Ok((agents, tools, callbacks))
         });
         let (agents, tools, callbacks) = described.await.map_err(|error| error.to_string())?;
+        self.accept(agents, tools, callbacks)
+    }
+
+    /// Takes over what it says that it offers.
+    fn accept(
+        &mut self,
+        agents: Vec<AgentSpec>,
+        tools: Vec<guest_tools::ToolSpec>,
+        callbacks: Vec<guest_callbacks::CallbackSpec>,
+    ) -> Result<(), String> {
+        few("agents", agents.len(), MAX_AGENTS)?;
+        few("tools", tools.len(), MAX_ITEMS)?;
+        few("callbacks", callbacks.len(), MAX_ITEMS)?;
         self.agents = agents;
         for tool in tools {
             let declaration = FunctionDeclaration::from_wit(tool.declaration).map_err(|error| error.to_string())?;
@@ -238,6 +257,13 @@ impl Exports {
     }
 }
 
+fn few(items: &str, count: usize, most: usize) -> Result<(), String> {
+    if count > most {
+        return Err(format!("it has {count} {items}, and a component may have {most}; make several components of it"));
+    }
+    Ok(())
+}
+
 fn unique<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
     let mut seen = std::collections::HashSet::new();
     for name in names {
@@ -250,3 +276,6 @@ fn unique<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Result<(), St
     }
     Ok(())
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -3,6 +3,7 @@
 
 mod content;
 mod event;
+mod failure;
 mod json;
 pub(crate) mod llm;
 mod weight;
@@ -10,8 +11,9 @@ mod weight;
 use thiserror::Error;
 
 pub(crate) use crate::bindings::hatchery::agent::types as wit;
+pub(crate) use failure::{bounded, bounded_code, bounded_message};
 pub(crate) use json::{object, text, value};
-pub(crate) use weight::Weigh;
+pub(crate) use weight::{ITEM, Weigh};
 
 /// Something that a guest sent and that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -22,6 +22,24 @@ pub enum LoadError {
         /// Why.
         source: std::io::Error,
     },
+    /// A file is larger than any component.
+    #[error("{}: has {size} bytes, and a component may have {most}; build it with `hatchery build`, which strips it", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its bytes.
+        size: u64,
+        /// How many there may be.
+        most: u64,
+    },
+    /// Its loading ended in the middle, which is a defect of this host.
+    #[error("{}: loading it broke off: {reason}; change the file to try again", path.display())]
+    BrokeOff {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The file name cannot name a component.
     #[error("{}: {reason}; rename the file", path.display())]
     BadFileName {
@@ -148,7 +166,7 @@ impl CallError {
             Self::Limit(hit) => match hit.limit {
                 Limit::Memory => "COMPONENT_MEMORY",
                 Limit::Cpu => "COMPONENT_CPU",
-                Limit::Wall | Limit::AgentWall => "COMPONENT_TIMEOUT",
+                Limit::Wall | Limit::AgentWall | Limit::Describe => "COMPONENT_TIMEOUT",
                 Limit::Tables | Limit::Instances | Limit::Result | Limit::Log => "COMPONENT_LIMIT",
             },
             Self::Trapped { .. } => "COMPONENT_TRAPPED",

@@ -9,8 +9,10 @@
 //! | `limits.cpu`        | 5 s      | time in which its code really runs; waiting does not count           |
 //! | `limits.wall`       | 30 s     | time from start to end of a tool or callback call                    |
 //! | `limits.agent_wall` | 10 min   | the same for a run of a custom agent                                 |
-//! | `limits.result`     | 8 MiB    | bytes of a tool's result, a callback's answer or one event           |
-//! | `limits.log`        | 64 KiB   | bytes that it writes to the log, stdout and stderr together          |
+//! | `limits.result`     | 8 MiB    | bytes of a tool's result, a callback's answer, one event, the state  |
+//! |                     |          | that a call sets, or the events that it reads at a time              |
+//! | `limits.log`        | 64 KiB   | bytes that it writes to the log, stdout and stderr together; each    |
+//! |                     |          | line counts 128 more                                                 |
 
 mod units;
 
@@ -20,6 +22,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use thiserror::Error;
 use wasmtime::ResourceLimiter;
+
+/// How long a component may take to describe itself, however long its calls may take.
+pub(crate) const DESCRIBE_WALL: Duration = Duration::from_secs(5);
 
 /// The limits of one component's calls. See the module's comment for the defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,9 +41,9 @@ pub struct Limits {
     pub wall: Duration,
     /// Time from start to end of a custom agent's run.
     pub agent_wall: Duration,
-    /// Bytes of a tool's result, a callback's answer or one event.
+    /// Bytes of a tool's result, a callback's answer, one event, the state that a call sets, or the events that it reads at a time.
     pub result: u64,
-    /// Bytes written to the log, stdout and stderr.
+    /// Bytes written to the log, stdout and stderr; each line counts 128 more.
     pub log: u64,
 }
 
@@ -58,7 +63,7 @@ impl Default for Limits {
 }
 
 /// The `limits` section of `hatchery.yaml`: what differs from the defaults. Sizes are bytes or texts such as `64MiB`, times are seconds
-/// or texts such as `500ms`, `30s`, `10min`.
+/// or texts such as `500ms`, `30s`, `10min`, at most `24h`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitOverrides {
@@ -111,6 +116,7 @@ impl Limits {
             Limit::Cpu => format!("{:?}", self.cpu),
             Limit::Wall => format!("{:?}", self.wall),
             Limit::AgentWall => format!("{:?}", self.agent_wall),
+            Limit::Describe => format!("{DESCRIBE_WALL:?}"),
             Limit::Result => units::bytes(self.result),
             Limit::Log => units::bytes(self.log),
         };
@@ -133,6 +139,8 @@ pub(crate) enum Limit {
     Wall,
     /// [`Limits::agent_wall`].
     AgentWall,
+    /// [`DESCRIBE_WALL`].
+    Describe,
     /// [`Limits::result`].
     Result,
     /// [`Limits::log`].
@@ -140,18 +148,20 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// The key in `hatchery.yaml`.
-    fn key(self) -> &'static str {
-        match self {
+    /// What helps, for all but one a key in `hatchery.yaml`.
+    fn remedy(self) -> String {
+        let key = match self {
             Self::Memory => "limits.memory",
             Self::Tables => "limits.tables",
             Self::Instances => "limits.instances",
             Self::Cpu => "limits.cpu",
             Self::Wall => "limits.wall",
             Self::AgentWall => "limits.agent_wall",
+            Self::Describe => return "let `describe` only say what there is".into(),
             Self::Result => "limits.result",
             Self::Log => "limits.log",
-        }
+        };
+        format!("raise `{key}` in hatchery.yaml to allow more")
     }
 
     fn unit(self) -> &'static str {
@@ -161,6 +171,7 @@ impl Limit {
             Self::Instances => "core instances",
             Self::Cpu => "of CPU time",
             Self::Wall | Self::AgentWall => "from start to end",
+            Self::Describe => "for that",
             Self::Result => "in one result",
             Self::Log => "of log output",
         }
@@ -178,8 +189,8 @@ pub(crate) struct LimitHit {
 
 impl fmt::Display for LimitHit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (value, unit, key) = (&self.value, self.limit.unit(), self.limit.key());
-        write!(f, "it needs more than {value} {unit}; raise `{key}` in hatchery.yaml to allow more")
+        let (value, unit, remedy) = (&self.value, self.limit.unit(), self.limit.remedy());
+        write!(f, "it needs more than {value} {unit}; {remedy}")
     }
 }
 
@@ -295,6 +306,16 @@ mod tests {
         assert_eq!(limits.agent_wall, Duration::from_secs(3600));
         assert_eq!(limits.log, 100);
         assert_eq!(limits.result, Limits::default().result);
+    }
+
+    #[test]
+    fn a_time_of_more_than_a_day_is_refused() {
+        let read = |text: &str| serde_json::from_str::<LimitOverrides>(text);
+        assert_eq!(read(r#"{"wall": "24h"}"#).unwrap().wall, Some(Duration::from_secs(86_400)));
+        for text in [r#"{"wall": "25h"}"#, r#"{"wall": 1e18}"#, r#"{"cpu": 86401}"#] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains("is too long; a time is at most 24h"), "{error}");
+        }
     }
 
     #[test]

@@ -5,13 +5,13 @@
 
 mod load;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hatchery_core::Timestamp;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::cache::CodeCache;
 use crate::catalog::{Catalog, FileState, FileStatus, Sources, Troubles, conflict, folder_name};
@@ -101,6 +101,11 @@ struct Known {
 }
 
 impl Known {
+    /// True when it is as it was when it was last loaded.
+    fn is_settled(&self) -> bool {
+        self.is_loaded && !self.is_missing
+    }
+
     fn set(&mut self, state: FileState) {
         if self.state != state {
             self.state = state;
@@ -134,7 +139,11 @@ impl Loader {
     /// Looks at the directory, loads what has been the same for `settle`, and makes the catalog that follows `current`.
     pub(crate) async fn pass(&mut self, current: &Arc<Catalog>, settle: Duration) -> Pass {
         let directory = self.directory.clone();
-        let found = tokio::task::spawn_blocking(move || scan(&directory)).await.unwrap_or_default();
+        let found = tokio::task::spawn_blocking(move || scan(&directory)).await;
+        let found = found.unwrap_or_else(|error| {
+            tracing::error!("looking at the directory broke off: {error}");
+            Scan::failed(&self.directory)
+        });
         self.note(&found);
         let mut changed = self.forget_missing(&found, settle);
         let conflicts = self.conflicts();
@@ -186,18 +195,16 @@ impl Loader {
         }
     }
 
-    /// Drops files that a complete scan has missed for `settle`. A file that is being replaced is missing only for a moment.
+    /// Drops files that have been missing for `settle`. A file that is being replaced is missing only for a moment, and nothing is known
+    /// of files in folders that cannot be read.
     fn forget_missing(&mut self, found: &Scan, settle: Duration) -> bool {
-        if !found.is_complete {
-            return false;
-        }
-        for (_, known) in self.files.iter_mut().filter(|(path, _)| !found.files.contains_key(*path)) {
+        for (_, known) in self.files.iter_mut().filter(|(path, _)| found.misses(path)) {
             if !std::mem::replace(&mut known.is_missing, true) {
                 known.seen = Instant::now();
             }
         }
         let before = self.files.len();
-        self.files.retain(|_, known| !known.is_missing || known.seen.elapsed() < settle);
+        self.files.retain(|path, known| !found.misses(path) || known.seen.elapsed() < settle);
         let files = &self.files;
         self.owners.retain(|_, owner| files.contains_key(owner));
         self.files.len() != before
@@ -252,6 +259,7 @@ impl Loader {
         self.options.report(Progress::Found(paths.len()));
         let most = std::thread::available_parallelism().map_or(1, usize::from);
         let (mut queue, mut running, mut changed) = (paths.into_iter(), JoinSet::new(), false);
+        let mut begun = HashMap::new();
         loop {
             while running.len() < most
                 && let Some(path) = queue.next()
@@ -259,17 +267,17 @@ impl Loader {
                 let Some(known) = self.files.get(&path) else { continue };
                 let (options, name, stamp) = (self.options.clone(), known.name.clone(), known.stamp);
                 let current = known.component.as_ref().map(|component| component.sha256().to_owned());
-                running.spawn(async move {
-                    let began = Instant::now();
-                    let result = load(&options, &name, &path, current.as_deref()).await;
-                    (path, stamp, began.elapsed(), result)
-                });
+                let file = path.clone();
+                let task = running.spawn(async move { load(&options, &name, &file, current.as_deref()).await });
+                begun.insert(task.id(), (path, stamp, Instant::now()));
             }
-            match running.join_next().await {
+            let (task, result) = match running.join_next_with_id().await {
                 None => return changed,
-                Some(Err(error)) => tracing::error!("a component's loading broke off: {error}"),
-                Some(Ok((path, stamp, took, result))) => changed |= self.settle_load(path, stamp, took, result),
-            }
+                Some(Ok((task, result))) => (task, Ok(result)),
+                Some(Err(error)) => (error.id(), Err(error)),
+            };
+            let Some((path, stamp, began)) = begun.remove(&task) else { continue };
+            changed |= self.settle_load(path.clone(), stamp, began.elapsed(), whole(path, result));
         }
     }
 
@@ -311,14 +319,14 @@ impl Loader {
     /// The catalog of what serves now; none when making it breaks off, which is a defect.
     async fn publish(&mut self, current: &Arc<Catalog>) -> Option<Catalog> {
         let mut sources =
-            Sources { components: BTreeMap::new(), component_files: BTreeMap::new(), root_agents: Vec::new() };
+            Sources { components: BTreeMap::new(), component_files: BTreeMap::new(), root_agents: BTreeMap::new() };
         for (path, known) in &self.files {
             if let Some(component) = &known.component {
                 sources.components.insert(known.name.clone(), component.clone());
                 sources.component_files.insert(known.name.clone(), path.clone());
             }
-            if known.kind == Kind::RootAgent && known.is_loaded {
-                sources.root_agents.push(path.clone());
+            if known.kind == Kind::RootAgent {
+                sources.root_agents.insert(path.clone(), known.is_settled());
             }
         }
         let previous = current.clone();
@@ -332,8 +340,8 @@ impl Loader {
 
     /// YAML apps are loaded with the catalog, so their states are known only now.
     fn note_troubles(&mut self, troubles: &Troubles) {
-        for (path, known) in self.files.iter_mut().filter(|(_, known)| known.kind == Kind::RootAgent && known.is_loaded)
-        {
+        let settled = |known: &Known| known.kind == Kind::RootAgent && known.is_settled();
+        for (path, known) in self.files.iter_mut().filter(|(_, known)| settled(known)) {
             let state = troubles.get(path).cloned().unwrap_or(FileState::Loaded);
             if let (Some(reason), true) = (state.reason(), known.state != state) {
                 tracing::warn!("{}: rejected: {reason}", path.display());
@@ -354,3 +362,15 @@ impl Loader {
             .collect()
     }
 }
+
+/// The result of a load, which counts as failed when it broke off: the file is not tried again before it changes.
+fn whole(path: PathBuf, result: Result<Result<Loaded, LoadError>, JoinError>) -> Result<Loaded, LoadError> {
+    result.unwrap_or_else(|error| {
+        let reason = error.to_string();
+        tracing::error!("{}: loading broke off: {reason}", path.display());
+        Err(LoadError::BrokeOff { path, reason })
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Finding things by name among components, and building the agents that components describe.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use hatchery_core::agent::{IncludeContents, LlmAgent};
@@ -11,6 +11,9 @@ use serde_json::Value;
 use crate::bindings::exports::hatchery::agent::guest_agents;
 use crate::component::{AgentSpec, Component};
 use crate::convert::{llm, value};
+
+/// Most agents from the root of a tree to its deepest one.
+const MAX_NESTING: usize = 32;
 
 /// Components by name.
 pub(crate) type Components = BTreeMap<String, Arc<Component>>;
@@ -41,7 +44,7 @@ impl Lookup for Names<'_> {
 impl Names<'_> {
     /// Builds the agent of this name that `component` describes, with everything below it.
     pub(crate) fn build(&self, component: &Arc<Component>, name: &str) -> Result<Agent, LookupError> {
-        Builder { names: self, open: Vec::new() }.agent(component, name)
+        Builder { names: self, open: Vec::new(), used: HashSet::new() }.agent(component, name)
     }
 
     /// The component that offers `name`, and the item's name in it.
@@ -88,12 +91,14 @@ fn offers(component: &Component, kind: ItemKind, name: &str) -> bool {
 
 /// Names of a component's agents that are below none of its others: these become apps.
 pub(crate) fn roots(component: &Component) -> Vec<&str> {
-    let is_below_another = |name: &str| {
-        component.agents().iter().flat_map(|agent| &agent.sub_agents).any(|sub_agent| {
-            sub_agent == name || sub_agent.split_once('/').is_some_and(|full| full == (component.name(), name))
+    let sub_agents = component.agents().iter().flat_map(|agent| &agent.sub_agents);
+    let below: HashSet<&str> = sub_agents
+        .map(|sub_agent| match sub_agent.split_once('/') {
+            Some((owner, name)) if owner == component.name() => name,
+            Some(_) | None => sub_agent,
         })
-    };
-    component.agent_names().filter(|name| !is_below_another(name)).collect()
+        .collect();
+    component.agent_names().filter(|name| !below.contains(name)).collect()
 }
 
 /// Builds one tree of agents.
@@ -101,6 +106,8 @@ struct Builder<'a> {
     names: &'a Names<'a>,
     /// Full names of the agents that are being built, outermost first.
     open: Vec<String>,
+    /// Full names of all agents in the tree so far.
+    used: HashSet<String>,
 }
 
 impl Builder<'_> {
@@ -112,6 +119,12 @@ impl Builder<'_> {
         };
         if self.open.contains(&full) {
             return Err(broken(format!("it is below itself: {} → {full}", self.open.join(" → "))));
+        }
+        if self.open.len() == MAX_NESTING {
+            return Err(broken(format!("it is nested more than {MAX_NESTING} deep; make the tree of agents flatter")));
+        }
+        if !self.used.insert(full.clone()) {
+            return Err(broken("it is used twice in one tree of agents; give each place an agent of its own".into()));
         }
         self.open.push(full.clone());
         let agent = self.parts(component, spec).map_err(|error| match error {
@@ -250,5 +263,60 @@ impl Builder<'_> {
 
     fn no_code(&self, agent: &str) -> LookupError {
         self.names.unknown(ItemKind::Agent, agent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::tests::{agent, with_agents};
+
+    async fn built(agents: Vec<AgentSpec>) -> Result<Agent, String> {
+        let components = Components::from([("made".to_owned(), with_agents(agents).await)]);
+        Names(&components).agent("made/a0").map_err(|error| error.to_string())
+    }
+
+    /// Agents, each with the next one below it.
+    fn chain(length: usize) -> Vec<AgentSpec> {
+        let below = |number: usize| (number + 1 < length).then(|| format!("a{}", number + 1));
+        (0..length).map(|number| agent(format!("a{number}"), below(number).into_iter().collect())).collect()
+    }
+
+    #[tokio::test]
+    async fn a_chain_of_sub_agents_has_an_end() {
+        assert!(built(chain(32)).await.is_ok());
+        let error = built(chain(256)).await.map(|_| ()).unwrap_err();
+        assert!(
+            error.contains("`made/a32`") && error.contains("nested more than 32 deep; make the tree of agents flatter"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_is_used_twice_is_refused_before_the_tree_grows() {
+        // Built, this would have 2^30 agents.
+        let twice = |number: usize| vec![format!("a{}", number + 1); if number < 29 { 2 } else { 0 }];
+        let error = built((0..30).map(|number| agent(format!("a{number}"), twice(number))).collect()).await;
+        let error = error.map(|_| ()).unwrap_err();
+        assert!(
+            error.contains("`made/a29`")
+                && error.contains("used twice in one tree of agents; give each place an agent of its own"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_agent_below_itself_is_refused() {
+        let error = built(vec![agent("a0", vec!["a1".into()]), agent("a1", vec!["made/a0".into()])]).await;
+        let error = error.map(|_| ()).unwrap_err();
+        assert!(error.contains("it is below itself: made/a0 → made/a1 → made/a0"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn only_agents_below_no_other_are_roots_however_they_are_named() {
+        let specs = vec![agent("a0", vec!["a1".into(), "made/a2".into(), "other/a3".into()])];
+        let specs = specs.into_iter().chain((1..4).map(|number| agent(format!("a{number}"), Vec::new())));
+        let component = with_agents(specs.collect()).await;
+        assert_eq!(roots(&component), ["a0", "a3"]);
     }
 }

@@ -40,13 +40,13 @@ pub(crate) enum Held {
 }
 
 /// Tells a waiting sub agent that it may go on; dropped, that it must stop.
-pub(crate) struct Fate(oneshot::Sender<()>);
+pub(crate) struct Fate(oneshot::Sender<Arc<Event>>);
 
 impl Fate {
-    /// The event was stored or dropped.
-    pub(crate) fn decided(self) {
+    /// The event was stored as this one, or dropped.
+    pub(crate) fn decided(self, event: Arc<Event>) {
         // A sub agent that was stopped meanwhile does not wait for it.
-        let _ = self.0.send(());
+        let _ = self.0.send(event);
     }
 }
 
@@ -56,18 +56,24 @@ impl Relay {
         self.state().held.remove(id)
     }
 
-    /// Starts the sub agent; gives its events once there is a first one, or it has ended.
+    /// Starts the sub agent, which sees the changes of state that the guest has made; gives its events once there is a first one, or it
+    /// has ended.
     ///
     /// # Errors
     /// When it fails before its first event.
     pub(crate) async fn start(self: &Arc<Self>, cx: &AgentContext, name: String) -> Result<SubAgent, RunError> {
         let host = cx.call.host()?.clone();
-        let call = cx.call.clone();
+        let cx = cx.clone();
         let (sender, mut offers) = mpsc::channel(1);
         let sub_agent = name.clone();
+        // Storing the changes may run anything, so it happens in the task and not in the guest's store.
         let run = async move {
             let sink: Arc<dyn EventSink> = Arc::new(Sink(sender.clone()));
-            if let Err(error) = host.run_sub_agent(&call, &sub_agent, sink).await {
+            let ended = match cx.flush().await {
+                Ok(()) => host.run_sub_agent(&cx.call, &sub_agent, sink).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = ended {
                 // A guest that has dropped the stream does not want to know.
                 let _ = sender.send(Offer::Failure(error)).await;
             }
@@ -104,7 +110,7 @@ struct Sink(mpsc::Sender<Offer>);
 
 #[async_trait]
 impl EventSink for Sink {
-    async fn emit(&self, event: Arc<Event>) -> Result<(), RunError> {
+    async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
         let (fate, decided) = oneshot::channel();
         self.0.send(Offer::Event(event, Fate(fate))).await.map_err(|_| RunError::Stopped)?;
         decided.await.map_err(|_| RunError::Stopped)
@@ -124,8 +130,8 @@ pub(crate) struct SubAgent {
 impl SubAgent {
     /// The guest reads on: what it has read and not yielded is dropped.
     fn drop_shown(&mut self) {
-        if let Some(Held::Event(_, fate)) = self.shown.take().and_then(|id| self.relay.claim(&id)) {
-            fate.decided();
+        if let Some(Held::Event(event, fate)) = self.shown.take().and_then(|id| self.relay.claim(&id)) {
+            fate.decided(event);
         }
     }
 
@@ -175,5 +181,122 @@ impl<D> StreamProducer<D> for SubAgent {
         let Some(offer) = offer else { return Poll::Ready(Ok(StreamResult::Dropped)) };
         destination.set_buffer(Some(self.show(offer)));
         Poll::Ready(Ok(StreamResult::Completed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::RwLock;
+
+    use hatchery_core::context::AgentHost;
+    use hatchery_core::{
+        CallContext, Content, Invocation, JsonMap, Model, ModelError, ModelRegistry, RunConfig, Services, Session,
+        SessionKey, State as SessionState, Timestamp, ToolError,
+    };
+    use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
+    use serde_json::{Value, json};
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    struct NoModels;
+
+    impl ModelRegistry for NoModels {
+        fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+            Err(ModelError::new(hatchery_core::ModelErrorKind::UnknownModel, name, "there is none"))
+        }
+    }
+
+    /// Keeps the events that reach the session.
+    #[derive(Default)]
+    struct Stored(Mutex<Vec<Arc<Event>>>);
+
+    #[async_trait]
+    impl EventSink for Stored {
+        async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
+            self.0.lock().unwrap().push(event.clone());
+            Ok(event)
+        }
+    }
+
+    /// Its sub agent says the state that was stored before it began, and then the event that was stored for that.
+    struct Teller(Arc<Stored>);
+
+    #[async_trait]
+    impl AgentHost for Teller {
+        async fn run_sub_agent(&self, _: &CallContext, _: &str, sink: Arc<dyn EventSink>) -> Result<(), RunError> {
+            let deltas = self.0.0.lock().unwrap().iter().map(|event| event.actions.state_delta.clone()).collect();
+            let said = |text: String| EventData { author: text, ..EventData::default() };
+            let delta: Vec<JsonMap> = deltas;
+            let stored = sink.emit(Event::new(said(json!(delta).to_string()))).await?;
+            sink.emit(Event::new(said(format!("stored as {}", stored.author)))).await?;
+            Ok(())
+        }
+
+        async fn call_tool(&self, _: &CallContext, name: &str, _: JsonMap) -> Result<Value, ToolError> {
+            Err(ToolError::Model(name.into()))
+        }
+
+        fn model(&self, _: &CallContext) -> Result<(String, Arc<dyn Model>), RunError> {
+            Err(RunError::Stopped)
+        }
+    }
+
+    fn context(stored: &Arc<Stored>) -> AgentContext {
+        let key = SessionKey::new("app", "user", "session");
+        let services = Services {
+            sessions: Arc::new(MemorySessions::new()),
+            artifacts: Arc::new(MemoryArtifacts::new()),
+            memory: Arc::new(KeywordMemory::default()),
+            models: Arc::new(NoModels),
+        };
+        let now = Timestamp::now();
+        let session = Session {
+            key: key.clone(),
+            state: SessionState::default(),
+            events: Default::default(),
+            revision: 0,
+            created: now,
+            last_update_time: now,
+        };
+        let invocation = Invocation {
+            id: "e-test".into(),
+            session_key: key,
+            user_content: RwLock::new(Arc::new(Content::user("hello"))),
+            run_config: RunConfig::default(),
+            services,
+            cancel: CancellationToken::new(),
+            session: RwLock::new(session),
+            llm_calls: Arc::default(),
+            depth: 0,
+        };
+        let call = CallContext::new(Arc::new(invocation), "agent", None).with_host(Arc::new(Teller(stored.clone())));
+        AgentContext { call, sink: stored.clone() }
+    }
+
+    #[tokio::test]
+    async fn changes_of_the_guest_are_stored_before_its_sub_agent_begins() {
+        let stored = Arc::new(Stored::default());
+        let cx = context(&stored);
+        cx.call.set_state("at", json!(1));
+        let sub_agent = Arc::new(Relay::default()).start(&cx, "teller".into()).await.unwrap();
+        match sub_agent.first {
+            Some(Offer::Event(event, _)) => assert_eq!(event.author, r#"[{"at":1}]"#),
+            Some(Offer::Failure(error)) => panic!("{error}"),
+            None => panic!("it said nothing"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sub_agent_is_told_the_event_that_was_stored_in_place_of_its_own() {
+        let stored = Arc::new(Stored::default());
+        let mut sub_agent = Arc::new(Relay::default()).start(&context(&stored), "teller".into()).await.unwrap();
+        let Some(Offer::Event(_, fate)) = sub_agent.first.take() else { panic!("no event") };
+        fate.decided(Event::new(EventData { author: "another".into(), ..EventData::default() }));
+        match sub_agent.offers.recv().await {
+            Some(Offer::Event(event, _)) => assert_eq!(event.author, "stored as another"),
+            Some(Offer::Failure(error)) => panic!("{error}"),
+            None => panic!("it said nothing"),
+        }
     }
 }

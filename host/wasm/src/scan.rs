@@ -40,8 +40,20 @@ impl Stamp {
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub(crate) files: BTreeMap<PathBuf, (Kind, Stamp)>,
-    /// False when a folder could not be read: then a file that is missing may still be there.
-    pub(crate) is_complete: bool,
+    /// Folders that could not be read: a file that is missing below one of them may still be there.
+    pub(crate) unreadable: Vec<PathBuf>,
+}
+
+impl Scan {
+    /// What a scan found that could not look at anything.
+    pub(crate) fn failed(directory: &Path) -> Self {
+        Self { unreadable: vec![directory.to_path_buf()], ..Self::default() }
+    }
+
+    /// True when this file is known not to be there any more.
+    pub(crate) fn misses(&self, path: &Path) -> bool {
+        !self.files.contains_key(path) && !self.unreadable.iter().any(|folder| path.starts_with(folder))
+    }
 }
 
 /// True when `path` lies in a folder below `directory` that is never looked at: hidden, or of a build tool.
@@ -55,20 +67,20 @@ pub(crate) fn is_ignored(directory: &Path, path: &Path) -> bool {
 
 /// Looks through `directory`, skipping hidden folders and those of build tools.
 pub(crate) fn scan(directory: &Path) -> Scan {
-    let mut scan = Scan { is_complete: true, ..Scan::default() };
+    let mut scan = Scan::default();
     let mut open = vec![directory.to_path_buf()];
     while let Some(folder) = open.pop() {
         let entries = match fs::read_dir(&folder) {
             Ok(entries) => entries,
             Err(error) => {
                 tracing::warn!("{}: cannot be read: {error}", folder.display());
-                scan.is_complete = false;
+                scan.unreadable.push(folder);
                 continue;
             }
         };
         for entry in entries {
             let Ok(entry) = entry else {
-                scan.is_complete = false;
+                scan.unreadable.push(folder.clone());
                 continue;
             };
             let path = entry.path();

@@ -5,11 +5,12 @@
 //! cancellation are watched from outside: whatever the guest does, its store is dropped.
 
 mod clock;
+mod kept;
+mod nesting;
 pub(crate) mod output;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Instant;
 
 use hatchery_core::{AgentContext, CallContext, JsonMap};
 use tokio_util::sync::CancellationToken;
@@ -19,9 +20,11 @@ use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
 use crate::engine::Engine;
 use crate::error::CallError;
-use crate::limits::{Limit, LimitHit, Limits, Meter};
+use crate::limits::{DESCRIBE_WALL, Limit, LimitHit, Limits, Meter};
 use crate::relay::Relay;
 use clock::{Clock, Stop};
+use kept::Kept;
+use nesting::Nesting;
 use output::Output;
 
 /// Most bytes that one host call may copy out of a guest, as a multiple of the result limit: strings are copied before they are measured.
@@ -57,6 +60,10 @@ pub(crate) struct HostState {
     pub(crate) caller: Caller,
     pub(crate) config: Arc<JsonMap>,
     pub(crate) output: Output,
+    /// The state that the call has set.
+    pub(crate) kept: Kept,
+    /// How many tools, each called by the next, wait for this call.
+    pub(crate) nesting: Nesting,
 }
 
 impl WasiView for HostState {
@@ -74,6 +81,7 @@ impl Sandbox {
         R: Send,
     {
         let (wall, limit) = match &caller {
+            Caller::Loader if self.limits.wall > DESCRIBE_WALL => (DESCRIBE_WALL, Limit::Describe),
             Caller::Loader | Caller::Call(_) => (self.limits.wall, Limit::Wall),
             Caller::Agent(..) => (self.limits.agent_wall, Limit::AgentWall),
         };
@@ -82,7 +90,7 @@ impl Sandbox {
             Caller::Call(cx) => cx.invocation.cancel.clone(),
             Caller::Agent(cx, _) => cx.call.invocation.cancel.clone(),
         };
-        let clock = Arc::new(Clock::new(self.limits.cpu, Instant::now() + wall, cancel.clone()));
+        let clock = Arc::new(Clock::new(self.limits.cpu, wall, cancel.clone()));
         let output = Output::new(self.component.clone(), &caller, &self.limits);
         let guest = clock::metered(clock.clone(), self.guest(caller, clock.clone(), output.clone(), work));
         tokio::select! {
@@ -114,6 +122,8 @@ impl Sandbox {
             caller,
             config: self.config.clone(),
             output,
+            kept: Kept::new(self.limits.clone()),
+            nesting: Nesting::current(),
         };
         let mut store = Store::new(self.engine.wasm(), state);
         store.limiter(|state| &mut state.meter);

@@ -1,4 +1,4 @@
-//! The catalog that serves now, and the task that keeps it up to date: it is woken by the file system, and looks every two seconds in
+//! The catalog that serves now, and the task that keeps it up to date: it is woken by the file system, and looks twice a second in
 //! case nothing woke it.
 
 use std::path::{Path, PathBuf};
@@ -14,8 +14,9 @@ use crate::error::LoadError;
 use crate::loader::{LoadOptions, Loader, SETTLE};
 use crate::scan::is_ignored;
 
-/// How often the directory is looked at when nothing says that it has changed.
-const POLL: Duration = Duration::from_secs(2);
+/// How often the directory is looked at when nothing says that it has changed: what is put into a folder right after the folder was made
+/// may go unnoticed, and new code is to serve within a second all the same.
+const POLL: Duration = Duration::from_millis(500);
 
 /// How soon it is looked at again while something has not settled.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -78,7 +79,7 @@ impl CatalogHandle {
         let watcher = watch_files(&self.0.directory, nudge.clone());
         if let Err(error) = &watcher {
             let path = self.0.directory.display();
-            tracing::warn!("{path}: changes are seen within two seconds only, as it cannot be watched: {error}");
+            tracing::warn!("{path}: changes are seen a little later, as it cannot be watched: {error}");
         }
         tokio::spawn(keep_current(Arc::downgrade(&self.0), nudged, (watcher, nudge)));
     }

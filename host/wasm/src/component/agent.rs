@@ -17,7 +17,7 @@ use wasmtime::{Store, StoreContextMut};
 
 use super::Component;
 use crate::bindings::exports::hatchery::agent::guest_agents::{Guest, GuestIndices};
-use crate::convert::{FromWit, wit};
+use crate::convert::{FromWit, bounded, bounded_code, bounded_message, wit};
 use crate::error::CallError;
 use crate::relay::{Held, Relay};
 use crate::store::{Caller, HostState};
@@ -55,7 +55,8 @@ impl CustomAgent for ComponentAgent {
         };
         match ended.map_err(|error| error.into_run_error(&self.component.name))? {
             Ok(()) => Ok(()),
-            Err(wit::Error { code, message }) => {
+            Err(error) => {
+                let wit::Error { code, message } = bounded(error);
                 Err(RunError::Agent { agent: self.name.clone(), code: code.into(), message })
             }
         }
@@ -91,8 +92,8 @@ impl ComponentAgent {
         while let Some(Yielded { event, held, done }) = yielded.recv().await {
             match held {
                 Some(Held::Event(original, fate)) => {
-                    cx.sink.emit(original).await?;
-                    fate.decided();
+                    let stored = cx.sink.emit(original).await?;
+                    fate.decided(stored);
                 }
                 Some(Held::Failure(error)) => return Err(error),
                 None => self.emit_new(cx, event, &mut streaming).await?,
@@ -112,6 +113,11 @@ impl ComponentAgent {
     ) -> Result<(), RunError> {
         let failed = |error: CallError| error.into_run_error(&self.component.name);
         self.component.check_size(&event).map_err(failed)?;
+        let event = wit::Event {
+            error_code: event.error_code.map(bounded_code),
+            error_message: event.error_message.map(bounded_message),
+            ..event
+        };
         let data = EventData::from_wit(event).map_err(|error| failed(CallError::Contract(error.to_string())))?;
         let id = if data.partial {
             streaming.get_or_insert_with(new_event_id).clone()

@@ -11,7 +11,7 @@ use super::Component;
 use crate::bindings::exports::hatchery::agent::guest_callbacks::{
     Guest, GuestIndices, ModelAction, ToolAction, ToolCall,
 };
-use crate::convert::{BadValue, FromWit, ToWit, Weigh, object, text, wit};
+use crate::convert::{BadValue, FromWit, ToWit, Weigh, bounded, object, text, wit};
 use crate::error::CallError;
 use crate::store::{Caller, HostState};
 
@@ -60,6 +60,7 @@ impl ComponentCallback {
 
     fn failed(&self, cx: &CallContext, error: wit::Error) -> RunError {
         let callback = format!("{}/{}", self.component.name, self.name);
+        let error = bounded(error);
         RunError::Callback { callback, agent: cx.agent.to_string(), code: error.code.into(), message: error.message }
     }
 

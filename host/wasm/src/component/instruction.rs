@@ -8,6 +8,7 @@ use hatchery_core::{CallContext, RunError};
 
 use super::Component;
 use crate::bindings::exports::hatchery::agent::guest_agents::GuestIndices;
+use crate::convert::bounded;
 use crate::error::CallError;
 use crate::store::Caller;
 
@@ -32,11 +33,14 @@ impl InstructionProvider for ComputedInstruction {
                 self.component.check_size(&text).map_err(failed)?;
                 Ok(text)
             }
-            Err(error) => Err(RunError::Agent {
-                agent: self.agent.clone(),
-                code: error.code.into(),
-                message: format!("its instruction cannot be computed: {}", error.message),
-            }),
+            Err(error) => {
+                let error = bounded(error);
+                Err(RunError::Agent {
+                    agent: self.agent.clone(),
+                    code: error.code.into(),
+                    message: format!("its instruction cannot be computed: {}", error.message),
+                })
+            }
         }
     }
 }

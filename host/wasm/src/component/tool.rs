@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Component;
 use crate::bindings::exports::hatchery::agent::guest_tools::GuestIndices;
-use crate::convert::{text, value, wit};
+use crate::convert::{bounded, bounded_message, text, value, wit};
 use crate::error::CallError;
 use crate::store::Caller;
 
@@ -34,8 +34,9 @@ impl Tool for ComponentTool {
         let answer = self.answer(text(&args), cx).await;
         match answer.map_err(|error| error.into_tool_error(&self.component.name, tool))? {
             Ok(result) => Ok(result),
-            Err(wit::ToolError::Model(message)) => Err(ToolError::Model(message)),
-            Err(wit::ToolError::Fatal(wit::Error { code, message })) => {
+            Err(wit::ToolError::Model(message)) => Err(ToolError::Model(bounded_message(message))),
+            Err(wit::ToolError::Fatal(error)) => {
+                let wit::Error { code, message } = bounded(error);
                 Err(ToolError::Fatal { tool: tool.clone(), code: code.into(), message })
             }
         }

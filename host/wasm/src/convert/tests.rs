@@ -253,5 +253,5 @@ fn an_event_weighs_what_its_texts_bytes_and_state_weigh() {
         },
         ..EventData::default()
     };
-    assert_eq!(data.to_wit().weigh(), 5 + 3 + 3 + 2);
+    assert_eq!(data.to_wit().weigh(), (5 + 5 + 3) + (3 + 2) + 3 * ITEM);
 }

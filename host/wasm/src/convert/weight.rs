@@ -1,6 +1,10 @@
-//! How many bytes a guest's answer has, for the limit on results. Counts what can be large: texts, bytes and JSON.
+//! How many bytes a guest's answer has, for the limit on results. Counts every text and all
+//! bytes, and something for each item of a list, so that many small ones have a weight too.
 
 use super::wit;
+
+/// What an item of a list weighs beside what is in it, bytes.
+pub(crate) const ITEM: u64 = 32;
 
 /// Something with a size.
 pub(crate) trait Weigh {
@@ -22,47 +26,115 @@ impl<T: Weigh> Weigh for Option<T> {
 
 impl<T: Weigh> Weigh for Vec<T> {
     fn weigh(&self) -> u64 {
-        self.iter().map(Weigh::weigh).sum()
+        self.iter().map(|item| ITEM + item.weigh()).sum()
     }
 }
 
 impl Weigh for wit::Content {
     fn weigh(&self) -> u64 {
-        self.parts.weigh()
+        self.role.weigh() + self.parts.weigh()
     }
 }
 
 impl Weigh for wit::Part {
     fn weigh(&self) -> u64 {
-        let data = match &self.data {
-            wit::PartData::Other => 0,
-            wit::PartData::Text(text) => text.weigh(),
-            wit::PartData::InlineData(blob) => blob.data.len() as u64,
-            wit::PartData::FileData(file) => file.file_uri.weigh(),
-            wit::PartData::FunctionCall(call) => call.args.weigh() + call.extra.weigh(),
-            wit::PartData::FunctionResponse(response) => response.response.weigh() + response.extra.weigh(),
-            wit::PartData::ExecutableCode(code) => code.code.weigh() + code.extra.weigh(),
-            wit::PartData::CodeExecutionResult(result) => result.output.weigh() + result.extra.weigh(),
-        };
-        data + self.thought_signature.as_ref().map_or(0, |bytes| bytes.len() as u64) + self.extra.weigh()
+        let signature = self.thought_signature.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        self.data.weigh() + signature + self.extra.weigh()
+    }
+}
+
+impl Weigh for wit::PartData {
+    fn weigh(&self) -> u64 {
+        match self {
+            Self::Other => 0,
+            Self::Text(text) => text.weigh(),
+            Self::InlineData(blob) => blob.mime_type.weigh() + blob.data.len() as u64 + blob.display_name.weigh(),
+            Self::FileData(file) => file.file_uri.weigh() + file.mime_type.weigh() + file.display_name.weigh(),
+            Self::FunctionCall(call) => call.id.weigh() + call.name.weigh() + call.args.weigh() + call.extra.weigh(),
+            Self::FunctionResponse(response) => {
+                response.id.weigh() + response.name.weigh() + response.response.weigh() + response.extra.weigh()
+            }
+            Self::ExecutableCode(code) => code.language.weigh() + code.code.weigh() + code.extra.weigh(),
+            Self::CodeExecutionResult(result) => result.outcome.weigh() + result.output.weigh() + result.extra.weigh(),
+        }
     }
 }
 
 impl Weigh for wit::Event {
     fn weigh(&self) -> u64 {
-        let state = self.actions.state_delta.iter().map(|(key, value)| key.weigh() + value.weigh()).sum::<u64>();
-        self.content.weigh() + state + self.actions.extra.weigh() + self.error_message.weigh() + self.extra.weigh()
+        let names = self.id.weigh() + self.invocation_id.weigh() + self.author.weigh() + self.branch.weigh();
+        let error = self.error_code.weigh() + self.error_message.weigh();
+        let calls = self.long_running_tool_ids.weigh();
+        names + self.content.weigh() + self.actions.weigh() + calls + error + self.extra.weigh()
+    }
+}
+
+impl Weigh for wit::EventActions {
+    fn weigh(&self) -> u64 {
+        let state = self.state_delta.iter().map(|(key, value)| ITEM + key.weigh() + value.weigh()).sum::<u64>();
+        let artifacts = self.artifact_delta.iter().map(|(name, _)| ITEM + name.weigh()).sum::<u64>();
+        state + artifacts + self.transfer_to_agent.weigh() + self.extra.weigh()
+    }
+}
+
+impl Weigh for wit::FunctionDeclaration {
+    fn weigh(&self) -> u64 {
+        self.name.weigh() + self.description.weigh() + self.parameters.weigh() + self.response.weigh()
     }
 }
 
 impl Weigh for wit::LlmRequest {
     fn weigh(&self) -> u64 {
-        self.contents.weigh() + self.system_instructions.weigh() + self.model_tools.weigh() + self.config.weigh()
+        let tools = self.tools.weigh() + self.model_tools.weigh();
+        self.model.weigh() + self.contents.weigh() + self.system_instructions.weigh() + tools + self.config.weigh()
     }
 }
 
 impl Weigh for wit::LlmResponse {
     fn weigh(&self) -> u64 {
-        self.content.weigh() + self.error_message.weigh() + self.extra.weigh()
+        let error = self.error_code.weigh() + self.error_message.weigh();
+        self.content.weigh() + self.finish_reason.weigh() + error + self.extra.weigh()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_core::{Content, EventActions, EventData, FunctionDeclaration, LlmRequest, LlmResponse};
+
+    use super::*;
+    use crate::convert::ToWit;
+
+    #[test]
+    fn every_text_of_an_event_counts() {
+        let empty = EventData::default().to_wit().weigh();
+        let long = || "x".repeat(1000);
+        let actions = EventActions { transfer_to_agent: Some(long()), ..EventActions::default() };
+        for event in [
+            EventData { author: long(), ..EventData::default() },
+            EventData { branch: Some(long()), ..EventData::default() },
+            EventData { error_code: Some(long()), ..EventData::default() },
+            EventData { actions, ..EventData::default() },
+        ] {
+            assert_eq!(event.to_wit().weigh(), empty + 1000, "{event:?}");
+        }
+    }
+
+    #[test]
+    fn many_empty_items_have_a_weight() {
+        let parts = Content::new("", vec![hatchery_core::Part::text(""); 1000]);
+        assert_eq!(parts.to_wit().weigh(), 1000 * ITEM);
+        let mut actions = EventActions::default().to_wit();
+        actions.artifact_delta = vec![(String::new(), 0); 1000];
+        assert_eq!(actions.weigh(), 1000 * ITEM);
+    }
+
+    #[test]
+    fn the_tools_of_a_request_and_the_codes_of_a_response_count() {
+        let tool =
+            FunctionDeclaration { name: "n".repeat(10), description: "d".repeat(10), parameters: None, response: None };
+        let request = LlmRequest { tools: vec![tool.into()], ..LlmRequest::default() };
+        assert_eq!(request.to_wit().weigh(), LlmRequest::default().to_wit().weigh() + 20 + ITEM);
+        let response = LlmResponse { finish_reason: Some("STOP".into()), ..LlmResponse::default() };
+        assert_eq!(response.to_wit().weigh(), 4);
     }
 }

@@ -1,7 +1,8 @@
 //! `session`: state and history.
 
+use super::fault;
 use crate::bindings::hatchery::agent::session::{Host, Info};
-use crate::convert::{ToWit, text, value, wit};
+use crate::convert::{ITEM, ToWit, Weigh, text, value, wit};
 use crate::store::HostState;
 
 /// Most events of one call, whatever its `limit` says.
@@ -35,8 +36,13 @@ impl Host for HostState {
     }
 
     fn set_state(&mut self, key: String, json: String) -> Result<(), wit::Error> {
-        let cx = self.context()?;
-        cx.set_state(key, value(&json, "the state value")?);
+        self.context()?;
+        let value = value(&json, "the state value")?;
+        self.kept.set(&key, json.len()).map_err(|hit| {
+            let what = format!("state key `{}` is not set, as all that this call sets is too much", short(&key));
+            fault("LIMIT_REACHED", format!("{what}: {hit}"))
+        })?;
+        self.context()?.set_state(key, value);
         Ok(())
     }
 
@@ -48,6 +54,54 @@ impl Host for HostState {
         let events = self.context()?.invocation.events();
         let first = usize::try_from(offset).unwrap_or(usize::MAX).min(events.len());
         let end = first.saturating_add(limit.min(MAX_EVENTS) as usize).min(events.len());
-        Ok((first..end).filter_map(|index| events.get(index)).map(|event| event.to_wit()).collect())
+        let asked = (first..end).filter_map(|index| events.get(index)).map(|event| event.to_wit());
+        Ok(up_to(self.kept.most(), asked))
+    }
+}
+
+/// Events up to a number of bytes; at least one, so that whoever reads on gets on.
+fn up_to(most: u64, events: impl Iterator<Item = wit::Event>) -> Vec<wit::Event> {
+    let (mut taken, mut total) = (Vec::new(), 0);
+    for event in events {
+        total += ITEM + event.weigh();
+        if total > most && !taken.is_empty() {
+            break;
+        }
+        taken.push(event);
+    }
+    taken
+}
+
+/// The begin of a key, for a message.
+fn short(key: &str) -> &str {
+    key.get(..key.floor_char_boundary(64)).unwrap_or(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_core::EventData;
+
+    use super::*;
+
+    #[test]
+    fn events_are_given_up_to_the_limit_but_never_none() {
+        let event = || EventData { author: "x".repeat(1000), ..EventData::default() }.to_wit();
+        let each = ITEM + event().weigh();
+        let count = |most| up_to(most, std::iter::repeat_with(event).take(10)).len();
+        assert_eq!(count(3 * each), 3);
+        assert_eq!(count(3 * each - 1), 2);
+        assert_eq!(count(0), 1);
+        assert_eq!(count(u64::MAX), 10);
+    }
+
+    #[test]
+    fn events_that_are_not_given_are_not_converted() {
+        let mut converted = 0;
+        let events = std::iter::repeat_with(|| {
+            converted += 1;
+            EventData::default().to_wit()
+        });
+        assert_eq!(up_to(0, events.take(10)).len(), 1);
+        assert_eq!(converted, 2);
     }
 }

@@ -17,9 +17,12 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
         let cx = context(accessor).map_err(wit::ToolError::Fatal)?;
         let host = cx.host().map_err(|error| wit::ToolError::Fatal(error.into()))?.clone();
         let args = object(&args, "the arguments").map_err(|error| wit::ToolError::Model(error.to_string()))?;
+        let nesting = accessor.with(|mut access| access.get().nesting);
+        let nesting = nesting.deeper(&name).map_err(wit::ToolError::Model)?;
         // The set ends the task when the guest, or its store, drops this call.
         let mut task = JoinSet::new();
-        task.spawn(async move { host.call_tool(&cx, &name, args).await }.in_current_span());
+        let call = async move { host.call_tool(&cx, &name, args).await };
+        task.spawn(nesting.scope(call).in_current_span());
         match task.join_next().await {
             Some(Ok(Ok(result))) => Ok(text(&result)),
             Some(Ok(Err(error))) => Err(error.into()),

@@ -11,6 +11,18 @@ enum Written {
     Text(String),
 }
 
+impl Written {
+    fn text(&self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+/// The longest time, so that deadlines can be computed.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
 const SIZES: &[(&str, f64)] =
     &[("KiB", 1024.0), ("MiB", 1048576.0), ("GiB", 1073741824.0), ("KB", 1e3), ("MB", 1e6), ("GB", 1e9), ("B", 1.0)];
 
@@ -28,6 +40,9 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opt
     let Some(written) = Option::<Written>::deserialize(deserializer)? else { return Ok(None) };
     let help = "is not a time; write seconds or a number with ms, s, min or h";
     let seconds = number(&written, TIMES, help).map_err(D::Error::custom)?;
+    if seconds > LONGEST.as_secs_f64() {
+        return Err(D::Error::custom(format!("`{}` is too long; a time is at most 24h", written.text())));
+    }
     Duration::try_from_secs_f64(seconds).map(Some).map_err(D::Error::custom)
 }
 
@@ -43,11 +58,11 @@ pub(super) fn bytes(bytes: u64) -> String {
 }
 
 fn number(written: &Written, units: &[(&str, f64)], help: &str) -> Result<f64, String> {
-    let (value, written) = match written {
-        Written::Number(number) => (Some(*number), number.to_string()),
-        Written::Text(text) => (with_unit(text.trim(), units), text.clone()),
+    let value = match written {
+        Written::Number(number) => Some(*number),
+        Written::Text(text) => with_unit(text.trim(), units),
     };
-    value.filter(|value| value.is_finite() && *value >= 0.0).ok_or_else(|| format!("`{written}` {help}"))
+    value.filter(|value| value.is_finite() && *value >= 0.0).ok_or_else(|| format!("`{}` {help}", written.text()))
 }
 
 fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {

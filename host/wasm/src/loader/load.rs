@@ -3,11 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tokio::io::AsyncReadExt;
+
 use super::LoadOptions;
 use crate::cache::{Code, sha256};
 use crate::component::Component;
 use crate::error::LoadError;
 use crate::version::Contract;
+
+/// Most bytes of a component's file.
+const MAX_FILE: u64 = 256 << 20;
 
 /// What loading a file gave.
 pub(crate) enum Loaded {
@@ -37,13 +42,30 @@ pub(crate) async fn load(
         let reason = "a component's name may hold only letters, digits, `_`, `-` and `.`";
         return Err(LoadError::BadFileName { path: path.into(), reason });
     }
-    let bytes = tokio::fs::read(path).await.map_err(|source| LoadError::Read { path: path.into(), source })?;
+    let bytes = read(path).await?;
     let hash = sha256(&bytes);
     if current == Some(hash.as_str()) {
         return Ok(Loaded::Unchanged);
     }
     let (component, is_from_cache) = load_bytes(options, name, bytes, hash).await?;
     Ok(Loaded::Component { component, is_from_cache })
+}
+
+/// The bytes of a file, unless they are too many to be looked at.
+async fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
+    let failed = |source| LoadError::Read { path: path.into(), source };
+    let file = tokio::fs::File::open(path).await.map_err(failed)?;
+    let size = file.metadata().await.map_err(failed)?.len();
+    let mut bytes = Vec::new();
+    if size <= MAX_FILE {
+        // It may have grown.
+        file.take(MAX_FILE + 1).read_to_end(&mut bytes).await.map_err(failed)?;
+    }
+    let size = size.max(bytes.len() as u64);
+    if size > MAX_FILE {
+        return Err(LoadError::TooLarge { path: path.into(), size, most: MAX_FILE });
+    }
+    Ok(bytes)
 }
 
 /// Checks, compiles and describes the component in `bytes`, whose SHA-256 is `hash`. Also says whether its code was in the cache.

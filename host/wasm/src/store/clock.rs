@@ -25,7 +25,8 @@ pub(super) enum Stop {
 pub(super) struct Clock {
     start: Instant,
     cpu: Duration,
-    deadline: Instant,
+    /// `None` when it is too far away to be a point in time.
+    deadline: Option<Instant>,
     cancel: CancellationToken,
     /// CPU time of the polls that have ended.
     spent: AtomicU64,
@@ -34,8 +35,9 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub(super) fn new(cpu: Duration, deadline: Instant, cancel: CancellationToken) -> Self {
+    pub(super) fn new(cpu: Duration, wall: Duration, cancel: CancellationToken) -> Self {
         let start = Instant::now();
+        let deadline = start.checked_add(wall);
         Self { start, cpu, deadline, cancel, spent: AtomicU64::new(0), polled_at: AtomicU64::new(0) }
     }
 
@@ -48,7 +50,7 @@ impl Clock {
         if Duration::from_nanos(self.spent.load(Ordering::Relaxed) + running) > self.cpu {
             return Err(Stop::Cpu);
         }
-        if Instant::now() > self.deadline {
+        if self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
             return Err(Stop::Wall);
         }
         Ok(())

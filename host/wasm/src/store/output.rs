@@ -1,5 +1,6 @@
 //! What a guest says: its log lines, stdout and stderr go to the host's log, up to a limit for all three together.
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -15,6 +16,9 @@ use crate::limits::{Limit, LimitHit, Limits};
 
 /// A line is logged when it ends or has this many bytes.
 const MAX_LINE: usize = 4096;
+
+/// What a line costs beside its own bytes: the host adds where it comes from.
+const LINE_COST: usize = 128;
 
 /// How much of stderr's end is kept for the message of a crash.
 const LAST_WORDS: usize = 1024;
@@ -56,8 +60,9 @@ impl Output {
     /// Writes a line of the guest's log.
     pub(crate) fn log(&self, level: &str, message: &str, fields: &[(String, String)]) -> Result<(), LimitHit> {
         let size = message.len() + fields.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
-        self.state().charge(size, &self.0.limits)?;
-        let fields: String = fields.iter().map(|(key, value)| format!(" {key}={value}")).collect();
+        self.state().charge(size + LINE_COST, &self.0.limits)?;
+        let message = plain(message);
+        let fields: String = fields.iter().map(|(key, value)| format!(" {}={}", plain(key), plain(value))).collect();
         let shared = &*self.0;
         macro_rules! line {
             ($level:ident) => {
@@ -87,18 +92,21 @@ impl Output {
     pub(super) fn last_words(&self) -> String {
         let state = self.state();
         let rest = String::from_utf8_lossy(&state.stderr);
-        format!("{}{rest}", state.last_words).split_whitespace().collect::<Vec<_>>().join(" ")
+        let words = format!("{}{rest}", state.last_words).split_whitespace().collect::<Vec<_>>().join(" ");
+        plain(&words).into_owned()
     }
 
     fn write(&self, name: &str, bytes: &[u8]) {
         let mut state = self.state();
-        if let Err(hit) = state.charge(bytes.len(), &self.0.limits) {
+        let is_stderr = name == "stderr";
+        let buffered = if is_stderr { state.stderr.len() } else { state.stdout.len() };
+        let lines = bytes.iter().filter(|byte| **byte == b'\n').count() + (buffered + bytes.len()) / MAX_LINE;
+        if let Err(hit) = state.charge(bytes.len() + lines * LINE_COST, &self.0.limits) {
             if !std::mem::replace(&mut state.is_cut, true) {
                 tracing::warn!(component = &*self.0.component, "further output of the component is dropped: {hit}");
             }
             return;
         }
-        let is_stderr = name == "stderr";
         let mut lines = Vec::new();
         let buffer = if is_stderr { &mut state.stderr } else { &mut state.stdout };
         buffer.extend_from_slice(bytes);
@@ -115,7 +123,7 @@ impl Output {
             tracing::info!(
                 target: "hatchery::component",
                 component = &*shared.component, session = shared.session, invocation = shared.invocation, stream = name,
-                "{}", line.trim_end()
+                "{}", plain(line.trim_end())
             );
         }
     }
@@ -123,6 +131,16 @@ impl Output {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A text without line ends and other control characters, by which a guest could write lines that look like the host's.
+fn plain(text: &str) -> Cow<'_, str> {
+    let is_control = |c: char| c.is_control() && c != '\t' || matches!(c, '\u{2028}' | '\u{2029}');
+    if !text.contains(is_control) {
+        return text.into();
+    }
+    let escape = |c: char| if is_control(c) { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escape).collect()
 }
 
 fn full(buffer: &[u8]) -> Option<usize> {
@@ -215,14 +233,39 @@ mod tests {
 
     #[test]
     fn log_lines_and_streams_share_one_budget() {
-        let output = output(10);
+        let output = output(10 + 2 * 128);
         output.log("info", "12345", &[]).unwrap();
         output.write("stderr", b"123\n");
         let hit = output.log("info", "123", &[]).unwrap_err();
         assert_eq!(
             hit.to_string(),
-            "it needs more than 10 B of log output; raise `limits.log` in hatchery.yaml to allow more"
+            "it needs more than 266 B of log output; raise `limits.log` in hatchery.yaml to allow more"
         );
+    }
+
+    #[test]
+    fn many_empty_lines_use_the_budget_up() {
+        let talker = output(10 * 129);
+        talker.write("stdout", &[b'\n'; 10]);
+        assert!(talker.log("info", "", &[]).is_err());
+        let talker = output(10 * 128);
+        let written = (0..100).take_while(|_| talker.log("info", "", &[]).is_ok()).count();
+        assert_eq!(written, 10);
+        let talker = output(2 * (MAX_LINE as u64 + 128));
+        talker.write("stderr", &[b'x'; 2 * MAX_LINE]);
+        assert_eq!(talker.state().used, 2 * (MAX_LINE as u64 + 128), "a long line is several");
+    }
+
+    #[test]
+    fn control_characters_are_shown_and_not_sent() {
+        assert_eq!(plain("a\tb ü"), "a\tb ü");
+        assert_eq!(
+            plain("ok\n2026 ERROR\r\u{1b}[2K\0\u{85}\u{2028}"),
+            "ok\\n2026 ERROR\\r\\u{1b}[2K\\u{0}\\u{85}\\u{2028}"
+        );
+        let talker = output(100_000);
+        talker.write("stderr", b"\x1b[31mred");
+        assert_eq!(talker.last_words(), "\\u{1b}[31mred");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use hatchery_wasm::{CodeCache, Progress};
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use crate::support::{Lab, call};
 
@@ -22,8 +23,10 @@ fn lab(cache: &Path) -> (Lab, Arc<Mutex<Vec<bool>>>) {
     (lab, loads)
 }
 
+/// The files of compiled code.
 fn files(directory: &Path) -> Vec<PathBuf> {
-    std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect()
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.file_name().unwrap() != "key").collect()
 }
 
 /// Loads the component anew; true when its code came from the cache. It must work either way.
@@ -48,12 +51,58 @@ async fn code_is_compiled_once_and_a_damaged_file_is_compiled_again() {
     let mut flipped = good.clone();
     let middle = flipped.len() / 2;
     flipped[middle] ^= 1;
-    for damaged in [flipped, good[..good.len() / 2].to_vec(), Vec::new(), b"something else".to_vec()] {
+    // As if by somebody who knows the layout and not the key.
+    let mut forged = b"HATCHC02".to_vec();
+    forged.extend(Sha256::digest(&good[40..]));
+    forged.extend(&good[40..]);
+    for damaged in [flipped, forged, good[..good.len() / 2].to_vec(), Vec::new(), b"something else".to_vec()] {
         std::fs::write(&file, damaged).unwrap();
         assert!(!load(&cache).await, "a damaged file was used");
         assert!(load(&cache).await, "the file was not mended");
     }
     assert_eq!(files(&cache).len(), 1, "no temporary file is left behind");
+}
+
+#[tokio::test]
+async fn code_of_another_cache_is_compiled_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (directory.path().join("ours"), directory.path().join("theirs"));
+    assert!(!load(&ours).await);
+    assert!(!load(&theirs).await);
+    for file in files(&theirs) {
+        std::fs::copy(&file, ours.join(file.file_name().unwrap())).unwrap();
+    }
+    assert!(!load(&ours).await);
+    assert!(load(&ours).await);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_is_a_link_or_that_others_can_write_is_compiled_again() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let (cache, aside) = (directory.path().join("code"), directory.path().join("aside"));
+    assert!(!load(&cache).await);
+    let file = files(&cache).remove(0);
+    std::fs::rename(&file, &aside).unwrap();
+    std::os::unix::fs::symlink(&aside, &file).unwrap();
+    assert!(!load(&cache).await, "a link was used");
+    assert!(load(&cache).await);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(!load(&cache).await, "a file that others can write was used");
+    assert!(load(&cache).await);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_directory_that_is_a_link_is_not_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let (real, link) = (directory.path().join("real"), directory.path().join("link"));
+    std::fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    assert!(!load(&link).await);
+    assert!(!load(&link).await);
+    assert!(files(&real).is_empty());
 }
 
 #[cfg(unix)]

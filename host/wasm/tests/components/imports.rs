@@ -41,7 +41,7 @@ async fn a_component_that_asks_for_the_session_while_it_describes_itself_gets_an
 
 #[tokio::test]
 async fn a_component_that_says_too_much_is_not_heard_any_more_and_goes_on() {
-    let limits = Limits { log: 100, ..Limits::default() };
+    let limits = Limits { log: 10 * (10 + 128), ..Limits::default() };
     let catalog = Lab::new().with("gallery").limited(limits).catalog().await;
     // Each call has a budget of its own.
     for _ in 0..2 {
@@ -54,7 +54,7 @@ async fn a_component_that_says_too_much_is_not_heard_any_more_and_goes_on() {
         assert_eq!(
             heard.lines("hatchery_wasm::store::output"),
             [
-                "further output of the component is dropped: it needs more than 100 B of log output; raise `limits.log` in \
+                "further output of the component is dropped: it needs more than 1380 B of log output; raise `limits.log` in \
                  hatchery.yaml to allow more"
             ]
         );

@@ -70,6 +70,41 @@ async fn a_result_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
+async fn tools_that_call_tools_are_nested_eight_deep_at_most() {
+    let catalog = Lab::new().with("misbehaver").catalog().await;
+    let nested = |relays: usize| {
+        let echo = json!({"tool": "echo", "args": {"value": 1}});
+        (1..relays).fold(echo, |args, _| json!({"tool": "relay_tool", "args": args}))
+    };
+    assert_eq!(call(&catalog, "relay_tool", nested(8)).await.unwrap(), json!({"value": 1}));
+    match call(&catalog, "relay_tool", nested(9)).await {
+        Err(ToolError::Model(message)) => assert_eq!(
+            message,
+            "tool `echo` is not called: tools that call tools may be nested 8 deep; call it from further outside"
+        ),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_state_that_a_call_sets_is_limited() {
+    let limits = Limits { result: 10_000, ..limits() };
+    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+    let set = |bytes: usize| call(&catalog, "state_rw", json!({"key": "big", "value": "x".repeat(bytes)}));
+    assert!(set(4_000).await.is_ok());
+    let error = match set(9_990).await {
+        Err(error) => error.to_string(),
+        Ok(value) => panic!("{value}"),
+    };
+    assert!(
+        error
+            .contains("state key `big` is not set, as all that this call sets is too much: it needs more than 10000 B")
+            && error.contains("raise `limits.result` in hatchery.yaml"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn a_component_with_too_many_instances_is_rejected() {
     let lab = Lab::new().with("misbehaver").limited(Limits { instances: 1, ..limits() });
     assert_eq!(

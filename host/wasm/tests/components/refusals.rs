@@ -59,6 +59,21 @@ async fn an_import_that_nobody_offers_is_refused_by_name() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_larger_than_any_component_is_not_read() {
+    let lab = Lab::new();
+    let path = lab.write("film.wasm", "");
+    let size = (256 << 20) + 1;
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
+    assert_eq!(
+        lab.reason(&lab.open().await.current(), "film.wasm"),
+        format!(
+            "{}: has {size} bytes, and a component may have 268435456; build it with `hatchery build`, which strips it",
+            path.display()
+        )
+    );
+}
+
+#[tokio::test]
 async fn a_component_without_exports_is_refused() {
     assert_eq!(
         reason("empty", &text("(component)")).await,

@@ -57,7 +57,7 @@ struct Seen {
 
 #[async_trait]
 impl EventSink for Watcher {
-    async fn emit(&self, event: Arc<Event>) -> Result<(), RunError> {
+    async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
         let noted = self.call.state("temp:at");
         // With each turn that this gives away, a guest that does not wait goes on.
         for _ in 0..5 {
@@ -66,6 +66,6 @@ impl EventSink for Watcher {
         let ahead = self.call.actions().state_delta.get("temp:at").cloned();
         let text = event.content.as_ref().map(|content| content.text()).unwrap_or_default();
         self.seen.lock().unwrap().push(Seen { text, noted, ahead });
-        Ok(())
+        Ok(event)
     }
 }

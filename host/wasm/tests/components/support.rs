@@ -205,12 +205,12 @@ impl Listener {
 
 #[async_trait]
 impl EventSink for Listener {
-    async fn emit(&self, event: Arc<Event>) -> Result<(), RunError> {
+    async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
         let text = event.content.as_ref().map(|content| content.text()).unwrap_or_default();
         self.texts.lock().unwrap().push(text);
         self.arrived.notify_one();
         self.permits.acquire().await.map_err(|_| RunError::Stopped)?.forget();
-        Ok(())
+        Ok(event)
     }
 }
 

@@ -1,0 +1,245 @@
+//! The directory of a cache: who may be in it, and its key.
+
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::clean_up;
+use super::key::{KEY, Key};
+
+/// The file of the key.
+const KEY_FILE: &str = "key";
+
+/// A directory that belongs to this process's user, and that nobody else can enter.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    directory: PathBuf,
+    owner: Owner,
+    pub(super) key: Key,
+}
+
+impl Place {
+    /// Makes the directory and its key, if they are not there yet.
+    pub(super) fn open(directory: &Path) -> io::Result<Self> {
+        make(directory)?;
+        // A new file belongs to this process's user: that tells who that is.
+        let (temporary, mut file) = create_temporary(directory)?;
+        let mut opened = || {
+            let owner = Owner::of(&file.metadata()?);
+            check(&fs::symlink_metadata(directory)?, owner, Wanted::Directory)?;
+            close(directory)?;
+            let fresh = Key::random()?;
+            file.write_all(fresh.bytes())?;
+            file.sync_data()?;
+            let key = key(directory, owner, &temporary)?;
+            Ok(Self { directory: directory.to_path_buf(), owner, key })
+        };
+        let place = clean_up(&temporary, opened())?;
+        fs::remove_file(&temporary)?;
+        Ok(place)
+    }
+
+    /// Where the file of this name is.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// The bytes of a file that nobody else can have written.
+    pub(super) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        read(&self.path(name), self.owner)
+    }
+
+    /// A new file for the owner only.
+    pub(super) fn create_temporary(&self) -> io::Result<(PathBuf, File)> {
+        create_temporary(&self.directory)
+    }
+}
+
+/// The key of a directory: the one that is there, else the one in the file `fresh`. Of several processes at the same time, one makes it.
+fn key(directory: &Path, owner: Owner, fresh: &Path) -> io::Result<Key> {
+    let path = directory.join(KEY_FILE);
+    let kept = || -> io::Result<Key> {
+        let bytes = read(&path, owner)?;
+        Key::from_bytes(&bytes).ok_or_else(|| io::Error::other(format!("it has {} bytes, not {KEY}", bytes.len())))
+    };
+    match kept() {
+        Ok(key) => return Ok(key),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => {
+            tracing::warn!("{}: is replaced by a new key, so components are compiled again: {error}", path.display());
+            fs::remove_file(&path)?;
+        }
+    }
+    match fs::hard_link(fresh, &path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => kept(),
+    }
+}
+
+fn read(path: &Path, owner: Owner) -> io::Result<Vec<u8>> {
+    check(&fs::symlink_metadata(path)?, owner, Wanted::File)?;
+    fs::read(path)
+}
+
+fn create_temporary(directory: &Path) -> io::Result<(PathBuf, File)> {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let path = directory.join(format!("{}-{count}.tmp", std::process::id()));
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(&path) {
+        // Left behind by a process of the same number that was killed.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(&path)?;
+            options.open(&path)
+        }
+        result => result,
+    }
+    .map(|file| (path, file))
+}
+
+fn make(directory: &Path) -> io::Result<()> {
+    if let Some(parent) = directory.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// What a path must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Directory,
+    /// One that only its owner can read or write.
+    File,
+}
+
+/// Refuses links and what belongs to others.
+fn check(metadata: &Metadata, owner: Owner, wanted: Wanted) -> io::Result<()> {
+    let is_wanted = match wanted {
+        Wanted::Directory => metadata.is_dir(),
+        Wanted::File => metadata.is_file(),
+    };
+    if metadata.is_symlink() {
+        return Err(io::Error::other("it is a link"));
+    }
+    if !is_wanted {
+        return Err(io::Error::other("it is not what belongs there"));
+    }
+    if Owner::of(metadata) != owner {
+        return Err(io::Error::other("it belongs to somebody else"));
+    }
+    if wanted == Wanted::File && is_open_to_others(metadata) {
+        return Err(io::Error::other("others can use it"));
+    }
+    Ok(())
+}
+
+/// Who a file belongs to; everybody is the same where the system does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Owner(u32);
+
+#[cfg(unix)]
+impl Owner {
+    fn of(metadata: &Metadata) -> Self {
+        Self(std::os::unix::fs::MetadataExt::uid(metadata))
+    }
+}
+
+#[cfg(not(unix))]
+impl Owner {
+    fn of(_: &Metadata) -> Self {
+        Self(0)
+    }
+}
+
+#[cfg(unix)]
+fn is_open_to_others(metadata: &Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::mode(metadata) & 0o077 != 0
+}
+
+#[cfg(not(unix))]
+fn is_open_to_others(_: &Metadata) -> bool {
+    false
+}
+
+/// Only the owner may enter.
+#[cfg(unix)]
+fn close(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o700))
+}
+
+#[cfg(not(unix))]
+fn close(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_somebody_else_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let metadata = directory.path().symlink_metadata().unwrap();
+        let Owner(uid) = Owner::of(&metadata);
+        check(&metadata, Owner(uid), Wanted::Directory).unwrap();
+        let error = check(&metadata, Owner(uid + 1), Wanted::Directory).unwrap_err();
+        assert_eq!(error.to_string(), "it belongs to somebody else");
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_directory_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let (real, link) = (directory.path().join("real"), directory.path().join("link"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        assert_eq!(Place::open(&link).unwrap_err().to_string(), "it is a link");
+        assert_eq!(fs::read_dir(&real).unwrap().count(), 0, "nothing is left behind");
+    }
+
+    #[test]
+    fn the_key_is_for_the_owner_only_and_is_found_again() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let first = Place::open(directory.path()).unwrap().key;
+        assert!(Place::open(directory.path()).unwrap().key == first);
+        let path = directory.path().join(KEY_FILE);
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left behind");
+    }
+
+    #[test]
+    fn a_key_that_others_can_have_seen_or_made_is_replaced() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(KEY_FILE);
+        let mut last = Place::open(directory.path()).unwrap().key;
+        let planted = directory.path().join("planted");
+        fs::write(&planted, [7; KEY]).unwrap();
+        let spoil: [&dyn Fn(); 3] = [
+            &|| fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap(),
+            &|| fs::write(&path, [7; KEY - 1]).unwrap(),
+            &|| {
+                fs::remove_file(&path).unwrap();
+                std::os::unix::fs::symlink(&planted, &path).unwrap();
+            },
+        ];
+        for spoil in spoil {
+            spoil();
+            let key = Place::open(directory.path()).unwrap().key;
+            assert!(key != last && key.bytes() != [7; KEY]);
+            assert!(path.symlink_metadata().unwrap().is_file());
+            last = key;
+        }
+    }
+}
