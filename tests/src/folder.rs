@@ -1,7 +1,6 @@
 //! A folder to serve, gone after the test.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,8 +26,6 @@ impl Folder {
         for name in ["served", "data", "staging"] {
             fs::create_dir(root.path().join(name))?;
         }
-        // Most of a host's start would be the compilation of components that another test's host has compiled before.
-        symlink(paths::scratch("compiled-code")?, root.path().join("data/code"))?;
         Ok(Self { root: Arc::new(root) })
     }
 

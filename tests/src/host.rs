@@ -46,13 +46,13 @@ impl Host {
     /// # Errors
     /// When it does not start.
     pub async fn serve(folder: &Folder) -> anyhow::Result<Self> {
-        let mut command = Command::new(paths::hatchery()?);
-        command.arg("serve").arg(folder.served()).arg("--data-dir").arg(folder.data());
+        let mut command = paths::command()?;
+        let data = folder.data();
+        command.arg("serve").arg(folder.served());
+        command.arg("--session-service").arg(format!("sqlite://{}", data.join("sessions.db").display()));
+        command.arg("--artifact-service").arg(format!("file://{}", data.join("artifacts").display()));
         command.args(["--port", "0", "--json"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        for variable in ["GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "HATCHERY_LOG"] {
-            command.env_remove(variable);
-        }
-        let mut child = command.kill_on_drop(true).spawn()?;
+        let mut child = command.spawn()?;
         let log = Log::default();
         let stderr = child.stderr.take().context("stderr is a pipe")?;
         tokio::spawn(log.clone().follow(stderr));

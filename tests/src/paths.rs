@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use tokio::process::Command;
 
 /// The root of the repository.
 pub fn repository() -> &'static Path {
@@ -20,6 +21,20 @@ pub fn hatchery() -> anyhow::Result<PathBuf> {
         None => profile_folder()?.join("hatchery"),
     };
     built(path)
+}
+
+/// The `hatchery` command, ready for its arguments. Compiled code is kept for all tests, since most of a host's start would be the
+/// compilation of components that another test's host has compiled before; no model has a key.
+///
+/// # Errors
+/// When it has not been built.
+pub fn command() -> anyhow::Result<Command> {
+    let mut command = Command::new(hatchery()?);
+    command.env("XDG_CACHE_HOME", scratch("cache")?).kill_on_drop(true);
+    for variable in ["GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "HATCHERY_LOG"] {
+        command.env_remove(variable);
+    }
+    Ok(command)
 }
 
 /// The bytes of a built component: from the folder `HATCHERY_COMPONENTS`, or else from the target directory of this test.

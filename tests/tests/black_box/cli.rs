@@ -7,7 +7,6 @@ use anyhow::{Context, Result, ensure};
 use hatchery_tests::event::{text, text_at};
 use hatchery_tests::{Folder, Host, event, paths};
 use serde_json::Value;
-use tokio::process::Command;
 
 /// What a command wrote, and whether it was content.
 struct Output {
@@ -27,8 +26,8 @@ impl Output {
 }
 
 async fn hatchery(folder: &Path, args: &[&str]) -> Result<Output> {
-    let mut command = Command::new(paths::hatchery()?);
-    command.args(args).current_dir(folder).stdin(Stdio::null()).env_remove("HATCHERY_LOG").kill_on_drop(true);
+    let mut command = paths::command()?;
+    command.args(args).current_dir(folder).stdin(Stdio::null());
     let output = command.output().await?;
     let text = |bytes| String::from_utf8(bytes).map(|text: String| text);
     Ok(Output { success: output.status.success(), stdout: text(output.stdout)?, stderr: text(output.stderr)? })
@@ -61,8 +60,8 @@ async fn run_writes_events_as_json_when_asked_to() -> Result<()> {
 async fn run_reads_one_message_per_line() -> Result<()> {
     let folder = Folder::of_samples()?;
     folder.write("lines.txt", "My name is Ada.\nHello\n")?;
-    let mut command = Command::new(paths::hatchery()?);
-    command.args(["run", ".", "greeter"]).current_dir(folder.served()).kill_on_drop(true);
+    let mut command = paths::command()?;
+    command.args(["run", ".", "greeter"]).current_dir(folder.served());
     let output = command.stdin(std::fs::File::open(folder.file("lines.txt"))?).output().await?;
     let stdout = String::from_utf8(output.stdout)?;
     assert!(stdout.contains("Nice to meet you, Ada.") && stdout.contains("Hello again, Ada!"), "{stdout}");
@@ -142,9 +141,9 @@ async fn a_new_component_builds_and_is_served() -> Result<()> {
     // With the versions of the repository's own lock file nothing is fetched, and what came out today may not fail the test.
     std::fs::copy(paths::repository().join("Cargo.lock"), folder.file("word-counter/Cargo.lock"))?;
     let target = paths::scratch("new-components")?;
-    let mut build = Command::new(paths::hatchery()?);
+    let mut build = paths::command()?;
     build.args(["build", "word-counter"]).current_dir(folder.served()).env("CARGO_TARGET_DIR", &target);
-    let built = build.kill_on_drop(true).output().await?;
+    let built = build.output().await?;
     ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     assert!(folder.file("word-counter/word-counter.wasm").is_file(), "it lies beside its manifest");
 
@@ -210,6 +209,17 @@ async fn every_verb_explains_itself() -> Result<()> {
         assert!(help.stdout.contains(&format!("  {verb}")), "{verb} is not in {}", help.stdout);
         let own = hatchery(&folder.served(), &[verb, "--help"]).await?;
         assert!(own.success && own.stdout.contains(&format!("hatchery {verb} ")), "{}", own.stdout);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn serve_listens_elsewhere_only_under_names_that_it_is_told() -> Result<()> {
+    let folder = Folder::of_samples()?;
+    let output = hatchery(&folder.served(), &["serve", ".", "--host", "0.0.0.0", "--port", "0"]).await?;
+    assert!(!output.success);
+    for text in ["allowed_hosts", "--allow-unauthenticated"] {
+        assert!(output.stderr.contains(text), "{}", output.stderr);
     }
     Ok(())
 }
