@@ -17,7 +17,7 @@ use hatchery_models::Registry;
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions, SqliteSessions};
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 
 const USER: &str = "ada";
 /// Turns that one session takes before the next one is prepared, so that "turn 800" stays turn 800.
@@ -83,14 +83,18 @@ fn note(label: &str, total: Duration, count: u64) {
     means.push((label.into(), total.as_secs_f64() * 1e6 / count as f64));
 }
 
+/// One thread, so that what is measured is the work, and not how fast the machine wakes another thread up.
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
 fn fresh_sessions(c: &mut Criterion) {
-    let runtime = Runtime::new().expect("a runtime");
+    let runtime = runtime();
     let (app, runner) = (app(), runner(Arc::new(MemorySessions::new())));
     c.bench_function("fresh session, one native tool, two model steps", |bencher| {
         bencher.iter_custom(|count| {
             let (app, runner) = (app.clone(), runner.clone());
             let total = runtime.block_on(async move {
-                // In a task, as in the server: the main thread of a runtime pays for every wake-up.
                 let work = async move {
                     let begin = Instant::now();
                     for _ in 0..count {
@@ -154,7 +158,7 @@ fn args() -> JsonMap {
 }
 
 fn late_turns(c: &mut Criterion) {
-    let runtime = Runtime::new().expect("a runtime");
+    let runtime = runtime();
     let folder = tempfile::tempdir().expect("a folder");
     let sqlite = runtime.block_on(SqliteSessions::open(folder.path().join("bench.db"))).expect("a database");
     let stores: [(&str, Arc<dyn SessionService>); 2] =
