@@ -51,7 +51,7 @@ impl AgentContext {
         Err(Error::new("CANCELLED", "nobody reads this agent's events any more"))
     }
 
-    /// Ends the loop around this agent.
+    /// Ends the loops and parallel agents around this agent.
     ///
     /// # Errors
     /// As [`AgentContext::emit`].

@@ -208,7 +208,7 @@ impl ToolContext {
         Ok(agents::transfer(agent)?)
     }
 
-    /// Ends the loop around the agent after this call.
+    /// Ends the loops and parallel agents around the agent after this call.
     ///
     /// # Errors
     /// When the code runs outside a session.
@@ -250,7 +250,7 @@ impl CallbackContext {
         Ok(agents::transfer(agent)?)
     }
 
-    /// Ends the loop around the agent after this call.
+    /// Ends the loops and parallel agents around the agent after this call.
     ///
     /// # Errors
     /// When the code runs outside a session.

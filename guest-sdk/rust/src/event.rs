@@ -89,7 +89,7 @@ pub struct EventActions {
     pub skip_summarization: Option<bool>,
     /// The agent that goes on.
     pub transfer_to_agent: Option<String>,
-    /// Ends the loop around the agent.
+    /// Ends the loops and parallel agents around the agent.
     pub escalate: Option<bool>,
     /// The agent has ended its run.
     pub end_of_agent: Option<bool>,

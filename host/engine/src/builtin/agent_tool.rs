@@ -51,12 +51,10 @@ impl AgentTool {
     async fn answer(&self, args: JsonMap, cx: &CallContext) -> Result<Option<Arc<Event>>, RunError> {
         let caller = &cx.invocation;
         if caller.depth >= MAX_DEPTH {
-            return Err(RunError::Limit {
-                limit: "the limit of agents that call agents",
-                value: u64::from(MAX_DEPTH),
-                agent: cx.agent.to_string(),
-                key: "nothing: it is fixed; call fewer agents within each other",
-            });
+            let message = format!(
+                "is called {MAX_DEPTH} agents deep, and may not call another; let fewer agents call each other"
+            );
+            return Err(RunError::Agent { agent: cx.agent.to_string(), code: "LIMIT_REACHED".into(), message });
         }
         let message = Arc::new(Content::user(match args.get("request") {
             Some(Value::String(request)) if args.len() == 1 => request.clone(),
@@ -98,7 +96,7 @@ impl Tool for AgentTool {
         let name = &self.declaration.name;
         let answer = self.answer(args, cx).await.map_err(|error| match error {
             RunError::Tool(error @ ToolError::Fatal { .. }) => error,
-            error @ (RunError::Cancelled | RunError::Limit { .. }) => ToolError::Fatal {
+            error if matches!(error.code(), "CANCELLED" | "LIMIT_REACHED") => ToolError::Fatal {
                 tool: name.clone(),
                 code: error.code().to_owned().into(),
                 message: error.to_string(),

@@ -96,7 +96,12 @@ async fn agents_cannot_call_each_other_without_end() {
         agent = llm_with(&format!("level{level}"), model, |llm| llm.tools = vec![tool]);
     }
     let (_, error) = Harness::new(agent).await.fail("hi").await;
-    assert!(error.to_string().contains("the limit of agents that call agents of 16 reached"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("is called 16 agents deep, and may not call another; let fewer agents call each other"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

