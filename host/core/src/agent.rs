@@ -9,11 +9,13 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::callback::Callback;
+use crate::code::CodeExecution;
 use crate::context::{AgentContext, CallContext};
 use crate::error::RunError;
 use crate::event::USER;
+use crate::examples::Examples;
 use crate::model::{GenerateContentConfig, Model};
-use crate::tool::Tool;
+use crate::tool::{Tool, Toolset};
 
 /// An agent with everything below it, before it gets its place in an [`AgentTree`].
 #[derive(Clone)]
@@ -106,6 +108,14 @@ pub struct LlmAgent {
     pub global_instruction: Instruction,
     /// What it can call.
     pub tools: Vec<Arc<dyn Tool>>,
+    /// What else it can call, looked up when it runs.
+    pub toolsets: Vec<Arc<dyn Toolset>>,
+    /// Examples that show its model how to answer.
+    pub examples: Option<Examples>,
+    /// How its model is made to think before it acts.
+    pub planner: Option<Planner>,
+    /// Who runs the code that its model writes.
+    pub code_execution: Option<CodeExecution>,
     /// Whether it sees the history.
     pub include_contents: IncludeContents,
     /// JSON Schema of its input, when another agent calls it as a tool.
@@ -134,6 +144,15 @@ pub struct LlmAgent {
     pub after_tool: Vec<Arc<dyn Callback>>,
     /// Run when a tool call has failed.
     pub on_tool_error: Vec<Arc<dyn Callback>>,
+}
+
+/// How a model is made to think before it acts.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Planner {
+    /// The model's own thinking, with these settings (`thinkingConfig`: `includeThoughts`, `thinkingBudget` …).
+    Thinking(Value),
+    /// The model is told to write a plan, to follow it, and to mark its final answer; all but the answer counts as thought.
+    PlanReAct,
 }
 
 /// A model by name or as an object.

@@ -1,7 +1,7 @@
 //! What running code is given: the [`Invocation`] that all parts of a run share, the [`CallContext`] of one tool or callback call, and
 //! the [`AgentContext`] of a custom agent.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use async_trait::async_trait;
@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::artifact::ArtifactService;
+use crate::confirmation::ToolConfirmation;
 use crate::content::{Content, JsonMap, Part};
 use crate::error::{RunError, StoreError, ToolError};
 use crate::event::{Event, EventActions, EventData, USER};
@@ -42,6 +43,12 @@ pub struct RunConfig {
     pub tool_execution: ToolExecution,
     /// Whether an unknown session is created.
     pub auto_create_session: bool,
+    /// Most tokens, as the models count them, of all model calls of the run together; 0 is no limit.
+    pub max_tokens: u64,
+    /// Whether files in the user's message are saved as artifacts, and only named in the session.
+    pub save_input_blobs_as_artifacts: bool,
+    /// Whether the calls of one turn come before all their responses in a prompt; by default as the model wants it.
+    pub group_function_responses: Option<bool>,
 }
 
 impl Default for RunConfig {
@@ -51,6 +58,9 @@ impl Default for RunConfig {
             max_llm_calls: 500,
             tool_execution: ToolExecution::Parallel,
             auto_create_session: false,
+            max_tokens: 0,
+            save_input_blobs_as_artifacts: false,
+            group_function_responses: None,
         }
     }
 }
@@ -81,10 +91,19 @@ pub struct Invocation {
     pub cancel: CancellationToken,
     /// The session as it is now. Events and stored state are written by the run's event log only; `temp:` state lives only here.
     pub session: RwLock<Session>,
-    /// Model calls so far, shared with the agents that are called as tools.
-    pub llm_calls: Arc<AtomicU32>,
+    /// What the run has used up so far, together with the agents that are called as tools.
+    pub spent: Arc<Spent>,
     /// How many agents called as tools this run is inside of.
     pub depth: u32,
+}
+
+/// What a run has used up.
+#[derive(Debug, Default)]
+pub struct Spent {
+    /// Model calls.
+    pub llm_calls: AtomicU32,
+    /// Tokens, as the models count them.
+    pub tokens: AtomicU64,
 }
 
 impl Invocation {
@@ -124,7 +143,7 @@ impl Invocation {
     /// # Errors
     /// When it is one too many.
     pub fn count_llm_call(&self, agent: &str) -> Result<(), RunError> {
-        let calls = self.llm_calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let calls = self.spent.llm_calls.fetch_add(1, Ordering::Relaxed) + 1;
         let most = self.run_config.max_llm_calls;
         if most > 0 && calls > most {
             return Err(RunError::Limit {
@@ -168,6 +187,7 @@ pub struct CallContext {
     pub branch: Option<Arc<str>>,
     /// The id of the function call, in tools and tool callbacks.
     pub function_call_id: Option<Arc<str>>,
+    confirmation: Option<Arc<ToolConfirmation>>,
     host: Option<Arc<dyn AgentHost>>,
     actions: Arc<Mutex<EventActions>>,
 }
@@ -175,7 +195,15 @@ pub struct CallContext {
 impl CallContext {
     /// A context without changes.
     pub fn new(invocation: Arc<Invocation>, agent: impl Into<Arc<str>>, branch: Option<Arc<str>>) -> Self {
-        Self { invocation, agent: agent.into(), branch, function_call_id: None, host: None, actions: Arc::default() }
+        Self {
+            invocation,
+            agent: agent.into(),
+            branch,
+            function_call_id: None,
+            confirmation: None,
+            host: None,
+            actions: Arc::default(),
+        }
     }
 
     /// With what the engine can do for running code.
@@ -196,7 +224,35 @@ impl CallContext {
     /// A context for a function call, with its own changes.
     #[must_use]
     pub fn for_call(&self, id: Option<&str>) -> Self {
-        Self { function_call_id: id.map(Into::into), actions: Arc::default(), ..self.clone() }
+        Self { function_call_id: id.map(Into::into), confirmation: None, actions: Arc::default(), ..self.clone() }
+    }
+
+    /// With what a person has decided about the call.
+    #[must_use]
+    pub fn with_confirmation(mut self, confirmation: Option<ToolConfirmation>) -> Self {
+        self.confirmation = confirmation.map(Arc::new);
+        self
+    }
+
+    /// What a person has decided about this call, once they have been asked.
+    pub fn confirmation(&self) -> Option<&ToolConfirmation> {
+        self.confirmation.as_deref()
+    }
+
+    /// Asks a person about this call. The call's answer should say that it waits; once they have decided, the tool is called again with
+    /// the same arguments, and [`CallContext::confirmation`] tells the decision.
+    ///
+    /// # Errors
+    /// Outside a function call.
+    pub fn request_confirmation(&self, hint: impl Into<String>, payload: Option<Value>) -> Result<(), RunError> {
+        let Some(id) = self.function_call_id.as_deref() else {
+            return Err(RunError::BadInput("a confirmation can be asked for only in a tool call".into()));
+        };
+        let request = ToolConfirmation { hint: hint.into(), confirmed: false, payload };
+        // Of strings, a bool and JSON: this cannot fail.
+        let request = serde_json::to_value(request).unwrap_or_default();
+        self.actions().requested_tool_confirmations.insert(id.into(), request);
+        Ok(())
     }
 
     /// The value of a state key, own changes included.

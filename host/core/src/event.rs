@@ -113,7 +113,7 @@ pub struct EventActions {
     pub requested_tool_confirmations: Extra,
     /// A summary that stands for older events.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub compaction: Option<Box<Value>>,
+    pub compaction: Option<Box<Compaction>>,
     /// Keys that this version does not know.
     #[serde(flatten)]
     pub extra: Extra,
@@ -138,6 +138,22 @@ impl EventActions {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// A summary that stands for the events of a stretch of time. Events that come after it in the session are never covered, whatever their
+/// time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Compaction {
+    /// Time of the first event that it stands for.
+    pub start_timestamp: Timestamp,
+    /// Time of the last one.
+    pub end_timestamp: Timestamp,
+    /// The summary.
+    pub compacted_content: Content,
+    /// Keys that this version does not know.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// Tokens of one model call. Keys that this version does not know are kept.
@@ -271,7 +287,7 @@ fn extend(extra: &mut Extra, more: Extra) {
     }
 }
 
-fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: Default + Deserialize<'de>,

@@ -1,4 +1,4 @@
-//! Finding agents, tools and callbacks by name: the door between those who offer them and those who use them.
+//! Finding agents, tools, callbacks and the rest by name: the door between those who offer them and those who use them.
 
 use std::sync::Arc;
 
@@ -6,7 +6,12 @@ use thiserror::Error;
 
 use crate::agent::Agent;
 use crate::callback::Callback;
-use crate::tool::Tool;
+use crate::code::CodeExecutor;
+use crate::content::JsonMap;
+use crate::examples::ExampleProvider;
+use crate::plugin::Plugin;
+use crate::summarizer::Summarizer;
+use crate::tool::{Tool, Toolset};
 
 /// Finds things by name: `component/item`, or just `item` when that is unambiguous.
 pub trait Lookup: Send + Sync {
@@ -27,6 +32,51 @@ pub trait Lookup: Send + Sync {
     /// # Errors
     /// As [`Lookup::tool`].
     fn agent(&self, name: &str) -> Result<Agent, LookupError>;
+
+    /// The toolset of this name: by default there are none.
+    ///
+    /// # Errors
+    /// As [`Lookup::tool`].
+    fn toolset(&self, name: &str) -> Result<Arc<dyn Toolset>, LookupError> {
+        Err(none(ItemKind::Toolset, name))
+    }
+
+    /// The plugin of this name, made for these arguments (a JSON object): by default there are none.
+    ///
+    /// # Errors
+    /// As [`Lookup::tool`], and when the plugin cannot be made of the arguments.
+    fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, LookupError> {
+        let _ = args;
+        Err(none(ItemKind::Plugin, name))
+    }
+
+    /// The code executor of this name: by default there are none.
+    ///
+    /// # Errors
+    /// As [`Lookup::tool`].
+    fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, LookupError> {
+        Err(none(ItemKind::CodeExecutor, name))
+    }
+
+    /// The summarizer of this name: by default there are none.
+    ///
+    /// # Errors
+    /// As [`Lookup::tool`].
+    fn summarizer(&self, name: &str) -> Result<Arc<dyn Summarizer>, LookupError> {
+        Err(none(ItemKind::Summarizer, name))
+    }
+
+    /// The provider of examples of this name: by default there are none.
+    ///
+    /// # Errors
+    /// As [`Lookup::tool`].
+    fn examples(&self, name: &str) -> Result<Arc<dyn ExampleProvider>, LookupError> {
+        Err(none(ItemKind::Examples, name))
+    }
+}
+
+fn none(kind: ItemKind, name: &str) -> LookupError {
+    LookupError::Unknown { kind, name: name.into(), known: Vec::new() }
 }
 
 /// What is looked for.
@@ -38,6 +88,16 @@ pub enum ItemKind {
     Callback,
     /// An agent.
     Agent,
+    /// A set of tools.
+    Toolset,
+    /// A plugin.
+    Plugin,
+    /// Something that runs a model's code.
+    CodeExecutor,
+    /// Something that makes summaries.
+    Summarizer,
+    /// Something that chooses examples.
+    Examples,
 }
 
 impl ItemKind {
@@ -47,6 +107,11 @@ impl ItemKind {
             Self::Tool => "tool",
             Self::Callback => "callback",
             Self::Agent => "agent",
+            Self::Toolset => "toolset",
+            Self::Plugin => "plugin",
+            Self::CodeExecutor => "code executor",
+            Self::Summarizer => "summarizer",
+            Self::Examples => "example provider",
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Points in time as ADK clients write them.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -10,10 +11,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// Now.
+    /// Now. Each call of a process gives a later time than the one before it, also when the clock is set back: what happened later is
+    /// later, and a time tells one event from the others.
     pub fn now() -> Self {
+        static LAST: AtomicI64 = AtomicI64::new(0);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+        let clock = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
+        let later = |last: i64| Some(clock.max(last.saturating_add(1)));
+        let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).unwrap_or_default();
+        Self(clock.max(last.saturating_add(1)))
     }
 
     /// From microseconds since 1970.

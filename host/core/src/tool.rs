@@ -1,4 +1,4 @@
-//! Tools: what an agent can do beside talking.
+//! Tools: what an agent can do beside talking, and sets of them that are looked up when an agent runs.
 
 use std::sync::Arc;
 
@@ -26,6 +26,11 @@ pub trait Tool: Send + Sync {
         true
     }
 
+    /// True when a person has to agree to each call before it runs.
+    fn requires_confirmation(&self) -> bool {
+        false
+    }
+
     /// Puts itself into a request; by default, adds its declaration.
     ///
     /// # Errors
@@ -42,4 +47,29 @@ pub trait Tool: Send + Sync {
     /// # Errors
     /// [`ToolError::Model`] goes to the model as `{"error": …}`, [`ToolError::Fatal`] ends the run.
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError>;
+}
+
+/// Tools that are not known before an agent runs: those of a server, or those that a user may use.
+#[async_trait]
+pub trait Toolset: Send + Sync {
+    /// Its name, for messages.
+    fn name(&self) -> &str;
+
+    /// The tools, asked for before each model call.
+    ///
+    /// # Errors
+    /// End the run.
+    async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError>;
+
+    /// Changes a request, beside what its tools do.
+    ///
+    /// # Errors
+    /// End the run.
+    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
+        let _ = (request, cx);
+        Ok(())
+    }
+
+    /// Lets go of connections and the like; it will not be asked again.
+    async fn close(&self) {}
 }

@@ -12,6 +12,16 @@ pub struct App {
     pub name: String,
     /// Its agents.
     pub tree: Arc<AgentTree>,
+    /// How its runs go.
+    pub settings: AppSettings,
+}
+
+/// How an app's runs go: what the operator chooses, not the agents' author.
+#[derive(Debug, Clone, Default)]
+pub struct AppSettings {
+    /// Whether a run pauses at a call whose result comes later, and goes on as the same invocation when it is there. Otherwise the model
+    /// is told that the result is pending, the run ends, and the result begins a new one.
+    pub resumable: bool,
 }
 
 impl App {
@@ -20,7 +30,13 @@ impl App {
     /// # Errors
     /// When the agents do not form a tree of unique names.
     pub fn new(name: impl Into<String>, root: Agent) -> Result<Self, TreeError> {
-        Ok(Self { name: name.into(), tree: Arc::new(AgentTree::new(root)?) })
+        Ok(Self { name: name.into(), tree: Arc::new(AgentTree::new(root)?), settings: AppSettings::default() })
+    }
+
+    /// With these settings.
+    #[must_use]
+    pub fn with_settings(self, settings: AppSettings) -> Self {
+        Self { settings, ..self }
     }
 
     /// The agent at the top.

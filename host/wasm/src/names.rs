@@ -82,6 +82,9 @@ fn items(component: &Component, kind: ItemKind) -> Box<dyn Iterator<Item = &str>
         ItemKind::Tool => Box::new(component.tool_names()),
         ItemKind::Callback => Box::new(component.callback_names()),
         ItemKind::Agent => Box::new(component.agent_names()),
+        ItemKind::Toolset | ItemKind::Plugin | ItemKind::CodeExecutor | ItemKind::Summarizer | ItemKind::Examples => {
+            Box::new(std::iter::empty())
+        }
     }
 }
 
@@ -199,6 +202,7 @@ impl Builder<'_> {
             // The contract has no callbacks for failures yet.
             on_model_error: Vec::new(),
             on_tool_error: Vec::new(),
+            ..LlmAgent::default()
         })
     }
 

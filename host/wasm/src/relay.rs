@@ -267,7 +267,7 @@ mod tests {
             services,
             cancel: CancellationToken::new(),
             session: RwLock::new(session),
-            llm_calls: Arc::default(),
+            spent: Arc::default(),
             depth: 0,
         };
         let call = CallContext::new(Arc::new(invocation), "agent", None).with_host(Arc::new(Teller(stored.clone())));

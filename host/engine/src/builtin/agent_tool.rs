@@ -70,7 +70,7 @@ impl AgentTool {
             services: caller.services.clone(),
             cancel: caller.cancel.child_token(),
             session: RwLock::new(session),
-            llm_calls: caller.llm_calls.clone(),
+            spent: caller.spent.clone(),
             depth: caller.depth + 1,
         });
         let heard = Arc::new(Heard { invocation: invocation.clone(), caller: cx.clone() });

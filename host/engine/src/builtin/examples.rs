@@ -4,22 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    CallContext, Content, FunctionDeclaration, JsonMap, LlmRequest, PartData, RunError, Tool, ToolError,
+    CallContext, Example, FunctionDeclaration, JsonMap, LlmRequest, PartData, RunError, Tool, ToolError,
 };
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::declaration;
-
-/// What a user might say, and how it is to be answered.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Example {
-    /// What the user says.
-    pub input: Content,
-    /// What follows: texts, calls and their answers.
-    pub output: Vec<Content>,
-}
 
 /// Shows the model examples before it is asked. The model does not see a tool.
 pub struct ExampleTool {

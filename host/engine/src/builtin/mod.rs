@@ -15,7 +15,7 @@ use serde_json::Value;
 
 pub use agent_tool::AgentTool;
 pub use artifacts::LoadArtifacts;
-pub use examples::{Example, ExampleTool};
+pub use examples::ExampleTool;
 pub use exit_loop::ExitLoop;
 pub use long_running::LongRunning;
 pub use memory::{LoadMemory, PreloadMemory};

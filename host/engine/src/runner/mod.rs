@@ -6,7 +6,6 @@ mod turns;
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 
@@ -59,8 +58,10 @@ pub struct RunRequest {
     pub user: String,
     /// The session's id.
     pub session: String,
-    /// What the user says.
-    pub message: Content,
+    /// What the user says; nothing when an interrupted run is to go on as it is.
+    pub message: Option<Content>,
+    /// The run that is to go on; nothing begins a new one.
+    pub invocation_id: Option<String>,
     /// State to set along with the message.
     pub state_delta: JsonMap,
     /// How the run is wanted.
@@ -75,7 +76,8 @@ impl RunRequest {
         Self {
             user: user.into(),
             session: session.into(),
-            message,
+            message: Some(message),
+            invocation_id: None,
             state_delta: JsonMap::new(),
             config: RunConfig::default(),
             cancel: CancellationToken::new(),
@@ -163,7 +165,7 @@ impl Runner {
     /// # Errors
     /// When the message has no parts, or the session does not exist and is not to be created.
     pub async fn run(&self, app: Arc<App>, request: RunRequest) -> Result<Run, RunError> {
-        if request.message.parts.is_empty() {
+        if request.message.as_ref().is_none_or(|message| message.parts.is_empty()) {
             return Err(RunError::BadInput(
                 "newMessage has no parts; send at least one, such as {\"text\": \"hello\"}".into(),
             ));
@@ -251,12 +253,12 @@ impl Runner {
         let invocation = Arc::new(Invocation {
             id: invocation_id,
             session_key: key,
-            user_content: RwLock::new(Arc::new(as_user(request.message))),
+            user_content: RwLock::new(Arc::new(as_user(request.message.unwrap_or_default()))),
             run_config: request.config,
             services: self.0.services.clone(),
             cancel: request.cancel,
             session: RwLock::new(session),
-            llm_calls: Arc::new(AtomicU32::new(0)),
+            spent: Arc::default(),
             depth: 0,
         });
         let plugins = &self.0.plugins;

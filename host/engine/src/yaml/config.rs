@@ -1,12 +1,10 @@
 //! The wire form of an agent config.
 
-use hatchery_core::JsonMap;
+use hatchery_core::{Example, JsonMap};
 use hatchery_core::model::GenerateContentConfig;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-
-use crate::builtin::Example;
 
 /// One YAML file. All kinds of agents share it, so that a misplaced key can be told from an unknown one.
 #[derive(Debug, Deserialize)]

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Agent, Blob, Content, EventWindow, PartData, SessionKey, Tool};
-use hatchery_engine::builtin::{AgentTool, Example, ExampleTool, LongRunning, tool as builtin};
+use hatchery_core::{Agent, Blob, Content, EventWindow, Example, PartData, SessionKey, Tool};
+use hatchery_engine::builtin::{AgentTool, ExampleTool, LongRunning, tool as builtin};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 

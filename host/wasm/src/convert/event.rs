@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Content, EventActions, EventData, Extra, JsonMap, Timestamp, UsageMetadata};
+use hatchery_core::{Compaction, Content, EventActions, EventData, Extra, JsonMap, Timestamp, UsageMetadata};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -116,7 +116,8 @@ impl ToWit for EventActions {
             }
         }
         if let Some(compaction) = &self.compaction {
-            extra.insert(COMPACTION.into(), Value::clone(compaction));
+            // Of strings, numbers and contents: this cannot fail.
+            extra.insert(COMPACTION.into(), serde_json::to_value(compaction).unwrap_or_default());
         }
         wit::EventActions {
             state_delta: self.state_delta.iter().map(|(key, value)| (key.clone(), text(value))).collect(),
@@ -135,7 +136,7 @@ impl FromWit<wit::EventActions> for EventActions {
         let mut extra = from_extra(actions.extra, "`extra` of actions")?;
         let requested_auth_configs = take_map(&mut extra, AUTH)?;
         let requested_tool_confirmations = take_map(&mut extra, CONFIRMATIONS)?;
-        let compaction = take(&mut extra, COMPACTION).map(Box::new);
+        let compaction = take_compaction(&mut extra)?;
         let state_delta = actions.state_delta.into_iter();
         Ok(Self {
             state_delta: state_delta
@@ -160,6 +161,12 @@ fn take_map(extra: &mut Extra, key: &'static str) -> Result<Extra, BadValue> {
         Some(Value::Object(map)) => Ok(map.into()),
         Some(other) => Err(BadValue { what: key, wanted: "a JSON object", reason: format!("it is `{other}`") }),
     }
+}
+
+fn take_compaction(extra: &mut Extra) -> Result<Option<Box<Compaction>>, BadValue> {
+    let parse = |value| serde_json::from_value(value);
+    let bad = |error: serde_json::Error| BadValue { what: COMPACTION, wanted: "a summary", reason: error.to_string() };
+    take(extra, COMPACTION).filter(|value| !value.is_null()).map(parse).transpose().map_err(bad)
 }
 
 /// Changing an empty [`Extra`] would give it a map.

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use hatchery_core::content::{CodeExecutionResult, ExecutableCode, FileData};
 use hatchery_core::model::GenerateContentConfig;
 use hatchery_core::{
-    Blob, Content, EventActions, EventData, Extra, FunctionCall, FunctionDeclaration, FunctionResponse, JsonMap,
-    LlmRequest, LlmResponse, Part, PartData, Timestamp, UsageMetadata,
+    Blob, Compaction, Content, EventActions, EventData, Extra, FunctionCall, FunctionDeclaration, FunctionResponse,
+    JsonMap, LlmRequest, LlmResponse, Part, PartData, Timestamp, UsageMetadata,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -108,11 +108,18 @@ fn usage() -> impl Strategy<Value = UsageMetadata> {
     })
 }
 
+fn compaction() -> impl Strategy<Value = Box<Compaction>> {
+    (0i64..1 << 50, 0i64..1 << 50, content()).prop_map(|(start, end, compacted_content)| {
+        let (start_timestamp, end_timestamp) = (Timestamp::from_micros(start), Timestamp::from_micros(end));
+        Box::new(Compaction { start_timestamp, end_timestamp, compacted_content, extra: Extra::default() })
+    })
+}
+
 fn actions() -> impl Strategy<Value = EventActions> {
     let flags = (option::of(any::<bool>()), option::of(any::<bool>()), option::of(any::<bool>()), maybe());
     let artifacts = proptest::collection::btree_map(text(), any::<u64>(), 0..3);
     let state = object(prop_oneof![json(), Just(Value::Null)]);
-    (state, artifacts, flags, extra(), extra(), option::of(json().prop_map(Box::new)), extra()).prop_map(
+    (state, artifacts, flags, extra(), extra(), option::of(compaction()), extra()).prop_map(
         |(state_delta, artifact_delta, flags, auth, confirmations, compaction, extra)| EventActions {
             state_delta,
             artifact_delta: artifact_delta.into_iter().collect::<BTreeMap<_, _>>(),

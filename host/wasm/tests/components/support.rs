@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, LazyLock, Mutex, RwLock};
 
 use async_trait::async_trait;
@@ -139,7 +138,7 @@ pub fn invocation(text: &str) -> Arc<Invocation> {
             created: Timestamp::now(),
             last_update_time: Timestamp::now(),
         }),
-        llm_calls: Arc::new(AtomicU32::new(0)),
+        spent: Arc::default(),
         depth: 0,
     })
 }

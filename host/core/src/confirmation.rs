@@ -1,0 +1,22 @@
+//! Asking a person before a tool does something.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The function that a client sees called when a person is asked; its response carries the decision.
+pub const REQUEST_CONFIRMATION: &str = "adk_request_confirmation";
+
+/// What a person is asked, and what they have decided.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ToolConfirmation {
+    /// The question.
+    #[serde(deserialize_with = "crate::event::null_as_default")]
+    pub hint: String,
+    /// True once they have agreed.
+    #[serde(deserialize_with = "crate::event::null_as_default")]
+    pub confirmed: bool,
+    /// What the tool wants to know or to show, and in the answer what the person gave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Value>,
+}
