@@ -1,6 +1,7 @@
 //! What the engine does for running code: sub agents, tools and models.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use hatchery_core::context::AgentHost;
@@ -10,12 +11,16 @@ use hatchery_core::{
 };
 use serde_json::Value;
 
-use super::{Frame, run};
+use super::past::Past;
+use super::{Frame, Lane, Outcome, run};
 
 /// The engine as seen by one agent.
 pub(super) struct Host {
-    pub(super) frame: Arc<Frame>,
-    pub(super) agent: AgentId,
+    frame: Arc<Frame>,
+    agent: AgentId,
+    past: Arc<Past>,
+    /// True once a sub agent waits for a result that comes later.
+    paused: AtomicBool,
 }
 
 #[async_trait]
@@ -27,7 +32,17 @@ impl AgentHost for Host {
             let hint = format!(" below `{}`, which has {}", cx.agent, or_none(&below));
             return Err(RunError::NotFound { what: "Agent", name: name.into(), hint });
         };
-        run(self.frame.clone(), sub_agent, cx.branch.clone(), sink).await.map(|_| ())
+        // What it said may have been dropped; then it says it anew.
+        let is_past = self.past.has_more() && !self.past.is_below(tree, sub_agent);
+        let past = if is_past { Past::none() } else { self.past.clone() };
+        let lane = Lane { branch: cx.branch.clone(), past, sink };
+        match run(self.frame.clone(), sub_agent, lane).await? {
+            Outcome::Done | Outcome::HandedBack => Ok(()),
+            Outcome::Paused => {
+                self.paused.store(true, Ordering::Release);
+                Err(RunError::Stopped)
+            }
+        }
     }
 
     async fn call_tool(&self, cx: &CallContext, name: &str, args: JsonMap) -> Result<Value, ToolError> {
@@ -35,6 +50,10 @@ impl AgentHost for Host {
         let Some(tool) = tools.iter().find(|tool| tool.is_callable() && tool.declaration().name == name) else {
             return Err(ToolError::Model(unknown_tool(name, tools)));
         };
+        if tool.requires_confirmation() {
+            let reason = "it needs a person's agreement, which only the model of an LLM agent can wait for";
+            return Err(ToolError::Model(format!("tool `{name}` cannot be called here: {reason}")));
+        }
         let call = cx.for_call(cx.function_call_id.as_deref());
         // The tool sees what its caller has changed.
         call.actions().state_delta = cx.actions().state_delta.clone();
@@ -49,6 +68,15 @@ impl AgentHost for Host {
 }
 
 impl Host {
+    pub(super) fn new(frame: Arc<Frame>, agent: AgentId, past: Arc<Past>) -> Self {
+        Self { frame, agent, past, paused: AtomicBool::new(false) }
+    }
+
+    /// True once a sub agent waits for a result that comes later: then its agent waits too.
+    pub(super) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
     fn tools(&self) -> &[Arc<dyn Tool>] {
         match &self.frame.agent(self.agent).kind {
             AgentKind::Llm(llm) => &llm.tools,

@@ -1,6 +1,8 @@
 //! One run of one agent: callbacks before, what its kind does, callbacks after.
 
+mod custom;
 mod host;
+pub(crate) mod past;
 mod workflow;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,15 +10,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hatchery_core::{
-    Agent, AgentContext, AgentId, AgentKind, CallContext, Content, EventData, EventSink, Invocation, RunError,
+    Agent, AgentContext, AgentId, AgentKind, CallContext, Content, Event, EventData, EventSink, Invocation, RunError,
 };
 
 use crate::app::App;
 use crate::llm;
+use crate::llm::confirmation::{self, Decided};
 use crate::llm::contents::Views;
 use crate::plugins::Plugins;
 use host::Host;
 pub(crate) use host::{or_none, resolve_model, unknown_tool};
+use past::Past;
 
 /// What all agents of a run share.
 pub(crate) struct Frame {
@@ -25,13 +29,38 @@ pub(crate) struct Frame {
     pub(crate) plugins: Plugins,
     /// The prompts' views of the session, kept from turn to turn.
     pub(crate) views: Mutex<Views>,
+    /// What the user said to begin the run, until an agent has done what it decides.
+    opening: Mutex<Option<Arc<Event>>>,
     /// The agent that has failed, until an agent around it has dealt with that.
     failed: Mutex<Option<AgentId>>,
 }
 
 impl Frame {
     pub(crate) fn new(app: Arc<App>, invocation: Arc<Invocation>, plugins: Plugins, views: Views) -> Arc<Self> {
-        Arc::new(Self { app, invocation, plugins, views: Mutex::new(views), failed: Mutex::default() })
+        let views = Mutex::new(views);
+        Arc::new(Self { app, invocation, plugins, views, opening: Mutex::default(), failed: Mutex::default() })
+    }
+
+    /// Notes what the user said to begin the run.
+    pub(crate) fn open(&self, message: Arc<Event>) {
+        *self.opening.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
+    }
+
+    /// The calls of an agent that the user's first message decides about; once.
+    pub(crate) fn take_decided(&self, agent: &str) -> Vec<Decided> {
+        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let decided = opening.as_ref().map(|message| self.decided(message, agent)).unwrap_or_default();
+        if !decided.is_empty() {
+            *opening = None;
+        }
+        decided
+    }
+
+    /// The calls of an agent that this message of the user decides about.
+    pub(crate) fn decided(&self, message: &Event, agent: &str) -> Vec<Decided> {
+        let events = self.invocation.events();
+        let place = events.iter().rposition(|event| event.id == message.id);
+        confirmation::decided(&events.take(place.unwrap_or_default()), message, agent)
     }
 
     pub(crate) fn agent(&self, id: AgentId) -> &Agent {
@@ -72,6 +101,8 @@ pub(crate) enum Outcome {
     Done,
     /// It escalated without an answer: the agent that handed over to it goes on.
     HandedBack,
+    /// It waits for a result that comes later, and so does everything after it.
+    Paused,
 }
 
 /// What an agent's own part of a run came to.
@@ -86,37 +117,41 @@ pub(crate) enum Ended {
 /// The branch of parallel agents that an agent runs in.
 pub(crate) type Branch = Option<Arc<str>>;
 
-/// Runs an agent, and whoever it hands over to, their events going to `sink`.
-pub(crate) fn run(
-    frame: Arc<Frame>,
-    id: AgentId,
-    branch: Branch,
-    sink: Arc<dyn EventSink>,
-) -> BoxFuture<'static, Result<Outcome, RunError>> {
+/// Where an agent runs.
+#[derive(Clone)]
+pub(crate) struct Lane {
+    pub(crate) branch: Branch,
+    /// What has happened there already.
+    pub(crate) past: Arc<Past>,
+    /// Where events go.
+    pub(crate) sink: Arc<dyn EventSink>,
+}
+
+/// Runs an agent, and whoever it hands over to.
+pub(crate) fn run(frame: Arc<Frame>, id: AgentId, lane: Lane) -> BoxFuture<'static, Result<Outcome, RunError>> {
     async move {
         // Agents that have handed over, the first at the bottom. They are kept here and not on the stack, since two agents that keep
         // handing over to each other would use it up.
-        let mut waiting: Vec<(AgentId, AgentContext)> = Vec::new();
-        let mut cx = context(&frame, id, branch.clone(), sink.clone());
-        let mut current = id;
-        let mut ended = noted(&frame, current, begin(&frame, current, &cx)).await?;
+        let mut waiting: Vec<Part> = Vec::new();
+        let mut part = Part::new(&frame, id, &lane);
+        let mut ended = part.noted(part.begin()).await?;
         loop {
             let outcome = match ended {
                 Ended::HandingOver(target) => {
-                    let next = context(&frame, target, branch.clone(), sink.clone());
-                    waiting.push((current, std::mem::replace(&mut cx, next)));
-                    current = target;
-                    ended = noted(&frame, current, begin(&frame, current, &cx)).await?;
+                    let next = Part::new(&frame, target, &lane);
+                    waiting.push(std::mem::replace(&mut part, next));
+                    ended = part.noted(part.begin()).await?;
                     continue;
                 }
+                Ended::With(Outcome::Paused) => return Ok(Outcome::Paused),
                 Ended::With(outcome) => outcome,
             };
             let Some(before) = waiting.pop() else { return Ok(outcome) };
-            (current, cx) = before;
+            part = before;
             ended = match outcome {
-                Outcome::HandedBack => noted(&frame, current, go_on(&frame, current, &cx)).await?,
-                Outcome::Done => {
-                    noted(&frame, current, end(&frame, current, &cx)).await?;
+                Outcome::HandedBack => part.noted(part.go_on()).await?,
+                Outcome::Done | Outcome::Paused => {
+                    part.noted(part.end()).await?;
                     Ended::With(Outcome::Done)
                 }
             };
@@ -125,66 +160,107 @@ pub(crate) fn run(
     .boxed()
 }
 
-/// Puts a failure down to the agent whose part it was.
-async fn noted<T>(frame: &Frame, id: AgentId, part: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
-    let result = part.await;
-    frame.note(id, &result);
-    result
+/// One agent's part of a run.
+struct Part {
+    frame: Arc<Frame>,
+    id: AgentId,
+    past: Arc<Past>,
+    cx: AgentContext,
 }
 
-/// An agent's part, unless a callback takes its place.
-async fn begin(frame: &Arc<Frame>, id: AgentId, cx: &AgentContext) -> Result<Ended, RunError> {
-    for callback in frame.plugins.before(&frame.agent(id).before_agent) {
-        if let Some(content) = callback.before_agent(&cx.call).await? {
-            say(cx, content).await?;
+impl Part {
+    fn new(frame: &Arc<Frame>, id: AgentId, lane: &Lane) -> Self {
+        let name = frame.agent(id).name.as_str();
+        let host = Arc::new(Host::new(frame.clone(), id, lane.past.clone()));
+        let call = CallContext::new(frame.invocation.clone(), name, lane.branch.clone()).with_host(host);
+        let cx = AgentContext { call, sink: lane.sink.clone() };
+        Self { frame: frame.clone(), id, past: lane.past.clone(), cx }
+    }
+
+    fn agent(&self) -> &Agent {
+        self.frame.agent(self.id)
+    }
+
+    /// Puts a failure down to the agent.
+    async fn noted<T>(&self, part: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
+        let result = part.await;
+        self.frame.note(self.id, &result);
+        result
+    }
+
+    /// All of it, unless a callback takes its place.
+    async fn begin(&self) -> Result<Ended, RunError> {
+        let name = self.agent().name.as_str();
+        if self.past.is_over() {
+            for callback in self.frame.plugins.before(&self.agent().before_agent) {
+                if let Some(content) = callback.before_agent(&self.cx.call).await? {
+                    self.say_last(content).await?;
+                    return Ok(Ended::With(Outcome::Done));
+                }
+            }
+            self.cx.flush().await?;
+        } else if let Some(event) = self.past.take(name, |event| event.content.is_some() && is_last(event)) {
+            self.cx.sink.emit(event).await?;
             return Ok(Ended::With(Outcome::Done));
+        } else if let Some(event) = self.past.take(name, |event| event.content.is_none() && !is_last(event)) {
+            self.cx.sink.emit(event).await?;
         }
+        self.go_on().await
     }
-    cx.flush().await?;
-    go_on(frame, id, cx).await
-}
 
-/// An agent's part from where the conversation is.
-async fn go_on(frame: &Arc<Frame>, id: AgentId, cx: &AgentContext) -> Result<Ended, RunError> {
-    let ended = body(frame, id, frame.agent(id), cx).await?;
-    if let Ended::With(_) = ended {
-        end(frame, id, cx).await?;
-    }
-    Ok(ended)
-}
-
-async fn body(frame: &Arc<Frame>, id: AgentId, agent: &Agent, cx: &AgentContext) -> Result<Ended, RunError> {
-    let outcome = match &agent.kind {
-        AgentKind::Llm(llm) => return llm::run(frame, id, llm, cx).await,
-        AgentKind::Sequential => workflow::sequential(frame, id, cx).await?,
-        AgentKind::Parallel => workflow::parallel(frame, id, cx).await?,
-        AgentKind::Loop { max_iterations } => workflow::repeat(frame, id, *max_iterations, cx).await?,
-        AgentKind::Custom(custom) => {
-            custom.code.run(cx.clone()).await?;
-            Outcome::Done
+    /// What is left of it from where the conversation is.
+    async fn go_on(&self) -> Result<Ended, RunError> {
+        let ended = self.body().await?;
+        match ended {
+            Ended::With(Outcome::Done | Outcome::HandedBack) => self.end().await?,
+            Ended::With(Outcome::Paused) | Ended::HandingOver(_) => {}
         }
-    };
-    Ok(Ended::With(outcome))
-}
-
-/// The callbacks after an agent.
-async fn end(frame: &Frame, id: AgentId, cx: &AgentContext) -> Result<(), RunError> {
-    for callback in frame.plugins.before(&frame.agent(id).after_agent) {
-        if let Some(content) = callback.after_agent(&cx.call).await? {
-            return say(cx, content).await;
-        }
+        Ok(ended)
     }
-    cx.flush().await
+
+    async fn body(&self) -> Result<Ended, RunError> {
+        let Self { frame, id, past, cx } = self;
+        let lane = || Lane { branch: cx.call.branch.clone(), past: past.clone(), sink: cx.sink.clone() };
+        let outcome = match &self.agent().kind {
+            AgentKind::Llm(llm) => return llm::run(frame, *id, llm, cx, past).await,
+            AgentKind::Sequential => workflow::sequential(frame, *id, lane()).await?,
+            AgentKind::Parallel => workflow::parallel(frame, *id, lane()).await?,
+            AgentKind::Loop { max_iterations } => workflow::repeat(frame, *id, *max_iterations, lane()).await?,
+            AgentKind::Custom(custom) => custom::run(frame, *id, custom, lane()).await?,
+        };
+        Ok(Ended::With(outcome))
+    }
+
+    /// The callbacks after it.
+    async fn end(&self) -> Result<(), RunError> {
+        if !self.past.is_over() {
+            if let Some(event) = self.past.take(&self.agent().name, is_last) {
+                self.cx.sink.emit(event).await?;
+            }
+            return Ok(());
+        }
+        for callback in self.frame.plugins.before(&self.agent().after_agent) {
+            if let Some(content) = callback.after_agent(&self.cx.call).await? {
+                return self.say_last(content).await;
+            }
+        }
+        if !self.cx.call.actions().is_empty() {
+            self.cx.call.actions().end_of_agent = Some(true);
+            self.cx.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Says what a callback says, after which the agent says no more.
+    async fn say_last(&self, mut content: Content) -> Result<(), RunError> {
+        content.role.get_or_insert_with(|| "model".into());
+        self.cx.call.actions().end_of_agent = Some(true);
+        self.cx.emit(EventData { content: Some(Arc::new(content)), ..EventData::default() }).await?;
+        Ok(())
+    }
 }
 
-fn context(frame: &Arc<Frame>, id: AgentId, branch: Branch, sink: Arc<dyn EventSink>) -> AgentContext {
-    let name = frame.agent(id).name.as_str();
-    let host = Arc::new(Host { frame: frame.clone(), agent: id });
-    AgentContext { call: CallContext::new(frame.invocation.clone(), name, branch).with_host(host), sink }
-}
-
-async fn say(cx: &AgentContext, mut content: Content) -> Result<(), RunError> {
-    content.role.get_or_insert_with(|| "model".into());
-    cx.emit(EventData { content: Some(Arc::new(content)), ..EventData::default() }).await?;
-    Ok(())
+/// True for the last event of an agent's part, where a callback made it.
+fn is_last(event: &Event) -> bool {
+    event.actions.end_of_agent == Some(true)
 }

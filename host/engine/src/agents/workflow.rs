@@ -3,17 +3,20 @@
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use hatchery_core::{AgentContext, AgentId, Event, EventSink, RunError};
+use hatchery_core::{AgentId, Event, EventSink, RunError};
 use tokio::task::JoinSet;
 
-use super::{Branch, Frame, Outcome, run};
+use super::{Branch, Frame, Lane, Outcome, run};
 use crate::tasks::joined;
 
 /// Runs the sub agents in order.
-pub(super) async fn sequential(frame: &Arc<Frame>, id: AgentId, cx: &AgentContext) -> Result<Outcome, RunError> {
+pub(super) async fn sequential(frame: &Arc<Frame>, id: AgentId, lane: Lane) -> Result<Outcome, RunError> {
     let mut outcome = Outcome::Done;
     for sub_agent in frame.app.tree.children(id) {
-        outcome = run(frame.clone(), *sub_agent, cx.call.branch.clone(), cx.sink.clone()).await?;
+        outcome = run(frame.clone(), *sub_agent, lane.clone()).await?;
+        if outcome == Outcome::Paused {
+            break;
+        }
     }
     Ok(outcome)
 }
@@ -23,18 +26,20 @@ pub(super) async fn repeat(
     frame: &Arc<Frame>,
     id: AgentId,
     max_iterations: Option<u32>,
-    cx: &AgentContext,
+    lane: Lane,
 ) -> Result<Outcome, RunError> {
     let sub_agents = frame.app.tree.children(id);
     let mut round = 0;
     while !sub_agents.is_empty() && max_iterations.is_none_or(|most| round < most) {
         for sub_agent in sub_agents {
-            let exit = ExitOnEscalate::around(cx.sink.clone());
-            let outcome = run(frame.clone(), *sub_agent, cx.call.branch.clone(), exit.clone()).await;
+            let exit = ExitOnEscalate::around(lane.sink.clone());
+            let outcome = run(frame.clone(), *sub_agent, Lane { sink: exit.clone(), ..lane.clone() }).await;
             if let Some(outcome) = exit.outcome() {
                 return Ok(outcome);
             }
-            outcome?;
+            if outcome? == Outcome::Paused {
+                return Ok(Outcome::Paused);
+            }
         }
         round += 1;
         // Rounds of agents that never wait must not keep the run from being cancelled.
@@ -44,34 +49,44 @@ pub(super) async fn repeat(
 }
 
 /// Runs the sub agents at the same time, each in a task and a branch of its own. A sub agent goes on only after its event has been stored
-/// and taken by the client's queue, so a slow client slows all of them down. The first failure or escalation ends the others.
-pub(super) async fn parallel(frame: &Arc<Frame>, id: AgentId, cx: &AgentContext) -> Result<Outcome, RunError> {
-    let exit = ExitOnEscalate::around(cx.sink.clone());
+/// and taken by the client's queue, so a slow client slows all of them down. The first failure or escalation ends the others; one that
+/// pauses does not.
+pub(super) async fn parallel(frame: &Arc<Frame>, id: AgentId, lane: Lane) -> Result<Outcome, RunError> {
+    let exit = ExitOnEscalate::around(lane.sink.clone());
+    let children = frame.app.tree.children(id);
+    let branch = |child: &AgentId| branch_of(&lane.branch, &frame.agent(id).name, &frame.agent(*child).name);
+    let names: Vec<Arc<str>> = children.iter().map(branch).collect();
+    let strands = lane.past.split(&names);
     let mut branches = JoinSet::new();
-    for sub_agent in frame.app.tree.children(id) {
-        let branch = branch_of(&cx.call.branch, &frame.agent(id).name, &frame.agent(*sub_agent).name);
-        branches.spawn(run(frame.clone(), *sub_agent, branch, exit.clone()));
+    for ((sub_agent, branch), past) in children.iter().zip(names).zip(&strands) {
+        let lane = Lane { branch: Some(branch), past: past.clone(), sink: exit.clone() };
+        branches.spawn(run(frame.clone(), *sub_agent, lane));
     }
     let mut result = Ok(Outcome::Done);
     while let Some(ended) = branches.join_next().await {
-        result = joined(ended).map(|_| Outcome::Done);
+        result = match (joined(ended), result) {
+            (Ok(Outcome::Paused), _) | (Ok(_), Ok(Outcome::Paused)) => Ok(Outcome::Paused),
+            (Ok(Outcome::Done | Outcome::HandedBack), _) => Ok(Outcome::Done),
+            (Err(error), _) => Err(error),
+        };
         if exit.outcome().is_some() || result.is_err() {
             break;
         }
     }
     // Until the others have really stopped, they might still say something.
     branches.shutdown().await;
+    lane.past.join(&strands);
     exit.outcome().map_or(result, Ok)
 }
 
 /// `outer.parallel.sub`: each parallel agent adds its name and that of the sub agent once, however deep it is nested.
-fn branch_of(outer: &Branch, parallel: &str, sub_agent: &str) -> Branch {
+fn branch_of(outer: &Branch, parallel: &str, sub_agent: &str) -> Arc<str> {
     let parent = outer.as_deref().filter(|outer| outer.rsplit('.').next() == Some(parallel));
-    Some(match (outer, parent) {
+    match (outer, parent) {
         (None, _) => format!("{parallel}.{sub_agent}").into(),
         (Some(_), Some(outer)) => format!("{outer}.{sub_agent}").into(),
         (Some(outer), None) => format!("{outer}.{parallel}.{sub_agent}").into(),
-    })
+    }
 }
 
 /// Passes events on until one escalates; from then on the agents inside are told to stop.

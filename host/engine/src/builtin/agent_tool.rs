@@ -13,7 +13,8 @@ use imbl::Vector;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::agents::{self, Frame};
+use crate::agents::past::Past;
+use crate::agents::{self, Frame, Lane};
 use crate::app::App;
 use crate::llm::contents::Views;
 use crate::plugins::Plugins;
@@ -79,7 +80,8 @@ impl AgentTool {
         let frame = Frame::new(self.app.clone(), invocation.clone(), Plugins::default(), Views::default());
         // In a task of its own: agents that call agents would otherwise use up the stack of one. Dropping it ends the task.
         let mut task = JoinSet::new();
-        task.spawn(agents::run(frame, self.app.root_id(), None, heard));
+        let lane = Lane { branch: None, past: Past::none(), sink: heard };
+        task.spawn(agents::run(frame, self.app.root_id(), lane));
         task.join_next().await.map_or(Err(RunError::Cancelled), joined)?;
         let events = invocation.events();
         Ok(events.iter().skip(1).rev().find(|event| event.content.is_some()).cloned())

@@ -1,8 +1,11 @@
-//! What an LLM agent does next: a state machine without I/O, fed with the events that it leads to.
+//! What an LLM agent does next: a state machine without I/O, fed with the events that it leads to. Feeding it the stored events of an
+//! interrupted run brings it to where the run was.
 
 use std::sync::Arc;
 
 use hatchery_core::{Event, PartData};
+
+use super::confirmation::Decided;
 
 /// The state of one run of an LLM agent.
 #[derive(Debug)]
@@ -10,7 +13,16 @@ pub struct Machine {
     state: State,
     /// Model calls so far.
     steps: u32,
-    max_steps: Option<u32>,
+    limits: Limits,
+}
+
+/// What bounds a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Limits {
+    /// Most model calls.
+    pub max_steps: Option<u32>,
+    /// Whether the run pauses at a call whose result comes later. Otherwise the model goes on without it.
+    pub pauses: bool,
 }
 
 #[derive(Debug)]
@@ -19,8 +31,12 @@ enum State {
     Ready,
     /// The model has called tools.
     ToolsDue(Arc<Event>),
+    /// A person has decided about calls.
+    DecidedDue(Vec<Decided>),
     /// A tool has handed over.
     HandingOver(String),
+    /// Results of these calls come later.
+    Paused(Vec<String>),
     /// The agent has answered, or waits for a result that comes later.
     Done,
 }
@@ -32,8 +48,12 @@ pub enum Next {
     CallModel,
     /// Run the tools that this event calls.
     CallTools(Arc<Event>),
+    /// Run these calls again, now that a person has decided about them.
+    CallDecided(Vec<Decided>),
     /// Let this agent go on.
     Transfer(String),
+    /// Wait for an answer of the user to one of these calls.
+    Pause(Vec<String>),
     /// The model would have to be asked more often than allowed.
     LimitReached(u32),
     /// Nothing.
@@ -42,19 +62,21 @@ pub enum Next {
 
 impl Machine {
     /// A run that begins.
-    pub fn new(max_steps: Option<u32>) -> Self {
-        Self { state: State::Ready, steps: 0, max_steps }
+    pub fn new(limits: Limits) -> Self {
+        Self { state: State::Ready, steps: 0, limits }
     }
 
     /// What comes next.
     pub fn next(&self) -> Next {
         match &self.state {
-            State::Ready => match self.max_steps {
+            State::Ready => match self.limits.max_steps {
                 Some(most) if self.steps >= most => Next::LimitReached(most),
                 _ => Next::CallModel,
             },
             State::ToolsDue(event) => Next::CallTools(event.clone()),
+            State::DecidedDue(calls) => Next::CallDecided(calls.clone()),
             State::HandingOver(target) => Next::Transfer(target.clone()),
+            State::Paused(calls) => Next::Pause(calls.clone()),
             State::Done => Next::Done,
         }
     }
@@ -74,16 +96,23 @@ impl Machine {
         };
     }
 
-    /// The tools have answered with this event, or with nothing yet because all of them answer later.
-    pub fn tools_answered(&mut self, event: Option<Arc<Event>>) {
-        self.state = match event {
-            None => State::Done,
-            Some(event) => match &event.actions.transfer_to_agent {
-                Some(target) => State::HandingOver(target.clone()),
-                None if event.actions.end_of_agent == Some(true) || event.is_final_response() => State::Done,
-                None => State::Ready,
-            },
+    /// The tools have answered with this event, or with nothing yet because all of them answer later. The results of `pending` calls come
+    /// later, or a person has to decide about them first.
+    pub fn tools_answered(&mut self, event: Option<Arc<Event>>, pending: Vec<String>) {
+        let handing_over = event.as_ref().and_then(|event| event.actions.transfer_to_agent.clone());
+        let is_over = |event: &Event| event.actions.end_of_agent == Some(true) || event.is_final_response();
+        self.state = match (event, handing_over) {
+            (_, Some(target)) => State::HandingOver(target),
+            (_, None) if self.limits.pauses && !pending.is_empty() => State::Paused(pending),
+            (None, None) => State::Done,
+            (Some(event), None) if is_over(&event) => State::Done,
+            (Some(_), None) => State::Ready,
         };
+    }
+
+    /// The user has answered; a person has decided about these calls.
+    pub fn user_answered(&mut self, decided: Vec<Decided>) {
+        self.state = if decided.is_empty() { State::Ready } else { State::DecidedDue(decided) };
     }
 }
 

@@ -1,6 +1,7 @@
 //! An LLM agent's run: asks the [`Machine`] what comes next, and does it.
 
 mod aggregate;
+pub mod confirmation;
 pub mod contents;
 pub(crate) mod instructions;
 pub mod machine;
@@ -19,18 +20,38 @@ use hatchery_core::{
 use serde_json::Value;
 
 pub use aggregate::Aggregator;
-use machine::{Machine, Next};
+use machine::{Limits, Machine, Next};
 
+use crate::agents::past::Past;
 use crate::agents::{Ended, Frame, Outcome};
 
 /// One run of an LLM agent.
-pub(crate) async fn run(frame: &Arc<Frame>, id: AgentId, llm: &LlmAgent, cx: &AgentContext) -> Result<Ended, RunError> {
-    let step = Step { frame, id, llm, cx, tools: transfer::with_transfer_tool(frame, id, llm) };
-    let mut machine = Machine::new(llm.max_steps);
+pub(crate) async fn run(
+    frame: &Arc<Frame>,
+    id: AgentId,
+    llm: &LlmAgent,
+    cx: &AgentContext,
+    past: &Past,
+) -> Result<Ended, RunError> {
+    let step = Step { frame, id, llm, cx, past, tools: transfer::with_transfer_tool(frame, id, llm) };
+    let limits = Limits { max_steps: llm.max_steps, pauses: frame.app.settings.resumable };
+    let mut machine = Machine::new(limits);
+    machine.user_answered(frame.take_decided(&cx.call.agent));
     loop {
         match machine.next() {
             Next::CallModel => machine.model_answered(step.call_model().await?),
-            Next::CallTools(answer) => machine.tools_answered(step.call_tools(&answer).await?),
+            Next::CallTools(answer) => {
+                let (answer, pending) = step.call_tools(&answer).await?;
+                machine.tools_answered(answer, pending);
+            }
+            Next::CallDecided(calls) => {
+                let (answer, pending) = step.call_decided(calls).await?;
+                machine.tools_answered(answer, pending);
+            }
+            Next::Pause(calls) => match past.answer_to(&calls) {
+                Some(answer) => machine.user_answered(frame.decided(&answer, &cx.call.agent)),
+                None => return Ok(Ended::With(Outcome::Paused)),
+            },
             Next::Transfer(target) => match frame.app.tree.find_agent(&target) {
                 Some(target) => return Ok(Ended::HandingOver(target)),
                 None => return Err(RunError::NotFound { what: "Agent", name: target, hint: String::new() }),
@@ -54,13 +75,33 @@ struct Step<'a> {
     id: AgentId,
     llm: &'a LlmAgent,
     cx: &'a AgentContext,
+    /// What the agent has done already.
+    past: &'a Past,
     /// The agent's tools, and the one that hands over when there is somebody to hand over to.
     tools: Vec<Arc<dyn Tool>>,
 }
 
 impl Step<'_> {
-    /// Asks the model, or the callbacks that answer for it, and gives the final event.
+    /// The final event of a model call: as it is stored, or from the model or the callbacks that answer for it.
     async fn call_model(&self) -> Result<Arc<Event>, RunError> {
+        match self.recall(|_| true).await? {
+            Some(event) => Ok(event),
+            None => {
+                self.past.go_live(&self.cx.call.agent).await;
+                self.ask_model().await
+            }
+        }
+    }
+
+    /// The agent's next stored event, if it fits. Those around the agent see it as they did the first time.
+    async fn recall(&self, fits: impl FnOnce(&Event) -> bool) -> Result<Option<Arc<Event>>, RunError> {
+        match self.past.take(&self.cx.call.agent, fits) {
+            Some(event) => self.cx.sink.emit(event).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn ask_model(&self) -> Result<Arc<Event>, RunError> {
         let (model, mut request) = request::build(self).await?;
         let call = &self.cx.call;
         // The pieces of an answer and the whole of it are one event to a client, so they share an id.

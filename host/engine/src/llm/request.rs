@@ -11,7 +11,7 @@ use crate::agents::resolve_model;
 
 /// The model and the request for the next step.
 pub(super) async fn build(step: &Step<'_>) -> Result<(Arc<dyn Model>, LlmRequest), RunError> {
-    let Step { frame, id, llm, cx, tools } = step;
+    let Step { frame, id, llm, cx, tools, past: _ } = step;
     let agent = frame.agent(*id);
     let (name, model) = resolve_model(frame, *id, &agent.name)?;
     let mut request = LlmRequest { model: name, config: llm.generate_content_config.clone(), ..LlmRequest::default() };

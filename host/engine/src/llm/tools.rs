@@ -5,20 +5,62 @@ use std::sync::Arc;
 use hatchery_core::context::ToolExecution;
 use hatchery_core::{
     CallContext, Callback, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap, Part,
-    PartData, RunError, Tool, ToolError,
+    PartData, RunError, Tool, ToolConfirmation, ToolError,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::Step;
+use super::confirmation::Decided;
+use super::{Step, confirmation};
 use crate::agents::unknown_tool;
 use crate::tasks::joined;
 
+/// The event with the answers of tools, if there are any yet, and the ids of the calls whose results come later.
+type Answers = (Option<Arc<Event>>, Vec<String>);
+
 impl Step<'_> {
-    /// Runs the tools that `answer` calls. Gives the event with their answers, in the order of the calls; nothing when all of them
-    /// answer later.
-    pub(super) async fn call_tools(&self, answer: &Event) -> Result<Option<Arc<Event>>, RunError> {
-        let calls: Vec<_> = answer.function_calls().map(|call| self.prepare(call)).collect();
+    /// Runs the tools that `answer` calls.
+    pub(super) async fn call_tools(&self, answer: &Event) -> Result<Answers, RunError> {
+        let calls: Vec<_> = answer.function_calls().map(|call| (call.clone(), None)).collect();
+        let (event, mut pending) = self.answers(calls).await?;
+        pending.extend(answer.long_running_tool_ids.iter().cloned());
+        Ok((event, pending))
+    }
+
+    /// Runs calls that a person has decided about.
+    pub(super) async fn call_decided(&self, decided: Vec<Decided>) -> Result<Answers, RunError> {
+        self.answers(decided.into_iter().map(|it| (it.call, Some(it.confirmation))).collect()).await
+    }
+
+    /// The answers to `calls`: as they are stored, or from the tools. They are one event, in the order of the calls; another one before it
+    /// asks a person about those calls that need it.
+    async fn answers(&self, calls: Vec<(FunctionCall, Option<ToolConfirmation>)>) -> Result<Answers, RunError> {
+        let asked = self.recall(confirmation::is_request).await?;
+        let pending = |asked: &Option<Arc<Event>>| {
+            asked.as_ref().map(|event| event.long_running_tool_ids.clone()).unwrap_or_default()
+        };
+        let answered = self.recall(is_answer).await?;
+        if answered.is_some() || self.past.has_more() {
+            return Ok((answered, pending(&asked)));
+        }
+        self.past.go_live(&self.cx.call.agent).await;
+        let (content, actions) = self.run_tools(&calls).await?;
+        let asked = match confirmation::request(calls.iter().map(|(call, _)| call), &actions) {
+            Some(request) => Some(self.cx.emit(request).await?),
+            None => None,
+        };
+        if content.is_none() && actions.is_empty() {
+            return Ok((None, pending(&asked)));
+        }
+        let event = self.cx.emit(EventData { content, actions, ..EventData::default() }).await?;
+        Ok((Some(event), pending(&asked)))
+    }
+
+    async fn run_tools(
+        &self,
+        calls: &[(FunctionCall, Option<ToolConfirmation>)],
+    ) -> Result<(Option<Arc<Content>>, EventActions), RunError> {
+        let calls: Vec<_> = calls.iter().map(|(call, decision)| self.prepare(call, decision.clone())).collect();
         let results = match self.cx.call.invocation.run_config.tool_execution {
             ToolExecution::Parallel if calls.len() > 1 => at_once(calls).await?,
             ToolExecution::Parallel | ToolExecution::Sequential => in_order(calls).await?,
@@ -29,23 +71,24 @@ impl Step<'_> {
             parts.extend(result.response.map(|response| Part::from(PartData::FunctionResponse(response))));
             actions.merge(result.actions);
         }
-        if parts.is_empty() && actions.is_empty() {
-            return Ok(None);
-        }
-        let content = (!parts.is_empty()).then(|| Arc::new(Content::new("user", parts)));
-        self.cx.emit(EventData { content, actions, ..EventData::default() }).await.map(Some)
+        Ok(((!parts.is_empty()).then(|| Arc::new(Content::new("user", parts))), actions))
     }
 
-    fn prepare(&self, call: &FunctionCall) -> Call {
+    fn prepare(&self, call: &FunctionCall, decision: Option<ToolConfirmation>) -> Call {
         Call {
             call: call.clone(),
             tool: self.tool(&call.name).cloned().ok_or_else(|| unknown_tool(&call.name, &self.tools)),
             before: self.frame.plugins.before(&self.llm.before_tool).cloned().collect(),
             after: self.frame.plugins.before(&self.llm.after_tool).cloned().collect(),
             on_error: self.frame.plugins.before(&self.llm.on_tool_error).cloned().collect(),
-            cx: self.cx.call.for_call(call.id.as_deref()),
+            cx: self.cx.call.for_call(call.id.as_deref()).with_confirmation(decision),
         }
     }
+}
+
+/// True for the answers of tools, and for what tools change that answer later.
+fn is_answer(event: &Event) -> bool {
+    event.function_responses().next().is_some() || (event.content.is_none() && event.actions.end_of_agent != Some(true))
 }
 
 /// One call with all that it needs, so that it can run in a task of its own.
@@ -135,6 +178,21 @@ impl Call {
     }
 
     async fn call_tool(&self, tool: &dyn Tool, args: &JsonMap) -> Result<Option<JsonMap>, RunError> {
+        if tool.requires_confirmation() {
+            match self.cx.confirmation() {
+                Some(decision) if decision.confirmed => {}
+                Some(_) => return Ok(Some(error_map("This tool call is rejected."))),
+                None => {
+                    let hint = format!(
+                        "Please approve or reject the tool call {}() by responding with a FunctionResponse with an expected \
+                         ToolConfirmation payload.",
+                        self.call.name
+                    );
+                    self.cx.request_confirmation(hint, None)?;
+                    return Ok(Some(error_map("This tool call requires confirmation, please approve or reject.")));
+                }
+            }
+        }
         let cancel = &self.cx.invocation.cancel;
         let result = cancel.run_until_cancelled(tool.call(args.clone(), &self.cx)).await.ok_or(RunError::Cancelled)?;
         if let Err(error) = &result {

@@ -1,6 +1,7 @@
 //! The event log of one run: the only writer of its session. Storing an event, showing it in the session and sending it to the client
 //! are one step, taken for one event at a time, and once begun it is finished even when the agent that emitted the event is cancelled.
 
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -28,6 +29,8 @@ struct Log {
     /// The run, as plugins see it.
     cx: CallContext,
     plugins: Plugins,
+    /// Ids of events that were stored before the run was interrupted: they are told again to the agents only.
+    told: HashSet<String>,
     /// Held while an event is stored and sent: keeps the order of the store, the session and the client the same.
     writing: Mutex<Writing>,
 }
@@ -54,8 +57,8 @@ enum Kind {
 }
 
 impl EventLog {
-    pub(super) fn new(cx: CallContext, plugins: Plugins, client: Client) -> Self {
-        Self(Arc::new(Log { cx, plugins, writing: Mutex::new(Writing::Open(client)) }))
+    pub(super) fn new(cx: CallContext, plugins: Plugins, client: Client, told: HashSet<String>) -> Self {
+        Self(Arc::new(Log { cx, plugins, told, writing: Mutex::new(Writing::Open(client)) }))
     }
 
     /// Stores what the user said.
@@ -98,6 +101,9 @@ impl Log {
         }
         if kind != Kind::Failure && self.cx.invocation.cancel.is_cancelled() {
             return Err(RunError::Cancelled);
+        }
+        if self.told.contains(&event.id) {
+            return Ok(event);
         }
         let event = match kind {
             Kind::Message => event,

@@ -2,8 +2,10 @@
 
 mod continuation;
 mod log;
+mod resumption;
 mod turns;
 
+use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -19,11 +21,13 @@ use hatchery_core::{
 use tokio::sync::{OwnedMutexGuard, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::agents::{self, Frame};
+use crate::agents::past::Past;
+use crate::agents::{self, Frame, Lane};
 use crate::app::App;
 use crate::llm::contents::Views;
 use crate::plugins::Plugins;
 use log::EventLog;
+use resumption::Resumed;
 use turns::{Live, Turns};
 
 /// Events that a client has not read yet; a slow client slows its run down from here on.
@@ -60,7 +64,8 @@ pub struct RunRequest {
     pub session: String,
     /// What the user says; nothing when an interrupted run is to go on as it is.
     pub message: Option<Content>,
-    /// The run that is to go on; nothing begins a new one.
+    /// The run that is to go on, with what has been stored of it; nothing begins a new one. In an app that is resumable, a message that
+    /// answers a function call goes on with the run of that call by itself.
     pub invocation_id: Option<String>,
     /// State to set along with the message.
     pub state_delta: JsonMap,
@@ -83,13 +88,17 @@ impl RunRequest {
             cancel: CancellationToken::new(),
         }
     }
+
+    /// A request to go on with an interrupted run.
+    pub fn resume(user: impl Into<String>, session: impl Into<String>, invocation_id: impl Into<String>) -> Self {
+        let request = Self::new(user, session, Content::default());
+        Self { message: None, invocation_id: Some(invocation_id.into()), ..request }
+    }
 }
 
 /// A run under way: a stream of its events. Dropping it does not stop the run; [`RunRequest::cancel`] does.
 #[derive(Debug)]
 pub struct Run {
-    /// `e-<uuid>`.
-    pub invocation_id: String,
     events: mpsc::Receiver<Result<Arc<Event>, RunError>>,
 }
 
@@ -163,9 +172,10 @@ impl Runner {
     /// up the next.
     ///
     /// # Errors
-    /// When the message has no parts, or the session does not exist and is not to be created.
+    /// When the message has no parts, the session does not exist and is not to be created, or there is no run to go on with.
     pub async fn run(&self, app: Arc<App>, request: RunRequest) -> Result<Run, RunError> {
-        if request.message.as_ref().is_none_or(|message| message.parts.is_empty()) {
+        let says_nothing = |message: &Content| message.parts.is_empty();
+        if request.message.as_ref().map_or(request.invocation_id.is_none(), says_nothing) {
             return Err(RunError::BadInput(
                 "newMessage has no parts; send at least one, such as {\"text\": \"hello\"}".into(),
             ));
@@ -173,13 +183,15 @@ impl Runner {
         let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
         let create = request.config.auto_create_session;
         let turn = self.queue(&key, create).await?;
-        let invocation_id = new_invocation_id();
+        if let Turn::Begun(live, _) = &turn {
+            Resumed::find(&app, &request, &live.session.events)?;
+        }
         let (client, events) = mpsc::channel(UNREAD_EVENTS);
         let active = ActiveRun::new(&self.0);
-        let (runner, id) = (self.clone(), invocation_id.clone());
+        let runner = self.clone();
         tokio::spawn(async move {
             let result = match request.cancel.run_until_cancelled(runner.begin(&key, turn, create)).await {
-                Some(Ok((live, mut kept))) => runner.turn(app, key, request, id, live, &mut kept, client.clone()).await,
+                Some(Ok((live, mut kept))) => runner.turn(app, key, request, live, &mut kept, client.clone()).await,
                 Some(Err(error)) => Err(error),
                 None => Err(RunError::Cancelled),
             };
@@ -190,7 +202,7 @@ impl Runner {
                 let _ = client.send(Err(error)).await;
             }
         });
-        Ok(Run { invocation_id, events })
+        Ok(Run { events })
     }
 
     /// Takes a place in the session's queue, in the order of these calls, once it is clear that there is such a session.
@@ -238,22 +250,35 @@ impl Runner {
     }
 
     /// One turn, from the session as it is to what is `kept` of it for the next turn.
-    // What it takes is what one call of `run` consists of.
-    #[allow(clippy::too_many_arguments)]
     async fn turn(
         &self,
         app: Arc<App>,
         key: SessionKey,
         request: RunRequest,
-        invocation_id: String,
-        Live { session, views }: Live,
+        live: Live,
         kept: &mut Option<Live>,
         client: mpsc::Sender<Result<Arc<Event>, RunError>>,
     ) -> Result<(), RunError> {
+        let Live { session, views } = live;
+        let resumed = match Resumed::find(&app, &request, &session.events) {
+            Ok(resumed) => resumed,
+            Err(error) => {
+                *kept = Some(Live { session, views });
+                return Err(error);
+            }
+        };
+        let message = request.message.map(|message| Arc::new(as_user(message)));
+        let (id, user_content, told) = match &resumed {
+            Some(run) => {
+                let events = &session.events;
+                (run.invocation_id.clone(), run.user_content(events), run.event_ids(events))
+            }
+            None => (new_invocation_id(), message.clone().unwrap_or_default(), HashSet::new()),
+        };
         let invocation = Arc::new(Invocation {
-            id: invocation_id,
+            id,
             session_key: key,
-            user_content: RwLock::new(Arc::new(as_user(request.message.unwrap_or_default()))),
+            user_content: RwLock::new(user_content),
             run_config: request.config,
             services: self.0.services.clone(),
             cancel: request.cancel,
@@ -263,9 +288,10 @@ impl Runner {
         });
         let plugins = &self.0.plugins;
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
-        let log = EventLog::new(cx.clone(), plugins.clone(), client);
+        let log = EventLog::new(cx.clone(), plugins.clone(), client, told);
         let frame = Frame::new(app, invocation.clone(), plugins.clone(), views);
-        let conversation = AssertUnwindSafe(converse(&frame, &cx, &log, request.state_delta)).catch_unwind().await;
+        let said = Said { message, state_delta: request.state_delta };
+        let conversation = AssertUnwindSafe(converse(&frame, &cx, &log, said, resumed)).catch_unwind().await;
         let result = match conversation.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))) {
             Ok(()) | Err(RunError::Stopped) => Ok(()),
             Err(error) => {
@@ -298,22 +324,38 @@ impl Runner {
     }
 }
 
+/// What the user brings to a turn.
+struct Said {
+    /// Nothing when an interrupted run goes on as it is.
+    message: Option<Arc<Content>>,
+    state_delta: JsonMap,
+}
+
 /// Stores the user's message, then lets the agent whose turn it is answer, unless a plugin does.
-async fn converse(frame: &Arc<Frame>, cx: &CallContext, log: &EventLog, state_delta: JsonMap) -> Result<(), RunError> {
+async fn converse(
+    frame: &Arc<Frame>,
+    cx: &CallContext,
+    log: &EventLog,
+    said: Said,
+    resumed: Option<Resumed>,
+) -> Result<(), RunError> {
     let Frame { app, invocation, plugins, .. } = frame.as_ref();
-    let state_delta = invocation.without_temp(state_delta);
-    cx.actions().state_delta.extend(state_delta);
-    if let Some(message) = plugins.on_user_message(cx, &invocation.user_content()).await? {
-        *invocation.user_content.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(as_user(message));
-    }
-    log.record_message(event(cx, USER, Some(invocation.user_content()))).await?;
+    record(frame, cx, log, said, resumed.is_none()).await?;
     let answer = plugins.before_run(cx).await?;
     if answer.is_some() || !cx.actions().is_empty() {
         log.emit(event(cx, "model", answer.clone().map(as_model).map(Arc::new))).await?;
     }
     if answer.is_none() {
-        let (agent, branch) = continuation::agent_to_run(&app.tree, &invocation.events());
-        let run = agents::run(frame.clone(), agent, branch, Arc::new(log.clone()));
+        let events = invocation.events();
+        let (beginning, past) = match &resumed {
+            Some(run) => (run.beginning(&events), run.past(&app.tree, &events)),
+            None => (events, Past::none()),
+        };
+        if let Some(opening) = beginning.last() {
+            frame.open(opening.clone());
+        }
+        let (agent, branch) = continuation::agent_to_run(&app.tree, &beginning);
+        let run = agents::run(frame.clone(), agent, Lane { branch, past, sink: Arc::new(log.clone()) });
         invocation.cancel.run_until_cancelled(run).await.ok_or(RunError::Cancelled)??;
     }
     plugins.after_run(cx).await?;
@@ -321,6 +363,32 @@ async fn converse(frame: &Arc<Frame>, cx: &CallContext, log: &EventLog, state_de
         log.emit(event(cx, "model", None)).await?;
     }
     Ok(())
+}
+
+/// Stores what the user says and sets; it opens the run, or answers a call of a run that goes on.
+async fn record(
+    frame: &Frame,
+    cx: &CallContext,
+    log: &EventLog,
+    Said { message, state_delta }: Said,
+    opens: bool,
+) -> Result<(), RunError> {
+    let Frame { invocation, plugins, .. } = frame;
+    let state_delta = invocation.without_temp(state_delta);
+    cx.actions().state_delta.extend(state_delta);
+    let Some(mut message) = message else {
+        if !cx.actions().is_empty() {
+            log.record_message(event(cx, USER, None)).await?;
+        }
+        return Ok(());
+    };
+    if let Some(replacement) = plugins.on_user_message(cx, &message).await? {
+        message = Arc::new(as_user(replacement));
+        if opens {
+            *invocation.user_content.write().unwrap_or_else(PoisonError::into_inner) = message.clone();
+        }
+    }
+    log.record_message(event(cx, USER, Some(message))).await
 }
 
 /// An event of the run itself, with the changes that are pending in `cx`.

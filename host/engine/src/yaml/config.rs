@@ -1,7 +1,7 @@
 //! The wire form of an agent config.
 
-use hatchery_core::{Example, JsonMap};
 use hatchery_core::model::GenerateContentConfig;
+use hatchery_core::{Example, JsonMap};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hatchery_core::{Content, Event, EventData, FunctionCall, LlmResponse, Part, PartData};
 use hatchery_engine::llm::Aggregator;
-use hatchery_engine::llm::machine::{Machine, Next};
+use hatchery_engine::llm::machine::{Limits, Machine, Next};
 use proptest::prelude::*;
 
 /// What a model answers.
@@ -71,8 +71,9 @@ proptest! {
     fn a_run_alternates_between_model_and_tools_and_keeps_to_its_limit(
         answers in prop::collection::vec((answer(), results()), 1..40),
         max_steps in prop::option::of(0..10u32),
+        pauses in any::<bool>(),
     ) {
-        let mut machine = Machine::new(max_steps);
+        let mut machine = Machine::new(Limits { max_steps, pauses });
         let mut calls = 0;
         for (answer, results) in &answers {
             match machine.next() {
@@ -86,13 +87,17 @@ proptest! {
                     prop_assert_eq!(calls, most);
                     break;
                 }
-                Next::Done | Next::Transfer(_) => break,
-                Next::CallTools(_) => prop_assert!(false, "tools are due only after the model has called them"),
+                Next::Done | Next::Transfer(_) | Next::Pause(_) => break,
+                Next::CallTools(_) | Next::CallDecided(_) => {
+                    prop_assert!(false, "tools are due only after the model has called them");
+                }
             }
             if let Next::CallTools(event) = machine.next() {
                 prop_assert!(matches!(answer, Answer::Calls));
                 prop_assert_eq!(event.function_calls().count(), 2);
-                machine.tools_answered(answered(results));
+                let pending = if matches!(results, Results::Later) { vec!["c1".into()] } else { Vec::new() };
+                machine.tools_answered(answered(results), pending);
+                prop_assert_eq!(matches!(machine.next(), Next::Pause(_)), pauses && matches!(results, Results::Later));
                 let went_on = matches!(machine.next(), Next::CallModel | Next::LimitReached(_));
                 prop_assert_eq!(went_on, matches!(results, Results::Plain));
             } else {

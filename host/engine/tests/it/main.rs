@@ -3,6 +3,7 @@
 
 mod builtin;
 mod callbacks;
+mod confirmation;
 mod custom;
 mod llm;
 mod machine;

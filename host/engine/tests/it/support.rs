@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Agent, AgentKind, CallContext, Callback, Content, Delivery, Event, EventWindow, FunctionDeclaration, Instruction,
-    JsonMap, LlmAgent, LlmRequest, LlmResponse, ModelRef, RunConfig, RunError, Services, Session, SessionKey, Tool,
-    ToolError,
+    Agent, AgentKind, CallContext, Callback, Content, Delivery, Event, EventWindow, FunctionDeclaration,
+    FunctionResponse, Instruction, JsonMap, LlmAgent, LlmRequest, LlmResponse, ModelRef, PartData, RunConfig, RunError,
+    Services, Session, SessionKey, Tool, ToolError,
 };
-use hatchery_engine::{App, Run, RunRequest, Runner};
+use hatchery_engine::{App, AppSettings, Run, RunRequest, Runner};
 use hatchery_models::Registry;
 use hatchery_models::scripted::Scripted;
 use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
@@ -50,12 +50,23 @@ impl Harness {
         self
     }
 
+    /// From now on runs pause and go on.
+    pub fn resumable(&mut self) {
+        let app = App::clone(&self.app);
+        self.app = Arc::new(app.with_settings(AppSettings { resumable: true, ..AppSettings::default() }));
+    }
+
     pub fn request(&self, message: Content) -> RunRequest {
         RunRequest { config: self.config.clone(), ..RunRequest::new(USER, SESSION, message) }
     }
 
     pub async fn start(&self, text: &str) -> Run {
         self.runner.run(self.app.clone(), self.request(Content::user(text))).await.unwrap()
+    }
+
+    /// Says something that is more than a text.
+    pub async fn send(&self, message: Content) -> Vec<Arc<Event>> {
+        self.runner.run(self.app.clone(), self.request(message)).await.unwrap().collect().await.unwrap()
     }
 
     pub async fn say(&self, text: &str) -> Vec<Arc<Event>> {
@@ -88,6 +99,21 @@ impl Harness {
     pub async fn state(&self) -> Value {
         serde_json::to_value(&self.session().await.state).unwrap()
     }
+}
+
+pub fn briefs(events: &[Arc<Event>]) -> Vec<String> {
+    events.iter().map(|event| brief(event)).collect()
+}
+
+/// What a client sends to answer a function call.
+pub fn answer(id: &str, name: &str, response: Value) -> Content {
+    let response = FunctionResponse {
+        id: Some(id.into()),
+        name: name.into(),
+        response: map(response),
+        ..FunctionResponse::default()
+    };
+    Content::new("user", vec![PartData::FunctionResponse(response).into()])
 }
 
 pub fn map(value: Value) -> JsonMap {
@@ -144,22 +170,36 @@ type ToolBody = dyn Fn(JsonMap, &CallContext) -> Result<Value, ToolError> + Send
 /// A tool made of a closure.
 pub struct FnTool {
     declaration: Arc<FunctionDeclaration>,
-    long_running: bool,
+    kind: FnKind,
     body: Box<ToolBody>,
+}
+
+#[derive(PartialEq)]
+enum FnKind {
+    Plain,
+    LongRunning,
+    NeedsConfirmation,
 }
 
 pub fn tool(
     name: &str,
     body: impl Fn(JsonMap, &CallContext) -> Result<Value, ToolError> + Send + Sync + 'static,
 ) -> Arc<dyn Tool> {
-    Arc::new(FnTool { declaration: declared(name), long_running: false, body: Box::new(body) })
+    Arc::new(FnTool { declaration: declared(name), kind: FnKind::Plain, body: Box::new(body) })
+}
+
+pub fn guarded(
+    name: &str,
+    body: impl Fn(JsonMap, &CallContext) -> Result<Value, ToolError> + Send + Sync + 'static,
+) -> Arc<dyn Tool> {
+    Arc::new(FnTool { declaration: declared(name), kind: FnKind::NeedsConfirmation, body: Box::new(body) })
 }
 
 pub fn long_running(
     name: &str,
     body: impl Fn(JsonMap, &CallContext) -> Result<Value, ToolError> + Send + Sync + 'static,
 ) -> Arc<dyn Tool> {
-    Arc::new(FnTool { declaration: declared(name), long_running: true, body: Box::new(body) })
+    Arc::new(FnTool { declaration: declared(name), kind: FnKind::LongRunning, body: Box::new(body) })
 }
 
 pub fn declared(name: &str) -> Arc<FunctionDeclaration> {
@@ -173,7 +213,11 @@ impl Tool for FnTool {
     }
 
     fn is_long_running(&self) -> bool {
-        self.long_running
+        self.kind == FnKind::LongRunning
+    }
+
+    fn requires_confirmation(&self) -> bool {
+        self.kind == FnKind::NeedsConfirmation
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {

@@ -1,0 +1,83 @@
+//! Runs that go on: after a crash, or once a result has come or a person has decided.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use hatchery_core::agent::AgentTree;
+use hatchery_core::event::USER;
+use hatchery_core::{Content, Event, RunError};
+use imbl::Vector;
+
+use super::RunRequest;
+use crate::agents::past::Past;
+use crate::app::App;
+
+/// A stored run that goes on.
+pub(super) struct Resumed {
+    pub(super) invocation_id: String,
+    /// The place of the user's message that began it.
+    opening: usize,
+}
+
+impl Resumed {
+    /// The run that the request goes on with; nothing when it begins a new one.
+    ///
+    /// # Errors
+    /// When there is no such run, or the message cannot go on with it.
+    pub(super) fn find(app: &App, request: &RunRequest, events: &Vector<Arc<Event>>) -> Result<Option<Self>, RunError> {
+        let answers = request.message.as_ref().filter(|message| message.function_responses().next().is_some());
+        let Some(invocation_id) = &request.invocation_id else {
+            let id = answers.filter(|_| app.settings.resumable).and_then(|answers| answered(answers, events));
+            return Ok(id.and_then(|id| Self::new(id, events)));
+        };
+        if request.message.is_some() && answers.is_none() {
+            return Err(RunError::BadInput(format!(
+                "a message that goes on with `{invocation_id}` must hold function responses; leave the invocation's id out to say something \
+                 new"
+            )));
+        }
+        Self::new(invocation_id, events).map(Some).ok_or_else(|| RunError::NotFound {
+            what: "Invocation",
+            name: invocation_id.clone(),
+            hint: "; the session has no message of the user that began it".into(),
+        })
+    }
+
+    fn new(invocation_id: &str, events: &Vector<Arc<Event>>) -> Option<Self> {
+        let opening = events.iter().position(|event| event.author == USER && event.invocation_id == invocation_id)?;
+        Some(Self { invocation_id: invocation_id.into(), opening })
+    }
+
+    /// The events up to what the user said to begin the run.
+    pub(super) fn beginning(&self, events: &Vector<Arc<Event>>) -> Vector<Arc<Event>> {
+        events.take(self.opening + 1)
+    }
+
+    /// What the user said to begin it.
+    pub(super) fn user_content(&self, events: &Vector<Arc<Event>>) -> Arc<Content> {
+        events.get(self.opening).and_then(|event| event.content.clone()).unwrap_or_default()
+    }
+
+    /// Ids of its events.
+    pub(super) fn event_ids(&self, events: &Vector<Arc<Event>>) -> HashSet<String> {
+        self.events(events).iter().map(|event| event.id.clone()).collect()
+    }
+
+    /// What its agents have done.
+    pub(super) fn past(&self, tree: &AgentTree, events: &Vector<Arc<Event>>) -> Arc<Past> {
+        Past::new(tree, self.events(events).iter())
+    }
+
+    fn events(&self, events: &Vector<Arc<Event>>) -> Vector<Arc<Event>> {
+        let since = events.skip(self.opening + 1);
+        since.into_iter().filter(|event| event.invocation_id == self.invocation_id).collect()
+    }
+}
+
+/// The run of the newest call that the message answers.
+fn answered<'a>(answers: &Content, events: &'a Vector<Arc<Event>>) -> Option<&'a str> {
+    let ids: HashSet<_> = answers.function_responses().filter_map(|answer| answer.id.as_deref()).collect();
+    let calls =
+        |event: &&Arc<Event>| event.function_calls().any(|call| call.id.as_deref().is_some_and(|id| ids.contains(id)));
+    events.iter().rev().find(calls).map(|event| event.invocation_id.as_str())
+}
