@@ -49,10 +49,14 @@ impl Step<'_> {
             Some(request) => Some(self.cx.emit(request).await?),
             None => None,
         };
-        if content.is_none() && actions.is_empty() {
+        let nothing_yet = content.is_none() && actions.is_empty();
+        if nothing_yet && !self.frame.app.settings.resumable {
             return Ok((None, pending(&asked)));
         }
-        let event = self.cx.emit(EventData { content, actions, ..EventData::default() }).await?;
+        // A run that goes on must find that its tools have run, also where they have nothing to say yet.
+        let ids = calls.iter().filter(|_| nothing_yet).filter_map(|(call, _)| call.id.clone());
+        let long_running_tool_ids = ids.collect();
+        let event = self.cx.emit(EventData { content, actions, long_running_tool_ids, ..EventData::default() }).await?;
         Ok((Some(event), pending(&asked)))
     }
 

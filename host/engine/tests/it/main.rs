@@ -8,6 +8,7 @@ mod custom;
 mod llm;
 mod machine;
 mod plugins;
+mod resumption;
 mod runner;
 mod support;
 mod tools;
