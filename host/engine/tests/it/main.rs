@@ -13,5 +13,6 @@ mod runner;
 mod support;
 mod tools;
 mod transfer;
+mod trees;
 mod workflow;
 mod yaml;

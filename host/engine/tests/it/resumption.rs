@@ -47,8 +47,9 @@ impl SessionService for Crashing {
     }
 }
 
-/// Says `hi` to a new session of `app`, on services that fail after `survive` events, and goes on with a new runner. Gives the session.
-pub async fn interrupted(app: &Arc<App>, survive: usize) -> Session {
+/// Says `hi` to a new session of `app`, on services that fail after `survive` events, and goes on with a new runner. Gives the
+/// session as it was at the interruption, and as it was in the end.
+pub async fn interrupted(app: &Arc<App>, survive: usize) -> (Session, Session) {
     let services = services();
     let key = services.sessions.create(&app.name, USER, Some(SESSION), JsonMap::new()).await.unwrap().key;
     let crashing = Crashing { inner: services.sessions.clone(), left: AtomicUsize::new(survive) };
@@ -63,7 +64,7 @@ pub async fn interrupted(app: &Arc<App>, survive: usize) -> Session {
     second.run(app.clone(), RunRequest::resume(USER, SESSION, invocation)).await.unwrap().collect().await.unwrap();
     let session = services.sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
     assert!(session.events.iter().all(|event| event.invocation_id == stored.events[0].invocation_id));
-    session
+    (stored, session)
 }
 
 /// The events of a session in short form, those of each branch by themselves, since branches have no order between them.
@@ -84,9 +85,9 @@ pub fn told(session: &Session) -> Vec<(String, Vec<String>)> {
 /// Whatever the run is interrupted after, the session ends as that of a run that was not.
 async fn ends_alike(make: impl Fn() -> hatchery_core::Agent) -> Session {
     let app = || Arc::new(App::new("app", make()).unwrap());
-    let whole = interrupted(&app(), usize::MAX).await;
+    let (_, whole) = interrupted(&app(), usize::MAX).await;
     for survive in 1..whole.events.len() {
-        let resumed = interrupted(&app(), survive).await;
+        let (_, resumed) = interrupted(&app(), survive).await;
         assert_eq!(told(&resumed), told(&whole), "interrupted after {survive} events");
         assert_eq!(resumed.state, whole.state, "interrupted after {survive} events");
     }
@@ -169,25 +170,29 @@ async fn a_loop_that_was_left_is_not_entered_again() {
 }
 
 #[tokio::test]
-async fn a_branch_that_ended_the_others_has_ended_them() {
-    let session = ends_alike(|| {
-        let model = calls_then_says(&["exit_loop"], "never said");
-        let leaves =
-            llm_with("leaves", model, |llm| llm.tools = vec![hatchery_engine::builtin::tool("exit_loop").unwrap()]);
-        let waits = workflow_code("waits", Arc::new(WaitsForEver));
-        let both = workflow("both", AgentKind::Parallel, vec![leaves, waits]);
-        workflow("all", AgentKind::Sequential, vec![both, counter("after", &[], "after!")])
-    })
-    .await;
-    assert_eq!(brief(session.events.last().unwrap()), "after: after!");
+async fn a_branch_that_was_ended_by_another_does_nothing_more() {
+    let leave = || hatchery_engine::builtin::tool("exit_loop").unwrap();
+    let leaves = llm_with("leaves", calls_then_says(&["exit_loop"], "never said"), |llm| llm.tools = vec![leave()]);
+    let waits = workflow_code("waits", Arc::new(WaitsOnce::default()));
+    let both = workflow("both", AgentKind::Parallel, vec![waits, leaves]);
+    let all = workflow("all", AgentKind::Sequential, vec![both, counter("after", &[], "after!")]);
+    // The user's message, the call of exit_loop and its answer are stored.
+    let (_, session) = interrupted(&Arc::new(App::new("app", all).unwrap()), 3).await;
+    let events: Vec<_> = session.events.iter().map(|event| brief(event)).collect();
+    assert_eq!(events[2..], [r"leaves: answer exit_loop{}", "after: after!"]);
 }
 
-struct WaitsForEver;
+/// Waits until it is ended; speaks when it is run again.
+#[derive(Default)]
+struct WaitsOnce(AtomicUsize);
 
 #[async_trait]
-impl CustomAgent for WaitsForEver {
-    async fn run(&self, _: AgentContext) -> Result<(), RunError> {
-        std::future::pending().await
+impl CustomAgent for WaitsOnce {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 => std::future::pending().await,
+            _ => cx.say("here I am again").await.map(|_| ()),
+        }
     }
 }
 
