@@ -32,6 +32,8 @@ pub struct Agent {
     pub before_agent: Vec<Arc<dyn Callback>>,
     /// Run after it.
     pub after_agent: Vec<Arc<dyn Callback>>,
+    /// Run when it has failed.
+    pub on_agent_error: Vec<Arc<dyn Callback>>,
 }
 
 impl Agent {
@@ -44,6 +46,7 @@ impl Agent {
             sub_agents: Vec::new(),
             before_agent: Vec::new(),
             after_agent: Vec::new(),
+            on_agent_error: Vec::new(),
         }
     }
 

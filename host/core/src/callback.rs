@@ -26,6 +26,12 @@ pub trait Callback: Send + Sync {
         Ok(None)
     }
 
+    /// When an agent has failed: a content is its answer, and the run goes on.
+    async fn on_agent_error(&self, cx: &CallContext, error: &RunError) -> Result<Option<Content>, RunError> {
+        let _ = (cx, error);
+        Ok(None)
+    }
+
     /// Before a model call: may change the request; a response takes the place of the model's.
     async fn before_model(&self, cx: &CallContext, request: &mut LlmRequest) -> Result<Option<LlmResponse>, RunError> {
         let _ = (cx, request);

@@ -151,6 +151,7 @@ impl Builder<'_> {
             sub_agents,
             before_agent: self.callbacks(component, &spec.before_agent, "before-agent")?,
             after_agent: self.callbacks(component, &spec.after_agent, "after-agent")?,
+            on_agent_error: Vec::new(),
         })
     }
 

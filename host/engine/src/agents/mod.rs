@@ -210,12 +210,30 @@ impl Part {
 
     /// What is left of it from where the conversation is.
     async fn go_on(&self) -> Result<Ended, RunError> {
-        let ended = self.body().await?;
+        let ended = match self.body().await {
+            Ok(ended) => ended,
+            Err(error) => self.mended(error).await?,
+        };
         match ended {
             Ended::With(Outcome::Done | Outcome::HandedBack) => self.end().await?,
             Ended::With(Outcome::Paused) | Ended::HandingOver(_) => {}
         }
         Ok(ended)
+    }
+
+    /// What callbacks make of a failure. An agent that was stopped has not failed.
+    async fn mended(&self, error: RunError) -> Result<Ended, RunError> {
+        if matches!(error, RunError::Cancelled | RunError::Stopped) {
+            return Err(error);
+        }
+        for callback in self.frame.plugins.before(&self.agent().on_agent_error) {
+            if let Some(mut content) = callback.on_agent_error(&self.cx.call, &error).await? {
+                content.role.get_or_insert_with(|| "model".into());
+                self.cx.emit(EventData { content: Some(Arc::new(content)), ..EventData::default() }).await?;
+                return Ok(Ended::With(Outcome::Done));
+            }
+        }
+        Err(error)
     }
 
     async fn body(&self) -> Result<Ended, RunError> {

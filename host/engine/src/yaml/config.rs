@@ -22,6 +22,8 @@ pub(super) struct AgentConfig {
     pub(super) before_agent_callbacks: Vec<NameRef>,
     #[serde(default, alias = "afterAgentCallbacks")]
     pub(super) after_agent_callbacks: Vec<NameRef>,
+    #[serde(default, alias = "onAgentErrorCallbacks")]
+    pub(super) on_agent_error_callbacks: Vec<NameRef>,
     pub(super) model: Option<String>,
     pub(super) instruction: Option<String>,
     #[serde(alias = "globalInstruction")]

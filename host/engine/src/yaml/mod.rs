@@ -109,6 +109,7 @@ impl Loader<'_> {
         Ok(Agent {
             before_agent: self.callbacks("before_agent_callbacks", &config.before_agent_callbacks, source)?,
             after_agent: self.callbacks("after_agent_callbacks", &config.after_agent_callbacks, source)?,
+            on_agent_error: self.callbacks("on_agent_error_callbacks", &config.on_agent_error_callbacks, source)?,
             name: config.name,
             description: config.description,
             kind,

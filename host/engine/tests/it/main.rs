@@ -1,6 +1,7 @@
 //! The engine through its public door: a runner on in-memory services and scripted models.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod agent_errors;
 mod builtin;
 mod callbacks;
 mod confirmation;

@@ -1,0 +1,66 @@
+//! What callbacks make of an agent that has failed.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{Agent, AgentKind, CallContext, Callback, Content, ModelErrorKind, RunError};
+use hatchery_models::scripted::{Reply, Scripted};
+
+use crate::support::*;
+
+/// Answers failures of this kind.
+struct Mends(&'static str);
+
+#[async_trait]
+impl Callback for Mends {
+    fn name(&self) -> &str {
+        "mends"
+    }
+
+    async fn on_agent_error(&self, cx: &CallContext, error: &RunError) -> Result<Option<Content>, RunError> {
+        Ok((error.code() == self.0).then(|| Content::model(format!("{} could not: {error}", cx.agent))))
+    }
+}
+
+fn fails(name: &str) -> Agent {
+    llm(name, Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "out of order")))
+}
+
+fn with(mut agent: Agent, callbacks: &[&'static str]) -> Agent {
+    agent.on_agent_error = callbacks.iter().map(|code| Arc::new(Mends(code)) as Arc<dyn Callback>).collect();
+    agent
+}
+
+#[tokio::test]
+async fn the_first_callback_that_has_one_gives_the_answer_and_the_run_goes_on() {
+    let first = with(fails("first"), &["LIMIT_REACHED", "MODEL_SERVER_ERROR", "MODEL_SERVER_ERROR"]);
+    let second = llm("second", Scripted::new().otherwise("here I am"));
+    let app = Harness::new(workflow("all", AgentKind::Sequential, vec![first, second])).await;
+    assert_eq!(
+        app.talk("hi").await,
+        ["first: first could not: model `scripted`: out of order", "second: here I am"]
+    );
+}
+
+#[tokio::test]
+async fn an_agent_around_the_one_that_failed_may_answer_for_it() {
+    let all = with(workflow("all", AgentKind::Sequential, vec![fails("inner")]), &["MODEL_SERVER_ERROR"]);
+    let app = Harness::new(all).await;
+    assert_eq!(app.talk("hi").await, ["all: all could not: model `scripted`: out of order"]);
+}
+
+#[tokio::test]
+async fn a_failure_that_no_callback_answers_ends_the_run() {
+    let (events, error) = Harness::new(with(fails("root"), &["LIMIT_REACHED"])).await.fail("hi").await;
+    assert_eq!(error.code(), "MODEL_SERVER_ERROR");
+    assert_eq!(events, ["root: error MODEL_SERVER_ERROR: model `scripted`: out of order"]);
+}
+
+#[tokio::test]
+async fn a_cancelled_run_is_no_failure_to_answer() {
+    let app = Harness::new(with(fails("root"), &["CANCELLED"])).await;
+    let request = app.request(Content::user("hi"));
+    request.cancel.cancel();
+    let error = app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap_err();
+    assert_eq!(error.code(), "CANCELLED");
+}
