@@ -150,7 +150,7 @@ impl Invocation {
                 limit: "Max number of llm calls limit",
                 value: u64::from(most),
                 agent: agent.into(),
-                key: "maxLlmCalls",
+                key: "max_llm_calls",
             });
         }
         Ok(())

@@ -186,6 +186,14 @@ pub enum RunError {
         /// What happened, and which setting changes it.
         message: String,
     },
+    /// A plugin that every run must pass is not there.
+    #[error("no run can begin without plugin `{plugin}`: {reason}")]
+    PluginMissing {
+        /// The plugin's name.
+        plugin: String,
+        /// Why it is not there.
+        reason: String,
+    },
     /// The caller's input is wrong.
     #[error("{0}")]
     BadInput(String),
@@ -243,6 +251,7 @@ impl RunError {
             Self::Tool(ToolError::Fatal { code, .. }) | Self::Callback { code, .. } | Self::Agent { code, .. } => code,
             Self::NotFound { .. } => "NOT_FOUND",
             Self::Limit { .. } => "LIMIT_REACHED",
+            Self::PluginMissing { .. } => "PLUGIN_MISSING",
             Self::BadInput(_) => "BAD_INPUT",
             Self::Cancelled => "CANCELLED",
             Self::Stopped => "STOPPED",

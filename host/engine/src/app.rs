@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use hatchery_core::agent::{AgentTree, TreeError};
-use hatchery_core::{Agent, AgentId};
+use hatchery_core::context::ToolExecution;
+use hatchery_core::{Agent, AgentId, RunConfig};
 
 /// What a client talks to. A run keeps the app that it began with, whatever is loaded meanwhile.
 #[derive(Debug, Clone)]
@@ -22,6 +23,36 @@ pub struct AppSettings {
     /// Whether a run pauses at a call whose result comes later, and goes on as the same invocation when it is there. Otherwise the model
     /// is told that the result is pending, the run ends, and the result begins a new one.
     pub resumable: bool,
+    /// What is said here takes the place of what a run asks for.
+    pub run: RunSettings,
+}
+
+/// The parts of a [`RunConfig`] that are the operator's to choose; nothing leaves what the run asks for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RunSettings {
+    /// Most model calls of a run; 0 is no limit.
+    pub max_llm_calls: Option<u32>,
+    /// Most tokens of a run; 0 is no limit.
+    pub max_tokens: Option<u64>,
+    /// Whether the tool calls of one model answer run at the same time.
+    pub tool_execution: Option<ToolExecution>,
+    /// Whether files in the user's message are saved as artifacts.
+    pub save_input_blobs_as_artifacts: Option<bool>,
+}
+
+impl RunSettings {
+    /// What a run asks for, with these settings.
+    pub fn over(&self, config: RunConfig) -> RunConfig {
+        RunConfig {
+            max_llm_calls: self.max_llm_calls.unwrap_or(config.max_llm_calls),
+            max_tokens: self.max_tokens.unwrap_or(config.max_tokens),
+            tool_execution: self.tool_execution.unwrap_or(config.tool_execution),
+            save_input_blobs_as_artifacts: self
+                .save_input_blobs_as_artifacts
+                .unwrap_or(config.save_input_blobs_as_artifacts),
+            ..config
+        }
+    }
 }
 
 impl App {

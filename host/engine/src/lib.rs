@@ -17,7 +17,7 @@ pub mod yaml;
 mod agents;
 mod tasks;
 
-pub use app::{App, AppSettings};
-pub use plugins::{DuplicatePlugin, Plugins};
+pub use app::{App, AppSettings, RunSettings};
+pub use plugins::{DuplicatePlugin, PluginSource, Plugins};
 pub use registry::Registry;
 pub use runner::{Run, RunRequest, Runner};

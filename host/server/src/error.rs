@@ -157,9 +157,10 @@ fn status(error: &RunError) -> StatusCode {
         },
         RunError::NotFound { .. } => StatusCode::NOT_FOUND,
         RunError::BadInput(_) => StatusCode::BAD_REQUEST,
-        RunError::Cancelled | RunError::Stopped | RunError::Component { code: COMPONENT_BUSY, .. } => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        RunError::Cancelled
+        | RunError::Stopped
+        | RunError::PluginMissing { .. }
+        | RunError::Component { code: COMPONENT_BUSY, .. } => StatusCode::SERVICE_UNAVAILABLE,
         RunError::Tool(_)
         | RunError::Limit { .. }
         | RunError::Callback { .. }
@@ -184,7 +185,7 @@ mod tests {
     fn every_error_of_a_run_has_its_status_and_code() {
         let key = || SessionKey::new("app", "user", "s");
         let (agent, message) = ("a".to_owned(), "no".to_owned());
-        let cases: [(RunError, u16, &str); 25] = [
+        let cases: [(RunError, u16, &str); 26] = [
             (StoreError::SessionExists(key()).into(), 409, "SESSION_EXISTS"),
             (StoreError::SessionNotFound(key()).into(), 404, "SESSION_NOT_FOUND"),
             (StoreError::InvalidName { name: "..".into(), reason: "no" }.into(), 400, "INVALID_NAME"),
@@ -226,6 +227,7 @@ mod tests {
                 503,
                 "COMPONENT_BUSY",
             ),
+            (RunError::PluginMissing { plugin: "p".into(), reason: message.clone() }, 503, "PLUGIN_MISSING"),
             (RunError::BadInput("no".into()), 400, "BAD_INPUT"),
             (RunError::Agent { agent, code: "AGENT_FAILED".into(), message: message.clone() }, 500, "AGENT_FAILED"),
             (RunError::Cancelled, 503, "CANCELLED"),

@@ -1,4 +1,6 @@
-//! The plugins of a runner, and those that come with the engine.
+//! The plugins of a runner, where a runner finds them, and those that come with the engine.
+
+pub mod config;
 
 mod context_filter;
 mod global_instruction;
@@ -7,20 +9,49 @@ mod reflect_and_retry;
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use hatchery_core::{CallContext, Callback, Content, Event, EventData, Plugin, RunError};
 use thiserror::Error;
 
+pub use config::{ConfiguredPlugins, PluginConfig};
 pub use context_filter::ContextFilter;
 pub use global_instruction::GlobalInstruction;
 pub use logging::Logging;
 pub use reflect_and_retry::ReflectAndRetry;
 
-/// Plugins in the order in which they run.
+/// Plugins in the order in which they run. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Plugins {
-    plugins: Vec<Arc<dyn Plugin>>,
+    plugins: Arc<[Arc<dyn Plugin>]>,
     /// The same, as what they are to agents.
-    callbacks: Vec<Arc<dyn Callback>>,
+    callbacks: Arc<[Arc<dyn Callback>]>,
+}
+
+/// Where a runner finds its plugins. It is asked at the begin of each run, and the run keeps what it got.
+#[async_trait]
+pub trait PluginSource: Send + Sync {
+    /// The plugins of a run that begins now.
+    ///
+    /// # Errors
+    /// When one of them is not there. The run does not begin then: what the plugin would have kept back must not get through.
+    fn current(&self) -> Result<Plugins, RunError>;
+
+    /// Tells all of them that no run will follow.
+    async fn close(&self);
+}
+
+/// Always the same ones.
+#[async_trait]
+impl PluginSource for Plugins {
+    fn current(&self) -> Result<Plugins, RunError> {
+        Ok(self.clone())
+    }
+
+    async fn close(&self) {
+        for plugin in self.iter() {
+            plugin.close().await;
+        }
+    }
 }
 
 /// Two plugins have one name.
@@ -39,20 +70,22 @@ impl Plugins {
                 return Err(DuplicatePlugin(plugin.name().into()));
             }
         }
+        Ok(Self::of_unique_names(plugins))
+    }
+
+    fn of_unique_names(plugins: Vec<Arc<dyn Plugin>>) -> Self {
         let callbacks = plugins.iter().map(|plugin| plugin.clone() as Arc<dyn Callback>).collect();
-        Ok(Self { plugins, callbacks })
+        Self { plugins: plugins.into(), callbacks }
+    }
+
+    /// The plugins in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Plugin>> {
+        self.plugins.iter()
     }
 
     /// The plugin of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Plugin>> {
-        self.plugins.iter().find(|plugin| plugin.name() == name)
-    }
-
-    /// Tells all of them that no run will follow.
-    pub async fn close(&self) {
-        for plugin in &self.plugins {
-            plugin.close().await;
-        }
+        self.iter().find(|plugin| plugin.name() == name)
     }
 
     /// The callbacks that are asked, in order: the plugins, then the agent's own.
@@ -65,7 +98,7 @@ impl Plugins {
         cx: &CallContext,
         message: &Content,
     ) -> Result<Option<Content>, RunError> {
-        for plugin in &self.plugins {
+        for plugin in self.iter() {
             if let Some(replacement) = plugin.on_user_message(cx, message).await? {
                 return Ok(Some(replacement));
             }
@@ -74,7 +107,7 @@ impl Plugins {
     }
 
     pub(crate) async fn before_run(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
-        for plugin in &self.plugins {
+        for plugin in self.iter() {
             if let Some(answer) = plugin.before_run(cx).await? {
                 return Ok(Some(answer));
             }
@@ -84,7 +117,7 @@ impl Plugins {
 
     /// What takes the place of an event, under the same id, of the same invocation, at the same time.
     pub(crate) async fn on_event(&self, cx: &CallContext, event: &Event) -> Result<Option<Arc<Event>>, RunError> {
-        for plugin in &self.plugins {
+        for plugin in self.iter() {
             if let Some(mut data) = plugin.on_event(cx, event).await? {
                 data.actions.state_delta = cx.invocation.without_temp(data.actions.state_delta);
                 return Ok(Some(Event::new(EventData {
@@ -100,14 +133,14 @@ impl Plugins {
     }
 
     pub(crate) async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
-        for plugin in &self.plugins {
+        for plugin in self.iter() {
             plugin.after_run(cx).await?;
         }
         Ok(())
     }
 
     pub(crate) async fn on_run_error(&self, cx: &CallContext, error: &RunError) {
-        for plugin in &self.plugins {
+        for plugin in self.iter() {
             plugin.on_run_error(cx, error).await;
         }
     }

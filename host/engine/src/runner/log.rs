@@ -16,7 +16,8 @@ use tokio::sync::{Mutex, mpsc};
 use crate::plugins::Plugins;
 use crate::tasks::joined;
 
-type Client = mpsc::Sender<Result<Arc<Event>, RunError>>;
+/// Who hears of a run's events.
+pub(super) type Client = mpsc::Sender<Result<Arc<Event>, RunError>>;
 
 /// How long a run waits for a client that does not read. After that the client counts as gone, and the run goes on without it.
 const STALLED: Duration = Duration::from_secs(30);

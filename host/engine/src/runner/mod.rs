@@ -25,8 +25,8 @@ use crate::agents::past::Past;
 use crate::agents::{self, Frame, Lane};
 use crate::app::App;
 use crate::llm::contents::Views;
-use crate::plugins::Plugins;
-use log::EventLog;
+use crate::plugins::{PluginSource, Plugins};
+use log::{Client, EventLog};
 use resumption::Resumed;
 use turns::{Live, Turns};
 
@@ -39,7 +39,7 @@ pub struct Runner(Arc<Shared>);
 
 struct Shared {
     services: Services,
-    plugins: Plugins,
+    plugins: Box<dyn PluginSource>,
     turns: Turns,
     active: watch::Sender<usize>,
 }
@@ -135,14 +135,10 @@ impl Runner {
         Self::with_plugins(services, Plugins::default())
     }
 
-    /// A runner on these services, whose runs pass these plugins.
-    pub fn with_plugins(services: Services, plugins: Plugins) -> Self {
+    /// A runner on these services, whose runs pass the plugins that this gives when they begin.
+    pub fn with_plugins(services: Services, plugins: impl PluginSource + 'static) -> Self {
+        let plugins = Box::new(plugins);
         Self(Arc::new(Shared { services, plugins, turns: Turns::default(), active: watch::Sender::new(0) }))
-    }
-
-    /// The plugins.
-    pub fn plugins(&self) -> &Plugins {
-        &self.0.plugins
     }
 
     /// Waits until no run is under way, then closes the plugins.
@@ -172,7 +168,8 @@ impl Runner {
     /// up the next.
     ///
     /// # Errors
-    /// When the message has no parts, the session does not exist and is not to be created, or there is no run to go on with.
+    /// When the message has no parts, the session does not exist and is not to be created, there is no run to go on with, or a plugin is
+    /// not there.
     pub async fn run(&self, app: Arc<App>, request: RunRequest) -> Result<Run, RunError> {
         let says_nothing = |message: &Content| message.parts.is_empty();
         if request.message.as_ref().map_or(request.invocation_id.is_none(), says_nothing) {
@@ -180,6 +177,7 @@ impl Runner {
                 "newMessage has no parts; send at least one, such as {\"text\": \"hello\"}".into(),
             ));
         }
+        let plugins = self.0.plugins.current()?;
         let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
         let create = request.config.auto_create_session;
         let turn = self.queue(&key, create).await?;
@@ -191,7 +189,10 @@ impl Runner {
         let runner = self.clone();
         tokio::spawn(async move {
             let result = match request.cancel.run_until_cancelled(runner.begin(&key, turn, create)).await {
-                Some(Ok((live, mut kept))) => runner.turn(app, key, request, live, &mut kept, client.clone()).await,
+                Some(Ok((live, mut kept))) => {
+                    let wanted = Wanted { app, plugins, request, client: client.clone() };
+                    runner.turn(key, wanted, live, &mut kept).await
+                }
                 Some(Err(error)) => Err(error),
                 None => Err(RunError::Cancelled),
             };
@@ -252,13 +253,12 @@ impl Runner {
     /// One turn, from the session as it is to what is `kept` of it for the next turn.
     async fn turn(
         &self,
-        app: Arc<App>,
         key: SessionKey,
-        request: RunRequest,
+        wanted: Wanted,
         live: Live,
         kept: &mut Option<Live>,
-        client: mpsc::Sender<Result<Arc<Event>, RunError>>,
     ) -> Result<(), RunError> {
+        let Wanted { app, plugins, request, client } = wanted;
         let Live { session, views } = live;
         let resumed = match Resumed::find(&app, &request, &session.events) {
             Ok(resumed) => resumed,
@@ -279,14 +279,13 @@ impl Runner {
             id,
             session_key: key,
             user_content: RwLock::new(user_content),
-            run_config: request.config,
+            run_config: app.settings.run.over(request.config),
             services: self.0.services.clone(),
             cancel: request.cancel,
             session: RwLock::new(session),
             spent: Arc::default(),
             depth: 0,
         });
-        let plugins = &self.0.plugins;
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
         let log = EventLog::new(cx.clone(), plugins.clone(), client, told);
         let frame = Frame::new(app, invocation.clone(), plugins.clone(), views);
@@ -322,6 +321,14 @@ impl Runner {
         let session = sessions.get(key, EventWindow::All).await?.ok_or_else(missing)?;
         Ok(Live { session, views: Views::default() })
     }
+}
+
+/// What one turn is to do, and who is to hear of it.
+struct Wanted {
+    app: Arc<App>,
+    plugins: Plugins,
+    request: RunRequest,
+    client: Client,
 }
 
 /// What the user brings to a turn.

@@ -192,10 +192,10 @@ async fn the_limit_of_model_calls_names_itself_and_where_to_raise_it() {
     let mut app = Harness::new(agent).await;
     app.config.max_llm_calls = 3;
     let (events, error) = app.fail("hi").await;
-    assert!(matches!(error, RunError::Limit { value: 3, key: "maxLlmCalls", .. }), "{error:?}");
+    assert!(matches!(error, RunError::Limit { value: 3, key: "max_llm_calls", .. }), "{error:?}");
     assert_eq!(
         error.to_string(),
-        "Max number of llm calls limit of 3 reached by agent `root`; raise `maxLlmCalls` to allow more"
+        "Max number of llm calls limit of 3 reached by agent `root`; raise `max_llm_calls` to allow more"
     );
     assert_eq!(events.iter().filter(|event| event.starts_with("root: call")).count(), 3);
 }

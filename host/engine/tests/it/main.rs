@@ -8,6 +8,7 @@ mod confirmation;
 mod custom;
 mod llm;
 mod machine;
+mod plugin_config;
 mod plugins;
 mod resumption;
 mod runner;

@@ -1,0 +1,266 @@
+//! Plugins as an operator lists them: by name and with arguments, those that come with the engine and those of components.
+//!
+//! A plugin of a component is the one that serves when a run begins. When there is none any more, no run begins until it is back.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use hatchery_core::{Instruction, JsonMap, Lookup, LookupError, Plugin, RunError};
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::Value;
+use thiserror::Error;
+
+use super::{ContextFilter, GlobalInstruction, Logging, PluginSource, Plugins, ReflectAndRetry};
+
+/// The plugins that come with the engine, by the names that lists use.
+pub const BUILTIN_NAMES: [&str; 4] = ["logging", "global_instruction", "context_filter", "reflect_and_retry"];
+
+/// A plugin in a list: `name`, or `{name, args}`. Arguments of a plugin that comes with the engine are checked when this is read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PluginConfig {
+    /// A name of [`BUILTIN_NAMES`], or of a component's plugin.
+    pub name: String,
+    /// What the plugin is made with.
+    pub args: JsonMap,
+}
+
+/// Why the plugins of a list cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("plugins[{index}]: {reason}")]
+pub struct PluginError {
+    /// Its place in the list, from 0.
+    pub index: usize,
+    /// Its name in the list.
+    pub name: String,
+    /// What is wrong, and what there is instead.
+    pub reason: String,
+}
+
+/// What is loaded, and a number that changes when that does.
+pub type Loaded = (u64, Arc<dyn Lookup>);
+
+/// The plugins of a list. Those of components are looked up anew when what is loaded has changed; those of the engine stay the same.
+pub struct ConfiguredPlugins {
+    listed: Vec<Listed>,
+    loaded: Box<dyn Fn() -> Loaded + Send + Sync>,
+    found: Mutex<Found>,
+}
+
+/// A plugin of the list.
+enum Listed {
+    Builtin(Arc<dyn Plugin>),
+    OfComponent(PluginConfig),
+}
+
+/// What the names of the list stand for.
+struct Found {
+    /// In what was loaded under this number.
+    generation: u64,
+    plugins: Result<Plugins, PluginError>,
+}
+
+impl ConfiguredPlugins {
+    /// The plugins of `list`; `loaded` tells what is loaded whenever it is asked.
+    ///
+    /// # Errors
+    /// When one of them is not there now, does not take its arguments, or has the name of another.
+    pub fn new(
+        list: &[PluginConfig],
+        loaded: impl Fn() -> Loaded + Send + Sync + 'static,
+    ) -> Result<Self, PluginError> {
+        let listed = list.iter().enumerate().map(|(index, plugin)| match builtin(&plugin.name, &plugin.args) {
+            Some(Ok(plugin)) => Ok(Listed::Builtin(plugin)),
+            Some(Err(reason)) => Err(PluginError { index, name: plugin.name.clone(), reason }),
+            None => Ok(Listed::OfComponent(plugin.clone())),
+        });
+        let listed = listed.collect::<Result<Vec<_>, _>>()?;
+        let (generation, lookup) = loaded();
+        let plugins = find(&listed, lookup.as_ref())?;
+        let found = Mutex::new(Found { generation, plugins: Ok(plugins) });
+        Ok(Self { listed, loaded: Box::new(loaded), found })
+    }
+
+    /// The names by which the plugins know themselves, in order.
+    pub fn names(&self) -> Vec<String> {
+        match &self.found().plugins {
+            Ok(plugins) => plugins.iter().map(|plugin| plugin.name().into()).collect(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    fn found(&self) -> MutexGuard<'_, Found> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl PluginSource for ConfiguredPlugins {
+    fn current(&self) -> Result<Plugins, RunError> {
+        let (generation, lookup) = (self.loaded)();
+        let mut found = self.found();
+        if found.generation != generation {
+            let plugins = find(&self.listed, lookup.as_ref());
+            match (&found.plugins, &plugins) {
+                (Ok(_), Err(error)) => tracing::error!("{error}; no run begins before it is back"),
+                (Err(_), Ok(_)) => tracing::info!("all plugins are there again"),
+                (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
+            }
+            *found = Found { generation, plugins };
+        }
+        let missing =
+            |error: &PluginError| RunError::PluginMissing { plugin: error.name.clone(), reason: error.reason.clone() };
+        found.plugins.as_ref().cloned().map_err(missing)
+    }
+
+    /// Components have nothing to close: their code ends with each run.
+    async fn close(&self) {
+        for plugin in &self.listed {
+            match plugin {
+                Listed::Builtin(plugin) => plugin.close().await,
+                Listed::OfComponent(_) => {}
+            }
+        }
+    }
+}
+
+fn find(listed: &[Listed], lookup: &dyn Lookup) -> Result<Plugins, PluginError> {
+    let mut found: Vec<Arc<dyn Plugin>> = Vec::with_capacity(listed.len());
+    for (index, plugin) in listed.iter().enumerate() {
+        let (plugin, name) = match plugin {
+            Listed::Builtin(plugin) => (plugin.clone(), plugin.name()),
+            Listed::OfComponent(PluginConfig { name, args }) => {
+                let plugin = lookup.plugin(name, args.clone()).map_err(|error| {
+                    let reason = with_builtins(error).to_string();
+                    PluginError { index, name: name.clone(), reason }
+                })?;
+                (plugin, name.as_str())
+            }
+        };
+        if let Some(earlier) = found.iter().position(|earlier| earlier.name() == plugin.name()) {
+            let reason = format!("plugin `{}` is plugins[{earlier}] already; leave one of them out", plugin.name());
+            return Err(PluginError { index, name: name.into(), reason });
+        }
+        found.push(plugin);
+    }
+    Ok(Plugins::of_unique_names(found))
+}
+
+/// A name that is found nowhere could have been one of ours.
+fn with_builtins(error: LookupError) -> LookupError {
+    match error {
+        LookupError::Unknown { kind, name, known } => {
+            let known = BUILTIN_NAMES.iter().map(|name| (*name).to_owned()).chain(known).collect();
+            LookupError::Unknown { kind, name, known }
+        }
+        error @ (LookupError::Ambiguous { .. } | LookupError::Broken { .. }) => error,
+    }
+}
+
+/// The plugin of this name that comes with the engine; nothing when there is none.
+fn builtin(name: &str, args: &JsonMap) -> Option<Result<Arc<dyn Plugin>, String>> {
+    let made = match name {
+        "logging" | "logging_plugin" => parse(args).map(|NoArgs {}| Arc::new(Logging) as Arc<dyn Plugin>),
+        "global_instruction" => parse(args).and_then(GlobalInstructionArgs::plugin),
+        "context_filter" | "context_filter_plugin" => parse(args).map(ContextFilterArgs::plugin),
+        "reflect_and_retry" | "reflect_and_retry_plugin" => parse(args).map(ReflectAndRetryArgs::plugin),
+        _ => return None,
+    };
+    Some(made.map_err(|reason| format!("plugin `{name}`: {reason}")))
+}
+
+fn parse<T: DeserializeOwned>(args: &JsonMap) -> Result<T, String> {
+    serde_json::from_value(Value::Object(args.clone())).map_err(|error| error.to_string())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoArgs {}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GlobalInstructionArgs {
+    /// A template, as an agent's own instruction is.
+    instruction: String,
+}
+
+impl GlobalInstructionArgs {
+    fn plugin(self) -> Result<Arc<dyn Plugin>, String> {
+        if self.instruction.trim().is_empty() {
+            return Err("`instruction` is empty".into());
+        }
+        Ok(Arc::new(GlobalInstruction::new(Instruction::Template(self.instruction))))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ContextFilterArgs {
+    /// How many turns models are sent.
+    turns: NonZeroUsize,
+}
+
+impl ContextFilterArgs {
+    fn plugin(self) -> Arc<dyn Plugin> {
+        Arc::new(ContextFilter::new(self.turns))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ReflectAndRetryArgs {
+    /// How often in a row each tool may fail and be tried again.
+    max_retries: u32,
+}
+
+impl Default for ReflectAndRetryArgs {
+    fn default() -> Self {
+        Self { max_retries: 3 }
+    }
+}
+
+impl ReflectAndRetryArgs {
+    fn plugin(self) -> Arc<dyn Plugin> {
+        Arc::new(ReflectAndRetry::new(self.max_retries))
+    }
+}
+
+impl<'de> Deserialize<'de> for PluginConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let plugin = deserializer.deserialize_any(PluginVisitor)?;
+        match builtin(&plugin.name, &plugin.args) {
+            Some(Err(reason)) => Err(D::Error::custom(reason)),
+            Some(Ok(_)) | None => Ok(plugin),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PluginWithArgs {
+    name: String,
+    #[serde(default)]
+    args: JsonMap,
+}
+
+struct PluginVisitor;
+
+impl<'de> Visitor<'de> for PluginVisitor {
+    type Value = PluginConfig;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a plugin, or a mapping of `name` and `args`")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<PluginConfig, E> {
+        Ok(PluginConfig { name: name.into(), args: JsonMap::new() })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PluginConfig, A::Error> {
+        let PluginWithArgs { name, args } = Deserialize::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(PluginConfig { name, args })
+    }
+}
