@@ -1,4 +1,4 @@
-//! `hatchery.yaml`: services, models, limits and the settings of components. Every key is optional, an unknown one is an error, and an
+//! `hatchery.yaml`: services, models, plugins, limits and the settings of apps and components. Every key is optional, an unknown one is an error, and an
 //! error names the file, the line and the column.
 
 use std::collections::BTreeMap;
@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hatchery_core::JsonMap;
+use hatchery_engine::plugins::PluginConfig;
 use hatchery_wasm::limits::LimitOverrides;
 use serde::Deserialize;
 use thiserror::Error;
 
+use crate::apps::AppConfig;
 use crate::byte_size::ByteSize;
 
 /// The file's name in the served directory.
@@ -28,6 +30,12 @@ pub struct Config {
     pub memory_service: Option<String>,
     /// Where hosted models are.
     pub models: ModelsConfig,
+    /// Plugins that every run passes, in this order.
+    pub plugins: Vec<PluginConfig>,
+    /// Settings of all apps.
+    pub app_defaults: AppConfig,
+    /// Settings of single apps, by name. What they leave open is as in `app_defaults`.
+    pub apps: BTreeMap<String, AppConfig>,
     /// Limits of every component.
     pub limits: LimitOverrides,
     /// Settings of single components, by name.
@@ -199,6 +207,9 @@ mod tests {
             "session_service: postgres://db/x\n\
              memory_service: 'memory:'\n\
              models: {gemini_base_url: 'http://localhost:1'}\n\
+             plugins:\n  - logging\n  - {name: kitchen/redact, args: {words: [oven]}}\n\
+             app_defaults: {max_llm_calls: 9}\n\
+             apps: {dice: {resumable: true}}\n\
              limits: {memory: 64 MiB}\n\
              components:\n  search: {config: {depth: 3}, limits: {memory: 1 MiB}}\n\
              server: {allowed_hosts: [agents.example], body_limit: 1 MiB, max_connections: 9, max_concurrent_runs: 3,\n    \
@@ -207,6 +218,12 @@ mod tests {
         .unwrap();
         assert_eq!(config.session_service.as_deref(), Some("postgres://db/x"));
         assert_eq!(config.models.gemini_base_url.as_deref(), Some("http://localhost:1"));
+        assert_eq!(
+            config.plugins.iter().map(|plugin| &*plugin.name).collect::<Vec<_>>(),
+            ["logging", "kitchen/redact"]
+        );
+        assert_eq!(config.plugins[1].args["words"][0], "oven");
+        assert_eq!((config.app_defaults.max_llm_calls, config.apps["dice"].resumable), (Some(9), Some(true)));
         assert_eq!(config.limits.memory, Some(64 << 20));
         assert_eq!(config.components["search"].config["depth"], 3);
         assert_eq!(config.components["search"].limits.memory, Some(1 << 20));
@@ -238,6 +255,32 @@ mod tests {
     fn an_unknown_limit_is_an_error_with_its_place() {
         let error = parse("limits:\n  cpu: 1s\n  ram: 3\n").unwrap_err();
         assert!(error.starts_with("/srv/agents/hatchery.yaml:3:3: limits: unknown field `ram`"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_setting_of_an_app_is_an_error_with_its_place() {
+        let error = parse("apps:\n  dice:\n    max_calls: 3\n").unwrap_err();
+        assert_eq!(
+            error,
+            "/srv/agents/hatchery.yaml:3:5: apps.dice: unknown field `max_calls`, expected one of `resumable`, `max_llm_calls`, \
+             `max_tokens`, `save_input_blobs_as_artifacts`, `tool_execution`"
+        );
+        let error = parse("app_defaults: {tool_execution: both}").unwrap_err();
+        assert!(
+            error.contains("app_defaults.tool_execution: unknown variant `both`, expected `parallel` or `sequential`"),
+            "{error}"
+        );
+        let error = parse("app_defaults: {max_llm_calls: -1}").unwrap_err();
+        assert!(error.contains("app_defaults.max_llm_calls: invalid value: integer `-1`, expected u32"), "{error}");
+    }
+
+    #[test]
+    fn wrong_arguments_of_a_plugin_are_an_error_with_their_place() {
+        let error = parse("plugins:\n  - logging\n  - name: context_filter\n    args: {turn: 3}\n").unwrap_err();
+        assert_eq!(
+            error,
+            "/srv/agents/hatchery.yaml:3:5: plugins[1]: plugin `context_filter`: unknown field `turn`, expected `turns`"
+        );
     }
 
     #[test]

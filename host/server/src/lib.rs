@@ -3,6 +3,7 @@
 //! Paths and JSON are those of ADK clients. The server knows apps only through [`AppSource`], so what loads them is not its business.
 //! It holds no state of its own beside counters: sessions, artifacts and memory belong to the services.
 
+pub mod apps;
 pub mod byte_size;
 pub mod catalog;
 pub mod config;
@@ -19,6 +20,7 @@ mod json;
 mod observe;
 mod routes;
 
+pub use apps::{AppConfig, ConfiguredApps};
 pub use config::{Config, ConfigError, ServerConfig};
 pub use error::ApiError;
 pub use server::{BindError, Server};

@@ -11,11 +11,11 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use hatchery_core::content::JsonMap;
-use hatchery_core::{Content, Delivery, RunError};
+use hatchery_core::{Content, Delivery, RunConfig, RunError};
 use hatchery_engine::{Run, RunRequest};
 use serde::Deserialize;
 use serde_json::json;
-use tokio_util::sync::DropGuard;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::error::{self, ApiError};
 use crate::extract::Json;
@@ -37,6 +37,8 @@ struct RunBody {
     session_id: Option<String>,
     #[serde(alias = "new_message")]
     new_message: Option<Content>,
+    #[serde(alias = "invocation_id")]
+    invocation_id: Option<String>,
     streaming: Option<bool>,
     #[serde(alias = "state_delta")]
     state_delta: Option<JsonMap>,
@@ -51,19 +53,30 @@ struct Started {
 }
 
 async fn start(state: &AppState, body: RunBody, delivery: Delivery) -> Result<Started, ApiError> {
-    let app = state.app(&required("appName", body.app_name)?)?;
-    let user = required("userId", body.user_id)?;
-    let session = required("sessionId", body.session_id)?;
-    let message = body.new_message.ok_or_else(|| missing("newMessage"))?;
-    let _admission = state.admit()?;
-    let cancel = state.stop_runs().child_token();
-    let mut request = RunRequest::new(user, session, message);
-    request.state_delta = body.state_delta.unwrap_or_default();
-    request.config.delivery = delivery;
-    request.cancel = cancel.clone();
-    let run = state.runner().run(app, request).await?;
+    let app = state.app(&required("appName", body.app_name.clone())?)?;
     let guarded = body.cancel_on_disconnect.unwrap_or(state.config().cancel_on_disconnect);
+    let cancel = state.stop_runs().child_token();
+    let request = request(body, delivery, cancel.clone())?;
+    let _admission = state.admit()?;
+    let run = state.runner().run(app, request).await?;
     Ok(Started { run, guard: guarded.then(|| cancel.drop_guard()) })
+}
+
+/// What to run. Limits are the operator's to choose, so none comes from the client.
+fn request(body: RunBody, delivery: Delivery, cancel: CancellationToken) -> Result<RunRequest, ApiError> {
+    let invocation_id = body.invocation_id.filter(|id| !id.trim().is_empty());
+    if body.new_message.is_none() && invocation_id.is_none() {
+        return Err(missing("newMessage"));
+    }
+    Ok(RunRequest {
+        user: required("userId", body.user_id)?,
+        session: required("sessionId", body.session_id)?,
+        message: body.new_message,
+        invocation_id,
+        state_delta: body.state_delta.unwrap_or_default(),
+        config: RunConfig { delivery, ..RunConfig::default() },
+        cancel,
+    })
 }
 
 fn required(field: &'static str, value: Option<String>) -> Result<String, ApiError> {
@@ -135,6 +148,42 @@ fn frame(json: &[u8]) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn requested(body: serde_json::Value) -> Result<RunRequest, ApiError> {
+        request(serde_json::from_value(body).unwrap(), Delivery::Whole, CancellationToken::new())
+    }
+
+    #[test]
+    fn an_interrupted_run_goes_on_with_a_message_or_without() {
+        for key in ["invocationId", "invocation_id"] {
+            let request = requested(json!({"userId": "u", "sessionId": "s", key: "e-1"})).unwrap();
+            assert_eq!((request.invocation_id.as_deref(), request.message), (Some("e-1"), None));
+        }
+        let message = json!({"parts": [{"functionResponse": {"id": "c1", "name": "order", "response": {"ok": true}}}]});
+        let body = json!({"userId": "u", "sessionId": "s", "invocationId": "e-1", "newMessage": message});
+        let request = requested(body).unwrap();
+        assert_eq!(request.invocation_id.as_deref(), Some("e-1"));
+        let message = request.message.unwrap();
+        let answer = message.function_responses().next().unwrap();
+        assert_eq!((answer.id.as_deref(), &answer.response["ok"]), (Some("c1"), &json!(true)));
+    }
+
+    #[test]
+    fn a_new_run_needs_a_message() {
+        for id in [json!(null), json!(""), json!(" ")] {
+            let error = requested(json!({"userId": "u", "sessionId": "s", "invocationId": id})).unwrap_err();
+            assert_eq!((error.status.as_u16(), &*error.detail), (400, "`newMessage` is missing or empty"));
+        }
+    }
+
+    #[test]
+    fn a_client_chooses_no_limits() {
+        let limits = json!({"maxLlmCalls": 1, "maxTokens": 1});
+        let mut body = json!({"userId": "u", "sessionId": "s", "newMessage": {"parts": [{"text": "hi"}]}});
+        body["runConfig"] = limits.clone();
+        body.as_object_mut().unwrap().extend(limits.as_object().unwrap().clone());
+        assert_eq!(requested(body).unwrap().config, RunConfig::default());
+    }
 
     #[test]
     fn a_frame_is_one_data_line() {

@@ -39,6 +39,7 @@ async fn keys_may_be_in_snake_case_and_unknown_ones_are_ignored() {
     let body = json!({
         "app_name": "says", "user_id": "u", "session_id": "s", "new_message": {"parts": [{"text": "hello"}]},
         "streaming": false, "state_delta": {"k": 1}, "function_call_event_id": "x", "serviceTier": null,
+        "customMetadata": {"k": [1]},
     });
     let events = host.post_json("/run", &body).await;
     assert_eq!(events[0]["content"]["parts"][0]["text"], "You said: hello");

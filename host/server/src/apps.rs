@@ -1,0 +1,203 @@
+//! Settings of apps: what `hatchery.yaml` says of them, and an [`AppSource`] whose apps have them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use hatchery_core::context::ToolExecution;
+use hatchery_engine::{App, AppSettings, RunSettings};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::source::{AppSource, CatalogReport};
+
+/// Settings of an app, or of all. It prints as `key: value, …`, with the keys that are set.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AppConfig {
+    /// Whether a run pauses at a call whose result comes later, and goes on as the same invocation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resumable: Option<bool>,
+    /// Most model calls of a run, 500 by default; 0 is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_llm_calls: Option<u32>,
+    /// Most tokens of all model calls of a run together; 0, the default, is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// Whether files in the user's message are saved as artifacts, and only named in the session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub save_input_blobs_as_artifacts: Option<bool>,
+    /// Whether the tool calls of one model answer run at the same time, which is the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_execution: Option<ToolExecutionConfig>,
+}
+
+/// How the tool calls of one model answer run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolExecutionConfig {
+    /// At the same time.
+    Parallel,
+    /// One after the other.
+    Sequential,
+}
+
+impl From<ToolExecutionConfig> for ToolExecution {
+    fn from(config: ToolExecutionConfig) -> Self {
+        match config {
+            ToolExecutionConfig::Parallel => Self::Parallel,
+            ToolExecutionConfig::Sequential => Self::Sequential,
+        }
+    }
+}
+
+impl AppConfig {
+    /// These settings, and for what they leave open those of `defaults`.
+    fn over(&self, defaults: &Self) -> Self {
+        Self {
+            resumable: self.resumable.or(defaults.resumable),
+            max_llm_calls: self.max_llm_calls.or(defaults.max_llm_calls),
+            max_tokens: self.max_tokens.or(defaults.max_tokens),
+            save_input_blobs_as_artifacts: self
+                .save_input_blobs_as_artifacts
+                .or(defaults.save_input_blobs_as_artifacts),
+            tool_execution: self.tool_execution.or(defaults.tool_execution),
+        }
+    }
+
+    fn settings(&self) -> AppSettings {
+        AppSettings {
+            resumable: self.resumable.unwrap_or_default(),
+            run: RunSettings {
+                max_llm_calls: self.max_llm_calls,
+                max_tokens: self.max_tokens,
+                tool_execution: self.tool_execution.map(Into::into),
+                save_input_blobs_as_artifacts: self.save_input_blobs_as_artifacts,
+            },
+        }
+    }
+}
+
+impl fmt::Display for AppConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ok(Value::Object(keys)) = serde_json::to_value(self) else { return Err(fmt::Error) };
+        for (index, (key, value)) in keys.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            match value {
+                Value::String(word) => write!(f, "{comma}{key}: {word}")?,
+                other => write!(f, "{comma}{key}: {other}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The apps of another source, each with the settings that a configuration has for it.
+pub struct ConfiguredApps<S> {
+    source: S,
+    defaults: AppConfig,
+    apps: BTreeMap<String, AppConfig>,
+}
+
+impl<S: AppSource> ConfiguredApps<S> {
+    /// The apps of `source` with their settings in `config`.
+    pub fn new(source: S, config: &Config) -> Self {
+        Self { source, defaults: config.app_defaults.clone(), apps: config.apps.clone() }
+    }
+}
+
+impl<S: AppSource> AppSource for ConfiguredApps<S> {
+    fn app(&self, name: &str) -> Option<Arc<App>> {
+        let app = self.source.app(name)?;
+        let config = match self.apps.get(name) {
+            Some(own) => own.over(&self.defaults),
+            None => self.defaults.clone(),
+        };
+        if config == AppConfig::default() {
+            return Some(app);
+        }
+        Some(Arc::new(App::clone(&app).with_settings(config.settings())))
+    }
+
+    fn app_names(&self) -> Vec<String> {
+        self.source.app_names()
+    }
+
+    fn report(&self) -> CatalogReport {
+        self.source.report()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use hatchery_core::{Agent, AgentKind};
+
+    use super::*;
+
+    struct Apps;
+
+    impl AppSource for Apps {
+        fn app(&self, name: &str) -> Option<Arc<App>> {
+            let agent = || Agent::new("root", "", AgentKind::Sequential);
+            self.app_names().iter().any(|known| known == name).then(|| Arc::new(App::new(name, agent()).unwrap()))
+        }
+
+        fn app_names(&self) -> Vec<String> {
+            vec!["dice".into(), "trip".into()]
+        }
+
+        fn report(&self) -> CatalogReport {
+            CatalogReport { generation: 7, ..CatalogReport::default() }
+        }
+    }
+
+    fn apps(yaml: &str) -> ConfiguredApps<Apps> {
+        ConfiguredApps::new(Apps, &Config::parse(yaml, Path::new("hatchery.yaml")).unwrap())
+    }
+
+    #[test]
+    fn an_app_has_its_own_settings_and_those_of_all_for_the_rest() {
+        let apps = apps(
+            "app_defaults: {max_llm_calls: 9, tool_execution: sequential}\n\
+             apps: {dice: {resumable: true, max_llm_calls: 3, max_tokens: 100, save_input_blobs_as_artifacts: true}}\n",
+        );
+        let dice = &apps.app("dice").unwrap().settings;
+        assert!(dice.resumable);
+        let sequential = Some(ToolExecution::Sequential);
+        let expected = RunSettings {
+            max_llm_calls: Some(3),
+            max_tokens: Some(100),
+            tool_execution: sequential,
+            save_input_blobs_as_artifacts: Some(true),
+        };
+        assert_eq!(dice.run, expected);
+        let trip = &apps.app("trip").unwrap().settings;
+        assert!(!trip.resumable);
+        let expected = RunSettings { max_llm_calls: Some(9), tool_execution: sequential, ..RunSettings::default() };
+        assert_eq!(trip.run, expected);
+    }
+
+    #[test]
+    fn without_settings_apps_are_as_they_are() {
+        let apps = apps("apps: {trip: {tool_execution: parallel}}");
+        assert_eq!(apps.app("dice").unwrap().settings.run, RunSettings::default());
+        assert_eq!(apps.app("trip").unwrap().settings.run.tool_execution, Some(ToolExecution::Parallel));
+        assert!(apps.app("nobody").is_none());
+        assert_eq!((apps.app_names().len(), apps.report().generation), (2, 7));
+    }
+
+    #[test]
+    fn settings_are_shown_as_they_are_written() {
+        let config = AppConfig {
+            resumable: Some(true),
+            max_tokens: Some(100),
+            tool_execution: Some(ToolExecutionConfig::Sequential),
+            ..AppConfig::default()
+        };
+        assert_eq!(config.to_string(), "resumable: true, max_tokens: 100, tool_execution: sequential");
+        assert_eq!(AppConfig::default().to_string(), "");
+    }
+}
