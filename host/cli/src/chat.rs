@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use hatchery_core::confirmation::REQUEST_CONFIRMATION;
 use hatchery_core::event::USER;
 use hatchery_core::{Event, Part, PartData};
 use serde_json::{Value, json};
@@ -89,6 +90,8 @@ impl<O: Write, E: Write> Chat<O, E> {
 
     fn line(&mut self, data: &PartData, part: &Part) -> io::Result<()> {
         let line = match data {
+            // It is for the person, who is asked in other words.
+            PartData::FunctionCall(call) if call.name == REQUEST_CONFIRMATION => return Ok(()),
             PartData::FunctionCall(call) => format!("→ {}({})", call.name, Value::from(call.args.clone())),
             PartData::FunctionResponse(response) => {
                 format!("← {} {}", response.name, Value::from(response.response.clone()))
@@ -163,6 +166,12 @@ mod tests {
             event("1", false, vec![Part::text("I roll."), PartData::FunctionCall(call).into()]),
         ];
         assert_eq!(shown(false, &events).0, "I roll.\n→ roll({\"sides\":6})\n");
+    }
+
+    #[test]
+    fn what_asks_the_person_is_not_shown_as_a_call() {
+        let call = FunctionCall { name: "adk_request_confirmation".into(), ..Default::default() };
+        assert_eq!(shown(false, &[event("1", false, vec![PartData::FunctionCall(call).into()])]).0, "");
     }
 
     #[test]

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use hatchery_core::Lookup;
 use hatchery_engine::Runner;
-use hatchery_server::{AppSource, Config, Storage, catalog, services};
+use hatchery_engine::plugins::ConfiguredPlugins;
+use hatchery_server::config::FILE_NAME;
+use hatchery_server::{AppSource, Config, ConfiguredApps, Storage, catalog, services};
 use hatchery_wasm::CatalogHandle;
 
 use crate::progress::LoadProgress;
@@ -95,7 +98,9 @@ pub enum Watch {
 pub struct Host {
     /// What `hatchery.yaml` and the command line say.
     pub config: Config,
-    /// Its apps.
+    /// Names of the plugins that every run passes, in order.
+    pub plugins: Vec<String>,
+    /// Its apps, with their settings.
     pub source: Arc<dyn AppSource>,
     /// Runs them.
     pub runner: Runner,
@@ -113,19 +118,34 @@ impl Host {
         let mut options = catalog::load_options(&config, storage.code_cache(|name| std::env::var_os(name)))?;
         let progress = LoadProgress::start();
         options.progress = Some(progress.listener());
-        let source = CatalogHandle::open(folder, options).await?;
+        let loaded = CatalogHandle::open(folder, options).await?;
         drop(progress);
+        let plugins = plugins(&config, loaded.clone()).with_context(|| folder.join(FILE_NAME).display().to_string())?;
         if watch == Watch::Yes {
-            source.watch();
-            tokio::spawn(log_changes(source.clone()));
+            loaded.watch();
+            tokio::spawn(log_changes(loaded.clone()));
         }
-        Ok(Self { config, source: Arc::new(source), runner: Runner::new(services) })
+        Ok(Self {
+            plugins: plugins.names(),
+            source: Arc::new(ConfiguredApps::new(loaded, &config)),
+            runner: Runner::with_plugins(services, plugins),
+            config,
+        })
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until nothing is under way, then closes the plugins.
     pub async fn close(self) {
-        self.runner.drain().await;
+        self.runner.close().await;
     }
+}
+
+/// The plugins that `hatchery.yaml` lists; those of components are the ones that are loaded when a run begins.
+fn plugins(config: &Config, loaded: CatalogHandle) -> anyhow::Result<ConfiguredPlugins> {
+    let current = move || {
+        let catalog = loaded.current();
+        (catalog.generation, catalog as Arc<dyn Lookup>)
+    };
+    Ok(ConfiguredPlugins::new(&config.plugins, current)?)
 }
 
 /// Writes a line whenever something else serves; what became of single files, the loader says.

@@ -6,6 +6,7 @@ mod files;
 mod host;
 mod interrupt;
 mod logs;
+mod open_calls;
 mod progress;
 mod settings;
 mod template;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(Outcome::Success) => ExitCode::SUCCESS,
         Ok(Outcome::Failure) => ExitCode::FAILURE,
+        Ok(Outcome::Undecided) => ExitCode::from(verbs::UNDECIDED_EXIT_CODE),
         Ok(Outcome::Interrupted) => ExitCode::from(interrupt::EXIT_CODE),
         Err(error) if terminal::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -90,6 +92,7 @@ mod tests {
         assert!(error(&["serve", ".", "--log-format", "xml"]).contains("[possible values: text, json]"));
         assert!(error(&["serve", ".", "--memory", "--data-dir", "x"]).contains("cannot be used with"));
         assert!(error(&["new", "x", "--kind", "model"]).contains("[possible values: agent, tool, callback, yaml]"));
+        assert!(error(&["run", "x", "--yes", "--no"]).contains("cannot be used with"));
         assert!(error(&["inspect"]).contains("<FILE_OR_DIR>"));
         assert!(error(&["test", ".", "--message", "x"]).contains("--message"));
     }

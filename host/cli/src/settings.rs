@@ -1,12 +1,47 @@
-//! What a server says about `hatchery.yaml`: settings for components that there are not, and changes, which take effect at the next start.
+//! What is said about `hatchery.yaml`: what it chooses, settings for what there is not, and changes, which take effect at the next start.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use hatchery_server::{CatalogReport, Config, config};
+use hatchery_server::{AppConfig, CatalogReport, Config, config};
 
 /// How often the file is looked at. A look costs microseconds.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Logs which plugins runs pass, and which settings apps have.
+pub fn log_choices(config: &Config, plugins: &[String]) {
+    if !plugins.is_empty() {
+        tracing::info!(plugins = plugins.join(", "), "every run passes these plugins");
+    }
+    if config.app_defaults != AppConfig::default() {
+        tracing::info!(settings = %config.app_defaults, "all apps have settings");
+    }
+    for (app, settings) in config.apps.iter().filter(|(_, settings)| **settings != AppConfig::default()) {
+        tracing::info!(app, %settings, "an app has settings of its own");
+    }
+}
+
+/// What is wrong with the settings of apps when these are all that there are, a sentence for each.
+pub fn unknown_apps(config: &Config, apps: &[String]) -> Vec<String> {
+    let unknown = config.apps.keys().filter(|name| !apps.contains(name));
+    let known = if apps.is_empty() { "none".to_owned() } else { apps.join(", ") };
+    let say = |name| {
+        format!("{} has settings for the app `{name}`, but no app has this name; there is {known}", config::FILE_NAME)
+    };
+    unknown.map(say).collect()
+}
+
+/// Logs a warning for each app that has settings but is not there.
+pub fn warn_of_unknown_apps(config: &Config, apps: Vec<String>, report: &CatalogReport) {
+    // The app of a YAML file that cannot be loaded is there, too.
+    let broken = report.files.iter().filter(|file| file.reason.is_some()).map(|file| file.name.clone());
+    let mut known: Vec<String> = apps.into_iter().chain(broken).collect();
+    known.sort();
+    known.dedup();
+    for warning in unknown_apps(config, &known) {
+        tracing::warn!("{warning}");
+    }
+}
 
 /// Logs a warning for each component that has settings but is not there.
 pub fn warn_of_unknown_components(config: &Config, report: &CatalogReport) {
@@ -85,6 +120,14 @@ mod tests {
         assert!(file.has_changed());
         std::fs::remove_file(folder.path().join("hatchery.yaml")).unwrap();
         assert!(file.has_changed());
+    }
+
+    #[test]
+    fn settings_of_apps_that_are_not_there_are_found() {
+        let config = Config::parse("apps: {dice: {}, dcie: {}}", Path::new("hatchery.yaml")).unwrap();
+        let warning = "hatchery.yaml has settings for the app `dcie`, but no app has this name; there is dice, trip";
+        assert_eq!(unknown_apps(&config, &["dice".into(), "trip".into()]), [warning]);
+        assert!(unknown_apps(&config, &[])[1].ends_with("; there is none"));
     }
 
     #[test]

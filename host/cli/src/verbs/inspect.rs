@@ -4,13 +4,14 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use hatchery_engine::yaml::ROOT_FILE;
 use hatchery_server::{Config, catalog};
 use hatchery_wasm::{Inspection, Limits, LoadOptions, inspect};
 use serde_json::{Value, json};
 
-use crate::files;
 use crate::terminal::{BOLD, DIM, ERROR, explain, harmless, plain_stdout, stdout};
 use crate::verbs::Outcome;
+use crate::{files, settings};
 
 /// What to inspect.
 #[derive(clap::Args)]
@@ -33,10 +34,14 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     if components.is_empty() {
         bail!("no component in {}; `hatchery build` makes one", args.path.display());
     }
-    let options = catalog::load_options(&Config::load(folder)?, None)?;
+    let config = Config::load(folder)?;
+    let options = catalog::load_options(&config, None)?;
     let mut outcome = Outcome::Success;
+    let mut apps = if args.path.is_dir() { yaml_apps(folder)? } else { Vec::new() };
     for file in components {
-        match look_at(&options, &file).await {
+        let found = look_at(&options, &file).await;
+        apps.extend(found.iter().flat_map(|found| &found.agents).filter(|it| it.is_app).map(|it| it.name.clone()));
+        match found {
             Ok(found) if args.json => print_json(&found, limits(&options, &found.name), &file)?,
             Ok(found) => print(&found, limits(&options, &found.name), &file)?,
             Err(error) if args.json => {
@@ -49,7 +54,21 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
             }
         }
     }
+    // One component says nothing about which apps there are, nor do those that cannot be read.
+    if args.path.is_dir() && outcome == Outcome::Success {
+        apps.sort();
+        for warning in settings::unknown_apps(&config, &apps) {
+            anstream::eprintln!("{ERROR}warning:{ERROR:#} {warning}");
+        }
+    }
     Ok(outcome)
+}
+
+/// Names of the apps from YAML.
+fn yaml_apps(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let roots = files::find(folder, |name| name == ROOT_FILE)?;
+    let name = |root: &PathBuf| Some(root.parent()?.file_name()?.to_string_lossy().into_owned());
+    Ok(roots.iter().filter_map(name).collect())
 }
 
 async fn look_at(options: &LoadOptions, file: &Path) -> anyhow::Result<Inspection> {

@@ -9,6 +9,9 @@ mod test;
 
 use clap::Subcommand;
 
+/// Exit code of a process that needed a person's decision, and had nobody to ask.
+pub const UNDECIDED_EXIT_CODE: u8 = 3;
+
 /// How a verb ended when nothing was wrong with how it was called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -16,6 +19,8 @@ pub enum Outcome {
     Success,
     /// Exit code 1; what failed has been said already.
     Failure,
+    /// Exit code 3: a tool call waits for approval, and there was nobody to ask; what to do has been said already.
+    Undecided,
     /// Exit code 130: a signal asked it to stop before it was done.
     Interrupted,
 }

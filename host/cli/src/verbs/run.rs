@@ -8,20 +8,22 @@ use anyhow::{Context, anyhow, bail};
 use hatchery_core::{Content, Delivery, RunError, SessionKey};
 use hatchery_engine::{App, Run, RunRequest, Runner};
 use hatchery_server::AppSource;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader, Lines};
 use tokio_util::sync::CancellationToken;
 
 use crate::chat::Chat;
 use crate::host::{Host, StorageArgs, Watch, served_folder};
 use crate::interrupt::Interrupts;
-use crate::terminal::{plain_stdout, stdout};
+use crate::open_calls::{self, Decision, OpenCalls, Question};
+use crate::terminal::{BOLD, DIM, plain_stdout, stdout};
 use crate::verbs::Outcome;
 
 /// Who chats with whom.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  hatchery run my-agents dice\n  hatchery run my-agents/dice --message 'Roll a d20'\n  \
-                        echo 'Roll a d20' | hatchery run my-agents dice --json"
+                        echo 'Roll a d20' | hatchery run my-agents dice --json\n  \
+                        hatchery run my-agents bank --message 'Pay the rent' --yes"
 )]
 pub struct Args {
     /// The folder, an app's folder in it, or the name of an app in the current folder
@@ -35,6 +37,23 @@ pub struct Args {
     /// Write every event as a line of JSON
     #[arg(long)]
     json: bool,
+    /// Approve every tool call that waits for approval; without it you are asked, if there is a terminal
+    #[arg(long)]
+    yes: bool,
+    /// Reject every tool call that waits for approval
+    #[arg(long, conflicts_with = "yes")]
+    no: bool,
+}
+
+/// Who decides about tool calls that wait for approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decider {
+    /// The flags: all are approved, or all rejected.
+    Flag(bool),
+    /// The person at the terminal.
+    Person,
+    /// Nobody is there.
+    Nobody,
 }
 
 const USER: &str = "user";
@@ -44,13 +63,31 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let host = Host::open(&folder, &StorageArgs::in_memory(), Watch::No).await?;
     let app = choose(host.source.as_ref(), app)?;
     let key = host.runner.services().sessions.create(&app.name, USER, None, Default::default()).await?.key;
-    let mut talk = Talk { runner: host.runner.clone(), app, key, json: args.json, interrupts: Interrupts::listen()? };
+    let is_terminal = std::io::stdin().is_terminal() && !args.json;
+    let mut talk = Talk {
+        runner: host.runner.clone(),
+        app,
+        key,
+        json: args.json,
+        decider: decider(args.yes, args.no, is_terminal),
+        lines: BufReader::new(tokio::io::stdin()).lines(),
+        interrupts: Interrupts::listen()?,
+    };
     let outcome = match args.message {
         Some(message) => talk.turn(&message).await,
-        None => talk.chat().await,
+        None => talk.chat(is_terminal).await,
     };
     host.close().await;
     outcome
+}
+
+fn decider(yes: bool, no: bool, is_terminal: bool) -> Decider {
+    match (yes, no, is_terminal) {
+        (true, _, _) => Decider::Flag(true),
+        (false, true, _) => Decider::Flag(false),
+        (false, false, true) => Decider::Person,
+        (false, false, false) => Decider::Nobody,
+    }
 }
 
 /// The folder to load and the app in it.
@@ -83,44 +120,66 @@ fn choose(source: &dyn AppSource, name: Option<String>) -> anyhow::Result<Arc<Ap
 }
 
 /// A conversation under way.
-struct Talk {
+struct Talk<R> {
     runner: Runner,
     app: Arc<App>,
     key: SessionKey,
     json: bool,
+    decider: Decider,
+    /// What the person types.
+    lines: Lines<R>,
     interrupts: Interrupts,
 }
 
-impl Talk {
+impl<R: AsyncBufRead + Unpin> Talk<R> {
     /// A turn per line of stdin.
-    async fn chat(&mut self) -> anyhow::Result<Outcome> {
-        let prompts = std::io::stdin().is_terminal() && !self.json;
+    async fn chat(&mut self, prompts: bool) -> anyhow::Result<Outcome> {
         if prompts {
             anstream::eprintln!("Talking to {}. Ctrl-C stops an answer, Ctrl-D ends.", self.app.name);
         }
-        let mut lines = BufReader::new(tokio::io::stdin()).lines();
         let mut outcome = Outcome::Success;
-        while let Some(line) = self.read(&mut lines, prompts).await? {
-            if !line.trim().is_empty() && self.turn(&line).await? == Outcome::Failure {
-                outcome = Outcome::Failure;
+        while let Some(line) = self.read(if prompts { "> " } else { "" }).await? {
+            if line.trim().is_empty() {
+                continue;
+            }
+            match self.turn(&line).await? {
+                Outcome::Undecided => return Ok(Outcome::Undecided),
+                Outcome::Failure => outcome = Outcome::Failure,
+                Outcome::Success | Outcome::Interrupted => {}
             }
         }
         Ok(outcome)
     }
 
-    async fn read(&mut self, lines: &mut Lines<BufReader<Stdin>>, prompts: bool) -> anyhow::Result<Option<String>> {
-        if prompts {
-            anstream::eprint!("> ");
-        }
+    async fn read(&mut self, prompt: &str) -> anyhow::Result<Option<String>> {
+        anstream::eprint!("{prompt}");
         tokio::select! {
-            line = lines.next_line() => line.context("reading stdin"),
+            line = self.lines.next_line() => line.context("reading stdin"),
             () = self.interrupts.next() => Ok(None),
         }
     }
 
+    /// Says something, and answers what the agent then wants to be approved, until it has no more questions.
     async fn turn(&mut self, message: &str) -> anyhow::Result<Outcome> {
-        let cancel = CancellationToken::new();
         let mut request = RunRequest::new(&*self.key.user, &*self.key.id, Content::user(message));
+        loop {
+            let Said { outcome, open, invocation_id } = self.say(request).await?;
+            for pending in &open.pending {
+                anstream::eprintln!("{DIM}{pending}{DIM:#}");
+            }
+            if outcome != Outcome::Success || open.questions.is_empty() {
+                return Ok(outcome);
+            }
+            let Some(decisions) = self.decide(&open.questions).await? else { return Ok(Outcome::Undecided) };
+            let answers = open_calls::answers(open.questions.iter().zip(&decisions));
+            request = RunRequest::new(&*self.key.user, &*self.key.id, answers);
+            request.invocation_id = self.app.settings.resumable.then_some(invocation_id);
+        }
+    }
+
+    /// One run.
+    async fn say(&mut self, mut request: RunRequest) -> anyhow::Result<Said> {
+        let cancel = CancellationToken::new();
         request.config.delivery = Delivery::Streamed;
         request.cancel = cancel.clone();
         let run = self.runner.run(self.app.clone(), request).await?;
@@ -129,20 +188,67 @@ impl Talk {
         tokio::pin!(show);
         loop {
             tokio::select! {
-                outcome = &mut show => return outcome,
+                said = &mut show => return said,
                 () = self.interrupts.next() => cancel.cancel(),
             }
         }
     }
+
+    /// A decision for each question; nothing when there is nobody to ask.
+    async fn decide(&mut self, questions: &[Question]) -> anyhow::Result<Option<Vec<Decision>>> {
+        let mut decisions = Vec::with_capacity(questions.len());
+        for question in questions {
+            anstream::eprintln!("{BOLD}?{BOLD:#} {question}");
+            match self.decider {
+                Decider::Flag(confirmed) => {
+                    anstream::eprintln!("  {}", if confirmed { "approved by --yes" } else { "rejected by --no" });
+                    decisions.push(Decision::of(confirmed));
+                }
+                Decider::Person => match self.ask().await? {
+                    Some(decision) => decisions.push(decision),
+                    None => return Ok(None),
+                },
+                Decider::Nobody => {}
+            }
+        }
+        if self.decider == Decider::Nobody {
+            anstream::eprintln!(
+                "nobody is there to decide: pass --yes to approve, --no to reject, or run this in a terminal"
+            );
+            return Ok(None);
+        }
+        Ok(Some(decisions))
+    }
+
+    /// Asks until there is an answer; nothing when the person leaves.
+    async fn ask(&mut self) -> anyhow::Result<Option<Decision>> {
+        while let Some(line) = self.read("  approve? [y/n] ").await? {
+            match Decision::read(&line) {
+                Ok(decision) => return Ok(Some(decision)),
+                Err(how) => anstream::eprintln!("  {how}"),
+            }
+        }
+        Ok(None)
+    }
 }
 
-async fn show(mut run: Run, as_json: bool, several_agents: bool) -> anyhow::Result<Outcome> {
+/// How a run went.
+struct Said {
+    outcome: Outcome,
+    open: OpenCalls,
+    invocation_id: String,
+}
+
+async fn show(mut run: Run, as_json: bool, several_agents: bool) -> anyhow::Result<Said> {
     let mut chat = Chat::new(stdout(), anstream::stderr(), several_agents);
+    let mut said =
+        Said { outcome: Outcome::Success, open: OpenCalls::default(), invocation_id: run.invocation_id.clone() };
     let mut reported = false;
     while let Some(item) = run.next().await {
         match item {
             Ok(event) => {
                 reported |= event.error_code.is_some();
+                said.open.note(&event);
                 if as_json {
                     let mut out = plain_stdout();
                     out.write_all(event.json())?;
@@ -157,11 +263,12 @@ async fn show(mut run: Run, as_json: bool, several_agents: bool) -> anyhow::Resu
                 if !reported || as_json {
                     chat.error(error.code(), &error.to_string())?;
                 }
-                return Ok(outcome(&error));
+                said.outcome = outcome(&error);
+                return Ok(said);
             }
         }
     }
-    Ok(Outcome::Success)
+    Ok(said)
 }
 
 /// Only an interrupt cancels a run here.
@@ -174,7 +281,84 @@ fn outcome(error: &RunError) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
+    use hatchery_core::confirmation::REQUEST_CONFIRMATION;
+    use hatchery_core::{Agent, AgentContext, AgentKind, Custom, CustomAgent, EventData, EventWindow};
+    use hatchery_server::{Config, Storage, services};
+    use serde_json::{Value, json};
+
     use super::*;
+
+    /// Pays what a person has approved: it says what it has been answered.
+    struct Bank;
+
+    #[async_trait]
+    impl CustomAgent for Bank {
+        async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+            let said = cx.call.invocation.user_content();
+            if let Some(answer) = said.function_responses().next() {
+                cx.say(Value::from(answer.response.clone()).to_string()).await?;
+                return Ok(());
+            }
+            let call = json!({"id": "q1", "name": REQUEST_CONFIRMATION, "args": {
+                "originalFunctionCall": {"id": "c1", "name": "pay", "args": {}}, "toolConfirmation": {"hint": "Pay?"}}});
+            let content = serde_json::from_value(json!({"role": "model", "parts": [{"functionCall": call}]})).unwrap();
+            let long_running_tool_ids = vec!["q1".into()];
+            let content = Some(Arc::new(content));
+            cx.emit(EventData { content, long_running_tool_ids, ..EventData::default() }).await.map(|_| ())
+        }
+    }
+
+    /// What the bank was answered when this is typed, and how the turn ended.
+    async fn pay(decider: Decider, typed: &'static str) -> (Outcome, Option<String>) {
+        let code = Arc::new(Bank);
+        let bank = Agent::new("bank", "", AgentKind::Custom(Custom { code, model: None, tools: vec![] }));
+        let services = services::open(&Config::default(), &Storage::InMemory, Path::new(".")).await.unwrap();
+        let key = services.sessions.create("bank", USER, None, Default::default()).await.unwrap().key;
+        let mut talk = Talk {
+            runner: Runner::new(services),
+            app: Arc::new(App::new("bank", bank).unwrap()),
+            key,
+            json: false,
+            decider,
+            lines: typed.as_bytes().lines(),
+            interrupts: Interrupts::listen().unwrap(),
+        };
+        let outcome = talk.turn("Pay the rent").await.unwrap();
+        let session = talk.runner.services().sessions.get(&talk.key, EventWindow::All).await.unwrap().unwrap();
+        let texts = session.events.iter().skip(1).filter_map(|event| event.content.as_ref().map(|it| it.text()));
+        (outcome, texts.filter(|text| !text.is_empty()).last())
+    }
+
+    #[tokio::test]
+    async fn a_person_is_asked_until_they_decide() {
+        let paid = pay(Decider::Person, "what?\ny {\"amount\": 3}\n").await;
+        assert_eq!(paid, (Outcome::Success, Some("{\"confirmed\":true,\"payload\":{\"amount\":3}}".into())));
+    }
+
+    #[tokio::test]
+    async fn a_person_who_leaves_has_not_decided() {
+        assert_eq!(pay(Decider::Person, "what?\n").await, (Outcome::Undecided, None));
+    }
+
+    #[tokio::test]
+    async fn flags_decide_without_asking() {
+        assert_eq!(pay(Decider::Flag(true), "").await, (Outcome::Success, Some("{\"confirmed\":true}".into())));
+        assert_eq!(pay(Decider::Flag(false), "y\n").await, (Outcome::Success, Some("{\"confirmed\":false}".into())));
+    }
+
+    #[tokio::test]
+    async fn what_nobody_decides_ends_the_talk() {
+        assert_eq!(pay(Decider::Nobody, "y\n").await, (Outcome::Undecided, None));
+    }
+
+    #[test]
+    fn flags_win_over_the_person_at_the_terminal() {
+        assert_eq!(decider(true, false, true), Decider::Flag(true));
+        assert_eq!(decider(false, true, false), Decider::Flag(false));
+        assert_eq!(decider(false, false, true), Decider::Person);
+        assert_eq!(decider(false, false, false), Decider::Nobody);
+    }
 
     #[test]
     fn a_cancelled_run_was_interrupted_and_any_other_error_is_a_failure() {

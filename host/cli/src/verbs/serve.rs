@@ -48,7 +48,10 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let watch = if args.no_watch { Watch::No } else { Watch::Yes };
     let opened = interrupts.race(Host::open(&args.dir, &args.storage, watch)).await;
     let Some(host) = opened.transpose()? else { return Ok(Outcome::Interrupted) };
-    settings::warn_of_unknown_components(&host.config, &host.source.report());
+    let report = host.source.report();
+    settings::log_choices(&host.config, &host.plugins);
+    settings::warn_of_unknown_apps(&host.config, host.source.app_names(), &report);
+    settings::warn_of_unknown_components(&host.config, &report);
     if watch == Watch::Yes {
         tokio::spawn(settings::warn_of_changes(args.dir.clone()));
     }
