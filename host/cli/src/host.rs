@@ -181,7 +181,40 @@ pub fn served_folder(folder: &Path) -> anyhow::Result<(PathBuf, Option<String>)>
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use async_trait::async_trait;
+    use hatchery_core::{Callback, Plugin};
+    use hatchery_engine::Plugins;
+
     use super::*;
+
+    #[derive(Default)]
+    struct Closes(AtomicBool);
+
+    impl Callback for Closes {
+        fn name(&self) -> &str {
+            "closes"
+        }
+    }
+
+    #[async_trait]
+    impl Plugin for Closes {
+        async fn close(&self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn plugins_are_closed_with_the_host() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = Host::open(folder.path(), &StorageArgs::in_memory(), Watch::No).await.unwrap();
+        let plugin = Arc::new(Closes::default());
+        let plugins = Plugins::new(vec![plugin.clone()]).unwrap();
+        let runner = Runner::with_plugins(host.runner.services().clone(), plugins);
+        Host { runner, ..host }.close().await;
+        assert!(plugin.0.load(Ordering::SeqCst));
+    }
 
     #[test]
     fn flags_win_over_the_file() {

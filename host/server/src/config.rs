@@ -271,7 +271,7 @@ mod tests {
             "{error}"
         );
         let error = parse("app_defaults: {max_llm_calls: -1}").unwrap_err();
-        assert!(error.contains("app_defaults.max_llm_calls: invalid value: integer `-1`, expected u32"), "{error}");
+        assert!(error.contains("app_defaults.max_llm_calls: invalid type: integer `-1`, expected u32"), "{error}");
     }
 
     #[test]

@@ -9,10 +9,10 @@ use hatchery_tests::{Folder, Host, event, paths};
 use serde_json::Value;
 
 /// What a command wrote, and whether it was content.
-struct Output {
-    success: bool,
-    stdout: String,
-    stderr: String,
+pub(crate) struct Output {
+    pub(crate) success: bool,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Output {
@@ -25,7 +25,8 @@ impl Output {
     }
 }
 
-async fn hatchery(folder: &Path, args: &[&str]) -> Result<Output> {
+/// Runs the command in a folder to its end.
+pub(crate) async fn hatchery(folder: &Path, args: &[&str]) -> Result<Output> {
     let mut command = paths::command()?;
     command.args(args).current_dir(folder).stdin(Stdio::null());
     let output = command.output().await?;

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use hatchery_core::{Instruction, JsonMap, Lookup, LookupError, Plugin, RunError};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, Visitor};
+use serde::de::{self, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -228,13 +228,19 @@ impl ReflectAndRetryArgs {
     }
 }
 
+impl PluginConfig {
+    /// This, when its arguments are right as far as one can know.
+    fn checked<E: de::Error>(self) -> Result<Self, E> {
+        match builtin(&self.name, &self.args) {
+            Some(Err(reason)) => Err(E::custom(reason)),
+            Some(Ok(_)) | None => Ok(self),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for PluginConfig {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let plugin = deserializer.deserialize_any(PluginVisitor)?;
-        match builtin(&plugin.name, &plugin.args) {
-            Some(Err(reason)) => Err(D::Error::custom(reason)),
-            Some(Ok(_)) | None => Ok(plugin),
-        }
+        deserializer.deserialize_any(PluginVisitor)
     }
 }
 
@@ -255,12 +261,12 @@ impl<'de> Visitor<'de> for PluginVisitor {
         f.write_str("the name of a plugin, or a mapping of `name` and `args`")
     }
 
-    fn visit_str<E>(self, name: &str) -> Result<PluginConfig, E> {
-        Ok(PluginConfig { name: name.into(), args: JsonMap::new() })
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<PluginConfig, E> {
+        PluginConfig { name: name.into(), args: JsonMap::new() }.checked()
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PluginConfig, A::Error> {
         let PluginWithArgs { name, args } = Deserialize::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(PluginConfig { name, args })
+        PluginConfig { name, args }.checked()
     }
 }

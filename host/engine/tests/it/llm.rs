@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hatchery_core::agent::IncludeContents;
 use hatchery_core::{Content, Instruction, ModelErrorKind, Part, RunError};
+use hatchery_engine::{App, AppSettings, RunSettings};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
@@ -198,6 +199,18 @@ async fn the_limit_of_model_calls_names_itself_and_where_to_raise_it() {
         "Max number of llm calls limit of 3 reached by agent `root`; raise `max_llm_calls` to allow more"
     );
     assert_eq!(events.iter().filter(|event| event.starts_with("root: call")).count(), 3);
+}
+
+#[tokio::test]
+async fn the_settings_of_an_app_win_over_what_a_run_asks_for() {
+    let model = Scripted::new().otherwise(Reply::call("again", json!({})));
+    let agent = llm_with("root", model, |llm| llm.tools = vec![tool("again", |_, _| Ok(json!(1)))]);
+    let mut app = Harness::new(agent).await;
+    app.config.max_llm_calls = 100;
+    let run = RunSettings { max_llm_calls: Some(2), ..RunSettings::default() };
+    app.app = Arc::new(App::clone(&app.app).with_settings(AppSettings { run, ..AppSettings::default() }));
+    let (_, error) = app.fail("hi").await;
+    assert!(matches!(error, RunError::Limit { value: 2, .. }), "{error:?}");
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
-use hatchery_core::SessionKey;
+use async_trait::async_trait;
 use hatchery_core::session::EventWindow;
+use hatchery_core::{RunError, SessionKey};
+use hatchery_engine::{PluginSource, Plugins};
 use hatchery_server::ServerConfig;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -108,6 +110,29 @@ async fn a_stream_of_an_unknown_app_or_session_is_404() {
         let body = problem(host.post(path, &run_body("says", "hello")).await, 404, "SESSION_NOT_FOUND").await;
         assert_eq!(body["detail"], "Session not found: appName=says, userId=u, sessionId=s");
     }
+}
+
+/// A plugin that was there, and is no more.
+struct Gone;
+
+#[async_trait]
+impl PluginSource for Gone {
+    fn current(&self) -> Result<Plugins, RunError> {
+        Err(RunError::PluginMissing { plugin: "redact".into(), reason: "plugin `redact` not found".into() })
+    }
+
+    async fn close(&self) {}
+}
+
+#[tokio::test]
+async fn no_run_begins_while_a_plugin_is_missing() {
+    let host = Host::with_plugins(Gone).await;
+    host.session("says").await;
+    for path in ["/run", "/run_sse"] {
+        let body = problem(host.post(path, &run_body("says", "secret")).await, 503, "PLUGIN_MISSING").await;
+        assert_eq!(body["detail"], "no run can begin without plugin `redact`: plugin `redact` not found");
+    }
+    assert_eq!(host.get_json("/apps/says/users/u/sessions/s").await["events"], json!([]));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hatchery_core::agent::{AgentKind, Custom, CustomAgent};
 use hatchery_core::{Agent, AgentContext, Content, EventData, RunError, Services, Timestamp};
-use hatchery_engine::{App, Runner};
+use hatchery_engine::{App, PluginSource, Plugins, Runner};
 use hatchery_models::Registry;
 use hatchery_server::{AppSource, AppState, CatalogReport, ComponentReport, FileReport, Server, ServerConfig};
 use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
@@ -145,6 +145,15 @@ impl Host {
     }
 
     pub async fn bind(config: ServerConfig, address: &str) -> Self {
+        Self::launch(config, address, Plugins::default()).await
+    }
+
+    /// One whose runs pass these plugins.
+    pub async fn with_plugins(plugins: impl PluginSource + 'static) -> Self {
+        Self::launch(ServerConfig::default(), "127.0.0.1:0", plugins).await
+    }
+
+    async fn launch(config: ServerConfig, address: &str, plugins: impl PluginSource + 'static) -> Self {
         let signals =
             Arc::new(Signals { go_on: Semaphore::new(0), begun: Semaphore::new(0), cancelled: Semaphore::new(0) });
         let agents: [(&str, Arc<dyn CustomAgent>); 4] = [
@@ -167,7 +176,8 @@ impl Host {
             memory: Arc::new(KeywordMemory::new()),
             models: Arc::new(Registry::new()),
         };
-        let state = AppState::new(Runner::new(services.clone()), Arc::new(FakeSource(apps.into())), config);
+        let runner = Runner::with_plugins(services.clone(), plugins);
+        let state = AppState::new(runner, Arc::new(FakeSource(apps.into())), config);
         let server = Server::bind(address.parse().unwrap(), state).await.unwrap();
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel();

@@ -1,0 +1,149 @@
+//! What `hatchery.yaml` chooses for runs: plugins, and settings of apps.
+
+use anyhow::{Context, Result, ensure};
+use hatchery_tests::event::{self, text_at};
+use hatchery_tests::host::message;
+use hatchery_tests::{Folder, Host, paths};
+use serde_json::{Value, json};
+
+use crate::cli::hatchery;
+
+/// An app whose model never stops calling a tool, and greets as it is told to.
+const GREETER: [(&str, &str); 2] = [
+    ("hello/root_agent.yaml", "name: hello\nmodel: scripted:hello/answers.yaml\ninstruction: Greet.\n"),
+    (
+        "hello/answers.yaml",
+        "turns:\n  - when: {user: again}\n    reply: [{call: {name: again, args: {}}}]\n  - when: {system: like a pirate}\n    \
+         reply: Ahoy\n  - reply: Hello\n",
+    ),
+];
+
+fn folder(hatchery_yaml: &str) -> Result<Folder> {
+    let folder = Folder::empty()?;
+    for (name, text) in GREETER {
+        folder.write(name, text)?;
+    }
+    folder.write("hatchery.yaml", hatchery_yaml)?;
+    Ok(folder)
+}
+
+/// What serving a folder says that it cannot be served.
+async fn refusal(folder: &Folder) -> Result<String> {
+    let output = hatchery(&folder.served(), &["serve", ".", "--memory", "--port", "0"]).await?;
+    ensure!(!output.success, "{}", output.stdout);
+    Ok(output.stderr)
+}
+
+/// How a run that reaches a limit fails.
+async fn limit_reached(host: &Host, app: &str, text: &str) -> Result<String> {
+    host.create_session(app, "s").await?;
+    host.post("/run", &message(app, "s", text)).await?.error(500, "LIMIT_REACHED")
+}
+
+#[tokio::test]
+async fn plugins_act_on_every_run_of_a_served_app() -> Result<()> {
+    let plugins = "plugins:\n  - logging\n  - name: global_instruction\n    args: {instruction: Talk like a pirate.}\n";
+    let host = Host::serve(&folder(plugins)?).await?;
+    assert_eq!(event::texts(&host.ask("hello", "s", "Hi").await?), ["Ahoy"]);
+    let log = host.log();
+    assert!(log.contains("every run passes these plugins plugins=\"logging_plugin, global_instruction\""), "{log}");
+    assert!(log.contains("hook=\"on_user_message\""), "the logging plugin logs: {log}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn plugins_act_on_a_chat_in_the_terminal_too() -> Result<()> {
+    let folder = folder("plugins: [{name: global_instruction, args: {instruction: Talk like a pirate.}}]")?;
+    let output = hatchery(&folder.served(), &["run", ".", "hello", "-m", "Hi"]).await?;
+    assert_eq!(output.stdout, "Ahoy\n", "{}", output.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_not_there_is_named_and_nothing_is_served() -> Result<()> {
+    let said = refusal(&folder("plugins: [logging, redact]")?).await?;
+    let expected = "hatchery.yaml: plugins[1]: plugin `redact` not found; there is `logging`, `global_instruction`, \
+                    `context_filter`, `reflect_and_retry`";
+    assert!(said.contains(expected), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_plugin_with_wrong_arguments_is_named_with_its_place() -> Result<()> {
+    let said = refusal(&folder("plugins:\n  - name: context_filter\n    args: {turn: 3}\n")?).await?;
+    let expected = "hatchery.yaml:2:5: plugins[0]: plugin `context_filter`: unknown field `turn`, expected `turns`";
+    assert!(said.contains(expected), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_limit_of_model_calls_names_the_key_that_raises_it() -> Result<()> {
+    let folder = folder("app_defaults: {max_llm_calls: 1}\napps:\n  hello: {max_llm_calls: 2}\n")?;
+    folder.put("dice.wasm", paths::component("dice")?)?;
+    folder.write("dice/answers.yaml", std::fs::read(paths::repository().join("sample-agents/dice/answers.yaml"))?)?;
+    let host = Host::serve(&folder).await?;
+    let reached = |limit: u32, agent: &str| {
+        format!(
+            "Max number of llm calls limit of {limit} reached by agent `{agent}`; raise `max_llm_calls` to allow more"
+        )
+    };
+    assert_eq!(limit_reached(&host, "hello", "again").await?, reached(2, "hello"));
+    assert_eq!(limit_reached(&host, "dice", "Roll a die with 20 sides").await?, reached(1, "dice"));
+    let log = host.log();
+    assert!(log.contains("all apps have settings settings=max_llm_calls: 1"), "{log}");
+    assert!(log.contains("an app has settings of its own app=\"hello\" settings=max_llm_calls: 2"), "{log}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_cannot_choose_limits() -> Result<()> {
+    let host = Host::serve(&folder("apps: {hello: {max_llm_calls: 2}}")?).await?;
+    host.create_session("hello", "s").await?;
+    let mut body = message("hello", "s", "again");
+    body["maxLlmCalls"] = json!(100);
+    body["runConfig"] = json!({"maxLlmCalls": 100});
+    let detail = host.post("/run", &body).await?.error(500, "LIMIT_REACHED")?;
+    assert!(detail.contains("limit of 2 "), "{detail}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn settings_of_an_app_that_is_not_there_are_pointed_out() -> Result<()> {
+    let folder = folder("apps: {helo: {resumable: true}}")?;
+    folder.put("swap.wasm", paths::component("swap")?)?;
+    let expected = "hatchery.yaml has settings for the app `helo`, but no app has this name; there is hello, swap";
+    let host = Host::serve(&folder).await?;
+    assert!(host.log().contains(expected), "{}", host.log());
+    let inspected = hatchery(&folder.served(), &["inspect", "."]).await?;
+    assert!(inspected.success && inspected.stderr.contains(expected), "{}", inspected.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_later_result_of_a_component_s_tool_goes_on_with_the_agent() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("gallery.wasm", paths::component("gallery")?)?;
+    folder.write(
+        "later/root_agent.yaml",
+        "name: later\nmodel: scripted:later/answers.yaml\ninstruction: Ask.\ntools:\n  - name: LongRunningFunctionTool\n    \
+         args: {func: gallery/configured}\n",
+    )?;
+    folder.write(
+        "later/answers.yaml",
+        "turns:\n  - when: {tool: configured}\n    reply: \"It is {tool.status}.\"\n  - reply: [{call: {name: configured, args: {key: \
+         nothing}}}]\n",
+    )?;
+    let host = Host::serve(&folder).await?;
+    let events = host.ask("later", "s", "Ask for it").await?;
+    let [asked] = events.as_slice() else { anyhow::bail!("the run ends with the call: {events:?}") };
+    let call = event::parts(asked).find_map(|part| part.get("functionCall")).context("a call")?;
+    assert_eq!(asked["longRunningToolIds"], json!([call["id"]]));
+    let mut body = message("later", "s", "");
+    let answer = json!({"id": call["id"], "name": "configured", "response": {"status": "done"}});
+    body["newMessage"] = json!({"role": "user", "parts": [{"functionResponse": answer}]});
+    let events: Vec<Value> = serde_json::from_value(host.post("/run", &body).await?.json(200)?)?;
+    assert_eq!(event::texts(&events), ["It is done."]);
+    let stored = host.session("later", "s").await?;
+    assert_eq!(text_at(&stored, "/events/2/content/parts/0/functionResponse/response/status"), "done");
+    Ok(())
+}
