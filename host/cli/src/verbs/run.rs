@@ -163,7 +163,7 @@ impl<R: AsyncBufRead + Unpin> Talk<R> {
     async fn turn(&mut self, message: &str) -> anyhow::Result<Outcome> {
         let mut request = RunRequest::new(&*self.key.user, &*self.key.id, Content::user(message));
         loop {
-            let Said { outcome, open, invocation_id } = self.say(request).await?;
+            let Said { outcome, open } = self.say(request).await?;
             for pending in &open.pending {
                 anstream::eprintln!("{DIM}{pending}{DIM:#}");
             }
@@ -173,7 +173,6 @@ impl<R: AsyncBufRead + Unpin> Talk<R> {
             let Some(decisions) = self.decide(&open.questions).await? else { return Ok(Outcome::Undecided) };
             let answers = open_calls::answers(open.questions.iter().zip(&decisions));
             request = RunRequest::new(&*self.key.user, &*self.key.id, answers);
-            request.invocation_id = self.app.settings.resumable.then_some(invocation_id);
         }
     }
 
@@ -236,13 +235,11 @@ impl<R: AsyncBufRead + Unpin> Talk<R> {
 struct Said {
     outcome: Outcome,
     open: OpenCalls,
-    invocation_id: String,
 }
 
 async fn show(mut run: Run, as_json: bool, several_agents: bool) -> anyhow::Result<Said> {
     let mut chat = Chat::new(stdout(), anstream::stderr(), several_agents);
-    let mut said =
-        Said { outcome: Outcome::Success, open: OpenCalls::default(), invocation_id: run.invocation_id.clone() };
+    let mut said = Said { outcome: Outcome::Success, open: OpenCalls::default() };
     let mut reported = false;
     while let Some(item) = run.next().await {
         match item {

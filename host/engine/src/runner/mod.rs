@@ -251,13 +251,7 @@ impl Runner {
     }
 
     /// One turn, from the session as it is to what is `kept` of it for the next turn.
-    async fn turn(
-        &self,
-        key: SessionKey,
-        wanted: Wanted,
-        live: Live,
-        kept: &mut Option<Live>,
-    ) -> Result<(), RunError> {
+    async fn turn(&self, key: SessionKey, wanted: Wanted, live: Live, kept: &mut Option<Live>) -> Result<(), RunError> {
         let Wanted { app, plugins, request, client } = wanted;
         let Live { session, views } = live;
         let resumed = match Resumed::find(&app, &request, &session.events) {

@@ -36,6 +36,10 @@ impl Resumed {
                  new"
             )));
         }
+        if answers.is_some() && !app.settings.resumable {
+            // The run did not wait for the answers: they begin a new one.
+            return Ok(None);
+        }
         Self::new(invocation_id, events).map(Some).ok_or_else(|| RunError::NotFound {
             what: "Invocation",
             name: invocation_id.clone(),

@@ -299,6 +299,18 @@ async fn a_run_goes_on_with_answers_only() {
     );
 }
 
+#[tokio::test]
+async fn an_answer_to_a_run_that_did_not_wait_begins_a_new_one() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let app = Harness::new(orders(&runs, json!({"status": "pending"}), &["wait", "done"])).await;
+    let first = app.say("hi").await;
+    let message = answer(&call_id(&first), "order", json!({"status": "done"}));
+    let request = RunRequest { invocation_id: Some(first[0].invocation_id.clone()), ..app.request(message) };
+    let events = app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
+    assert_eq!(briefs(&events), ["orders: done"]);
+    assert_ne!(events[0].invocation_id, first[0].invocation_id);
+}
+
 /// A tool whose result comes later, and how often it was asked for.
 fn later(runs: &Arc<AtomicUsize>, first: Value) -> Arc<dyn Tool> {
     let runs = runs.clone();
