@@ -1,9 +1,9 @@
-//! Native agents, tools and callbacks by name: the catalog of a program that embeds the engine.
+//! Native agents, tools, callbacks and code executors by name: the catalog of a program that embeds the engine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hatchery_core::{Agent, Callback, ItemKind, Lookup, LookupError, Tool};
+use hatchery_core::{Agent, Callback, CodeExecutor, ItemKind, Lookup, LookupError, Tool};
 
 use crate::builtin;
 
@@ -14,6 +14,7 @@ pub struct Registry {
     tools: BTreeMap<String, Arc<dyn Tool>>,
     callbacks: BTreeMap<String, Arc<dyn Callback>>,
     agents: BTreeMap<String, Agent>,
+    code_executors: BTreeMap<String, Arc<dyn CodeExecutor>>,
 }
 
 impl Registry {
@@ -35,6 +36,13 @@ impl Registry {
     #[must_use]
     pub fn with_agent(mut self, agent: Agent) -> Self {
         self.agents.insert(agent.name.clone(), agent);
+        self
+    }
+
+    /// Adds a code executor under its own name.
+    #[must_use]
+    pub fn with_code_executor(mut self, executor: Arc<dyn CodeExecutor>) -> Self {
+        self.code_executors.insert(executor.name().into(), executor);
         self
     }
 }
@@ -60,6 +68,14 @@ impl Lookup for Registry {
             kind: ItemKind::Agent,
             name: name.into(),
             known: self.agents.keys().cloned().collect(),
+        })
+    }
+
+    fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, LookupError> {
+        self.code_executors.get(name).cloned().ok_or_else(|| LookupError::Unknown {
+            kind: ItemKind::CodeExecutor,
+            name: name.into(),
+            known: self.code_executors.keys().cloned().collect(),
         })
     }
 }

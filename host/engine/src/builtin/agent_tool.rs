@@ -110,6 +110,9 @@ impl Tool for AgentTool {
         }
         let Some(answer) = answer else { return Ok(Value::Object(JsonMap::new())) };
         let text = answer.content.as_ref().map(|content| content.text()).unwrap_or_default();
+        if let Some(failure) = answer.error_message.as_ref().filter(|_| text.is_empty()) {
+            return Err(ToolError::Model(format!("agent `{name}` failed: {failure}")));
+        }
         if !self.is_structured {
             return Ok(json!({ "result": text }));
         }

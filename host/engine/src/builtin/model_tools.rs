@@ -24,10 +24,15 @@ impl ModelTool {
             "google_search" => json!({"googleSearch": {}}),
             "google_maps_grounding" => json!({"googleMaps": {}}),
             "url_context" => json!({"urlContext": {}}),
-            "code_execution" => json!({"codeExecution": {}}),
+            "code_execution" => return Some(Self::code_execution()),
             _ => return None,
         };
         Some(Self::new(name, request))
+    }
+
+    /// The model runs its code itself.
+    pub fn code_execution() -> Self {
+        Self::new("code_execution", json!({"codeExecution": {}}))
     }
 
     /// A search over a data store, or over an engine with several of them: exactly one has to be named.
@@ -68,7 +73,9 @@ impl Tool for ModelTool {
             );
             return Err(ModelError::new(ModelErrorKind::BadRequest, &request.model, message).into());
         }
-        request.model_tools.push(self.request.clone());
+        if !request.model_tools.contains(&self.request) {
+            request.model_tools.push(self.request.clone());
+        }
         Ok(())
     }
 

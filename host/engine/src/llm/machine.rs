@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hatchery_core::{Event, PartData};
 
+use super::code;
 use super::confirmation::Decided;
 
 /// The state of one run of an LLM agent.
@@ -13,16 +14,18 @@ pub struct Machine {
     state: State,
     /// Model calls so far.
     steps: u32,
-    limits: Limits,
+    settings: Settings,
 }
 
-/// What bounds a run.
+/// How a run goes.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Limits {
+pub struct Settings {
     /// Most model calls.
     pub max_steps: Option<u32>,
     /// Whether the run pauses at a call whose result comes later. Otherwise the model goes on without it.
     pub pauses: bool,
+    /// Whether the host runs the code that the model's answers end in.
+    pub runs_code: bool,
 }
 
 #[derive(Debug)]
@@ -33,6 +36,8 @@ enum State {
     ToolsDue(Arc<Event>),
     /// A person has decided about calls.
     DecidedDue(Vec<Decided>),
+    /// The model has written code.
+    CodeDue(Arc<Event>),
     /// A tool has handed over.
     HandingOver(String),
     /// Results of these calls come later.
@@ -50,6 +55,8 @@ pub enum Next {
     CallTools(Arc<Event>),
     /// Run these calls again, now that a person has decided about them.
     CallDecided(Vec<Decided>),
+    /// Run the code that this event ends in.
+    RunCode(Arc<Event>),
     /// Let this agent go on.
     Transfer(String),
     /// Wait for an answer of the user to one of these calls.
@@ -62,19 +69,20 @@ pub enum Next {
 
 impl Machine {
     /// A run that begins.
-    pub fn new(limits: Limits) -> Self {
-        Self { state: State::Ready, steps: 0, limits }
+    pub fn new(settings: Settings) -> Self {
+        Self { state: State::Ready, steps: 0, settings }
     }
 
     /// What comes next.
     pub fn next(&self) -> Next {
         match &self.state {
-            State::Ready => match self.limits.max_steps {
+            State::Ready => match self.settings.max_steps {
                 Some(most) if self.steps >= most => Next::LimitReached(most),
                 _ => Next::CallModel,
             },
             State::ToolsDue(event) => Next::CallTools(event.clone()),
             State::DecidedDue(calls) => Next::CallDecided(calls.clone()),
+            State::CodeDue(event) => Next::RunCode(event.clone()),
             State::HandingOver(target) => Next::Transfer(target.clone()),
             State::Paused(calls) => Next::Pause(calls.clone()),
             State::Done => Next::Done,
@@ -89,6 +97,8 @@ impl Machine {
             State::Done
         } else if calls_tools {
             State::ToolsDue(event)
+        } else if self.settings.runs_code && ends_in_code(&event) {
+            State::CodeDue(event)
         } else if ends_in_code_result(&event) {
             State::Ready
         } else {
@@ -103,7 +113,7 @@ impl Machine {
         let is_over = |event: &Event| event.actions.end_of_agent == Some(true) || event.is_final_response();
         self.state = match (event, handing_over) {
             (_, Some(target)) => State::HandingOver(target),
-            (_, None) if self.limits.pauses && !pending.is_empty() => State::Paused(pending),
+            (_, None) if self.settings.pauses && !pending.is_empty() => State::Paused(pending),
             (None, None) => State::Done,
             (Some(event), None) if is_over(&event) => State::Done,
             (Some(_), None) => State::Ready,
@@ -114,6 +124,17 @@ impl Machine {
     pub fn user_answered(&mut self, decided: Vec<Decided>) {
         self.state = if decided.is_empty() { State::Ready } else { State::DecidedDue(decided) };
     }
+
+    /// The code has run and given this event.
+    pub fn code_answered(&mut self, event: &Event) {
+        let ends = event.actions.end_of_agent == Some(true) || event.error_code.is_some();
+        self.state = if ends { State::Done } else { State::Ready };
+    }
+}
+
+/// The model has written code and stopped there. A model that runs code itself goes on to the result.
+fn ends_in_code(event: &Event) -> bool {
+    event.content.as_deref().is_some_and(|content| code::due(content).is_some())
 }
 
 /// The model's code has run and the model has not said anything about the result yet.

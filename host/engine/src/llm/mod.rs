@@ -1,6 +1,7 @@
 //! An LLM agent's run: asks the [`Machine`] what comes next, and does it.
 
 mod aggregate;
+mod code;
 pub mod confirmation;
 pub mod contents;
 pub(crate) mod instructions;
@@ -20,7 +21,7 @@ use hatchery_core::{
 use serde_json::Value;
 
 pub use aggregate::Aggregator;
-use machine::{Limits, Machine, Next};
+use machine::{Machine, Next};
 
 use crate::agents::past::Past;
 use crate::agents::{Ended, Frame, Outcome};
@@ -34,8 +35,11 @@ pub(crate) async fn run(
     past: &Past,
 ) -> Result<Ended, RunError> {
     let step = Step { frame, id, llm, cx, past, tools: transfer::with_transfer_tool(frame, id, llm) };
-    let limits = Limits { max_steps: llm.max_steps, pauses: frame.app.settings.resumable };
-    let mut machine = Machine::new(limits);
+    let mut machine = Machine::new(machine::Settings {
+        max_steps: llm.max_steps,
+        pauses: frame.app.settings.resumable,
+        runs_code: code::on_host(llm).is_some(),
+    });
     machine.user_answered(frame.take_decided(&cx.call.agent));
     loop {
         match machine.next() {
@@ -47,6 +51,16 @@ pub(crate) async fn run(
             Next::CallDecided(calls) => {
                 let (answer, pending) = step.call_decided(calls).await?;
                 machine.tools_answered(answer, pending);
+            }
+            Next::RunCode(event) => {
+                let result = match step.recall(|_| true).await? {
+                    Some(result) => result,
+                    None => {
+                        past.go_live(&cx.call.agent).await;
+                        step.run_code(&event).await?
+                    }
+                };
+                machine.code_answered(&result);
             }
             Next::Pause(calls) => match past.answer_to(&calls) {
                 Some(answer) => machine.user_answered(frame.decided(&answer, &cx.call.agent)),
@@ -175,6 +189,7 @@ impl Step<'_> {
     /// Stores and yields a whole answer.
     async fn answer(&self, event_id: String, mut response: LlmResponse) -> Result<Arc<Event>, RunError> {
         name_calls(&mut response);
+        self.separate_code(&mut response);
         response.partial = false;
         let mut data = event_of(event_id, response);
         data.long_running_tool_ids = self.long_running_calls(&data);
@@ -206,7 +221,7 @@ impl Step<'_> {
     fn keep_output(&self, data: &mut EventData) {
         let (Some(key), Some(content)) = (&self.llm.output_key, &data.content) else { return };
         let text = content.text();
-        if content.function_calls().next().is_some() || text.is_empty() {
+        if content.function_calls().next().is_some() || code::is_due(self.llm, content) || text.is_empty() {
             return;
         }
         let value = match &self.llm.output_schema {

@@ -6,7 +6,7 @@ use hatchery_core::agent::IncludeContents;
 use hatchery_core::{AgentKind, LlmRequest, Model, RunError};
 
 use super::contents::View;
-use super::{Step, instructions, transfer};
+use super::{Step, code, instructions, transfer};
 use crate::agents::resolve_model;
 
 /// The model and the request for the next step.
@@ -34,20 +34,27 @@ pub(super) async fn build(step: &Step<'_>) -> Result<(Arc<dyn Model>, LlmRequest
     for tool in tools {
         tool.prepare(&mut request, &cx.call).await?;
     }
+    step.prepare_code(&mut request).await?;
     Ok((model, request))
 }
 
-/// The conversation as the agent sees it. The view is kept from call to call and from turn to turn, and reads only events that are new.
+/// The conversation as the agent sees it.
 fn contents(step: &Step<'_>) -> imbl::Vector<Arc<hatchery_core::Content>> {
+    with_view(step, |view| match step.llm.include_contents {
+        IncludeContents::Default => view.contents(),
+        IncludeContents::None => view.current_turn(),
+    })
+}
+
+/// Looks at the agent's view of the session. It is kept from call to call and from turn to turn, and reads only events that are new.
+pub(super) fn with_view<T>(step: &Step<'_>, look: impl FnOnce(&View) -> T) -> T {
     let call = &step.cx.call;
     let events = call.invocation.events();
     let mut views = step.frame.views.lock().unwrap_or_else(PoisonError::into_inner);
     let view = views
         .entry((call.agent.clone(), call.branch.clone()))
         .or_insert_with(|| View::new(call.agent.clone(), call.branch.clone()));
+    view.reword(code::Wording::of(step.llm));
     view.read(&events);
-    match step.llm.include_contents {
-        IncludeContents::Default => view.contents(),
-        IncludeContents::None => view.current_turn(),
-    }
+    look(view)
 }

@@ -46,6 +46,8 @@ pub(super) struct AgentConfig {
     pub(super) generate_content_config: Option<JsonMap>,
     #[serde(default)]
     pub(super) tools: Vec<ToolRef>,
+    #[serde(alias = "codeExecutor")]
+    pub(super) code_executor: Option<Value>,
     #[serde(default, alias = "beforeModelCallbacks")]
     pub(super) before_model_callbacks: Vec<NameRef>,
     #[serde(default, alias = "afterModelCallbacks")]
@@ -166,6 +168,7 @@ impl AgentConfig {
             ("max_steps", self.max_steps.is_some()),
             ("generate_content_config", self.generate_content_config.is_some()),
             ("tools", !self.tools.is_empty()),
+            ("code_executor", self.code_executor.is_some()),
             ("before_model_callbacks", !self.before_model_callbacks.is_empty()),
             ("after_model_callbacks", !self.after_model_callbacks.is_empty()),
             ("on_model_error_callbacks", !self.on_model_error_callbacks.is_empty()),

@@ -3,6 +3,7 @@
 //! Keys are those of ADK agent configs, in snake_case or camelCase. Unknown keys, keys of another kind of agent, unknown names and files
 //! outside the agent's folder are errors that say where.
 
+mod code;
 mod config;
 mod error;
 
@@ -12,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery_core::agent::{IncludeContents, ModelRef, check_name};
-use hatchery_core::{Agent, AgentKind, Callback, Instruction, LlmAgent, Lookup, LookupError, Tool};
+use hatchery_core::{Agent, AgentKind, Callback, CodeExecution, Instruction, LlmAgent, Lookup, LookupError, Tool};
 
 pub use error::ConfigError;
 
@@ -140,6 +141,7 @@ impl Loader<'_> {
             instruction: template(&config.instruction),
             global_instruction: template(&config.global_instruction),
             tools: self.tools(&config.tools, source)?,
+            code_execution: self.code_execution(config, source)?,
             include_contents: self.include_contents(config, source)?,
             input_schema: config.input_schema.clone(),
             output_schema: config.output_schema.clone(),
@@ -156,6 +158,14 @@ impl Loader<'_> {
             after_tool: self.callbacks("after_tool_callbacks", &config.after_tool_callbacks, source)?,
             on_tool_error: self.callbacks("on_tool_error_callbacks", &config.on_tool_error_callbacks, source)?,
             ..LlmAgent::default()
+        })
+    }
+
+    fn code_execution(&self, config: &AgentConfig, source: &Source<'_>) -> Result<Option<CodeExecution>, ConfigError> {
+        let Some(executor) = &config.code_executor else { return Ok(None) };
+        code::code_execution(executor, self.lookup).map(Some).map_err(|wrong| match wrong {
+            code::Wrong::Value(message) => source.error("code_executor", "", message),
+            code::Wrong::Name(name, error) => source.lookup("code_executor", &name, &error),
         })
     }
 
@@ -283,7 +293,7 @@ impl Source<'_> {
     }
 
     fn lookup(&self, key: &str, name: &str, error: &LookupError) -> ConfigError {
-        let at = error::find(self.text, "name", name).or_else(|| error::find(self.text, "code", name));
+        let at = [key, "name", "code"].into_iter().find_map(|key| error::find(self.text, key, name));
         ConfigError::at(self.path, at, format!("{key}: {error}"))
     }
 }

@@ -36,10 +36,7 @@ async fn the_first_callback_that_has_one_gives_the_answer_and_the_run_goes_on() 
     let first = with(fails("first"), &["LIMIT_REACHED", "MODEL_SERVER_ERROR", "MODEL_SERVER_ERROR"]);
     let second = llm("second", Scripted::new().otherwise("here I am"));
     let app = Harness::new(workflow("all", AgentKind::Sequential, vec![first, second])).await;
-    assert_eq!(
-        app.talk("hi").await,
-        ["first: first could not: model `scripted`: out of order", "second: here I am"]
-    );
+    assert_eq!(app.talk("hi").await, ["first: first could not: model `scripted`: out of order", "second: here I am"]);
 }
 
 #[tokio::test]

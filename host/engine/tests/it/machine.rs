@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hatchery_core::{Content, Event, EventData, FunctionCall, LlmResponse, Part, PartData};
 use hatchery_engine::llm::Aggregator;
-use hatchery_engine::llm::machine::{Limits, Machine, Next};
+use hatchery_engine::llm::machine::{Machine, Next, Settings};
 use proptest::prelude::*;
 
 /// What a model answers.
@@ -14,7 +14,10 @@ enum Answer {
     Calls,
     Error,
     Nothing,
+    /// Code of its own, with the result.
     CodeResult,
+    /// Code for the host.
+    Code,
 }
 
 /// What the tools answer.
@@ -32,7 +35,8 @@ fn answer() -> impl Strategy<Value = Answer> {
         Just(Answer::Calls),
         Just(Answer::Error),
         Just(Answer::Nothing),
-        Just(Answer::CodeResult)
+        Just(Answer::CodeResult),
+        Just(Answer::Code),
     ]
 }
 
@@ -51,6 +55,7 @@ fn said(answer: &Answer) -> Arc<Event> {
         Answer::Calls => event(vec![call(), call()]),
         Answer::Error => EventData { error_code: Some("MAX_TOKENS".into()), ..event(vec![call()]) },
         Answer::Nothing => EventData::default(),
+        Answer::Code => event(vec![Part::text("So:"), PartData::ExecutableCode(Default::default()).into()]),
         Answer::CodeResult => event(vec![PartData::CodeExecutionResult(Default::default()).into()]),
     })
 }
@@ -66,14 +71,26 @@ fn answered(results: &Results) -> Option<Arc<Event>> {
     Some(Event::new(data))
 }
 
+/// What running code gave.
+fn ran(results: &Results) -> Arc<Event> {
+    let mut data = event(vec![PartData::CodeExecutionResult(Default::default()).into()]);
+    match results {
+        Results::Plain => {}
+        Results::Later | Results::HandOver => data.actions.end_of_agent = Some(true),
+        Results::SkipSummary => data.error_code = Some("CODE_FAILED".into()),
+    }
+    Event::new(data)
+}
+
 proptest! {
     #[test]
     fn a_run_alternates_between_model_and_tools_and_keeps_to_its_limit(
         answers in prop::collection::vec((answer(), results()), 1..40),
         max_steps in prop::option::of(0..10u32),
         pauses in any::<bool>(),
+        runs_code in any::<bool>(),
     ) {
-        let mut machine = Machine::new(Limits { max_steps, pauses });
+        let mut machine = Machine::new(Settings { max_steps, pauses, runs_code });
         let mut calls = 0;
         for (answer, results) in &answers {
             match machine.next() {
@@ -88,21 +105,30 @@ proptest! {
                     break;
                 }
                 Next::Done | Next::Transfer(_) | Next::Pause(_) => break,
-                Next::CallTools(_) | Next::CallDecided(_) => {
-                    prop_assert!(false, "tools are due only after the model has called them");
+                Next::CallTools(_) | Next::CallDecided(_) | Next::RunCode(_) => {
+                    prop_assert!(false, "tools and code are due only after the model has asked for them");
                 }
             }
-            if let Next::CallTools(event) = machine.next() {
-                prop_assert!(matches!(answer, Answer::Calls));
-                prop_assert_eq!(event.function_calls().count(), 2);
-                let pending = if matches!(results, Results::Later) { vec!["c1".into()] } else { Vec::new() };
-                machine.tools_answered(answered(results), pending);
-                prop_assert_eq!(matches!(machine.next(), Next::Pause(_)), pauses && matches!(results, Results::Later));
-                let went_on = matches!(machine.next(), Next::CallModel | Next::LimitReached(_));
-                prop_assert_eq!(went_on, matches!(results, Results::Plain));
-            } else {
-                let goes_on = matches!(machine.next(), Next::CallModel | Next::LimitReached(_));
-                prop_assert_eq!(goes_on, matches!(answer, Answer::CodeResult));
+            let goes_on = |machine: &Machine| matches!(machine.next(), Next::CallModel | Next::LimitReached(_));
+            match machine.next() {
+                Next::CallTools(event) => {
+                    prop_assert!(matches!(answer, Answer::Calls));
+                    prop_assert_eq!(event.function_calls().count(), 2);
+                    let later = matches!(results, Results::Later);
+                    machine.tools_answered(answered(results), if later { vec!["c1".into()] } else { Vec::new() });
+                    prop_assert_eq!(matches!(machine.next(), Next::Pause(_)), pauses && later);
+                    prop_assert_eq!(goes_on(&machine), matches!(results, Results::Plain));
+                }
+                Next::RunCode(event) => {
+                    prop_assert!(runs_code && matches!(answer, Answer::Code));
+                    prop_assert_eq!(event.content.as_ref().map(|content| content.parts.len()), Some(2));
+                    machine.code_answered(&ran(results));
+                    prop_assert_eq!(goes_on(&machine), matches!(results, Results::Plain));
+                }
+                _ => {
+                    prop_assert!(!runs_code || !matches!(answer, Answer::Code), "code does not wait");
+                    prop_assert_eq!(goes_on(&machine), matches!(answer, Answer::CodeResult));
+                }
             }
         }
     }

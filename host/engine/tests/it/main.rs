@@ -4,6 +4,7 @@
 mod agent_errors;
 mod builtin;
 mod callbacks;
+mod code;
 mod confirmation;
 mod custom;
 mod llm;

@@ -10,11 +10,12 @@ mod visible;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hatchery_core::{Content, Event};
+use hatchery_core::{CodeFile, Content, Event};
 use imbl::Vector;
 
+use super::code::{Rewording, Wording};
 use arrange::Arranged;
-use visible::visible;
+use visible::{Visible, visible};
 
 /// The views of a session, by agent and branch.
 pub(crate) type Views = HashMap<(Arc<str>, Option<Arc<str>>), View>;
@@ -29,23 +30,37 @@ pub(crate) struct View {
     /// What the model sees instead while the newest event is an answer to an older call: everything up to that call, and the answer.
     /// The rest comes back when something else is said.
     late_answer: Option<Arranged>,
+    /// How code is worded, for an agent whose code the host runs.
+    rewording: Option<Rewording>,
 }
 
 impl View {
     pub(crate) fn new(agent: Arc<str>, branch: Option<Arc<str>>) -> Self {
-        Self { agent, branch, read: 0, arranged: Arranged::default(), late_answer: None }
+        Self { agent, branch, read: 0, arranged: Arranged::default(), late_answer: None, rewording: None }
+    }
+
+    /// Has the contents worded like this; when that is new, all of them are read anew.
+    pub(crate) fn reword(&mut self, wording: Option<Wording>) {
+        if self.rewording.as_ref().map(Rewording::wording) != wording.as_ref() {
+            self.forget(wording.map(Rewording::new));
+        }
+    }
+
+    fn forget(&mut self, rewording: Option<Rewording>) {
+        *self = Self { rewording, ..Self::new(self.agent.clone(), self.branch.clone()) };
     }
 
     /// Reads the events that are new.
     pub(crate) fn read(&mut self, events: &Vector<Arc<Event>>) {
         if events.len() < self.read {
-            *self = Self::new(self.agent.clone(), self.branch.clone());
+            let rewording = self.rewording.take().map(Rewording::anew);
+            self.forget(rewording);
         }
         // A focus finds its place once and then walks, where `skip` would walk from the beginning.
         let mut focus = events.focus();
         while let Some(event) = focus.get(self.read) {
             self.read += 1;
-            let Some(visible) = visible(event, &self.agent, self.branch.as_deref()) else { continue };
+            let Some(visible) = self.see(event) else { continue };
             self.late_answer = None;
             if self.arranged.push(visible).is_err() {
                 self.start_over(events);
@@ -64,14 +79,27 @@ impl View {
         shown.contents.clone().split_off(shown.turn_start.min(shown.contents.len()))
     }
 
+    /// The data files that are kept out of the contents, oldest first.
+    pub(crate) fn data_files(&self) -> &[CodeFile] {
+        self.rewording.as_ref().map(Rewording::files).unwrap_or_default()
+    }
+
+    /// What the agent sees of the next event.
+    fn see(&mut self, event: &Event) -> Option<Visible> {
+        let visible = visible(event, &self.agent, self.branch.as_deref());
+        let Some(rewording) = &mut self.rewording else { return visible };
+        rewording.count(event);
+        visible.map(|visible| Visible { content: rewording.reword(visible.content), ..visible })
+    }
+
     fn shown(&self) -> &Arranged {
         self.late_answer.as_ref().unwrap_or(&self.arranged)
     }
 
     /// Arranges all events anew, since one of them is an answer to a call that is not the one before it.
     fn start_over(&mut self, events: &Vector<Arc<Event>>) {
-        let all: Vec<_> =
-            events.iter().filter_map(|event| visible(event, &self.agent, self.branch.as_deref())).collect();
+        self.rewording = self.rewording.take().map(Rewording::anew);
+        let all: Vec<_> = events.iter().filter_map(|event| self.see(event)).collect();
         self.read = events.len();
         self.late_answer = if arrange::ends_in_late_answer(&all) { arrange::up_to_call(&all) } else { None };
         self.arranged = arrange::all(&all);
