@@ -352,7 +352,8 @@ impl fmt::Debug for AgentTree {
     }
 }
 
-/// Checks a name by itself.
+/// Checks a name by itself: a letter, a digit or `_`, then letters, digits, `_`, `-` and spaces. ADK allows a dot between letters too; here
+/// it joins the names of a branch, so that `a.b` would be both an agent and `b` inside of `a`.
 ///
 /// # Errors
 /// [`TreeError::BadName`] when no agent can have it.
@@ -368,6 +369,9 @@ pub fn check_name(name: &str) -> Result<(), TreeError> {
     }
     if name == USER {
         return bad("is reserved for what a person says");
+    }
+    if name.contains('.') {
+        return bad("may not hold a dot, which joins the names of parallel branches");
     }
     if !chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ' ')) {
         return bad("may hold only letters, digits, `_`, `-` and spaces");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hatchery_core::agent::{AgentTree, TreeError};
 use hatchery_core::context::ToolExecution;
-use hatchery_core::{Agent, AgentId, RunConfig};
+use hatchery_core::{Agent, AgentId, AgentKind, RunConfig};
 
 /// What a client talks to. A run keeps the app that it began with, whatever is loaded meanwhile.
 #[derive(Debug, Clone)]
@@ -68,6 +68,18 @@ impl App {
     #[must_use]
     pub fn with_settings(self, settings: AppSettings) -> Self {
         Self { settings, ..self }
+    }
+
+    /// Lets go of what its agents' toolsets hold, such as connections. For whoever made the app to call, when no run of it is under way
+    /// and none will follow; a program that serves one app calls it after [`Runner::close`](crate::Runner::close).
+    pub async fn close(&self) {
+        for (_, agent) in self.tree.iter() {
+            if let AgentKind::Llm(llm) = &agent.kind {
+                for toolset in &llm.toolsets {
+                    toolset.close().await;
+                }
+            }
+        }
     }
 
     /// The agent at the top.

@@ -1,17 +1,56 @@
 //! Runs agents: one path for a message, from the [`Runner`] through an agent's loop to models, tools and callbacks, and back through the
 //! event log to the client.
 //!
-//! Read it in this order: [`runner`] (a turn from start to end), `agents` (one run of one agent), `llm` (the loop of an LLM agent and
-//! its state machine), [`yaml`] (agents from files).
+//! ```
+//! # use std::sync::Arc;
+//! use hatchery_core::{Content, JsonMap, RunConfig, Services};
+//! use hatchery_engine::build::{function_tool, llm};
+//! use hatchery_engine::{App, RunRequest, Runner};
+//! use hatchery_models::scripted::{Reply, Scripted};
+//! use hatchery_models::{Registry, Settings};
+//! use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let script = Scripted::sequence([Reply::call("flip_coin", JsonMap::new().into()), Reply::text("It is heads.")]);
+//! let flip_coin = function_tool("flip_coin", "Flips a coin.", |_: JsonMap, _| async { Ok("heads") });
+//! let agent = llm("gambler")
+//!     .model_object("scripted", Arc::new(script)) // or .model("gemini-2.5-flash")
+//!     .instruction("Flip a coin when asked to.")
+//!     .tool(flip_coin)
+//!     .build()?;
+//!
+//! let app = Arc::new(App::new("casino", agent)?);
+//! let runner = Runner::new(Services {
+//!     sessions: Arc::new(MemorySessions::new()),
+//!     artifacts: Arc::new(MemoryArtifacts::new()),
+//!     memory: Arc::new(KeywordMemory::new()),
+//!     models: Arc::new(Registry::with_defaults(Settings::from_env())),
+//! });
+//! let config = RunConfig { auto_create_session: true, ..RunConfig::default() };
+//! let request = RunRequest { config, ..RunRequest::new("ada", "session-1", Content::user("Heads or tails?")) };
+//! let events = runner.run(app, request).await?.collect().await?;
+//! let texts: Vec<_> = events.iter().filter_map(|event| Some(event.content.as_ref()?.text())).collect();
+//! assert_eq!(texts, ["", "", "It is heads."]); // the call, its answer, the text
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `examples/embed.rs` is the same as a program that writes the answer as it comes. Agents, tools and callbacks are made in [`build`].
+//!
+//! To change the engine, read it in this order: [`runner`] (a turn from start to end), `agents` (one run of one agent), `llm` (the loop of
+//! an LLM agent and its state machine), [`yaml`] (agents from files).
 //!
 //! Nothing here knows about HTTP, wasm, a provider or a store: those come as the traits of `hatchery-core`.
 
 pub mod app;
+pub mod build;
 pub mod builtin;
 pub mod llm;
 pub mod plugins;
 pub mod registry;
 pub mod runner;
+pub mod toolsets;
 pub mod yaml;
 
 mod agents;

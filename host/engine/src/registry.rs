@@ -1,9 +1,12 @@
-//! Native agents, tools, callbacks and code executors by name: the catalog of a program that embeds the engine.
+//! Native agents, tools, callbacks and the like by name: the catalog of a program that embeds the engine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hatchery_core::{Agent, Callback, CodeExecutor, ItemKind, Lookup, LookupError, Tool};
+use hatchery_core::{
+    Agent, Callback, CodeExecutor, ExampleProvider, ItemKind, JsonMap, Lookup, LookupError, Plugin, Summarizer, Tool,
+    Toolset,
+};
 
 use crate::builtin;
 
@@ -12,9 +15,13 @@ use crate::builtin;
 #[derive(Default)]
 pub struct Registry {
     tools: BTreeMap<String, Arc<dyn Tool>>,
+    toolsets: BTreeMap<String, Arc<dyn Toolset>>,
     callbacks: BTreeMap<String, Arc<dyn Callback>>,
+    plugins: BTreeMap<String, Arc<dyn Plugin>>,
     agents: BTreeMap<String, Agent>,
     code_executors: BTreeMap<String, Arc<dyn CodeExecutor>>,
+    summarizers: BTreeMap<String, Arc<dyn Summarizer>>,
+    examples: BTreeMap<String, Arc<dyn ExampleProvider>>,
 }
 
 impl Registry {
@@ -25,10 +32,24 @@ impl Registry {
         self
     }
 
+    /// Adds a toolset under its own name.
+    #[must_use]
+    pub fn with_toolset(mut self, toolset: Arc<dyn Toolset>) -> Self {
+        self.toolsets.insert(toolset.name().into(), toolset);
+        self
+    }
+
     /// Adds a callback under its own name.
     #[must_use]
     pub fn with_callback(mut self, callback: Arc<dyn Callback>) -> Self {
         self.callbacks.insert(callback.name().into(), callback);
+        self
+    }
+
+    /// Adds a plugin under its own name. It is made already, and takes no arguments.
+    #[must_use]
+    pub fn with_plugin(mut self, plugin: Arc<dyn Plugin>) -> Self {
+        self.plugins.insert(plugin.name().into(), plugin);
         self
     }
 
@@ -45,6 +66,20 @@ impl Registry {
         self.code_executors.insert(executor.name().into(), executor);
         self
     }
+
+    /// Adds a summarizer.
+    #[must_use]
+    pub fn with_summarizer(mut self, name: impl Into<String>, summarizer: Arc<dyn Summarizer>) -> Self {
+        self.summarizers.insert(name.into(), summarizer);
+        self
+    }
+
+    /// Adds a provider of examples.
+    #[must_use]
+    pub fn with_examples(mut self, name: impl Into<String>, examples: Arc<dyn ExampleProvider>) -> Self {
+        self.examples.insert(name.into(), examples);
+        self
+    }
 }
 
 impl Lookup for Registry {
@@ -56,26 +91,40 @@ impl Lookup for Registry {
     }
 
     fn callback(&self, name: &str) -> Result<Arc<dyn Callback>, LookupError> {
-        self.callbacks.get(name).cloned().ok_or_else(|| LookupError::Unknown {
-            kind: ItemKind::Callback,
-            name: name.into(),
-            known: self.callbacks.keys().cloned().collect(),
-        })
+        find(&self.callbacks, ItemKind::Callback, name)
     }
 
     fn agent(&self, name: &str) -> Result<Agent, LookupError> {
-        self.agents.get(name).cloned().ok_or_else(|| LookupError::Unknown {
-            kind: ItemKind::Agent,
-            name: name.into(),
-            known: self.agents.keys().cloned().collect(),
-        })
+        find(&self.agents, ItemKind::Agent, name)
+    }
+
+    fn toolset(&self, name: &str) -> Result<Arc<dyn Toolset>, LookupError> {
+        find(&self.toolsets, ItemKind::Toolset, name)
+    }
+
+    fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, LookupError> {
+        let plugin = find(&self.plugins, ItemKind::Plugin, name)?;
+        if !args.is_empty() {
+            let reason = "it takes no arguments".into();
+            return Err(LookupError::Broken { kind: ItemKind::Plugin, name: name.into(), reason });
+        }
+        Ok(plugin)
+    }
+
+    fn summarizer(&self, name: &str) -> Result<Arc<dyn Summarizer>, LookupError> {
+        find(&self.summarizers, ItemKind::Summarizer, name)
+    }
+
+    fn examples(&self, name: &str) -> Result<Arc<dyn ExampleProvider>, LookupError> {
+        find(&self.examples, ItemKind::Examples, name)
     }
 
     fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, LookupError> {
-        self.code_executors.get(name).cloned().ok_or_else(|| LookupError::Unknown {
-            kind: ItemKind::CodeExecutor,
-            name: name.into(),
-            known: self.code_executors.keys().cloned().collect(),
-        })
+        find(&self.code_executors, ItemKind::CodeExecutor, name)
     }
+}
+
+fn find<T: Clone>(items: &BTreeMap<String, T>, kind: ItemKind, name: &str) -> Result<T, LookupError> {
+    let unknown = || LookupError::Unknown { kind, name: name.into(), known: items.keys().cloned().collect() };
+    items.get(name).cloned().ok_or_else(unknown)
 }

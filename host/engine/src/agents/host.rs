@@ -7,12 +7,13 @@ use async_trait::async_trait;
 use hatchery_core::context::AgentHost;
 use hatchery_core::{
     AgentId, AgentKind, CallContext, EventSink, JsonMap, Model, ModelError, ModelErrorKind, ModelRef, RunError, Tool,
-    ToolError,
+    ToolError, Toolset,
 };
 use serde_json::Value;
 
 use super::past::Past;
 use super::{Frame, Lane, Outcome, run};
+use crate::llm::toolbox::add_toolsets;
 
 /// The engine as seen by one agent.
 pub(super) struct Host {
@@ -46,10 +47,7 @@ impl AgentHost for Host {
     }
 
     async fn call_tool(&self, cx: &CallContext, name: &str, args: JsonMap) -> Result<Value, ToolError> {
-        let tools = self.tools();
-        let Some(tool) = tools.iter().find(|tool| tool.is_callable() && tool.declaration().name == name) else {
-            return Err(ToolError::Model(unknown_tool(name, tools)));
-        };
+        let tool = self.tool(cx, name).await?;
         if tool.requires_confirmation() {
             let reason = "it needs a person's agreement, which only the model of an LLM agent can wait for";
             return Err(ToolError::Model(format!("tool `{name}` cannot be called here: {reason}")));
@@ -77,13 +75,24 @@ impl Host {
         self.paused.load(Ordering::Acquire)
     }
 
-    fn tools(&self) -> &[Arc<dyn Tool>] {
-        match &self.frame.agent(self.agent).kind {
-            AgentKind::Llm(llm) => &llm.tools,
-            AgentKind::Custom(custom) => &custom.tools,
-            AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => &[],
+    /// One of the agent's tools; its toolsets are asked only for what it does not have itself.
+    async fn tool(&self, cx: &CallContext, name: &str) -> Result<Arc<dyn Tool>, ToolError> {
+        let (own, toolsets): (&[Arc<dyn Tool>], &[Arc<dyn Toolset>]) = match &self.frame.agent(self.agent).kind {
+            AgentKind::Llm(llm) => (&llm.tools, &llm.toolsets),
+            AgentKind::Custom(custom) => (&custom.tools, &[]),
+            AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => (&[], &[]),
+        };
+        if let Some(tool) = find(own, name) {
+            return Ok(tool.clone());
         }
+        let mut tools = own.to_vec();
+        add_toolsets(&mut tools, toolsets, cx).await.map_err(|error| ToolError::Model(error.client_message()))?;
+        find(&tools, name).cloned().ok_or_else(|| ToolError::Model(unknown_tool(name, &tools)))
     }
+}
+
+fn find<'a>(tools: &'a [Arc<dyn Tool>], name: &str) -> Option<&'a Arc<dyn Tool>> {
+    tools.iter().find(|tool| tool.is_callable() && tool.declaration().name == name)
 }
 
 /// The model of an agent: its own, or that of the nearest agent above that has one.

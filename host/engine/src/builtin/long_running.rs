@@ -32,6 +32,10 @@ impl Tool for LongRunning {
         true
     }
 
+    fn requires_confirmation(&self) -> bool {
+        self.inner.requires_confirmation()
+    }
+
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         self.inner.call(args, cx).await
     }

@@ -7,6 +7,7 @@ mod exit_loop;
 mod long_running;
 mod memory;
 mod model_tools;
+mod require_confirmation;
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ pub use exit_loop::ExitLoop;
 pub use long_running::LongRunning;
 pub use memory::{LoadMemory, PreloadMemory};
 pub use model_tools::ModelTool;
+pub use require_confirmation::RequireConfirmation;
 
 /// Names of the tools that [`tool`] knows.
 pub const NAMES: &[&str] = &[

@@ -7,6 +7,7 @@ pub mod contents;
 pub(crate) mod instructions;
 pub mod machine;
 mod request;
+pub(crate) mod toolbox;
 mod tools;
 mod transfer;
 
@@ -34,7 +35,7 @@ pub(crate) async fn run(
     cx: &AgentContext,
     past: &Past,
 ) -> Result<Ended, RunError> {
-    let step = Step { frame, id, llm, cx, past, tools: transfer::with_transfer_tool(frame, id, llm) };
+    let mut step = Step { frame, id, llm, cx, past, tools: transfer::with_transfer_tool(frame, id, llm) };
     let mut machine = Machine::new(machine::Settings {
         max_steps: llm.max_steps,
         pauses: frame.app.settings.resumable,
@@ -43,12 +44,16 @@ pub(crate) async fn run(
     machine.user_answered(frame.take_decided(&cx.call.agent));
     loop {
         match machine.next() {
-            Next::CallModel => machine.model_answered(step.call_model().await?),
+            Next::CallModel => {
+                step.look_up_tools().await?;
+                machine.model_answered(step.call_model().await?);
+            }
             Next::CallTools(answer) => {
                 let (answer, pending) = step.call_tools(&answer).await?;
                 machine.tools_answered(answer, pending);
             }
             Next::CallDecided(calls) => {
+                step.look_up_tools().await?;
                 let (answer, pending) = step.call_decided(calls).await?;
                 machine.tools_answered(answer, pending);
             }
@@ -91,7 +96,7 @@ struct Step<'a> {
     cx: &'a AgentContext,
     /// What the agent has done already.
     past: &'a Past,
-    /// The agent's tools, and the one that hands over when there is somebody to hand over to.
+    /// The agent's tools, the one that hands over when there is somebody to hand over to, and what toolsets gave for this step.
     tools: Vec<Arc<dyn Tool>>,
 }
 

@@ -2,6 +2,7 @@
 
 pub mod config;
 
+mod callbacks;
 mod context_filter;
 mod global_instruction;
 mod logging;
@@ -13,6 +14,7 @@ use async_trait::async_trait;
 use hatchery_core::{CallContext, Callback, Content, Event, EventData, Plugin, RunError};
 use thiserror::Error;
 
+pub use callbacks::CallbackPlugin;
 pub use config::{ConfiguredPlugins, PluginConfig};
 pub use context_filter::ContextFilter;
 pub use global_instruction::GlobalInstruction;

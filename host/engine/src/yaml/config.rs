@@ -91,6 +91,8 @@ pub(super) struct NameRef {
 pub(super) struct ToolRef {
     pub(super) name: String,
     pub(super) args: Option<JsonMap>,
+    #[serde(default, alias = "requireConfirmation")]
+    pub(super) require_confirmation: bool,
 }
 
 /// A sub agent: another file, or an agent of a component.
@@ -124,6 +126,18 @@ pub(super) struct ExampleToolArgs {
 pub(super) struct LongRunningArgs {
     /// The tool's name.
     pub(super) func: String,
+}
+
+/// Arguments of `Toolset`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ToolsetArgs {
+    /// The toolset's name.
+    pub(super) name: String,
+    /// The tools that are wanted of it; without this, all.
+    pub(super) only: Option<Vec<String>>,
+    /// What their names are to begin with.
+    pub(super) prefix: Option<String>,
 }
 
 /// Arguments of `vertex_ai_search`.

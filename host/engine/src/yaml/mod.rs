@@ -13,16 +13,19 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery_core::agent::{IncludeContents, ModelRef, check_name};
-use hatchery_core::{Agent, AgentKind, Callback, CodeExecution, Instruction, LlmAgent, Lookup, LookupError, Tool};
+use hatchery_core::{
+    Agent, AgentKind, Callback, CodeExecution, Instruction, LlmAgent, Lookup, LookupError, Tool, Toolset,
+};
 
 pub use error::ConfigError;
 
 use serde_json::Value;
 
-use crate::builtin::{AgentTool, ExampleTool, LongRunning, ModelTool};
+use crate::builtin::{AgentTool, ExampleTool, LongRunning, ModelTool, RequireConfirmation};
+use crate::toolsets::IntoToolset;
 use config::{
     AgentClass, AgentConfig, AgentToolArgs, ExampleToolArgs, LongRunningArgs, NameRef, SubAgentRef, ToolRef,
-    VertexAiSearchArgs,
+    ToolsetArgs, VertexAiSearchArgs,
 };
 
 /// The file that makes a folder an app.
@@ -33,6 +36,9 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// More brackets open at once are refused before the file is parsed: the parser's time grows with the square of the depth.
 const MAX_BRACKETS: usize = 256;
+
+/// The entry of `tools` that stands for all tools of a set.
+const TOOLSET: &str = "Toolset";
 
 /// How deep files may refer to files.
 const MAX_DEPTH: usize = 32;
@@ -136,12 +142,14 @@ impl Loader<'_> {
             return Err(source.error("instruction", "", message));
         }
         let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        let (tools, toolsets): (Vec<_>, Vec<_>) = config.tools.iter().partition(|tool| tool.name != TOOLSET);
         Ok(LlmAgent {
             model: given(&config.model).map(ModelRef::Named),
             instruction: template(&config.instruction),
             global_instruction: template(&config.global_instruction),
-            tools: self.tools(&config.tools, source)?,
             code_execution: self.code_execution(config, source)?,
+            tools: self.tools(&tools, source)?,
+            toolsets: toolsets.into_iter().map(|toolset| self.toolset(toolset, source)).collect::<Result<_, _>>()?,
             include_contents: self.include_contents(config, source)?,
             input_schema: config.input_schema.clone(),
             output_schema: config.output_schema.clone(),
@@ -181,7 +189,7 @@ impl Loader<'_> {
         }
     }
 
-    fn tools(&mut self, tools: &[ToolRef], source: &Source<'_>) -> Result<Vec<Arc<dyn Tool>>, ConfigError> {
+    fn tools(&mut self, tools: &[&ToolRef], source: &Source<'_>) -> Result<Vec<Arc<dyn Tool>>, ConfigError> {
         let mut found: Vec<Arc<dyn Tool>> = Vec::with_capacity(tools.len());
         for reference in tools {
             let tool = self.tool(reference, source)?;
@@ -195,7 +203,12 @@ impl Loader<'_> {
         Ok(found)
     }
 
-    fn tool(&mut self, tool: &ToolRef, source: &Source<'_>) -> Result<Arc<dyn Tool>, ConfigError> {
+    fn tool(&mut self, reference: &ToolRef, source: &Source<'_>) -> Result<Arc<dyn Tool>, ConfigError> {
+        let tool = self.plain_tool(reference, source)?;
+        Ok(if reference.require_confirmation { Arc::new(RequireConfirmation::new(tool)) } else { tool })
+    }
+
+    fn plain_tool(&mut self, tool: &ToolRef, source: &Source<'_>) -> Result<Arc<dyn Tool>, ConfigError> {
         if tool.name.trim().is_empty() {
             return Err(source.error("name", "", "Tool name cannot be empty".into()));
         }
@@ -207,6 +220,24 @@ impl Loader<'_> {
             return Err(source.error("name", &tool.name, message));
         }
         self.lookup.tool(&tool.name).map_err(|error| source.lookup("tools", &tool.name, &error))
+    }
+
+    fn toolset(&self, reference: &ToolRef, source: &Source<'_>) -> Result<Arc<dyn Toolset>, ConfigError> {
+        let args = Value::Object(reference.args.clone().unwrap_or_default());
+        let args: ToolsetArgs =
+            config::parse(args).map_err(|message| source.error("name", TOOLSET, format!("{TOOLSET}: {message}")))?;
+        let mut toolset =
+            self.lookup.toolset(&args.name).map_err(|error| source.lookup("tools", &args.name, &error))?;
+        if let Some(names) = args.only {
+            toolset = toolset.only(names).into_toolset();
+        }
+        if let Some(prefix) = args.prefix {
+            toolset = toolset.prefix(prefix).into_toolset();
+        }
+        if reference.require_confirmation {
+            toolset = toolset.requiring_confirmation().into_toolset();
+        }
+        Ok(toolset)
     }
 
     /// The tools that are made from arguments; nothing for other names.

@@ -2,20 +2,25 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod agent_errors;
+mod build;
 mod builtin;
 mod callbacks;
 mod code;
 mod confirmation;
 mod custom;
+mod embed;
 mod llm;
 mod machine;
 mod plugin_config;
 mod plugins;
+mod registry;
 mod resumption;
 mod runner;
 mod support;
 mod tools;
+mod toolsets;
 mod transfer;
+mod tree;
 mod trees;
 mod workflow;
 mod yaml;

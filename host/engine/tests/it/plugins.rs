@@ -7,7 +7,7 @@ use hatchery_core::{
     CallContext, Callback, Content, Event, EventData, Instruction, JsonMap, LlmRequest, LlmResponse, ModelError,
     ModelErrorKind, Plugin, RunError, ToolError,
 };
-use hatchery_engine::plugins::{ContextFilter, GlobalInstruction, Logging, ReflectAndRetry};
+use hatchery_engine::plugins::{CallbackPlugin, ContextFilter, GlobalInstruction, Logging, ReflectAndRetry};
 use hatchery_engine::{Plugins, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
@@ -309,4 +309,131 @@ async fn a_success_begins_the_count_of_failures_anew() {
 async fn the_logging_plugin_changes_nothing() {
     let app = with_builtin(calling(|| Ok(json!(1))), Logging).await;
     assert_eq!(app.talk("hi").await, ["root: call t{}", "root: answer t{\"result\":1}", "root: done"]);
+}
+
+#[tokio::test]
+async fn callbacks_in_a_plugin_run_in_order_and_the_first_answer_wins() {
+    let answers = |name, model| Answers { name, model, ..Answers::default() }.arc();
+    let plugin = CallbackPlugin::new("answers")
+        .before_model(answers("silent", None))
+        .before_model(answers("first", Some("first")))
+        .before_model(answers("second", Some("second")));
+    assert_eq!(with_builtin(talking(), plugin).await.talk("hi").await, ["root: first"]);
+}
+
+#[tokio::test]
+async fn callbacks_in_a_plugin_are_asked_at_each_place_before_the_agents_own() {
+    let seen: Arc<Mutex<Vec<&'static str>>> = Arc::default();
+    let note = |what: &'static str| {
+        let seen = seen.clone();
+        move || seen.lock().unwrap().push(what)
+    };
+    let notes = ["a", "b", "c", "d", "e", "f", "g", "h"].map(note);
+    let [ba, aa, bm, am, ome, bt, at, ote] = notes;
+    let plugin = CallbackPlugin::new("notes")
+        .before_agent_fn(move |_| noted(&ba))
+        .after_agent_fn(move |_| noted(&aa))
+        .before_model_fn(move |_, _| noted(&bm))
+        .after_model_fn(move |_, _| noted(&am))
+        .on_model_error_fn(move |_, _, _| {
+            ome();
+            Box::pin(async { Ok(Some(LlmResponse::text("mended"))) })
+        })
+        .before_tool_fn(move |_, _, _| noted(&bt))
+        .after_tool_fn(move |_, _, _, _| noted(&at))
+        .on_tool_error_fn(move |_, _, _, _| noted(&ote));
+    let replies = [Reply::call("t", json!({})), Reply::error(ModelErrorKind::Server, "down")];
+    let failing = tool("t", |_, _| Err(ToolError::Model("no".into())));
+    let root = llm_with("root", Scripted::sequence(replies), |llm| llm.tools = vec![failing]);
+    let app = with_builtin(root, plugin).await;
+    assert_eq!(app.talk("hi").await[1..], ["root: answer t{\"error\":\"no\"}", "root: mended"]);
+    assert_eq!(
+        seen.lock().unwrap().concat(),
+        "acdfhgcedb",
+        "agent, model, tool with its error, model with its error, agent"
+    );
+}
+
+/// Notes a call, and answers nothing.
+fn noted<'a, T>(note: &impl Fn()) -> hatchery_engine::build::callback::Answer<'a, T> {
+    note();
+    Box::pin(async { Ok(None) })
+}
+
+#[tokio::test]
+async fn an_answer_of_a_plugin_before_an_agent_wins_over_the_agents_own() {
+    let mut root = talking();
+    root.before_agent = vec![Answers { name: "own", agent: Some("own"), ..Answers::default() }.arc()];
+    let app = with(root, &[&Notes::new("p", &["before_agent"])]).await;
+    assert_eq!(app.talk("hi").await, ["root: p before_agent"]);
+}
+
+#[tokio::test]
+async fn an_answer_of_a_plugin_after_an_agent_wins_over_the_agents_own() {
+    let mut root = talking();
+    root.after_agent = vec![Answers { name: "own", agent: Some("own"), ..Answers::default() }.arc()];
+    let app = with(root, &[&Notes::new("p", &["after_agent"])]).await;
+    assert_eq!(app.talk("hi").await, ["root: model", "root: p after_agent"]);
+}
+
+#[tokio::test]
+async fn an_answer_of_a_plugin_after_the_model_wins_over_the_agents_own() {
+    let root = llm_with("root", Scripted::new().otherwise("model"), |llm| {
+        llm.after_model = vec![Answers { name: "own", model: Some("own"), ..Answers::default() }.arc()];
+    });
+    let app = with(root, &[&Notes::new("p", &["after_model"])]).await;
+    assert_eq!(app.talk("hi").await, ["root: p after_model"]);
+}
+
+#[tokio::test]
+async fn answers_of_a_plugin_around_a_tool_win_over_the_agents_own() {
+    let with_own = |hook: &'static [&'static str]| async move {
+        let model = Scripted::sequence([Reply::call("t", json!({})), Reply::text("done")]);
+        let root = llm_with("root", model, |llm| {
+            llm.tools = vec![tool("t", |_, _| Ok(json!("tool")))];
+            let own = Answers { name: "own", tool: Some(json!({"by": "own"})), ..Answers::default() };
+            llm.before_tool = vec![own.clone().arc()];
+        });
+        with(root, &[&Notes::new("p", hook)]).await.talk("hi").await[1].clone()
+    };
+    assert_eq!(with_own(&["before_tool"]).await, "root: answer t{\"by\":\"p\"}");
+    assert_eq!(with_own(&["after_tool"]).await, "root: answer t{\"by\":\"p\"}");
+}
+
+#[tokio::test]
+async fn what_a_plugin_changes_in_arguments_is_seen_by_the_agents_own_callbacks() {
+    let plugin =
+        CallbackPlugin::new("marks").before_tool(Answers { name: "m", mark: Some("seen"), ..Answers::default() }.arc());
+    let model = Arc::new(Scripted::sequence([Reply::call("echo", json!({"a": 1})), Reply::text("done")]));
+    let root = hatchery_engine::build::llm("root")
+        .model_object("scripted", model)
+        .tools([tool("echo", |_, _| panic!("must not run"))])
+        .before_tool_fn(|_, _, args| Box::pin(async move { Ok(Some(args.clone())) }))
+        .build()
+        .unwrap();
+    assert_eq!(with_builtin(root, plugin).await.talk("hi").await[1], "root: answer echo{\"a\":1,\"mark\":\"seen\"}");
+}
+
+#[tokio::test]
+async fn a_tool_failure_that_a_plugin_mends_is_not_seen_by_the_agents_own_callbacks() {
+    let root = hatchery_engine::build::llm("root")
+        .model_object("scripted", Arc::new(Scripted::sequence([Reply::call("t", json!({})), Reply::text("done")])))
+        .tools([tool("t", |_, _| Err(ToolError::Model("no".into())))])
+        .on_tool_error_fn(|_, _, _, _| panic!("must not be asked"))
+        .build()
+        .unwrap();
+    let app = with(root, &[&Notes::new("p", &["on_tool_error"])]).await;
+    assert_eq!(app.talk("hi").await[1], "root: answer t{\"mended\":\"p\"}");
+}
+
+#[tokio::test]
+async fn a_model_failure_that_a_plugin_mends_is_not_seen_by_the_agents_own_callbacks() {
+    let down = Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down"));
+    let root = hatchery_engine::build::llm("root")
+        .model_object("scripted", Arc::new(down))
+        .on_model_error_fn(|_, _, _| panic!("must not be asked"))
+        .build()
+        .unwrap();
+    let app = with(root, &[&Notes::new("p", &["on_model_error"])]).await;
+    assert_eq!(app.talk("hi").await, ["root: p on_model_error"]);
 }

@@ -181,3 +181,59 @@ async fn what_a_long_running_tool_sets_is_kept_when_it_answers_later() {
     app.say("order it").await;
     assert_eq!(app.state().await, json!({"ticket": 7}));
 }
+
+#[tokio::test]
+async fn an_answer_without_calls_has_no_answers_of_tools() {
+    let app = Harness::new(llm_with("root", Scripted::sequence(["hello"]), |llm| {
+        llm.tools = vec![tool("add", |_, _| Ok(json!(1)))];
+    }));
+    assert_eq!(app.await.talk("hi").await, ["root: hello"]);
+}
+
+#[tokio::test]
+async fn a_text_beside_a_call_stays_and_the_answer_has_the_id_and_name_of_the_call() {
+    let call = Reply::text("Let me see.").and_call("find", json!({})).with_id("c1");
+    let model = Scripted::sequence([call, Reply::text("ok")]);
+    let find = tool("find", |_, _| Ok(json!({"town": "Rome", "size": 3})));
+    let events = Harness::new(llm_with("root", model, |llm| llm.tools = vec![find])).await.say("hi").await;
+    assert_eq!(brief(&events[0]), "root: Let me see.; call find{}");
+    let answer = events[1].function_responses().next().unwrap();
+    assert_eq!((answer.id.as_deref(), answer.name.as_str()), (Some("c1"), "find"));
+    assert_eq!(answer.response, map(json!({"town": "Rome", "size": 3})));
+    assert_eq!(events[1].content.as_ref().unwrap().role.as_deref(), Some("user"));
+}
+
+#[tokio::test]
+async fn a_call_without_id_gets_one_and_others_keep_theirs() {
+    for (id, kept) in [(None, false), (Some(""), false), (Some("c1"), true)] {
+        let call = Reply::call("t", json!({}));
+        let call = id.map_or(call.clone(), |id| call.with_id(id));
+        let model = Scripted::sequence([call, Reply::text("ok")]);
+        let root = llm_with("root", model, |llm| llm.tools = vec![tool("t", |_, _| Ok(json!(1)))]);
+        let events = Harness::new(root).await.say("hi").await;
+        let called = events[0].function_calls().next().unwrap().id.clone().unwrap();
+        assert_eq!(events[1].function_responses().next().unwrap().id.as_ref(), Some(&called));
+        assert!(if kept { called == "c1" } else { called.starts_with("adk-") }, "{called}");
+    }
+}
+
+#[tokio::test]
+async fn answers_to_calls_of_one_message_are_one_event_with_the_changes_of_all() {
+    for execution in [ToolExecution::Parallel, ToolExecution::Sequential] {
+        let both = Reply::call("a", json!({})).and_call("b", json!({}));
+        let model = Scripted::sequence([both, Reply::text("ok")]);
+        let sets = |name: &'static str| {
+            tool(name, move |_, cx| {
+                cx.set_state(name, json!(1));
+                cx.set_state("last", json!(name));
+                Ok(json!(name))
+            })
+        };
+        let mut app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![sets("a"), sets("b")])).await;
+        app.config.tool_execution = execution;
+        let events = app.say("hi").await;
+        assert_eq!(events.len(), 3);
+        assert_eq!(events[1].function_responses().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(events[1].actions.state_delta, map(json!({"a": 1, "b": 1, "last": "b"})));
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Agent, AgentKind, RunError};
+use hatchery_core::{AgentKind, RunError};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
@@ -95,31 +95,6 @@ async fn a_loop_that_escalates_without_an_answer_hands_back() {
     assert_eq!(app.talk("hi").await.last().unwrap(), "root: root concludes");
 }
 
-#[test]
-fn two_agents_of_one_name_are_refused_and_both_are_named() {
-    let twin = || Agent::new("twin", "", AgentKind::Sequential);
-    let root =
-        workflow("root", AgentKind::Sequential, vec![twin(), workflow("other", AgentKind::Parallel, vec![twin()])]);
-    let error = hatchery_engine::App::new("app", root).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "two agents are named `twin`: one is `root/twin`, the other is `root/other/twin`; names must be unique in the whole tree"
-    );
-}
-
-#[test]
-fn unusable_names_are_refused() {
-    for (name, reason) in [
-        ("", "is empty"),
-        ("user", "is reserved for what a person says"),
-        ("a.b", "may hold only letters, digits, `_`, `-` and spaces"),
-        ("-a", "must start with a letter, a digit or `_`"),
-    ] {
-        let error = hatchery_engine::App::new("app", Agent::new(name, "", AgentKind::Sequential)).unwrap_err();
-        assert_eq!(error.to_string(), format!("agent name `{name}` {reason}"));
-    }
-}
-
 #[tokio::test]
 async fn a_tool_that_hands_over_to_nobody_fails_the_run() {
     let away = tool("away", |_, cx| {
@@ -148,4 +123,43 @@ async fn callbacks_after_an_agent_run_when_all_that_it_handed_over_to_has_ended(
     root.after_agent = vec![Answers { name: "r", agent: Some("after root"), ..Answers::default() }.arc()];
     let events = Harness::new(root).await.talk("hi").await;
     assert_eq!(events[2..], ["child: child", "child: after child", "root: after root"]);
+}
+
+#[tokio::test]
+async fn the_nearest_agent_that_can_hand_back_keeps_the_conversation() {
+    let lowest = llm_with("lowest", Scripted::sequence(["lowest"]), |llm| {
+        llm.disallow_transfer_to_parent = true;
+        llm.disallow_transfer_to_peers = true;
+    });
+    let middle = llm("middle", Scripted::sequence([hand_over("lowest"), Reply::text("middle goes on")]));
+    let root = llm("root", Scripted::sequence([hand_over("middle")]));
+    let app = Harness::new(root.with_sub_agents(vec![middle.with_sub_agents(vec![lowest])])).await;
+    assert_eq!(app.talk("hi").await.last().unwrap(), "lowest: lowest");
+    assert_eq!(app.talk("more").await, ["middle: middle goes on"]);
+}
+
+#[tokio::test]
+async fn a_loop_does_not_keep_the_conversation() {
+    let rounds = AgentKind::Loop { max_iterations: Some(1) };
+    let rounds = workflow("rounds", rounds, vec![llm("leaf", Scripted::new().otherwise("leaf"))]);
+    let root = llm("root", Scripted::sequence([hand_over("rounds"), Reply::text("root again")]));
+    let app = Harness::new(root.with_sub_agents(vec![rounds])).await;
+    assert_eq!(app.talk("hi").await.last().unwrap(), "leaf: leaf");
+    assert_eq!(app.talk("more").await, ["root: root again"]);
+}
+
+#[tokio::test]
+async fn a_sub_agent_hands_back_to_its_parent_in_the_same_run() {
+    let child = llm("child", Scripted::sequence([hand_over("root")]));
+    let root = llm("root", Scripted::sequence([hand_over("child"), Reply::text("root answers")]));
+    let events = Harness::new(root.with_sub_agents(vec![child])).await.talk("hi").await;
+    assert_eq!(events.last().unwrap(), "root: root answers");
+    assert_eq!(events.len(), 5);
+}
+
+#[tokio::test]
+async fn peers_hand_over_to_each_other() {
+    let (a, b) = (llm("a", Scripted::sequence([hand_over("b")])), llm("b", Scripted::sequence(["b answers"])));
+    let root = llm("root", Scripted::sequence([hand_over("a")])).with_sub_agents(vec![a, b]);
+    assert_eq!(Harness::new(root).await.talk("hi").await.last().unwrap(), "b: b answers");
 }

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use hatchery_core::{
     Agent, AgentContext, AgentKind, Custom, CustomAgent, EventActions, EventData, ModelErrorKind, RunError,
 };
+use hatchery_engine::build::{custom as custom_fn, parallel};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 use tokio::sync::Barrier;
@@ -178,4 +179,103 @@ async fn an_exit_ends_all_loops_around_the_agent() {
     let inner = workflow("inner", AgentKind::Loop { max_iterations: None }, vec![exiting("critic")]);
     let app = Harness::new(rounds(None, vec![inner, leaf("after", "never")])).await;
     assert_eq!(app.talk("hi").await, ["critic: call exit_loop{}", "critic: answer exit_loop{}"]);
+}
+
+#[tokio::test]
+async fn a_loop_of_one_round_runs_its_agents_once() {
+    let app = Harness::new(rounds(Some(1), vec![leaf("a", "A"), leaf("b", "B")])).await;
+    assert_eq!(app.talk("hi").await, ["a: A", "b: B"]);
+}
+
+#[tokio::test]
+async fn a_loop_without_limit_goes_on_until_it_is_cancelled() {
+    let app = Harness::new(rounds(None, vec![leaf("a", "A"), leaf("b", "B")])).await;
+    let request = app.request(hatchery_core::Content::user("hi"));
+    let cancel = request.cancel.clone();
+    let mut run = app.runner.run(app.app.clone(), request).await.unwrap();
+    let mut first = Vec::new();
+    while first.len() < 10 {
+        first.push(brief(&run.next().await.unwrap().unwrap()));
+    }
+    cancel.cancel();
+    assert_eq!(first, ["a: A", "b: B"].repeat(5));
+    assert!(matches!(run.collect().await, Err(RunError::Cancelled)));
+}
+
+#[tokio::test]
+async fn an_answer_before_an_agent_in_a_loop_does_not_end_the_loop() {
+    let mut skipped = leaf("a", "never");
+    skipped.before_agent = vec![Answers { name: "b", agent: Some("skipped"), ..Answers::default() }.arc()];
+    let app = Harness::new(rounds(Some(2), vec![skipped, leaf("b", "B")])).await;
+    assert_eq!(app.talk("hi").await, ["a: skipped", "b: B", "a: skipped", "b: B"]);
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_its_own_run_does_not_end_the_loop() {
+    let ends = custom_fn("a", |cx| async move {
+        let actions = EventActions { end_of_agent: Some(true), ..EventActions::default() };
+        cx.emit(EventData { actions, ..EventData::default() }).await?;
+        Ok(())
+    });
+    let app = Harness::new(rounds(Some(2), vec![ends.build().unwrap(), leaf("b", "B")])).await;
+    assert_eq!(app.talk("hi").await, ["a: ", "b: B", "a: ", "b: B"]);
+}
+
+#[tokio::test]
+async fn parallel_agents_speak_in_the_order_in_which_they_are_done() {
+    let done = Arc::new(tokio::sync::Notify::new());
+    let fast = {
+        let done = done.clone();
+        custom_fn("fast", move |cx| {
+            let done = done.clone();
+            async move {
+                cx.say("fast").await?;
+                done.notify_one();
+                Ok(())
+            }
+        })
+    };
+    let slow = custom_fn("slow", move |cx| {
+        let done = done.clone();
+        async move {
+            done.notified().await;
+            cx.say("slow").await?;
+            Ok(())
+        }
+    });
+    let all = parallel("all").sub_agent(slow).sub_agent(fast).build().unwrap();
+    assert_eq!(Harness::new(all).await.talk("hi").await, ["fast: fast", "slow: slow"]);
+}
+
+#[tokio::test]
+async fn a_parallel_agent_without_sub_agents_says_nothing() {
+    assert!(Harness::new(workflow("all", AgentKind::Parallel, vec![])).await.talk("hi").await.is_empty());
+}
+
+#[tokio::test]
+async fn what_was_said_before_an_escalation_is_kept_and_what_would_come_after_it_is_not() {
+    let said = Arc::new(tokio::sync::Notify::new());
+    let fast = {
+        let said = said.clone();
+        custom_fn("fast", move |cx| {
+            let said = said.clone();
+            async move {
+                cx.say("fast").await?;
+                said.notify_one();
+                Ok(())
+            }
+        })
+    };
+    let stops = custom_fn("stops", move |cx| {
+        let said = said.clone();
+        async move {
+            said.notified().await;
+            let actions = EventActions { escalate: Some(true), ..EventActions::default() };
+            cx.emit(EventData { actions, ..EventData::default() }).await?;
+            Ok(())
+        }
+    });
+    let slow = workflow("slow", AgentKind::Sequential, vec![custom("waits", Waits), leaf("late", "never")]);
+    let all = parallel("all").sub_agent(slow).sub_agent(stops).sub_agent(fast).build().unwrap();
+    assert_eq!(Harness::new(all).await.talk("hi").await, ["fast: fast", "stops: "]);
 }

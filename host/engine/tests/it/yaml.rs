@@ -7,10 +7,12 @@ use std::sync::Arc;
 use hatchery_core::agent::IncludeContents;
 use hatchery_core::{
     AgentKind, CallContext, CodeExecution, CodeExecutor, CodeInput, CodeOutput, Instruction, LlmAgent, ToolError,
+    Toolset,
 };
 use hatchery_engine::Registry;
+use hatchery_engine::toolsets::FixedTools;
 use hatchery_engine::yaml::{Loaded, load_agent};
-use hatchery_models::scripted::Scripted;
+use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -290,7 +292,7 @@ fn a_link_out_of_the_folder_is_refused_unread() {
 fn names_that_clash_or_cannot_be_used_are_named_with_their_place() {
     assert_eq!(
         error_of("name: a.b\ninstruction: x\n"),
-        "root_agent.yaml:1:1: agent name `a.b` may hold only letters, digits, `_`, `-` and spaces"
+        "root_agent.yaml:1:1: agent name `a.b` may not hold a dot, which joins the names of parallel branches"
     );
     let twins = folder(&[
         ("root_agent.yaml", "name: twin\ninstruction: x\nsub_agents:\n  - config_path: b.yaml\n"),
@@ -436,5 +438,63 @@ fn a_wrong_code_executor_is_named_with_its_place() {
     assert_eq!(
         error_of("agent_class: LoopAgent\nname: root\ncode_executor: python\n"),
         "root_agent.yaml:3:1: `code_executor` is a key of LlmAgent, but this is a LoopAgent"
+    );
+}
+
+const TOOLSETS: &str = "
+name: root
+instruction: x
+tools:
+  - name: add
+    require_confirmation: true
+  - name: Toolset
+    args: { name: shop, only: [buy, sell], prefix: s_ }
+  - name: Toolset
+    args: { name: bank }
+    requireConfirmation: true
+  - name: exit_loop
+";
+
+fn with_toolsets() -> Registry {
+    let set = |name: &str, tools: [&'static str; 3]| {
+        let tools = tools.map(|name| tool(name, move |_, _| Ok(json!(name))));
+        Arc::new(FixedTools::new(name).tools(tools)) as Arc<dyn Toolset>
+    };
+    registry().with_toolset(set("shop", ["buy", "sell", "steal"])).with_toolset(set("bank", ["pay", "save", "owe"]))
+}
+
+#[tokio::test]
+async fn toolsets_are_filtered_prefixed_and_confirmed_as_written() {
+    let folder = folder(&[("root_agent.yaml", TOOLSETS)]);
+    let mut loaded = load_agent(&folder.path().join("root_agent.yaml"), &with_toolsets()).unwrap();
+    let AgentKind::Llm(llm) = &mut loaded.agent.kind else { panic!("{}", loaded.agent.kind.label()) };
+    assert_eq!(llm.toolsets.iter().map(|toolset| toolset.name()).collect::<Vec<_>>(), ["shop", "bank"]);
+    let waits: Vec<_> =
+        llm.tools.iter().map(|tool| (tool.declaration().name.as_str(), tool.requires_confirmation())).collect();
+    assert_eq!(waits, [("add", true), ("exit_loop", false)]);
+    let model = Arc::new(Scripted::sequence([Reply::call("s_sell", json!({})), Reply::text("done")]));
+    llm.model = Some(hatchery_core::ModelRef::Object("scripted".into(), model.clone()));
+    let app = Harness::new(loaded.agent).await;
+    assert_eq!(app.talk("hi").await[1], "root: answer s_sell{\"result\":\"sell\"}");
+    let shown: Vec<_> = model.requests()[0].tools.iter().map(|tool| tool.name.clone()).collect();
+    assert_eq!(shown, ["add", "exit_loop", "s_buy", "s_sell", "pay", "save", "owe"]);
+}
+
+#[test]
+fn wrong_toolsets_are_named_with_their_place() {
+    let with = |entry: &str| {
+        let text = format!("name: root\ninstruction: x\ntools:\n  - {entry}\n");
+        let folder = folder(&[("root_agent.yaml", &text)]);
+        let error = load_agent(&folder.path().join("root_agent.yaml"), &with_toolsets()).err().unwrap();
+        error.to_string().replace(&format!("{}/", folder.path().display()), "")
+    };
+    assert_eq!(with("name: Toolset"), "root_agent.yaml:4:5: Toolset: missing field `name`");
+    assert_eq!(
+        with("name: Toolset\n    args:\n      name: shpo"),
+        "root_agent.yaml:6:7: tools: toolset `shpo` not found; there is `bank`, `shop`"
+    );
+    assert_eq!(
+        with("name: Toolset\n    args: { name: shop, without: [buy] }"),
+        "root_agent.yaml:4:5: Toolset: unknown field `without`, expected one of `name`, `only`, `prefix`"
     );
 }

@@ -1,0 +1,93 @@
+//! An agent in a program of your own: no server, no files, no WebAssembly.
+//!
+//!     cargo run -p hatchery-engine --example embed
+//!     GEMINI_API_KEY=… cargo run -p hatchery-engine --example embed -- gemini-2.5-flash
+//!
+//! Without a name it plays a script, so that it runs anywhere.
+
+use std::error::Error;
+use std::io::{Write, stdout};
+use std::sync::Arc;
+
+use hatchery_core::{Agent, Content, Delivery, Event, RunConfig, Services};
+use hatchery_engine::build::{BuildError, function_tool, llm};
+use hatchery_engine::{App, RunRequest, Runner};
+use hatchery_models::scripted::{Reply, Scripted};
+use hatchery_models::{Registry, Settings};
+use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+/// What the model fills in; it reads these comments.
+#[derive(Deserialize, JsonSchema)]
+struct Roll {
+    /// How many sides the die has.
+    sides: u64,
+}
+
+/// An agent with one tool.
+fn gambler(model: Option<&str>) -> Result<Agent, BuildError> {
+    let roll = function_tool("roll_die", "Rolls a die.", |roll: Roll, cx| async move {
+        cx.set_state("last_sides", json!(roll.sides));
+        Ok(roll.sides.div_ceil(2))
+    });
+    let agent = llm("gambler").description("Rolls dice.").instruction("Roll a die when asked to.").tool(roll);
+    match model {
+        Some(name) => agent.model(name).build(),
+        None => agent.model_object("scripted", Arc::new(script())).build(),
+    }
+}
+
+/// What answers when no model is named.
+fn script() -> Scripted {
+    Scripted::new()
+        .on_tool("roll_die", Reply::text("You rolled {tool.result}.").chunked(3))
+        .on_user("roll", Reply::call("roll_die", json!({ "sides": "{number}" })))
+        .otherwise("I only know dice.")
+}
+
+/// Says `text` to the agent, and writes what comes back as it comes.
+pub async fn talk(model: Option<&str>, text: &str, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+    let app = Arc::new(App::new("casino", gambler(model)?)?);
+    let runner = Runner::new(Services {
+        sessions: Arc::new(MemorySessions::new()),
+        artifacts: Arc::new(MemoryArtifacts::new()),
+        memory: Arc::new(KeywordMemory::new()),
+        models: Arc::new(Registry::with_defaults(Settings::from_env())),
+    });
+    let config = RunConfig { delivery: Delivery::Streamed, auto_create_session: true, ..RunConfig::default() };
+    let request = RunRequest { config, ..RunRequest::new("ada", "session-1", Content::user(text)) };
+    let mut run = runner.run(app.clone(), request).await?;
+    while let Some(event) = run.next().await {
+        show(event?.as_ref(), out)?;
+    }
+    runner.close().await;
+    app.close().await;
+    Ok(())
+}
+
+/// Pieces of text as they are, calls and their answers on lines of their own. The whole text comes again at the end, and is left out.
+fn show(event: &Event, out: &mut impl Write) -> std::io::Result<()> {
+    if event.partial {
+        let text = event.content.as_ref().map(|content| content.text()).unwrap_or_default();
+        write!(out, "{text}")?;
+        return out.flush();
+    }
+    for call in event.function_calls() {
+        writeln!(out, "→ {}({})", call.name, json!(call.args))?;
+    }
+    for answer in event.function_responses() {
+        writeln!(out, "← {} {}", answer.name, json!(answer.response))?;
+    }
+    if event.is_final_response() {
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let model = std::env::args().nth(1);
+    talk(model.as_deref(), "Please roll a die with 20 sides.", &mut stdout()).await
+}

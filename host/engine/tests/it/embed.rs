@@ -1,0 +1,23 @@
+//! The example of a program that embeds the engine.
+
+#[allow(dead_code)]
+#[path = "../../examples/embed.rs"]
+mod example;
+
+async fn talk(model: Option<&str>) -> Result<String, String> {
+    let mut out = Vec::new();
+    let told = example::talk(model, "Please roll a die with 20 sides.", &mut out).await;
+    told.map(|()| String::from_utf8(out).unwrap()).map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn the_example_streams_a_call_its_answer_and_a_text() {
+    let told = talk(None).await.unwrap();
+    assert_eq!(told, "→ roll_die({\"sides\":20})\n← roll_die {\"result\":10}\nYou rolled 10.\n");
+}
+
+#[tokio::test]
+async fn the_example_says_which_models_there_are() {
+    let error = talk(Some("parrot")).await.unwrap_err();
+    assert!(error.starts_with("model `parrot`: no provider serves this name; known names: "), "{error}");
+}
