@@ -21,18 +21,19 @@ use serde_json::json;
 
 /// What the model fills in; it reads these comments.
 #[derive(Deserialize, JsonSchema)]
-struct Roll {
-    /// How many sides the die has.
-    sides: u64,
+struct CountWords {
+    /// The text whose words are counted.
+    text: String,
 }
 
 /// An agent with one tool.
-fn gambler(model: Option<&str>) -> Result<Agent, BuildError> {
-    let roll = function_tool("roll_die", "Rolls a die.", |roll: Roll, cx| async move {
-        cx.set_state("last_sides", json!(roll.sides));
-        Ok(roll.sides.div_ceil(2))
+fn word_counter(model: Option<&str>) -> Result<Agent, BuildError> {
+    let count_words = function_tool("count_words", "Counts the words of a text.", |args: CountWords, cx| async move {
+        let words = args.text.split_whitespace().count();
+        cx.set_state("last_count", json!(words));
+        Ok(words)
     });
-    let agent = llm("gambler").description("Rolls dice.").instruction("Roll a die when asked to.").tool(roll);
+    let agent = llm("word-counter").instruction("Count words when asked to.").tool(count_words);
     match model {
         Some(name) => agent.model(name).build(),
         None => agent.model_object("scripted", Arc::new(script())).build(),
@@ -42,14 +43,14 @@ fn gambler(model: Option<&str>) -> Result<Agent, BuildError> {
 /// What answers when no model is named.
 fn script() -> Scripted {
     Scripted::new()
-        .on_tool("roll_die", Reply::text("You rolled {tool.result}.").chunked(3))
-        .on_user("roll", Reply::call("roll_die", json!({ "sides": "{number}" })))
-        .otherwise("I only know dice.")
+        .on_tool("count_words", Reply::text("These are {tool.result} words.").chunked(3))
+        .on_user("count:", Reply::call("count_words", json!({ "text": "{rest}" })))
+        .otherwise("I only count words.")
 }
 
 /// Says `text` to the agent, and writes what comes back as it comes.
 pub async fn talk(model: Option<&str>, text: &str, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
-    let app = Arc::new(App::new("casino", gambler(model)?)?);
+    let app = Arc::new(App::new("words", word_counter(model)?)?);
     let runner = Runner::new(Services {
         sessions: Arc::new(MemorySessions::new()),
         artifacts: Arc::new(MemoryArtifacts::new()),
@@ -89,5 +90,5 @@ fn show(event: &Event, out: &mut impl Write) -> std::io::Result<()> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let model = std::env::args().nth(1);
-    talk(model.as_deref(), "Please roll a die with 20 sides.", &mut stdout()).await
+    talk(model.as_deref(), "Please count: a rose is a rose", &mut stdout()).await
 }

@@ -38,11 +38,11 @@ where
     R: Future<Output = Result<T, ToolError>> + Send + 'static,
     T: Serialize,
 {
-    let name = name.into();
+    let name: Arc<str> = name.into().into();
     // Some models refuse parameters that have no properties.
     let parameters = Some(schema::<A>()).filter(|schema| schema.get("properties").is_some());
     let declaration = Arc::new(FunctionDeclaration {
-        name: name.clone(),
+        name: name.to_string(),
         description: description.into(),
         parameters,
         response: None,

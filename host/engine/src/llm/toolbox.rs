@@ -32,14 +32,14 @@ async fn tools(frame: &Frame, id: AgentId, llm: &LlmAgent, cx: &CallContext) -> 
 /// Adds the tools of toolsets to those that are there. A tool that is there wins over one of a toolset.
 ///
 /// # Errors
-/// When a toolset fails, or two have a tool of the same name.
+/// When a toolset fails, or two of their tools have one name.
 pub(crate) async fn add_toolsets(
     tools: &mut Vec<Arc<dyn Tool>>,
     toolsets: &[Arc<dyn Toolset>],
     cx: &CallContext,
 ) -> Result<(), RunError> {
     let own = tools.len();
-    let mut owners: HashMap<String, &str> = HashMap::new();
+    let mut owners: HashMap<String, &Arc<dyn Toolset>> = HashMap::new();
     for toolset in toolsets {
         tools.push(Arc::new(Preparation::of(toolset)));
         for tool in toolset.tools(cx).await? {
@@ -47,8 +47,8 @@ pub(crate) async fn add_toolsets(
             if tools.iter().take(own).any(|own| own.declaration().name == *name) {
                 continue;
             }
-            if let Some(other) = owners.insert(name.clone(), toolset.name()) {
-                return Err(clash(cx, name, other, toolset.name()));
+            if let Some(other) = owners.insert(name.clone(), toolset) {
+                return Err(clash(cx, name, other, toolset));
             }
             tools.push(tool);
         }
@@ -56,14 +56,16 @@ pub(crate) async fn add_toolsets(
     Ok(())
 }
 
-fn clash(cx: &CallContext, tool: &str, first: &str, second: &str) -> RunError {
-    RunError::Agent {
-        agent: cx.agent.to_string(),
-        code: "TOOL_NAME_CLASH".into(),
-        message: format!(
-            "its toolsets `{first}` and `{second}` both have a tool `{tool}`; give one of them a prefix, or leave the tool out of one"
-        ),
-    }
+fn clash(cx: &CallContext, tool: &str, first: &Arc<dyn Toolset>, second: &Arc<dyn Toolset>) -> RunError {
+    let (one, other) = (first.name(), second.name());
+    let message = if Arc::ptr_eq(first, second) {
+        format!("its toolset `{one}` has two tools named `{tool}`; rename one of them there")
+    } else {
+        format!(
+            "its toolsets `{one}` and `{other}` both have a tool `{tool}`; give one of them a prefix, or leave the tool out of one"
+        )
+    };
+    RunError::Agent { agent: cx.agent.to_string(), code: "TOOL_NAME_CLASH".into(), message }
 }
 
 /// A toolset's own part of a request, in its place among the tools.

@@ -208,6 +208,14 @@ async fn two_toolsets_with_one_name_are_an_error_that_names_both() {
     assert_eq!(events, [format!("root: error TOOL_NAME_CLASH: {message}")]);
 }
 
+#[tokio::test]
+async fn a_toolset_with_two_tools_of_one_name_is_an_error_that_names_it() {
+    let root = llm("root").model_object("scripted", Arc::new(Scripted::new())).toolset(set("maths", &["add", "add"]));
+    let (_, error) = Harness::new(root.build().unwrap()).await.fail("hi").await;
+    let message = "agent `root`: its toolset `maths` has two tools named `add`; rename one of them there";
+    assert_eq!((error.code(), error.to_string().as_str()), ("TOOL_NAME_CLASH", message));
+}
+
 /// Cannot be reached.
 struct Down;
 
