@@ -6,6 +6,8 @@ use hatchery_core::agent::{AgentTree, TreeError};
 use hatchery_core::context::ToolExecution;
 use hatchery_core::{Agent, AgentId, AgentKind, RunConfig};
 
+use crate::compaction::CompactionConfig;
+
 /// What a client talks to. A run keeps the app that it began with, whatever is loaded meanwhile.
 #[derive(Debug, Clone)]
 pub struct App {
@@ -23,6 +25,8 @@ pub struct AppSettings {
     /// Whether a run pauses at a call whose result comes later, and goes on as the same invocation when it is there. Otherwise the model
     /// is told that the result is pending, the run ends, and the result begins a new one.
     pub resumable: bool,
+    /// How older events of its sessions are summarized, if they are.
+    pub compaction: Option<CompactionConfig>,
     /// What is said here takes the place of what a run asks for.
     pub run: RunSettings,
 }

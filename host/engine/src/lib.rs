@@ -39,13 +39,14 @@
 //! `examples/embed.rs` is the same as a program that writes the answer as it comes. Agents, tools and callbacks are made in [`build`].
 //!
 //! To change the engine, read it in this order: [`runner`] (a turn from start to end), `agents` (one run of one agent), `llm` (the loop of
-//! an LLM agent and its state machine), [`yaml`] (agents from files).
+//! an LLM agent and its state machine), [`compaction`] (what keeps prompts of long sessions small), [`yaml`] (agents from files).
 //!
 //! Nothing here knows about HTTP, wasm, a provider or a store: those come as the traits of `hatchery-core`.
 
 pub mod app;
 pub mod build;
 pub mod builtin;
+pub mod compaction;
 pub mod llm;
 pub mod plugins;
 pub mod registry;

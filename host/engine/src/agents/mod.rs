@@ -14,6 +14,7 @@ use hatchery_core::{
 };
 
 use crate::app::App;
+use crate::compaction::Compactions;
 use crate::llm;
 use crate::llm::confirmation::{self, Decided};
 use crate::llm::contents::Views;
@@ -29,6 +30,8 @@ pub(crate) struct Frame {
     pub(crate) plugins: Plugins,
     /// The prompts' views of the session, kept from turn to turn.
     pub(crate) views: Mutex<Views>,
+    /// Where compactions of the session go on; nothing for sessions that are not stored.
+    pub(crate) compactions: Option<Compactions>,
     /// What the user said to begin the run, until an agent has done what it decides.
     opening: Mutex<Option<Arc<Event>>>,
     /// The agent that has failed, until an agent around it has dealt with that.
@@ -36,9 +39,15 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    pub(crate) fn new(app: Arc<App>, invocation: Arc<Invocation>, plugins: Plugins, views: Views) -> Arc<Self> {
-        let views = Mutex::new(views);
-        Arc::new(Self { app, invocation, plugins, views, opening: Mutex::default(), failed: Mutex::default() })
+    pub(crate) fn new(
+        app: Arc<App>,
+        invocation: Arc<Invocation>,
+        plugins: Plugins,
+        views: Views,
+        compactions: Option<Compactions>,
+    ) -> Arc<Self> {
+        let (views, opening, failed) = (Mutex::new(views), Mutex::default(), Mutex::default());
+        Arc::new(Self { app, invocation, plugins, views, compactions, opening, failed })
     }
 
     /// Notes what the user said to begin the run.
@@ -170,9 +179,7 @@ struct Part {
 
 impl Part {
     fn new(frame: &Arc<Frame>, id: AgentId, lane: &Lane) -> Self {
-        let name = frame.agent(id).name.as_str();
-        let host = Arc::new(Host::new(frame.clone(), id, lane.past.clone()));
-        let call = CallContext::new(frame.invocation.clone(), name, lane.branch.clone()).with_host(host);
+        let call = call_context(frame, id, lane.branch.clone(), lane.past.clone());
         let cx = AgentContext { call, sink: lane.sink.clone() };
         Self { frame: frame.clone(), id, past: lane.past.clone(), cx }
     }
@@ -281,4 +288,11 @@ impl Part {
 /// True for the last event of an agent's part, where a callback made it.
 fn is_last(event: &Event) -> bool {
     event.actions.end_of_agent == Some(true)
+}
+
+/// What code that works for an agent is given.
+pub(crate) fn call_context(frame: &Arc<Frame>, id: AgentId, branch: Branch, past: Arc<Past>) -> CallContext {
+    let name = frame.agent(id).name.as_str();
+    let host = Arc::new(Host::new(frame.clone(), id, past));
+    CallContext::new(frame.invocation.clone(), name, branch).with_host(host)
 }

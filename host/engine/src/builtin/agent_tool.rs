@@ -77,7 +77,7 @@ impl AgentTool {
         let heard = Arc::new(Heard { invocation: invocation.clone(), caller: cx.clone() });
         let said = EventData { author: USER.into(), content: Some(message), ..EventData::default() };
         heard.emit(Event::new(said)).await?;
-        let frame = Frame::new(self.app.clone(), invocation.clone(), Plugins::default(), Views::default());
+        let frame = Frame::new(self.app.clone(), invocation.clone(), Plugins::default(), Views::default(), None);
         // In a task of its own: agents that call agents would otherwise use up the stack of one. Dropping it ends the task.
         let mut task = JoinSet::new();
         let lane = Lane { branch: None, past: Past::none(), sink: heard };

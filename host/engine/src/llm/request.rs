@@ -5,9 +5,10 @@ use std::sync::{Arc, PoisonError};
 use hatchery_core::agent::IncludeContents;
 use hatchery_core::{AgentKind, LlmRequest, Model, RunError};
 
-use super::contents::View;
+use super::contents::{Grouping, View};
 use super::{Step, code, instructions, transfer};
 use crate::agents::resolve_model;
+use crate::compaction;
 
 /// The model and the request for the next step.
 pub(super) async fn build(step: &Step<'_>) -> Result<(Arc<dyn Model>, LlmRequest), RunError> {
@@ -30,7 +31,7 @@ pub(super) async fn build(step: &Step<'_>) -> Result<(Arc<dyn Model>, LlmRequest
             request.system_instructions.push(instructions::answer_format(schema));
         }
     }
-    request.contents = contents(step);
+    request.contents = contents(step, &request.model);
     for tool in tools {
         tool.prepare(&mut request, &cx.call).await?;
     }
@@ -39,21 +40,22 @@ pub(super) async fn build(step: &Step<'_>) -> Result<(Arc<dyn Model>, LlmRequest
 }
 
 /// The conversation as the agent sees it.
-fn contents(step: &Step<'_>) -> imbl::Vector<Arc<hatchery_core::Content>> {
-    with_view(step, |view| match step.llm.include_contents {
+fn contents(step: &Step<'_>, model: &str) -> imbl::Vector<Arc<hatchery_core::Content>> {
+    compaction::before_model_call(step.frame);
+    with_view(step, model, |view| match step.llm.include_contents {
         IncludeContents::Default => view.contents(),
         IncludeContents::None => view.current_turn(),
     })
 }
 
-/// Looks at the agent's view of the session. It is kept from call to call and from turn to turn, and reads only events that are new.
-pub(super) fn with_view<T>(step: &Step<'_>, look: impl FnOnce(&View) -> T) -> T {
+/// Looks at the agent's view of the session, as `model` wants it. It is kept from call to call and from turn to turn, and reads only
+/// events that are new.
+pub(super) fn with_view<T>(step: &Step<'_>, model: &str, look: impl FnOnce(&View) -> T) -> T {
     let call = &step.cx.call;
     let events = call.invocation.events();
     let mut views = step.frame.views.lock().unwrap_or_else(PoisonError::into_inner);
-    let view = views
-        .entry((call.agent.clone(), call.branch.clone()))
-        .or_insert_with(|| View::new(call.agent.clone(), call.branch.clone()));
+    let grouping = Grouping::of(call.invocation.run_config.group_function_responses, model);
+    let view = views.view(&call.agent, &call.branch, grouping);
     view.reword(code::Wording::of(step.llm));
     view.read(&events);
     look(view)

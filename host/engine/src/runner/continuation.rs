@@ -28,7 +28,9 @@ pub(super) fn agent_to_run(tree: &AgentTree, events: &Vector<Arc<Event>>) -> (Ag
 
 /// The agent whose function call the newest event responds to, in the branch of the call.
 fn caller_of_newest_response(tree: &AgentTree, events: &Vector<Arc<Event>>) -> Option<(AgentId, Branch)> {
-    let newest = events.last()?;
+    // A compaction may have been appended right after the message.
+    let mut earlier = events.iter().rev().skip_while(|event| event.actions.compaction.is_some());
+    let newest = earlier.next()?;
     let answered: Vec<_> = newest.function_responses().filter_map(|response| response.id.as_deref()).collect();
     if answered.is_empty() {
         return None;
@@ -36,7 +38,7 @@ fn caller_of_newest_response(tree: &AgentTree, events: &Vector<Arc<Event>>) -> O
     let is_call = |event: &&Arc<Event>| {
         event.function_calls().any(|call| call.id.as_deref().is_some_and(|id| answered.contains(&id)))
     };
-    let call = events.iter().rev().skip(1).find(is_call)?;
+    let call = earlier.find(is_call)?;
     Some((tree.find_agent(&call.author)?, call.branch.as_deref().map(Into::into)))
 }
 

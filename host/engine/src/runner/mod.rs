@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agents::past::Past;
 use crate::agents::{self, Frame, Lane};
 use crate::app::App;
+use crate::compaction::{self, Compactions};
 use crate::llm::contents::Views;
 use crate::plugins::{PluginSource, Plugins};
 use log::{Client, EventLog};
@@ -42,6 +43,7 @@ struct Shared {
     plugins: Box<dyn PluginSource>,
     turns: Turns,
     active: watch::Sender<usize>,
+    compactions: Compactions,
 }
 
 /// What is kept of a session, held for as long as a turn of it is under way.
@@ -137,11 +139,12 @@ impl Runner {
 
     /// A runner on these services, whose runs pass the plugins that this gives when they begin.
     pub fn with_plugins(services: Services, plugins: impl PluginSource + 'static) -> Self {
-        let plugins = Box::new(plugins);
-        Self(Arc::new(Shared { services, plugins, turns: Turns::default(), active: watch::Sender::new(0) }))
+        let (plugins, turns) = (Box::new(plugins), Turns::default());
+        let (active, compactions) = (watch::Sender::new(0), Compactions::default());
+        Self(Arc::new(Shared { services, plugins, turns, active, compactions }))
     }
 
-    /// Waits until no run is under way, then closes the plugins.
+    /// Waits until no run and no compaction is under way, then closes the plugins.
     pub async fn close(&self) {
         self.drain().await;
         self.0.plugins.close().await;
@@ -157,11 +160,13 @@ impl Runner {
         *self.0.active.borrow()
     }
 
-    /// Waits until no run is under way.
+    /// Waits until no run is under way, and for the compactions that the runs have led to: those that take longer than ten seconds are
+    /// given up.
     pub async fn drain(&self) {
         let mut active = self.0.active.subscribe();
         // The sender lives in `self`, so waiting cannot fail.
         let _ = active.wait_for(|active| *active == 0).await;
+        self.0.compactions.drain().await;
     }
 
     /// Starts a run in a task of its own. Turns of one session follow each other in the order of their calls; a failed turn does not hold
@@ -282,7 +287,8 @@ impl Runner {
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
         let log = EventLog::new(cx.clone(), plugins.clone(), client, told);
-        let frame = Frame::new(app, invocation.clone(), plugins.clone(), views);
+        let compactions = Some(self.0.compactions.clone());
+        let frame = Frame::new(app, invocation.clone(), plugins.clone(), views, compactions);
         let said = Said { message, state_delta: request.state_delta };
         let conversation = AssertUnwindSafe(converse(&frame, &cx, &log, said, resumed)).catch_unwind().await;
         let result = match conversation.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))) {
@@ -293,6 +299,7 @@ impl Runner {
             }
         };
         log.close().await;
+        compaction::after_run(&frame);
         let session = invocation.session.read().unwrap_or_else(PoisonError::into_inner).clone();
         self.0.turns.note_size(&session.key, session.events.len());
         *kept = Some(Live { session, views: frame.take_views() });

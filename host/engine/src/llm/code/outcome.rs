@@ -9,6 +9,7 @@ use hatchery_core::{
 };
 
 use super::{Record, due, on_host};
+use crate::agents::resolve_model;
 use crate::llm::{Step, request};
 
 /// More of what code prints is not shown to a model.
@@ -33,9 +34,10 @@ impl Step<'_> {
         };
         let call = self.cx.call.for_call(None);
         let record = Record::new(&call);
+        let (model, _) = resolve_model(self.frame, self.id, &call.agent)?;
         let input = CodeInput {
             code: code.into(),
-            input_files: request::with_view(self, |view| view.data_files().to_vec()),
+            input_files: request::with_view(self, &model, |view| view.data_files().to_vec()),
             execution_id: runner.stateful.then(|| record.execution_id()),
         };
         let Outcome { output, failed } = execute(runner, input, &call).await?;

@@ -29,6 +29,7 @@ impl Wording {
 }
 
 /// The wording of one view, and what it has taken out so far.
+#[derive(Clone)]
 pub(crate) struct Rewording {
     wording: Wording,
     /// How many events with a content have been read: numbers the contents for the names of data files. It counts events of all agents,

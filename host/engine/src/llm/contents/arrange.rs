@@ -8,91 +8,129 @@ use hatchery_core::{Content, FunctionResponse, JsonMap, Part, PartData};
 use imbl::Vector;
 use serde_json::json;
 
+use super::Grouping;
 use super::visible::Visible;
 
 /// Contents in the order in which a model wants them.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Arranged {
     pub(super) contents: Vector<Arc<Content>>,
     /// Where the current turn begins.
     pub(super) turn_start: usize,
-    /// The newest call, while nothing but answers to it has come since.
-    open: Option<OpenCall>,
+    pub(super) grouping: Grouping,
+    /// The newest call, with those right before it that it is grouped with, while nothing but answers has come since.
+    open: Option<OpenCalls>,
 }
 
-/// A call whose answers may still be added at the end.
-#[derive(Clone)]
-struct OpenCall {
-    call: Arc<Content>,
-    /// True when an answer to it is the last content.
+/// Calls whose answers may still be added at the end.
+#[derive(Clone, Default)]
+struct OpenCalls {
+    calls: Vec<Arc<Content>>,
+    /// True when answers to them are the last content.
     answered: bool,
 }
 
+/// Answers by the ids of their calls.
+type Answers<'a> = HashMap<&'a str, &'a Part>;
+
 impl Arranged {
+    pub(super) fn new(grouping: Grouping) -> Self {
+        Self { contents: Vector::new(), turn_start: 0, grouping, open: None }
+    }
+
     /// Adds what comes next.
     ///
     /// # Errors
-    /// Gives it back when it answers a call that is not the newest: then the whole has to be arranged anew.
+    /// Gives it back when it answers a call that is no longer open: then the whole has to be arranged anew.
     pub(super) fn push(&mut self, visible: Visible) -> Result<(), Visible> {
         if answered_ids(&visible.content).next().is_none() {
-            self.append(visible, None);
+            self.append(visible, &Answers::new());
             return Ok(());
         }
-        let answers_it = |open: &&mut OpenCall| {
-            let ids: Vec<_> = call_ids(&open.call).collect();
-            answered_ids(&visible.content).all(|id| ids.contains(&id))
+        let takes = |open: &OpenCalls| {
+            let ids: HashSet<_> = open.calls.iter().flat_map(|call| call_ids(call)).collect();
+            answered_ids(&visible.content).all(|id| ids.contains(id))
         };
-        let is_only_answers = beside_answers(&visible).is_none();
-        let Some(open) = self.open.as_mut().filter(answers_it).filter(|_| is_only_answers) else { return Err(visible) };
-        let earlier = if open.answered { self.contents.pop_back() } else { None };
-        open.answered = true;
-        let answer = answer_to(&open.call, earlier.iter().chain([&visible.content]));
-        self.contents.push_back(Arc::new(answer));
+        if beside_answers(&visible).is_some() || !self.open.as_ref().is_some_and(takes) {
+            return Err(visible);
+        }
+        self.answer(&answers_in(&visible.content).collect());
         Ok(())
     }
 
-    /// Adds something that is no answer, and the answer that belongs to it.
-    fn append(&mut self, visible: Visible, answer: Option<Content>) {
-        if let Some(open) = self.open.take().filter(|open| !open.answered) {
-            self.contents.push_back(Arc::new(answer_to(&open.call, [].into_iter())));
+    /// Adds something that is no answer, and the answers that belong to it.
+    fn append(&mut self, visible: Visible, answers: &Answers<'_>) {
+        let is_call = call_ids(&visible.content).next().is_some();
+        if !is_call || visible.from_others || self.grouping == Grouping::ByCall {
+            self.close();
         }
         if visible.from_others {
             self.turn_start = self.contents.len();
         }
-        let calls = call_ids(&visible.content).next().is_some();
-        self.open = calls.then(|| OpenCall { call: visible.content.clone(), answered: answer.is_some() });
-        self.contents.push_back(visible.content);
-        self.contents.extend(answer.map(Arc::new));
+        if !is_call {
+            self.contents.push_back(visible.content);
+            return;
+        }
+        let mut open = self.open.take().unwrap_or_default();
+        let earlier = if std::mem::take(&mut open.answered) { self.contents.pop_back() } else { None };
+        self.contents.push_back(visible.content.clone());
+        open.calls.push(visible.content);
+        self.open = Some(open);
+        let given: Answers<'_> =
+            earlier.iter().flat_map(|content| answers_in(content)).chain(answers.clone()).collect();
+        if !given.is_empty() {
+            self.answer(&given);
+        }
+    }
+
+    /// Adds answers to the open calls, to those that are there already.
+    fn answer(&mut self, new: &Answers<'_>) {
+        let Some(open) = &mut self.open else { return };
+        let earlier = if std::mem::replace(&mut open.answered, true) { self.contents.pop_back() } else { None };
+        let mut answers: Answers<'_> = earlier.iter().flat_map(|content| answers_in(content)).collect();
+        answers.extend(new);
+        self.contents.push_back(Arc::new(answer_to(&open.calls, &answers)));
+    }
+
+    /// Takes no more answers to the open calls.
+    fn close(&mut self) {
+        if let Some(open) = self.open.take().filter(|open| !open.answered) {
+            self.contents.push_back(Arc::new(answer_to(&open.calls, &Answers::new())));
+        }
     }
 }
 
-/// Arranges all events: after each call one content with its newest answers.
-pub(super) fn all(events: &[Visible]) -> Arranged {
-    let mut answers: HashMap<&str, Vec<&Arc<Content>>> = HashMap::new();
-    for event in events {
-        for id in answered_ids(&event.content) {
-            answers.entry(id).or_default().push(&event.content);
+/// Arranges all events: after each call, or each row of calls, one content with their newest answers.
+pub(super) fn all(events: &[Visible], grouping: Grouping) -> Arranged {
+    // An answer belongs to the newest call before it that has its id.
+    let mut calls: HashMap<&str, usize> = HashMap::new();
+    let mut answers: HashMap<usize, Answers<'_>> = HashMap::new();
+    for (place, event) in events.iter().enumerate() {
+        calls.extend(call_ids(&event.content).map(|id| (id, place)));
+        for (id, answer) in answers_in(&event.content) {
+            if let Some(call) = calls.get(id) {
+                answers.entry(*call).or_default().insert(id, answer);
+            }
         }
     }
-    let mut arranged = Arranged::default();
-    for event in events.iter().filter_map(beside_answers) {
-        let call = event.content.clone();
-        let given: Vec<_> = call_ids(&call).filter_map(|id| answers.get(id)).flatten().copied().collect();
-        let answer = (!given.is_empty()).then(|| answer_to(&call, given.into_iter()));
-        arranged.append(event, answer);
+    let mut arranged = Arranged::new(grouping);
+    for (place, event) in events.iter().enumerate() {
+        if let Some(event) = beside_answers(event) {
+            arranged.append(event, &answers.remove(&place).unwrap_or_default());
+        }
     }
     arranged
 }
 
-/// True when the last of these answers a call that is not the newest.
-pub(super) fn ends_in_late_answer(events: &[Visible]) -> bool {
+/// True when the last of these answers a call that is no longer open.
+pub(super) fn ends_in_late_answer(events: &[Visible], grouping: Grouping) -> bool {
     let Some((newest, earlier)) = events.split_last() else { return false };
-    answered_ids(&newest.content).next().is_some() && all(earlier).push(newest.clone()).is_err()
+    answered_ids(&newest.content).next().is_some() && all(earlier, grouping).push(newest.clone()).is_err()
 }
 
 /// What is shown while the newest event is a late answer: all up to the call that it answers, and the answers to that call. Nothing when
 /// there is no such call.
-pub(super) fn up_to_call(events: &[Visible]) -> Option<Arranged> {
+pub(super) fn up_to_call(events: &[Visible], grouping: Grouping) -> Option<Arranged> {
     let ids: HashSet<_> = answered_ids(&events.last()?.content).collect();
     let call = events.iter().rposition(|event| call_ids(&event.content).any(|id| ids.contains(id)))?;
     let (before, after) = events.split_at_checked(call + 1)?;
@@ -101,21 +139,16 @@ pub(super) fn up_to_call(events: &[Visible]) -> Option<Arranged> {
         answered_ids(&event.content).next().is_some() && answered_ids(&event.content).all(|id| call_ids.contains(id))
     });
     let kept: Vec<_> = before.iter().chain(kept).cloned().collect();
-    Some(all(&kept))
+    Some(all(&kept, grouping))
 }
 
-/// One content with the newest answer to each function call of `call`, in their order.
-fn answer_to<'a>(call: &Content, answers: impl Iterator<Item = &'a Arc<Content>>) -> Content {
-    let mut newest: HashMap<&str, &Part> = HashMap::new();
-    for part in answers.flat_map(|content| &content.parts) {
-        if let PartData::FunctionResponse(response) = &part.data
-            && let Some(id) = &response.id
-        {
-            newest.insert(id, part);
-        }
-    }
-    let calls = call.function_calls().filter_map(|call| Some((call.id.as_deref()?, call.name.as_str())));
-    let parts = calls.map(|(id, name)| newest.get(id).map_or_else(|| no_answer(id, name), |part| (*part).clone()));
+/// One content with an answer to each function call, in their order.
+fn answer_to(calls: &[Arc<Content>], answers: &Answers<'_>) -> Content {
+    let calls = calls.iter().flat_map(|content| content.function_calls());
+    let parts = calls.filter_map(|call| {
+        let id = call.id.as_deref()?;
+        Some(answers.get(id).map_or_else(|| no_answer(id, &call.name), |part| (*part).clone()))
+    });
     Content::new("user", parts.collect())
 }
 
@@ -147,5 +180,12 @@ fn call_ids(content: &Content) -> impl Iterator<Item = &str> {
 }
 
 fn answered_ids(content: &Content) -> impl Iterator<Item = &str> {
-    content.function_responses().filter_map(|response| response.id.as_deref())
+    answers_in(content).map(|(id, _)| id)
+}
+
+fn answers_in(content: &Content) -> impl Iterator<Item = (&str, &Part)> {
+    content.parts.iter().filter_map(|part| match &part.data {
+        PartData::FunctionResponse(response) => Some((response.id.as_deref()?, part)),
+        _ => None,
+    })
 }

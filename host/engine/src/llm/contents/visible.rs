@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hatchery_core::confirmation::REQUEST_CONFIRMATION;
 use hatchery_core::event::USER;
 use hatchery_core::{Content, Event, Part, PartData};
 use serde_json::Value;
@@ -19,14 +20,37 @@ pub(super) fn visible(event: &Event, agent: &str, branch: Option<&str>) -> Optio
     if event.partial || !in_branch(event.branch.as_deref(), branch) {
         return None;
     }
-    let content = event.content.as_ref().filter(|content| content.parts.iter().any(carries_something))?;
+    let content = without_questions(event.content.as_ref()?);
+    if !content.parts.iter().any(carries_something) {
+        return None;
+    }
     if event.author == agent {
         return Some(Visible { content: with_role(content, "model"), from_others: false });
     }
     if event.author == USER {
         return Some(Visible { content: with_role(content, USER), from_others: true });
     }
-    retold(&event.author, content).map(|content| Visible { content: Arc::new(content), from_others: true })
+    retold(&event.author, &content).map(|content| Visible { content: Arc::new(content), from_others: true })
+}
+
+/// What every agent sees in place of the events that a summary stands for.
+pub(super) fn summary(content: &Content, from_others: bool) -> Option<Visible> {
+    let content = Content { role: Some("model".into()), parts: content.parts.clone() };
+    content.parts.iter().any(carries_something).then(|| Visible { content: Arc::new(content), from_others })
+}
+
+/// The content without what a person is asked before a tool does something, and what they answer: that is between them and the host.
+fn without_questions(content: &Arc<Content>) -> Arc<Content> {
+    let is_question = |part: &Part| match &part.data {
+        PartData::FunctionCall(call) => call.name == REQUEST_CONFIRMATION,
+        PartData::FunctionResponse(response) => response.name == REQUEST_CONFIRMATION,
+        _ => false,
+    };
+    if !content.parts.iter().any(is_question) {
+        return content.clone();
+    }
+    let parts = content.parts.iter().filter(|part| !is_question(part)).cloned().collect();
+    Arc::new(Content { role: content.role.clone(), parts })
 }
 
 /// An agent sees its own branch, the branches around it, and what belongs to none.
@@ -40,9 +64,10 @@ fn in_branch(event: Option<&str>, agent: Option<&str>) -> bool {
 }
 
 fn carries_something(part: &Part) -> bool {
+    let is_marked = part.thought_signature.is_some() || !part.extra.is_empty();
     match &part.data {
-        PartData::Text(text) => !text.is_empty() || part.thought_signature.is_some() || !part.extra.is_empty(),
-        PartData::Other => part.thought_signature.is_some() || !part.extra.is_empty(),
+        PartData::Text(text) => is_marked || !(text.is_empty() || part.thought),
+        PartData::Other => is_marked,
         PartData::InlineData(_)
         | PartData::FileData(_)
         | PartData::FunctionCall(_)
@@ -52,9 +77,9 @@ fn carries_something(part: &Part) -> bool {
     }
 }
 
-fn with_role(content: &Arc<Content>, role: &str) -> Arc<Content> {
+fn with_role(content: Arc<Content>, role: &str) -> Arc<Content> {
     match content.role {
-        Some(_) => content.clone(),
+        Some(_) => content,
         None => Arc::new(Content { role: Some(role.into()), parts: content.parts.clone() }),
     }
 }

@@ -1,0 +1,284 @@
+//! What is summarized next, in tables.
+//!
+//! An event is written `what`, `invocation/what` or `what@time`; its time is its place in the log where none is given. `C1-3` is a
+//! compaction, `call:x` and `slow:x` are calls (the second of a long-running tool), `ans:x` is an answer of the agent's, `got:x` one of the
+//! user's, `asks:x` one that says that a person is asked first; anything else is a text.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use hatchery_core::{
+    Compaction, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, Part, PartData, Timestamp,
+    UsageMetadata,
+};
+use imbl::Vector;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::window::{Plan, sliding, tail};
+use super::{PromptSize, Shown, SlidingWindow, TailRetention, shown};
+
+fn event(place: usize, word: &str) -> Arc<Event> {
+    let (word, time) = match word.split_once('@') {
+        Some((word, time)) => (word, time.parse().unwrap()),
+        None => (word, i64::try_from(place + 1).unwrap()),
+    };
+    let (invocation, what) = word.split_once('/').unwrap_or(("", word));
+    let mut data = EventData {
+        id: word.into(),
+        invocation_id: invocation.into(),
+        author: "agent".into(),
+        timestamp: Timestamp::from_micros(time),
+        ..EventData::default()
+    };
+    if let Some((start, end)) = what.strip_prefix('C').and_then(|range| range.split_once('-')) {
+        data.actions.compaction = Some(Box::new(Compaction {
+            start_timestamp: Timestamp::from_micros(start.parse().unwrap()),
+            end_timestamp: Timestamp::from_micros(end.parse().unwrap()),
+            compacted_content: Content::model(what),
+            ..Compaction::default()
+        }));
+        return Event::new(data);
+    }
+    let (kind, id) = what.split_once(':').unwrap_or(("says", what));
+    let part = match kind {
+        "call" | "slow" => {
+            PartData::FunctionCall(FunctionCall { id: Some(id.into()), ..FunctionCall::default() }).into()
+        }
+        "ans" | "got" | "asks" => {
+            PartData::FunctionResponse(FunctionResponse { id: Some(id.into()), ..FunctionResponse::default() }).into()
+        }
+        _ => Part::text(what),
+    };
+    if kind == "slow" {
+        data.long_running_tool_ids.push(id.into());
+    }
+    if kind == "got" {
+        data.author = "user".into();
+    }
+    if kind == "asks" {
+        data.actions.requested_tool_confirmations.insert(id.into(), json!({}));
+    }
+    data.content = Some(Arc::new(Content::new("model", vec![part])));
+    Event::new(data)
+}
+
+fn log(words: &str) -> Vector<Arc<Event>> {
+    words.split_whitespace().enumerate().map(|(place, word)| event(place, word)).collect()
+}
+
+/// What is to be summarized, as it was written.
+fn words(plan: Option<Plan>) -> String {
+    let word = |event: &Arc<Event>| {
+        if event.author == "model" { event.content.as_ref().unwrap().text() } else { event.id.clone() }
+    };
+    plan.map(|plan| plan.events.iter().map(word).collect::<Vec<_>>().join(" ")).unwrap_or_default()
+}
+
+fn slides(interval: u32, overlap: u32, events: &str) -> String {
+    words(sliding(&log(events), SlidingWindow { interval: NonZeroU32::new(interval).unwrap(), overlap }))
+}
+
+fn cuts(retention: usize, events: &str) -> String {
+    words(tail(&log(events), TailRetention { token_threshold: 1, retention }))
+}
+
+#[test]
+fn a_window_slides_over_invocations() {
+    let cases = [
+        (2, 1, "a/1", ""),
+        (2, 0, "a/1 b/2 C1-2 c/4", ""),
+        (2, 1, "a/1 b/2 c/3 d/4", "a/1 b/2 c/3 d/4"),
+        (2, 0, "a/1 b/2 c/3 d/4", "a/1 b/2 c/3 d/4"),
+        (2, 1, "a/1 b/2 C1-2 c/4 d/5 e/6", "b/2 c/4 d/5 e/6"),
+        (2, 0, "a/1 b/2 C1-2 c/4 d/5 e/6", "c/4 d/5 e/6"),
+        (1, 1, "a/1 a/2 C1-2 b/4 b/5", "a/1 a/2 b/4 b/5"),
+        (2, 0, "a/1 a/2 a/3", ""),
+        (1, 1, "a/1 b/2 c/3 C1-3 d/5", "c/3 d/5"),
+        (1, 9, "a/1 b/2 C1-2 c/4", "a/1 b/2 c/4"),
+    ];
+    for (interval, overlap, events, expected) in cases {
+        assert_eq!(slides(interval, overlap, events), expected, "({interval},{overlap}) {events}");
+    }
+}
+
+#[test]
+fn a_window_that_holds_nothing_new_but_what_must_stay_is_left_alone() {
+    assert_eq!(slides(1, 1, "a/1 C1-1 b/call:x"), "");
+}
+
+#[test]
+fn a_tail_is_kept_and_the_summary_before_it_rolled_over() {
+    let cases = [
+        (2, "1 2 3", "1"),
+        (5, "1 2 3", ""),
+        (3, "1 2 3", ""),
+        (1, "1 2 3 C1-2@4 5 6", "C1-2 3 5"),
+        (3, "1 2 3 4 C1-1@5 6 7 C1-3@8 9", "C1-3 4"),
+        (3, "1 2 C1-2 4 5 6", ""),
+    ];
+    for (retention, events, expected) in cases {
+        assert_eq!(cuts(retention, events), expected, "{retention} of {events}");
+    }
+}
+
+#[test]
+fn a_cut_never_comes_between_a_call_and_its_answers() {
+    let cases = [
+        (1, "1 call:x ans:x", "1"),
+        (1, "1 call:x ans:x 4", "1 call:x ans:x"),
+        (1, "1 call:x call:y ans:x ans:y 6", "1 call:x call:y ans:x ans:y"),
+        (2, "1 call:x call:y ans:x ans:y 6", "1"),
+        (1, "call:x 2 3 ans:x", ""),
+        (1, "1 call:x ans:x 4 5 got:x 7", "1 call:x ans:x 4 5 got:x"),
+        (2, "1 call:x ans:x 4 5 got:x 7", "1"),
+    ];
+    for (retention, events, expected) in cases {
+        assert_eq!(cuts(retention, events), expected, "{retention} of {events}");
+    }
+}
+
+#[test]
+fn calls_that_wait_for_their_answers_stay() {
+    let cases = [
+        ("1 call:x 3 4 5", "1"),
+        ("C0-1 call:x 3 4 5", "3 4"),
+        ("call:x 2 3 C2-3@4 5 6", "C2-3 5"),
+        ("1 slow:x ans:x 4 5", "1"),
+        ("1 slow:x ans:x got:x 5", "1 slow:x ans:x got:x"),
+        ("1 call:x asks:x 4 5", "1"),
+        ("1 call:x asks:x 4 ans:x 6", "1 call:x asks:x 4 ans:x"),
+        ("call:x call:y ans:y 4 5", "call:y ans:y 4"),
+        ("ans:x 2 3", "2"),
+    ];
+    for (events, expected) in cases {
+        assert_eq!(cuts(1, events), expected, "{events}");
+    }
+}
+
+#[test]
+fn events_of_one_time_stay_together() {
+    let cases = [
+        (1, "1@1 2@2 3@2", "1"),
+        (1, "1@1 2@1 3@1", ""),
+        (1, "1@1 2@5 3@3 4@6", "1 2 3"),
+        (2, "1@1 2@5 3@3 4@6", "1"),
+        (1, "call:x@1 2@1 3@2 4@3", "3"),
+    ];
+    for (retention, events, expected) in cases {
+        assert_eq!(cuts(retention, events), expected, "{retention} of {events}");
+    }
+}
+
+#[test]
+fn a_plan_knows_whether_it_would_hide_more_than_it_is_made_of() {
+    let plan = tail(&log("1@1 2@5 3@9"), TailRetention { token_threshold: 1, retention: 1 }).unwrap();
+    assert!(!plan.hides_others(&log("1@1 2@5 3@9")));
+    assert!(plan.hides_others(&log("1@1 2@5 3@9 late@4")));
+    assert!(!plan.hides_others(&log("1@1 2@5 3@9 late@4 C2-4")), "somebody has summarized it");
+}
+
+fn size_of(events: &str) -> PromptSize {
+    let mut size = PromptSize::default();
+    size.read(&log(events));
+    size
+}
+
+fn with_usage(word: &str, tokens: u64) -> Arc<Event> {
+    let usage = UsageMetadata { prompt_token_count: Some(tokens), ..UsageMetadata::default() };
+    Event::new(EventData { id: word.into(), usage_metadata: Some(Box::new(usage)), ..EventData::default() })
+}
+
+#[test]
+fn without_a_report_a_prompt_is_as_large_as_a_quarter_of_its_texts() {
+    let size = size_of("sixsix seven77 seven78");
+    assert!(size.is_over(4) && !size.is_over(5));
+    let size = size_of("sixsix seven77 C1-2 seven78");
+    assert!(size.is_over(1) && !size.is_over(2), "the summary and what is left");
+}
+
+#[test]
+fn a_report_counts_for_more_than_texts_and_the_newest_one_most() {
+    let mut events = log("1 2");
+    let mut size = PromptSize::default();
+    for (tokens, is_over) in [(200, false), (400, true), (200, false)] {
+        events.push_back(with_usage("a", tokens));
+        size.read(&events);
+        assert_eq!(size.is_over(300), is_over, "{tokens}");
+    }
+}
+
+#[test]
+fn a_report_of_a_prompt_from_before_the_newest_compaction_does_not_count() {
+    let mut events = log("1 2");
+    let mut size = PromptSize::default();
+    size.read(&events);
+    size.asked();
+    events.push_back(event(2, "C1-2"));
+    events.push_back(with_usage("late", 400));
+    size.read(&events);
+    assert!(!size.is_over(300));
+    size.asked();
+    events.push_back(with_usage("new", 400));
+    size.read(&events);
+    assert!(size.is_over(300));
+}
+
+fn word() -> impl Strategy<Value = String> {
+    let id = (0..4u8).prop_map(|id| id.to_string());
+    prop_oneof![
+        3 => Just("says".to_owned()),
+        2 => (prop_oneof![Just("call"), Just("slow")], id.clone()).prop_map(|(kind, id)| format!("{kind}:{id}")),
+        3 => (prop_oneof![Just("ans"), Just("got"), Just("asks")], id).prop_map(|(kind, id)| format!("{kind}:{id}")),
+    ]
+}
+
+proptest! {
+    /// Compacting a log again and again while it grows.
+    #[test]
+    fn what_is_summarized_is_whole_and_nothing_else_is_hidden(
+        steps in prop::collection::vec((word(), 0..3i64), 1..40),
+        retention in 0..4usize,
+    ) {
+        let mut events = Vector::new();
+        let mut time = 1;
+        let mut summarized: Vec<String> = Vec::new();
+        for (number, (word, passes)) in steps.iter().enumerate() {
+            time += passes;
+            let mut data = EventData { id: number.to_string(), author: "agent".into(), ..EventData::default() };
+            let written = event(0, word);
+            data.content.clone_from(&written.content);
+            data.author.clone_from(&written.author);
+            data.long_running_tool_ids.clone_from(&written.long_running_tool_ids);
+            data.actions = written.actions.clone();
+            data.timestamp = Timestamp::from_micros(time);
+            events.push_back(Event::new(data));
+            let plan = tail(&events, TailRetention { token_threshold: 1, retention });
+            let Some(plan) = plan.filter(|plan| !plan.hides_others(&events)) else { continue };
+            summarized.extend(plan.events.iter().map(|event| event.id.clone()));
+            events.push_back(plan.compaction("e-1".into(), Content::model("summary")));
+        }
+        for item in shown(&events) {
+            match item {
+                Shown::Covered(event) => prop_assert!(summarized.contains(&event.id), "{} is lost", event.id),
+                Shown::Event(event) => prop_assert!(!summarized.contains(&event.id), "{} is told twice", event.id),
+                Shown::Summary(_) => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn a_compaction_is_the_users_event_of_an_invocation_of_its_own() {
+    let plan = tail(&log("1@3 2@5 3@9"), TailRetention { token_threshold: 1, retention: 1 }).unwrap();
+    let event = plan.compaction("e-9".into(), Content::user("sum"));
+    let expected = Compaction {
+        start_timestamp: Timestamp::from_micros(3),
+        end_timestamp: Timestamp::from_micros(5),
+        compacted_content: Content::model("sum"),
+        ..Compaction::default()
+    };
+    assert_eq!((event.author.as_str(), event.invocation_id.as_str(), event.content.is_none()), ("user", "e-9", true));
+    let actions = EventActions { compaction: Some(Box::new(expected)), ..EventActions::default() };
+    assert_eq!(event.actions, actions);
+}

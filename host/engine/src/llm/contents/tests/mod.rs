@@ -1,0 +1,116 @@
+//! The cases of the contents processor that this one follows: events in, contents out.
+
+mod cases;
+mod compactions;
+mod properties;
+
+use std::sync::Arc;
+
+use hatchery_core::{
+    Compaction, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap, Part, PartData,
+    Timestamp,
+};
+use serde_json::json;
+
+use super::{Grouping, View};
+
+const ME: &str = "agent";
+
+fn event(author: &str, content: Content) -> Arc<Event> {
+    Event::new(EventData { author: author.into(), content: Some(Arc::new(content)), ..EventData::default() })
+}
+
+fn user(text: &str) -> Arc<Event> {
+    event("user", Content::user(text))
+}
+
+fn model(text: &str) -> Arc<Event> {
+    event(ME, Content::model(text))
+}
+
+fn call(ids: &[&str]) -> Arc<Event> {
+    event(ME, Content::new("model", ids.iter().map(|id| call_part(id)).collect()))
+}
+
+fn call_part(id: &str) -> Part {
+    PartData::FunctionCall(FunctionCall { id: Some(id.into()), name: format!("tool{id}"), ..FunctionCall::default() })
+        .into()
+}
+
+fn answer(id: &str, text: &str) -> Arc<Event> {
+    event(ME, Content::new("user", vec![answer_part(id, text)]))
+}
+
+fn answer_part(id: &str, text: &str) -> Part {
+    let response = JsonMap::from_iter([("result".to_owned(), json!(text))]);
+    PartData::FunctionResponse(FunctionResponse {
+        id: Some(id.into()),
+        name: format!("tool{id}"),
+        response,
+        ..Default::default()
+    })
+    .into()
+}
+
+/// A content in a word: `u:hi`, `m:hi`, `call(1,2)`, `answer(1=done)`.
+fn brief(content: &Content) -> String {
+    let calls: Vec<_> = content.function_calls().filter_map(|call| call.id.clone()).collect();
+    let answers: Vec<_> = content
+        .function_responses()
+        .map(|response| {
+            format!(
+                "{}={}",
+                response.id.as_deref().unwrap_or("?"),
+                response.response.values().next().and_then(|value| value.as_str()).unwrap_or("")
+            )
+        })
+        .collect();
+    if !calls.is_empty() {
+        return format!("call({})", calls.join(","));
+    }
+    if !answers.is_empty() {
+        return format!("answer({})", answers.join(","));
+    }
+    let role = if content.role.as_deref() == Some("user") { "u" } else { "m" };
+    let texts: Vec<_> = content.parts.iter().filter_map(Part::as_text).collect();
+    format!("{role}:{}", texts.join("|"))
+}
+
+/// What the model sees of all events, read one after the other.
+fn shown_by(grouping: Grouping, events: &[Arc<Event>]) -> Vec<String> {
+    let mut view = View::new(ME.into(), None, grouping);
+    view.read(&events.iter().cloned().collect());
+    briefs(&view)
+}
+
+fn shown(events: &[Arc<Event>]) -> Vec<String> {
+    shown_by(Grouping::ByCall, events)
+}
+
+fn current_turn(events: &[Arc<Event>]) -> Vec<String> {
+    let mut view = View::new(ME.into(), None, Grouping::ByCall);
+    view.read(&events.iter().cloned().collect());
+    view.current_turn().iter().map(|content| brief(content)).collect()
+}
+
+fn briefs(view: &View) -> Vec<String> {
+    view.contents().iter().map(|content| brief(content)).collect()
+}
+
+/// The event at a time of its own choosing.
+fn at(time: i64, author: &str, content: Content) -> Arc<Event> {
+    let timestamp = Timestamp::from_micros(time);
+    Event::new(EventData { author: author.into(), content: Some(Arc::new(content)), timestamp, ..EventData::default() })
+}
+
+/// `C<start>-<end>`, as the user's compaction of that time.
+fn compaction(start: i64, end: i64) -> Arc<Event> {
+    let compaction = Compaction {
+        start_timestamp: Timestamp::from_micros(start),
+        end_timestamp: Timestamp::from_micros(end),
+        compacted_content: Content::model(format!("C{start}-{end}")),
+        ..Compaction::default()
+    };
+    let actions = EventActions { compaction: Some(Box::new(compaction)), ..EventActions::default() };
+    Event::new(EventData { author: "user".into(), actions, ..EventData::default() })
+}

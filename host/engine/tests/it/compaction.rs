@@ -1,0 +1,594 @@
+//! Compaction: when summaries are made, what they are made of, and that they are in nobody's way.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use hatchery_core::agent::ModelRef;
+use hatchery_core::{
+    Agent, AgentContext, AgentKind, CallContext, Content, Custom, CustomAgent, Delivery, Event, EventData,
+    FunctionResponse, ItemKind, LlmRequest, Lookup, LookupError, Model, ModelError, ModelErrorKind, ModelRegistry,
+    Part, PartData, RunError, Services, SessionKey, Summarizer,
+};
+use hatchery_engine::compaction::{
+    CompactionConfig, CompactionSettings, LlmSummarizer, SlidingWindow, SummarizerRef, TailRetention,
+};
+use hatchery_engine::{App, AppSettings, Runner};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::support::*;
+
+/// An app whose sessions are compacted.
+async fn compacted(root: Agent, config: CompactionConfig) -> Harness {
+    let mut app = Harness::new(root.clone()).await;
+    let settings = AppSettings { compaction: Some(config), ..AppSettings::default() };
+    app.app = Arc::new(App::new("app", root).unwrap().with_settings(settings));
+    app
+}
+
+/// After so many runs.
+fn every(runs: u32, summarizer: SummarizerRef) -> CompactionConfig {
+    let sliding = SlidingWindow { interval: NonZeroU32::new(runs).unwrap(), overlap: 0 };
+    CompactionConfig { sliding: Some(sliding), tail: None, summarizer }
+}
+
+/// When a prompt has more than so many tokens.
+fn above(token_threshold: u64, retention: usize, summarizer: SummarizerRef) -> CompactionConfig {
+    CompactionConfig { sliding: None, tail: Some(TailRetention { token_threshold, retention }), summarizer }
+}
+
+fn by(model: &Arc<Scripted>) -> SummarizerRef {
+    SummarizerRef::Model(ModelRef::Object("summaries".into(), model.clone()))
+}
+
+fn texts(request: &LlmRequest) -> Vec<String> {
+    request.contents.iter().map(|content| content.text()).collect()
+}
+
+impl Harness {
+    async fn compactions(&self) -> Vec<Arc<Event>> {
+        let is_compaction = |event: &&Arc<Event>| event.actions.compaction.is_some();
+        self.session().await.events.iter().filter(is_compaction).cloned().collect()
+    }
+
+    /// Says something and waits for what it leads to.
+    async fn say_and_settle(&self, text: &str) -> Vec<Arc<Event>> {
+        let events = self.say(text).await;
+        self.runner.drain().await;
+        events
+    }
+}
+
+#[tokio::test]
+async fn after_enough_runs_a_summary_takes_their_place_in_prompts() {
+    let (model, summaries) =
+        (Arc::new(Scripted::sequence(["one", "two", "three"])), Arc::new(Scripted::sequence(["sum"])));
+    let app = compacted(llm_on("root", &model, |_| {}), every(2, by(&summaries))).await;
+    app.say_and_settle("a").await;
+    assert!(app.compactions().await.is_empty(), "one run is not enough");
+    app.say_and_settle("b").await;
+    let events = app.say("c").await;
+    assert_eq!(texts(&model.requests()[2]), ["sum", "c"]);
+    assert_eq!(model.requests()[2].contents[0].role.as_deref(), Some("model"));
+    assert_eq!(events.len(), 1, "a compaction is not yielded");
+}
+
+#[tokio::test]
+async fn a_compaction_is_an_event_of_its_own_invocation_and_covers_the_summarized_events() {
+    let summaries = Arc::new(Scripted::sequence(["sum"]));
+    let app = compacted(llm("root", Scripted::new().otherwise("ok")), every(1, by(&summaries))).await;
+    app.say_and_settle("a").await;
+    let events = app.session().await.events;
+    let compaction = events.last().unwrap();
+    assert_eq!((compaction.author.as_str(), events.len()), ("user", 3));
+    assert!(compaction.invocation_id.starts_with("e-") && compaction.invocation_id != events[0].invocation_id);
+    let covers = compaction.actions.compaction.as_ref().unwrap();
+    assert_eq!((covers.start_timestamp, covers.end_timestamp), (events[0].timestamp, events[1].timestamp));
+    assert_eq!(covers.compacted_content, Content::model("sum"));
+}
+
+#[tokio::test]
+async fn windows_overlap_by_invocations() {
+    let summaries = Arc::new(Scripted::sequence(["first", "second"]));
+    let mut config = every(2, by(&summaries));
+    config.sliding.as_mut().unwrap().overlap = 1;
+    let app = compacted(llm("root", Scripted::new().otherwise("ok")), config).await;
+    for text in ["a", "b", "c", "d"] {
+        app.say_and_settle(text).await;
+    }
+    let conversation = |request: &LlmRequest| {
+        let text = request.contents[0].text();
+        let (_, rest) = text.split_once("<conversation>\n").unwrap();
+        rest.strip_suffix("\n</conversation>").unwrap().to_owned()
+    };
+    let asked: Vec<_> = summaries.requests().iter().map(conversation).collect();
+    assert_eq!(
+        asked,
+        ["user: a\nmodel: ok\nuser: b\nmodel: ok", "user: b\nmodel: ok\nuser: c\nmodel: ok\nuser: d\nmodel: ok"]
+    );
+}
+
+#[tokio::test]
+async fn a_model_is_told_who_said_and_did_what() {
+    let summaries = Arc::new(Scripted::sequence(["sum"]));
+    let model = Scripted::new()
+        .on_tool("add", "three")
+        .otherwise(Reply::new().and_thought("hm").and_text("let me see").and_call("add", json!({"a": 1})));
+    let agent = llm_with("root", model, |llm| llm.tools = vec![tool("add", |_, _| Ok(json!({"sum": 3})))]);
+    let prompt = LlmSummarizer::new(ModelRef::Object("summaries".into(), summaries.clone()))
+        .with_prompt("Sum up:\n{conversation_history}\nThat was it.")
+        .unwrap();
+    let app = compacted(agent, every(1, SummarizerRef::Custom(Arc::new(prompt)))).await;
+    let file = PartData::FileData(hatchery_core::content::FileData { file_uri: "gs://f".into(), ..Default::default() });
+    let message = Content::new("user", vec![Part::text("add"), file.into()]);
+    app.runner.run(app.app.clone(), app.request(message)).await.unwrap().collect().await.unwrap();
+    app.runner.drain().await;
+    let request = &summaries.requests()[0];
+    let expected = "Sum up:\nuser: add\nuser: [FILE: gs://f]\nmodel: let me see\nmodel: [FUNCTION_CALL: add({\"a\":1})]\n\
+                    user: [FUNCTION_RESPONSE: add -> {\"sum\":3}]\nmodel: three\nThat was it.";
+    assert_eq!(texts(request), [expected]);
+    assert!(request.tools.is_empty() && request.system_instructions.is_empty());
+}
+
+#[test]
+fn a_prompt_without_the_conversation_is_refused() {
+    let model = ModelRef::Named("m".into());
+    let error = LlmSummarizer::new(model).with_prompt("Sum up.").err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "the prompt for summaries has no `{conversation_history}`, where the conversation goes; add it"
+    );
+}
+
+#[tokio::test]
+async fn a_failed_run_leads_to_a_compaction_too() {
+    let summaries = Arc::new(Scripted::sequence(["sum"]));
+    let failing = Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down"));
+    let app = compacted(llm("root", failing), every(1, by(&summaries))).await;
+    app.fail("a").await;
+    app.runner.drain().await;
+    assert_eq!(app.compactions().await.len(), 1);
+}
+
+/// Models by one name.
+struct One(Arc<Scripted>);
+
+impl ModelRegistry for One {
+    fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        assert_eq!(name, "named");
+        Ok(self.0.clone())
+    }
+}
+
+#[tokio::test]
+async fn without_a_summarizer_the_root_agents_model_makes_the_summaries_also_when_it_is_named() {
+    let model = Arc::new(Scripted::sequence(["answer", "sum"]));
+    let root = llm_with("root", Scripted::new(), |llm| llm.model = Some(ModelRef::Named("named".into())));
+    let mut app = compacted(root, every(1, SummarizerRef::Default)).await;
+    let services = Services { models: Arc::new(One(model.clone())), ..app.runner.services().clone() };
+    app.runner = Runner::new(services);
+    app.say_and_settle("a").await;
+    assert_eq!(app.compactions().await.len(), 1);
+    assert_eq!(model.requests()[1].model, "named");
+}
+
+#[tokio::test]
+async fn a_root_agent_without_a_model_leaves_summaries_to_that_of_the_first_agent_that_has_one() {
+    let model = Arc::new(Scripted::sequence(["answer", "sum"]));
+    let root = workflow("all", AgentKind::Sequential, vec![llm_on("first", &model, |_| {})]);
+    let app = compacted(root, every(1, SummarizerRef::Default)).await;
+    app.say_and_settle("a").await;
+    assert_eq!(app.compactions().await.len(), 1);
+}
+
+/// Says "ok", without a model.
+struct Says;
+
+#[async_trait]
+impl CustomAgent for Says {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        cx.say("ok").await.map(|_| ())
+    }
+}
+
+/// What is logged on this thread while the guard lives.
+fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
+    struct Log(Arc<Mutex<Vec<u8>>>);
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || Log(writer.clone())).finish();
+    (log, tracing::subscriber::set_default(subscriber))
+}
+
+fn text_of(log: &Mutex<Vec<u8>>) -> String {
+    String::from_utf8(log.lock().unwrap().clone()).unwrap()
+}
+
+#[tokio::test]
+async fn an_app_without_any_model_is_told_to_name_one() {
+    let (log, _guard) = logged();
+    let root = Agent::new("root", "", AgentKind::Custom(Custom { code: Arc::new(Says), model: None, tools: vec![] }));
+    let app = compacted(root, every(1, SummarizerRef::Default)).await;
+    app.say_and_settle("a").await;
+    assert!(app.compactions().await.is_empty());
+    let expected = "no agent of the app has a model for summaries; name one as the compaction's `summarizer`";
+    assert!(text_of(&log).contains(expected), "{}", text_of(&log));
+}
+
+#[tokio::test]
+async fn a_summary_that_fails_is_logged_with_the_apps_name_changes_nothing_and_is_tried_again() {
+    let (log, _guard) = logged();
+    let model = Arc::new(Scripted::sequence(["one", "two", "three"]));
+    let summaries =
+        Arc::new(Scripted::sequence([Reply::error(ModelErrorKind::Server, "out of order"), Reply::text("sum")]));
+    let app = compacted(llm_on("root", &model, |_| {}), every(1, by(&summaries))).await;
+    app.say_and_settle("a").await;
+    assert!(app.compactions().await.is_empty());
+    let text = text_of(&log);
+    assert!(text.contains("compaction failed: model `summaries`: out of order"), "{text}");
+    assert!(text.contains("app=app") && text.contains("MODEL_SERVER_ERROR"), "{text}");
+    app.say_and_settle("b").await;
+    app.say("c").await;
+    assert_eq!(texts(&model.requests()[1]), ["a", "one", "b"]);
+    assert_eq!(texts(&model.requests()[2]), ["sum", "c"]);
+}
+
+#[tokio::test]
+async fn an_empty_summary_is_none_and_half_a_summary_is_a_failure() {
+    for reply in [Reply::text(" "), Reply::new().and_thought("hm"), Reply::text("half").failing_after_all()] {
+        let summaries = Arc::new(Scripted::sequence([reply]));
+        let app = compacted(llm("root", Scripted::new().otherwise("ok")), every(1, by(&summaries))).await;
+        app.say_and_settle("a").await;
+        assert_eq!((app.compactions().await.len(), summaries.requests().len()), (0, 1));
+    }
+}
+
+/// Breaks off.
+trait Half {
+    fn failing_after_all(self) -> Reply;
+}
+
+impl Half for Reply {
+    fn failing_after_all(self) -> Reply {
+        self.failing(ModelErrorKind::Network, "broken off").after(1)
+    }
+}
+
+/// A summarizer that waits for leave, and keeps the events that it was given.
+#[derive(Default)]
+struct Patient {
+    leave: Option<Semaphore>,
+    asked: AtomicUsize,
+    events: Mutex<Vec<Vec<String>>>,
+}
+
+impl Patient {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { leave: Some(Semaphore::new(0)), ..Self::default() })
+    }
+
+    fn allow(&self, count: usize) {
+        self.leave.as_ref().unwrap().add_permits(count);
+    }
+}
+
+#[async_trait]
+impl Summarizer for Patient {
+    async fn summarize(&self, events: &[Arc<Event>], _: &CallContext) -> Result<Option<Content>, RunError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.events.lock().unwrap().push(events.iter().map(|event| brief(event)).collect());
+        self.leave.as_ref().unwrap().acquire().await.unwrap().forget();
+        Ok(Some(Content::user("sum")))
+    }
+}
+
+#[tokio::test]
+async fn turns_go_on_during_a_compaction_of_which_a_session_has_one_at_a_time() {
+    let patient = Patient::new();
+    let app =
+        compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(patient.clone()))).await;
+    app.say("a").await;
+    app.say("b").await;
+    app.say("c").await;
+    patient.allow(2);
+    app.runner.drain().await;
+    assert_eq!((patient.asked.load(Ordering::SeqCst), app.compactions().await.len()), (1, 1));
+    app.say_and_settle("d").await;
+    let events = patient.events.lock().unwrap().clone();
+    assert_eq!(events[0], ["user: a", "root: ok"]);
+    assert_eq!(events[1], ["user: b", "root: ok", "user: c", "root: ok", "user: d", "root: ok"]);
+}
+
+#[tokio::test]
+async fn different_sessions_are_compacted_at_the_same_time() {
+    let patient = Patient::new();
+    let app =
+        compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(patient.clone()))).await;
+    app.runner.services().sessions.create("app", USER, Some("s2"), map(json!({}))).await.unwrap();
+    app.say("a").await;
+    let request = hatchery_engine::RunRequest::new(USER, "s2", Content::user("a"));
+    app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
+    while patient.asked.load(Ordering::SeqCst) < 2 {
+        tokio::task::yield_now().await;
+    }
+    patient.allow(2);
+    app.runner.drain().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_waits_for_compactions_but_not_for_ever() {
+    let patient = Patient::new();
+    let app =
+        compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(patient.clone()))).await;
+    app.say("a").await;
+    let begun = tokio::time::Instant::now();
+    app.runner.drain().await;
+    assert_eq!(begun.elapsed().as_secs(), 10);
+    assert!(app.compactions().await.is_empty(), "it was given up");
+    patient.allow(1);
+    app.say_and_settle("b").await;
+    assert_eq!(app.compactions().await.len(), 1, "those after it are not");
+}
+
+#[tokio::test]
+async fn a_summarizer_that_panics_fails_like_any_other() {
+    struct Panics;
+    #[async_trait]
+    impl Summarizer for Panics {
+        async fn summarize(&self, _: &[Arc<Event>], _: &CallContext) -> Result<Option<Content>, RunError> {
+            panic!("no")
+        }
+    }
+    let (log, _guard) = logged();
+    let config = every(1, SummarizerRef::Custom(Arc::new(Panics)));
+    let app = compacted(llm("root", Scripted::new().otherwise("ok")), config).await;
+    app.say_and_settle("a").await;
+    assert!(text_of(&log).contains("compaction failed: internal error: the summarizer panicked"), "{}", text_of(&log));
+    app.say_and_settle("b").await;
+}
+
+#[tokio::test]
+async fn the_model_calls_of_a_compaction_are_bounded_and_count_for_no_run() {
+    /// Asks its agent's model until it is refused.
+    struct Greedy(Mutex<Option<(u32, String)>>);
+    #[async_trait]
+    impl Summarizer for Greedy {
+        async fn summarize(&self, _: &[Arc<Event>], cx: &CallContext) -> Result<Option<Content>, RunError> {
+            let (_, model) = cx.host()?.model(cx)?;
+            let mut calls = 0;
+            loop {
+                let request = LlmRequest::default();
+                match cx.invocation.generate(&cx.agent, model.as_ref(), request, Delivery::Whole).await {
+                    Ok(_) => calls += 1,
+                    Err(error) => {
+                        *self.0.lock().unwrap() = Some((calls, error.code().into()));
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+    let greedy = Arc::new(Greedy(Mutex::default()));
+    let mut app =
+        compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(greedy.clone()))).await;
+    app.config.max_llm_calls = 1;
+    app.say_and_settle("a").await;
+    assert_eq!(*greedy.0.lock().unwrap(), Some((10, "LIMIT_REACHED".into())));
+    app.say_and_settle("b").await;
+}
+
+#[tokio::test]
+async fn what_arrives_meanwhile_in_the_time_of_the_summary_is_not_hidden() {
+    let patient = Patient::new();
+    let app =
+        compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(patient.clone()))).await;
+    app.say("a").await;
+    let first = app.session().await.events[0].timestamp;
+    let content = Some(Arc::new(Content::user("from a host whose clock is late")));
+    let late = EventData { author: "user".into(), content, timestamp: first, ..EventData::default() };
+    let key = SessionKey::new("app", USER, SESSION);
+    app.runner.services().sessions.append(&key, &Event::new(late)).await.unwrap();
+    patient.allow(1);
+    app.runner.drain().await;
+    assert!(app.compactions().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_session_that_is_deleted_meanwhile_is_left_alone_and_so_is_its_successor() {
+    for successor in [false, true] {
+        let (log, _guard) = logged();
+        let patient = Patient::new();
+        let config = every(1, SummarizerRef::Custom(patient.clone()));
+        let app = compacted(llm("root", Scripted::new().otherwise("ok")), config).await;
+        app.say("a").await;
+        let key = SessionKey::new("app", USER, SESSION);
+        let sessions = app.runner.services().sessions.clone();
+        sessions.delete(&key).await.unwrap();
+        if successor {
+            sessions.create("app", USER, Some(SESSION), map(json!({}))).await.unwrap();
+        }
+        patient.allow(1);
+        app.runner.drain().await;
+        let now = sessions.get(&key, hatchery_core::EventWindow::All).await.unwrap();
+        assert_eq!(now.map(|session| session.events.len()), successor.then_some(0));
+        assert_eq!(text_of(&log), "");
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_that_has_grown_too_large_is_summarized_but_for_its_tail() {
+    let model = Arc::new(Scripted::sequence(["one", "two", "three"]));
+    let summaries = Arc::new(Scripted::sequence(["sum", "sum of sums"]));
+    let app = compacted(llm_on("root", &model, |_| {}), above(100, 1, by(&summaries))).await;
+    app.say_and_settle("short").await;
+    assert!(app.compactions().await.is_empty());
+    let long = "long ".repeat(100);
+    app.say_and_settle(&long).await;
+    app.say_and_settle(&long).await;
+    assert_eq!(texts(&model.requests()[2]), ["sum", "two", &long]);
+    let rolled = summaries.requests()[1].contents[0].text();
+    assert!(rolled.contains("<conversation>\nmodel: sum\nmodel: two\nuser: long long"), "{rolled}");
+    let last: Vec<_> = app.compactions().await;
+    let covers = |event: &Arc<Event>| event.actions.compaction.as_ref().unwrap().start_timestamp;
+    assert_eq!(covers(&last[0]), covers(&last[1]), "the second takes the place of the first");
+}
+
+#[tokio::test]
+async fn a_run_picks_up_a_compaction_that_began_in_it() {
+    let model = Arc::new(Scripted::sequence([
+        Reply::call("first", json!({})),
+        Reply::call("second", json!({})),
+        Reply::text("done"),
+    ]));
+    let summaries = Arc::new(Scripted::sequence(["sum", "unused", "unused"]));
+    let services: Arc<Mutex<Option<Services>>> = Arc::default();
+    let second = Arc::new(WaitsForCompaction(declared("second"), services.clone()));
+    let root = llm_on("root", &model, |llm| llm.tools = vec![tool("first", |_, _| Ok(json!(1))), second]);
+    let app = compacted(root, above(100, 1, by(&summaries))).await;
+    *services.lock().unwrap() = Some(app.runner.services().clone());
+    let long = "long ".repeat(100);
+    app.say_and_settle(&long).await;
+    assert_eq!(texts(&model.requests()[1])[0], long, "the call that began it does not wait for it");
+    let contents = &model.requests()[2].contents;
+    assert_eq!(contents[0].text(), "sum");
+    assert_eq!(contents.iter().flat_map(|content| content.function_calls()).count(), 2);
+}
+
+/// A tool that takes as long as a compaction.
+struct WaitsForCompaction(Arc<hatchery_core::FunctionDeclaration>, Arc<Mutex<Option<Services>>>);
+
+#[async_trait]
+impl hatchery_core::Tool for WaitsForCompaction {
+    fn declaration(&self) -> &Arc<hatchery_core::FunctionDeclaration> {
+        &self.0
+    }
+
+    async fn call(
+        &self,
+        _: hatchery_core::JsonMap,
+        cx: &CallContext,
+    ) -> Result<serde_json::Value, hatchery_core::ToolError> {
+        let sessions = self.1.lock().unwrap().as_ref().unwrap().sessions.clone();
+        let key = &cx.invocation.session_key;
+        loop {
+            let session = sessions.get(key, hatchery_core::EventWindow::All).await.unwrap().unwrap();
+            if session.events.iter().any(|event| event.actions.compaction.is_some()) {
+                return Ok(json!(2));
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_its_answer_outlives_compactions() {
+    let order = long_running("order", |_, _| Ok(json!({"status": "ordered"})));
+    let model = Arc::new(Scripted::sequence([
+        Reply::call("order", json!({})).with_id("c1"),
+        Reply::text("wait"),
+        Reply::text("still waiting"),
+        Reply::text("it is there"),
+    ]));
+    let root = llm_on("root", &model, |llm| llm.tools = vec![order]);
+    let summaries = Arc::new(Scripted::new().otherwise("sum"));
+    let app = compacted(root, every(1, by(&summaries))).await;
+    app.say_and_settle("order it").await;
+    app.say_and_settle("is it there?").await;
+    let response = map(json!({"status": "delivered"}));
+    let answer =
+        FunctionResponse { id: Some("c1".into()), name: "order".into(), response, ..FunctionResponse::default() };
+    let message = Content::new("user", vec![PartData::FunctionResponse(answer).into()]);
+    app.runner.run(app.app.clone(), app.request(message)).await.unwrap().collect().await.unwrap();
+    let requests = model.requests();
+    let last = &requests.last().unwrap().contents;
+    let answers: Vec<_> = last.iter().flat_map(|content| content.function_responses()).collect();
+    assert_eq!(last.iter().flat_map(|content| content.function_calls()).count(), 1);
+    assert_eq!(answers[0].response["status"], "delivered");
+}
+
+/// Knows one summarizer by name, and one that cannot be used.
+struct Names;
+
+impl Lookup for Names {
+    fn tool(&self, _: &str) -> Result<Arc<dyn hatchery_core::Tool>, LookupError> {
+        unreachable!()
+    }
+
+    fn callback(&self, _: &str) -> Result<Arc<dyn hatchery_core::Callback>, LookupError> {
+        unreachable!()
+    }
+
+    fn agent(&self, _: &str) -> Result<Agent, LookupError> {
+        unreachable!()
+    }
+
+    fn summarizer(&self, name: &str) -> Result<Arc<dyn Summarizer>, LookupError> {
+        let kind = ItemKind::Summarizer;
+        match name {
+            "notes/short" => Ok(Patient::new()),
+            "notes/broken" => Err(LookupError::Broken { kind, name: name.into(), reason: "it trapped".into() }),
+            _ => Err(LookupError::Unknown { kind, name: name.into(), known: vec!["notes/short".into()] }),
+        }
+    }
+}
+
+fn resolved(settings: serde_json::Value) -> Result<CompactionConfig, String> {
+    let settings: CompactionSettings = serde_json::from_value(settings).map_err(|error| error.to_string())?;
+    settings.resolve(&Names).map_err(|error| error.to_string())
+}
+
+#[test]
+fn settings_say_when_and_by_whom() {
+    let both = resolved(json!({"interval": 3, "overlap": 0, "token_threshold": 50_000, "retention": 20})).unwrap();
+    assert_eq!(both.sliding, Some(SlidingWindow { interval: NonZeroU32::new(3).unwrap(), overlap: 0 }));
+    assert_eq!(both.tail, Some(TailRetention { token_threshold: 50_000, retention: 20 }));
+    assert!(matches!(both.summarizer, SummarizerRef::Default));
+    let by = |name: &str| resolved(json!({"interval": 1, "overlap": 1, "summarizer": name})).unwrap().summarizer;
+    assert!(matches!(by("notes/short"), SummarizerRef::Custom(_)));
+    assert!(
+        matches!(by("gemini-2.5-flash"), SummarizerRef::Model(ModelRef::Named(name)) if name == "gemini-2.5-flash")
+    );
+}
+
+#[test]
+fn wrong_settings_are_refused_by_key() {
+    let cases = [
+        (json!({"interval": 3}), "compaction: `interval` needs `overlap` beside it"),
+        (json!({"overlap": 3}), "compaction: `overlap` needs `interval` beside it"),
+        (json!({"token_threshold": 3}), "compaction: `token_threshold` needs `retention` beside it"),
+        (json!({"retention": 3}), "compaction: `retention` needs `token_threshold` beside it"),
+        (json!({"interval": 0, "overlap": 1}), "compaction: `interval` is 0; it must be at least 1"),
+        (json!({"interval": 1, "overlap": -1}), "compaction: `overlap` is -1; it must be at least 0"),
+        (
+            json!({"interval": 5_000_000_000_i64, "overlap": 1}),
+            "compaction: `interval` is 5000000000; it must be at most 4294967295",
+        ),
+        (json!({"token_threshold": -1, "retention": 1}), "compaction: `token_threshold` is -1; it must be at least 1"),
+        (json!({"token_threshold": 1, "retention": 0}), "compaction: `retention` is 0; it must be at least 1"),
+        (
+            json!({"summarizer": "notes/short"}),
+            "compaction: nothing says when; give `interval` and `overlap`, or `token_threshold` and `retention`, or both",
+        ),
+        (
+            json!({"interval": 1, "overlap": 1, "summarizer": "notes/broken"}),
+            "compaction: `summarizer`: summarizer `notes/broken` cannot be used: it trapped",
+        ),
+    ];
+    for (settings, expected) in cases {
+        assert_eq!(resolved(settings).unwrap_err(), expected);
+    }
+    let error = resolved(json!({"every": 3})).unwrap_err();
+    assert!(error.starts_with("unknown field `every`, expected one of `interval`"), "{error}");
+}
