@@ -10,9 +10,9 @@ use std::sync::Arc;
 use hatchery_core::event::USER;
 use hatchery_core::{Event, Timestamp};
 
-/// The first stretch of `events`, all before `limit`, that a summary may stand for. `events` go on to the end of the log. Nothing when
-/// there is none yet.
-pub(super) fn stretch(events: &[Arc<Event>], limit: usize) -> Option<Range<usize>> {
+/// The first stretch of `events` that a summary may stand for: all before `limit`, and not all before `new`. `events` go on to the end of
+/// the log. Nothing when there is none yet.
+pub(super) fn stretch(events: &[Arc<Event>], new: usize, limit: usize) -> Option<Range<usize>> {
     let limit = limit.min(events.len());
     let times = Times::of(events);
     let mut calls = Calls::of(events);
@@ -20,10 +20,10 @@ pub(super) fn stretch(events: &[Arc<Event>], limit: usize) -> Option<Range<usize
         if !calls.stays(start) && !times.meet(start) {
             let next_staying = (start..limit).find(|place| calls.stays(*place)).unwrap_or(limit);
             let end = shrink(start, next_staying, &calls, &times);
-            if end > start {
+            if end > start.max(new) {
                 return Some(start..end);
             }
-            if next_staying == limit {
+            if end == start && next_staying == limit {
                 // What begins here goes on beyond the limit, which later will be further on.
                 return None;
             }

@@ -41,7 +41,7 @@ fn event(place: usize, word: &str) -> Arc<Event> {
         return Event::new(data);
     }
     let (kind, id) = what.split_once(':').unwrap_or(("says", what));
-    let part = match kind {
+    let part: Part = match kind {
         "call" | "slow" => {
             PartData::FunctionCall(FunctionCall { id: Some(id.into()), ..FunctionCall::default() }).into()
         }
@@ -105,6 +105,8 @@ fn a_window_slides_over_invocations() {
 #[test]
 fn a_window_that_holds_nothing_new_but_what_must_stay_is_left_alone() {
     assert_eq!(slides(1, 1, "a/1 C1-1 b/call:x"), "");
+    assert_eq!(slides(1, 0, "a/1 a/slow:x a/ans:x a/4 C1-1 b/6 b/7"), "a/4 b/6 b/7");
+    assert_eq!(slides(1, 1, "a/1 b/2 b/slow:x C1-2 c/5"), "c/5");
 }
 
 #[test]

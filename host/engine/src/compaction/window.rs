@@ -67,6 +67,8 @@ pub(super) fn sliding(events: &Vector<Arc<Event>>, SlidingWindow { interval, ove
     let mut invocations = HashSet::new();
     let mut left = overlap;
     let mut window = Vec::new();
+    // How many of the window's events are not summarized yet.
+    let mut new = 0;
     for event in events.iter().rev() {
         if let Some(compaction) = &event.actions.compaction {
             last_end = last_end.max(Some(compaction.end_timestamp));
@@ -86,14 +88,16 @@ pub(super) fn sliding(events: &Vector<Arc<Event>>, SlidingWindow { interval, ove
             invocations.insert(event.invocation_id.as_str());
         }
         window.push(event.clone());
+        if is_new {
+            new = window.len();
+        }
     }
     if count(&invocations) < interval.get() {
         return None;
     }
+    let first_new = window.len().checked_sub(new)?;
     window.reverse();
-    let plan = Plan::new(None, window.get(stretch(&window, window.len())?)?)?;
-    // What is only the overlap has been summarized.
-    last_end.is_none_or(|end| plan.end > end).then_some(plan)
+    Plan::new(None, window.get(stretch(&window, first_new, window.len())?)?)
 }
 
 fn count(invocations: &HashSet<&str>) -> u32 {
@@ -113,7 +117,7 @@ pub(super) fn tail(events: &Vector<Arc<Event>>, TailRetention { retention, .. }:
         }
     }
     window.reverse();
-    let stretch = stretch(&window, window.len().checked_sub(retention)?)?;
+    let stretch = stretch(&window, 0, window.len().checked_sub(retention)?)?;
     // A summary cannot be rolled over what has to stay.
     let earlier = newest.filter(|_| stretch.start == 0);
     Plan::new(earlier, window.get(stretch)?)

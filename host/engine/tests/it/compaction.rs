@@ -247,22 +247,11 @@ async fn a_summary_that_fails_is_logged_with_the_apps_name_changes_nothing_and_i
 
 #[tokio::test]
 async fn an_empty_summary_is_none_and_half_a_summary_is_a_failure() {
-    for reply in [Reply::text(" "), Reply::new().and_thought("hm"), Reply::text("half").failing_after_all()] {
+    for reply in [Reply::text(" "), Reply::new().and_thought("hm"), Reply::text("half").finish("MAX_TOKENS")] {
         let summaries = Arc::new(Scripted::sequence([reply]));
         let app = compacted(llm("root", Scripted::new().otherwise("ok")), every(1, by(&summaries))).await;
         app.say_and_settle("a").await;
         assert_eq!((app.compactions().await.len(), summaries.requests().len()), (0, 1));
-    }
-}
-
-/// Breaks off.
-trait Half {
-    fn failing_after_all(self) -> Reply;
-}
-
-impl Half for Reply {
-    fn failing_after_all(self) -> Reply {
-        self.failing(ModelErrorKind::Network, "broken off").after(1)
     }
 }
 
@@ -429,17 +418,21 @@ async fn a_session_that_is_deleted_meanwhile_is_left_alone_and_so_is_its_success
 
 #[tokio::test]
 async fn a_prompt_that_has_grown_too_large_is_summarized_but_for_its_tail() {
-    let model = Arc::new(Scripted::sequence(["one", "two", "three"]));
+    let model = Arc::new(Scripted::sequence(["one", "two", "three", "four"]));
     let summaries = Arc::new(Scripted::sequence(["sum", "sum of sums"]));
     let app = compacted(llm_on("root", &model, |_| {}), above(100, 1, by(&summaries))).await;
     app.say_and_settle("short").await;
     assert!(app.compactions().await.is_empty());
     let long = "long ".repeat(100);
-    app.say_and_settle(&long).await;
-    app.say_and_settle(&long).await;
-    assert_eq!(texts(&model.requests()[2]), ["sum", "two", &long]);
+    for text in [long.as_str(), "next", &long] {
+        app.say_and_settle(text).await;
+    }
+    assert_eq!(texts(&model.requests()[2]), ["sum", "two", "next"]);
     let rolled = summaries.requests()[1].contents[0].text();
-    assert!(rolled.contains("<conversation>\nmodel: sum\nmodel: two\nuser: long long"), "{rolled}");
+    assert!(
+        rolled.contains("<conversation>\nmodel: sum\nmodel: two\nuser: next\nmodel: three\nuser: long long"),
+        "{rolled}"
+    );
     let last: Vec<_> = app.compactions().await;
     let covers = |event: &Arc<Event>| event.actions.compaction.as_ref().unwrap().start_timestamp;
     assert_eq!(covers(&last[0]), covers(&last[1]), "the second takes the place of the first");

@@ -135,10 +135,8 @@ pub(super) fn up_to_call(events: &[Visible], grouping: Grouping) -> Option<Arran
     let call = events.iter().rposition(|event| call_ids(&event.content).any(|id| ids.contains(id)))?;
     let (before, after) = events.split_at_checked(call + 1)?;
     let call_ids: HashSet<_> = before.last().map(|event| call_ids(&event.content).collect()).unwrap_or_default();
-    let kept = after.iter().filter(|event| {
-        answered_ids(&event.content).next().is_some() && answered_ids(&event.content).all(|id| call_ids.contains(id))
-    });
-    let kept: Vec<_> = before.iter().chain(kept).cloned().collect();
+    let answers = after.iter().filter(|event| answered_ids(&event.content).any(|id| call_ids.contains(id)));
+    let kept: Vec<_> = before.iter().chain(answers).cloned().collect();
     Some(all(&kept, grouping))
 }
 

@@ -1,8 +1,8 @@
 //! Conversations without summaries.
 
+use hatchery_core::Blob;
 use hatchery_core::confirmation::REQUEST_CONFIRMATION;
-use hatchery_core::content::FileData;
-use hatchery_core::{Blob, content::CodeExecutionResult, content::ExecutableCode};
+use hatchery_core::content::{CodeExecutionResult, ExecutableCode, FileData};
 use imbl::Vector;
 
 use super::*;
@@ -90,6 +90,13 @@ fn calls_that_are_answered_again_and_again_show_their_newest_answers_in_history(
 fn a_late_answer_to_one_of_two_parallel_calls_comes_with_a_stand_in_for_the_other() {
     let events = [user("1"), call(&["1", "2"]), user("2"), answer("1", "a")];
     assert_eq!(shown(&events), ["u:1", "call(1,2)", "answer(1=a,2=no answer yet)"]);
+}
+
+#[test]
+fn one_event_may_answer_several_calls_late() {
+    let both = event("user", Content::new("user", vec![answer_part("1", "a"), answer_part("2", "b")]));
+    let events = [user("1"), call(&["1"]), user("2"), call(&["2"]), user("3"), both];
+    assert_eq!(shown(&events), ["u:1", "call(1)", "answer(1=a)", "u:2", "call(2)", "answer(2=b)"]);
 }
 
 /// Some models number their calls anew in every answer.
