@@ -1,22 +1,26 @@
-//! Compaction: when summaries are made, what they are made of, and that they are in nobody's way.
+//! Compaction: when summaries are made, and that they are in nobody's way.
+
+mod settings;
+mod summaries;
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use hatchery_core::agent::ModelRef;
 use hatchery_core::{
-    Agent, AgentContext, AgentKind, CallContext, Content, Custom, CustomAgent, Delivery, Event, EventData,
-    FunctionResponse, ItemKind, LlmRequest, Lookup, LookupError, Model, ModelError, ModelErrorKind, ModelRegistry,
-    Part, PartData, RunError, Services, SessionKey, Summarizer,
+    Agent, AgentContext, AgentKind, CallContext, Content, Custom, CustomAgent, Delivery, Event, EventData, EventWindow,
+    FunctionDeclaration, FunctionResponse, ItemKind, JsonMap, LlmRequest, Lookup, LookupError, Model, ModelError,
+    ModelErrorKind, ModelRef, ModelRegistry, Part, PartData, RunError, Services, Session, SessionKey, SessionService,
+    StoreError, Summarizer, Tool, ToolError,
 };
 use hatchery_engine::compaction::{
     CompactionConfig, CompactionSettings, LlmSummarizer, SlidingWindow, SummarizerRef, TailRetention,
 };
-use hatchery_engine::{App, AppSettings, Runner};
+use hatchery_engine::{App, AppSettings, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
-use serde_json::json;
+use hatchery_stores::MemorySessions;
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::support::*;
@@ -112,38 +116,6 @@ async fn windows_overlap_by_invocations() {
 }
 
 #[tokio::test]
-async fn a_model_is_told_who_said_and_did_what() {
-    let summaries = Arc::new(Scripted::sequence(["sum"]));
-    let model = Scripted::new()
-        .on_tool("add", "three")
-        .otherwise(Reply::new().and_thought("hm").and_text("let me see").and_call("add", json!({"a": 1})));
-    let agent = llm_with("root", model, |llm| llm.tools = vec![tool("add", |_, _| Ok(json!({"sum": 3})))]);
-    let prompt = LlmSummarizer::new(ModelRef::Object("summaries".into(), summaries.clone()))
-        .with_prompt("Sum up:\n{conversation_history}\nThat was it.")
-        .unwrap();
-    let app = compacted(agent, every(1, SummarizerRef::Custom(Arc::new(prompt)))).await;
-    let file = PartData::FileData(hatchery_core::content::FileData { file_uri: "gs://f".into(), ..Default::default() });
-    let message = Content::new("user", vec![Part::text("add"), file.into()]);
-    app.runner.run(app.app.clone(), app.request(message)).await.unwrap().collect().await.unwrap();
-    app.runner.drain().await;
-    let request = &summaries.requests()[0];
-    let expected = "Sum up:\nuser: add\nuser: [FILE: gs://f]\nmodel: let me see\nmodel: [FUNCTION_CALL: add({\"a\":1})]\n\
-                    user: [FUNCTION_RESPONSE: add -> {\"sum\":3}]\nmodel: three\nThat was it.";
-    assert_eq!(texts(request), [expected]);
-    assert!(request.tools.is_empty() && request.system_instructions.is_empty());
-}
-
-#[test]
-fn a_prompt_without_the_conversation_is_refused() {
-    let model = ModelRef::Named("m".into());
-    let error = LlmSummarizer::new(model).with_prompt("Sum up.").err().unwrap();
-    assert_eq!(
-        error.to_string(),
-        "the prompt for summaries has no `{conversation_history}`, where the conversation goes; add it"
-    );
-}
-
-#[tokio::test]
 async fn a_failed_run_leads_to_a_compaction_too() {
     let summaries = Arc::new(Scripted::sequence(["sum"]));
     let failing = Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down"));
@@ -151,47 +123,6 @@ async fn a_failed_run_leads_to_a_compaction_too() {
     app.fail("a").await;
     app.runner.drain().await;
     assert_eq!(app.compactions().await.len(), 1);
-}
-
-/// Models by one name.
-struct One(Arc<Scripted>);
-
-impl ModelRegistry for One {
-    fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        assert_eq!(name, "named");
-        Ok(self.0.clone())
-    }
-}
-
-#[tokio::test]
-async fn without_a_summarizer_the_root_agents_model_makes_the_summaries_also_when_it_is_named() {
-    let model = Arc::new(Scripted::sequence(["answer", "sum"]));
-    let root = llm_with("root", Scripted::new(), |llm| llm.model = Some(ModelRef::Named("named".into())));
-    let mut app = compacted(root, every(1, SummarizerRef::Default)).await;
-    let services = Services { models: Arc::new(One(model.clone())), ..app.runner.services().clone() };
-    app.runner = Runner::new(services);
-    app.say_and_settle("a").await;
-    assert_eq!(app.compactions().await.len(), 1);
-    assert_eq!(model.requests()[1].model, "named");
-}
-
-#[tokio::test]
-async fn a_root_agent_without_a_model_leaves_summaries_to_that_of_the_first_agent_that_has_one() {
-    let model = Arc::new(Scripted::sequence(["answer", "sum"]));
-    let root = workflow("all", AgentKind::Sequential, vec![llm_on("first", &model, |_| {})]);
-    let app = compacted(root, every(1, SummarizerRef::Default)).await;
-    app.say_and_settle("a").await;
-    assert_eq!(app.compactions().await.len(), 1);
-}
-
-/// Says "ok", without a model.
-struct Says;
-
-#[async_trait]
-impl CustomAgent for Says {
-    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
-        cx.say("ok").await.map(|_| ())
-    }
 }
 
 /// What is logged on this thread while the guard lives.
@@ -217,17 +148,6 @@ fn text_of(log: &Mutex<Vec<u8>>) -> String {
 }
 
 #[tokio::test]
-async fn an_app_without_any_model_is_told_to_name_one() {
-    let (log, _guard) = logged();
-    let root = Agent::new("root", "", AgentKind::Custom(Custom { code: Arc::new(Says), model: None, tools: vec![] }));
-    let app = compacted(root, every(1, SummarizerRef::Default)).await;
-    app.say_and_settle("a").await;
-    assert!(app.compactions().await.is_empty());
-    let expected = "no agent of the app has a model for summaries; name one as the compaction's `summarizer`";
-    assert!(text_of(&log).contains(expected), "{}", text_of(&log));
-}
-
-#[tokio::test]
 async fn a_summary_that_fails_is_logged_with_the_apps_name_changes_nothing_and_is_tried_again() {
     let (log, _guard) = logged();
     let model = Arc::new(Scripted::sequence(["one", "two", "three"]));
@@ -243,16 +163,6 @@ async fn a_summary_that_fails_is_logged_with_the_apps_name_changes_nothing_and_i
     app.say("c").await;
     assert_eq!(texts(&model.requests()[1]), ["a", "one", "b"]);
     assert_eq!(texts(&model.requests()[2]), ["sum", "c"]);
-}
-
-#[tokio::test]
-async fn an_empty_summary_is_none_and_half_a_summary_is_a_failure() {
-    for reply in [Reply::text(" "), Reply::new().and_thought("hm"), Reply::text("half").finish("MAX_TOKENS")] {
-        let summaries = Arc::new(Scripted::sequence([reply]));
-        let app = compacted(llm("root", Scripted::new().otherwise("ok")), every(1, by(&summaries))).await;
-        app.say_and_settle("a").await;
-        assert_eq!((app.compactions().await.len(), summaries.requests().len()), (0, 1));
-    }
 }
 
 /// A summarizer that waits for leave, and keeps the events that it was given.
@@ -307,7 +217,7 @@ async fn different_sessions_are_compacted_at_the_same_time() {
         compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(patient.clone()))).await;
     app.runner.services().sessions.create("app", USER, Some("s2"), map(json!({}))).await.unwrap();
     app.say("a").await;
-    let request = hatchery_engine::RunRequest::new(USER, "s2", Content::user("a"));
+    let request = RunRequest::new(USER, "s2", Content::user("a"));
     app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
     while patient.asked.load(Ordering::SeqCst) < 2 {
         tokio::task::yield_now().await;
@@ -349,36 +259,6 @@ async fn a_summarizer_that_panics_fails_like_any_other() {
 }
 
 #[tokio::test]
-async fn the_model_calls_of_a_compaction_are_bounded_and_count_for_no_run() {
-    /// Asks its agent's model until it is refused.
-    struct Greedy(Mutex<Option<(u32, String)>>);
-    #[async_trait]
-    impl Summarizer for Greedy {
-        async fn summarize(&self, _: &[Arc<Event>], cx: &CallContext) -> Result<Option<Content>, RunError> {
-            let (_, model) = cx.host()?.model(cx)?;
-            let mut calls = 0;
-            loop {
-                let request = LlmRequest::default();
-                match cx.invocation.generate(&cx.agent, model.as_ref(), request, Delivery::Whole).await {
-                    Ok(_) => calls += 1,
-                    Err(error) => {
-                        *self.0.lock().unwrap() = Some((calls, error.code().into()));
-                        return Err(error);
-                    }
-                }
-            }
-        }
-    }
-    let greedy = Arc::new(Greedy(Mutex::default()));
-    let mut app =
-        compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(greedy.clone()))).await;
-    app.config.max_llm_calls = 1;
-    app.say_and_settle("a").await;
-    assert_eq!(*greedy.0.lock().unwrap(), Some((10, "LIMIT_REACHED".into())));
-    app.say_and_settle("b").await;
-}
-
-#[tokio::test]
 async fn what_arrives_meanwhile_in_the_time_of_the_summary_is_not_hidden() {
     let patient = Patient::new();
     let app =
@@ -410,7 +290,7 @@ async fn a_session_that_is_deleted_meanwhile_is_left_alone_and_so_is_its_success
         }
         patient.allow(1);
         app.runner.drain().await;
-        let now = sessions.get(&key, hatchery_core::EventWindow::All).await.unwrap();
+        let now = sessions.get(&key, EventWindow::All).await.unwrap();
         assert_eq!(now.map(|session| session.events.len()), successor.then_some(0));
         assert_eq!(text_of(&log), "");
     }
@@ -460,23 +340,19 @@ async fn a_run_picks_up_a_compaction_that_began_in_it() {
 }
 
 /// A tool that takes as long as a compaction.
-struct WaitsForCompaction(Arc<hatchery_core::FunctionDeclaration>, Arc<Mutex<Option<Services>>>);
+struct WaitsForCompaction(Arc<FunctionDeclaration>, Arc<Mutex<Option<Services>>>);
 
 #[async_trait]
-impl hatchery_core::Tool for WaitsForCompaction {
-    fn declaration(&self) -> &Arc<hatchery_core::FunctionDeclaration> {
+impl Tool for WaitsForCompaction {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.0
     }
 
-    async fn call(
-        &self,
-        _: hatchery_core::JsonMap,
-        cx: &CallContext,
-    ) -> Result<serde_json::Value, hatchery_core::ToolError> {
+    async fn call(&self, _: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let sessions = self.1.lock().unwrap().as_ref().unwrap().sessions.clone();
         let key = &cx.invocation.session_key;
         loop {
-            let session = sessions.get(key, hatchery_core::EventWindow::All).await.unwrap().unwrap();
+            let session = sessions.get(key, EventWindow::All).await.unwrap().unwrap();
             if session.events.iter().any(|event| event.actions.compaction.is_some()) {
                 return Ok(json!(2));
             }
@@ -511,77 +387,54 @@ async fn a_call_that_waits_for_its_answer_outlives_compactions() {
     assert_eq!(answers[0].response["status"], "delivered");
 }
 
-/// Knows one summarizer by name, and one that cannot be used.
-struct Names;
+/// Sessions to which others append right before and right after a client's answer to a call.
+struct Busy(MemorySessions);
 
-impl Lookup for Names {
-    fn tool(&self, _: &str) -> Result<Arc<dyn hatchery_core::Tool>, LookupError> {
-        unreachable!()
+#[async_trait]
+impl SessionService for Busy {
+    async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
+        self.0.create(app, user, id, state).await
     }
 
-    fn callback(&self, _: &str) -> Result<Arc<dyn hatchery_core::Callback>, LookupError> {
-        unreachable!()
+    async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
+        self.0.get(key, window).await
     }
 
-    fn agent(&self, _: &str) -> Result<Agent, LookupError> {
-        unreachable!()
+    async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError> {
+        self.0.list(app, user).await
     }
 
-    fn summarizer(&self, name: &str) -> Result<Arc<dyn Summarizer>, LookupError> {
-        let kind = ItemKind::Summarizer;
-        match name {
-            "notes/short" => Ok(Patient::new()),
-            "notes/broken" => Err(LookupError::Broken { kind, name: name.into(), reason: "it trapped".into() }),
-            _ => Err(LookupError::Unknown { kind, name: name.into(), known: vec!["notes/short".into()] }),
+    async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
+        self.0.delete(key).await
+    }
+
+    async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
+        let is_answer = event.author == "user" && event.function_responses().next().is_some();
+        if !is_answer {
+            return self.0.append(key, event).await;
         }
+        let mut compaction = EventData { author: "user".into(), ..EventData::default() };
+        compaction.actions.compaction = Some(Box::default());
+        self.0.append(key, &Event::new(EventData { author: "user".into(), ..EventData::default() })).await?;
+        let revision = self.0.append(key, event).await?;
+        self.0.append(key, &Event::new(compaction)).await?;
+        Ok(revision)
     }
 }
 
-fn resolved(settings: serde_json::Value) -> Result<CompactionConfig, String> {
-    let settings: CompactionSettings = serde_json::from_value(settings).map_err(|error| error.to_string())?;
-    settings.resolve(&Names).map_err(|error| error.to_string())
-}
-
-#[test]
-fn settings_say_when_and_by_whom() {
-    let both = resolved(json!({"interval": 3, "overlap": 0, "token_threshold": 50_000, "retention": 20})).unwrap();
-    assert_eq!(both.sliding, Some(SlidingWindow { interval: NonZeroU32::new(3).unwrap(), overlap: 0 }));
-    assert_eq!(both.tail, Some(TailRetention { token_threshold: 50_000, retention: 20 }));
-    assert!(matches!(both.summarizer, SummarizerRef::Default));
-    let by = |name: &str| resolved(json!({"interval": 1, "overlap": 1, "summarizer": name})).unwrap().summarizer;
-    assert!(matches!(by("notes/short"), SummarizerRef::Custom(_)));
-    assert!(
-        matches!(by("gemini-2.5-flash"), SummarizerRef::Model(ModelRef::Named(name)) if name == "gemini-2.5-flash")
-    );
-}
-
-#[test]
-fn wrong_settings_are_refused_by_key() {
-    let cases = [
-        (json!({"interval": 3}), "compaction: `interval` needs `overlap` beside it"),
-        (json!({"overlap": 3}), "compaction: `overlap` needs `interval` beside it"),
-        (json!({"token_threshold": 3}), "compaction: `token_threshold` needs `retention` beside it"),
-        (json!({"retention": 3}), "compaction: `retention` needs `token_threshold` beside it"),
-        (json!({"interval": 0, "overlap": 1}), "compaction: `interval` is 0; it must be at least 1"),
-        (json!({"interval": 1, "overlap": -1}), "compaction: `overlap` is -1; it must be at least 0"),
-        (
-            json!({"interval": 5_000_000_000_i64, "overlap": 1}),
-            "compaction: `interval` is 5000000000; it must be at most 4294967295",
-        ),
-        (json!({"token_threshold": -1, "retention": 1}), "compaction: `token_threshold` is -1; it must be at least 1"),
-        (json!({"token_threshold": 1, "retention": 0}), "compaction: `retention` is 0; it must be at least 1"),
-        (
-            json!({"summarizer": "notes/short"}),
-            "compaction: nothing says when; give `interval` and `overlap`, or `token_threshold` and `retention`, or both",
-        ),
-        (
-            json!({"interval": 1, "overlap": 1, "summarizer": "notes/broken"}),
-            "compaction: `summarizer`: summarizer `notes/broken` cannot be used: it trapped",
-        ),
-    ];
-    for (settings, expected) in cases {
-        assert_eq!(resolved(settings).unwrap_err(), expected);
-    }
-    let error = resolved(json!({"every": 3})).unwrap_err();
-    assert!(error.starts_with("unknown field `every`, expected one of `interval`"), "{error}");
+#[tokio::test]
+async fn a_compaction_right_after_an_answer_does_not_change_who_goes_on() {
+    let order = long_running("order", |_, _| Ok(json!(null)));
+    let model = Scripted::sequence([Reply::call("order", json!({})).with_id("c1"), Reply::text("arrived")]);
+    let asks = llm_with("asks", model, |llm| llm.tools = vec![order]);
+    let root = workflow("all", AgentKind::Sequential, vec![asks, llm("talks", Scripted::new().otherwise("hello"))]);
+    let mut app = Harness::new(root).await;
+    let sessions = Arc::new(Busy(MemorySessions::new()));
+    app.runner = Runner::new(Services { sessions, ..services() });
+    app.runner.services().sessions.create("app", USER, Some(SESSION), map(json!({}))).await.unwrap();
+    app.say("order it").await;
+    let answer = FunctionResponse { id: Some("c1".into()), name: "order".into(), ..FunctionResponse::default() };
+    let message = Content::new("user", vec![PartData::FunctionResponse(answer).into()]);
+    let events = app.runner.run(app.app.clone(), app.request(message)).await.unwrap().collect().await.unwrap();
+    assert_eq!(events.iter().map(|event| brief(event)).collect::<Vec<_>>(), ["asks: arrived"]);
 }
