@@ -1,5 +1,6 @@
 //! The run machine and the aggregator: properties that hold whatever models and tools do.
 
+use std::mem::discriminant;
 use std::sync::Arc;
 
 use hatchery_core::{Content, Event, EventData, FunctionCall, LlmResponse, Part, PartData};
@@ -71,6 +72,11 @@ fn answered(results: &Results) -> Option<Arc<Event>> {
     Some(Event::new(data))
 }
 
+/// An event as a store gives it back.
+fn stored(event: &Arc<Event>) -> Arc<Event> {
+    Event::from_json(event.json().clone()).unwrap()
+}
+
 /// What running code gave.
 fn ran(results: &Results) -> Arc<Event> {
     let mut data = event(vec![PartData::CodeExecutionResult(Default::default()).into()]);
@@ -90,14 +96,19 @@ proptest! {
         pauses in any::<bool>(),
         runs_code in any::<bool>(),
     ) {
-        let mut machine = Machine::new(Settings { max_steps, pauses, runs_code });
+        let settings = Settings { max_steps, pauses, runs_code };
+        let mut machine = Machine::new(settings);
+        // Fed with what a store gives back, it gets to the same places.
+        let mut resumed = Machine::new(settings);
         let mut calls = 0;
         for (answer, results) in &answers {
             match machine.next() {
                 Next::CallModel => {
                     calls += 1;
                     prop_assert!(max_steps.is_none_or(|most| calls <= most));
-                    machine.model_answered(said(answer));
+                    let said = said(answer);
+                    resumed.model_answered(stored(&said));
+                    machine.model_answered(said);
                 }
                 Next::LimitReached(most) => {
                     prop_assert_eq!(Some(most), max_steps);
@@ -110,19 +121,25 @@ proptest! {
                 }
             }
             let goes_on = |machine: &Machine| matches!(machine.next(), Next::CallModel | Next::LimitReached(_));
+            prop_assert_eq!(discriminant(&resumed.next()), discriminant(&machine.next()));
             match machine.next() {
                 Next::CallTools(event) => {
                     prop_assert!(matches!(answer, Answer::Calls));
                     prop_assert_eq!(event.function_calls().count(), 2);
                     let later = matches!(results, Results::Later);
-                    machine.tools_answered(answered(results), if later { vec!["c1".into()] } else { Vec::new() });
+                    let pending = || if later { vec!["c1".into()] } else { Vec::new() };
+                    let answered = answered(results);
+                    resumed.tools_answered(answered.as_ref().map(stored), pending());
+                    machine.tools_answered(answered, pending());
                     prop_assert_eq!(matches!(machine.next(), Next::Pause(_)), pauses && later);
                     prop_assert_eq!(goes_on(&machine), matches!(results, Results::Plain));
                 }
                 Next::RunCode(event) => {
                     prop_assert!(runs_code && matches!(answer, Answer::Code));
                     prop_assert_eq!(event.content.as_ref().map(|content| content.parts.len()), Some(2));
-                    machine.code_answered(&ran(results));
+                    let ran = ran(results);
+                    resumed.code_answered(&stored(&ran));
+                    machine.code_answered(&ran);
                     prop_assert_eq!(goes_on(&machine), matches!(results, Results::Plain));
                 }
                 _ => {
@@ -130,6 +147,7 @@ proptest! {
                     prop_assert_eq!(goes_on(&machine), matches!(answer, Answer::CodeResult));
                 }
             }
+            prop_assert_eq!(discriminant(&resumed.next()), discriminant(&machine.next()));
         }
     }
 

@@ -41,21 +41,26 @@ impl<'a> Record<'a> {
         id
     }
 
-    /// Records the files, of which all but the last may be known.
+    /// Records those of the files that came after the last known one.
     pub(super) fn note_files(&self, files: &[CodeFile]) {
-        let Some(newest) = files.last() else { return };
-        let mut context = self.object(CONTEXT);
-        let known = context.get("processed_input_files").and_then(Value::as_array).and_then(|names| names.last());
-        if known.and_then(Value::as_str) == Some(&newest.name) {
+        if files.is_empty() {
             return;
         }
-        let files = files.get(files.len().saturating_sub(MAX_FILES)..).unwrap_or_default();
-        let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();
-        context.insert("processed_input_files".into(), json!(names));
+        let mut context = self.object(CONTEXT);
+        let mut names = list(context.remove("processed_input_files"));
+        let is_new = |file: &&CodeFile| !names.iter().any(|name| *name == file.name);
+        let new: Vec<_> = files.iter().rev().take_while(is_new).collect();
+        if new.is_empty() {
+            return;
+        }
+        let mut entries = list(self.0.state(INPUT_FILES));
+        for file in new.into_iter().rev() {
+            names.push(json!(file.name));
+            entries.push(json!({"name": file.name, "mime_type": file.mime_type, "size": file.content.len()}));
+        }
+        context.insert("processed_input_files".into(), newest(names, MAX_FILES));
         self.0.set_state(CONTEXT, Value::Object(context));
-        let entry =
-            |file: &CodeFile| json!({"name": file.name, "mime_type": file.mime_type, "size": file.content.len()});
-        self.0.set_state(INPUT_FILES, files.iter().map(entry).collect());
+        self.0.set_state(INPUT_FILES, newest(entries, MAX_FILES));
     }
 
     /// How often in a row code has failed in this run.
@@ -74,31 +79,41 @@ impl<'a> Record<'a> {
 
     /// Records what code gave.
     pub(super) fn note_result(&self, code: &str, output: &CodeOutput) {
-        let mut results = match self.object(RESULTS).remove(self.run()) {
-            Some(Value::Array(results)) => results,
-            _ => Vec::new(),
-        };
+        let mut results = list(self.object(RESULTS).remove(self.run()));
         results.push(json!({
             "code": head(code),
             "result_stdout": head(&output.stdout),
             "result_stderr": head(&output.stderr),
             "timestamp": Timestamp::now(),
         }));
-        results.drain(..results.len().saturating_sub(MAX_RESULTS));
-        self.0.set_state(RESULTS, json!({ self.run(): results }));
+        self.0.set_state(RESULTS, json!({ self.run(): newest(results, MAX_RESULTS) }));
     }
 
     fn run(&self) -> &str {
         &self.0.invocation.id
     }
 
-    /// An object in state; empty when there is none. State can be set by clients, so it may be anything.
+    /// An object in state. State can be set by clients, so it may be anything; what is no object counts as empty.
     fn object(&self, key: &str) -> JsonMap {
         match self.0.state(key) {
             Some(Value::Object(map)) => map,
             _ => JsonMap::new(),
         }
     }
+}
+
+/// The items of a list; what is no list counts as empty.
+fn list(value: Option<Value>) -> Vec<Value> {
+    match value {
+        Some(Value::Array(items)) => items,
+        _ => Vec::new(),
+    }
+}
+
+/// The last so many items.
+fn newest(mut items: Vec<Value>, most: usize) -> Value {
+    items.drain(..items.len().saturating_sub(most));
+    Value::Array(items)
 }
 
 fn head(text: &str) -> &str {

@@ -1,0 +1,140 @@
+//! What models are shown of code, their own and that of others, and models that run code themselves.
+
+use std::sync::Arc;
+
+use hatchery_core::content::{CodeExecutionResult, ExecutableCode};
+use hatchery_core::{Agent, AgentKind, CodeExecution, ModelRef, PartData};
+use hatchery_engine::{App, builtin};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::{Value, json};
+
+use super::*;
+
+#[tokio::test]
+async fn a_long_output_is_cut_and_says_so() {
+    let executor = Executor::new(|_, _| Ok(printed(&"é".repeat(40_000))));
+    let app = Harness::new(coder(&sequence([CODE, "done"]), &executor)).await;
+    let result = talk(&app, "hi").await.remove(1);
+    let kept = "é".repeat(32 * 1024);
+    assert_eq!(result, format!("[OUTCOME_OK: {kept}\n(cut: these are the first 65536 bytes of 80000)]"));
+}
+
+/// A model that runs code itself: code and result side by side.
+fn own_code() -> Reply {
+    let code = ExecutableCode { code: "b".into(), ..ExecutableCode::default() };
+    let result = CodeExecutionResult {
+        outcome: Some("OUTCOME_OK".into()),
+        output: Some("2".into()),
+        ..CodeExecutionResult::default()
+    };
+    Reply::text("See")
+        .and_part(PartData::ExecutableCode(code).into())
+        .and_part(PartData::CodeExecutionResult(result).into())
+        .and_text("so 2")
+}
+
+#[tokio::test]
+async fn code_that_a_model_ran_itself_is_left_alone() {
+    let (model, executor) = (Arc::new(Scripted::sequence([own_code(), Reply::text("bye")])), Executor::simple());
+    let app = Harness::new(coder(&model, &executor)).await;
+    assert_eq!(talk(&app, "hi").await, ["See|<b>|[OUTCOME_OK: 2]|so 2"]);
+    talk(&app, "and?").await;
+    assert_eq!(prompt(&model, 1)[1], "model: See|<b>|[OUTCOME_OK: 2]|so 2");
+    assert!(executor.codes().is_empty());
+}
+
+#[tokio::test]
+async fn code_that_a_model_sends_and_does_not_run_is_text() {
+    let code = ExecutableCode { code: "b".into(), ..ExecutableCode::default() };
+    let reply = Reply::new().and_part(PartData::ExecutableCode(code).into());
+    let executor = Executor::simple();
+    let app = Harness::new(coder(&Arc::new(Scripted::sequence([reply])), &executor)).await;
+    assert_eq!(talk(&app, "hi").await, ["```tool_code\nb\n```"]);
+    assert!(executor.codes().is_empty());
+}
+
+#[tokio::test]
+async fn other_agents_see_code_and_results_as_they_are() {
+    let model = sequence(["fine"]);
+    let other = llm_on("other", &model, |_| {});
+    let root = coder(&sequence([CODE, "done"]), &Executor::simple());
+    let root = workflow("both", AgentKind::Sequential, vec![root, other]);
+    talk(&Harness::new(root).await, "hi").await;
+    assert_eq!(
+        prompt(&model, 0),
+        [
+            "user: hi",
+            "user: For context:|[root] said: Let me see.\n|<a>",
+            "user: For context:|[OUTCOME_OK: ran: a]",
+            "user: For context:|[root] said: done"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn another_agent_whose_code_is_run_reads_them_as_text() {
+    let (model, executor) = (sequence(["fine"]), Executor::simple());
+    let other = Agent { name: "other".into(), ..coder(&model, &executor) };
+    let root = workflow("both", AgentKind::Sequential, vec![coder(&sequence([CODE, "done"]), &executor), other]);
+    talk(&Harness::new(root).await, "hi").await;
+    let prompt = prompt(&model, 0);
+    assert_eq!(prompt[1], "user: For context:|[root] said: Let me see.\n|```tool_code\na\n```");
+    assert_eq!(prompt[2], "user: For context:|```tool_output\nran: a\n```");
+}
+
+#[tokio::test]
+async fn a_changed_wording_holds_for_the_whole_history() {
+    let (model, executor) = (sequence([CODE, "one", "two", "three"]), Executor::simple());
+    let mut app = Harness::new(coder(&model, &executor)).await;
+    talk(&app, "hi").await;
+    let loud = coder_with(&model, &executor, |runner| runner.result_delimiters = ("<<".into(), ">>".into()));
+    for (agent, result) in [(loud, "user: <<ran: a>>"), (llm_on("root", &model, |_| {}), "model: [OUTCOME_OK: ran: a]")]
+    {
+        app.app = Arc::new(App::new("app", agent).unwrap());
+        talk(&app, "go on").await;
+        assert_eq!(prompt(&model, model.requests().len() - 1)[2], result);
+    }
+}
+
+#[tokio::test]
+async fn cancelling_stops_code() {
+    let entered = Arc::new(Semaphore::new(0));
+    let runner = CodeRunner::new(Arc::new(Endless(entered.clone())));
+    let agent =
+        llm_on("root", &sequence([CODE]), |llm| llm.code_execution = Some(CodeExecution::Host(Box::new(runner))));
+    let app = Harness::new(agent).await;
+    let request = app.request(Content::user("hi"));
+    let cancel = request.cancel.clone();
+    let run = app.runner.run(app.app.clone(), request).await.unwrap();
+    entered.acquire().await.unwrap().forget();
+    cancel.cancel();
+    assert!(matches!(run.collect().await, Err(RunError::Cancelled)));
+    app.runner.drain().await;
+    let key = SessionKey::new("app", USER, SESSION);
+    let session = app.runner.services().sessions.get(&key, Default::default()).await.unwrap().unwrap();
+    let said: Vec<_> = session.events.iter().map(|event| shown(event)).collect();
+    assert_eq!(said, ["hi", "Let me see.\n|<a>", ""], "the code is stored, and no result");
+}
+
+#[tokio::test]
+async fn a_model_is_asked_to_run_its_code_itself() {
+    let model = sequence(["fine"]);
+    let agent = llm_on("root", &model, |llm| {
+        llm.code_execution = Some(CodeExecution::BuiltIn);
+        llm.tools = vec![builtin::tool("code_execution").unwrap()];
+    });
+    talk(&Harness::new(agent).await, "hi").await;
+    assert_eq!(model.requests()[0].model_tools, [json!({"codeExecution": {}})], "once, also when it is a tool as well");
+}
+
+#[tokio::test]
+async fn a_model_that_cannot_run_code_itself_is_refused() {
+    let agent = llm_with("root", Scripted::new(), |llm| {
+        llm.model = Some(ModelRef::Object("gpt-5".into(), Arc::new(Scripted::new())));
+        llm.code_execution = Some(CodeExecution::BuiltIn);
+    });
+    let (_, error) = Harness::new(agent).await.fail("hi").await;
+    let text = "model `gpt-5`: has no built-in tool `code_execution`; it runs inside Gemini models from version 2 on";
+    assert_eq!(error.to_string(), text);
+    assert_eq!(error.code(), "MODEL_BAD_REQUEST");
+}
