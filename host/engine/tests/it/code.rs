@@ -239,3 +239,15 @@ async fn callbacks_see_the_answer_as_the_model_gave_it() {
     talk(&Harness::new(agent).await, "hi").await;
     assert_eq!(*heard.0.lock().unwrap(), [CODE, "done"]);
 }
+
+#[tokio::test]
+async fn only_the_answer_goes_to_the_output_key() {
+    let mut agent = coder(&sequence([CODE, "7"]), &Executor::simple());
+    if let AgentKind::Llm(llm) = &mut agent.kind {
+        llm.output_key = Some("answer".into());
+    }
+    let app = Harness::new(agent).await;
+    let events = app.say("hi").await;
+    assert_eq!(events[0].actions.state_delta, map(json!({})));
+    assert_eq!(app.state().await["answer"], json!("7"));
+}

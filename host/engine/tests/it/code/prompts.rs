@@ -10,15 +10,6 @@ use serde_json::{Value, json};
 
 use super::*;
 
-#[tokio::test]
-async fn a_long_output_is_cut_and_says_so() {
-    let executor = Executor::new(|_, _| Ok(printed(&"é".repeat(40_000))));
-    let app = Harness::new(coder(&sequence([CODE, "done"]), &executor)).await;
-    let result = talk(&app, "hi").await.remove(1);
-    let kept = "é".repeat(32 * 1024);
-    assert_eq!(result, format!("[OUTCOME_OK: {kept}\n(cut: these are the first 65536 bytes of 80000)]"));
-}
-
 /// A model that runs code itself: code and result side by side.
 fn own_code() -> Reply {
     let code = ExecutableCode { code: "b".into(), ..ExecutableCode::default() };
@@ -97,23 +88,15 @@ async fn a_changed_wording_holds_for_the_whole_history() {
 }
 
 #[tokio::test]
-async fn cancelling_stops_code() {
-    let entered = Arc::new(Semaphore::new(0));
-    let runner = CodeRunner::new(Arc::new(Endless(entered.clone())));
-    let agent =
-        llm_on("root", &sequence([CODE]), |llm| llm.code_execution = Some(CodeExecution::Host(Box::new(runner))));
-    let app = Harness::new(agent).await;
-    let request = app.request(Content::user("hi"));
-    let cancel = request.cancel.clone();
-    let run = app.runner.run(app.app.clone(), request).await.unwrap();
-    entered.acquire().await.unwrap().forget();
-    cancel.cancel();
-    assert!(matches!(run.collect().await, Err(RunError::Cancelled)));
-    app.runner.drain().await;
-    let key = SessionKey::new("app", USER, SESSION);
-    let session = app.runner.services().sessions.get(&key, Default::default()).await.unwrap().unwrap();
-    let said: Vec<_> = session.events.iter().map(|event| shown(event)).collect();
-    assert_eq!(said, ["hi", "Let me see.\n|<a>", ""], "the code is stored, and no result");
+async fn contents_without_code_are_shared_from_call_to_call() {
+    let model = sequence([CODE, "one", "two"]);
+    let app = Harness::new(coder(&model, &Executor::simple())).await;
+    talk(&app, "hi").await;
+    talk(&app, "again").await;
+    let requests = model.requests();
+    for (earlier, later) in requests[1].contents.iter().zip(&requests[2].contents) {
+        assert!(Arc::ptr_eq(earlier, later), "reworded once and then shared");
+    }
 }
 
 #[tokio::test]
@@ -137,4 +120,12 @@ async fn a_model_that_cannot_run_code_itself_is_refused() {
     let text = "model `gpt-5`: has no built-in tool `code_execution`; it runs inside Gemini models from version 2 on";
     assert_eq!(error.to_string(), text);
     assert_eq!(error.code(), "MODEL_BAD_REQUEST");
+}
+
+#[tokio::test]
+async fn a_model_with_its_own_code_is_not_read_for_blocks() {
+    let agent = llm_on("root", &sequence([CODE]), |llm| llm.code_execution = Some(CodeExecution::BuiltIn));
+    let app = Harness::new(agent).await;
+    assert_eq!(talk(&app, "hi").await, [CODE]);
+    assert_eq!(app.state().await, Value::Object(Default::default()));
 }

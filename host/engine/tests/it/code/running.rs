@@ -14,18 +14,6 @@ use tokio::sync::Semaphore;
 
 use super::*;
 
-#[tokio::test]
-async fn only_the_answer_goes_to_the_output_key() {
-    let mut agent = coder(&sequence([CODE, "7"]), &Executor::simple());
-    if let AgentKind::Llm(llm) = &mut agent.kind {
-        llm.output_key = Some("answer".into());
-    }
-    let app = Harness::new(agent).await;
-    let events = app.say("hi").await;
-    assert_eq!(events[0].actions.state_delta, map(json!({})));
-    assert_eq!(app.state().await["answer"], json!("7"));
-}
-
 const FAIL: &str = "```python\nfail\n```";
 
 #[tokio::test]
@@ -56,16 +44,6 @@ async fn without_retries_the_first_failure_ends_the_run() {
 }
 
 #[tokio::test]
-async fn the_next_agent_of_a_run_has_its_own_retries() {
-    let one = |runner: &mut CodeRunner| runner.error_retries = 1;
-    let first = coder_with(&sequence([FAIL, FAIL]), &Executor::simple(), one);
-    let second = coder_with(&sequence([FAIL, "mended"]), &Executor::simple(), one);
-    let second = Agent { name: "second".into(), ..second };
-    let app = Harness::new(workflow("both", AgentKind::Sequential, vec![first, second])).await;
-    assert_eq!(talk(&app, "hi").await.last().unwrap(), "mended");
-}
-
-#[tokio::test]
 async fn failures_are_counted_in_a_row_and_in_one_run() {
     let ok = "```python\nok\n```";
     let model = sequence([FAIL, ok, FAIL, "one", FAIL, "two"]);
@@ -77,6 +55,16 @@ async fn failures_are_counted_in_a_row_and_in_one_run() {
     assert_eq!(talk(&app, "again").await.last().unwrap(), "two");
     let second = app.session().await.events.last().unwrap().invocation_id.clone();
     assert_eq!(app.state().await["_code_executor_error_counts"], json!({ second: 1 }), "earlier runs are forgotten");
+}
+
+#[tokio::test]
+async fn the_next_agent_of_a_run_has_its_own_retries() {
+    let one = |runner: &mut CodeRunner| runner.error_retries = 1;
+    let first = coder_with(&sequence([FAIL, FAIL]), &Executor::simple(), one);
+    let second = coder_with(&sequence([FAIL, "mended"]), &Executor::simple(), one);
+    let second = Agent { name: "second".into(), ..second };
+    let app = Harness::new(workflow("both", AgentKind::Sequential, vec![first, second])).await;
+    assert_eq!(talk(&app, "hi").await.last().unwrap(), "mended");
 }
 
 #[tokio::test]
@@ -109,26 +97,35 @@ fn file(name: &str, content: &'static str) -> CodeFile {
 }
 
 #[tokio::test]
-async fn state_that_a_client_has_spoilt_does_no_harm() {
-    let executor = Executor::simple();
-    let spoilt = json!({
-        "_code_execution_context": 1, "_code_executor_input_files": {}, "_code_executor_error_counts": [], "_code_execution_results": "x"
+async fn files_that_code_writes_become_artifacts() {
+    let executor = Executor::new(|_, cx| {
+        cx.set_state("runs", json!(1));
+        let picture = CodeFile { mime_type: "image/png".into(), ..file("pic.png", "png") };
+        Ok(CodeOutput { output_files: vec![picture, file("../x", ""), file("a.txt", "hi")], ..printed("ok\n") })
     });
-    let agent = coder_with(&sequence([CODE, "done"]), &executor, |runner| runner.stateful = true);
-    assert_eq!(talk(&Harness::with_state(agent, spoilt).await, "hi").await.last().unwrap(), "done");
-    assert!(executor.ids()[0].is_some());
+    let app = Harness::new(coder(&sequence([CODE, "done"]), &executor)).await;
+    let events = app.say("hi").await;
+    assert_eq!(
+        shown(&events[1]),
+        "[OUTCOME_OK: ok\nSaved artifact: `pic.png`\nFile not saved: invalid name `../x`: the name of an artifact cannot have `..` \
+         between its slashes\nSaved artifact: `a.txt`]"
+    );
+    assert_eq!(serde_json::to_value(&events[1].actions.artifact_delta).unwrap(), json!({"a.txt": 0, "pic.png": 0}));
+    assert_eq!(events[1].actions.state_delta["runs"], json!(1));
+    let artifacts = &app.runner.services().artifacts;
+    let key = app.session().await.key;
+    let text = artifacts.load(&key, "a.txt", None).await.unwrap().unwrap();
+    let blob = Blob { mime_type: "text/plain".into(), data: "hi".into(), display_name: None };
+    assert_eq!(text.data, PartData::InlineData(blob));
 }
 
 #[tokio::test]
-async fn contents_without_code_are_shared_from_call_to_call() {
-    let model = sequence([CODE, "one", "two"]);
-    let app = Harness::new(coder(&model, &Executor::simple())).await;
-    talk(&app, "hi").await;
-    talk(&app, "again").await;
-    let requests = model.requests();
-    for (earlier, later) in requests[1].contents.iter().zip(&requests[2].contents) {
-        assert!(Arc::ptr_eq(earlier, later), "reworded once and then shared");
-    }
+async fn a_long_output_is_cut_and_says_so() {
+    let executor = Executor::new(|_, _| Ok(printed(&"é".repeat(40_000))));
+    let app = Harness::new(coder(&sequence([CODE, "done"]), &executor)).await;
+    let result = talk(&app, "hi").await.remove(1);
+    let kept = "é".repeat(32 * 1024);
+    assert_eq!(result, format!("[OUTCOME_OK: {kept}\n(cut: these are the first 65536 bytes of 80000)]"));
 }
 
 /// Says that it runs, and never ends.
@@ -144,4 +141,24 @@ impl CodeExecutor for Endless {
         self.0.add_permits(1);
         std::future::pending().await
     }
+}
+
+#[tokio::test]
+async fn cancelling_stops_code() {
+    let entered = Arc::new(Semaphore::new(0));
+    let runner = CodeRunner::new(Arc::new(Endless(entered.clone())));
+    let agent =
+        llm_on("root", &sequence([CODE]), |llm| llm.code_execution = Some(CodeExecution::Host(Box::new(runner))));
+    let app = Harness::new(agent).await;
+    let request = app.request(Content::user("hi"));
+    let cancel = request.cancel.clone();
+    let run = app.runner.run(app.app.clone(), request).await.unwrap();
+    entered.acquire().await.unwrap().forget();
+    cancel.cancel();
+    assert!(matches!(run.collect().await, Err(RunError::Cancelled)));
+    app.runner.drain().await;
+    let key = SessionKey::new("app", USER, SESSION);
+    let session = app.runner.services().sessions.get(&key, Default::default()).await.unwrap().unwrap();
+    let said: Vec<_> = session.events.iter().map(|event| shown(event)).collect();
+    assert_eq!(said, ["hi", "Let me see.\n|<a>", ""], "the code is stored, and no result");
 }

@@ -9,29 +9,6 @@ use serde_json::json;
 
 use super::*;
 
-#[tokio::test]
-async fn files_that_code_writes_become_artifacts() {
-    let executor = Executor::new(|_, cx| {
-        cx.set_state("runs", json!(1));
-        let picture = CodeFile { mime_type: "image/png".into(), ..file("pic.png", "png") };
-        Ok(CodeOutput { output_files: vec![picture, file("../x", ""), file("a.txt", "hi")], ..printed("ok\n") })
-    });
-    let app = Harness::new(coder(&sequence([CODE, "done"]), &executor)).await;
-    let events = app.say("hi").await;
-    assert_eq!(
-        shown(&events[1]),
-        "[OUTCOME_OK: ok\nSaved artifact: `pic.png`\nFile not saved: invalid name `../x`: the name of an artifact cannot have `..` \
-         between its slashes\nSaved artifact: `a.txt`]"
-    );
-    assert_eq!(serde_json::to_value(&events[1].actions.artifact_delta).unwrap(), json!({"a.txt": 0, "pic.png": 0}));
-    assert_eq!(events[1].actions.state_delta["runs"], json!(1));
-    let artifacts = &app.runner.services().artifacts;
-    let key = app.session().await.key;
-    let text = artifacts.load(&key, "a.txt", None).await.unwrap().unwrap();
-    let blob = Blob { mime_type: "text/plain".into(), data: "hi".into(), display_name: None };
-    assert_eq!(text.data, PartData::InlineData(blob));
-}
-
 fn with_csv(text: &str, csv: &'static str) -> Content {
     let blob = Blob { mime_type: "text/csv".into(), data: csv.into(), display_name: None };
     Content::new("user", vec![Part::text(text), PartData::InlineData(blob).into()])
@@ -146,4 +123,15 @@ async fn state_remembers_the_newest_results_of_the_run_in_short() {
     talk(&app, "again").await;
     let results = &app.state().await["_code_execution_results"];
     assert_eq!(results.as_object().unwrap().len(), 1, "earlier runs are forgotten");
+}
+
+#[tokio::test]
+async fn state_that_a_client_has_spoilt_does_no_harm() {
+    let executor = Executor::simple();
+    let spoilt = json!({
+        "_code_execution_context": 1, "_code_executor_input_files": {}, "_code_executor_error_counts": [], "_code_execution_results": "x"
+    });
+    let agent = coder_with(&sequence([CODE, "done"]), &executor, |runner| runner.stateful = true);
+    assert_eq!(talk(&Harness::with_state(agent, spoilt).await, "hi").await.last().unwrap(), "done");
+    assert!(executor.ids()[0].is_some());
 }
