@@ -94,6 +94,21 @@ impl Host {
         self.log.text()
     }
 
+    /// Waits until its log holds a text.
+    ///
+    /// # Errors
+    /// When it does not come to that.
+    pub async fn until_logged(&self, text: &str) -> anyhow::Result<()> {
+        let look = async {
+            let mut looks = tokio::time::interval(LOOK_AGAIN);
+            while !self.log.text().contains(text) {
+                looks.tick().await;
+            }
+        };
+        let found = tokio::time::timeout(PATIENCE, look).await;
+        found.with_context(|| format!("waited {PATIENCE:?} for {text:?} in the host's log: {}", self.log.text()))
+    }
+
     /// A request, as it is.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.client.request(method, format!("{}{path}", self.url))

@@ -8,15 +8,22 @@ use serde_json::{Value, json};
 
 use crate::cli::hatchery;
 
-/// An app whose model never stops calling a tool, and greets as it is told to.
+/// An app that greets as it is told to, and whose model, asked to do something again, never stops calling a tool.
 const GREETER: [(&str, &str); 2] = [
     ("hello/root_agent.yaml", "name: hello\nmodel: scripted:hello/answers.yaml\ninstruction: Greet.\n"),
-    (
-        "hello/answers.yaml",
-        "turns:\n  - when: {user: again}\n    reply: [{call: {name: again, args: {}}}]\n  - when: {system: like a pirate}\n    \
-         reply: Ahoy\n  - reply: Hello\n",
-    ),
+    ("hello/answers.yaml", ANSWERS),
 ];
+
+const ANSWERS: &str = "
+turns:
+  - when: { user: again }
+    reply: [{ call: { name: again, args: {} } }]
+  - when: { tool: again }
+    reply: [{ call: { name: again, args: {} } }]
+  - when: { system: like a pirate }
+    reply: Ahoy
+  - reply: Hello
+";
 
 fn folder(hatchery_yaml: &str) -> Result<Folder> {
     let folder = Folder::empty()?;
@@ -45,10 +52,8 @@ async fn plugins_act_on_every_run_of_a_served_app() -> Result<()> {
     let plugins = "plugins:\n  - logging\n  - name: global_instruction\n    args: {instruction: Talk like a pirate.}\n";
     let host = Host::serve(&folder(plugins)?).await?;
     assert_eq!(event::texts(&host.ask("hello", "s", "Hi").await?), ["Ahoy"]);
-    let log = host.log();
-    assert!(log.contains("every run passes these plugins plugins=\"logging_plugin, global_instruction\""), "{log}");
-    assert!(log.contains("hook=\"on_user_message\""), "the logging plugin logs: {log}");
-    Ok(())
+    host.until_logged("every run passes these plugins plugins=\"logging_plugin, global_instruction\"").await?;
+    host.until_logged("hook=\"on_user_message\"").await
 }
 
 #[tokio::test]
@@ -89,10 +94,8 @@ async fn the_limit_of_model_calls_names_the_key_that_raises_it() -> Result<()> {
     };
     assert_eq!(limit_reached(&host, "hello", "again").await?, reached(2, "hello"));
     assert_eq!(limit_reached(&host, "dice", "Roll a die with 20 sides").await?, reached(1, "dice"));
-    let log = host.log();
-    assert!(log.contains("all apps have settings settings=max_llm_calls: 1"), "{log}");
-    assert!(log.contains("an app has settings of its own app=\"hello\" settings=max_llm_calls: 2"), "{log}");
-    Ok(())
+    host.until_logged("all apps have settings settings=max_llm_calls: 1").await?;
+    host.until_logged("an app has settings of its own app=\"hello\" settings=max_llm_calls: 2").await
 }
 
 #[tokio::test]
@@ -113,26 +116,35 @@ async fn settings_of_an_app_that_is_not_there_are_pointed_out() -> Result<()> {
     folder.put("swap.wasm", paths::component("swap")?)?;
     let expected = "hatchery.yaml has settings for the app `helo`, but no app has this name; there is hello, swap";
     let host = Host::serve(&folder).await?;
-    assert!(host.log().contains(expected), "{}", host.log());
+    host.until_logged(expected).await?;
     let inspected = hatchery(&folder.served(), &["inspect", "."]).await?;
     assert!(inspected.success && inspected.stderr.contains(expected), "{}", inspected.stderr);
     Ok(())
 }
 
+/// An agent whose tool, a component's, has nothing to say yet.
+const LATER: &str = "
+name: later
+model: scripted:later/answers.yaml
+instruction: Ask.
+tools:
+  - name: LongRunningFunctionTool
+    args: { func: gallery/configured }
+";
+
+const LATER_ANSWERS: &str = "
+turns:
+  - when: { tool: configured }
+    reply: 'It is {tool.status}.'
+  - reply: [{ call: { name: configured, args: { key: nothing } } }]
+";
+
 #[tokio::test]
 async fn the_later_result_of_a_component_s_tool_goes_on_with_the_agent() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("gallery.wasm", paths::component("gallery")?)?;
-    folder.write(
-        "later/root_agent.yaml",
-        "name: later\nmodel: scripted:later/answers.yaml\ninstruction: Ask.\ntools:\n  - name: LongRunningFunctionTool\n    \
-         args: {func: gallery/configured}\n",
-    )?;
-    folder.write(
-        "later/answers.yaml",
-        "turns:\n  - when: {tool: configured}\n    reply: \"It is {tool.status}.\"\n  - reply: [{call: {name: configured, args: {key: \
-         nothing}}}]\n",
-    )?;
+    folder.write("later/root_agent.yaml", LATER)?;
+    folder.write("later/answers.yaml", LATER_ANSWERS)?;
     let host = Host::serve(&folder).await?;
     let events = host.ask("later", "s", "Ask for it").await?;
     let [asked] = events.as_slice() else { anyhow::bail!("the run ends with the call: {events:?}") };
