@@ -68,6 +68,23 @@ pub enum ModelErrorKind {
 }
 
 impl ModelErrorKind {
+    const ALL: [Self; 9] = [
+        Self::UnknownModel,
+        Self::Auth,
+        Self::RateLimited,
+        Self::BadRequest,
+        Self::Server,
+        Self::Network,
+        Self::Timeout,
+        Self::BadResponse,
+        Self::Cancelled,
+    ];
+
+    /// The kind of this code.
+    pub fn from_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+
     /// The stable code that clients see.
     pub fn code(self) -> &'static str {
         match self {
@@ -90,7 +107,7 @@ impl ModelErrorKind {
 }
 
 /// What goes wrong with a model call.
-#[derive(Debug, Clone, Error)]
+#[derive(Debug, Clone, PartialEq, Error)]
 #[error("model `{model}`: {message}")]
 pub struct ModelError {
     /// What kind of error it is.
@@ -113,7 +130,7 @@ impl ModelError {
 }
 
 /// How a tool call fails.
-#[derive(Debug, Clone, Error)]
+#[derive(Debug, Clone, PartialEq, Error)]
 pub enum ToolError {
     /// The model is told and may mend it: wrong arguments, a failed look-up, a denied capability.
     #[error("{0}")]

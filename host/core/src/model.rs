@@ -13,7 +13,7 @@ use crate::error::ModelError;
 use crate::event::UsageMetadata;
 
 /// What a model is asked. Cloning is cheap: the history is shared.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct LlmRequest {
     /// The model's name, as written by the agent's author.
     pub model: String,

@@ -1,12 +1,16 @@
 //! Plugins: hooks into every run of a runner, whatever its app.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use crate::callback::Callback;
 use crate::content::Content;
 use crate::context::CallContext;
-use crate::error::RunError;
+use crate::error::{ModelError, RunError};
 use crate::event::{Event, EventData};
+use crate::model::Model;
+use crate::tool::Tool;
 
 /// Run hooks. A plugin's [`Callback`] methods run for every agent, model call and tool call, before the agents' own callbacks; the hooks
 /// here run once a run, or once an event. Plugins run in the order in which they were registered, and the first that answers wins: those
@@ -30,6 +34,28 @@ pub trait Plugin: Callback {
     async fn on_event(&self, cx: &CallContext, event: &Event) -> Result<Option<EventData>, RunError> {
         let _ = (cx, event);
         Ok(None)
+    }
+
+    /// What an agent asks in the place of the model that was found under `name`. It comes after all callbacks: what it is sent is what the
+    /// model would be sent, and what it answers is what callbacks are shown. The first plugin is the outermost.
+    ///
+    /// # Errors
+    /// As looking the model up, unless something else takes its place.
+    fn model(
+        &self,
+        cx: &CallContext,
+        name: &str,
+        found: Result<Arc<dyn Model>, ModelError>,
+    ) -> Result<Arc<dyn Model>, ModelError> {
+        let _ = (cx, name);
+        found
+    }
+
+    /// What is called in the place of a tool. As with [`Plugin::model`], callbacks have had their say before it, and are shown what it
+    /// answers.
+    fn tool(&self, cx: &CallContext, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
+        let _ = cx;
+        tool
     }
 
     /// After a run that did not fail. Every plugin is asked.

@@ -75,6 +75,7 @@ impl AppConfig {
                 tool_execution: self.tool_execution.map(Into::into),
                 save_input_blobs_as_artifacts: self.save_input_blobs_as_artifacts,
             },
+            ..AppSettings::default()
         }
     }
 }

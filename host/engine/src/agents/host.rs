@@ -53,6 +53,7 @@ impl AgentHost for Host {
             return Err(ToolError::Model(format!("tool `{name}` cannot be called here: {reason}")));
         }
         let call = cx.for_call(cx.function_call_id.as_deref());
+        let tool = self.frame.plugins.tool(&call, tool.clone());
         // The tool sees what its caller has changed.
         call.actions().state_delta = cx.actions().state_delta.clone();
         let result = tool.call(args, &call).await;
@@ -61,7 +62,7 @@ impl AgentHost for Host {
     }
 
     fn model(&self, cx: &CallContext) -> Result<(String, Arc<dyn Model>), RunError> {
-        resolve_model(&self.frame, self.agent, &cx.agent)
+        resolve_model(&self.frame, self.agent, cx)
     }
 }
 
@@ -95,22 +96,32 @@ fn find<'a>(tools: &'a [Arc<dyn Tool>], name: &str) -> Option<&'a Arc<dyn Tool>>
     tools.iter().find(|tool| tool.is_callable() && tool.declaration().name == name)
 }
 
-/// The model of an agent: its own, or that of the nearest agent above that has one.
-pub(crate) fn resolve_model(frame: &Frame, id: AgentId, agent: &str) -> Result<(String, Arc<dyn Model>), RunError> {
+/// The model of an agent: its own, or that of the nearest agent above that has one; or what plugins put in its place.
+pub(crate) fn resolve_model(
+    frame: &Frame,
+    id: AgentId,
+    cx: &CallContext,
+) -> Result<(String, Arc<dyn Model>), RunError> {
+    let (name, found) = match model_of(frame, id) {
+        Some(ModelRef::Named(name)) => (name, frame.invocation.services.models.model(name)),
+        Some(ModelRef::Object(name, model)) => (name, Ok(model.clone())),
+        None => {
+            let message =
+                format!("no model found for agent `{}` or its ancestors; give one of them a `model`", cx.agent);
+            return Err(ModelError::new(ModelErrorKind::UnknownModel, "none", message).into());
+        }
+    };
+    Ok((name.clone(), frame.plugins.model(cx, name, found)?))
+}
+
+/// What an agent's author has written down as its model.
+pub(crate) fn model_of(frame: &Frame, id: AgentId) -> Option<&ModelRef> {
     let tree = &frame.app.tree;
-    let model = std::iter::once(id).chain(tree.ancestors(id)).find_map(|id| match &tree.agent(id).kind {
+    std::iter::once(id).chain(tree.ancestors(id)).find_map(|id| match &tree.agent(id).kind {
         AgentKind::Llm(llm) => llm.model.as_ref(),
         AgentKind::Custom(custom) => custom.model.as_ref(),
         AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => None,
-    });
-    match model {
-        Some(ModelRef::Named(name)) => Ok((name.clone(), frame.invocation.services.models.model(name)?)),
-        Some(ModelRef::Object(name, model)) => Ok((name.clone(), model.clone())),
-        None => {
-            let message = format!("no model found for agent `{agent}` or its ancestors; give one of them a `model`");
-            Err(ModelError::new(ModelErrorKind::UnknownModel, "none", message).into())
-        }
-    }
+    })
 }
 
 /// What a model or a component is told that calls a tool which the agent does not have.

@@ -8,13 +8,16 @@ use serde_json::{Value, json};
 
 use super::declaration;
 
+/// The tool's name.
+pub(crate) const NAME: &str = "exit_loop";
+
 /// Ends the loop around the agent.
 pub struct ExitLoop(Arc<FunctionDeclaration>);
 
 impl Default for ExitLoop {
     fn default() -> Self {
         let description = "Ends the loop. Call it only when the work of the loop is done.";
-        Self(declaration("exit_loop", description, Some(json!({"type": "object", "properties": {}}))))
+        Self(declaration(NAME, description, Some(json!({"type": "object", "properties": {}}))))
     }
 }
 

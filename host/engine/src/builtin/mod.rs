@@ -3,7 +3,7 @@
 mod agent_tool;
 mod artifacts;
 mod examples;
-mod exit_loop;
+pub(crate) mod exit_loop;
 mod long_running;
 mod memory;
 mod model_tools;

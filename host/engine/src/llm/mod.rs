@@ -9,7 +9,7 @@ pub mod machine;
 mod request;
 pub(crate) mod toolbox;
 mod tools;
-mod transfer;
+pub(crate) mod transfer;
 
 use std::sync::Arc;
 
@@ -23,6 +23,7 @@ use serde_json::Value;
 
 pub use aggregate::Aggregator;
 use machine::{Machine, Next};
+pub(crate) use tools::as_map;
 
 use crate::agents::past::Past;
 use crate::agents::{Ended, Frame, Outcome};
@@ -238,7 +239,7 @@ impl Step<'_> {
 }
 
 /// Gives ids to the function calls that came without one.
-fn name_calls(response: &mut LlmResponse) {
+pub(crate) fn name_calls(response: &mut LlmResponse) {
     for part in response.content.iter_mut().flat_map(|content| &mut content.parts) {
         if let PartData::FunctionCall(call) = &mut part.data
             && call.id.as_ref().is_none_or(String::is_empty)

@@ -14,7 +14,7 @@ use crate::compaction;
 pub(super) async fn build(step: &Step<'_>) -> Result<(Arc<dyn Model>, LlmRequest), RunError> {
     let Step { frame, id, llm, cx, tools, past: _ } = step;
     let agent = frame.agent(*id);
-    let (name, model) = resolve_model(frame, *id, &agent.name)?;
+    let (name, model) = resolve_model(frame, *id, &cx.call)?;
     let mut request = LlmRequest { model: name, config: llm.generate_content_config.clone(), ..LlmRequest::default() };
     if let AgentKind::Llm(root) = &frame.app.root().kind {
         request.system_instructions.extend(instructions::text(&root.global_instruction, &cx.call).await?);

@@ -79,13 +79,15 @@ impl Step<'_> {
     }
 
     fn prepare(&self, call: &FunctionCall, decision: Option<ToolConfirmation>) -> Call {
+        let cx = self.cx.call.for_call(call.id.as_deref()).with_confirmation(decision);
+        let tool = self.tool(&call.name).map(|tool| self.frame.plugins.tool(&cx, tool.clone()));
         Call {
             call: call.clone(),
-            tool: self.tool(&call.name).cloned().ok_or_else(|| unknown_tool(&call.name, &self.tools)),
+            tool: tool.ok_or_else(|| unknown_tool(&call.name, &self.tools)),
             before: self.frame.plugins.before(&self.llm.before_tool).cloned().collect(),
             after: self.frame.plugins.before(&self.llm.after_tool).cloned().collect(),
             on_error: self.frame.plugins.before(&self.llm.on_tool_error).cloned().collect(),
-            cx: self.cx.call.for_call(call.id.as_deref()).with_confirmation(decision),
+            cx,
         }
     }
 }
@@ -208,12 +210,19 @@ impl Call {
         }
         match result {
             Ok(Value::Null) if tool.is_long_running() => Ok(None),
-            Ok(Value::Null) => Ok(Some(JsonMap::new())),
-            Ok(Value::Object(map)) => Ok(Some(map)),
-            Ok(value) => Ok(Some(JsonMap::from_iter([("result".into(), value)]))),
+            Ok(result) => Ok(Some(as_map(result))),
             Err(ToolError::Model(message)) => Ok(Some(error_map(&message))),
             Err(error @ ToolError::Fatal { .. }) => Err(error.into()),
         }
+    }
+}
+
+/// A tool's result as a model gets it.
+pub(crate) fn as_map(result: Value) -> JsonMap {
+    match result {
+        Value::Null => JsonMap::new(),
+        Value::Object(map) => map,
+        value => JsonMap::from_iter([("result".into(), value)]),
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::agents::{Frame, or_none};
 
 /// The tool's name.
-pub(super) const TRANSFER: &str = "transfer_to_agent";
+pub(crate) const TRANSFER: &str = "transfer_to_agent";
 
 /// The agent's tools, and [`TRANSFER`] when there is somebody to hand over to.
 pub(super) fn with_transfer_tool(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Vec<Arc<dyn Tool>> {

@@ -6,12 +6,15 @@ mod callbacks;
 mod context_filter;
 mod global_instruction;
 mod logging;
+pub mod recordings;
 mod reflect_and_retry;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{CallContext, Callback, Content, Event, EventData, Plugin, RunError};
+use hatchery_core::{
+    CallContext, Callback, Content, Event, EventData, Model, ModelError, Plugin, RunError, Tool,
+};
 use thiserror::Error;
 
 pub use callbacks::CallbackPlugin;
@@ -19,6 +22,7 @@ pub use config::{ConfiguredPlugins, PluginConfig};
 pub use context_filter::ContextFilter;
 pub use global_instruction::GlobalInstruction;
 pub use logging::Logging;
+pub use recordings::{Recorder, Replay};
 pub use reflect_and_retry::ReflectAndRetry;
 
 /// Plugins in the order in which they run. Cheap to clone.
@@ -85,6 +89,14 @@ impl Plugins {
         self.plugins.iter()
     }
 
+    /// The same with one more, before the others.
+    ///
+    /// # Errors
+    /// When one of them has its name.
+    pub fn with_first(&self, plugin: Arc<dyn Plugin>) -> Result<Self, DuplicatePlugin> {
+        Self::new(std::iter::once(plugin).chain(self.plugins.iter().cloned()).collect())
+    }
+
     /// The plugin of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Plugin>> {
         self.iter().find(|plugin| plugin.name() == name)
@@ -132,6 +144,21 @@ impl Plugins {
             }
         }
         Ok(None)
+    }
+
+    /// What is asked in the place of a model.
+    pub(crate) fn model(
+        &self,
+        cx: &CallContext,
+        name: &str,
+        found: Result<Arc<dyn Model>, ModelError>,
+    ) -> Result<Arc<dyn Model>, ModelError> {
+        self.plugins.iter().rev().fold(found, |found, plugin| plugin.model(cx, name, found))
+    }
+
+    /// What is called in the place of a tool.
+    pub(crate) fn tool(&self, cx: &CallContext, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
+        self.plugins.iter().rev().fold(tool, |tool, plugin| plugin.tool(cx, tool))
     }
 
     pub(crate) async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use hatchery_core::content::CodeExecutionResult;
 use hatchery_core::{
-    Blob, CallContext, CodeFile, CodeInput, CodeOutput, CodeRunner, Content, Event, EventData, Part, PartData,
+    Blob, CallContext, CodeFile, CodeInput, CodeOutput, CodeRunner, Content, Event, EventData, ModelRef, Part, PartData,
     RunError, StoreError, ToolError,
 };
 
 use super::{Record, due, on_host};
-use crate::agents::resolve_model;
+use crate::agents::model_of;
 use crate::llm::{Step, request};
 
 /// More of what code prints is not shown to a model.
@@ -34,10 +34,10 @@ impl Step<'_> {
         };
         let call = self.cx.call.for_call(None);
         let record = Record::new(&call);
-        let (model, _) = resolve_model(self.frame, self.id, &call.agent)?;
+        let model = model_of(self.frame, self.id).map(ModelRef::name).unwrap_or_default();
         let input = CodeInput {
             code: code.into(),
-            input_files: request::with_view(self, &model, |view| view.data_files().to_vec()),
+            input_files: request::with_view(self, model, |view| view.data_files().to_vec()),
             execution_id: runner.stateful.then(|| record.execution_id()),
         };
         let Outcome { output, failed } = execute(runner, input, &call).await?;
