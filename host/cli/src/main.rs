@@ -8,6 +8,8 @@ mod interrupt;
 mod logs;
 mod open_calls;
 mod progress;
+mod recorded;
+mod report;
 mod settings;
 mod template;
 mod terminal;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use hatchery_core::{Content, Delivery, RunError, SessionKey};
+use hatchery_engine::plugins::Recorder;
 use hatchery_engine::{App, Run, RunRequest, Runner};
 use hatchery_server::AppSource;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader, Lines};
@@ -23,7 +24,8 @@ use crate::verbs::Outcome;
 #[command(
     after_help = "Example:\n  hatchery run my-agents dice\n  hatchery run my-agents/dice --message 'Roll a d20'\n  \
                         echo 'Roll a d20' | hatchery run my-agents dice --json\n  \
-                        hatchery run my-agents bank --message 'Pay the rent' --yes"
+                        hatchery run my-agents bank --message 'Pay the rent' --yes\n  \
+                        hatchery run my-agents dice --record my-agents/dice/recorded/two-rolls"
 )]
 pub struct Args {
     /// The folder, an app's folder in it, or the name of an app in the current folder
@@ -34,6 +36,9 @@ pub struct Args {
     /// Say this and end; without it, messages are read from stdin, one per line
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
+    /// Record the session in this folder, for `hatchery test` to replay; what is recorded there already is replaced
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
     /// Write every event as a line of JSON
     #[arg(long)]
     json: bool,
@@ -64,8 +69,12 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let app = choose(host.source.as_ref(), app)?;
     let key = host.runner.services().sessions.create(&app.name, USER, None, Default::default()).await?.key;
     let is_terminal = std::io::stdin().is_terminal() && !args.json;
+    let runner = match &args.record {
+        Some(folder) => recorded(&host.runner, folder)?,
+        None => host.runner.clone(),
+    };
     let mut talk = Talk {
-        runner: host.runner.clone(),
+        runner,
         app,
         key,
         json: args.json,
@@ -117,6 +126,13 @@ fn choose(source: &dyn AppSource, name: Option<String>) -> anyhow::Result<Arc<Ap
         true => anyhow!("app `{name}` not found; no app is loaded"),
         false => anyhow!("app `{name}` not found; there is {known}"),
     })
+}
+
+/// The runner with a recorder.
+fn recorded(runner: &Runner, folder: &Path) -> anyhow::Result<Runner> {
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let recorder = Arc::new(Recorder::of_one_session(folder));
+    Ok(runner.with_first(runner.services().clone(), recorder))
 }
 
 /// A conversation under way.

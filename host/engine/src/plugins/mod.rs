@@ -12,9 +12,7 @@ mod reflect_and_retry;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{
-    CallContext, Callback, Content, Event, EventData, Model, ModelError, Plugin, RunError, Tool,
-};
+use hatchery_core::{CallContext, Callback, Content, Event, EventData, Model, ModelError, Plugin, RunError, Tool};
 use thiserror::Error;
 
 pub use callbacks::CallbackPlugin;
@@ -60,6 +58,24 @@ impl PluginSource for Plugins {
     }
 }
 
+/// Those of another source, and one before them.
+pub(crate) struct First {
+    pub(crate) plugin: Arc<dyn Plugin>,
+    pub(crate) rest: Arc<dyn PluginSource>,
+}
+
+#[async_trait]
+impl PluginSource for First {
+    fn current(&self) -> Result<Plugins, RunError> {
+        Ok(self.rest.current()?.with_first(self.plugin.clone()))
+    }
+
+    async fn close(&self) {
+        self.plugin.close().await;
+        self.rest.close().await;
+    }
+}
+
 /// Two plugins have one name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("Plugin with name '{0}' already registered.")]
@@ -89,12 +105,11 @@ impl Plugins {
         self.plugins.iter()
     }
 
-    /// The same with one more, before the others.
-    ///
-    /// # Errors
-    /// When one of them has its name.
-    pub fn with_first(&self, plugin: Arc<dyn Plugin>) -> Result<Self, DuplicatePlugin> {
-        Self::new(std::iter::once(plugin).chain(self.plugins.iter().cloned()).collect())
+    /// The same with one more, before the others and instead of the one that has its name.
+    #[must_use]
+    pub fn with_first(&self, plugin: Arc<dyn Plugin>) -> Self {
+        let others = self.plugins.iter().filter(|other| other.name() != plugin.name()).cloned();
+        Self::of_unique_names(std::iter::once(plugin.clone()).chain(others).collect())
     }
 
     /// The plugin of this name.

@@ -15,8 +15,8 @@ use futures::future::{MaybeDone, maybe_done};
 use futures::{FutureExt, Stream, poll};
 use hatchery_core::event::{USER, new_invocation_id};
 use hatchery_core::{
-    CallContext, Content, Event, EventData, EventSink, EventWindow, Invocation, JsonMap, RunConfig, RunError, Services,
-    Session, SessionKey, StoreError,
+    CallContext, Content, Event, EventData, EventSink, EventWindow, Invocation, JsonMap, Plugin, RunConfig, RunError,
+    Services, Session, SessionKey, StoreError,
 };
 use tokio::sync::{OwnedMutexGuard, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ use crate::agents::{self, Frame, Lane};
 use crate::app::App;
 use crate::compaction::{self, Compactions};
 use crate::llm::contents::Views;
-use crate::plugins::{PluginSource, Plugins};
+use crate::plugins::{First, PluginSource, Plugins};
 use log::{Client, EventLog};
 use resumption::Resumed;
 use turns::{Live, Turns};
@@ -40,7 +40,7 @@ pub struct Runner(Arc<Shared>);
 
 struct Shared {
     services: Services,
-    plugins: Box<dyn PluginSource>,
+    plugins: Arc<dyn PluginSource>,
     turns: Turns,
     active: watch::Sender<usize>,
     compactions: Compactions,
@@ -139,9 +139,16 @@ impl Runner {
 
     /// A runner on these services, whose runs pass the plugins that this gives when they begin.
     pub fn with_plugins(services: Services, plugins: impl PluginSource + 'static) -> Self {
-        let (plugins, turns) = (Box::new(plugins), Turns::default());
+        let (plugins, turns) = (Arc::new(plugins), Turns::default());
         let (active, compactions) = (watch::Sender::new(0), Compactions::default());
         Self(Arc::new(Shared { services, plugins, turns, active, compactions }))
+    }
+
+    /// A runner of its own on these services, whose runs pass this plugin before those of this runner, and instead of the one that has its
+    /// name.
+    #[must_use]
+    pub fn with_first(&self, services: Services, plugin: Arc<dyn Plugin>) -> Self {
+        Self::with_plugins(services, First { plugin, rest: self.0.plugins.clone() })
     }
 
     /// Waits until no run and no compaction is under way, then closes the plugins.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hatchery_core::content::CodeExecutionResult;
 use hatchery_core::{
-    Blob, CallContext, CodeFile, CodeInput, CodeOutput, CodeRunner, Content, Event, EventData, ModelRef, Part, PartData,
-    RunError, StoreError, ToolError,
+    Blob, CallContext, CodeFile, CodeInput, CodeOutput, CodeRunner, Content, Event, EventData, ModelRef, Part,
+    PartData, RunError, StoreError, ToolError,
 };
 
 use super::{Record, due, on_host};

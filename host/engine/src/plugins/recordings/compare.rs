@@ -97,7 +97,11 @@ mod tests {
         request.config.extra.insert("httpOptions".into(), json!({"timeout": 1}));
         request.config.extra.insert("labels".into(), json!({"a": "b"}));
         assert_eq!(requests(&request, &called("adk-2")), None);
-        assert!(requests(&called("a"), &called("b")).unwrap().contains("-          \"id\": \"a\"\n+          \"id\": \"b\""));
+        assert!(
+            requests(&called("a"), &called("b"))
+                .unwrap()
+                .contains("-          \"id\": \"a\"\n+          \"id\": \"b\"")
+        );
     }
 
     #[test]

@@ -139,7 +139,8 @@ impl Cursor {
     /// More is asked than is recorded. Where an error ended the recorded run, what ran beside it may not have come this far.
     fn after_the_end<T>(&self, agent: &str, what: &str) -> Result<Found<T>, Mismatch> {
         let recorded = self.agents.get(agent).map_or(0, Vec::len);
-        let mismatch = self.mismatch(agent, recorded, &format!("{what}, where no more calls of this agent are recorded"));
+        let mismatch =
+            self.mismatch(agent, recorded, &format!("{what}, where no more calls of this agent are recorded"));
         match &self.error_code {
             Some(_) => Ok(Found::Stopped(mismatch)),
             None => Err(mismatch),

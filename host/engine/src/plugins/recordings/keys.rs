@@ -98,8 +98,10 @@ mod tests {
 
     #[test]
     fn keys_change_their_case_and_what_users_wrote_keeps_it() {
-        let json = json!({"functionCall": {"willContinue": true, "args": {"cityName": {"aB": 1, "c_d": null}}}, "topP": 1});
-        let yaml = json!({"function_call": {"will_continue": true, "args": {"cityName": {"aB": 1, "c_d": null}}}, "top_p": 1});
+        let json =
+            json!({"functionCall": {"willContinue": true, "args": {"cityName": {"aB": 1, "c_d": null}}}, "topP": 1});
+        let yaml =
+            json!({"function_call": {"will_continue": true, "args": {"cityName": {"aB": 1, "c_d": null}}}, "top_p": 1});
         assert_eq!(to_snake(json.clone()), yaml);
         assert_eq!(to_camel(yaml), json);
     }

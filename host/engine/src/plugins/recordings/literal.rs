@@ -139,7 +139,9 @@ mod tests {
 
     #[test]
     fn anything_else_is_none() {
-        for text in ["", "{", "{'a' 1}", "{'a': 1} x", "{1: 2}", "yes", "'open", "[1 2]", "{'a': 1}}", "<object at 0x1>"] {
+        for text in
+            ["", "{", "{'a' 1}", "{'a': 1} x", "{1: 2}", "yes", "'open", "[1 2]", "{'a': 1}}", "<object at 0x1>"]
+        {
             assert_eq!(parse(text), None, "{text}");
         }
         assert_eq!(parse(&"[".repeat(100_000)), None);

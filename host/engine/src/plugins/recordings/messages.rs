@@ -50,9 +50,8 @@ impl UserMessage {
             if calls().any(|call| call.id == response.id) {
                 continue;
             }
-            let open = calls().find(|call| {
-                call.name == response.name && call.id.as_deref().is_some_and(|id| !answered.contains(id))
-            });
+            let open = calls()
+                .find(|call| call.name == response.name && call.id.as_deref().is_some_and(|id| !answered.contains(id)));
             if let Some(id) = open.and_then(|call| call.id.as_deref()) {
                 answered.insert(id);
                 response.id = Some(id.to_owned());

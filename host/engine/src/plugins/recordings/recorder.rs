@@ -242,8 +242,7 @@ impl Answers for Recording {
             args: args.clone(),
             ..FunctionCall::default()
         };
-        let answer =
-            FunctionResponse { id: call.id.clone(), name: call.name.clone(), ..FunctionResponse::default() };
+        let answer = FunctionResponse { id: call.id.clone(), name: call.name.clone(), ..FunctionResponse::default() };
         let slot = self.tape.call(&cx.agent, call);
         let before = cx.actions().clone();
         let result = tool.call(args, cx).await;

@@ -196,9 +196,8 @@ impl Model for PlayedModel {
     async fn generate(&self, request: LlmRequest, delivery: Delivery) -> Result<ResponseStream, ModelError> {
         let ask = |cursor: &mut Cursor| cursor.ask(&self.cx.agent, &request);
         let found = self.playing.find(&self.cx, ask).await;
-        let Answer { response, error } = found.map_err(|mismatch| {
-            ModelError::new(ModelErrorKind::BadRequest, &request.model, mismatch.to_string())
-        })?;
+        let Answer { response, error } = found
+            .map_err(|mismatch| ModelError::new(ModelErrorKind::BadRequest, &request.model, mismatch.to_string()))?;
         let partial = delivery == Delivery::Streamed || error.is_some();
         let response = response.map(|response| Ok(LlmResponse { partial, ..response }));
         let items: Vec<_> = response.into_iter().chain(error.map(Err)).collect();

@@ -151,12 +151,15 @@ impl TryFrom<FileYaml> for Recordings {
     type Error = String;
 
     fn try_from(yaml: FileYaml) -> Result<Self, String> {
-        let recordings = yaml.recordings.into_iter().enumerate().map(|(index, recording)| {
-            recording.try_into().map_err(|error| format!("recordings[{index}]: {error}"))
-        });
-        let messages = yaml.user_messages.into_iter().enumerate().map(|(index, message)| {
-            message.try_into().map_err(|error| format!("user_messages[{index}]: {error}"))
-        });
+        let recordings =
+            yaml.recordings.into_iter().enumerate().map(|(index, recording)| {
+                recording.try_into().map_err(|error| format!("recordings[{index}]: {error}"))
+            });
+        let messages = yaml
+            .user_messages
+            .into_iter()
+            .enumerate()
+            .map(|(index, message)| message.try_into().map_err(|error| format!("user_messages[{index}]: {error}")));
         Ok(Self {
             app: yaml.app,
             initial_state: yaml.initial_state,
