@@ -16,7 +16,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    fn json(&self) -> Result<Value> {
+    pub(crate) fn json(&self) -> Result<Value> {
         serde_json::from_str(&self.stdout).with_context(|| format!("{}{}", self.stdout, self.stderr))
     }
 

@@ -6,6 +6,7 @@ mod configuration;
 mod crash;
 mod hot_loading;
 mod misbehaviour;
+mod recordings;
 mod refused_files;
 mod samples;
 mod wire;

@@ -15,6 +15,8 @@ mod llm;
 mod machine;
 mod plugin_config;
 mod plugins;
+mod recording_files;
+mod recordings;
 mod registry;
 mod resumption;
 mod runner;

@@ -1,0 +1,87 @@
+//! Sessions that `hatchery run` records and `hatchery test` replays.
+
+use anyhow::{Result, ensure};
+use hatchery_tests::Folder;
+use hatchery_tests::event::text_at;
+
+use crate::cli::hatchery;
+
+const AGENT: &str = "\
+name: helper
+model: scripted:helper/answers.yaml
+instruction: Help in few words.
+tools:
+  - name: load_memory
+";
+
+const ANSWERS: &str = "\
+turns:
+  - when: { tool: load_memory }
+    reply: I remember nothing.
+  - when: { user: remember }
+    reply: [{ call: { name: load_memory, args: { query: hats } } }]
+  - reply: At your service.
+";
+
+/// A served app with a recorded session. Its model can be asked no more.
+async fn recorded() -> Result<Folder> {
+    let folder = Folder::empty()?;
+    folder.write("helper/root_agent.yaml", AGENT)?;
+    folder.write("helper/answers.yaml", ANSWERS)?;
+    let record = ["run", ".", "helper", "-m", "Do you remember hats?", "--record", "helper/recorded/hats"];
+    let output = hatchery(&folder.served(), &record).await?;
+    ensure!(output.success && output.stdout.contains("I remember nothing."), "{}{}", output.stdout, output.stderr);
+    ensure!(folder.file("helper/recorded/hats/generated-recordings.yaml").is_file(), "it is recorded");
+    folder.remove("helper/answers.yaml")?;
+    Ok(folder)
+}
+
+#[tokio::test]
+async fn a_recorded_session_replays_without_its_model() -> Result<()> {
+    let folder = recorded().await?;
+    let output = hatchery(&folder.served(), &["test", "."]).await?;
+    ensure!(output.success, "{}{}", output.stdout, output.stderr);
+    let file = "./helper/recorded/hats/generated-recordings.yaml";
+    assert_eq!(output.stdout, format!("✓ helper {file}\n1 passed, 0 failed\n"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_that_asks_its_model_something_else_fails_with_a_diff() -> Result<()> {
+    let folder = recorded().await?;
+    folder.write("helper/root_agent.yaml", AGENT.replace("few words", "verse"))?;
+    let output = hatchery(&folder.served(), &["test", "."]).await?;
+    assert!(!output.success, "its exit code says so");
+    for line in [
+        "  turn 1: \"Do you remember hats?\"",
+        "    ✗ the run failed: REPLAY_MISMATCH: agent `helper`: message 0, call 0: the model is asked something else",
+        "      --- recorded",
+        "      +++ now",
+        "      -    \"system_instruction\": \"Help in few words.\\n",
+        "      +    \"system_instruction\": \"Help in verse.\\n",
+        "0 passed, 1 failed",
+    ] {
+        assert!(output.stdout.lines().any(|it| it == line), "{line} is not in {}", output.stdout);
+    }
+    let report = hatchery(&folder.served(), &["test", ".", "--json"]).await?.json()?;
+    assert_eq!(report["failed"], 1, "{report}");
+    let problem = text_at(&report, "/conversations/0/turns/0/problems/0");
+    assert!(problem.contains("+    \"system_instruction\": \"Help in verse."), "{problem}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_recording_that_says_no_app_is_named() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("helper/root_agent.yaml", AGENT)?;
+    folder.write("helper/generated-recordings.yaml", "recordings: []\n")?;
+    let output = hatchery(&folder.served(), &["test", "."]).await?;
+    assert!(!output.success);
+    assert!(output.stdout.contains("it has no `app` or no `user_messages`"), "{}", output.stdout);
+    folder.write("helper/generated-recordings.yaml", "recordings: [{}]\n")?;
+    let output = hatchery(&folder.served(), &["test", "."]).await?;
+    assert!(!output.success);
+    let expected = "generated-recordings.yaml: recordings[0]: missing field `user_message_index`";
+    assert!(output.stderr.contains(expected), "{}", output.stderr);
+    Ok(())
+}
