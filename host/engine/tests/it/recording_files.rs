@@ -165,6 +165,7 @@ fn model_call() -> impl Strategy<Value = RecordedCall> {
 fn tool_call() -> impl Strategy<Value = RecordedCall> {
     let outcome = prop_oneof![
         response().prop_map(ToolOutcome::Answered),
+        response().prop_map(ToolOutcome::AnsweredBare),
         text().prop_map(|message| ToolOutcome::Failed(ToolError::Model(message))),
         (text(), text(), text()).prop_map(|(tool, code, message)| {
             ToolOutcome::Failed(ToolError::Fatal { tool, code: code.into(), message })

@@ -117,7 +117,10 @@ impl Cursor {
         take(entries, index);
         match tool.outcome {
             ToolOutcome::Stopped => Ok(self.stopped(agent, index)),
-            ToolOutcome::Answered(_) | ToolOutcome::Failed(_) | ToolOutcome::NothingYet => Ok(Found::Answer(tool)),
+            ToolOutcome::Answered(_)
+            | ToolOutcome::AnsweredBare(_)
+            | ToolOutcome::Failed(_)
+            | ToolOutcome::NothingYet => Ok(Found::Answer(tool)),
         }
     }
 

@@ -118,6 +118,8 @@ pub struct ToolCall {
 pub enum ToolOutcome {
     /// The answer.
     Answered(FunctionResponse),
+    /// An answer that was no object; recorded as models get it, under `result`, or as nothing for `null`.
+    AnsweredBare(FunctionResponse),
     /// It failed.
     Failed(ToolError),
     /// It had nothing to tell yet.

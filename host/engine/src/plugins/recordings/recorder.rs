@@ -248,7 +248,8 @@ impl Answers for Recording {
         let result = tool.call(args, cx).await;
         let outcome = match &result {
             Ok(Value::Null) if tool.is_long_running() => ToolOutcome::NothingYet,
-            Ok(value) => ToolOutcome::Answered(FunctionResponse { response: as_map(value.clone()), ..answer }),
+            Ok(Value::Object(map)) => ToolOutcome::Answered(FunctionResponse { response: map.clone(), ..answer }),
+            Ok(bare) => ToolOutcome::AnsweredBare(FunctionResponse { response: as_map(bare.clone()), ..answer }),
             Err(error) => ToolOutcome::Failed(error.clone()),
         };
         self.tape.returned(slot, outcome, changes(&before, cx.actions().clone()));

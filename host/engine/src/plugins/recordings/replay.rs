@@ -237,6 +237,7 @@ impl Answers for PlayedTool {
         }
         match outcome {
             ToolOutcome::Answered(response) => Ok(Value::Object(response.response.clone())),
+            ToolOutcome::AnsweredBare(response) => Ok(response.response.get("result").cloned().unwrap_or_default()),
             ToolOutcome::Failed(error) => Err(error.clone()),
             ToolOutcome::NothingYet | ToolOutcome::Stopped => Ok(Value::Null),
         }

@@ -1,6 +1,5 @@
 //! The file of a recorded session, as YAML. ADK's keys are written as ADK writes them; unknown ones are ignored when read.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -106,6 +105,9 @@ struct ToolCallYaml {
     tool_call: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tool_response: Option<Value>,
+    /// The tool's result is no object, but the value of `result` in the response.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    bare_result: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tool_error: Option<ToolErrorYaml>,
     /// It was stopped before it answered.
@@ -396,17 +398,17 @@ fn map_to_camel_shallow(map: JsonMap) -> impl Iterator<Item = (String, Value)> {
 
 impl From<&ToolCall> for ToolCallYaml {
     fn from(call: &ToolCall) -> Self {
-        let (response, error, stopped) = match &call.outcome {
-            ToolOutcome::Answered(response) => (Some(Cow::Borrowed(response)), None, false),
-            ToolOutcome::Failed(error) => (Some(Cow::Owned(told(&call.call, error))), Some(error.into()), false),
-            ToolOutcome::NothingYet => (None, None, false),
-            ToolOutcome::Stopped => (None, None, true),
+        let (response, error) = match &call.outcome {
+            ToolOutcome::Answered(response) | ToolOutcome::AnsweredBare(response) => (Some(snake(response)), None),
+            ToolOutcome::Failed(error) => (Some(snake(&told(&call.call, error))), Some(error.into())),
+            ToolOutcome::NothingYet | ToolOutcome::Stopped => (None, None),
         };
         Self {
             tool_call: snake(&call.call),
-            tool_response: response.map(|response| snake(response.as_ref())),
+            tool_response: response,
+            bare_result: matches!(call.outcome, ToolOutcome::AnsweredBare(_)),
             tool_error: error,
-            stopped,
+            stopped: call.outcome == ToolOutcome::Stopped,
             actions: call.actions.as_ref().map(actions),
         }
     }
@@ -434,6 +436,9 @@ impl TryFrom<ToolCallYaml> for ToolCall {
         let response = yaml.tool_response.filter(|response| !response.is_null());
         let outcome = match (yaml.tool_error, response, yaml.stopped) {
             (Some(error), _, _) => ToolOutcome::Failed(error.into()),
+            (None, Some(response), _) if yaml.bare_result => {
+                ToolOutcome::AnsweredBare(read(response, "tool_response")?)
+            }
             (None, Some(response), _) => ToolOutcome::Answered(read(response, "tool_response")?),
             (None, None, true) => ToolOutcome::Stopped,
             (None, None, false) => ToolOutcome::NothingYet,
