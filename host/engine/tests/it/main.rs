@@ -16,6 +16,7 @@ mod machine;
 mod plugin_config;
 mod plugins;
 mod recording_files;
+mod recording_places;
 mod recordings;
 mod registry;
 mod resumption;

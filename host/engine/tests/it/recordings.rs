@@ -19,12 +19,12 @@ use tempfile::TempDir;
 
 use crate::support::*;
 
-fn plugged(mut app: Harness, plugins: Vec<Arc<dyn Plugin>>) -> Harness {
+pub fn plugged(mut app: Harness, plugins: Vec<Arc<dyn Plugin>>) -> Harness {
     app.runner = Runner::with_plugins(app.runner.services().clone(), Plugins::new(plugins).unwrap());
     app
 }
 
-async fn recording(folder: &TempDir, root: Agent) -> Harness {
+pub async fn recording(folder: &TempDir, root: Agent) -> Harness {
     plugged(Harness::new(root).await, vec![Arc::new(Recorder::of_one_session(folder.path()))])
 }
 
@@ -32,7 +32,7 @@ async fn replaying(folder: &TempDir, root: Agent) -> Harness {
     plugged(Harness::new(root).await, vec![Arc::new(Replay::of_folder(folder.path()))])
 }
 
-fn recorded(folder: &Path) -> Recordings {
+pub fn recorded(folder: &Path) -> Recordings {
     Recordings::parse(&std::fs::read_to_string(folder.join(FILE_NAME)).unwrap()).unwrap()
 }
 
@@ -49,16 +49,16 @@ fn calls(recordings: &Recordings) -> Vec<String> {
 }
 
 /// A model that must not be asked.
-fn silent() -> Scripted {
+pub fn silent() -> Scripted {
     Scripted::sequence(Vec::<Reply>::new())
 }
 
 /// A tool that must not run.
-fn untouched(name: &str) -> Arc<dyn Tool> {
+pub fn untouched(name: &str) -> Arc<dyn Tool> {
     tool(name, |_, _| panic!("a replay runs no tool"))
 }
 
-fn counting() -> Arc<dyn Tool> {
+pub fn counting() -> Arc<dyn Tool> {
     tool("count", |args, cx| {
         let so_far = cx.state("count").and_then(|it| it.as_i64()).unwrap_or(0);
         let by = args.get("by").and_then(Value::as_i64).unwrap_or(1);
@@ -67,12 +67,12 @@ fn counting() -> Arc<dyn Tool> {
     })
 }
 
-fn counter(model: Scripted, tool: Arc<dyn Tool>) -> Agent {
+pub fn counter(model: Scripted, tool: Arc<dyn Tool>) -> Agent {
     llm_with("root", model, |llm| llm.tools = vec![tool])
 }
 
 /// Counts by two and says what came of it.
-fn script() -> Scripted {
+pub fn script() -> Scripted {
     Scripted::sequence([Reply::call("count", json!({"by": 2})), Reply::text("two")])
 }
 
@@ -413,115 +413,6 @@ async fn an_answer_that_comes_later_goes_to_the_call_that_waits_for_it() {
     assert_eq!(content.function_responses().next().unwrap().id, call(&session).id);
     let run = again.runner.run(again.app.clone(), again.request(content)).await.unwrap();
     assert_eq!(run.collect().await.unwrap().iter().map(|event| brief(event)).collect::<Vec<_>>(), ["root: granted"]);
-}
-
-async fn said_with(app: &Harness, text: &str, state: Value) -> Result<Vec<String>, RunError> {
-    let request = RunRequest { state_delta: map(state), ..app.request(Content::user(text)) };
-    let events = app.runner.run(app.app.clone(), request).await.unwrap().collect().await?;
-    Ok(events.iter().map(|event| brief(event)).collect())
-}
-
-#[tokio::test]
-async fn a_session_is_recorded_and_replayed_when_its_state_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let recorder = Arc::new(Recorder::on_demand(folder.path()));
-    let app = plugged(Harness::new(counter(script(), counting())).await, vec![recorder]);
-    let case = json!({"dir": "cases/one", "user_message_index": 0});
-    let said = said_with(&app, "count", json!({"_adk_recordings_config": case})).await.unwrap();
-    let file = recorded(&folder.path().join("cases/one"));
-    assert_eq!(file.user_messages[0].state_delta, JsonMap::new(), "what has it recorded is not part of it");
-
-    let replay = Arc::new(Replay::on_demand(folder.path()));
-    let again = plugged(Harness::new(counter(silent(), untouched("count"))).await, vec![replay]);
-    assert_eq!(said_with(&again, "count", json!({"_adk_replay_config": case})).await.unwrap(), said);
-}
-
-#[tokio::test]
-async fn sessions_that_do_not_ask_for_it_are_left_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let plugins: Vec<Arc<dyn Plugin>> =
-        vec![Arc::new(Recorder::on_demand(folder.path())), Arc::new(Replay::on_demand(folder.path()))];
-    let app = plugged(Harness::new(llm("root", Scripted::new().otherwise("hello"))).await, plugins);
-    assert_eq!(app.talk("hi").await, ["root: hello"]);
-    let off = json!({"_adk_recordings_config": null, "_adk_replay_config": null});
-    assert_eq!(said_with(&app, "hi", off).await.unwrap(), ["root: hello"]);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-}
-
-#[tokio::test]
-async fn clients_name_folders_only_below_that_of_the_operator() {
-    let folder = tempfile::tempdir().unwrap();
-    for key in ["_adk_recordings_config", "_adk_replay_config"] {
-        for dir in ["../elsewhere", "/etc", "a/../../b", ".", ""] {
-            let plugins: Vec<Arc<dyn Plugin>> =
-                vec![Arc::new(Recorder::on_demand(folder.path())), Arc::new(Replay::on_demand(folder.path()))];
-            let app = plugged(Harness::new(llm("root", silent())).await, plugins);
-            let config = json!({"dir": dir, "user_message_index": 0});
-            let error = said_with(&app, "hi", json!({key: config})).await.unwrap_err();
-            assert_eq!(error.code(), "BAD_INPUT");
-            let expected = format!("state key `{key}`: `dir` is `{dir}`, and must be a relative path without `..`");
-            assert!(error.to_string().starts_with(&expected), "{error}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn what_is_wrong_with_a_replay_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("bad")).unwrap();
-    std::fs::write(folder.path().join("bad").join(FILE_NAME), "recordings: [{agent_name: a}]").unwrap();
-    let file = |dir: &str| json!({"dir": dir, "user_message_index": 0});
-    for (config, expected) in [
-        (json!({"dir": "x"}), "state key `_adk_replay_config`: missing field `user_message_index`"),
-        (json!("x"), "state key `_adk_replay_config`: "),
-        (file("missing"), "missing/generated-recordings.yaml: No such file"),
-        (file("bad"), "bad/generated-recordings.yaml: recordings[0]: missing field `user_message_index`"),
-    ] {
-        let replay = Arc::new(Replay::on_demand(folder.path()));
-        let app = plugged(Harness::new(llm("root", silent())).await, vec![replay]);
-        let error = said_with(&app, "hi", json!({"_adk_replay_config": config})).await.unwrap_err().to_string();
-        assert!(error.starts_with(expected), "{error}");
-    }
-}
-
-#[tokio::test]
-async fn each_session_has_a_file_of_its_own() {
-    let folder = tempfile::tempdir().unwrap();
-    let args = map(json!({"folder": folder.path(), "sessions": "all"}));
-    let recorder = Arc::new(Recorder::from_args(args).unwrap());
-    let app = plugged(Harness::new(llm("root", Scripted::new().otherwise("hello"))).await, vec![recorder]);
-    app.runner.services().sessions.create("app", USER, Some("../s2"), JsonMap::new()).await.unwrap();
-    app.say("one").await;
-    let request = RunRequest::new(USER, "../s2", Content::user("two"));
-    app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
-    for (session, text) in [("s1", "one"), ("%2e.%2fs2", "two")] {
-        let file = recorded(&folder.path().join("app").join(USER).join(session));
-        assert_eq!(file.user_messages[0].content.text(), text);
-    }
-}
-
-#[tokio::test]
-async fn the_recorder_of_one_session_refuses_another() {
-    let folder = tempfile::tempdir().unwrap();
-    let app = recording(&folder, llm("root", Scripted::new().otherwise("hello"))).await;
-    app.say("one").await;
-    app.runner.services().sessions.create("app", USER, Some("s2"), JsonMap::new()).await.unwrap();
-    let request = RunRequest::new(USER, "s2", Content::user("two"));
-    let error = app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap_err();
-    assert!(error.to_string().ends_with("is the recording of one session; record another one elsewhere"), "{error}");
-}
-
-#[test]
-fn arguments_are_checked() {
-    let recorder = |args| Recorder::from_args(map(args)).map(|_| ()).map_err(|error| error.to_string());
-    let replay = |args| Replay::from_args(map(args)).map(|_| ()).map_err(|error| error.to_string());
-    assert_eq!(recorder(json!({"folder": "x"})), Ok(()));
-    assert_eq!(replay(json!({"folder": "x"})), Ok(()));
-    assert_eq!(recorder(json!({})).unwrap_err(), "missing field `folder`");
-    assert!(
-        recorder(json!({"folder": "x", "sessions": "some"})).unwrap_err().contains("expected `on_demand` or `all`")
-    );
-    assert!(replay(json!({"folder": "x", "root": "y"})).unwrap_err().contains("unknown field `root`"));
 }
 
 #[tokio::test]
