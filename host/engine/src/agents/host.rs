@@ -78,10 +78,10 @@ impl Host {
 
     /// One of the agent's tools; its toolsets are asked only for what it does not have itself.
     async fn tool(&self, cx: &CallContext, name: &str) -> Result<Arc<dyn Tool>, ToolError> {
-        let (own, toolsets): (&[Arc<dyn Tool>], &[Arc<dyn Toolset>]) = match &self.frame.agent(self.agent).kind {
-            AgentKind::Llm(llm) => (&llm.tools, &llm.toolsets),
-            AgentKind::Custom(custom) => (&custom.tools, &[]),
-            AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => (&[], &[]),
+        let (own, toolsets) = match &self.frame.agent(self.agent).kind {
+            AgentKind::Llm(llm) => (llm.tools.as_slice(), llm.toolsets.as_slice()),
+            AgentKind::Custom(custom) => (custom.tools.as_slice(), [].as_slice()),
+            AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => ([].as_slice(), [].as_slice()),
         };
         if let Some(tool) = find(own, name) {
             return Ok(tool.clone());
