@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use async_trait::async_trait;
+use futures::StreamExt;
 use imbl::Vector;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -12,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use crate::artifact::ArtifactService;
 use crate::confirmation::ToolConfirmation;
 use crate::content::{Content, JsonMap, Part};
-use crate::error::{RunError, StoreError, ToolError};
-use crate::event::{Event, EventActions, EventData, USER};
+use crate::error::{ModelError, RunError, StoreError, ToolError};
+use crate::event::{Event, EventActions, EventData, USER, UsageMetadata};
 use crate::memory::{MemoryEntry, MemoryService};
-use crate::model::{Delivery, LlmRequest, Model, ModelRegistry, ResponseStream};
+use crate::model::{Delivery, LlmRequest, LlmResponse, Model, ModelRegistry, ResponseStream};
 use crate::session::{Session, SessionKey, SessionService};
 use crate::state::{Scope, State};
 
@@ -106,6 +107,20 @@ pub struct Spent {
     pub tokens: AtomicU64,
 }
 
+impl Spent {
+    /// The responses of one model call, whose tokens are counted as they come. Each response tells the tokens of the call so far.
+    fn counting(self: Arc<Self>, responses: ResponseStream) -> ResponseStream {
+        let mut counted = 0;
+        let count = move |item: &Result<LlmResponse, ModelError>| {
+            let usage = item.as_ref().ok().and_then(|response| response.usage_metadata.as_ref());
+            let total = usage.map_or(0, UsageMetadata::total);
+            self.tokens.fetch_add(total.saturating_sub(counted), Ordering::Relaxed);
+            counted = counted.max(total);
+        };
+        responses.inspect(count).boxed()
+    }
+}
+
 impl Invocation {
     /// What the user said.
     pub fn user_content(&self) -> Arc<Content> {
@@ -156,10 +171,25 @@ impl Invocation {
         Ok(())
     }
 
-    /// Asks a model, counting the call for `agent`; ends early when the run is cancelled.
+    /// Refuses `agent` a model call once the run's tokens are spent.
+    fn check_tokens(&self, agent: &str) -> Result<(), RunError> {
+        let most = self.run_config.max_tokens;
+        if most > 0 && self.spent.tokens.load(Ordering::Relaxed) >= most {
+            return Err(RunError::Limit {
+                limit: "the limit of tokens in one run",
+                value: most,
+                agent: agent.into(),
+                key: "max_tokens",
+            });
+        }
+        Ok(())
+    }
+
+    /// Asks a model, counting the call for `agent` and the tokens of the answer; ends early when the run is cancelled. All model calls of
+    /// a run go through here.
     ///
     /// # Errors
-    /// When the model refuses, the limit is reached or the run is cancelled.
+    /// When the model refuses, a limit is reached or the run is cancelled.
     pub async fn generate(
         &self,
         agent: &str,
@@ -167,9 +197,10 @@ impl Invocation {
         request: LlmRequest,
         delivery: Delivery,
     ) -> Result<ResponseStream, RunError> {
+        self.check_tokens(agent)?;
         self.count_llm_call(agent)?;
         match self.cancel.run_until_cancelled(model.generate(request, delivery)).await {
-            Some(stream) => Ok(stream?),
+            Some(responses) => Ok(self.spent.clone().counting(responses?)),
             None => Err(RunError::Cancelled),
         }
     }

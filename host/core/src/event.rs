@@ -180,6 +180,14 @@ pub struct UsageMetadata {
     pub extra: Extra,
 }
 
+impl UsageMetadata {
+    /// All tokens: the provider's own sum, or that of what was sent, thought and answered.
+    pub fn total(&self) -> u64 {
+        let parts = [self.prompt_token_count, self.thoughts_token_count, self.candidates_token_count];
+        self.total_token_count.unwrap_or_else(|| parts.into_iter().flatten().fold(0, u64::saturating_add))
+    }
+}
+
 /// A frozen event. See the module's comment.
 #[derive(Debug)]
 pub struct Event {

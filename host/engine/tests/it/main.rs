@@ -11,6 +11,7 @@ mod confirmation;
 mod contents;
 mod custom;
 mod embed;
+mod limits;
 mod llm;
 mod machine;
 mod plugin_config;
