@@ -1,5 +1,6 @@
 //! A turn from start to end: check, wait for the session's turn, store the user's message, choose the agent, run it, report.
 
+mod blobs;
 mod continuation;
 mod log;
 mod resumption;
@@ -403,6 +404,7 @@ async fn record(
             *invocation.user_content.write().unwrap_or_else(PoisonError::into_inner) = message.clone();
         }
     }
+    let message = blobs::kept_as_artifacts(cx, message).await?;
     log.record_message(event(cx, USER, Some(message))).await
 }
 

@@ -3,6 +3,7 @@
 
 mod agent_errors;
 mod build;
+mod blobs;
 mod builtin;
 mod callbacks;
 mod code;
