@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::past::Past;
 use super::{Frame, Lane, Outcome, run};
+use crate::llm::arguments;
 use crate::llm::toolbox::add_toolsets;
 
 /// The engine as seen by one agent.
@@ -56,7 +57,7 @@ impl AgentHost for Host {
         let tool = self.frame.plugins.tool(&call, tool.clone());
         // The tool sees what its caller has changed.
         call.actions().state_delta = cx.actions().state_delta.clone();
-        let result = tool.call(args, &call).await;
+        let result = arguments::call(tool.as_ref(), args, &call).await;
         cx.actions().merge(call.take_actions());
         result
     }
@@ -131,7 +132,7 @@ pub(crate) fn unknown_tool(name: &str, tools: &[Arc<dyn Tool>]) -> String {
     format!("there is no tool `{name}`; the tools are {}", or_none(&names))
 }
 
-pub(crate) fn or_none(names: &[&str]) -> String {
+fn or_none(names: &[&str]) -> String {
     if names.is_empty() {
         return "none".into();
     }

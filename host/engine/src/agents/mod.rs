@@ -20,7 +20,7 @@ use crate::llm::confirmation::{self, Decided};
 use crate::llm::contents::Views;
 use crate::plugins::Plugins;
 use host::Host;
-pub(crate) use host::{model_of, or_none, resolve_model, unknown_tool};
+pub(crate) use host::{model_of, resolve_model, unknown_tool};
 use past::Past;
 
 /// What all agents of a run share.

@@ -41,9 +41,7 @@ impl Tool for LoadMemory {
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
-        let Some(query) = args.get("query").and_then(Value::as_str) else {
-            return Err(ToolError::Model("`query` is missing: a text with words to look for".into()));
-        };
+        let query = args.get("query").and_then(Value::as_str).unwrap_or_default();
         let memories = cx.search_memory(query).await.map_err(|error| {
             tracing::warn!(invocation = %cx.invocation.id, "memory cannot be searched: {error}");
             ToolError::Model("memory cannot be searched right now".into())

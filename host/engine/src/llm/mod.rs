@@ -1,12 +1,14 @@
 //! An LLM agent's run: asks the [`Machine`] what comes next, and does it.
 
 mod aggregate;
+pub(crate) mod arguments;
 mod code;
 pub mod confirmation;
 pub mod contents;
 pub(crate) mod instructions;
 pub mod machine;
 mod request;
+mod schema;
 pub(crate) mod toolbox;
 mod tools;
 pub(crate) mod transfer;

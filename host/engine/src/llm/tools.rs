@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::confirmation::Decided;
-use super::{Step, confirmation};
+use super::{Step, arguments, confirmation};
 use crate::agents::unknown_tool;
 use crate::tasks::joined;
 
@@ -184,23 +184,16 @@ impl Call {
     }
 
     async fn call_tool(&self, tool: &dyn Tool, args: &JsonMap) -> Result<Option<JsonMap>, RunError> {
-        if tool.requires_confirmation() {
-            match self.cx.confirmation() {
-                Some(decision) if decision.confirmed => {}
-                Some(_) => return Ok(Some(error_map("This tool call is rejected."))),
+        let result = match arguments::checked(tool.declaration(), args.clone()) {
+            Ok(args) => match self.withheld(tool)? {
+                Some(reason) => return Ok(Some(error_map(reason))),
                 None => {
-                    let hint = format!(
-                        "Please approve or reject the tool call {}() by responding with a FunctionResponse with an expected \
-                         ToolConfirmation payload.",
-                        self.call.name
-                    );
-                    self.cx.request_confirmation(hint, None)?;
-                    return Ok(Some(error_map("This tool call requires confirmation, please approve or reject.")));
+                    let cancel = &self.cx.invocation.cancel;
+                    cancel.run_until_cancelled(tool.call(args, &self.cx)).await.ok_or(RunError::Cancelled)?
                 }
-            }
-        }
-        let cancel = &self.cx.invocation.cancel;
-        let result = cancel.run_until_cancelled(tool.call(args.clone(), &self.cx)).await.ok_or(RunError::Cancelled)?;
+            },
+            Err(error) => Err(error),
+        };
         if let Err(error) = &result {
             for callback in &self.on_error {
                 if let Some(response) = callback.on_tool_error(&self.cx, &self.call.name, args, error).await? {
@@ -223,6 +216,28 @@ pub(crate) fn as_map(result: Value) -> JsonMap {
         Value::Null => JsonMap::new(),
         Value::Object(map) => map,
         value => JsonMap::from_iter([("result".into(), value)]),
+    }
+}
+
+impl Call {
+    /// Why the tool does not run: a person has not agreed to it, and is asked if they have not been yet.
+    fn withheld(&self, tool: &dyn Tool) -> Result<Option<&'static str>, RunError> {
+        if !tool.requires_confirmation() {
+            return Ok(None);
+        }
+        match self.cx.confirmation() {
+            Some(decision) if decision.confirmed => Ok(None),
+            Some(_) => Ok(Some("This tool call is rejected.")),
+            None => {
+                let name = &self.call.name;
+                let hint = format!(
+                    "Please approve or reject the tool call {name}() by responding with a FunctionResponse with an expected \
+                     ToolConfirmation payload."
+                );
+                self.cx.request_confirmation(hint, None)?;
+                Ok(Some("This tool call requires confirmation, please approve or reject."))
+            }
+        }
     }
 }
 

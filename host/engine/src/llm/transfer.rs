@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use hatchery_core::{AgentId, AgentKind, CallContext, FunctionDeclaration, JsonMap, LlmAgent, Tool, ToolError};
 use serde_json::{Value, json};
 
-use crate::agents::{Frame, or_none};
+use crate::agents::Frame;
 
 /// The tool's name.
 pub(crate) const TRANSFER: &str = "transfer_to_agent";
@@ -16,7 +16,7 @@ pub(super) fn with_transfer_tool(frame: &Frame, id: AgentId, llm: &LlmAgent) -> 
     let mut tools = llm.tools.clone();
     let names: Vec<_> = targets(frame, id, llm).into_iter().map(|target| frame.agent(target).name.clone()).collect();
     if !names.is_empty() {
-        tools.push(Arc::new(TransferTool::new(names)));
+        tools.push(Arc::new(TransferTool::new(&names)));
     }
     tools
 }
@@ -66,24 +66,23 @@ fn targets(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Vec<AgentId> {
 /// Hands over to one of the named agents.
 struct TransferTool {
     declaration: Arc<FunctionDeclaration>,
-    names: Vec<String>,
 }
 
 impl TransferTool {
-    fn new(names: Vec<String>) -> Self {
+    fn new(names: &[String]) -> Self {
         let declaration = Arc::new(FunctionDeclaration {
             name: TRANSFER.into(),
             description: "Hands the conversation over to another agent.".into(),
             parameters: Some(json!({
                 "type": "object",
                 "properties": {
-                    "agent_name": {"type": "string", "description": "The agent to hand over to.", "enum": &names}
+                    "agent_name": {"type": "string", "description": "The agent to hand over to.", "enum": names}
                 },
                 "required": ["agent_name"]
             })),
             response: None,
         });
-        Self { declaration, names }
+        Self { declaration }
     }
 }
 
@@ -94,14 +93,8 @@ impl Tool for TransferTool {
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
-        let allowed = || or_none(&self.names.iter().map(String::as_str).collect::<Vec<_>>());
-        let name = args.get("agent_name").or_else(|| args.get("agentName")).and_then(Value::as_str);
-        let Some(name) = name else {
-            return Err(ToolError::Model(format!("`agent_name` is missing; it can be {}", allowed())));
-        };
-        if !self.names.iter().any(|allowed| allowed == name) {
-            return Err(ToolError::Model(format!("cannot hand over to `{name}`; `agent_name` can be {}", allowed())));
-        }
+        // The engine has checked that it is one of the names.
+        let name = args.get("agent_name").and_then(Value::as_str).unwrap_or_default();
         cx.actions().transfer_to_agent = Some(name.into());
         Ok(Value::Null)
     }

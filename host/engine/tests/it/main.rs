@@ -1,6 +1,7 @@
 //! The engine through its public door: a runner on in-memory services and scripted models.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod arguments;
 mod agent_errors;
 mod build;
 mod blobs;
@@ -14,6 +15,7 @@ mod custom;
 mod embed;
 mod limits;
 mod llm;
+mod logs;
 mod machine;
 mod plugin_config;
 mod plugins;
