@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use hatchery_core::context::AgentHost;
 use hatchery_core::{
     AgentId, AgentKind, CallContext, EventSink, JsonMap, Model, ModelError, ModelErrorKind, ModelRef, RunError, Tool,
-    ToolError, Toolset,
+    ToolError,
 };
 use serde_json::Value;
 

@@ -24,13 +24,6 @@ pub(super) fn identity(agent: &Agent) -> String {
     }
 }
 
-/// How the final answer has to look, for models that cannot be held to a schema while they have tools.
-pub(super) fn answer_format(schema: &Value) -> String {
-    format!(
-        "When you have all you need, give the final answer as JSON, without any other text, of this JSON Schema:\n{schema}"
-    )
-}
-
 /// Fills in `{key}`, `{key?}` (empty when missing), `{app:key}`, `{artifact.name}`. Braces around anything that is not a key stay as
 /// they are, so that JSON and code in an instruction need no escapes.
 async fn fill(template: &str, cx: &CallContext) -> Result<String, RunError> {

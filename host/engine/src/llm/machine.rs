@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use hatchery_core::{Event, PartData};
+use serde_json::Value;
 
-use super::code;
 use super::confirmation::Decided;
+use super::{code, output_schema};
 
 /// The state of one run of an LLM agent.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct Settings {
     pub pauses: bool,
     /// Whether the host runs the code that the model's answers end in.
     pub runs_code: bool,
+    /// Whether the agent may give its answer by a tool call.
+    pub answers_by_tool: bool,
 }
 
 #[derive(Debug)]
@@ -38,6 +41,8 @@ enum State {
     DecidedDue(Vec<Decided>),
     /// The model has written code.
     CodeDue(Arc<Event>),
+    /// A tool has taken the agent's answer.
+    AnswerDue(String),
     /// A tool has handed over.
     HandingOver(String),
     /// Results of these calls come later.
@@ -57,6 +62,8 @@ pub enum Next {
     CallDecided(Vec<Decided>),
     /// Run the code that this event ends in.
     RunCode(Arc<Event>),
+    /// Say the answer that a tool has taken.
+    Answer(String),
     /// Let this agent go on.
     Transfer(String),
     /// Wait for an answer of the user to one of these calls.
@@ -83,13 +90,14 @@ impl Machine {
             State::ToolsDue(event) => Next::CallTools(event.clone()),
             State::DecidedDue(calls) => Next::CallDecided(calls.clone()),
             State::CodeDue(event) => Next::RunCode(event.clone()),
+            State::AnswerDue(answer) => Next::Answer(answer.clone()),
             State::HandingOver(target) => Next::Transfer(target.clone()),
             State::Paused(calls) => Next::Pause(calls.clone()),
             State::Done => Next::Done,
         }
     }
 
-    /// The model has answered with this event.
+    /// The model, or the agent with the answer that was due, has answered with this event.
     pub fn model_answered(&mut self, event: Arc<Event>) {
         self.steps += 1;
         let calls_tools = event.function_calls().next().is_some();
@@ -110,14 +118,20 @@ impl Machine {
     /// later, or a person has to decide about them first.
     pub fn tools_answered(&mut self, event: Option<Arc<Event>>, pending: Vec<String>) {
         let handing_over = event.as_ref().and_then(|event| event.actions.transfer_to_agent.clone());
+        let answer = event.as_ref().and_then(|event| self.answer_in(event));
         let is_over = |event: &Event| event.actions.end_of_agent == Some(true) || event.is_final_response();
-        self.state = match (event, handing_over) {
-            (_, Some(target)) => State::HandingOver(target),
-            (_, None) if self.settings.pauses && !pending.is_empty() => State::Paused(pending),
-            (None, None) => State::Done,
-            (Some(event), None) if is_over(&event) => State::Done,
-            (Some(_), None) => State::Ready,
+        self.state = match (event, handing_over, answer) {
+            (_, Some(target), _) => State::HandingOver(target),
+            (_, None, Some(answer)) => State::AnswerDue(answer),
+            (_, None, None) if self.settings.pauses && !pending.is_empty() => State::Paused(pending),
+            (None, None, None) => State::Done,
+            (Some(event), None, None) if is_over(&event) => State::Done,
+            (Some(_), None, None) => State::Ready,
         };
+    }
+
+    fn answer_in(&self, event: &Event) -> Option<String> {
+        self.settings.answers_by_tool.then(|| output_schema::answer(event)).flatten().map(Value::to_string)
     }
 
     /// The user has answered; a person has decided about these calls.

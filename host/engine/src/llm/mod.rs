@@ -5,8 +5,11 @@ pub(crate) mod arguments;
 mod code;
 pub mod confirmation;
 pub mod contents;
+pub(crate) mod examples;
 pub(crate) mod instructions;
 pub mod machine;
+mod output_schema;
+mod planning;
 mod request;
 mod schema;
 pub(crate) mod toolbox;
@@ -38,11 +41,12 @@ pub(crate) async fn run(
     cx: &AgentContext,
     past: &Past,
 ) -> Result<Ended, RunError> {
-    let mut step = Step { frame, id, llm, cx, past, tools: transfer::with_transfer_tool(frame, id, llm) };
+    let mut step = Step { frame, id, llm, cx, past, tools: toolbox::own(frame, id, llm) };
     let mut machine = Machine::new(machine::Settings {
         max_steps: llm.max_steps,
         pauses: frame.app.settings.resumable,
         runs_code: code::on_host(llm).is_some(),
+        answers_by_tool: llm.output_schema.is_some(),
     });
     machine.user_answered(frame.take_decided(&cx.call.agent));
     loop {
@@ -59,6 +63,13 @@ pub(crate) async fn run(
                 step.look_up_tools().await?;
                 let (answer, pending) = step.call_decided(calls).await?;
                 machine.tools_answered(answer, pending);
+            }
+            Next::Answer(answer) => {
+                let answer = match step.recall(|_| true).await? {
+                    Some(stored) => stored,
+                    None => step.say_answer(answer).await?,
+                };
+                machine.model_answered(answer);
             }
             Next::RunCode(event) => {
                 let result = match step.recall(|_| true).await? {
@@ -99,7 +110,8 @@ struct Step<'a> {
     cx: &'a AgentContext,
     /// What the agent has done already.
     past: &'a Past,
-    /// The agent's tools, the one that hands over when there is somebody to hand over to, and what toolsets gave for this step.
+    /// The agent's tools, what toolsets gave for this step, the tool that hands over when there is somebody to hand over to, and the one
+    /// that takes an answer of a schema.
     tools: Vec<Arc<dyn Tool>>,
 }
 
@@ -163,12 +175,15 @@ impl Step<'_> {
         let delivery = call.invocation.run_config.delivery;
         let mut responses = call.invocation.generate(&call.agent, model, request.clone(), delivery).await?;
         let cancel = &call.invocation.cancel;
+        let mut pieces = planning::Pieces::new(self.llm.planner.as_ref());
         while let Some(response) = cancel.run_until_cancelled(responses.next()).await.ok_or(RunError::Cancelled)? {
             let mut response = response?;
             name_calls(&mut response);
             if delivery == Delivery::Streamed && response.partial {
                 let piece = self.after_model(response.clone()).await?;
-                self.cx.emit(event_of(event_id.into(), LlmResponse { partial: true, ..piece })).await?;
+                if let Some(piece) = pieces.mark(piece) {
+                    self.cx.emit(event_of(event_id.into(), LlmResponse { partial: true, ..piece })).await?;
+                }
             }
             whole.push(response);
         }
@@ -198,6 +213,7 @@ impl Step<'_> {
     async fn answer(&self, event_id: String, mut response: LlmResponse) -> Result<Arc<Event>, RunError> {
         name_calls(&mut response);
         self.separate_code(&mut response);
+        planning::mark(self.llm.planner.as_ref(), &mut response);
         response.partial = false;
         let mut data = event_of(event_id, response);
         data.long_running_tool_ids = self.long_running_calls(&data);
@@ -225,18 +241,31 @@ impl Step<'_> {
         self.tools.iter().find(|tool| tool.is_callable() && tool.declaration().name == name)
     }
 
+    /// Says the answer that a tool has taken.
+    async fn say_answer(&self, answer: String) -> Result<Arc<Event>, RunError> {
+        let mut data = event_of(new_event_id(), LlmResponse::text(answer));
+        self.keep_output(&mut data);
+        self.cx.emit(data).await
+    }
+
     /// Puts a final answer's text into the state key that the agent names; as JSON when the answer has a schema.
     fn keep_output(&self, data: &mut EventData) {
-        let (Some(key), Some(content)) = (&self.llm.output_key, &data.content) else { return };
+        let LlmAgent { output_key, output_schema, .. } = self.llm;
+        if output_key.is_none() && output_schema.is_none() {
+            return;
+        }
+        let Some(content) = &data.content else { return };
         let text = content.text();
         if content.function_calls().next().is_some() || code::is_due(self.llm, content) || text.is_empty() {
             return;
         }
-        let value = match &self.llm.output_schema {
-            Some(_) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+        let value = match output_schema {
+            Some(schema) => output_schema::read(schema, text, &self.cx.call.agent),
             None => Value::String(text),
         };
-        data.actions.state_delta.insert(key.clone(), value);
+        if let Some(key) = output_key {
+            data.actions.state_delta.insert(key.clone(), value);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use hatchery_core::agent::IncludeContents;
 use hatchery_core::{AgentKind, LlmRequest, Model, RunError};
 
 use super::contents::{Grouping, View};
-use super::{Step, code, instructions, transfer};
+use super::{Step, code, examples, instructions, planning, transfer};
 use crate::agents::resolve_model;
 use crate::compaction;
 
@@ -22,16 +22,9 @@ pub(super) async fn build(step: &Step<'_>) -> Result<(Arc<dyn Model>, LlmRequest
     request.system_instructions.extend(instructions::text(&llm.instruction, &cx.call).await?);
     request.system_instructions.push(instructions::identity(agent));
     request.system_instructions.extend(transfer::instruction(frame, *id, llm));
-    if let Some(schema) = &llm.output_schema {
-        if tools.is_empty() {
-            request.config.response_schema = Some(schema.clone());
-            request.config.response_mime_type = Some("application/json".into());
-        } else {
-            // Many models refuse a response schema beside tools.
-            request.system_instructions.push(instructions::answer_format(schema));
-        }
-    }
+    request.system_instructions.extend(examples::instruction(llm.examples.as_ref(), &cx.call).await?);
     request.contents = contents(step, &request.model);
+    planning::prepare(llm.planner.as_ref(), &mut request);
     for tool in tools {
         tool.prepare(&mut request, &cx.call).await?;
     }

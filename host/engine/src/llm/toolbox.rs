@@ -9,7 +9,7 @@ use hatchery_core::{
 };
 use serde_json::Value;
 
-use super::{Step, transfer};
+use super::{Step, output_schema, transfer};
 use crate::agents::Frame;
 
 impl Step<'_> {
@@ -22,10 +22,18 @@ impl Step<'_> {
     }
 }
 
-/// The agent's own tools, the one that hands over, then each toolset with its tools.
+/// The agent's own tools, the one that hands over, and the one that takes an answer of a schema.
+pub(super) fn own(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Vec<Arc<dyn Tool>> {
+    let mut tools = transfer::with_transfer_tool(frame, id, llm);
+    tools.extend(output_schema::tool(llm));
+    tools
+}
+
+/// The same with each toolset and its tools. The tool that takes the answer comes last, since it looks at the others.
 async fn tools(frame: &Frame, id: AgentId, llm: &LlmAgent, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
     let mut tools = transfer::with_transfer_tool(frame, id, llm);
     add_toolsets(&mut tools, &llm.toolsets, cx).await?;
+    tools.extend(output_schema::tool(llm));
     Ok(tools)
 }
 

@@ -3,7 +3,7 @@
 use std::mem::discriminant;
 use std::sync::Arc;
 
-use hatchery_core::{Content, Event, EventData, FunctionCall, LlmResponse, Part, PartData};
+use hatchery_core::{Content, Event, EventData, FunctionCall, FunctionResponse, LlmResponse, Part, PartData};
 use hatchery_engine::llm::Aggregator;
 use hatchery_engine::llm::machine::{Machine, Next, Settings};
 use proptest::prelude::*;
@@ -28,6 +28,7 @@ enum Results {
     Later,
     HandOver,
     SkipSummary,
+    TakesAnswer,
 }
 
 fn answer() -> impl Strategy<Value = Answer> {
@@ -42,32 +43,46 @@ fn answer() -> impl Strategy<Value = Answer> {
 }
 
 fn results() -> impl Strategy<Value = Results> {
-    prop_oneof![Just(Results::Plain), Just(Results::Later), Just(Results::HandOver), Just(Results::SkipSummary)]
+    prop_oneof![
+        Just(Results::Plain),
+        Just(Results::Later),
+        Just(Results::HandOver),
+        Just(Results::SkipSummary),
+        Just(Results::TakesAnswer)
+    ]
 }
 
-fn event(parts: Vec<Part>) -> EventData {
+fn event_of(parts: Vec<Part>) -> EventData {
     EventData { content: Some(Arc::new(Content::new("model", parts))), ..EventData::default() }
 }
 
 fn said(answer: &Answer) -> Arc<Event> {
     let call = || PartData::FunctionCall(FunctionCall { name: "t".into(), ..FunctionCall::default() }).into();
     Event::new(match answer {
-        Answer::Text => event(vec![Part::text("hello")]),
-        Answer::Calls => event(vec![call(), call()]),
-        Answer::Error => EventData { error_code: Some("MAX_TOKENS".into()), ..event(vec![call()]) },
+        Answer::Text => event_of(vec![Part::text("hello")]),
+        Answer::Calls => event_of(vec![call(), call()]),
+        Answer::Error => EventData { error_code: Some("MAX_TOKENS".into()), ..event_of(vec![call()]) },
         Answer::Nothing => EventData::default(),
-        Answer::Code => event(vec![Part::text("So:"), PartData::ExecutableCode(Default::default()).into()]),
-        Answer::CodeResult => event(vec![PartData::CodeExecutionResult(Default::default()).into()]),
+        Answer::Code => event_of(vec![Part::text("So:"), PartData::ExecutableCode(Default::default()).into()]),
+        Answer::CodeResult => event_of(vec![PartData::CodeExecutionResult(Default::default()).into()]),
     })
 }
 
+/// The answer of the tool that takes an agent's answer.
+fn taken() -> Part {
+    let response = serde_json::json!({"result": {"n": 42}}).as_object().cloned().unwrap();
+    let name = "set_model_response".into();
+    PartData::FunctionResponse(FunctionResponse { name, response, ..FunctionResponse::default() }).into()
+}
+
 fn answered(results: &Results) -> Option<Arc<Event>> {
-    let mut data = event(vec![PartData::FunctionResponse(Default::default()).into()]);
+    let mut data = event_of(vec![PartData::FunctionResponse(Default::default()).into()]);
     match results {
         Results::Later => return None,
         Results::Plain => {}
         Results::HandOver => data.actions.transfer_to_agent = Some("other".into()),
         Results::SkipSummary => data.actions.skip_summarization = Some(true),
+        Results::TakesAnswer => data = event_of(vec![taken()]),
     }
     Some(Event::new(data))
 }
@@ -79,11 +94,11 @@ fn stored(event: &Arc<Event>) -> Arc<Event> {
 
 /// What running code gave.
 fn ran(results: &Results) -> Arc<Event> {
-    let mut data = event(vec![PartData::CodeExecutionResult(Default::default()).into()]);
+    let mut data = event_of(vec![PartData::CodeExecutionResult(Default::default()).into()]);
     match results {
         Results::Plain => {}
         Results::Later | Results::HandOver => data.actions.end_of_agent = Some(true),
-        Results::SkipSummary => data.error_code = Some("CODE_FAILED".into()),
+        Results::SkipSummary | Results::TakesAnswer => data.error_code = Some("CODE_FAILED".into()),
     }
     Event::new(data)
 }
@@ -96,7 +111,7 @@ proptest! {
         pauses in any::<bool>(),
         runs_code in any::<bool>(),
     ) {
-        let settings = Settings { max_steps, pauses, runs_code };
+        let settings = Settings { max_steps, pauses, runs_code, answers_by_tool: true };
         let mut machine = Machine::new(settings);
         // Fed with what a store gives back, it gets to the same places.
         let mut resumed = Machine::new(settings);
@@ -116,7 +131,7 @@ proptest! {
                     break;
                 }
                 Next::Done | Next::Transfer(_) | Next::Pause(_) => break,
-                Next::CallTools(_) | Next::CallDecided(_) | Next::RunCode(_) => {
+                Next::CallTools(_) | Next::CallDecided(_) | Next::RunCode(_) | Next::Answer(_) => {
                     prop_assert!(false, "tools and code are due only after the model has asked for them");
                 }
             }
@@ -133,6 +148,13 @@ proptest! {
                     machine.tools_answered(answered, pending());
                     prop_assert_eq!(matches!(machine.next(), Next::Pause(_)), pauses && later);
                     prop_assert_eq!(goes_on(&machine), matches!(results, Results::Plain));
+                    if let Next::Answer(answer) = machine.next() {
+                        prop_assert!(matches!(results, Results::TakesAnswer));
+                        let said = Event::new(event_of(vec![Part::text(answer)]));
+                        resumed.model_answered(stored(&said));
+                        machine.model_answered(said);
+                        prop_assert!(matches!(machine.next(), Next::Done));
+                    }
                 }
                 Next::RunCode(event) => {
                     prop_assert!(runs_code && matches!(answer, Answer::Code));
@@ -174,4 +196,16 @@ proptest! {
         let has_empty_run = pieces.iter().any(|(_, text)| text.is_empty());
         prop_assert!(alternates || has_empty_run, "runs are joined: {:?}", parts);
     }
+}
+
+#[test]
+fn only_an_agent_with_an_output_schema_has_an_answer_taken() {
+    let answers = |by_tool| {
+        let mut machine = Machine::new(Settings { answers_by_tool: by_tool, ..Settings::default() });
+        machine.model_answered(said(&Answer::Calls));
+        machine.tools_answered(answered(&Results::TakesAnswer), Vec::new());
+        machine.next()
+    };
+    assert!(matches!(answers(true), Next::Answer(answer) if answer == "{\"n\":42}"));
+    assert!(matches!(answers(false), Next::CallModel));
 }

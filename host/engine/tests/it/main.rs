@@ -1,10 +1,10 @@
 //! The engine through its public door: a runner on in-memory services and scripted models.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-mod arguments;
 mod agent_errors;
-mod build;
+mod arguments;
 mod blobs;
+mod build;
 mod builtin;
 mod callbacks;
 mod code;
@@ -13,10 +13,13 @@ mod confirmation;
 mod contents;
 mod custom;
 mod embed;
+mod examples;
 mod limits;
 mod llm;
 mod logs;
 mod machine;
+mod output_schema;
+mod planning;
 mod plugin_config;
 mod plugins;
 mod recording_files;

@@ -1,0 +1,184 @@
+//! Answers of a schema: how a model is held to it, and what its answer is worth.
+//!
+//! A model without tools, or one that keeps to a schema beside tools, gets it as its response schema. Any other gives its answer by
+//! calling [`SET_MODEL_RESPONSE`]: a call that does not fit is an error that the model can mend; one that fits ends the agent's run with a
+//! last event whose text is the answer. Both follow from stored events alone.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{
+    CallContext, Event, FunctionDeclaration, JsonMap, LlmAgent, LlmRequest, RunError, Tool, ToolError,
+};
+use serde_json::{Value, json};
+
+use super::schema;
+
+/// The tool's name.
+const SET_MODEL_RESPONSE: &str = "set_model_response";
+
+/// The tool's argument for an answer that is not an object, and the key of every answer in the tool's own.
+const RESULT: &str = "result";
+
+/// Keys of a schema that others refer to from its top.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
+/// The tool that holds the agent's model to its output schema, if there is one. It has to be the last of the agent's tools: what it puts
+/// into a request depends on what the others have put there.
+pub(super) fn tool(llm: &LlmAgent) -> Option<Arc<dyn Tool>> {
+    llm.output_schema.as_ref().map(|schema| Arc::new(SetModelResponse::new(schema)) as Arc<dyn Tool>)
+}
+
+/// The answer in an event, if a call of the tool has given it.
+pub(super) fn answer(event: &Event) -> Option<&Value> {
+    let mut given = event.function_responses().filter(|response| response.name == SET_MODEL_RESPONSE);
+    given.find_map(|response| response.response.get(RESULT))
+}
+
+/// What a final answer is worth: JSON of the schema. An answer that is not stays a text, and a warning says why.
+pub(super) fn read(schema: &Value, text: String, agent: &str) -> Value {
+    let fitting = serde_json::from_str(&text).map_err(|error| format!("it is not JSON: {error}")).and_then(|answer| {
+        schema::check(schema, &answer, format_args!("the answers of agent `{agent}`"))?;
+        Ok(answer)
+    });
+    fitting.unwrap_or_else(|reason| {
+        tracing::warn!(
+            agent,
+            "the answer of agent `{agent}` does not fit its output schema and stays a text: {reason}"
+        );
+        Value::String(text)
+    })
+}
+
+/// Takes the final answer.
+struct SetModelResponse {
+    declaration: Arc<FunctionDeclaration>,
+    schema: Value,
+    /// The answer is not an object, so it is an argument of its own.
+    is_wrapped: bool,
+}
+
+impl SetModelResponse {
+    fn new(schema: &Value) -> Self {
+        let is_wrapped = !is_object(schema);
+        let declaration = FunctionDeclaration {
+            name: SET_MODEL_RESPONSE.into(),
+            description: "Gives your final answer. Call it once, when you have all you need.".into(),
+            parameters: Some(if is_wrapped { wrapped(schema.clone()) } else { schema.clone() }),
+            response: None,
+        };
+        Self { declaration: Arc::new(declaration), schema: schema.clone(), is_wrapped }
+    }
+}
+
+#[async_trait]
+impl Tool for SetModelResponse {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.declaration
+    }
+
+    async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
+        let has_tools = !request.tools.is_empty() || !request.model_tools.is_empty();
+        if has_tools && !takes_schema_beside_tools(&request.model) {
+            request.tools.push(self.declaration.clone());
+            request.system_instructions.push(format!(
+                "When you have all you need, give your final answer by calling `{SET_MODEL_RESPONSE}`, and not as text. Should it \
+                 report an error, mend the answer and call it again."
+            ));
+        } else {
+            request.config.response_schema = Some(self.schema.clone());
+            request.config.response_mime_type = Some("application/json".into());
+        }
+        Ok(())
+    }
+
+    async fn call(&self, mut args: JsonMap, _: &CallContext) -> Result<Value, ToolError> {
+        let answer = if self.is_wrapped { args.remove(RESULT).unwrap_or_default() } else { Value::Object(args) };
+        Ok(json!({ RESULT: answer }))
+    }
+}
+
+fn is_object(schema: &Value) -> bool {
+    let is_object = |kind: &Value| kind.as_str().is_some_and(|kind| kind.eq_ignore_ascii_case("object"));
+    schema.get("type").map_or(schema.get("properties").is_some(), is_object)
+        && schema.get("nullable") != Some(&Value::Bool(true))
+}
+
+/// An object with one property of this schema. What the schema refers to at its top stays at the top.
+fn wrapped(mut schema: Value) -> Value {
+    let mut parameters = JsonMap::new();
+    if let Value::Object(schema) = &mut schema {
+        parameters.extend(DEFINITIONS.iter().filter_map(|key| schema.remove_entry(*key)));
+    }
+    parameters.insert("type".into(), json!("object"));
+    parameters.insert("properties".into(), json!({ RESULT: schema }));
+    parameters.insert("required".into(), json!([RESULT]));
+    Value::Object(parameters)
+}
+
+/// True for models that keep to a response schema also when they have tools: those of OpenAI, and Gemini from version 3 on, also by their
+/// full names (`projects/…/models/gemini-3-pro`).
+fn takes_schema_beside_tools(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    if let Some(version) = name.strip_prefix("gemini-") {
+        let major: String = version.chars().take_while(char::is_ascii_digit).collect();
+        return major.parse::<u32>().is_ok_and(|major| major >= 3);
+    }
+    ["openai/", "gpt-", "o1", "o3", "o4"].iter().any(|start| model.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_that_take_a_schema_beside_tools_are_known_by_their_names() {
+        for (model, takes) in [
+            ("gemini-3-pro-preview", true),
+            ("gemini-3.1-flash", true),
+            ("gemini-10-pro", true),
+            ("projects/p/locations/l/publishers/google/models/gemini-3-pro", true),
+            ("models/gemini-3-flash", true),
+            ("gpt-5", true),
+            ("gpt-4o-mini", true),
+            ("openai/gpt-5", true),
+            ("openai/anything", true),
+            ("o3-mini", true),
+            ("gemini-2.5-flash", false),
+            ("models/gemini-2.0-flash", false),
+            ("gemini-pro", false),
+            ("gemini-flash-latest", false),
+            ("gemma-3-27b", false),
+            ("claude-sonnet-4-5", false),
+            ("scripted:answers.yaml", false),
+            ("component/gpt-5", false),
+            ("", false),
+        ] {
+            assert_eq!(takes_schema_beside_tools(model), takes, "{model}");
+        }
+    }
+
+    #[test]
+    fn only_objects_are_arguments_by_themselves() {
+        for (schema, object) in [
+            (json!({"type": "object"}), true),
+            (json!({"type": "OBJECT"}), true),
+            (json!({"properties": {}}), true),
+            (json!({"type": "array"}), false),
+            (json!({"type": ["object", "null"]}), false),
+            (json!({"type": "OBJECT", "nullable": true}), false),
+            (json!({"$ref": "#/$defs/x"}), false),
+        ] {
+            assert_eq!(is_object(&schema), object, "{schema}");
+        }
+    }
+
+    #[test]
+    fn what_a_wrapped_schema_refers_to_is_still_there() {
+        let schema = json!({"type": "array", "items": {"$ref": "#/$defs/town"}, "$defs": {"town": {"type": "string"}}});
+        let parameters = wrapped(schema);
+        let check = |value| schema::check(&parameters, &value, format_args!("a test"));
+        assert_eq!(check(json!({"result": ["Rome"]})), Ok(()));
+        assert_eq!(check(json!({"result": [1]})), Err("at `/result/0`: 1 is not of type \"string\"".into()));
+    }
+}

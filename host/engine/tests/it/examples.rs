@@ -1,0 +1,53 @@
+//! An agent's examples.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use hatchery_core::{CallContext, Content, Example, ExampleProvider, Examples, RunError};
+use hatchery_engine::builtin::ExampleTool;
+use hatchery_models::scripted::Scripted;
+
+use crate::support::*;
+
+fn sum() -> Example {
+    Example { input: Content::user("2+2"), output: vec![Content::model("4")] }
+}
+
+/// What the model is told last.
+async fn told(change: impl FnOnce(&mut hatchery_core::LlmAgent)) -> String {
+    let model = Arc::new(Scripted::sequence(["ok"]));
+    Harness::new(llm_on("root", &model, change)).await.say("what is 1+1?").await;
+    model.requests()[0].system_instructions.last().unwrap().clone()
+}
+
+/// Chooses its examples, and notes what for.
+struct Chooses(Vec<Example>, Mutex<Vec<String>>);
+
+#[async_trait]
+impl ExampleProvider for Chooses {
+    async fn examples(&self, query: &str, _: &CallContext) -> Result<Vec<Example>, RunError> {
+        self.1.lock().unwrap().push(query.into());
+        Ok(self.0.clone())
+    }
+}
+
+#[tokio::test]
+async fn an_agents_examples_are_told_as_those_of_the_tool() {
+    let own = told(|llm| llm.examples = Some(Examples::Fixed([sum()].into()))).await;
+    assert!(own.contains("EXAMPLE 1:\n[user]\n2+2\n[model]\n4\n"), "{own}");
+    assert_eq!(own, told(|llm| llm.tools = vec![Arc::new(ExampleTool::new(&[sum()]))]).await);
+}
+
+#[tokio::test]
+async fn examples_are_chosen_for_what_the_user_says() {
+    let chooses = Arc::new(Chooses(vec![sum()], Mutex::default()));
+    let provider = chooses.clone();
+    assert!(told(|llm| llm.examples = Some(Examples::Chosen(provider))).await.contains("2+2"));
+    assert_eq!(*chooses.1.lock().unwrap(), ["what is 1+1?"]);
+}
+
+#[tokio::test]
+async fn where_no_example_fits_none_is_told() {
+    let none = Arc::new(Chooses(vec![], Mutex::default()));
+    assert!(!told(|llm| llm.examples = Some(Examples::Chosen(none))).await.contains("EXAMPLES"));
+}

@@ -1,0 +1,125 @@
+//! Planners: what a model is asked, and which parts of its answer are thoughts.
+
+use std::sync::Arc;
+
+use hatchery_core::{Event, LlmAgent, Planner};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::json;
+
+use crate::support::*;
+
+fn plans(llm: &mut LlmAgent) {
+    llm.planner = Some(Planner::PlanReAct);
+    llm.tools = vec![tool("look", |_, _| Ok(json!("rain")))];
+    llm.output_key = Some("answer".into());
+}
+
+/// The texts of an event, thoughts in brackets; `~` marks a piece.
+fn marked(event: &Event) -> String {
+    let parts = event.content.iter().flat_map(|content| &content.parts);
+    let texts = parts.filter_map(|part| {
+        let text = part.as_text()?;
+        Some(if part.thought { format!("({text})") } else { text.to_owned() })
+    });
+    format!("{}{}", if event.partial { "~" } else { "" }, texts.collect::<String>())
+}
+
+async fn said(reply: Reply) -> Vec<String> {
+    let app = Harness::new(llm_with("root", Scripted::sequence([reply]), plans)).await.streaming();
+    app.say("hi").await.iter().map(|event| marked(event)).collect()
+}
+
+#[tokio::test]
+async fn a_planners_thinking_config_wins_over_the_agents_own() {
+    let model = Arc::new(Scripted::sequence(["ok"]));
+    let agent = llm_on("root", &model, |llm| {
+        llm.generate_content_config.extra.insert("thinkingConfig".into(), json!({"thinkingBudget": 1}));
+        llm.planner = Some(Planner::Thinking(json!({"includeThoughts": true})));
+    });
+    Harness::new(agent).await.say("hi").await;
+    assert_eq!(model.requests()[0].config.extra["thinkingConfig"], json!({"includeThoughts": true}));
+}
+
+#[tokio::test]
+async fn a_plan_is_asked_for_with_its_tags() {
+    let model = Arc::new(Scripted::sequence(["ok"]));
+    Harness::new(llm_on("root", &model, plans)).await.say("hi").await;
+    let told = model.requests()[0].system_instructions.last().unwrap().clone();
+    for tag in ["/*PLANNING*/", "/*REPLANNING*/", "/*REASONING*/", "/*ACTION*/", "/*FINAL_ANSWER*/"] {
+        assert_eq!(told.matches(tag).count(), 1, "{tag}");
+    }
+}
+
+#[tokio::test]
+async fn what_comes_before_the_answer_is_thought_and_only_the_answer_is_kept() {
+    let plan = Reply::text("/*PLANNING*/ 1. look /*ACTION*/").and_call("look", json!({}));
+    let answer = Reply::text("/*REASONING*/ it rains\n/*FINAL_ANSWER*/\nTake a coat.");
+    let model = Arc::new(Scripted::sequence([plan, answer]));
+    let app = Harness::new(llm_on("root", &model, plans)).await;
+    let events = app.say("hi").await;
+    assert_eq!(marked(&events[0]), "(/*PLANNING*/ 1. look /*ACTION*/)");
+    assert_eq!(events[0].function_calls().count(), 1);
+    assert_eq!(marked(&events[2]), "(/*REASONING*/ it rains\n)Take a coat.");
+    assert_eq!(app.state().await, json!({"answer": "Take a coat."}));
+}
+
+#[tokio::test]
+async fn the_model_sees_its_plan_for_as_long_as_the_turn_lasts() {
+    let plan = Reply::text("/*PLANNING*/ 1. look").and_call("look", json!({}));
+    let model = Arc::new(Scripted::sequence([plan, Reply::text("/*FINAL_ANSWER*/ Rain."), Reply::text("Hm.")]));
+    let app = Harness::new(llm_on("root", &model, plans)).await;
+    app.say("hi").await;
+    app.say("sure?").await;
+    let thoughts = |call: usize| {
+        let parts =
+            model.requests()[call].contents.iter().flat_map(|content| content.parts.clone()).collect::<Vec<_>>();
+        parts.iter().filter(|part| part.thought).count()
+    };
+    assert_eq!((thoughts(1), thoughts(2)), (0, 1));
+}
+
+#[tokio::test]
+async fn text_beside_a_call_is_thought_also_without_tags() {
+    let model = Scripted::sequence([Reply::text("Let me look.").and_call("look", json!({})), Reply::text("Rain.")]);
+    let app = Harness::new(llm_with("root", model, plans)).await;
+    assert_eq!(marked(&app.say("hi").await[0]), "(Let me look.)");
+}
+
+#[tokio::test]
+async fn a_model_that_uses_no_tags_answers() {
+    assert_eq!(said(Reply::chunks(["It ", "rains."])).await, ["It rains."]);
+}
+
+#[tokio::test]
+async fn pieces_are_marked_as_the_whole_is() {
+    let pieces = ["/*PLAN", "NING*/ look", " out /*FINAL", "_ANSWER*/", "\n Take", " a coat/", "umbrella"];
+    assert_eq!(
+        said(Reply::chunks(pieces)).await,
+        [
+            "~(/*PLANNING*/ look)",
+            "~( out )",
+            "~Take",
+            "~ a coat",
+            "~/umbrella",
+            "(/*PLANNING*/ look out )Take a coat/umbrella"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn wherever_an_answer_is_cut_its_pieces_begin_the_whole() {
+    let text = "Well. /*PLANNING*/ a/b /* c */ /*REPLANNING*/ d /*FINAL_ANSWER*/  é/*f*/ g";
+    for cut in (1..text.len()).filter(|at| text.is_char_boundary(*at)) {
+        let events = said(Reply::chunks([&text[..cut], &text[cut..]])).await;
+        let (whole, pieces) = events.split_last().unwrap();
+        assert_eq!(whole, "(Well. /*PLANNING*/ a/b /* c */ /*REPLANNING*/ d )é/*f*/ g");
+        let joined = pieces.iter().map(|piece| &piece[1..]).collect::<String>().replace(")(", "");
+        assert_eq!(joined, *whole, "cut at {cut}");
+    }
+}
+
+#[tokio::test]
+async fn a_models_own_thoughts_stay_thoughts() {
+    let reply = Reply::new().and_thought("hm").and_text("/*FINAL_ANSWER*/ Rain.");
+    assert_eq!(said(reply).await.last().unwrap(), "(hm)Rain.");
+}
