@@ -1,7 +1,7 @@
 //! The wire form of an agent config.
 
 use hatchery_core::model::GenerateContentConfig;
-use hatchery_core::{Example, JsonMap};
+use hatchery_core::{Example, JsonMap, Planner};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -44,6 +44,8 @@ pub(super) struct AgentConfig {
     pub(super) max_steps: Option<u32>,
     #[serde(alias = "generateContentConfig")]
     pub(super) generate_content_config: Option<JsonMap>,
+    pub(super) planner: Option<Value>,
+    pub(super) examples: Option<Value>,
     #[serde(default)]
     pub(super) tools: Vec<ToolRef>,
     #[serde(alias = "codeExecutor")]
@@ -181,6 +183,8 @@ impl AgentConfig {
             ("output_key", self.output_key.is_some()),
             ("max_steps", self.max_steps.is_some()),
             ("generate_content_config", self.generate_content_config.is_some()),
+            ("planner", self.planner.is_some()),
+            ("examples", self.examples.is_some()),
             ("tools", !self.tools.is_empty()),
             ("code_executor", self.code_executor.is_some()),
             ("before_model_callbacks", !self.before_model_callbacks.is_empty()),
@@ -199,6 +203,23 @@ impl AgentConfig {
             return Some(("max_iterations", AgentClass::Loop.label()));
         }
         None
+    }
+}
+
+/// A planner: its name, or the settings of the model's own thinking.
+pub(super) fn planner(planner: Option<&Value>) -> Result<Option<Planner>, String> {
+    let Some(planner) = planner else { return Ok(None) };
+    let unknown = || {
+        let known = "`plan_re_act` or `{ thinking_config: { … } }`";
+        Err(format!("`planner` can be {known}, not `{planner}`"))
+    };
+    match camel_keys(planner.clone()) {
+        Value::String(name) if name == "plan_re_act" => Ok(Some(Planner::PlanReAct)),
+        Value::Object(mut map) if map.len() == 1 => match map.remove("thinkingConfig") {
+            Some(config @ Value::Object(_)) => Ok(Some(Planner::Thinking(config))),
+            Some(_) | None => unknown(),
+        },
+        _ => unknown(),
     }
 }
 

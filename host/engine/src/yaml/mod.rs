@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use hatchery_core::agent::{IncludeContents, ModelRef, check_name};
 use hatchery_core::{
-    Agent, AgentKind, Callback, CodeExecution, Instruction, LlmAgent, Lookup, LookupError, Tool, Toolset,
+    Agent, AgentKind, Callback, CodeExecution, Example, Examples, Instruction, LlmAgent, Lookup, LookupError, Tool,
+    Toolset,
 };
 
 pub use error::ConfigError;
@@ -150,6 +151,9 @@ impl Loader<'_> {
             code_execution: self.code_execution(config, source)?,
             tools: self.tools(&tools, source)?,
             toolsets: toolsets.into_iter().map(|toolset| self.toolset(toolset, source)).collect::<Result<_, _>>()?,
+            planner: config::planner(config.planner.as_ref())
+                .map_err(|message| source.error("planner", "", message))?,
+            examples: self.examples(config.examples.as_ref(), source)?,
             include_contents: self.include_contents(config, source)?,
             input_schema: config.input_schema.clone(),
             output_schema: config.output_schema.clone(),
@@ -186,6 +190,23 @@ impl Loader<'_> {
                 let message = format!("`include_contents` can be `default` or `none`, not `{word}`");
                 Err(source.error("include_contents", word, message))
             }
+        }
+    }
+
+    fn examples(&self, examples: Option<&Value>, source: &Source<'_>) -> Result<Option<Examples>, ConfigError> {
+        let error = |message: String| source.error("examples", "", message);
+        match examples {
+            None => Ok(None),
+            Some(Value::String(name)) => match self.lookup.examples(name) {
+                Ok(provider) => Ok(Some(Examples::Chosen(provider))),
+                Err(reason) => Err(source.error("examples", name, reason.to_string())),
+            },
+            Some(Value::Array(list)) if list.is_empty() => Err(error("`examples` is empty".into())),
+            Some(list @ Value::Array(_)) => match config::parse::<Vec<Example>>(list.clone()) {
+                Ok(examples) => Ok(Some(Examples::Fixed(examples.into()))),
+                Err(reason) => Err(error(format!("examples: {reason}"))),
+            },
+            Some(_) => Err(error("`examples` can be a list of `input` and `output`, or a provider's name".into())),
         }
     }
 

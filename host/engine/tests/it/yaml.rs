@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use hatchery_core::agent::IncludeContents;
 use hatchery_core::{
-    AgentKind, CallContext, CodeExecution, CodeExecutor, CodeInput, CodeOutput, Instruction, LlmAgent, ToolError,
-    Toolset,
+    AgentKind, CallContext, CodeExecution, CodeExecutor, CodeInput, CodeOutput, Example, ExampleProvider, Examples,
+    Instruction, LlmAgent, Planner, RunError, ToolError, Toolset,
 };
 use hatchery_engine::Registry;
 use hatchery_engine::toolsets::FixedTools;
@@ -33,6 +34,16 @@ fn registry() -> Registry {
         .with_tool(tool("add", |_, _| Ok(json!(1))))
         .with_callback(Answers { name: "guard", ..Answers::default() }.arc())
         .with_agent(llm("helper", Scripted::new()))
+        .with_examples("sums", Arc::new(NoExamples))
+}
+
+struct NoExamples;
+
+#[async_trait]
+impl ExampleProvider for NoExamples {
+    async fn examples(&self, _: &str, _: &CallContext) -> Result<Vec<Example>, RunError> {
+        Ok(vec![])
+    }
 }
 
 fn load(folder: &Path) -> Result<Loaded, String> {
@@ -66,6 +77,8 @@ disallow_transfer_to_parent: true
 disallow_transfer_to_peers: true
 output_key: answer
 max_steps: 7
+planner: { thinking_config: { include_thoughts: true } }
+examples: [{ input: { parts: [{ text: 2+2 }] }, output: [{ parts: [{ text: four }] }] }]
 generate_content_config: { temperature: 0.5, max_output_tokens: 9, thinking_config: { thinking_budget: 1 }, response_schema: { my_key: 1 } }
 tools: [{ name: add }, { name: exit_loop }]
 before_agent_callbacks: [{ name: guard }]
@@ -111,6 +124,9 @@ sub_agents: [{ code: helper }]
             llm.tools.iter().map(|tool| tool.declaration().name.as_str()).collect::<Vec<_>>(),
             ["add", "exit_loop"]
         );
+        assert_eq!(llm.planner, Some(Planner::Thinking(json!({"includeThoughts": true}))));
+        let Some(Examples::Fixed(examples)) = &llm.examples else { panic!("no examples") };
+        assert_eq!((examples[0].input.text(), examples[0].output[0].text()), ("2+2".into(), "four".into()));
         let callbacks = [
             &llm.before_model,
             &llm.after_model,
@@ -497,4 +513,45 @@ fn wrong_toolsets_are_named_with_their_place() {
         with("name: Toolset\n    args: { name: shop, without: [buy] }"),
         "root_agent.yaml:4:5: Toolset: unknown field `without`, expected one of `name`, `only`, `prefix`"
     );
+}
+
+#[test]
+fn a_planner_is_a_name_or_the_settings_of_thinking() {
+    let planner = |text: &str| {
+        let text = format!("name: root\ninstruction: x\nplanner: {text}\n");
+        load(folder(&[("root_agent.yaml", &text)]).path()).map(|loaded| as_llm(&loaded.agent.kind).planner.clone())
+    };
+    assert_eq!(planner("plan_re_act").unwrap(), Some(Planner::PlanReAct));
+    let config = Planner::Thinking(json!({"thinkingBudget": 1}));
+    assert_eq!(planner("{ thinking_config: { thinking_budget: 1 } }").unwrap(), Some(config));
+    for wrong in ["react", "{ thinking_config: 1 }", "{ thinking: {} }", "[]"] {
+        let error = planner(wrong).unwrap_err();
+        let text = "root_agent.yaml:3:1: `planner` can be `plan_re_act` or `{ thinking_config: { … } }`, not `";
+        assert!(error.starts_with(text), "{error}");
+    }
+}
+
+#[test]
+fn examples_are_a_list_or_a_providers_name() {
+    let examples = |text: &str| {
+        let text = format!("name: root\ninstruction: x\nexamples: {text}\n");
+        load(folder(&[("root_agent.yaml", &text)]).path()).map(|loaded| as_llm(&loaded.agent.kind).examples.clone())
+    };
+    assert!(matches!(examples("sums").unwrap(), Some(Examples::Chosen(_))));
+    for (wrong, error) in [
+        ("products", "example provider `products` not found; there is `sums`"),
+        ("[]", "`examples` is empty"),
+        ("[{ input: 1 }]", "examples: invalid type: integer `1`, expected struct Content"),
+        ("{}", "`examples` can be a list of `input` and `output`, or a provider's name"),
+    ] {
+        assert_eq!(examples(wrong).err().unwrap(), format!("root_agent.yaml:3:1: {error}"));
+    }
+}
+
+#[test]
+fn only_llm_agents_plan_and_have_examples() {
+    for key in ["planner", "examples"] {
+        let error = error_of(&format!("agent_class: LoopAgent\nname: root\n{key}: x\n"));
+        assert_eq!(error, format!("root_agent.yaml:3:1: `{key}` is a key of LlmAgent, but this is a LoopAgent"));
+    }
 }
