@@ -10,10 +10,12 @@ pub mod recordings;
 mod reflect_and_retry;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{CallContext, Callback, Content, Event, EventData, Model, ModelError, Plugin, RunError, Tool};
 use thiserror::Error;
+use tokio::time::sleep;
 
 pub use callbacks::CallbackPlugin;
 pub use config::{ConfiguredPlugins, PluginConfig};
@@ -23,7 +25,10 @@ pub use logging::Logging;
 pub use recordings::{Recorder, Replay};
 pub use reflect_and_retry::ReflectAndRetry;
 
-/// Plugins in the order in which they run. Cheap to clone.
+/// How long a plugin that is told of a run's failure may take once the run is cancelled.
+const LAST_WORD: Duration = Duration::from_millis(25);
+
+/// Plugins in the order in which they run. A hook that waits does not keep a run from being cancelled. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Plugins {
     plugins: Arc<[Arc<dyn Plugin>]>,
@@ -128,7 +133,7 @@ impl Plugins {
         message: &Content,
     ) -> Result<Option<Content>, RunError> {
         for plugin in self.iter() {
-            if let Some(replacement) = plugin.on_user_message(cx, message).await? {
+            if let Some(replacement) = or_cancelled(cx, plugin.on_user_message(cx, message)).await? {
                 return Ok(Some(replacement));
             }
         }
@@ -137,7 +142,7 @@ impl Plugins {
 
     pub(crate) async fn before_run(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
         for plugin in self.iter() {
-            if let Some(answer) = plugin.before_run(cx).await? {
+            if let Some(answer) = or_cancelled(cx, plugin.before_run(cx)).await? {
                 return Ok(Some(answer));
             }
         }
@@ -147,7 +152,7 @@ impl Plugins {
     /// What takes the place of an event, under the same id, of the same invocation, at the same time.
     pub(crate) async fn on_event(&self, cx: &CallContext, event: &Event) -> Result<Option<Arc<Event>>, RunError> {
         for plugin in self.iter() {
-            if let Some(mut data) = plugin.on_event(cx, event).await? {
+            if let Some(mut data) = or_cancelled(cx, plugin.on_event(cx, event)).await? {
                 data.actions.state_delta = cx.invocation.without_temp(data.actions.state_delta);
                 return Ok(Some(Event::new(EventData {
                     id: event.id.clone(),
@@ -178,14 +183,31 @@ impl Plugins {
 
     pub(crate) async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
         for plugin in self.iter() {
-            plugin.after_run(cx).await?;
+            or_cancelled(cx, plugin.after_run(cx)).await?;
         }
         Ok(())
     }
 
     pub(crate) async fn on_run_error(&self, cx: &CallContext, error: &RunError) {
         for plugin in self.iter() {
-            plugin.on_run_error(cx, error).await;
+            let out_of_time = async {
+                cx.invocation.cancel.cancelled().await;
+                sleep(LAST_WORD).await;
+            };
+            tokio::select! {
+                biased;
+                () = plugin.on_run_error(cx, error) => {}
+                () = out_of_time => {}
+            }
         }
+    }
+}
+
+/// What a hook gives, unless the run is cancelled while the hook waits.
+async fn or_cancelled<T>(cx: &CallContext, hook: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
+    tokio::select! {
+        biased;
+        result = hook => result,
+        () = cx.invocation.cancel.cancelled() => Err(RunError::Cancelled),
     }
 }

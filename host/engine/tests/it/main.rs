@@ -7,6 +7,7 @@ mod blobs;
 mod build;
 mod builtin;
 mod callbacks;
+mod cancel;
 mod code;
 mod compaction;
 mod confirmation;
