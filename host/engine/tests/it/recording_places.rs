@@ -87,11 +87,11 @@ async fn each_session_has_a_file_of_its_own() {
     let args = map(json!({"folder": folder.path(), "sessions": "all"}));
     let recorder = Arc::new(Recorder::from_args(args).unwrap());
     let app = plugged(Harness::new(llm("root", Scripted::new().otherwise("hello"))).await, vec![recorder]);
-    app.runner.services().sessions.create("app", USER, Some("../s2"), JsonMap::new()).await.unwrap();
+    app.runner.services().sessions.create("app", USER, Some("s/2"), JsonMap::new()).await.unwrap();
     app.say("one").await;
-    let request = RunRequest::new(USER, "../s2", Content::user("two"));
+    let request = RunRequest::new(USER, "s/2", Content::user("two"));
     app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
-    for (session, text) in [("s1", "one"), ("%2e.%2fs2", "two")] {
+    for (session, text) in [("s1", "one"), ("s%2f2", "two")] {
         let file = recorded(&folder.path().join("app").join(USER).join(session));
         assert_eq!(file.user_messages[0].content.text(), text);
     }

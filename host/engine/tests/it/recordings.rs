@@ -246,7 +246,7 @@ async fn a_mismatch_ends_the_run_also_where_a_callback_would_make_up_for_it() {
     impl Plugin for Mends {}
     let folder = tempfile::tempdir().unwrap();
     recording(&folder, llm("root", Scripted::sequence(["hello"]))).await.say("hi").await;
-    let replay = || Arc::new(Replay::of_folder(folder.path()));
+    let replay = || Arc::new(Replay::of_folder(folder.path())) as Arc<dyn Plugin>;
     for plugins in [vec![Arc::new(Mends) as Arc<dyn Plugin>, replay()], vec![replay(), Arc::new(Mends)]] {
         let app = plugged(Harness::new(llm("root", silent())).await, plugins);
         assert!(mismatch(&app, "something else").await.contains("+          \"text\": \"something else\""));

@@ -100,7 +100,7 @@ mod tests {
         assert!(
             requests(&called("a"), &called("b"))
                 .unwrap()
-                .contains("-          \"id\": \"a\"\n+          \"id\": \"b\"")
+                .contains("-            \"id\": \"a\",\n+            \"id\": \"b\",")
         );
     }
 
