@@ -85,3 +85,14 @@ async fn a_recording_that_says_no_app_is_named() -> Result<()> {
     assert!(output.stderr.contains(expected), "{}", output.stderr);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_folder_with_nothing_to_play_is_named() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("helper/root_agent.yaml", AGENT)?;
+    let output = hatchery(&folder.served(), &["test", "."]).await?;
+    assert!(!output.success);
+    let expected = "no conversation.yaml and no generated-recordings.yaml in . or below it";
+    assert!(output.stderr.contains(expected), "{}", output.stderr);
+    Ok(())
+}

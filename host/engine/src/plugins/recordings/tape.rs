@@ -23,14 +23,16 @@ struct Entry {
 }
 
 enum Call {
-    Model {
-        request: LlmRequest,
-        answer: Aggregator,
-        /// Ids of the function calls in the answer.
-        asked_for: Vec<String>,
-        error: Option<ModelError>,
-    },
+    Model(Box<Asked>),
     Tool(Box<ToolCall>),
+}
+
+struct Asked {
+    request: LlmRequest,
+    answer: Aggregator,
+    /// Ids of the function calls in the answer.
+    calls: Vec<String>,
+    error: Option<ModelError>,
 }
 
 impl Tape {
@@ -41,24 +43,24 @@ impl Tape {
         let request = LlmRequest { system_instructions, ..request.clone() };
         let mut entries = self.entries();
         let slot = entries.len();
-        let call = Call::Model { request, answer: Aggregator::default(), asked_for: Vec::new(), error: None };
-        entries.push(Entry { agent: agent.clone(), order: (slot, 0), call });
+        let asked = Asked { request, answer: Aggregator::default(), calls: Vec::new(), error: None };
+        entries.push(Entry { agent: agent.clone(), order: (slot, 0), call: Call::Model(Box::new(asked)) });
         Slot(slot)
     }
 
     /// The model answers, or gives a piece of its answer.
     pub(super) fn answered(&self, slot: Slot, response: &LlmResponse) {
-        if let Some(Entry { call: Call::Model { answer, asked_for, .. }, .. }) = self.entries().get_mut(slot.0) {
+        if let Some(Entry { call: Call::Model(asked), .. }) = self.entries().get_mut(slot.0) {
             let calls = response.content.iter().flat_map(|content| content.function_calls());
-            asked_for.extend(calls.filter_map(|call| call.id.clone()));
-            answer.push(response.clone());
+            asked.calls.extend(calls.filter_map(|call| call.id.clone()));
+            asked.answer.push(response.clone());
         }
     }
 
     /// The model fails.
     pub(super) fn failed(&self, slot: Slot, failure: &ModelError) {
-        if let Some(Entry { call: Call::Model { error, .. }, .. }) = self.entries().get_mut(slot.0) {
-            *error = Some(failure.clone());
+        if let Some(Entry { call: Call::Model(asked), .. }) = self.entries().get_mut(slot.0) {
+            asked.error = Some(failure.clone());
         }
     }
 
@@ -67,8 +69,8 @@ impl Tape {
         let mut entries = self.entries();
         let slot = entries.len();
         let order = entries.iter().rev().filter(|entry| entry.agent == *agent).find_map(|entry| match &entry.call {
-            Call::Model { asked_for, .. } => {
-                let place = asked_for.iter().position(|id| call.id.as_ref() == Some(id))?;
+            Call::Model(asked) => {
+                let place = asked.calls.iter().position(|id| call.id.as_ref() == Some(id))?;
                 Some((entry.order.0, place + 1))
             }
             Call::Tool(_) => None,
@@ -95,7 +97,8 @@ impl Tape {
             agent: entry.agent.to_string(),
             call: match entry.call {
                 Call::Tool(call) => RecordedCall::Tool(*call),
-                Call::Model { request, answer, error, .. } => {
+                Call::Model(asked) => {
+                    let Asked { request, answer, error, .. } = *asked;
                     RecordedCall::Model(ModelCall { request, responses: answer.finish().into_iter().collect(), error })
                 }
             },
