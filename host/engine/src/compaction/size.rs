@@ -32,14 +32,13 @@ impl PromptSize {
         if events.len() < self.read {
             *self = Self::default();
         }
+        let compacted_before = self.compacted;
         let mut focus = events.focus();
         while let Some(event) = focus.get(self.read) {
             self.read += 1;
             if event.actions.compaction.is_some() {
                 self.compacted = Some(self.read);
                 self.reported = None;
-                self.text_bytes = text_bytes(&events.take(self.read));
-                continue;
             }
             self.text_bytes += event.content.as_deref().map_or(0, bytes_of);
             let tokens = event.usage_metadata.as_ref().and_then(|usage| usage.prompt_token_count);
@@ -48,6 +47,9 @@ impl PromptSize {
             if tokens.is_some() && !is_outdated {
                 self.reported = tokens;
             }
+        }
+        if self.compacted != compacted_before {
+            self.text_bytes = text_bytes(events);
         }
     }
 
