@@ -97,8 +97,8 @@ impl Report {
         if let Some(error) = &self.error {
             writeln!(out, "    {}", harmless(error))?;
         }
-        let failed = self.turns.iter().enumerate().filter(|(_, turn)| !turn.passed);
-        failed.map(|(index, turn)| turn.print(index + 1, out)).collect()
+        let mut failed = self.turns.iter().enumerate().filter(|(_, turn)| !turn.passed);
+        failed.try_for_each(|(index, turn)| turn.print(index + 1, out))
     }
 }
 
