@@ -1,4 +1,4 @@
-//! What `wit-bindgen` makes of `wit/`: the imports once, and each of the three things that a component may export in a module of its
+//! What `wit-bindgen` makes of `wit/`: the imports once, and each of the interfaces that a component may export in a module of its
 //! own, so that a component carries only the exports that [`export!`](crate::export) is asked for.
 //!
 //! Off wasm every import is a stub that panics when it is called.
@@ -17,70 +17,42 @@ pub mod imports {
     });
 }
 
-pub mod agents {
-    wit_bindgen::generate!({
-        world: "agent-component",
-        path: "wit",
-        pub_export_macro: true,
-        export_macro_name: "export_agents",
-        type_section_suffix: "-agents",
-        with: {
-            "hatchery:agent/types@0.1.0": crate::bindings::imports::hatchery::agent::types,
-            "hatchery:agent/model@0.1.0": crate::bindings::imports::hatchery::agent::model,
-            "hatchery:agent/session@0.1.0": crate::bindings::imports::hatchery::agent::session,
-            "hatchery:agent/artifacts@0.1.0": crate::bindings::imports::hatchery::agent::artifacts,
-            "hatchery:agent/memory@0.1.0": crate::bindings::imports::hatchery::agent::memory,
-            "hatchery:agent/tools@0.1.0": crate::bindings::imports::hatchery::agent::tools,
-            "hatchery:agent/agents@0.1.0": crate::bindings::imports::hatchery::agent::agents,
-            "hatchery:agent/log@0.1.0": crate::bindings::imports::hatchery::agent::log,
-            "hatchery:agent/config@0.1.0": crate::bindings::imports::hatchery::agent::config,
-            "hatchery:agent/guest-agents@0.1.0": generate,
-        },
-    });
+/// One module for each interface that a component may export. The imports are those from above.
+macro_rules! exports {
+    ($($module:ident: $world:tt, $interface:tt, $export_macro:tt, $section:tt;)*) => { $(
+        pub mod $module {
+            wit_bindgen::generate!({
+                world: $world,
+                path: "wit",
+                pub_export_macro: true,
+                export_macro_name: $export_macro,
+                type_section_suffix: $section,
+                with: {
+                    "hatchery:agent/types@0.1.0": crate::bindings::imports::hatchery::agent::types,
+                    "hatchery:agent/model@0.1.0": crate::bindings::imports::hatchery::agent::model,
+                    "hatchery:agent/session@0.1.0": crate::bindings::imports::hatchery::agent::session,
+                    "hatchery:agent/artifacts@0.1.0": crate::bindings::imports::hatchery::agent::artifacts,
+                    "hatchery:agent/memory@0.1.0": crate::bindings::imports::hatchery::agent::memory,
+                    "hatchery:agent/tools@0.1.0": crate::bindings::imports::hatchery::agent::tools,
+                    "hatchery:agent/agents@0.1.0": crate::bindings::imports::hatchery::agent::agents,
+                    "hatchery:agent/log@0.1.0": crate::bindings::imports::hatchery::agent::log,
+                    "hatchery:agent/config@0.1.0": crate::bindings::imports::hatchery::agent::config,
+                    $interface: generate,
+                },
+            });
+        }
+    )* };
 }
 
-pub mod tools {
-    wit_bindgen::generate!({
-        world: "tool-component",
-        path: "wit",
-        pub_export_macro: true,
-        export_macro_name: "export_tools",
-        type_section_suffix: "-tools",
-        with: {
-            "hatchery:agent/types@0.1.0": crate::bindings::imports::hatchery::agent::types,
-            "hatchery:agent/model@0.1.0": crate::bindings::imports::hatchery::agent::model,
-            "hatchery:agent/session@0.1.0": crate::bindings::imports::hatchery::agent::session,
-            "hatchery:agent/artifacts@0.1.0": crate::bindings::imports::hatchery::agent::artifacts,
-            "hatchery:agent/memory@0.1.0": crate::bindings::imports::hatchery::agent::memory,
-            "hatchery:agent/tools@0.1.0": crate::bindings::imports::hatchery::agent::tools,
-            "hatchery:agent/agents@0.1.0": crate::bindings::imports::hatchery::agent::agents,
-            "hatchery:agent/log@0.1.0": crate::bindings::imports::hatchery::agent::log,
-            "hatchery:agent/config@0.1.0": crate::bindings::imports::hatchery::agent::config,
-            "hatchery:agent/guest-tools@0.1.0": generate,
-        },
-    });
-}
-
-pub mod callbacks {
-    wit_bindgen::generate!({
-        world: "callback-component",
-        path: "wit",
-        pub_export_macro: true,
-        export_macro_name: "export_callbacks",
-        type_section_suffix: "-callbacks",
-        with: {
-            "hatchery:agent/types@0.1.0": crate::bindings::imports::hatchery::agent::types,
-            "hatchery:agent/model@0.1.0": crate::bindings::imports::hatchery::agent::model,
-            "hatchery:agent/session@0.1.0": crate::bindings::imports::hatchery::agent::session,
-            "hatchery:agent/artifacts@0.1.0": crate::bindings::imports::hatchery::agent::artifacts,
-            "hatchery:agent/memory@0.1.0": crate::bindings::imports::hatchery::agent::memory,
-            "hatchery:agent/tools@0.1.0": crate::bindings::imports::hatchery::agent::tools,
-            "hatchery:agent/agents@0.1.0": crate::bindings::imports::hatchery::agent::agents,
-            "hatchery:agent/log@0.1.0": crate::bindings::imports::hatchery::agent::log,
-            "hatchery:agent/config@0.1.0": crate::bindings::imports::hatchery::agent::config,
-            "hatchery:agent/guest-callbacks@0.1.0": generate,
-        },
-    });
+exports! {
+    agents: "agent-component", "hatchery:agent/guest-agents@0.1.0", "export_agents", "-agents";
+    tools: "tool-component", "hatchery:agent/guest-tools@0.1.0", "export_tools", "-tools";
+    callbacks: "callback-component", "hatchery:agent/guest-callbacks@0.1.0", "export_callbacks", "-callbacks";
+    plugins: "plugin-component", "hatchery:agent/guest-plugins@0.1.0", "export_plugins", "-plugins";
+    code_executors: "code-executor-component", "hatchery:agent/guest-code-executors@0.1.0", "export_code_executors", "-code";
+    summarizers: "summarizer-component", "hatchery:agent/guest-summarizers@0.1.0", "export_summarizers", "-summarizers";
+    examples: "examples-component", "hatchery:agent/guest-examples@0.1.0", "export_examples", "-examples";
+    models: "model-component", "hatchery:agent/guest-models@0.1.0", "export_models", "-models";
 }
 
 pub use imports::hatchery::agent as wit;

@@ -1,4 +1,5 @@
-//! Callbacks: code that runs before and after an agent, a model call or a tool call, and may replace what they do.
+//! Callbacks: code that runs before and after an agent, a model call or a tool call, or when one has failed, and may replace what they
+//! do.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,10 +10,11 @@ use crate::content::{Content, JsonMap};
 use crate::context::CallbackContext;
 use crate::convert::{object, read};
 use crate::error::Error;
+use crate::export::Offer;
 use crate::model::{LlmRequest, LlmResponse};
 use crate::tool::LocalFuture;
 
-/// A tool call, as tool callbacks see it.
+/// A tool call, as callbacks and plugins see it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolCall {
     /// The tool.
@@ -30,31 +32,8 @@ pub struct Callback<P> {
     pub point: P,
 }
 
-type Run<I, O> = fn(I, CallbackContext) -> LocalFuture<Result<O, Error>>;
-
-/// Before an agent runs: a content is its answer, and it does not run.
-#[derive(Debug, Clone, Copy)]
-pub struct BeforeAgent(#[doc(hidden)] pub Run<(), Option<Content>>);
-
-/// After an agent has run: a content is added to what it said.
-#[derive(Debug, Clone, Copy)]
-pub struct AfterAgent(#[doc(hidden)] pub Run<(), Option<Content>>);
-
-/// Before a model call: may change the request; a response takes the place of the model's.
-#[derive(Debug, Clone, Copy)]
-pub struct BeforeModel(#[doc(hidden)] pub Run<LlmRequest, Before<LlmRequest, LlmResponse>>);
-
-/// After a model response: a response takes its place.
-#[derive(Debug, Clone, Copy)]
-pub struct AfterModel(#[doc(hidden)] pub Run<LlmResponse, Option<LlmResponse>>);
-
-/// Before a tool call: may change the arguments; an answer takes the place of the tool's.
-#[derive(Debug, Clone, Copy)]
-pub struct BeforeTool(#[doc(hidden)] pub Run<ToolCall, Before<ToolCall, Value>>);
-
-/// After a tool call: an answer takes the place of the tool's.
-#[derive(Debug, Clone, Copy)]
-pub struct AfterTool(#[doc(hidden)] pub Run<(ToolCall, Value), Option<Value>>);
+/// The code of a callback or hook.
+pub type Run<I, O> = fn(I, CallbackContext) -> LocalFuture<Result<O, Error>>;
 
 /// What a callback decides before a call.
 #[doc(hidden)]
@@ -67,57 +46,61 @@ pub enum Before<I, O> {
     Respond(O),
 }
 
-/// A callback of any kind.
-#[derive(Debug, Clone, Copy)]
-pub enum AnyCallback {
-    /// Before an agent.
-    BeforeAgent(Callback<BeforeAgent>),
-    /// After an agent.
-    AfterAgent(Callback<AfterAgent>),
-    /// Before a model call.
-    BeforeModel(Callback<BeforeModel>),
-    /// After a model call.
-    AfterModel(Callback<AfterModel>),
-    /// Before a tool call.
-    BeforeTool(Callback<BeforeTool>),
-    /// After a tool call.
-    AfterTool(Callback<AfterTool>),
-}
+/// The kinds of callbacks: each has a type that holds its code.
+macro_rules! points {
+    ($($(#[doc = $comment:literal])* $point:ident = $name:literal: $input:ty => $output:ty;)*) => {
+        $(
+            $(#[doc = $comment])*
+            #[derive(Debug, Clone, Copy)]
+            pub struct $point(#[doc(hidden)] pub Run<$input, $output>);
 
-macro_rules! any_callback {
-    ($($point:ident),*) => { $(
-        impl From<Callback<$point>> for AnyCallback {
-            fn from(callback: Callback<$point>) -> Self {
-                Self::$point(callback)
+            impl From<Callback<$point>> for AnyCallback {
+                fn from(callback: Callback<$point>) -> Self {
+                    Self::$point(callback)
+                }
+            }
+        )*
+
+        /// A callback of any kind.
+        #[derive(Debug, Clone, Copy)]
+        pub enum AnyCallback {
+            $( $(#[doc = $comment])* $point(Callback<$point>), )*
+        }
+
+        impl AnyCallback {
+            fn name(&self) -> &'static str {
+                match self {
+                    $( Self::$point(callback) => callback.name, )*
+                }
+            }
+
+            /// The kind, as the contract calls it.
+            fn point(&self) -> &'static str {
+                match self {
+                    $( Self::$point(_) => $name, )*
+                }
             }
         }
-    )* };
+    };
 }
 
-any_callback!(BeforeAgent, AfterAgent, BeforeModel, AfterModel, BeforeTool, AfterTool);
-
-impl AnyCallback {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::BeforeAgent(callback) => callback.name,
-            Self::AfterAgent(callback) => callback.name,
-            Self::BeforeModel(callback) => callback.name,
-            Self::AfterModel(callback) => callback.name,
-            Self::BeforeTool(callback) => callback.name,
-            Self::AfterTool(callback) => callback.name,
-        }
-    }
-
-    fn point(&self) -> &'static str {
-        match self {
-            Self::BeforeAgent(_) => "before-agent",
-            Self::AfterAgent(_) => "after-agent",
-            Self::BeforeModel(_) => "before-model",
-            Self::AfterModel(_) => "after-model",
-            Self::BeforeTool(_) => "before-tool",
-            Self::AfterTool(_) => "after-tool",
-        }
-    }
+points! {
+    /// Before an agent runs: a content is its answer, and it does not run.
+    BeforeAgent = "before-agent": () => Option<Content>;
+    /// After an agent has run: a content is added to what it said.
+    AfterAgent = "after-agent": () => Option<Content>;
+    /// Before a model call: may change the request; a response takes the place of the model's.
+    BeforeModel = "before-model": LlmRequest => Before<LlmRequest, LlmResponse>;
+    /// After a model response: a response takes its place.
+    AfterModel = "after-model": LlmResponse => Option<LlmResponse>;
+    /// When a model call has failed: a response takes the place of the failure.
+    OnModelError = "on-model-error": (LlmRequest, Error) => Option<LlmResponse>;
+    /// Before a tool call: may change the arguments; an answer takes the place of the tool's.
+    BeforeTool = "before-tool": ToolCall => Before<ToolCall, Value>;
+    /// After a tool call: an answer takes the place of the tool's.
+    AfterTool = "after-tool": (ToolCall, Value) => Option<Value>;
+    /// When a tool call has failed: an answer takes the place of the failure.
+    OnToolError = "on-tool-error": (ToolCall, Error) => Option<Value>;
 }
 
 /// Refers to a callback of the kind `P`: a function marked `#[callback(…)]`, or a name (`check`, `guards/check`).
@@ -138,19 +121,17 @@ impl<P> CallbackRef<P> for &str {
     }
 }
 
-/// What `export!` makes of its list of callbacks.
-#[doc(hidden)]
-pub trait CallbackSet {
-    /// The callbacks, in the order written.
-    fn callbacks() -> Vec<AnyCallback>;
-}
-
 /// An answer of a tool is an object; another value is put into one.
-fn answer(value: Value) -> String {
+pub(crate) fn answer(value: Value) -> String {
     match value {
         Value::Object(map) => object(map),
         other => object(JsonMap::from_iter([("result".to_owned(), other)])),
     }
+}
+
+/// Reads the answer of a tool.
+pub(crate) fn read_answer(json: &str) -> Result<Value, Error> {
+    read(json, "the answer of a tool")
 }
 
 #[doc(hidden)]
@@ -158,18 +139,38 @@ pub fn value(value: impl Serialize) -> Result<Value, Error> {
     Ok(serde_json::to_value(value)?)
 }
 
-impl TryFrom<wit::ToolCall> for ToolCall {
+impl TryFrom<types::ToolCall> for ToolCall {
     type Error = Error;
 
-    fn try_from(call: wit::ToolCall) -> Result<Self, Error> {
+    fn try_from(call: types::ToolCall) -> Result<Self, Error> {
         let args = read(&call.args, "the arguments of a tool call")?;
         Ok(Self { tool: call.tool, args })
     }
 }
 
-fn find<T>(set: Vec<AnyCallback>, name: &str, point: fn(AnyCallback) -> Option<T>) -> Result<T, Error> {
+impl From<Before<LlmRequest, LlmResponse>> for types::ModelAction {
+    fn from(decided: Before<LlmRequest, LlmResponse>) -> Self {
+        match decided {
+            Before::Proceed => Self::Proceed,
+            Before::Revise(request) => Self::Revise(request.into()),
+            Before::Respond(response) => Self::Respond(response.into()),
+        }
+    }
+}
+
+impl From<Before<ToolCall, Value>> for types::ToolAction {
+    fn from(decided: Before<ToolCall, Value>) -> Self {
+        match decided {
+            Before::Proceed => Self::Proceed,
+            Before::Revise(call) => Self::Revise(object(call.args)),
+            Before::Respond(value) => Self::Respond(answer(value)),
+        }
+    }
+}
+
+fn find<T>(callbacks: Vec<AnyCallback>, name: &str, point: fn(AnyCallback) -> Option<T>) -> Result<T, Error> {
     let mut points = Vec::new();
-    for callback in set.into_iter().filter(|callback| callback.name() == name) {
+    for callback in callbacks.into_iter().filter(|callback| callback.name() == name) {
         points.push(callback.point());
         if let Some(found) = point(callback) {
             return Ok(found);
@@ -184,19 +185,21 @@ fn find<T>(set: Vec<AnyCallback>, name: &str, point: fn(AnyCallback) -> Option<T
     ))
 }
 
-macro_rules! at {
-    ($set:ty, $name:expr, $point:ident) => {
-        find(<$set>::callbacks(), $name, |callback| match callback {
+/// Runs the callback of this name and kind.
+macro_rules! run {
+    ($offer:ty, $name:expr, $point:ident, $input:expr) => {{
+        let run = find(<$offer>::items(), &$name, |callback| match callback {
             AnyCallback::$point(callback) => Some(callback.point.0),
             _ => None,
-        })
-    };
+        })?;
+        run($input, CallbackContext::new()).await?
+    }};
 }
 
-impl<S: CallbackSet> wit::Guest for S {
+impl<S: Offer<AnyCallback>> wit::Guest for S {
     fn describe() -> Vec<wit::CallbackSpec> {
         let mut specs: Vec<wit::CallbackSpec> = Vec::new();
-        for callback in S::callbacks() {
+        for callback in S::items() {
             let point = callback.point().to_owned();
             match specs.iter_mut().find(|spec| spec.name == callback.name()) {
                 Some(spec) => spec.points.push(point),
@@ -207,44 +210,45 @@ impl<S: CallbackSet> wit::Guest for S {
     }
 
     async fn before_agent(name: String) -> Result<Option<types::Content>, types::Error> {
-        let run = at!(S, &name, BeforeAgent)?;
-        Ok(run((), CallbackContext::new()).await?.map(Into::into))
+        Ok(run!(S, name, BeforeAgent, ()).map(Into::into))
     }
 
     async fn after_agent(name: String) -> Result<Option<types::Content>, types::Error> {
-        let run = at!(S, &name, AfterAgent)?;
-        Ok(run((), CallbackContext::new()).await?.map(Into::into))
+        Ok(run!(S, name, AfterAgent, ()).map(Into::into))
     }
 
-    async fn before_model(name: String, request: types::LlmRequest) -> Result<wit::ModelAction, types::Error> {
-        let run = at!(S, &name, BeforeModel)?;
-        Ok(match run(request.try_into()?, CallbackContext::new()).await? {
-            Before::Proceed => wit::ModelAction::Proceed,
-            Before::Revise(request) => wit::ModelAction::Revise(request.into()),
-            Before::Respond(response) => wit::ModelAction::Respond(response.into()),
-        })
+    async fn before_model(name: String, request: types::LlmRequest) -> Result<types::ModelAction, types::Error> {
+        Ok(run!(S, name, BeforeModel, request.try_into()?).into())
     }
 
     async fn after_model(
         name: String,
         response: types::LlmResponse,
     ) -> Result<Option<types::LlmResponse>, types::Error> {
-        let run = at!(S, &name, AfterModel)?;
-        Ok(run(response.try_into()?, CallbackContext::new()).await?.map(Into::into))
+        Ok(run!(S, name, AfterModel, response.try_into()?).map(Into::into))
     }
 
-    async fn before_tool(name: String, call: wit::ToolCall) -> Result<wit::ToolAction, types::Error> {
-        let run = at!(S, &name, BeforeTool)?;
-        Ok(match run(call.try_into()?, CallbackContext::new()).await? {
-            Before::Proceed => wit::ToolAction::Proceed,
-            Before::Revise(call) => wit::ToolAction::Revise(object(call.args)),
-            Before::Respond(value) => wit::ToolAction::Respond(answer(value)),
-        })
+    async fn before_tool(name: String, call: types::ToolCall) -> Result<types::ToolAction, types::Error> {
+        Ok(run!(S, name, BeforeTool, call.try_into()?).into())
     }
 
-    async fn after_tool(name: String, call: wit::ToolCall, response: String) -> Result<Option<String>, types::Error> {
-        let run = at!(S, &name, AfterTool)?;
-        let response = read(&response, "the answer of a tool")?;
-        Ok(run((call.try_into()?, response), CallbackContext::new()).await?.map(answer))
+    async fn after_tool(name: String, call: types::ToolCall, response: String) -> Result<Option<String>, types::Error> {
+        Ok(run!(S, name, AfterTool, (call.try_into()?, read_answer(&response)?)).map(answer))
+    }
+
+    async fn on_model_error(
+        name: String,
+        request: types::LlmRequest,
+        failure: types::Error,
+    ) -> Result<Option<types::LlmResponse>, types::Error> {
+        Ok(run!(S, name, OnModelError, (request.try_into()?, failure.into())).map(Into::into))
+    }
+
+    async fn on_tool_error(
+        name: String,
+        call: types::ToolCall,
+        failure: types::Error,
+    ) -> Result<Option<String>, types::Error> {
+        Ok(run!(S, name, OnToolError, (call.try_into()?, failure.into())).map(answer))
     }
 }

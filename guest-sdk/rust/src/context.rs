@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::artifacts::Artifacts;
 use crate::bindings::wit::{agents, config, memory, model, session, tools};
+use crate::confirmation::ToolConfirmation;
 use crate::content::{Content, JsonMap};
 use crate::convert::{read, read_state};
 use crate::error::{Error, ToolError};
@@ -223,6 +224,26 @@ impl ToolContext {
     pub fn skip_summarization(&self) -> Result<(), Error> {
         Ok(agents::skip_summarization()?)
     }
+
+    /// What a person has decided about this call; nothing when they have not been asked.
+    ///
+    /// # Errors
+    /// When the code runs outside a session.
+    pub fn confirmation(&self) -> Result<Option<ToolConfirmation>, Error> {
+        session::confirmation()?.map(ToolConfirmation::try_from).transpose()
+    }
+
+    /// Asks a person about this call, with a question and what they should see or fill in (`()` for nothing). The tool's answer should say
+    /// that it waits; once the person has decided, it is called again with the same arguments, and [`ToolContext::confirmation`] tells
+    /// the decision.
+    ///
+    /// # Errors
+    /// When the payload is not JSON, or the code runs outside a tool call.
+    pub fn request_confirmation(&self, hint: impl AsRef<str>, payload: impl Serialize) -> Result<(), Error> {
+        let payload = serde_json::to_value(payload)?;
+        let payload = (!payload.is_null()).then(|| payload.to_string());
+        Ok(session::request_confirmation(hint.as_ref(), payload.as_deref())?)
+    }
 }
 
 impl Deref for ToolContext {
@@ -233,7 +254,7 @@ impl Deref for ToolContext {
     }
 }
 
-/// What a callback is given.
+/// What a callback or a plugin's hook is given.
 #[derive(Debug, Clone)]
 pub struct CallbackContext(Context);
 

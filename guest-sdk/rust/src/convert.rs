@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::bindings::wit::{memory, session, types as wit};
+use crate::confirmation::ToolConfirmation;
 use crate::content::{
     Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse, JsonMap, Part,
     PartData,
@@ -12,6 +13,7 @@ use crate::content::{
 use crate::context::{MemoryEntry, RunInfo};
 use crate::error::{Error, ToolError};
 use crate::event::{Event, EventActions};
+use crate::examples::Example;
 use crate::model::{FunctionDeclaration, LlmRequest, LlmResponse};
 
 /// Reads JSON text from the host.
@@ -357,6 +359,21 @@ impl TryFrom<memory::Entry> for MemoryEntry {
 
     fn try_from(entry: memory::Entry) -> Result<Self, Error> {
         Ok(Self { content: entry.content.try_into()?, author: entry.author, timestamp_micros: entry.timestamp })
+    }
+}
+
+impl From<Example> for wit::Example {
+    fn from(example: Example) -> Self {
+        Self { input: example.input.into(), output: into_all(example.output) }
+    }
+}
+
+impl TryFrom<wit::ToolConfirmation> for ToolConfirmation {
+    type Error = Error;
+
+    fn try_from(confirmation: wit::ToolConfirmation) -> Result<Self, Error> {
+        let payload = confirmation.payload.map(|json| read(&json, "the payload of a confirmation")).transpose()?;
+        Ok(Self { hint: confirmation.hint, confirmed: confirmation.confirmed, payload })
     }
 }
 

@@ -166,6 +166,21 @@ proptest! {
 }
 
 #[test]
+fn a_decision_is_read_with_what_the_person_gave() {
+    let decided = |payload: Option<&str>| {
+        let payload = payload.map(Into::into);
+        ToolConfirmation::try_from(wit::ToolConfirmation { hint: "May it?".into(), confirmed: true, payload })
+    };
+    let confirmation = decided(Some(r#"{"days":2}"#)).unwrap();
+    assert_eq!((confirmation.hint.as_str(), confirmation.confirmed), ("May it?", true));
+    assert_eq!(confirmation.payload_as::<Value>().unwrap(), Some(json!({ "days": 2 })));
+    let error = confirmation.payload_as::<std::collections::BTreeMap<String, bool>>().unwrap_err();
+    assert!(error.message.starts_with("the payload of the confirmation: days: invalid type"), "{error}");
+    assert_eq!(decided(None).unwrap().payload_as::<u32>().unwrap(), None);
+    assert_eq!(decided(Some("{")).unwrap_err().code, "BAD_JSON");
+}
+
+#[test]
 fn errors_survive_the_way_through_the_contract() {
     let fatal = ToolError::fatal(Error::new("DENIED", "no"));
     for error in [ToolError::model("try again"), fatal] {

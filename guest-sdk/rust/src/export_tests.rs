@@ -1,14 +1,22 @@
 //! What the host sees of a component.
 
-use super::{AgentSet, ToolSet, agents, agents::Guest as _, tools, tools::Guest as _};
-use crate::bindings::callbacks::exports::hatchery::agent::guest_callbacks::{self as callbacks, Guest as _};
-use crate::bindings::wit::types;
-use crate::callback::CallbackSet;
-use crate::prelude::*;
-use crate::{Agent, AnyCallback, Tool};
 use futures::executor::block_on;
 
-#[tool]
+use super::Offer;
+use crate::bindings::agents::exports::hatchery::agent::guest_agents::{self as agents, Guest as _};
+use crate::bindings::callbacks::exports::hatchery::agent::guest_callbacks::{self as callbacks, Guest as _};
+use crate::bindings::code_executors::exports::hatchery::agent::guest_code_executors::{self as code, Guest as _};
+use crate::bindings::examples::exports::hatchery::agent::guest_examples::{self as examples, Guest as _};
+use crate::bindings::models::exports::hatchery::agent::guest_models::{self as models, Guest as _};
+use crate::bindings::plugins::exports::hatchery::agent::guest_plugins::{self as plugins, Guest as _};
+use crate::bindings::summarizers::exports::hatchery::agent::guest_summarizers::{self as summarizers, Guest as _};
+use crate::bindings::tools::exports::hatchery::agent::guest_tools::{self as tools, Guest as _};
+use crate::bindings::wit::types;
+use crate::plugin::AnyPlugin;
+use crate::prelude::*;
+use crate::{Agent, AnyCallback, CodeExecutor, ExampleProvider, Model, Summarizer, Tool};
+
+#[tool(confirm)]
 async fn noon() -> &'static str {
     "noon"
 }
@@ -40,24 +48,120 @@ async fn deny(call: &ToolCall) -> Result<Option<String>, Error> {
     Ok((call.tool == "rm").then(|| "no".into()))
 }
 
+#[callback(on_tool_error)]
+async fn mend(call: &ToolCall, error: Error) -> Result<Option<Value>, Error> {
+    Ok(Some(json!({ "tool": call.tool, "code": error.code })))
+}
+
+#[callback(on_model_error)]
+async fn repair(request: LlmRequest, error: &Error) -> Result<Option<LlmResponse>, Error> {
+    Ok(Some(LlmResponse::text(format!("{} failed with {}", request.model, error.code))))
+}
+
+#[callback(after_tool)]
+async fn shorten(_call: &ToolCall, response: &mut Value) -> Result<Option<Value>, Error> {
+    *response = json!({ "short": true });
+    Ok(None)
+}
+
+struct RunCounter;
+
+#[plugin]
+impl RunCounter {
+    async fn on_user_message(message: &mut Content) -> Result<Option<Content>, Error> {
+        message.parts.push(Part::text("!"));
+        Ok(None)
+    }
+
+    async fn before_run() -> Result<Option<Content>, Error> {
+        Ok(Some(Content::model("closed")))
+    }
+
+    async fn on_event(event: &Event) -> Result<Option<Event>, Error> {
+        Ok(event.partial.then(|| Event::text("…")))
+    }
+
+    async fn on_run_error(error: Error) -> Result<(), Error> {
+        Err(error)
+    }
+
+    async fn before_tool(call: &mut ToolCall) -> Result<Option<Value>, Error> {
+        call.args.clear();
+        Ok(None)
+    }
+}
+
+#[code_executor]
+async fn shout(input: CodeInput) -> Result<CodeOutput, ToolError> {
+    if input.code.is_empty() {
+        return Err(ToolError::model("there is no code"));
+    }
+    Ok(CodeOutput { stdout: input.code.to_uppercase(), stderr: String::new(), output_files: input.input_files })
+}
+
+#[summarizer]
+async fn counter(events: &Vec<Event>) -> Result<Option<Content>, Error> {
+    Ok((!events.is_empty()).then(|| Content::model(events.len().to_string())))
+}
+
+#[examples(name = "all-sums")]
+async fn sums(query: &str) -> Result<Vec<Example>, Error> {
+    Ok(vec![Example::new(query, "4").then(Content::user("Thanks"))])
+}
+
+#[model]
+async fn broken(_request: &LlmRequest, _answer: Answer) -> Result<(), Error> {
+    Err(Error::new("BROKEN", "it broke"))
+}
+
 struct Component;
 
-impl AgentSet for Component {
-    fn agents() -> Vec<Agent> {
+impl Offer<Agent> for Component {
+    fn items() -> Vec<Agent> {
         let tree = SequentialAgent::new("day").sub_agent(LoopAgent::new("hours").max_iterations(24).sub_agent(clock));
         vec![tree.sub_agent(waiter).sub_agent("other/night").into(), clock().into()]
     }
 }
 
-impl ToolSet for Component {
-    fn tools() -> Vec<Tool> {
+impl Offer<Tool> for Component {
+    fn items() -> Vec<Tool> {
         vec![noon()]
     }
 }
 
-impl CallbackSet for Component {
-    fn callbacks() -> Vec<AnyCallback> {
-        vec![trim().into(), deny().into()]
+impl Offer<AnyCallback> for Component {
+    fn items() -> Vec<AnyCallback> {
+        vec![trim().into(), deny().into(), mend().into(), shorten().into(), repair().into()]
+    }
+}
+
+impl Offer<AnyPlugin> for Component {
+    fn items() -> Vec<AnyPlugin> {
+        vec![AnyPlugin::of::<RunCounter>()]
+    }
+}
+
+impl Offer<CodeExecutor> for Component {
+    fn items() -> Vec<CodeExecutor> {
+        vec![shout()]
+    }
+}
+
+impl Offer<Summarizer> for Component {
+    fn items() -> Vec<Summarizer> {
+        vec![counter()]
+    }
+}
+
+impl Offer<ExampleProvider> for Component {
+    fn items() -> Vec<ExampleProvider> {
+        vec![sums()]
+    }
+}
+
+impl Offer<Model> for Component {
+    fn items() -> Vec<Model> {
+        vec![broken()]
     }
 }
 
@@ -97,7 +201,8 @@ fn only_a_custom_agent_runs_here() {
 
 #[test]
 fn an_unknown_tool_is_named() {
-    assert_eq!(<Component as tools::Guest>::describe()[0].declaration.name, "noon");
+    let spec = &<Component as tools::Guest>::describe()[0];
+    assert_eq!((spec.declaration.name.as_str(), spec.requires_confirmation), ("noon", true));
     assert_eq!(block_on(Component::call("noon".into(), "{}".into())).unwrap(), r#""noon""#);
     let error = block_on(Component::call("moon".into(), "{}".into())).unwrap_err();
     let types::ToolError::Fatal(error) = error else { panic!("not fatal") };
@@ -110,26 +215,168 @@ fn arguments_that_are_not_json_are_told_to_the_model() {
     assert!(error.to_string().starts_with("the arguments of `noon` are not JSON: EOF"), "{error}");
 }
 
-fn before_tool(name: &str, tool: &str) -> Result<callbacks::ToolAction, types::Error> {
-    let call = callbacks::ToolCall { tool: tool.into(), args: r#"{"a":1}"#.into() };
-    block_on(Component::before_tool(name.into(), call))
+fn before_tool(name: &str, tool: &str) -> Result<types::ToolAction, types::Error> {
+    block_on(<Component as callbacks::Guest>::before_tool(name.into(), call(tool)))
+}
+
+fn call(tool: &str) -> types::ToolCall {
+    types::ToolCall { tool: tool.into(), args: r#"{"a":1}"#.into() }
+}
+
+fn failure() -> types::Error {
+    types::Error { code: "BROKEN".into(), message: "it broke".into() }
 }
 
 #[test]
 fn a_callback_goes_on_revises_or_answers() {
-    assert!(matches!(before_tool("deny", "ls"), Ok(callbacks::ToolAction::Proceed)));
-    assert!(matches!(before_tool("trim", "ls"), Ok(callbacks::ToolAction::Revise(args)) if args == "{}"));
+    assert!(matches!(before_tool("deny", "ls"), Ok(types::ToolAction::Proceed)));
+    assert!(matches!(before_tool("trim", "ls"), Ok(types::ToolAction::Revise(args)) if args == "{}"));
     let answer = r#"{"result":"no"}"#;
-    assert!(matches!(before_tool("deny", "rm"), Ok(callbacks::ToolAction::Respond(json)) if json == answer));
+    assert!(matches!(before_tool("deny", "rm"), Ok(types::ToolAction::Respond(json)) if json == answer));
 }
 
 #[test]
 fn a_callback_at_the_wrong_point_is_an_error_that_says_where_it_belongs() {
     assert_eq!(
-        block_on(Component::before_agent("trim".into())).unwrap_err().message,
+        block_on(<Component as callbacks::Guest>::before_agent("trim".into())).unwrap_err().message,
         "callback `trim` is for before-tool"
     );
     assert_eq!(before_tool("x", "ls").unwrap_err().message, "this component has no callback `x`");
     let points: Vec<_> = <Component as callbacks::Guest>::describe().into_iter().map(|spec| spec.points).collect();
-    assert_eq!(points, [["before-tool"], ["before-tool"]]);
+    assert_eq!(points.concat(), ["before-tool", "before-tool", "on-tool-error", "after-tool", "on-model-error"]);
+}
+
+#[test]
+fn a_failure_is_mended_by_an_answer() {
+    let mended = block_on(<Component as callbacks::Guest>::on_tool_error("mend".into(), call("rm"), failure()));
+    assert_eq!(mended.unwrap().as_deref(), Some(r#"{"tool":"rm","code":"BROKEN"}"#));
+    let request = LlmRequest::new("m", "hello").into();
+    let mended = block_on(<Component as callbacks::Guest>::on_model_error("repair".into(), request, failure()));
+    assert_eq!(LlmResponse::try_from(mended.unwrap().unwrap()).unwrap().said(), "m failed with BROKEN");
+}
+
+#[test]
+fn what_is_changed_in_place_takes_the_place_of_what_was() {
+    let answer = block_on(<Component as callbacks::Guest>::after_tool("shorten".into(), call("ls"), "{}".into()));
+    assert_eq!(answer.unwrap().as_deref(), Some(r#"{"short":true}"#));
+}
+
+#[test]
+fn a_plugin_tells_the_hooks_that_it_has_and_no_others() {
+    let specs = <Component as plugins::Guest>::describe();
+    assert_eq!((specs.len(), specs[0].name.as_str()), (1, "run_counter"));
+    assert_eq!(specs[0].hooks, ["on-user-message", "before-run", "on-event", "on-run-error", "before-tool"]);
+    let error = block_on(<Component as plugins::Guest>::after_run("run_counter".into())).unwrap_err();
+    assert_eq!(
+        error.message,
+        "plugin `run_counter` has no hook `after_run`; it has on-user-message, before-run, on-event, on-run-error, before-tool"
+    );
+    let error = block_on(<Component as plugins::Guest>::before_run("x".into())).unwrap_err();
+    assert_eq!(error.message, "this component has no plugin `x`");
+}
+
+#[test]
+fn a_hook_changes_replaces_or_leaves_what_it_takes() {
+    let name = || String::from("run_counter");
+    let said = block_on(Component::on_user_message(name(), Content::user("Hi").into())).unwrap().unwrap();
+    assert_eq!(Content::try_from(said).unwrap().text(), "Hi!");
+    let answer = block_on(Component::before_run(name())).unwrap().unwrap();
+    assert_eq!(Content::try_from(answer).unwrap().text(), "closed");
+    let partial = Event { partial: true, ..Event::default() };
+    let replaced = block_on(Component::on_event(name(), partial.into())).unwrap().unwrap();
+    assert_eq!(Event::try_from(replaced).unwrap().said(), "…");
+    assert!(block_on(Component::on_event(name(), Event::default().into())).unwrap().is_none());
+    let revised = block_on(<Component as plugins::Guest>::before_tool(name(), call("ls")));
+    assert!(matches!(revised, Ok(types::ToolAction::Revise(args)) if args == "{}"));
+    assert_eq!(block_on(Component::on_run_error(name(), failure())).unwrap_err().code, "BROKEN");
+}
+
+#[test]
+fn code_goes_to_the_executor_and_its_files_come_back() {
+    assert_eq!(<Component as code::Guest>::describe(), ["shout"]);
+    let file = || code::CodeFile { name: "a.csv".into(), mime_type: "text/csv".into(), content: vec![1, 2] };
+    let input = |code: &str| code::CodeInput { code: code.into(), input_files: vec![file()], execution_id: None };
+    let output = block_on(Component::execute("shout".into(), input("print"))).unwrap();
+    assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("PRINT", ""));
+    let written = &output.output_files[0];
+    assert_eq!(
+        (written.name.as_str(), written.mime_type.as_str(), written.content.as_slice()),
+        ("a.csv", "text/csv", [1, 2].as_slice())
+    );
+    let refused = block_on(Component::execute("shout".into(), input(""))).unwrap_err();
+    assert!(matches!(refused, types::ToolError::Model(message) if message == "there is no code"));
+    let unknown = block_on(Component::execute("whisper".into(), input("print"))).unwrap_err();
+    let message = "this component has no code executor `whisper`";
+    assert!(matches!(unknown, types::ToolError::Fatal(error) if error.message == message));
+}
+
+#[test]
+fn a_summarizer_may_have_nothing_to_say() {
+    assert_eq!(<Component as summarizers::Guest>::describe(), ["counter"]);
+    let summarize = |events| block_on(Component::summarize("counter".into(), events)).unwrap();
+    let summary = summarize(vec![Event::text("a").into(), Event::text("b").into()]).unwrap();
+    assert_eq!(Content::try_from(summary).unwrap().text(), "2");
+    assert!(summarize(Vec::new()).is_none());
+}
+
+#[test]
+fn a_provider_gives_examples_for_a_query() {
+    assert_eq!(<Component as examples::Guest>::describe(), ["all-sums"]);
+    let chosen = block_on(Component::examples("all-sums".into(), "2 + 2".into())).unwrap();
+    assert_eq!(Content::try_from(chosen[0].input.clone()).unwrap(), Content::user("2 + 2"));
+    let said: Vec<_> = chosen[0].output.iter().map(|said| Content::try_from(said.clone()).unwrap()).collect();
+    assert_eq!(said, [Content::model("4"), Content::user("Thanks")]);
+    let error = block_on(Component::examples("sums".into(), "2 + 2".into())).unwrap_err();
+    assert_eq!(error.message, "this component has no example provider `sums`");
+}
+
+#[test]
+fn a_model_that_fails_before_it_answers_gives_no_stream() {
+    assert_eq!(<Component as models::Guest>::describe(), ["broken"]);
+    for streamed in [false, true] {
+        let request = LlmRequest::new("", "hello").into();
+        let error = block_on(Component::generate("broken".into(), request, streamed)).err().unwrap();
+        assert_eq!((error.code.as_str(), error.message.as_str()), ("BROKEN", "it broke"));
+    }
+}
+
+fn llm(agent: LlmAgent) -> agents::LlmAgent {
+    let Agent { kind, .. } = agent.into();
+    let agents::AgentKind::Llm(llm) = kind.into() else { panic!("not an LLM agent") };
+    llm
+}
+
+#[test]
+fn an_agent_tells_what_it_is_equipped_with() {
+    let equipped = llm(LlmAgent::new("a")
+        .toolset("search")
+        .toolset(Toolset::new("mail").only(["read", "list"]).prefix("mail_"))
+        .examples([Example::new("2 + 2", "4")])
+        .planner(Thinking::new().budget(512).include_thoughts().with("thinkingLevel", "low"))
+        .run_code(CodeRunner::new("python/starlark").error_retries(0).stateful().optimize_data_file())
+        .on_model_error(repair)
+        .on_tool_error("guards/mend"));
+    let sets: Vec<_> =
+        equipped.toolsets.iter().map(|set| (set.name.as_str(), set.only.join(" "), set.prefix.as_deref())).collect();
+    assert_eq!(sets, [("search", String::new(), None), ("mail", "read list".into(), Some("mail_"))]);
+    assert!(matches!(&equipped.examples, agents::Examples::Fixed(examples) if examples.len() == 1));
+    let thinking = r#"{"thinkingBudget":512,"includeThoughts":true,"thinkingLevel":"low"}"#;
+    assert!(matches!(&equipped.planner, agents::Planner::Thinking(config) if config == thinking));
+    let agents::CodeExecution::Host(runner) = &equipped.code_execution else { panic!("the host runs no code") };
+    assert_eq!((runner.executor.as_str(), runner.error_retries), ("python/starlark", Some(0)));
+    assert!(runner.stateful && runner.optimize_data_file);
+    assert_eq!((equipped.on_model_error, equipped.on_tool_error), (vec!["repair".into()], vec!["guards/mend".into()]));
+}
+
+#[test]
+fn an_agent_refers_to_executors_and_providers_by_item() {
+    let agent = llm(LlmAgent::new("a").run_code(shout).examples_from(sums).planner(Planner::PlanReAct));
+    assert!(matches!(&agent.code_execution, agents::CodeExecution::Host(runner) if runner.executor == "shout"
+        && runner.error_retries.is_none() && !runner.stateful && !runner.optimize_data_file));
+    assert!(matches!(&agent.examples, agents::Examples::Chosen(provider) if provider == "all-sums"));
+    assert!(matches!(agent.planner, agents::Planner::PlanReAct));
+    let agent = llm(LlmAgent::new("b").examples_from("school/sums").run_code_in_model());
+    assert!(matches!(&agent.examples, agents::Examples::Chosen(provider) if provider == "school/sums"));
+    assert!(matches!(agent.code_execution, agents::CodeExecution::BuiltIn));
+    assert!(matches!(agent.planner, agents::Planner::None));
 }

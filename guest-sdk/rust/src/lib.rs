@@ -1,4 +1,4 @@
-//! Write AI agents, tools and callbacks as WebAssembly components for a Hatchery host.
+//! Write AI agents, tools, callbacks, plugins and models as WebAssembly components for a Hatchery host.
 //!
 //! A complete component, an agent with a tool and a callback:
 //!
@@ -37,12 +37,139 @@
 //! Its `Cargo.toml` says `crate-type = ["cdylib"]` and depends on `hatchery-guest`, `serde` and `schemars`; `cargo build --target
 //! wasm32-wasip2 --release` makes the `.wasm` file to drop into a served directory.
 //!
-//! - [`#[tool]`](macro@tool), [`#[agent]`](macro@agent) and [`#[callback(…)]`](macro@callback) turn a function into one that gives a
-//!   definition, so tools, agents and callbacks refer to each other as items; those of other components go by name, as in
+//! - [`#[tool]`](macro@tool), [`#[agent]`](macro@agent), [`#[callback(…)]`](macro@callback) and the like turn a function into one that
+//!   gives a definition, so tools, agents and callbacks refer to each other as items; those of other components go by name, as in
 //!   `.tool("search/find")`.
 //! - [`ToolContext`], [`CallbackContext`] and [`AgentContext`] are the way to the session, artifacts, memory, models and other tools.
+//!   What needs no steering takes a plain [`Context`].
 //! - [`Error`] and [`ToolError`] take any standard error through `?`.
 //! - [`export!`] says what the component offers; it has no other exports.
+//!
+//! # What a component can offer
+//!
+//! **Agents** are builders ([`LlmAgent`], [`SequentialAgent`], [`ParallelAgent`], [`LoopAgent`]) or async functions:
+//!
+//! ```
+//! # use hatchery_guest::prelude::*;
+//! /// Greets.
+//! #[agent]
+//! async fn greeter(cx: AgentContext) -> Result<(), Error> {
+//!     cx.say("Hello!").await
+//! }
+//! # hatchery_guest::export! { agents: [greeter] }
+//! ```
+//!
+//! **Tools** may need a person's consent: `#[tool(confirm)]` asks before each call, [`ToolContext::request_confirmation`] asks from within.
+//!
+//! ```
+//! # use hatchery_guest::prelude::*;
+//! # #[derive(Deserialize, JsonSchema)]
+//! # struct Transfer { euros: u32 }
+//! /// Sends money.
+//! #[tool]
+//! async fn send_money(transfer: Transfer, cx: ToolContext) -> Result<&'static str, ToolError> {
+//!     match cx.confirmation()? {
+//!         _ if transfer.euros < 100 => Ok("sent"),
+//!         Some(confirmation) if confirmation.confirmed => Ok("sent"),
+//!         Some(_) => Ok("refused"),
+//!         None => {
+//!             cx.request_confirmation(format!("Send {} euros?", transfer.euros), ())?;
+//!             Ok("waiting for a person")
+//!         }
+//!     }
+//! }
+//! # hatchery_guest::export! { tools: [send_money] }
+//! ```
+//!
+//! **Callbacks** stand before and after an agent, a model call and a tool call, or wait for one that fails:
+//!
+//! ```
+//! # use hatchery_guest::prelude::*;
+//! #[callback(on_model_error)]
+//! async fn apologise(_request: &LlmRequest, error: Error) -> Result<Option<LlmResponse>, Error> {
+//!     Ok((error.code == "MODEL_RATE_LIMITED").then(|| LlmResponse::text("I am busy. Please ask again in a minute.")))
+//! }
+//! # hatchery_guest::export! { callbacks: [apologise] }
+//! ```
+//!
+//! **Plugins** have hooks into every run, whatever its agent. The host is told of those that are written, and calls no others:
+//!
+//! ```
+//! # use hatchery_guest::prelude::*;
+//! struct Courtesy;
+//!
+//! #[plugin]
+//! impl Courtesy {
+//!     async fn before_model(request: &mut LlmRequest) -> Result<Option<LlmResponse>, Error> {
+//!         request.system_instructions.push("Be polite.".into());
+//!         Ok(None)
+//!     }
+//! }
+//! # hatchery_guest::export! { plugins: [Courtesy] }
+//! ```
+//!
+//! **Code executors** run the code that models write, for agents that say `.run_code(…)`:
+//!
+//! ```
+//! # use hatchery_guest::prelude::*;
+//! /// Adds the numbers that stand in lines.
+//! #[code_executor]
+//! async fn adding_machine(input: CodeInput) -> Result<CodeOutput, ToolError> {
+//!     Ok(match input.code.lines().map(str::parse::<i64>).sum::<Result<i64, _>>() {
+//!         Ok(sum) => CodeOutput { stdout: sum.to_string(), ..CodeOutput::default() },
+//!         Err(error) => CodeOutput { stderr: error.to_string(), ..CodeOutput::default() },
+//!     })
+//! }
+//!
+//! #[agent]
+//! fn clerk() -> LlmAgent {
+//!     LlmAgent::new("clerk").run_code(CodeRunner::new(adding_machine).error_retries(1))
+//! }
+//! # hatchery_guest::export! { agents: [clerk], code_executors: [adding_machine] }
+//! ```
+//!
+//! **Summarizers** make the summaries that stand for older events:
+//!
+//! ```
+//! # use hatchery_guest::prelude::*;
+//! #[summarizer]
+//! async fn minutes(events: Vec<Event>, cx: Context) -> Result<Option<Content>, Error> {
+//!     let said: String = events.iter().map(Event::said).collect();
+//!     Ok(cx.generate(LlmRequest::new("", said).with_instruction("Sum this up.")).await?.content)
+//! }
+//! # hatchery_guest::export! { summarizers: [minutes] }
+//! ```
+//!
+//! **Providers of examples** choose what an agent's model is shown, for agents that say `.examples_from(…)`:
+//!
+//! ```
+//! # use hatchery_guest::prelude::*;
+//! #[examples]
+//! async fn sums(query: String) -> Result<Vec<Example>, Error> {
+//!     Ok(if query.contains('+') { vec![Example::new("1 + 1", "2")] } else { Vec::new() })
+//! }
+//!
+//! #[agent]
+//! fn teacher() -> LlmAgent {
+//!     LlmAgent::new("teacher").examples_from(sums).planner(Planner::PlanReAct)
+//! }
+//! # hatchery_guest::export! { agents: [teacher], examples: [sums] }
+//! ```
+//!
+//! **Models** answer piece by piece; agents use them by the name `component:NAME/model`:
+//!
+//! ```
+//! # use hatchery_guest::prelude::*;
+//! #[model]
+//! async fn echo(request: LlmRequest, answer: Answer) -> Result<(), Error> {
+//!     let said = request.contents.last().map(Content::text).unwrap_or_default();
+//!     for word in said.split_inclusive(' ') {
+//!         answer.say(word).await?;
+//!     }
+//!     Ok(())
+//! }
+//! # hatchery_guest::export! { models: [echo] }
+//! ```
 //!
 //! On other targets than wasm everything compiles, so that pure code can be tested; whatever asks the host panics there.
 
@@ -50,26 +177,38 @@ extern crate self as hatchery_guest;
 
 mod agent;
 mod agent_context;
+mod answer;
 mod artifacts;
 mod bindings;
 mod callback;
+mod code;
+mod confirmation;
 mod content;
 mod context;
 mod convert;
 mod error;
 mod event;
+mod examples;
 mod export;
 pub mod log;
 mod model;
+mod plugin;
+mod summarizer;
 mod tool;
 
-pub use agent::{Agent, CustomAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent, SubAgent, SubAgentRef};
+pub use agent::{
+    Agent, CodeRunner, CustomAgent, LlmAgent, LoopAgent, ParallelAgent, Planner, SequentialAgent, SubAgent,
+    SubAgentRef, Thinking, Toolset,
+};
 pub use agent_context::{AgentContext, EventStream};
+pub use answer::{Answer, Model};
 pub use artifacts::Artifacts;
 pub use callback::{
     AfterAgent, AfterModel, AfterTool, AnyCallback, BeforeAgent, BeforeModel, BeforeTool, Callback, CallbackRef,
-    ToolCall,
+    OnModelError, OnToolError, ToolCall,
 };
+pub use code::{CodeExecutor, CodeExecutorRef, CodeFile, CodeInput, CodeOutput};
+pub use confirmation::ToolConfirmation;
 pub use content::{
     Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse, JsonMap, Part,
     PartData,
@@ -77,8 +216,11 @@ pub use content::{
 pub use context::{CallbackContext, Context, Memory, MemoryEntry, RunInfo, ToolContext};
 pub use error::{COMPONENT_FAILED, Error, ToolError};
 pub use event::{Event, EventActions};
-pub use hatchery_guest_macros::{agent, callback, tool};
+pub use examples::{Example, ExampleProvider, ExamplesRef};
+pub use hatchery_guest_macros::{agent, callback, code_executor, examples, model, plugin, summarizer, tool};
 pub use model::{FunctionDeclaration, LlmRequest, LlmResponse, ResponseStream};
+pub use plugin::Plugin;
+pub use summarizer::Summarizer;
 pub use tool::{LocalFuture, Tool, ToolRef};
 
 pub use {schemars, serde, serde_json};
@@ -86,8 +228,10 @@ pub use {schemars, serde, serde_json};
 /// What most components use.
 pub mod prelude {
     pub use crate::{
-        AgentContext, CallbackContext, Content, Context, CustomAgent, Error, Event, LlmAgent, LlmRequest, LlmResponse,
-        LoopAgent, ParallelAgent, Part, SequentialAgent, ToolCall, ToolContext, ToolError, agent, callback, log, tool,
+        AgentContext, Answer, CallbackContext, CodeFile, CodeInput, CodeOutput, CodeRunner, Content, Context,
+        CustomAgent, Error, Event, Example, LlmAgent, LlmRequest, LlmResponse, LoopAgent, ParallelAgent, Part, Planner,
+        SequentialAgent, Thinking, ToolCall, ToolConfirmation, ToolContext, ToolError, Toolset, agent, callback,
+        code_executor, examples, log, model, plugin, summarizer, tool,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
@@ -99,8 +243,14 @@ pub mod prelude {
 pub mod __private {
     pub use crate::bindings::agents::{self, export_agents};
     pub use crate::bindings::callbacks::{self, export_callbacks};
+    pub use crate::bindings::code_executors::{self, export_code_executors};
+    pub use crate::bindings::examples::{self, export_examples};
+    pub use crate::bindings::models::{self, export_models};
+    pub use crate::bindings::plugins::{self, export_plugins};
+    pub use crate::bindings::summarizers::{self, export_summarizers};
     pub use crate::bindings::tools::{self, export_tools};
-    pub use crate::callback::{Before, CallbackSet, value};
-    pub use crate::export::{AgentSet, ToolSet};
+    pub use crate::callback::{Before, value};
+    pub use crate::export::Offer;
+    pub use crate::plugin::{AnyPlugin, Hooks};
     pub use crate::tool::{arguments, result, schema};
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use wit_bindgen::StreamReader;
 
 use crate::bindings::wit::types;
-use crate::content::{Content, JsonMap};
+use crate::content::{Content, JsonMap, Part};
 use crate::error::Error;
 
 /// What a model is asked.
@@ -77,6 +77,18 @@ impl LlmResponse {
     /// The text that it says, without thoughts; empty when it says nothing.
     pub fn said(&self) -> String {
         self.content.as_ref().map(Content::text).unwrap_or_default()
+    }
+}
+
+impl From<Content> for LlmResponse {
+    fn from(content: Content) -> Self {
+        Self { content: Some(content), ..Self::default() }
+    }
+}
+
+impl From<Part> for LlmResponse {
+    fn from(part: Part) -> Self {
+        Content { role: Some("model".into()), parts: vec![part] }.into()
     }
 }
 

@@ -9,8 +9,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::bindings::tools::exports::hatchery::agent::guest_tools as wit;
+use crate::bindings::wit::types;
 use crate::context::ToolContext;
 use crate::error::ToolError;
+use crate::export::{Offer, find};
 
 /// A future that stays in its component.
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
@@ -24,6 +27,8 @@ pub struct Tool {
     pub description: &'static str,
     /// True when its result comes later.
     pub long_running: bool,
+    /// True when a person has to agree to each call before it runs.
+    pub requires_confirmation: bool,
     /// JSON Schema of its arguments; nothing when it takes none.
     pub parameters: fn() -> Option<Value>,
     /// Runs it: a JSON object in, any JSON out.
@@ -113,4 +118,27 @@ pub fn schema<T: JsonSchema>() -> Value {
     schema.remove("title");
     schema.remove("description");
     schema.into()
+}
+
+impl<S: Offer<Tool>> wit::Guest for S {
+    fn describe() -> Vec<wit::ToolSpec> {
+        S::items()
+            .into_iter()
+            .map(|tool| wit::ToolSpec {
+                declaration: types::FunctionDeclaration {
+                    name: tool.name.into(),
+                    description: tool.description.into(),
+                    parameters: (tool.parameters)().map(|schema| schema.to_string()),
+                    response: None,
+                },
+                long_running: tool.long_running,
+                requires_confirmation: tool.requires_confirmation,
+            })
+            .collect()
+    }
+
+    async fn call(name: String, args: String) -> Result<String, types::ToolError> {
+        let tool = find(S::items(), "tool", &name, |tool| tool.name).map_err(ToolError::fatal)?;
+        Ok((tool.run)(args, ToolContext::new()).await?)
+    }
 }

@@ -3,7 +3,7 @@
 
 use futures::executor::block_on;
 use hatchery_guest::prelude::*;
-use hatchery_guest::{Callback, SubAgentRef, Tool, ToolRef};
+use hatchery_guest::{Callback, Plugin, SubAgentRef, Tool, ToolRef};
 
 /// Where to look.
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -46,7 +46,7 @@ async fn number(place: Place) -> Result<u32, std::num::ParseIntError> {
     place.city.parse()
 }
 
-#[tool]
+#[tool(confirm)]
 async fn breaks() -> Result<(), ToolError> {
     Err(ToolError::fatal("the disk is full"))
 }
@@ -68,6 +68,7 @@ fn a_tool_has_the_functions_name_and_comment() {
         ("look", "Looks around.\n\nGives what is there.", false)
     );
     assert_eq!((count_letters().name, count_letters().long_running), ("count-letters", true));
+    assert!(breaks().requires_confirmation && !look().requires_confirmation);
     assert_eq!(look.tool_name(), "look");
     assert_eq!("other/search".tool_name(), "other/search");
 }
@@ -162,10 +163,60 @@ async fn host(cx: AgentContext) -> Result<(), Error> {
     cx.run_sub_agent("planner").await
 }
 
+/// Notes what happens.
+struct Notes;
+
+#[plugin(name = "notebook")]
+impl Notes {
+    async fn after_run(_cx: &CallbackContext) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+struct RateLimit;
+
+#[plugin]
+impl RateLimit {
+    async fn on_tool_error(_call: ToolCall, error: &Error) -> Result<Option<String>, Error> {
+        Ok(Some(error.code.clone()))
+    }
+}
+
+/// Adds what is in lines.
+#[code_executor(name = "adding-machine")]
+async fn add(input: &CodeInput, _cx: Context) -> Result<CodeOutput, std::num::ParseIntError> {
+    let sum: i64 = input.code.lines().map(str::parse::<i64>).sum::<Result<_, _>>()?;
+    Ok(CodeOutput { stdout: sum.to_string(), ..CodeOutput::default() })
+}
+
+#[summarizer]
+async fn nothing(_events: Vec<Event>) -> Result<Option<Content>, Error> {
+    Ok(None)
+}
+
+#[examples]
+async fn none(_query: String, _cx: &Context) -> Result<Vec<Example>, Error> {
+    Ok(Vec::new())
+}
+
+/// Says what it is asked.
+#[model]
+async fn parrot(answer: &Answer, request: &LlmRequest) -> Result<(), Error> {
+    for content in &request.contents {
+        answer.send(Content::model(content.text())).await?;
+    }
+    Ok(())
+}
+
 hatchery_guest::export! {
     tools: [look, count_letters],
     agents: [host],
     callbacks: [trim, answer, bracket, silent],
+    plugins: [Notes, RateLimit],
+    code_executors: [add],
+    summarizers: [nothing],
+    examples: [none],
+    models: [parrot],
 }
 
 #[test]
@@ -180,4 +231,30 @@ fn agents_refer_to_agents_by_item_and_by_name() {
     use hatchery_guest::SubAgent;
     assert!(matches!(planner.sub_agent(), SubAgent::Agent(_)));
     assert!(matches!("other/helper".sub_agent(), SubAgent::Named(name) if name == "other/helper"));
+}
+
+#[test]
+fn a_plugin_has_the_types_name_in_snake_case_or_the_one_given() {
+    assert_eq!((RateLimit::NAME, Notes::NAME), ("rate_limit", "notebook"));
+}
+
+#[test]
+fn what_the_host_calls_by_name_has_the_functions_name_or_the_one_given() {
+    assert_eq!(
+        (add().name, nothing().name, none().name, parrot().name),
+        ("adding-machine", "nothing", "none", "parrot")
+    );
+}
+
+#[test]
+fn an_executor_runs_code_without_a_host() {
+    assert_eq!(block_on(add().execute(CodeInput::new("1\n2"))).unwrap().stdout, "3");
+    let error = block_on(add().execute(CodeInput::new("one"))).unwrap_err();
+    assert_eq!(error, ToolError::model("invalid digit found in string"));
+}
+
+#[test]
+fn a_model_answers_without_a_host() {
+    let answer = block_on(parrot().answer(LlmRequest::new("", "hello"))).unwrap();
+    assert_eq!(answer.said(), "hello");
 }

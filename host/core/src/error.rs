@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::lookup::ItemKind;
 use crate::session::SessionKey;
 
 /// What goes wrong in a session, artifact or memory service.
@@ -98,6 +99,22 @@ impl ModelErrorKind {
             Self::BadResponse => "MODEL_BAD_RESPONSE",
             Self::Cancelled => "CANCELLED",
         }
+    }
+
+    /// The kind with this code.
+    pub fn of(code: &str) -> Option<Self> {
+        let kinds = [
+            Self::UnknownModel,
+            Self::Auth,
+            Self::RateLimited,
+            Self::BadRequest,
+            Self::Server,
+            Self::Network,
+            Self::Timeout,
+            Self::BadResponse,
+            Self::Cancelled,
+        ];
+        kinds.into_iter().find(|kind| kind.code() == code)
     }
 
     /// True when the same request may succeed later.
@@ -211,6 +228,18 @@ pub enum RunError {
         /// Why it is not there.
         reason: String,
     },
+    /// Something that an agent or a runner uses, such as a plugin or a summarizer, says that it failed.
+    #[error("{} `{name}`: {message}", kind.label())]
+    Item {
+        /// What it is.
+        kind: ItemKind,
+        /// Its name.
+        name: String,
+        /// A stable code, possibly the component's own.
+        code: Cow<'static, str>,
+        /// What it says.
+        message: String,
+    },
     /// The caller's input is wrong.
     #[error("{0}")]
     BadInput(String),
@@ -265,7 +294,10 @@ impl RunError {
             Self::Store(StoreError::Backend { .. }) => "STORE_FAILED",
             Self::Tool(ToolError::Model(_)) => "TOOL_FAILED",
             Self::Component { code, .. } => code,
-            Self::Tool(ToolError::Fatal { code, .. }) | Self::Callback { code, .. } | Self::Agent { code, .. } => code,
+            Self::Tool(ToolError::Fatal { code, .. })
+            | Self::Callback { code, .. }
+            | Self::Item { code, .. }
+            | Self::Agent { code, .. } => code,
             Self::NotFound { .. } => "NOT_FOUND",
             Self::Limit { .. } => "LIMIT_REACHED",
             Self::PluginMissing { .. } => "PLUGIN_MISSING",

@@ -64,6 +64,11 @@ fn component(component: &Component, files: &[FileStatus], directory: &Path) -> C
         agents: names(&mut component.agent_names()),
         tools: names(&mut component.tool_names()),
         callbacks: names(&mut component.callback_names()),
+        plugins: names(&mut component.plugin_names()),
+        code_executors: names(&mut component.code_executor_names()),
+        summarizers: names(&mut component.summarizer_names()),
+        examples: names(&mut component.example_names()),
+        models: names(&mut component.model_names()),
     }
 }
 

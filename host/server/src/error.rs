@@ -165,6 +165,7 @@ fn status(error: &RunError) -> StatusCode {
         | RunError::Limit { .. }
         | RunError::Callback { .. }
         | RunError::Component { .. }
+        | RunError::Item { .. }
         | RunError::Agent { .. }
         | RunError::Internal(_)
         | RunError::Reported { .. } => StatusCode::INTERNAL_SERVER_ERROR,
@@ -173,7 +174,7 @@ fn status(error: &RunError) -> StatusCode {
 
 #[cfg(test)]
 mod tests {
-    use hatchery_core::{ModelError, SessionKey, ToolError};
+    use hatchery_core::{ItemKind, ModelError, SessionKey, ToolError};
 
     use super::*;
 
@@ -228,6 +229,16 @@ mod tests {
                 "COMPONENT_BUSY",
             ),
             (RunError::PluginMissing { plugin: "p".into(), reason: message.clone() }, 503, "PLUGIN_MISSING"),
+            (
+                RunError::Item {
+                    kind: ItemKind::Plugin,
+                    name: "p".into(),
+                    code: "CENSORED".into(),
+                    message: message.clone(),
+                },
+                500,
+                "CENSORED",
+            ),
             (RunError::BadInput("no".into()), 400, "BAD_INPUT"),
             (RunError::Agent { agent, code: "AGENT_FAILED".into(), message: message.clone() }, 500, "AGENT_FAILED"),
             (RunError::Cancelled, 503, "CANCELLED"),

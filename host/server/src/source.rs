@@ -46,6 +46,16 @@ pub struct ComponentReport {
     pub tools: Vec<String>,
     /// Names of its callbacks.
     pub callbacks: Vec<String>,
+    /// Names of its plugins.
+    pub plugins: Vec<String>,
+    /// Names of its code executors.
+    pub code_executors: Vec<String>,
+    /// Names of its summarizers.
+    pub summarizers: Vec<String>,
+    /// Names of its providers of examples.
+    pub examples: Vec<String>,
+    /// Names of its models.
+    pub models: Vec<String>,
 }
 
 /// A file of the served directory.

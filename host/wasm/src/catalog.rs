@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hatchery_core::{Agent, Callback, Lookup, LookupError, Timestamp, Tool};
+use hatchery_core::{
+    Agent, Callback, CodeExecutor, ExampleProvider, JsonMap, Lookup, LookupError, Model, ModelError, Plugin,
+    Summarizer, Timestamp, Tool, Toolset,
+};
 use hatchery_engine::App;
 use serde::Serialize;
 
@@ -84,6 +87,14 @@ impl Catalog {
     pub fn file(&self, path: &Path) -> Option<&FileStatus> {
         self.files.iter().find(|file| file.path == path)
     }
+
+    /// The model that a component offers as `component:NAME/model`.
+    ///
+    /// # Errors
+    /// When none does.
+    pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Names(&self.components).model(name)
+    }
 }
 
 impl Lookup for Catalog {
@@ -97,6 +108,26 @@ impl Lookup for Catalog {
 
     fn agent(&self, name: &str) -> Result<Agent, LookupError> {
         Names(&self.components).agent(name)
+    }
+
+    fn toolset(&self, name: &str) -> Result<Arc<dyn Toolset>, LookupError> {
+        Names(&self.components).toolset(name)
+    }
+
+    fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, LookupError> {
+        Names(&self.components).plugin(name, args)
+    }
+
+    fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, LookupError> {
+        Names(&self.components).code_executor(name)
+    }
+
+    fn summarizer(&self, name: &str) -> Result<Arc<dyn Summarizer>, LookupError> {
+        Names(&self.components).summarizer(name)
+    }
+
+    fn examples(&self, name: &str) -> Result<Arc<dyn ExampleProvider>, LookupError> {
+        Names(&self.components).examples(name)
     }
 }
 

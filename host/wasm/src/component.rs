@@ -2,30 +2,38 @@
 
 mod agent;
 mod callback;
+mod code_executor;
+mod examples;
+mod exports;
+pub(crate) mod hook;
 mod instruction;
+mod model;
+mod offer;
+mod plugin;
+mod summarizer;
 mod tool;
 
 use std::sync::Arc;
 
 use hatchery_core::agent::InstructionProvider;
-use hatchery_core::{Callback, CustomAgent, FunctionDeclaration, JsonMap, Tool};
-use wasmtime::component::InstancePre;
+use hatchery_core::{
+    Callback, CodeExecutor, CustomAgent, ExampleProvider, ItemKind, JsonMap, Model, Plugin, RunError, Summarizer, Tool,
+    Toolset,
+};
 
-use crate::bindings::exports::hatchery::agent::{guest_agents, guest_callbacks, guest_tools};
-use crate::convert::{FromWit, Weigh};
+use crate::convert::{BadValue, Weigh, bounded, wit};
 use crate::engine::Engine;
 use crate::error::{CallError, LoadError};
 use crate::limits::{Limit, Limits};
-use crate::store::{Caller, HostState, Sandbox};
+use crate::store::{Caller, Sandbox};
 use crate::version::Contract;
+use callback::Hooks;
+use exports::Exports;
+pub use hook::Hook;
+use offer::Offer;
 
-pub(crate) use guest_agents::AgentSpec;
-
-/// Most agents of one component.
-const MAX_AGENTS: usize = 256;
-
-/// Most tools of one component, and most callbacks.
-const MAX_ITEMS: usize = 1000;
+pub(crate) use model::PREFIX as MODEL_PREFIX;
+pub(crate) use offer::{AgentSpec, DescribedTool};
 
 /// What a component is given beside its code.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -43,26 +51,7 @@ pub struct Component {
     contract: Contract,
     sandbox: Sandbox,
     exports: Exports,
-    agents: Vec<AgentSpec>,
-    tools: Vec<DescribedTool>,
-    callbacks: Vec<DescribedCallback>,
-}
-
-/// Which interfaces it has.
-struct Exports {
-    agents: Option<guest_agents::GuestIndices>,
-    tools: Option<guest_tools::GuestIndices>,
-    callbacks: Option<guest_callbacks::GuestIndices>,
-}
-
-struct DescribedTool {
-    declaration: Arc<FunctionDeclaration>,
-    is_long_running: bool,
-}
-
-struct DescribedCallback {
-    name: String,
-    points: Vec<String>,
+    offer: Offer,
 }
 
 impl Component {
@@ -90,21 +79,12 @@ impl Component {
             config: Arc::new(settings.config),
             limits: settings.limits,
         };
-        let mut component = Self {
-            name,
-            sha256,
-            contract,
-            sandbox,
-            exports,
-            agents: Vec::new(),
-            tools: Vec::new(),
-            callbacks: Vec::new(),
-        };
-        component
-            .ask()
-            .await
-            .map_err(|reason| LoadError::Describe { component: component.name.to_string(), reason })?;
-        Ok(component)
+        let described = sandbox.run(Caller::Loader, |store, instance| exports.describe(store, instance)).await;
+        let offer = described
+            .map_err(|error| error.to_string())
+            .and_then(Offer::try_from)
+            .map_err(|reason| LoadError::Describe { component: name.to_string(), reason })?;
+        Ok(Self { name, sha256, contract, sandbox, exports, offer })
     }
 
     /// Its name: the file's name without `.wasm`.
@@ -129,55 +109,123 @@ impl Component {
 
     /// Names of its agents, as it lists them.
     pub fn agent_names(&self) -> impl Iterator<Item = &str> {
-        self.agents.iter().map(|agent| agent.name.as_str())
+        self.offer.agents.iter().map(|agent| agent.name.as_str())
     }
 
     /// Names of its tools, as it lists them.
     pub fn tool_names(&self) -> impl Iterator<Item = &str> {
-        self.tools.iter().map(|tool| tool.declaration.name.as_str())
+        self.offer.tools.iter().map(|tool| tool.declaration.name.as_str())
     }
 
     /// Names of its callbacks, as it lists them.
     pub fn callback_names(&self) -> impl Iterator<Item = &str> {
-        self.callbacks.iter().map(|callback| callback.name.as_str())
+        self.offer.callbacks.iter().map(|callback| callback.name.as_str())
     }
 
-    /// Where a callback may be used: `before-agent`, `after-agent` and so on.
-    pub fn callback_points(&self, name: &str) -> &[String] {
-        self.callbacks.iter().find(|callback| callback.name == name).map_or(&[], |callback| &callback.points)
+    /// Names of its plugins, as it lists them.
+    pub fn plugin_names(&self) -> impl Iterator<Item = &str> {
+        self.offer.plugins.iter().map(|plugin| plugin.name.as_str())
+    }
+
+    /// Names of its code executors, as it lists them.
+    pub fn code_executor_names(&self) -> impl Iterator<Item = &str> {
+        self.offer.code_executors.iter().map(String::as_str)
+    }
+
+    /// Names of its summarizers, as it lists them.
+    pub fn summarizer_names(&self) -> impl Iterator<Item = &str> {
+        self.offer.summarizers.iter().map(String::as_str)
+    }
+
+    /// Names of its providers of examples, as it lists them.
+    pub fn example_names(&self) -> impl Iterator<Item = &str> {
+        self.offer.examples.iter().map(String::as_str)
+    }
+
+    /// Names of its models, as it lists them, without `component:NAME/`.
+    pub fn model_names(&self) -> impl Iterator<Item = &str> {
+        self.offer.models.iter().map(String::as_str)
+    }
+
+    /// Where a callback may be used.
+    pub fn callback_points(&self, name: &str) -> &[Hook] {
+        self.offer.callbacks.iter().find(|callback| callback.name == name).map_or(&[], |callback| &callback.hooks)
+    }
+
+    /// The hooks that a plugin has.
+    pub fn plugin_hooks(&self, name: &str) -> &[Hook] {
+        self.offer.plugins.iter().find(|plugin| plugin.name == name).map_or(&[], |plugin| &plugin.hooks)
     }
 
     /// One of its tools.
     pub fn tool(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Tool>> {
-        let exports = self.exports.tools.clone()?;
-        let found = self.tools.iter().find(|tool| tool.declaration.name == name)?;
+        self.any_tool(self.offer.tools.iter().find(|tool| tool.declaration.name == name)?)
+    }
+
+    /// All of its tools as a set; nothing when it has none.
+    pub fn toolset(self: &Arc<Self>) -> Option<Arc<dyn Toolset>> {
+        let tools: Vec<_> = self.offer.tools.iter().filter_map(|tool| self.any_tool(tool)).collect();
+        (!tools.is_empty()).then(|| Arc::new(tool::ComponentTools { name: self.name.clone(), tools }) as _)
+    }
+
+    fn any_tool(self: &Arc<Self>, described: &DescribedTool) -> Option<Arc<dyn Tool>> {
         Some(Arc::new(tool::ComponentTool {
             component: self.clone(),
-            exports,
-            declaration: found.declaration.clone(),
-            is_long_running: found.is_long_running,
+            exports: self.exports.tools.clone()?,
+            declaration: described.declaration.clone(),
+            is_long_running: described.is_long_running,
+            requires_confirmation: described.requires_confirmation,
         }))
     }
 
     /// One of its callbacks.
     pub fn callback(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Callback>> {
         let exports = self.exports.callbacks.clone()?;
-        let found = self.callbacks.iter().find(|callback| callback.name == name)?;
-        Some(Arc::new(callback::ComponentCallback {
-            component: self.clone(),
-            exports,
-            name: found.name.clone(),
-            points: found.points.clone(),
-        }))
+        let found = self.offer.callbacks.iter().find(|callback| callback.name == name)?;
+        Some(Arc::new(Hooks { component: self.clone(), exports, hooked: found.clone() }))
     }
 
-    /// Declarations of its tools, and whether their results come later.
-    pub fn tools(&self) -> impl Iterator<Item = (&Arc<FunctionDeclaration>, bool)> {
-        self.tools.iter().map(|tool| (&tool.declaration, tool.is_long_running))
+    /// One of its plugins.
+    pub fn plugin(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Plugin>> {
+        let exports = self.exports.plugins.clone()?;
+        let found = self.offer.plugins.iter().find(|plugin| plugin.name == name)?;
+        Some(Arc::new(Hooks { component: self.clone(), exports, hooked: found.clone() }))
+    }
+
+    /// One of its code executors.
+    pub fn code_executor(self: &Arc<Self>, name: &str) -> Option<Arc<dyn CodeExecutor>> {
+        let exports = self.exports.code_executors.clone()?;
+        let name = self.offer.code_executors.iter().find(|offered| *offered == name)?.clone();
+        Some(Arc::new(code_executor::ComponentCodeExecutor { component: self.clone(), exports, name }))
+    }
+
+    /// One of its summarizers.
+    pub fn summarizer(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Summarizer>> {
+        let exports = self.exports.summarizers.clone()?;
+        let name = self.offer.summarizers.iter().find(|offered| *offered == name)?.clone();
+        Some(Arc::new(summarizer::ComponentSummarizer { component: self.clone(), exports, name }))
+    }
+
+    /// One of its providers of examples.
+    pub fn examples(self: &Arc<Self>, name: &str) -> Option<Arc<dyn ExampleProvider>> {
+        let exports = self.exports.examples.clone()?;
+        let name = self.offer.examples.iter().find(|offered| *offered == name)?.clone();
+        Some(Arc::new(examples::ComponentExamples { component: self.clone(), exports, name }))
+    }
+
+    /// One of its models.
+    pub fn model(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Model>> {
+        let exports = self.exports.models.clone()?;
+        let name = self.offer.models.iter().find(|offered| *offered == name)?.clone();
+        Some(Arc::new(model::ComponentModel { component: self.clone(), exports, name }))
+    }
+
+    pub(crate) fn tools(&self) -> &[DescribedTool] {
+        &self.offer.tools
     }
 
     pub(crate) fn agents(&self) -> &[AgentSpec] {
-        &self.agents
+        &self.offer.agents
     }
 
     /// The code of a custom agent.
@@ -193,48 +241,32 @@ impl Component {
         Some(Arc::new(instruction::ComputedInstruction { component, exports, agent: agent.into(), is_global }))
     }
 
-    /// Calls each `describe` that there is.
-    async fn ask(&mut self) -> Result<(), String> {
-        let exports = &self.exports;
-        let described = self.sandbox.run(Caller::Loader, |mut store, instance| async move {
-            let agents = match &exports.agents {
-                Some(indices) => indices.load(&mut store, &instance)?.call_describe(&mut store).await?,
-                None => Vec::new(),
-            };
-            let tools = match &exports.tools {
-                Some(indices) => indices.load(&mut store, &instance)?.call_describe(&mut store).await?,
-                None => Vec::new(),
-            };
-            let callbacks = match &exports.callbacks {
-                Some(indices) => indices.load(&mut store, &instance)?.call_describe(&mut store).await?,
-                None => Vec::new(),
-            };
-            Ok((agents, tools, callbacks))
-        });
-        let (agents, tools, callbacks) = described.await.map_err(|error| error.to_string())?;
-        self.accept(agents, tools, callbacks)
+    /// What one of its items has answered, checked and understood.
+    fn answer<W: Weigh, T>(
+        &self,
+        kind: ItemKind,
+        item: &str,
+        answered: Result<Result<W, wit::Error>, CallError>,
+        understand: impl FnOnce(W) -> Result<T, BadValue>,
+    ) -> Result<T, RunError> {
+        let broke = |error: CallError| error.into_item_error(&self.name, kind, item);
+        match answered.map_err(broke)? {
+            Ok(answer) => self.accept(answer, understand).map_err(broke),
+            Err(error) => {
+                let (name, wit::Error { code, message }) = (format!("{}/{item}", self.name), bounded(error));
+                Err(RunError::Item { kind, name, code: code.into(), message })
+            }
+        }
     }
 
-    /// Takes over what it says that it offers.
-    fn accept(
-        &mut self,
-        agents: Vec<AgentSpec>,
-        tools: Vec<guest_tools::ToolSpec>,
-        callbacks: Vec<guest_callbacks::CallbackSpec>,
-    ) -> Result<(), String> {
-        few("agents", agents.len(), MAX_AGENTS)?;
-        few("tools", tools.len(), MAX_ITEMS)?;
-        few("callbacks", callbacks.len(), MAX_ITEMS)?;
-        self.agents = agents;
-        for tool in tools {
-            let declaration = FunctionDeclaration::from_wit(tool.declaration).map_err(|error| error.to_string())?;
-            self.tools.push(DescribedTool { declaration: Arc::new(declaration), is_long_running: tool.long_running });
-        }
-        let callbacks = callbacks.into_iter();
-        self.callbacks = callbacks.map(|spec| DescribedCallback { name: spec.name, points: spec.points }).collect();
-        unique("agent", self.agent_names())?;
-        unique("tool", self.tool_names())?;
-        unique("callback", self.callback_names())
+    /// Understands an answer of the guest that is not too large.
+    fn accept<W: Weigh, T>(
+        &self,
+        answer: W,
+        understand: impl FnOnce(W) -> Result<T, BadValue>,
+    ) -> Result<T, CallError> {
+        self.check_size(&answer)?;
+        understand(answer).map_err(|error| CallError::Contract(error.to_string()))
     }
 
     /// An error when an answer is larger than the component may give.
@@ -244,37 +276,6 @@ impl Component {
         }
         Ok(())
     }
-}
-
-impl Exports {
-    fn of(pre: &InstancePre<HostState>, contract: &Contract) -> wasmtime::Result<Self> {
-        let has = |interface: &str| contract.offers(interface);
-        Ok(Self {
-            agents: has("guest-agents").then(|| guest_agents::GuestIndices::new(pre)).transpose()?,
-            tools: has("guest-tools").then(|| guest_tools::GuestIndices::new(pre)).transpose()?,
-            callbacks: has("guest-callbacks").then(|| guest_callbacks::GuestIndices::new(pre)).transpose()?,
-        })
-    }
-}
-
-fn few(items: &str, count: usize, most: usize) -> Result<(), String> {
-    if count > most {
-        return Err(format!("it has {count} {items}, and a component may have {most}; make several components of it"));
-    }
-    Ok(())
-}
-
-fn unique<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
-    let mut seen = std::collections::HashSet::new();
-    for name in names {
-        if name.is_empty() || name.contains('/') {
-            return Err(format!("`{name}` cannot name a {kind}: names are not empty and have no `/`"));
-        }
-        if !seen.insert(name) {
-            return Err(format!("it has two {kind}s named `{name}`"));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

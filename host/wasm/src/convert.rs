@@ -1,6 +1,7 @@
 //! Between the domain's types and those of the contract, in one place. Nothing is lost either way: what the contract has no field for
 //! travels in `extra`.
 
+mod code;
 mod content;
 mod event;
 mod failure;
@@ -11,7 +12,7 @@ mod weight;
 use thiserror::Error;
 
 pub(crate) use crate::bindings::hatchery::agent::types as wit;
-pub(crate) use failure::{bounded, bounded_code, bounded_message};
+pub(crate) use failure::{bounded, bounded_event, bounded_response, bounded_tool_error, model_error};
 pub(crate) use json::{object, text, value};
 pub(crate) use weight::{ITEM, Weigh};
 
@@ -41,7 +42,7 @@ fn all_to_wit<'a, T: ToWit + 'a>(items: impl IntoIterator<Item = &'a T>) -> Vec<
     items.into_iter().map(ToWit::to_wit).collect()
 }
 
-fn all_from_wit<T: FromWit<W>, W>(items: Vec<W>) -> Result<Vec<T>, BadValue> {
+pub(crate) fn all_from_wit<T: FromWit<W>, W>(items: Vec<W>) -> Result<Vec<T>, BadValue> {
     items.into_iter().map(T::from_wit).collect()
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hatchery_core::{RunError, ToolError};
+use hatchery_core::{ItemKind, ModelError, ModelErrorKind, RunError, ToolError};
 use thiserror::Error;
 
 use crate::limits::{Limit, LimitHit};
@@ -100,7 +100,7 @@ pub enum LoadError {
     },
     /// It offers nothing.
     #[error(
-        "component `{component}` exports no agents, tools or callbacks; export them with `hatchery_guest::export!` and rebuild it"
+        "component `{component}` exports nothing that this host knows, such as agents or tools; export them with `hatchery_guest::export!` and rebuild it"
     )]
     NothingExported {
         /// The component.
@@ -175,23 +175,44 @@ impl CallError {
         }
     }
 
-    /// The error of a callback, an instruction or an agent: it ends the run.
+    /// The error of an instruction or an agent: it ends the run.
     pub(crate) fn into_run_error(self, component: &str) -> RunError {
+        self.into_error(component, |error| error.to_string())
+    }
+
+    /// The same for an item that a user of the component knows by name.
+    pub(crate) fn into_item_error(self, component: &str, kind: ItemKind, item: &str) -> RunError {
+        self.into_error(component, |error| format!("{} `{item}` failed: {error}", kind.label()))
+    }
+
+    fn into_error(self, component: &str, message: impl FnOnce(&Self) -> String) -> RunError {
         match self {
             Self::Cancelled => RunError::Cancelled,
-            error => {
-                RunError::Component { component: component.into(), code: error.code(), message: error.to_string() }
-            }
+            error => RunError::Component { component: component.into(), code: error.code(), message: message(&error) },
         }
     }
 
-    /// The error of a tool: the model is told, and the run goes on.
-    pub(crate) fn into_tool_error(self, component: &str, tool: &str) -> ToolError {
+    /// The error of a tool or of a code executor: the model is told, and the run goes on.
+    pub(crate) fn into_tool_error(self, component: &str, kind: ItemKind, item: &str) -> ToolError {
         match self {
             error @ Self::Cancelled => {
-                ToolError::Fatal { tool: tool.into(), code: error.code().into(), message: error.to_string() }
+                ToolError::Fatal { tool: item.into(), code: error.code().into(), message: error.to_string() }
             }
-            error => ToolError::Model(format!("tool `{tool}` of component `{component}` failed: {error}")),
+            error => ToolError::Model(format!("{} `{item}` of component `{component}` failed: {error}", kind.label())),
         }
+    }
+
+    /// The error of a model, whose name in the registry names the component too.
+    pub(crate) fn into_model_error(self, model: &str) -> ModelError {
+        let kind = match &self {
+            Self::Busy { .. } => ModelErrorKind::RateLimited,
+            Self::Limit(LimitHit { limit: Limit::Wall | Limit::AgentWall | Limit::Describe, .. }) => {
+                ModelErrorKind::Timeout
+            }
+            Self::Limit(_) | Self::Trapped { .. } => ModelErrorKind::Server,
+            Self::Contract(_) => ModelErrorKind::BadResponse,
+            Self::Cancelled => ModelErrorKind::Cancelled,
+        };
+        ModelError::new(kind, model, self.to_string())
     }
 }

@@ -16,7 +16,7 @@ use hatchery_core::{AgentContext, CallContext, RunError, StoreError};
 use std::sync::Arc;
 use wasmtime::component::{Accessor, HasSelf};
 
-use crate::convert::{BadValue, wit};
+use crate::convert::{BadValue, ToWit, wit};
 use crate::relay::Relay;
 use crate::store::{Caller, HostState};
 
@@ -30,6 +30,7 @@ impl HostState {
     fn context(&self) -> Result<&CallContext, wit::Error> {
         match &self.caller {
             Caller::Loader => Err(fault("NO_SESSION", "there is no session while a component describes itself")),
+            Caller::Model => Err(fault("NO_SESSION", "there is no session while a component's model is asked")),
             Caller::Call(cx) => Ok(cx),
             Caller::Agent(cx, _) => Ok(&cx.call),
         }
@@ -45,7 +46,7 @@ fn context<T>(accessor: &Access<T>) -> Result<CallContext, wit::Error> {
 fn agent<T>(accessor: &Access<T>) -> Result<(AgentContext, Arc<Relay>), wit::Error> {
     accessor.with(|mut access| match &access.get().caller {
         Caller::Agent(cx, relay) => Ok((cx.clone(), relay.clone())),
-        Caller::Loader | Caller::Call(_) => Err(fault(
+        Caller::Loader | Caller::Model | Caller::Call(_) => Err(fault(
             "NOT_AN_AGENT",
             "only a custom agent can run other agents; a tool or callback can transfer to one",
         )),
@@ -58,7 +59,7 @@ fn fault(code: &str, message: impl Into<String>) -> wit::Error {
 
 impl From<RunError> for wit::Error {
     fn from(error: RunError) -> Self {
-        fault(error.code(), error.to_string())
+        error.to_wit()
     }
 }
 

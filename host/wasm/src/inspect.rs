@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::bindings::exports::hatchery::agent::guest_agents::AgentKind;
 use crate::cache::sha256;
-use crate::component::Component;
+use crate::component::{AgentSpec, Component, Hook, MODEL_PREFIX};
 use crate::error::LoadError;
 use crate::loader::{LoadOptions, load_bytes};
 use crate::names::roots;
@@ -32,6 +32,16 @@ pub struct Inspection {
     pub tools: Vec<InspectedTool>,
     /// Its callbacks.
     pub callbacks: Vec<InspectedCallback>,
+    /// Its plugins.
+    pub plugins: Vec<InspectedPlugin>,
+    /// Names of its code executors.
+    pub code_executors: Vec<String>,
+    /// Names of its summarizers.
+    pub summarizers: Vec<String>,
+    /// Names of its providers of examples.
+    pub examples: Vec<String>,
+    /// Names of its models, as agents write them.
+    pub models: Vec<String>,
 }
 
 /// An agent of a component.
@@ -49,6 +59,8 @@ pub struct InspectedAgent {
     pub model: Option<String>,
     /// Tools that it can call.
     pub tools: Vec<String>,
+    /// Sets of tools that it can call.
+    pub toolsets: Vec<String>,
     /// Agents below it.
     pub sub_agents: Vec<String>,
     /// True when it becomes an app.
@@ -71,6 +83,8 @@ pub struct InspectedTool {
     pub response: Option<Value>,
     /// True when its result comes later.
     pub is_long_running: bool,
+    /// True when a person has to agree to each call.
+    pub requires_confirmation: bool,
 }
 
 /// A callback of a component.
@@ -80,7 +94,17 @@ pub struct InspectedCallback {
     /// Its name.
     pub name: String,
     /// Where it may be used.
-    pub points: Vec<String>,
+    pub points: Vec<&'static str>,
+}
+
+/// A plugin of a component.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InspectedPlugin {
+    /// Its name.
+    pub name: String,
+    /// The hooks that it has.
+    pub hooks: Vec<&'static str>,
 }
 
 /// Looks at the bytes of a component: checks, compiles and describes it as serving would.
@@ -95,34 +119,21 @@ pub async fn inspect(options: &LoadOptions, name: &str, bytes: Vec<u8>) -> Resul
 
 fn describe(component: &Component, size: u64) -> Inspection {
     let roots = roots(component);
-    let agents = component.agents().iter().map(|agent| {
-        let (kind, model, tools) = match &agent.kind {
-            AgentKind::Llm(llm) => ("llm", llm.model.clone(), llm.tools.clone()),
-            AgentKind::Sequential => ("sequential", None, Vec::new()),
-            AgentKind::Parallel => ("parallel", None, Vec::new()),
-            AgentKind::Loop(_) => ("loop", None, Vec::new()),
-            AgentKind::Custom(custom) => ("custom", custom.model.clone(), custom.tools.clone()),
-        };
-        InspectedAgent {
-            name: agent.name.clone(),
-            description: agent.description.clone(),
-            kind,
-            model,
-            tools,
-            sub_agents: agent.sub_agents.clone(),
-            is_app: roots.contains(&agent.name.as_str()),
-        }
-    });
-    let tools = component.tools().map(|(declaration, is_long_running)| InspectedTool {
-        name: declaration.name.clone(),
-        description: declaration.description.clone(),
-        parameters: declaration.parameters.clone(),
-        response: declaration.response.clone(),
-        is_long_running,
+    let agents = component.agents().iter().map(|spec| agent(spec, roots.contains(&spec.name.as_str())));
+    let tools = component.tools().iter().map(|tool| InspectedTool {
+        name: tool.declaration.name.clone(),
+        description: tool.declaration.description.clone(),
+        parameters: tool.declaration.parameters.clone(),
+        response: tool.declaration.response.clone(),
+        is_long_running: tool.is_long_running,
+        requires_confirmation: tool.requires_confirmation,
     });
     let callbacks = component
         .callback_names()
-        .map(|name| InspectedCallback { name: name.into(), points: component.callback_points(name).to_vec() });
+        .map(|name| InspectedCallback { name: name.into(), points: names(component.callback_points(name)) });
+    let plugins = component
+        .plugin_names()
+        .map(|name| InspectedPlugin { name: name.into(), hooks: names(component.plugin_hooks(name)) });
     Inspection {
         name: component.name().into(),
         size,
@@ -133,5 +144,38 @@ fn describe(component: &Component, size: u64) -> Inspection {
         agents: agents.collect(),
         tools: tools.collect(),
         callbacks: callbacks.collect(),
+        plugins: plugins.collect(),
+        code_executors: component.code_executor_names().map(Into::into).collect(),
+        summarizers: component.summarizer_names().map(Into::into).collect(),
+        examples: component.example_names().map(Into::into).collect(),
+        models: component.model_names().map(|model| format!("{MODEL_PREFIX}{}/{model}", component.name())).collect(),
     }
+}
+
+fn agent(spec: &AgentSpec, is_app: bool) -> InspectedAgent {
+    let plain = |kind| (kind, None, Vec::new(), Vec::new());
+    let (kind, model, tools, toolsets) = match &spec.kind {
+        AgentKind::Llm(llm) => {
+            let toolsets = llm.toolsets.iter().map(|set| set.name.clone()).collect();
+            ("llm", llm.model.clone(), llm.tools.clone(), toolsets)
+        }
+        AgentKind::Sequential => plain("sequential"),
+        AgentKind::Parallel => plain("parallel"),
+        AgentKind::Loop(_) => plain("loop"),
+        AgentKind::Custom(custom) => ("custom", custom.model.clone(), custom.tools.clone(), Vec::new()),
+    };
+    InspectedAgent {
+        name: spec.name.clone(),
+        description: spec.description.clone(),
+        kind,
+        model,
+        tools,
+        toolsets,
+        sub_agents: spec.sub_agents.clone(),
+        is_app,
+    }
+}
+
+fn names(hooks: &[Hook]) -> Vec<&'static str> {
+    hooks.iter().map(|hook| hook.name()).collect()
 }

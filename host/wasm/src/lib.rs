@@ -1,10 +1,11 @@
-//! Loads WebAssembly components and offers them as agents, tools and callbacks.
+//! Loads WebAssembly components and offers what is in them: agents, tools, callbacks, plugins, code executors, summarizers, examples and
+//! models.
 //!
 //! Read it in this order: [`engine`] and [`limits`] (what guests run in), [`component`] (one loaded revision, and how its exports become
 //! the traits of `hatchery-core`), `imports` (what a guest can ask for), [`catalog`] (everything that is loaded) and [`watch`] (how that
 //! changes while it serves).
 //!
-//! A tool or callback call costs a fresh instance, some 20 µs; an agent's run costs one. Nothing a guest does reaches another call:
+//! A call of a tool, a callback and so on costs a fresh instance, some 20 µs; so does an agent's run, and a model's answer. Nothing a guest does reaches another call:
 //! crashes, loops and floods end as errors that name the component and, for limits, the setting that raises it. There is no network and
 //! no file access for guests.
 
@@ -19,6 +20,7 @@ mod imports;
 pub mod inspect;
 pub mod limits;
 pub mod loader;
+pub mod models;
 mod names;
 mod relay;
 mod scan;
@@ -28,10 +30,11 @@ pub mod watch;
 
 pub use cache::CodeCache;
 pub use catalog::{Catalog, FileState, FileStatus};
-pub use component::{Component, ComponentSettings};
+pub use component::{Component, ComponentSettings, Hook};
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
 pub use inspect::{Inspection, inspect};
 pub use limits::{LimitOverrides, Limits};
 pub use loader::{LoadOptions, Progress};
+pub use models::CatalogModels;
 pub use watch::CatalogHandle;

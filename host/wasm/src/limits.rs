@@ -7,10 +7,10 @@
 //! | `limits.tables`     | 100 000  | sum of all table elements                                            |
 //! | `limits.instances`  | 30       | core instances                                                       |
 //! | `limits.cpu`        | 5 s      | time in which its code really runs; waiting does not count           |
-//! | `limits.wall`       | 30 s     | time from start to end of a tool or callback call                    |
-//! | `limits.agent_wall` | 10 min   | the same for a run of a custom agent                                 |
-//! | `limits.result`     | 8 MiB    | bytes of a tool's result, a callback's answer, one event, the state  |
-//! |                     |          | that a call sets, or the events that it reads at a time              |
+//! | `limits.wall`       | 30 s     | time from start to end of a call: of a tool, a callback and so on    |
+//! | `limits.agent_wall` | 10 min   | the same for a run of a custom agent, or an answer of a model        |
+//! | `limits.result`     | 8 MiB    | bytes of a tool's result, a callback's answer, one event, a model's  |
+//! |                     |          | answer, what a call sets, or the events that it reads at a time      |
 //! | `limits.log`        | 64 KiB   | bytes that it writes to the log, stdout and stderr together; each    |
 //! |                     |          | line counts 128 more                                                 |
 
@@ -37,11 +37,12 @@ pub struct Limits {
     pub instances: u64,
     /// Time in which the guest's code runs.
     pub cpu: Duration,
-    /// Time from start to end of a tool or callback call.
+    /// Time from start to end of a call: of a tool, a callback and so on.
     pub wall: Duration,
-    /// Time from start to end of a custom agent's run.
+    /// Time from start to end of a custom agent's run, or of a model's answer.
     pub agent_wall: Duration,
-    /// Bytes of a tool's result, a callback's answer, one event, the state that a call sets, or the events that it reads at a time.
+    /// Bytes of a tool's result, a callback's answer, one event, a model's whole answer, what a call sets, or the events that it reads at
+    /// a time.
     pub result: u64,
     /// Bytes written to the log, stdout and stderr; each line counts 128 more.
     pub log: u64,

@@ -5,7 +5,7 @@
 //! cancellation are watched from outside: whatever the guest does, its store is dropped.
 
 mod clock;
-mod kept;
+pub(crate) mod kept;
 mod nesting;
 pub(crate) mod output;
 
@@ -46,7 +46,9 @@ pub(crate) struct Sandbox {
 pub(crate) enum Caller {
     /// Nobody's: the component describes itself.
     Loader,
-    /// A tool, callback or instruction.
+    /// Somebody's who asks a model of the component: there may be no session.
+    Model,
+    /// A tool, callback or anything else that is called in a run.
     Call(CallContext),
     /// A custom agent, with the events that it may relay.
     Agent(AgentContext, Arc<Relay>),
@@ -83,10 +85,11 @@ impl Sandbox {
         let (wall, limit) = match &caller {
             Caller::Loader if self.limits.wall > DESCRIBE_WALL => (DESCRIBE_WALL, Limit::Describe),
             Caller::Loader | Caller::Call(_) => (self.limits.wall, Limit::Wall),
-            Caller::Agent(..) => (self.limits.agent_wall, Limit::AgentWall),
+            Caller::Model | Caller::Agent(..) => (self.limits.agent_wall, Limit::AgentWall),
         };
         let cancel = match &caller {
-            Caller::Loader => CancellationToken::new(),
+            // Whoever asks ends the call by dropping it.
+            Caller::Loader | Caller::Model => CancellationToken::new(),
             Caller::Call(cx) => cx.invocation.cancel.clone(),
             Caller::Agent(cx, _) => cx.call.invocation.cancel.clone(),
         };

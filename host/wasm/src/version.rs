@@ -10,6 +10,18 @@ pub const OFFERED: &str = "0.1.0";
 
 const PACKAGE: &str = "hatchery:agent/";
 
+/// Interfaces that a component may export.
+const EXPORTS: &[&str] = &[
+    "guest-agents",
+    "guest-tools",
+    "guest-callbacks",
+    "guest-plugins",
+    "guest-code-executors",
+    "guest-summarizers",
+    "guest-examples",
+    "guest-models",
+];
+
 /// WASI packages that components can use.
 const WASI: &[&str] = &["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 
@@ -47,7 +59,7 @@ impl Contract {
             return Err(LoadError::ForeignImport { component: component.into(), import: import.clone() });
         }
         let contract = Self { version, imports, exports };
-        if !["guest-agents", "guest-tools", "guest-callbacks"].iter().any(|interface| contract.offers(interface)) {
+        if !EXPORTS.iter().any(|interface| contract.offers(interface)) {
             return Err(LoadError::NothingExported { component: component.into() });
         }
         Ok(contract)

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use hatchery_core::{Model, ModelError};
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::{Mutex, mpsc, watch};
 
@@ -55,6 +56,14 @@ impl CatalogHandle {
     /// The catalog that serves now.
     pub fn current(&self) -> Arc<Catalog> {
         self.0.current.load_full()
+    }
+
+    /// The model that a component offers now as `component:NAME/model`.
+    ///
+    /// # Errors
+    /// When none does.
+    pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        self.current().model(name)
     }
 
     /// Generation numbers as they come.

@@ -55,7 +55,7 @@ impl Options {
 }
 
 pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
-    let comments = take_comments(&mut function);
+    let comments = take_comments(&mut function.attrs);
     let description = comment(&comments);
     let visibility = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
     let ident = &function.sig.ident;
@@ -73,15 +73,15 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
         });
     }
 
-    check(&function, "custom agent")?;
+    check(&function.sig, "custom agent")?;
     let mut passed = Vec::new();
-    for parameter in parameters(&function)? {
+    for parameter in parameters(&function.sig)? {
         if !parameter.is("AgentContext") {
             return Err(Error::new_spanned(parameter.ty, "a custom agent takes nothing but an `AgentContext`"));
         }
         passed.push(parameter.passing.pass(&quote!(cx)));
     }
-    let call = if gives_result(&function) {
+    let call = if gives_result(&function.sig) {
         quote!(#ident(#(#passed),*).await.map_err(::hatchery_guest::Error::from))
     } else {
         quote!({ #ident(#(#passed),*).await; ::core::result::Result::Ok(()) })

@@ -3,7 +3,10 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::parse::ParseStream;
-use syn::{Attribute, Error, Expr, ExprLit, FnArg, ItemFn, Lit, Meta, PatType, Result, ReturnType, Type};
+use syn::{
+    Attribute, Error, Expr, ExprLit, FnArg, Ident, Lit, LitStr, Meta, PatType, Result, ReturnType, Signature, Token,
+    Type,
+};
 
 /// The text of the doc comments, without the space that each line starts with.
 pub fn comment(attributes: &[Attribute]) -> String {
@@ -19,19 +22,19 @@ pub fn comment(attributes: &[Attribute]) -> String {
 }
 
 /// Takes the doc comments away from the function: they go to the one that takes its place.
-pub fn take_comments(function: &mut ItemFn) -> Vec<Attribute> {
-    let (comments, others) = function.attrs.drain(..).partition(|attribute| attribute.path().is_ident("doc"));
-    function.attrs = others;
+pub fn take_comments(attributes: &mut Vec<Attribute>) -> Vec<Attribute> {
+    let (comments, others) = attributes.drain(..).partition(|attribute| attribute.path().is_ident("doc"));
+    *attributes = others;
     comments
 }
 
 /// Checks what no marked function may be.
-pub fn check(function: &ItemFn, kind: &str) -> Result<()> {
-    if function.sig.asyncness.is_none() {
-        return Err(Error::new_spanned(function.sig.fn_token, format!("a {kind} is an `async fn`")));
+pub fn check(signature: &Signature, kind: &str) -> Result<()> {
+    if signature.asyncness.is_none() {
+        return Err(Error::new_spanned(signature.fn_token, format!("a {kind} is an `async fn`")));
     }
-    if !function.sig.generics.params.is_empty() {
-        return Err(Error::new_spanned(&function.sig.generics, format!("a {kind} cannot be generic")));
+    if !signature.generics.params.is_empty() {
+        return Err(Error::new_spanned(&signature.generics, format!("a {kind} cannot be generic")));
     }
     Ok(())
 }
@@ -68,7 +71,7 @@ impl Parameter<'_> {
 }
 
 /// The parameters of a function, in order.
-pub fn parameters<'a>(function: &'a ItemFn) -> Result<Vec<Parameter<'a>>> {
+pub fn parameters<'a>(signature: &'a Signature) -> Result<Vec<Parameter<'a>>> {
     let parameter = |input: &'a FnArg| match input {
         FnArg::Receiver(receiver) => Err(Error::new_spanned(receiver, "a free function is needed, without `self`")),
         FnArg::Typed(PatType { ty, .. }) => Ok(match ty.as_ref() {
@@ -79,22 +82,69 @@ pub fn parameters<'a>(function: &'a ItemFn) -> Result<Vec<Parameter<'a>>> {
             ty => Parameter { ty, passing: Passing::Value },
         }),
     };
-    function.sig.inputs.iter().map(parameter).collect()
+    signature.inputs.iter().map(parameter).collect()
 }
 
 /// True when the function gives a `Result`, by its name.
-pub fn gives_result(function: &ItemFn) -> bool {
-    match &function.sig.output {
+pub fn gives_result(signature: &Signature) -> bool {
+    match &signature.output {
         ReturnType::Default => false,
         ReturnType::Type(_, ty) => last_name(ty).is_some_and(|name| name == "Result"),
     }
 }
 
-fn last_name(ty: &Type) -> Option<String> {
+/// The name of a type, without its path.
+pub fn last_name(ty: &Type) -> Option<String> {
     match ty {
         Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
         _ => None,
     }
+}
+
+/// The only option of most macros: `name = "…"`.
+pub struct NameOption(Option<LitStr>);
+
+impl NameOption {
+    /// Reads it; `kind` is for messages.
+    pub fn parse(kind: &str, input: ParseStream<'_>) -> Result<Self> {
+        let mut name = None;
+        while !input.is_empty() {
+            let key: Ident = input.parse()?;
+            if key != "name" {
+                return Err(Error::new_spanned(key, format!("the option of a {kind} is `name = \"…\"`")));
+            }
+            input.parse::<Token![=]>()?;
+            name = Some(input.parse()?);
+            skip_comma(input)?;
+        }
+        Ok(Self(name))
+    }
+
+    /// The name given, or this one.
+    pub fn or(self, name: String) -> String {
+        self.0.map_or(name, |name| name.value())
+    }
+}
+
+/// `before_tool` as `BeforeTool`.
+pub fn pascal_case(name: &str) -> String {
+    let capital = |word: &str| match word.split_at_checked(1) {
+        Some((first, rest)) => first.to_ascii_uppercase() + rest,
+        None => word.to_owned(),
+    };
+    name.split('_').map(capital).collect()
+}
+
+/// `RateLimit` as `rate_limit`.
+pub fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+    }
+    snake
 }
 
 /// Skips the comma between options.

@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::{agent, callback, tool};
+use crate::{agent, callback, plugin, provider, tool};
 
 fn tool_error(options: TokenStream, function: TokenStream) -> String {
     syn::parse2(options)
@@ -20,6 +20,19 @@ fn callback_error(options: TokenStream, function: TokenStream) -> String {
 fn agent_error(options: TokenStream, function: TokenStream) -> String {
     syn::parse2(options)
         .and_then(|options| agent::expand(options, syn::parse2(function)?))
+        .map_or_else(|error| error.to_string(), |code| format!("no error: {code}"))
+}
+
+fn plugin_error(options: TokenStream, hooks: TokenStream) -> String {
+    syn::parse2(options)
+        .and_then(|options| plugin::expand(options, syn::parse2(hooks)?))
+        .map_or_else(|error| error.to_string(), |code| format!("no error: {code}"))
+}
+
+fn provider_error(kind: &provider::Kind, options: TokenStream, function: TokenStream) -> String {
+    let parse = |input: syn::parse::ParseStream<'_>| kind.options(input);
+    syn::parse::Parser::parse2(parse, options)
+        .and_then(|name| kind.expand(name, syn::parse2(function)?))
         .map_or_else(|error| error.to_string(), |code| format!("no error: {code}"))
 }
 
@@ -85,7 +98,7 @@ fn unknown_options_are_told_with_the_known_ones() {
                 async fn f() {}
             )
         ),
-        "options of a tool are `name = \"…\"` and `long_running`"
+        "options of a tool are `name = \"…\"`, `long_running` and `confirm`"
     );
     assert!(
         callback_error(
@@ -94,7 +107,7 @@ fn unknown_options_are_told_with_the_known_ones() {
                 async fn f() {}
             )
         )
-        .contains("`before_tool` and `after_tool`")
+        .contains("`after_tool` and `on_tool_error`, as in")
     );
     assert!(
         callback_error(
@@ -135,6 +148,8 @@ fn a_callback_takes_what_its_point_gives() {
         (quote!(after_model), "this callback takes an `LlmResponse`"),
         (quote!(before_tool), "this callback takes a `ToolCall`"),
         (quote!(after_tool), "this callback takes a `ToolCall` and the answer, a `Value`"),
+        (quote!(on_model_error), "this callback takes an `LlmRequest` and the failure, an `Error`"),
+        (quote!(on_tool_error), "this callback takes a `ToolCall` and the failure, an `Error`"),
     ];
     for (point, message) in cases {
         assert_eq!(callback_error(point, none.clone()), message);
@@ -178,4 +193,75 @@ fn options_on_a_builder_function_are_refused() {
         ),
         "options are for an `async fn`; here, say it with the builder"
     );
+}
+
+#[test]
+fn what_cannot_be_changed_is_not_taken_to_change_it() {
+    let tool = quote!(
+        async fn f(call: &mut ToolCall, answer: Value) -> Result<Option<Value>, Error> {}
+    );
+    assert_eq!(callback_error(quote!(after_tool), tool), "this callback cannot change it: take it by value or by `&`");
+    let failure = quote!(
+        async fn f(request: LlmRequest, failure: &mut Error) -> Result<Option<LlmResponse>, Error> {}
+    );
+    assert_eq!(
+        callback_error(quote!(on_model_error), failure),
+        "this callback cannot change it: take it by value or by `&`"
+    );
+}
+
+#[test]
+fn a_plugin_has_nothing_but_hooks() {
+    let cases = [
+        (quote!(impl Plugin for X {}), "a plugin's hooks stand in an `impl` of its type, without a trait"),
+        (
+            quote!(
+                impl<T> X<T> {}
+            ),
+            "a plugin cannot be generic",
+        ),
+        (
+            quote!(
+                impl (A, B) {}
+            ),
+            "a plugin is a type of its own, such as `struct Censor;`",
+        ),
+        (quote!(impl X { const A: u8 = 1; }), "here stand hooks only; put the rest in an `impl` of its own"),
+        (
+            quote!(impl X { async fn before_run(&self) {} }),
+            "a hook takes no `self`: nothing in a plugin outlives a call; keep it in the session's state",
+        ),
+        (quote!(impl X { fn before_run() {} }), "a hook is an `async fn`"),
+        (quote!(impl X { async fn on_event() {} }), "this hook takes an `Event`"),
+    ];
+    for (hooks, message) in cases {
+        assert_eq!(plugin_error(quote!(), hooks), message);
+    }
+    let unknown = plugin_error(quote!(), quote!(impl X { async fn on_message() {} }));
+    assert!(unknown.starts_with("`on_message` is no hook; hooks are `on_user_message`, `before_run`"), "{unknown}");
+    assert!(unknown.ends_with("and `on_tool_error`; put other functions in an `impl` of their own"), "{unknown}");
+    assert_eq!(plugin_error(quote!(title = "x"), quote!(impl X {})), "the option of a plugin is `name = \"…\"`");
+}
+
+#[test]
+fn what_the_host_calls_by_name_takes_one_thing_and_a_context() {
+    let none = quote!(
+        async fn f(cx: Context) {}
+    );
+    let cases = [
+        (&provider::CODE_EXECUTOR, "a code executor takes a `CodeInput`, and a `Context` if it wants one"),
+        (&provider::SUMMARIZER, "a summarizer takes a `Vec<Event>`, and a `Context` if it wants one"),
+        (&provider::EXAMPLES, "a provider of examples takes the query, a `String`, and a `Context` if it wants one"),
+        (&provider::MODEL, "a model takes an `LlmRequest` and an `Answer`, and a `Context` if it wants one"),
+    ];
+    for (kind, message) in cases {
+        assert_eq!(provider_error(kind, quote!(), none.clone()), message);
+    }
+    let without_answer = quote!(
+        async fn f(request: LlmRequest) {}
+    );
+    assert!(
+        provider_error(&provider::MODEL, quote!(), without_answer).starts_with("a model takes an `LlmRequest` and")
+    );
+    assert_eq!(provider_error(&provider::MODEL, quote!(kind = "x"), none), "the option of a model is `name = \"…\"`");
 }

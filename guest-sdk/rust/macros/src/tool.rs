@@ -7,10 +7,13 @@ use syn::{Error, Ident, ItemFn, LitStr, Result, Token};
 
 use crate::function::{Parameter, Passing, check, comment, gives_result, parameters, skip_comma, take_comments};
 
+const OPTIONS: &str = "options of a tool are `name = \"…\"`, `long_running` and `confirm`";
+
 #[derive(Default)]
 pub struct Options {
     name: Option<LitStr>,
     long_running: bool,
+    confirm: bool,
 }
 
 impl Parse for Options {
@@ -24,7 +27,8 @@ impl Parse for Options {
                     options.name = Some(input.parse()?);
                 }
                 "long_running" => options.long_running = true,
-                _ => return Err(Error::new_spanned(key, "options of a tool are `name = \"…\"` and `long_running`")),
+                "confirm" => options.confirm = true,
+                _ => return Err(Error::new_spanned(key, OPTIONS)),
             }
             skip_comma(input)?;
         }
@@ -33,17 +37,17 @@ impl Parse for Options {
 }
 
 pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
-    check(&function, "tool")?;
-    let comments = take_comments(&mut function);
+    check(&function.sig, "tool")?;
+    let comments = take_comments(&mut function.attrs);
     let description = comment(&comments);
     let visibility = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
     let ident = &function.sig.ident;
     let name = options.name.map_or_else(|| ident.to_string(), |name| name.value());
-    let long_running = options.long_running;
+    let (long_running, confirm) = (options.long_running, options.confirm);
 
     let mut arguments = None;
     let mut passed = Vec::new();
-    for parameter in parameters(&function)? {
+    for parameter in parameters(&function.sig)? {
         if parameter.is("ToolContext") {
             passed.push(parameter.passing.pass(&quote!(cx)));
         } else if arguments.is_some() {
@@ -64,7 +68,7 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
         ),
         None => (quote!(|| ::core::option::Option::None), quote!(let _ = args;)),
     };
-    let call = if gives_result(&function) {
+    let call = if gives_result(&function.sig) {
         quote!(#ident(#(#passed),*).await.map_err(::hatchery_guest::ToolError::from)?)
     } else {
         quote!(#ident(#(#passed),*).await)
@@ -77,6 +81,7 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
                 name: #name,
                 description: #description,
                 long_running: #long_running,
+                requires_confirmation: #confirm,
                 parameters: #parameters,
                 run: |args, cx| ::std::boxed::Box::pin(async move {
                     let _ = &cx;

@@ -113,7 +113,12 @@ fn print(found: &Inspection, limits: &Limits, file: &Path) -> io::Result<()> {
         let description = harmless(&agent.description);
         writeln!(out, "  agent     {}  {DIM}{app}{}{DIM:#}  {description}", harmless(&agent.name), agent.kind)?;
         let model: Vec<_> = agent.model.iter().cloned().collect();
-        for (what, names) in [("model", &model), ("tools", &agent.tools), ("sub agents", &agent.sub_agents)] {
+        for (what, names) in [
+            ("model", &model),
+            ("tools", &agent.tools),
+            ("toolsets", &agent.toolsets),
+            ("sub agents", &agent.sub_agents),
+        ] {
             if !names.is_empty() {
                 writeln!(out, "            {DIM}{what}: {}{DIM:#}", harmless(&names.join(", ")))?;
             }
@@ -121,12 +126,25 @@ fn print(found: &Inspection, limits: &Limits, file: &Path) -> io::Result<()> {
     }
     for tool in &found.tools {
         let slow = if tool.is_long_running { "long running  " } else { "" };
+        let asks = if tool.requires_confirmation { "asks first  " } else { "" };
         let arguments = harmless(&arguments(tool.parameters.as_ref())).into_owned();
         let description = harmless(&tool.description);
-        writeln!(out, "  tool      {}{DIM}({arguments}){DIM:#}  {slow}{description}", harmless(&tool.name))?;
+        writeln!(out, "  tool      {}{DIM}({arguments}){DIM:#}  {slow}{asks}{description}", harmless(&tool.name))?;
     }
     for callback in &found.callbacks {
         writeln!(out, "  callback  {}  {DIM}{}{DIM:#}", harmless(&callback.name), callback.points.join(", "))?;
+    }
+    for plugin in &found.plugins {
+        writeln!(out, "  plugin    {}  {DIM}{}{DIM:#}", harmless(&plugin.name), plugin.hooks.join(", "))?;
+    }
+    let named = [
+        ("executor", &found.code_executors),
+        ("summarizer", &found.summarizers),
+        ("examples", &found.examples),
+        ("model", &found.models),
+    ];
+    for (kind, name) in named.iter().flat_map(|(kind, names)| names.iter().map(move |name| (kind, name))) {
+        writeln!(out, "  {kind:<9} {}", harmless(name))?;
     }
     writeln!(out, "  wants     {}", wanted(&found.imports).join(", "))?;
     let mib = limits.memory.div_ceil(1 << 20);

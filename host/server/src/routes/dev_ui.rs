@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::get;
 
-use crate::source::CatalogReport;
+use crate::source::{CatalogReport, ComponentReport};
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<AppState> {
@@ -47,11 +47,11 @@ fn render(host: &str, apps: &[String], report: &CatalogReport) -> String {
     html.push_str("<h2>Components</h2>");
     table(
         &mut html,
-        ["Name", "File", "Agents", "Tools", "Callbacks"],
+        ["Name", "File", "Agents", "Tools", "Callbacks", "Other items"],
         report.components.iter().map(|component| {
             let names = [&component.agents, &component.tools, &component.callbacks].map(|names| names.join(", "));
             let [agents, tools, callbacks] = names;
-            ("", [component.name.clone(), component.file.clone(), agents, tools, callbacks])
+            ("", [component.name.clone(), component.file.clone(), agents, tools, callbacks, other_items(component)])
         }),
     );
     html.push_str("<h2>Files</h2>");
@@ -65,6 +65,19 @@ fn render(host: &str, apps: &[String], report: &CatalogReport) -> String {
     );
     push(&mut html, format_args!("<p>Generation {}</p></body></html>\n", report.generation));
     html
+}
+
+/// What a component offers beside agents, tools and callbacks: `plugin censor, model echo`.
+fn other_items(component: &ComponentReport) -> String {
+    let kinds = [
+        ("plugin", &component.plugins),
+        ("code executor", &component.code_executors),
+        ("summarizer", &component.summarizers),
+        ("example provider", &component.examples),
+        ("model", &component.models),
+    ];
+    let items = kinds.iter().flat_map(|(kind, names)| names.iter().map(move |name| format!("{kind} {name}")));
+    items.collect::<Vec<_>>().join(", ")
 }
 
 fn table<const N: usize>(html: &mut String, heads: [&str; N], rows: impl Iterator<Item = (&'static str, [String; N])>) {
@@ -111,7 +124,7 @@ fn push(html: &mut String, text: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::{ComponentReport, FileReport};
+    use crate::source::FileReport;
 
     #[test]
     fn everything_that_came_from_elsewhere_is_escaped() {

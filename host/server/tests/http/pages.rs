@@ -43,7 +43,8 @@ async fn components_tell_what_serves_and_what_does_not() {
         components["components"],
         json!([{
             "name": "kitchen", "file": "kitchen.wasm", "sha256": "c0ffee",
-            "agents": ["says"], "tools": ["boil"], "callbacks": [],
+            "agents": ["says"], "tools": ["boil"], "callbacks": [], "plugins": ["guard"], "codeExecutors": [],
+            "summarizers": [], "examples": [], "models": ["echo"],
         }])
     );
     assert_eq!(
@@ -71,6 +72,7 @@ async fn the_root_leads_to_a_page_about_everything() {
         assert!(html.contains(&format!("curl -N &#39;http://{}/run_sse&#39;", host.address)), "{html}");
         assert!(html.contains("&lt;b&gt;broken&lt;/b&gt;.wasm"), "{html}");
         assert!(html.contains("not a component"), "{html}");
+        assert!(html.contains("<td>plugin guard, model echo</td>"), "{html}");
         assert!(!html.contains("<b>"), "{html}");
     }
 }

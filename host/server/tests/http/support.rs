@@ -112,6 +112,9 @@ impl AppSource for FakeSource {
                 agents: vec!["says".into()],
                 tools: vec!["boil".into()],
                 callbacks: vec![],
+                plugins: vec!["guard".into()],
+                models: vec!["echo".into()],
+                ..ComponentReport::default()
             }],
             files: vec![FileReport {
                 path: "<b>broken</b>.wasm".into(),

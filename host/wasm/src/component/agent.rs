@@ -17,7 +17,7 @@ use wasmtime::{Store, StoreContextMut};
 
 use super::Component;
 use crate::bindings::exports::hatchery::agent::guest_agents::{Guest, GuestIndices};
-use crate::convert::{FromWit, bounded, bounded_code, bounded_message, wit};
+use crate::convert::{FromWit, bounded, bounded_event, wit};
 use crate::error::CallError;
 use crate::relay::{Held, Relay};
 use crate::store::{Caller, HostState};
@@ -112,13 +112,7 @@ impl ComponentAgent {
         streaming: &mut Option<String>,
     ) -> Result<(), RunError> {
         let failed = |error: CallError| error.into_run_error(&self.component.name);
-        self.component.check_size(&event).map_err(failed)?;
-        let event = wit::Event {
-            error_code: event.error_code.map(bounded_code),
-            error_message: event.error_message.map(bounded_message),
-            ..event
-        };
-        let data = EventData::from_wit(event).map_err(|error| failed(CallError::Contract(error.to_string())))?;
+        let data = self.component.accept(event, |event| EventData::from_wit(bounded_event(event))).map_err(failed)?;
         let id = if data.partial {
             streaming.get_or_insert_with(new_event_id).clone()
         } else {

@@ -1,148 +1,289 @@
-//! A component's callback: a fresh instance per call.
+//! A component's callbacks, and the part of its plugins that is the same: a fresh instance per call.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{CallContext, Callback, Content, JsonMap, LlmRequest, LlmResponse, RunError};
+use hatchery_core::{
+    CallContext, Callback, Content, ItemKind, JsonMap, LlmRequest, LlmResponse, ModelError, RunError, ToolError,
+};
 use wasmtime::Store;
+use wasmtime::component::Instance;
 
 use super::Component;
-use crate::bindings::exports::hatchery::agent::guest_callbacks::{
-    Guest, GuestIndices, ModelAction, ToolAction, ToolCall,
-};
+use super::hook::Hook;
+use super::offer::Hooked;
+use crate::bindings::exports::hatchery::agent::{guest_callbacks, guest_plugins};
 use crate::convert::{BadValue, FromWit, ToWit, Weigh, bounded, object, text, wit};
 use crate::error::CallError;
 use crate::store::{Caller, HostState};
 
-pub(super) struct ComponentCallback {
+/// A callback or a plugin; `I` is the interface that its functions are in.
+pub(super) struct Hooks<I> {
     pub(super) component: Arc<Component>,
-    pub(super) exports: GuestIndices,
-    pub(super) name: String,
-    pub(super) points: Vec<String>,
+    pub(super) exports: I,
+    pub(super) hooked: Hooked,
+}
+
+/// An interface with hooks.
+pub(super) trait Interface: Sized {
+    /// Its functions in an instance.
+    type Guest;
+
+    /// What has the hooks.
+    const KIND: ItemKind;
+
+    fn load(&self, store: &mut Store<HostState>, instance: &Instance) -> wasmtime::Result<Self::Guest>;
+
+    /// What it means that something is to be called for a hook that it does not list.
+    fn unlisted(hooks: &Hooks<Self>, hook: Hook, cx: &CallContext) -> Result<(), RunError>;
+
+    /// The guest's own error.
+    fn failed(name: String, cx: &CallContext, error: wit::Error) -> RunError;
+}
+
+impl Interface for guest_callbacks::GuestIndices {
+    type Guest = guest_callbacks::Guest;
+
+    const KIND: ItemKind = ItemKind::Callback;
+
+    fn load(&self, store: &mut Store<HostState>, instance: &Instance) -> wasmtime::Result<Self::Guest> {
+        self.load(store, instance)
+    }
+
+    fn unlisted(hooks: &Hooks<Self>, hook: Hook, cx: &CallContext) -> Result<(), RunError> {
+        let made_for = Hook::names(&hooks.hooked.hooks);
+        let message = format!("it cannot be used as `{}`; it is made for {made_for}", hook.name());
+        Err(Self::failed(hooks.full_name(), cx, wit::Error { code: "CALLBACK_FAILED".into(), message }))
+    }
+
+    fn failed(callback: String, cx: &CallContext, error: wit::Error) -> RunError {
+        RunError::Callback { callback, agent: cx.agent.to_string(), code: error.code.into(), message: error.message }
+    }
 }
 
 /// What a guest function gives.
-type Answer<T> = wasmtime::Result<Result<T, wit::Error>>;
+pub(super) type Answer<T> = wasmtime::Result<Result<T, wit::Error>>;
 
-impl ComponentCallback {
+impl<I: Interface + Sync> Hooks<I> {
+    /// True when the guest is to be called.
+    pub(super) fn is_wanted(&self, hook: Hook, cx: &CallContext) -> Result<bool, RunError> {
+        if self.hooked.hooks.contains(&hook) {
+            return Ok(true);
+        }
+        I::unlisted(self, hook, cx).map(|()| false)
+    }
+
     /// Runs `work` in a fresh instance.
-    async fn run<T, F>(
+    pub(super) async fn run<T, F>(
         &self,
-        point: &str,
         cx: &CallContext,
-        work: impl FnOnce(Store<HostState>, Guest) -> F + Send,
+        work: impl FnOnce(Store<HostState>, I::Guest) -> F + Send,
     ) -> Result<T, RunError>
     where
         F: Future<Output = Answer<T>> + Send,
         T: Send,
     {
-        if !self.points.iter().any(|made_for| made_for == point) {
-            let made_for = self.points.join("`, `");
-            let message = format!("it cannot be used as `{point}`; it is made for `{made_for}`");
-            return Err(self.failed(cx, wit::Error { code: "CALLBACK_FAILED".into(), message }));
-        }
         let call = self.component.sandbox.run(Caller::Call(cx.clone()), |mut store, instance| async move {
             let guest = self.exports.load(&mut store, &instance)?;
             work(store, guest).await
         });
-        let answer = call.await.map_err(|error| error.into_run_error(&self.component.name))?;
-        answer.map_err(|error| self.failed(cx, error))
+        let answer = call.await.map_err(|error| self.broke(error))?;
+        answer.map_err(|error| I::failed(self.full_name(), cx, bounded(error)))
     }
 
     /// Checks an answer's size and understands it.
-    fn accept<W: Weigh, T>(&self, answer: W, understand: impl FnOnce(W) -> Result<T, BadValue>) -> Result<T, RunError> {
-        let sized = self.component.check_size(&answer).map(|()| answer);
-        sized
-            .and_then(|answer| understand(answer).map_err(|error| CallError::Contract(error.to_string())))
-            .map_err(|error| error.into_run_error(&self.component.name))
+    pub(super) fn accept<W: Weigh, T>(
+        &self,
+        answer: W,
+        understand: impl FnOnce(W) -> Result<T, BadValue>,
+    ) -> Result<T, RunError> {
+        self.component.accept(answer, understand).map_err(|error| self.broke(error))
     }
 
-    fn failed(&self, cx: &CallContext, error: wit::Error) -> RunError {
-        let callback = format!("{}/{}", self.component.name, self.name);
-        let error = bounded(error);
-        RunError::Callback { callback, agent: cx.agent.to_string(), code: error.code.into(), message: error.message }
-    }
-
-    fn optional_content(&self, content: Option<wit::Content>) -> Result<Option<Content>, RunError> {
+    pub(super) fn optional_content(&self, content: Option<wit::Content>) -> Result<Option<Content>, RunError> {
         self.accept(content, |content| content.map(Content::from_wit).transpose())
+    }
+
+    fn optional_response(&self, response: Option<wit::LlmResponse>) -> Result<Option<LlmResponse>, RunError> {
+        self.accept(response, |response| response.map(LlmResponse::from_wit).transpose())
+    }
+
+    fn optional_object(&self, answer: Option<String>) -> Result<Option<JsonMap>, RunError> {
+        self.accept(answer, |json| json.map(|json| object(&json, "the answer")).transpose())
+    }
+
+    fn broke(&self, error: CallError) -> RunError {
+        error.into_item_error(&self.component.name, I::KIND, &self.hooked.name)
+    }
+
+    pub(super) fn full_name(&self) -> String {
+        format!("{}/{}", self.component.name, self.hooked.name)
     }
 }
 
-#[async_trait]
-impl Callback for ComponentCallback {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    async fn before_agent(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
-        let name = self.name.clone();
-        let call = self.run("before-agent", cx, |mut store, guest| async move {
-            store.run_concurrent(async move |accessor| guest.call_before_agent(accessor, name).await).await?
-        });
-        self.optional_content(call.await?)
-    }
-
-    async fn after_agent(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
-        let name = self.name.clone();
-        let call = self.run("after-agent", cx, |mut store, guest| async move {
-            store.run_concurrent(async move |accessor| guest.call_after_agent(accessor, name).await).await?
-        });
-        self.optional_content(call.await?)
-    }
-
-    async fn before_model(&self, cx: &CallContext, request: &mut LlmRequest) -> Result<Option<LlmResponse>, RunError> {
-        let (name, sent) = (self.name.clone(), request.to_wit());
-        let call = self.run("before-model", cx, |mut store, guest| async move {
-            store.run_concurrent(async move |accessor| guest.call_before_model(accessor, name, sent).await).await?
-        });
-        match call.await? {
-            ModelAction::Proceed => Ok(None),
-            ModelAction::Revise(revised) => {
-                *request = self.accept(revised, LlmRequest::from_wit)?;
-                Ok(None)
+/// The same eight functions are in two interfaces of the contract, and so in two types that have nothing in common.
+macro_rules! callback {
+    ($interface:ty) => {
+        #[async_trait]
+        impl Callback for Hooks<$interface> {
+            fn name(&self) -> &str {
+                &self.hooked.name
             }
-            ModelAction::Respond(response) => self.accept(response, LlmResponse::from_wit).map(Some),
-        }
-    }
 
-    async fn after_model(&self, cx: &CallContext, response: &LlmResponse) -> Result<Option<LlmResponse>, RunError> {
-        let (name, received) = (self.name.clone(), response.to_wit());
-        let call = self.run("after-model", cx, |mut store, guest| async move {
-            store.run_concurrent(async move |accessor| guest.call_after_model(accessor, name, received).await).await?
-        });
-        self.accept(call.await?, |response| response.map(LlmResponse::from_wit).transpose())
-    }
-
-    async fn before_tool(&self, cx: &CallContext, tool: &str, args: &mut JsonMap) -> Result<Option<JsonMap>, RunError> {
-        let (name, tool_call) = (self.name.clone(), ToolCall { tool: tool.into(), args: text(args) });
-        let call = self.run("before-tool", cx, |mut store, guest| async move {
-            store.run_concurrent(async move |accessor| guest.call_before_tool(accessor, name, tool_call).await).await?
-        });
-        match call.await? {
-            ToolAction::Proceed => Ok(None),
-            ToolAction::Revise(revised) => {
-                *args = self.accept(revised, |json| object(&json, "the revised arguments"))?;
-                Ok(None)
+            async fn before_agent(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
+                if !self.is_wanted(Hook::BeforeAgent, cx)? {
+                    return Ok(None);
+                }
+                let name = self.hooked.name.clone();
+                let call = self.run(cx, |mut store, guest| async move {
+                    store.run_concurrent(async move |accessor| guest.call_before_agent(accessor, name).await).await?
+                });
+                self.optional_content(call.await?)
             }
-            ToolAction::Respond(answer) => self.accept(answer, |json| object(&json, "the answer")).map(Some),
-        }
-    }
 
-    async fn after_tool(
-        &self,
-        cx: &CallContext,
-        tool: &str,
-        args: &JsonMap,
-        response: &JsonMap,
-    ) -> Result<Option<JsonMap>, RunError> {
-        let (name, answer) = (self.name.clone(), text(response));
-        let tool_call = ToolCall { tool: tool.into(), args: text(args) };
-        let call = self.run("after-tool", cx, |mut store, guest| async move {
-            let called = store
-                .run_concurrent(async move |accessor| guest.call_after_tool(accessor, name, tool_call, answer).await);
-            called.await?
-        });
-        self.accept(call.await?, |json| json.map(|json| object(&json, "the answer")).transpose())
-    }
+            async fn after_agent(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
+                if !self.is_wanted(Hook::AfterAgent, cx)? {
+                    return Ok(None);
+                }
+                let name = self.hooked.name.clone();
+                let call = self.run(cx, |mut store, guest| async move {
+                    store.run_concurrent(async move |accessor| guest.call_after_agent(accessor, name).await).await?
+                });
+                self.optional_content(call.await?)
+            }
+
+            async fn before_model(
+                &self,
+                cx: &CallContext,
+                request: &mut LlmRequest,
+            ) -> Result<Option<LlmResponse>, RunError> {
+                if !self.is_wanted(Hook::BeforeModel, cx)? {
+                    return Ok(None);
+                }
+                let (name, sent) = (self.hooked.name.clone(), request.to_wit());
+                let call = self.run(cx, |mut store, guest| async move {
+                    store
+                        .run_concurrent(async move |accessor| guest.call_before_model(accessor, name, sent).await)
+                        .await?
+                });
+                match call.await? {
+                    wit::ModelAction::Proceed => Ok(None),
+                    wit::ModelAction::Revise(revised) => {
+                        *request = self.accept(revised, LlmRequest::from_wit)?;
+                        Ok(None)
+                    }
+                    wit::ModelAction::Respond(response) => self.accept(response, LlmResponse::from_wit).map(Some),
+                }
+            }
+
+            async fn after_model(
+                &self,
+                cx: &CallContext,
+                response: &LlmResponse,
+            ) -> Result<Option<LlmResponse>, RunError> {
+                if !self.is_wanted(Hook::AfterModel, cx)? {
+                    return Ok(None);
+                }
+                let (name, received) = (self.hooked.name.clone(), response.to_wit());
+                let call = self.run(cx, |mut store, guest| async move {
+                    store
+                        .run_concurrent(async move |accessor| guest.call_after_model(accessor, name, received).await)
+                        .await?
+                });
+                self.optional_response(call.await?)
+            }
+
+            async fn on_model_error(
+                &self,
+                cx: &CallContext,
+                request: &LlmRequest,
+                error: &ModelError,
+            ) -> Result<Option<LlmResponse>, RunError> {
+                if !self.is_wanted(Hook::OnModelError, cx)? {
+                    return Ok(None);
+                }
+                let (name, sent, failure) = (self.hooked.name.clone(), request.to_wit(), error.to_wit());
+                let call = self.run(cx, |mut store, guest| async move {
+                    let called = store.run_concurrent(async move |accessor| {
+                        guest.call_on_model_error(accessor, name, sent, failure).await
+                    });
+                    called.await?
+                });
+                self.optional_response(call.await?)
+            }
+
+            async fn before_tool(
+                &self,
+                cx: &CallContext,
+                tool: &str,
+                args: &mut JsonMap,
+            ) -> Result<Option<JsonMap>, RunError> {
+                if !self.is_wanted(Hook::BeforeTool, cx)? {
+                    return Ok(None);
+                }
+                let (name, tool_call) = (self.hooked.name.clone(), tool_call(tool, args));
+                let call = self.run(cx, |mut store, guest| async move {
+                    store
+                        .run_concurrent(async move |accessor| guest.call_before_tool(accessor, name, tool_call).await)
+                        .await?
+                });
+                match call.await? {
+                    wit::ToolAction::Proceed => Ok(None),
+                    wit::ToolAction::Revise(revised) => {
+                        *args = self.accept(revised, |json| object(&json, "the revised arguments"))?;
+                        Ok(None)
+                    }
+                    wit::ToolAction::Respond(answer) => self.optional_object(Some(answer)),
+                }
+            }
+
+            async fn after_tool(
+                &self,
+                cx: &CallContext,
+                tool: &str,
+                args: &JsonMap,
+                response: &JsonMap,
+            ) -> Result<Option<JsonMap>, RunError> {
+                if !self.is_wanted(Hook::AfterTool, cx)? {
+                    return Ok(None);
+                }
+                let (name, tool_call, answer) = (self.hooked.name.clone(), tool_call(tool, args), text(response));
+                let call = self.run(cx, |mut store, guest| async move {
+                    let called = store.run_concurrent(async move |accessor| {
+                        guest.call_after_tool(accessor, name, tool_call, answer).await
+                    });
+                    called.await?
+                });
+                self.optional_object(call.await?)
+            }
+
+            async fn on_tool_error(
+                &self,
+                cx: &CallContext,
+                tool: &str,
+                args: &JsonMap,
+                error: &ToolError,
+            ) -> Result<Option<JsonMap>, RunError> {
+                if !self.is_wanted(Hook::OnToolError, cx)? {
+                    return Ok(None);
+                }
+                let (name, tool_call, failure) = (self.hooked.name.clone(), tool_call(tool, args), error.to_wit());
+                let call = self.run(cx, |mut store, guest| async move {
+                    let called = store.run_concurrent(async move |accessor| {
+                        guest.call_on_tool_error(accessor, name, tool_call, failure).await
+                    });
+                    called.await?
+                });
+                self.optional_object(call.await?)
+            }
+        }
+    };
+}
+
+callback!(guest_callbacks::GuestIndices);
+callback!(guest_plugins::GuestIndices);
+
+fn tool_call(tool: &str, args: &JsonMap) -> wit::ToolCall {
+    wit::ToolCall { tool: tool.into(), args: text(args) }
 }

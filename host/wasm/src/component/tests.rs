@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use super::offer::Described;
 use super::*;
 use crate::bindings::exports::hatchery::agent::guest_tools::ToolSpec;
+use crate::bindings::exports::hatchery::agent::{guest_agents, guest_callbacks, guest_plugins};
 use crate::convert::wit;
 use crate::engine::EngineOptions;
 
@@ -20,7 +22,7 @@ async fn described(wat: &str, limits: Limits) -> Result<Component, LoadError> {
 /// A component named `made` with these agents.
 pub(crate) async fn with_agents(agents: Vec<AgentSpec>) -> Arc<Component> {
     let mut component = described("(component)", Limits::default()).await.unwrap();
-    component.agents = agents;
+    component.offer.agents = agents;
     Arc::new(component)
 }
 
@@ -38,36 +40,79 @@ pub(crate) fn agent(name: impl Into<String>, sub_agents: Vec<String>) -> AgentSp
 
 fn tool(name: String) -> ToolSpec {
     let declaration = wit::FunctionDeclaration { name, description: String::new(), parameters: None, response: None };
-    ToolSpec { declaration, long_running: false }
+    ToolSpec { declaration, long_running: false, requires_confirmation: false }
 }
 
 fn callback(name: String) -> guest_callbacks::CallbackSpec {
     guest_callbacks::CallbackSpec { name, points: Vec::new() }
 }
 
-#[tokio::test]
-async fn a_component_with_too_many_items_is_refused() {
-    let mut component = described("(component)", Limits::default()).await.unwrap();
-    let agents = |count| (0..count).map(|number| agent(format!("a{number}"), Vec::new())).collect::<Vec<_>>();
-    let tools = |count| (0..count).map(|number| tool(format!("t{number}"))).collect::<Vec<_>>();
-    let callbacks = |count| (0..count).map(|number| callback(format!("c{number}"))).collect::<Vec<_>>();
-    component.accept(agents(256), tools(1000), callbacks(1000)).unwrap();
-    let refused = |mut component: Component, agents, tools, callbacks| component.accept(agents, tools, callbacks);
-    for (items, most, result) in [
-        ("agents", 256, refused(fresh().await, agents(257), Vec::new(), Vec::new())),
-        ("tools", 1000, refused(fresh().await, Vec::new(), tools(1001), Vec::new())),
-        ("callbacks", 1000, refused(fresh().await, Vec::new(), Vec::new(), callbacks(1001))),
-    ] {
+fn plugin(name: String) -> guest_plugins::PluginSpec {
+    guest_plugins::PluginSpec { name, hooks: Vec::new() }
+}
+
+/// So many items, each with a name of its own.
+fn many<T>(count: usize, item: impl Fn(String) -> T) -> Vec<T> {
+    (0..count).map(|number| item(format!("i{number}"))).collect()
+}
+
+#[test]
+fn a_component_with_too_many_items_is_refused() {
+    type Offering = (&'static str, usize, fn(usize) -> Described);
+    let offerings: [Offering; 8] = [
+        ("agents", 256, |n| Described { agents: many(n, |name| agent(name, Vec::new())), ..Described::default() }),
+        ("tools", 1000, |n| Described { tools: many(n, tool), ..Described::default() }),
+        ("callbacks", 1000, |n| Described { callbacks: many(n, callback), ..Described::default() }),
+        ("plugins", 1000, |n| Described { plugins: many(n, plugin), ..Described::default() }),
+        ("code executors", 1000, |n| Described { code_executors: many(n, |name| name), ..Described::default() }),
+        ("summarizers", 1000, |n| Described { summarizers: many(n, |name| name), ..Described::default() }),
+        ("example providers", 1000, |n| Described { examples: many(n, |name| name), ..Described::default() }),
+        ("models", 1000, |n| Described { models: many(n, |name| name), ..Described::default() }),
+    ];
+    for (items, most, described) in offerings {
+        Offer::try_from(described(most)).map(|_| ()).unwrap();
         let count = most + 1;
         assert_eq!(
-            result.unwrap_err(),
+            Offer::try_from(described(count)).map(|_| ()).unwrap_err(),
             format!("it has {count} {items}, and a component may have {most}; make several components of it")
         );
     }
 }
 
-async fn fresh() -> Component {
-    described("(component)", Limits::default()).await.unwrap()
+#[test]
+fn names_are_unique_among_the_items_of_a_kind_and_can_be_part_of_a_path() {
+    let refused = |described| Offer::try_from(described).map(|_| ()).unwrap_err();
+    let twice = || vec!["a".to_owned(), "a".to_owned()];
+    let odd = || vec!["a/b".to_owned()];
+    assert_eq!(refused(Described { models: twice(), ..Described::default() }), "it has two models named `a`");
+    let plugins = twice().into_iter().map(plugin).collect();
+    assert_eq!(refused(Described { plugins, ..Described::default() }), "it has two plugins named `a`");
+    assert_eq!(
+        refused(Described { summarizers: odd(), ..Described::default() }),
+        "`a/b` cannot name a summarizer: names are not empty and have no `/`"
+    );
+    // Items of different kinds do not meet.
+    let one = || vec!["a".to_owned()];
+    let described = Described { models: one(), examples: one(), code_executors: one(), ..Described::default() };
+    assert!(Offer::try_from(described).is_ok());
+}
+
+#[test]
+fn a_hook_that_does_not_exist_is_refused_with_those_that_do() {
+    let refused = |described| Offer::try_from(described).map(|_| ()).unwrap_err();
+    let plugins = vec![guest_plugins::PluginSpec { name: "censor".into(), hooks: vec!["on-tea-time".into()] }];
+    assert_eq!(
+        refused(Described { plugins, ..Described::default() }),
+        "its plugin `censor` wants to be called at `on-tea-time`, which is none of `on-user-message`, `before-run`, \
+         `on-event`, `after-run`, `on-run-error`, `before-agent`, `after-agent`, `before-model`, `after-model`, \
+         `on-model-error`, `before-tool`, `after-tool`, `on-tool-error`"
+    );
+    let callbacks = vec![guest_callbacks::CallbackSpec { name: "stamp".into(), points: vec!["on-event".into()] }];
+    assert_eq!(
+        refused(Described { callbacks, ..Described::default() }),
+        "its callback `stamp` wants to be called at `on-event`, which is none of `before-agent`, `after-agent`, \
+         `before-model`, `after-model`, `on-model-error`, `before-tool`, `after-tool`, `on-tool-error`"
+    );
 }
 
 #[tokio::test]

@@ -1,14 +1,14 @@
-//! A component's tool: a fresh instance per call.
+//! A component's tools: a fresh instance per call.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, Tool, ToolError};
+use hatchery_core::{CallContext, FunctionDeclaration, ItemKind, JsonMap, RunError, Tool, ToolError, Toolset};
 use serde_json::Value;
 
 use super::Component;
 use crate::bindings::exports::hatchery::agent::guest_tools::GuestIndices;
-use crate::convert::{bounded, bounded_message, text, value, wit};
+use crate::convert::{bounded_tool_error, text, value, wit};
 use crate::error::CallError;
 use crate::store::Caller;
 
@@ -17,6 +17,7 @@ pub(super) struct ComponentTool {
     pub(super) exports: GuestIndices,
     pub(super) declaration: Arc<FunctionDeclaration>,
     pub(super) is_long_running: bool,
+    pub(super) requires_confirmation: bool,
 }
 
 #[async_trait]
@@ -29,17 +30,16 @@ impl Tool for ComponentTool {
         self.is_long_running
     }
 
+    fn requires_confirmation(&self) -> bool {
+        self.requires_confirmation
+    }
+
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let tool = &self.declaration.name;
         let answer = self.answer(text(&args), cx).await;
-        match answer.map_err(|error| error.into_tool_error(&self.component.name, tool))? {
-            Ok(result) => Ok(result),
-            Err(wit::ToolError::Model(message)) => Err(ToolError::Model(bounded_message(message))),
-            Err(wit::ToolError::Fatal(error)) => {
-                let wit::Error { code, message } = bounded(error);
-                Err(ToolError::Fatal { tool: tool.clone(), code: code.into(), message })
-            }
-        }
+        answer
+            .map_err(|error| error.into_tool_error(&self.component.name, ItemKind::Tool, tool))?
+            .map_err(|error| bounded_tool_error(error, tool))
     }
 }
 
@@ -51,12 +51,25 @@ impl ComponentTool {
             store.run_concurrent(async move |accessor| guest.call_call(accessor, name, args).await).await?
         });
         match call.await? {
-            Ok(result) => {
-                self.component.check_size(&result)?;
-                let result = value(&result, "the result").map_err(|error| CallError::Contract(error.to_string()))?;
-                Ok(Ok(result))
-            }
+            Ok(result) => self.component.accept(result, |json| value(&json, "the result")).map(Ok),
             Err(error) => Ok(Err(error)),
         }
+    }
+}
+
+/// All tools of a component.
+pub(super) struct ComponentTools {
+    pub(super) name: Arc<str>,
+    pub(super) tools: Vec<Arc<dyn Tool>>,
+}
+
+#[async_trait]
+impl Toolset for ComponentTools {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn tools(&self, _: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
+        Ok(self.tools.clone())
     }
 }

@@ -1,8 +1,8 @@
-//! Contents and parts.
+//! Contents and parts, and examples, which are made of them.
 
 use bytes::Bytes;
 use hatchery_core::content::{CodeExecutionResult, ExecutableCode, FileData};
-use hatchery_core::{Blob, Content, FunctionCall, FunctionResponse, Part, PartData};
+use hatchery_core::{Blob, Content, Example, FunctionCall, FunctionResponse, Part, PartData};
 
 use super::json::{extra, from_extra};
 use super::{BadValue, FromWit, ToWit, all_from_wit, all_to_wit, object, text, wit};
@@ -126,5 +126,19 @@ impl FromWit<wit::PartData> for PartData {
                 extra: from_extra(result.extra, "`extra` of a code execution result")?,
             }),
         })
+    }
+}
+
+impl ToWit for Example {
+    type Wit = wit::Example;
+
+    fn to_wit(&self) -> wit::Example {
+        wit::Example { input: self.input.to_wit(), output: all_to_wit(&self.output) }
+    }
+}
+
+impl FromWit<wit::Example> for Example {
+    fn from_wit(example: wit::Example) -> Result<Self, BadValue> {
+        Ok(Self { input: Content::from_wit(example.input)?, output: all_from_wit(example.output)? })
     }
 }

@@ -1,8 +1,10 @@
-//! Events and their actions.
+//! Events, their actions, and the confirmations that these ask for.
 
 use std::sync::Arc;
 
-use hatchery_core::{Compaction, Content, EventActions, EventData, Extra, JsonMap, Timestamp, UsageMetadata};
+use hatchery_core::{
+    Compaction, Content, EventActions, EventData, Extra, JsonMap, Timestamp, ToolConfirmation, UsageMetadata,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -172,4 +174,16 @@ fn take_compaction(extra: &mut Extra) -> Result<Option<Box<Compaction>>, BadValu
 /// Changing an empty [`Extra`] would give it a map.
 fn take(extra: &mut Extra, key: &str) -> Option<Value> {
     if extra.is_empty() { None } else { extra.remove(key) }
+}
+
+impl ToWit for ToolConfirmation {
+    type Wit = wit::ToolConfirmation;
+
+    fn to_wit(&self) -> wit::ToolConfirmation {
+        wit::ToolConfirmation {
+            hint: self.hint.clone(),
+            confirmed: self.confirmed,
+            payload: self.payload.as_ref().map(text),
+        }
+    }
 }

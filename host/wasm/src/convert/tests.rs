@@ -7,8 +7,9 @@ use bytes::Bytes;
 use hatchery_core::content::{CodeExecutionResult, ExecutableCode, FileData};
 use hatchery_core::model::GenerateContentConfig;
 use hatchery_core::{
-    Blob, Compaction, Content, EventActions, EventData, Extra, FunctionCall, FunctionDeclaration, FunctionResponse,
-    JsonMap, LlmRequest, LlmResponse, Part, PartData, Timestamp, UsageMetadata,
+    Blob, CodeFile, CodeInput, CodeOutput, Compaction, Content, EventActions, EventData, Example, Extra, FunctionCall,
+    FunctionDeclaration, FunctionResponse, JsonMap, LlmRequest, LlmResponse, ModelError, ModelErrorKind, Part,
+    PartData, RunError, Timestamp, ToolConfirmation, ToolError, UsageMetadata,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -16,6 +17,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
+use crate::bindings::exports::hatchery::agent::guest_code_executors;
 
 fn json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -212,6 +214,18 @@ fn response() -> impl Strategy<Value = LlmResponse> {
     )
 }
 
+fn example() -> impl Strategy<Value = Example> {
+    (content(), vec(content(), 0..3)).prop_map(|(input, output)| Example { input, output })
+}
+
+fn file() -> impl Strategy<Value = CodeFile> {
+    (text(), vec(any::<u8>(), 0..20), text()).prop_map(|(name, content, mime_type)| CodeFile {
+        name,
+        content: content.into(),
+        mime_type,
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -235,6 +249,67 @@ proptest! {
     fn a_response_comes_back_as_it_was(response in response()) {
         prop_assert_eq!(LlmResponse::from_wit(response.to_wit()).unwrap(), response);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn an_example_comes_back_as_it_was(example in example()) {
+        prop_assert_eq!(Example::from_wit(example.to_wit()).unwrap(), example);
+    }
+
+    #[test]
+    fn a_file_of_code_comes_back_as_it_was(file in file()) {
+        prop_assert_eq!(CodeFile::from_wit(file.to_wit()).unwrap(), file);
+    }
+
+    #[test]
+    fn code_goes_to_a_guest_whole(code in text(), files in vec(file(), 0..3), id in maybe()) {
+        let input = CodeInput { code, input_files: files, execution_id: id };
+        let wit = input.to_wit();
+        prop_assert_eq!(all_from_wit::<CodeFile, _>(wit.input_files).unwrap(), input.input_files);
+        prop_assert_eq!((wit.code, wit.execution_id), (input.code, input.execution_id));
+    }
+
+    #[test]
+    fn what_running_code_gave_comes_from_a_guest_whole(stdout in text(), stderr in text(), files in vec(file(), 0..3)) {
+        let wit = guest_code_executors::CodeOutput {
+            stdout: stdout.clone(),
+            stderr: stderr.clone(),
+            output_files: all_to_wit(&files),
+        };
+        let output = CodeOutput { stdout, stderr, output_files: files };
+        prop_assert_eq!(CodeOutput::from_wit(wit).unwrap(), output);
+    }
+
+    #[test]
+    fn a_confirmation_goes_to_a_guest_whole(hint in text(), confirmed in any::<bool>(), payload in option::of(json())) {
+        let wit = ToolConfirmation { hint: hint.clone(), confirmed, payload: payload.clone() }.to_wit();
+        let back = wit.payload.map(|json| value(&json, "the payload").unwrap());
+        prop_assert_eq!((wit.hint, wit.confirmed, back), (hint, confirmed, payload));
+    }
+}
+
+#[test]
+fn failures_go_to_a_guest_with_their_code_and_words() {
+    let said = |error: wit::Error| format!("{}: {}", error.code, error.message);
+    let limited = ModelError::new(ModelErrorKind::RateLimited, "m", "slow down");
+    assert_eq!(said(limited.to_wit()), "MODEL_RATE_LIMITED: model `m`: slow down");
+    assert_eq!(said(ToolError::Model("no such street".into()).to_wit()), "TOOL_FAILED: no such street");
+    let fatal = ToolError::Fatal { tool: "t".into(), code: "BROKEN".into(), message: "it is broken".into() };
+    assert_eq!(said(fatal.to_wit()), "BROKEN: tool `t`: it is broken");
+    assert_eq!(said(RunError::Cancelled.to_wit()), "CANCELLED: the run was cancelled");
+}
+
+#[test]
+fn a_guests_error_of_a_model_keeps_its_kind_or_shows_its_code() {
+    let error = |code: &str| model_error(wit::Error { code: code.into(), message: "no".into() }, "component:a/b");
+    let timeout = error("MODEL_TIMEOUT");
+    assert_eq!((timeout.kind, timeout.to_string().as_str()), (ModelErrorKind::Timeout, "model `component:a/b`: no"));
+    let own = error("OUT_OF_TEA");
+    assert_eq!(own.kind, ModelErrorKind::Server);
+    assert_eq!(own.to_string(), "model `component:a/b`: no (OUT_OF_TEA)");
 }
 
 #[test]

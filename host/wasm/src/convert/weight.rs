@@ -2,6 +2,7 @@
 //! bytes, and something for each item of a list, so that many small ones have a weight too.
 
 use super::wit;
+use crate::bindings::exports::hatchery::agent::guest_code_executors::{CodeFile, CodeOutput};
 
 /// What an item of a list weighs beside what is in it, bytes.
 pub(crate) const ITEM: u64 = 32;
@@ -97,9 +98,27 @@ impl Weigh for wit::LlmResponse {
     }
 }
 
+impl Weigh for wit::Example {
+    fn weigh(&self) -> u64 {
+        self.input.weigh() + self.output.weigh()
+    }
+}
+
+impl Weigh for CodeOutput {
+    fn weigh(&self) -> u64 {
+        self.stdout.weigh() + self.stderr.weigh() + self.output_files.weigh()
+    }
+}
+
+impl Weigh for CodeFile {
+    fn weigh(&self) -> u64 {
+        self.name.weigh() + self.mime_type.weigh() + self.content.len() as u64
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use hatchery_core::{Content, EventActions, EventData, FunctionDeclaration, LlmRequest, LlmResponse};
+    use hatchery_core::{Content, EventActions, EventData, Example, FunctionDeclaration, LlmRequest, LlmResponse};
 
     use super::*;
     use crate::convert::ToWit;
@@ -126,6 +145,16 @@ mod tests {
         let mut actions = EventActions::default().to_wit();
         actions.artifact_delta = vec![(String::new(), 0); 1000];
         assert_eq!(actions.weigh(), 1000 * ITEM);
+    }
+
+    #[test]
+    fn examples_and_what_code_writes_count() {
+        let example = Example { input: Content::user("12345"), output: vec![Content::model("123")] };
+        let roles = ("user".len() + "model".len()) as u64;
+        assert_eq!(example.to_wit().weigh(), roles + 5 + 3 + 3 * ITEM);
+        let file = CodeFile { name: "a".into(), mime_type: "b/c".into(), content: vec![0; 100] };
+        let output = CodeOutput { stdout: "12".into(), stderr: "1".into(), output_files: vec![file] };
+        assert_eq!(output.weigh(), 3 + (1 + 3 + 100) + ITEM);
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! `session`: state and history.
+//! `session`: state, confirmations and history.
 
 use super::fault;
 use crate::bindings::hatchery::agent::session::{Host, Info};
 use crate::convert::{ITEM, ToWit, Weigh, text, value, wit};
 use crate::store::HostState;
+use crate::store::kept::Kind;
 
 /// Most events of one call, whatever its `limit` says.
 const MAX_EVENTS: u32 = 1000;
@@ -38,12 +39,26 @@ impl Host for HostState {
     fn set_state(&mut self, key: String, json: String) -> Result<(), wit::Error> {
         self.context()?;
         let value = value(&json, "the state value")?;
-        self.kept.set(&key, json.len()).map_err(|hit| {
+        self.kept.keep(Kind::State(key.clone()), key.len() + json.len()).map_err(|hit| {
             let what = format!("state key `{}` is not set, as all that this call sets is too much", short(&key));
             fault("LIMIT_REACHED", format!("{what}: {hit}"))
         })?;
         self.context()?.set_state(key, value);
         Ok(())
+    }
+
+    fn confirmation(&mut self) -> Result<Option<wit::ToolConfirmation>, wit::Error> {
+        Ok(self.context()?.confirmation().map(ToWit::to_wit))
+    }
+
+    fn request_confirmation(&mut self, hint: String, payload: Option<String>) -> Result<(), wit::Error> {
+        self.context()?;
+        let size = hint.len() + payload.as_ref().map_or(0, String::len);
+        let payload = payload.map(|json| value(&json, "the payload of a confirmation")).transpose()?;
+        self.kept.keep(Kind::Confirmation, size).map_err(|hit| {
+            fault("LIMIT_REACHED", format!("nobody is asked to confirm, as all that this call sets is too much: {hit}"))
+        })?;
+        Ok(self.context()?.request_confirmation(hint, payload)?)
     }
 
     fn event_count(&mut self) -> Result<u64, wit::Error> {

@@ -1,15 +1,24 @@
-//! The state that a call sets, weighed: it waits in the host's memory until the event that reports it is stored.
+//! What a call sets, weighed: it waits in the host's memory until the event that reports it is stored.
 
 use std::collections::HashMap;
 
 use crate::convert::ITEM;
 use crate::limits::{Limit, LimitHit, Limits};
 
-/// Keys that a call has set, with what the last value of each weighs.
+/// What a call has set, with what the last value of each weighs.
 pub(crate) struct Kept {
     limits: Limits,
-    weights: HashMap<String, u64>,
+    weights: HashMap<Kind, u64>,
     total: u64,
+}
+
+/// Something that a call can set.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// A state key.
+    State(String),
+    /// The question whether the call may go on.
+    Confirmation,
 }
 
 impl Kept {
@@ -17,19 +26,19 @@ impl Kept {
         Self { limits, weights: HashMap::new(), total: 0 }
     }
 
-    /// Notes that `key` is set to a value of so many bytes.
+    /// Notes that `kind` is set to something of so many bytes.
     ///
     /// # Errors
-    /// When all values together are more than one call may keep; then nothing is noted.
-    pub(crate) fn set(&mut self, key: &str, bytes: usize) -> Result<(), LimitHit> {
-        let weight = ITEM + key.len() as u64 + bytes as u64;
-        let before = self.weights.get(key).copied().unwrap_or(0);
+    /// When all together is more than one call may keep; then nothing is noted.
+    pub(crate) fn keep(&mut self, kind: Kind, bytes: usize) -> Result<(), LimitHit> {
+        let weight = ITEM + bytes as u64;
+        let before = self.weights.get(&kind).copied().unwrap_or(0);
         let total = (self.total - before).saturating_add(weight);
         if total > self.limits.result {
             return Err(self.limits.hit(Limit::Result));
         }
         self.total = total;
-        self.weights.insert(key.to_owned(), weight);
+        self.weights.insert(kind, weight);
         Ok(())
     }
 
@@ -45,14 +54,16 @@ mod tests {
 
     #[test]
     fn values_count_together_and_a_new_value_takes_the_place_of_the_old() {
-        let mut kept = Kept::new(Limits { result: 2 * (ITEM + 101), ..Limits::default() });
+        let mut kept = Kept::new(Limits { result: 2 * (ITEM + 100), ..Limits::default() });
+        let key = |name: &str| Kind::State(name.into());
         for _ in 0..10 {
-            kept.set("a", 100).unwrap();
+            kept.keep(key("a"), 100).unwrap();
         }
-        kept.set("b", 100).unwrap();
-        assert!(kept.set("c", 0).is_err());
-        assert!(kept.set("b", 101).is_err());
-        kept.set("b", 0).unwrap();
-        kept.set("c", 0).unwrap();
+        kept.keep(key("b"), 100).unwrap();
+        assert!(kept.keep(key("c"), 0).is_err());
+        assert!(kept.keep(Kind::Confirmation, 0).is_err());
+        assert!(kept.keep(key("b"), 101).is_err());
+        kept.keep(key("b"), 0).unwrap();
+        kept.keep(Kind::Confirmation, 0).unwrap();
     }
 }

@@ -47,7 +47,7 @@ struct State {
 impl Output {
     pub(super) fn new(component: Arc<str>, caller: &Caller, limits: &Limits) -> Self {
         let cx: Option<&CallContext> = match caller {
-            Caller::Loader => None,
+            Caller::Loader | Caller::Model => None,
             Caller::Call(cx) => Some(cx),
             Caller::Agent(cx, _) => Some(&cx.call),
         };

@@ -83,7 +83,12 @@ async fn a_callback_that_traps_ends_the_run_with_a_code() {
     let callback = catalog.callback("trapping_callback").unwrap();
     match callback.before_agent(&context(&catalog)).await {
         Err(error @ RunError::Component { code: "COMPONENT_TRAPPED", .. }) => {
-            assert!(error.to_string().starts_with("component `misbehaver`: it crashed: "), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .starts_with("component `misbehaver`: callback `trapping_callback` failed: it crashed: "),
+                "{error}"
+            );
         }
         other => panic!("{other:?}"),
     }

@@ -77,7 +77,8 @@ async fn a_file_that_is_larger_than_any_component_is_not_read() {
 async fn a_component_without_exports_is_refused() {
     assert_eq!(
         reason("empty", &text("(component)")).await,
-        "component `empty` exports no agents, tools or callbacks; export them with `hatchery_guest::export!` and rebuild it"
+        "component `empty` exports nothing that this host knows, such as agents or tools; export them with \
+         `hatchery_guest::export!` and rebuild it"
     );
 }
 

@@ -2,18 +2,21 @@
 //!
 //! An agent is data for the host, which runs it; only a custom agent and a computed instruction call back into the component.
 
+mod export;
+mod llm;
+mod options;
+
 use std::future::Future;
 use std::rc::Rc;
 
-use schemars::JsonSchema;
-use serde_json::Value;
-
 use crate::agent_context::AgentContext;
-use crate::callback::{AfterAgent, AfterModel, AfterTool, BeforeAgent, BeforeModel, BeforeTool, CallbackRef};
-use crate::content::JsonMap;
-use crate::context::Context;
+use crate::callback::{AfterAgent, BeforeAgent, CallbackRef};
 use crate::error::Error;
-use crate::tool::{LocalFuture, ToolRef, schema};
+use crate::tool::{LocalFuture, ToolRef};
+
+pub(crate) use llm::Llm;
+pub use llm::LlmAgent;
+pub use options::{CodeRunner, Planner, Thinking, Toolset};
 
 /// An agent of any kind, with those below it.
 pub struct Agent {
@@ -52,34 +55,6 @@ impl SubAgent {
             Self::Agent(agent) => &agent.common.name,
         }
     }
-}
-
-#[derive(Default)]
-pub(crate) struct Llm {
-    pub(crate) model: Option<String>,
-    pub(crate) instruction: Instruction,
-    pub(crate) global_instruction: Instruction,
-    pub(crate) tools: Vec<String>,
-    pub(crate) without_history: bool,
-    pub(crate) input_schema: Option<Value>,
-    pub(crate) output_schema: Option<Value>,
-    pub(crate) output_key: Option<String>,
-    pub(crate) max_steps: Option<u32>,
-    pub(crate) disallow_transfer_to_parent: bool,
-    pub(crate) disallow_transfer_to_peers: bool,
-    pub(crate) config: JsonMap,
-    pub(crate) before_model: Vec<String>,
-    pub(crate) after_model: Vec<String>,
-    pub(crate) before_tool: Vec<String>,
-    pub(crate) after_tool: Vec<String>,
-}
-
-#[derive(Default)]
-pub(crate) enum Instruction {
-    #[default]
-    None,
-    Text(String),
-    Computed(Rc<dyn Fn(Context) -> LocalFuture<Result<String, Error>>>),
 }
 
 pub(crate) struct Custom {
@@ -168,6 +143,8 @@ macro_rules! builder {
     };
 }
 
+use builder;
+
 /// Runs the agents below it in order.
 pub struct SequentialAgent {
     common: Common,
@@ -252,163 +229,6 @@ impl CustomAgent {
     }
 }
 
-/// Calls a model in a loop, with the tools that it asks for.
-pub struct LlmAgent {
-    common: Common,
-    llm: Box<Llm>,
-}
-
-builder!(LlmAgent);
-
-impl LlmAgent {
-    /// An agent without instruction and tools, which uses the model of the nearest LLM agent above it.
-    pub fn new(name: impl Into<String>) -> Self {
-        Self { common: Common::new(name), llm: Box::default() }
-    }
-
-    /// The model's name, such as `gemini-2.5-flash` or `scripted:answers.yaml`.
-    #[must_use]
-    pub fn model(mut self, name: impl Into<String>) -> Self {
-        self.llm.model = Some(name.into());
-        self
-    }
-
-    /// What the model is told, with placeholders `{key}`, `{key?}`, `{app:key}`, `{artifact.name}`.
-    #[must_use]
-    pub fn instruction(mut self, text: impl Into<String>) -> Self {
-        self.llm.instruction = Instruction::Text(text.into());
-        self
-    }
-
-    /// Computes what the model is told, for each model call; used as it is.
-    #[must_use]
-    pub fn instruction_fn<F, R>(mut self, compute: F) -> Self
-    where
-        F: Fn(Context) -> R + 'static,
-        R: Future<Output = Result<String, Error>> + 'static,
-    {
-        self.llm.instruction = computed(compute);
-        self
-    }
-
-    /// What the models of all agents are told, when this agent is the root.
-    #[must_use]
-    pub fn global_instruction(mut self, text: impl Into<String>) -> Self {
-        self.llm.global_instruction = Instruction::Text(text.into());
-        self
-    }
-
-    /// Computes what the models of all agents are told, when this agent is the root.
-    #[must_use]
-    pub fn global_instruction_fn<F, R>(mut self, compute: F) -> Self
-    where
-        F: Fn(Context) -> R + 'static,
-        R: Future<Output = Result<String, Error>> + 'static,
-    {
-        self.llm.global_instruction = computed(compute);
-        self
-    }
-
-    /// A tool that the model may call: a function marked `#[tool]`, or a name.
-    #[must_use]
-    pub fn tool(mut self, tool: impl ToolRef) -> Self {
-        self.llm.tools.push(tool.tool_name());
-        self
-    }
-
-    /// The model sees only the current turn.
-    #[must_use]
-    pub fn without_history(mut self) -> Self {
-        self.llm.without_history = true;
-        self
-    }
-
-    /// The shape of its input, when another agent uses it as a tool.
-    #[must_use]
-    pub fn input_schema<T: JsonSchema>(mut self) -> Self {
-        self.llm.input_schema = Some(schema::<T>());
-        self
-    }
-
-    /// The shape of its answer, which is then JSON.
-    #[must_use]
-    pub fn output_schema<T: JsonSchema>(mut self) -> Self {
-        self.llm.output_schema = Some(schema::<T>());
-        self
-    }
-
-    /// The state key that its answer goes to.
-    #[must_use]
-    pub fn output_key(mut self, key: impl Into<String>) -> Self {
-        self.llm.output_key = Some(key.into());
-        self
-    }
-
-    /// Most model calls of one run of it.
-    #[must_use]
-    pub fn max_steps(mut self, steps: u32) -> Self {
-        self.llm.max_steps = Some(steps);
-        self
-    }
-
-    /// It may not hand over to the agent above it.
-    #[must_use]
-    pub fn disallow_transfer_to_parent(mut self) -> Self {
-        self.llm.disallow_transfer_to_parent = true;
-        self
-    }
-
-    /// It may not hand over to its siblings.
-    #[must_use]
-    pub fn disallow_transfer_to_peers(mut self) -> Self {
-        self.llm.disallow_transfer_to_peers = true;
-        self
-    }
-
-    /// A setting of the model calls, by its name in Gemini's `GenerateContentConfig`, such as `temperature`.
-    #[must_use]
-    pub fn config(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.llm.config.insert(key.into(), value.into());
-        self
-    }
-
-    /// Runs a callback before each model call: a function marked `#[callback(before_model)]`, or a name.
-    #[must_use]
-    pub fn before_model(mut self, callback: impl CallbackRef<BeforeModel>) -> Self {
-        self.llm.before_model.push(callback.callback_name());
-        self
-    }
-
-    /// Runs a callback after each model response: a function marked `#[callback(after_model)]`, or a name.
-    #[must_use]
-    pub fn after_model(mut self, callback: impl CallbackRef<AfterModel>) -> Self {
-        self.llm.after_model.push(callback.callback_name());
-        self
-    }
-
-    /// Runs a callback before each tool call: a function marked `#[callback(before_tool)]`, or a name.
-    #[must_use]
-    pub fn before_tool(mut self, callback: impl CallbackRef<BeforeTool>) -> Self {
-        self.llm.before_tool.push(callback.callback_name());
-        self
-    }
-
-    /// Runs a callback after each tool call: a function marked `#[callback(after_tool)]`, or a name.
-    #[must_use]
-    pub fn after_tool(mut self, callback: impl CallbackRef<AfterTool>) -> Self {
-        self.llm.after_tool.push(callback.callback_name());
-        self
-    }
-}
-
-fn computed<F, R>(compute: F) -> Instruction
-where
-    F: Fn(Context) -> R + 'static,
-    R: Future<Output = Result<String, Error>> + 'static,
-{
-    Instruction::Computed(Rc::new(move |cx| -> LocalFuture<_> { Box::pin(compute(cx)) }))
-}
-
 impl From<SequentialAgent> for Agent {
     fn from(builder: SequentialAgent) -> Self {
         Self { common: builder.common, kind: Kind::Sequential }
@@ -430,11 +250,5 @@ impl From<LoopAgent> for Agent {
 impl From<CustomAgent> for Agent {
     fn from(builder: CustomAgent) -> Self {
         Self { common: builder.common, kind: Kind::Custom(builder.custom) }
-    }
-}
-
-impl From<LlmAgent> for Agent {
-    fn from(builder: LlmAgent) -> Self {
-        Self { common: builder.common, kind: Kind::Llm(builder.llm) }
     }
 }

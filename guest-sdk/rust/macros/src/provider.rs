@@ -1,0 +1,95 @@
+//! `#[code_executor]`, `#[summarizer]`, `#[examples]` and `#[model]`: functions that the host calls with one thing by name.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::parse::ParseStream;
+use syn::{Error, ItemFn, Result};
+
+use crate::function::{NameOption, check, parameters, take_comments};
+
+/// What a function is made into.
+pub struct Kind {
+    /// For messages.
+    name: &'static str,
+    /// The type of its definition.
+    definition: &'static str,
+    /// What it takes, for messages.
+    input: &'static str,
+    /// The type of its error.
+    error: &'static str,
+    /// The type that its answer goes to piece by piece, for kinds that do not return it.
+    sink: Option<&'static str>,
+}
+
+pub const CODE_EXECUTOR: Kind =
+    Kind { name: "code executor", definition: "CodeExecutor", input: "a `CodeInput`", error: "ToolError", sink: None };
+
+pub const SUMMARIZER: Kind =
+    Kind { name: "summarizer", definition: "Summarizer", input: "a `Vec<Event>`", error: "Error", sink: None };
+
+pub const EXAMPLES: Kind = Kind {
+    name: "provider of examples",
+    definition: "ExampleProvider",
+    input: "the query, a `String`",
+    error: "Error",
+    sink: None,
+};
+
+pub const MODEL: Kind = Kind {
+    name: "model",
+    definition: "Model",
+    input: "an `LlmRequest` and an `Answer`",
+    error: "Error",
+    sink: Some("Answer"),
+};
+
+impl Kind {
+    pub fn options(&self, input: ParseStream<'_>) -> Result<NameOption> {
+        NameOption::parse(self.name, input)
+    }
+
+    pub fn expand(&self, name: NameOption, mut function: ItemFn) -> Result<TokenStream> {
+        check(&function.sig, self.name)?;
+        let comments = take_comments(&mut function.attrs);
+        let visibility = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
+        let ident = &function.sig.ident;
+        let name = name.or(ident.to_string());
+
+        let (mut inputs, mut sinks) = (0, 0);
+        let mut passed = Vec::new();
+        for parameter in parameters(&function.sig)? {
+            let value = if parameter.is("Context") {
+                quote!(cx)
+            } else if self.sink.is_some_and(|sink| parameter.is(sink)) {
+                sinks += 1;
+                quote!(answer)
+            } else {
+                inputs += 1;
+                quote!(input)
+            };
+            passed.push(parameter.passing.pass(&value));
+        }
+        if inputs != 1 || sinks != usize::from(self.sink.is_some()) {
+            let message = format!("a {} takes {}, and a `Context` if it wants one", self.name, self.input);
+            return Err(Error::new_spanned(&function.sig.inputs, message));
+        }
+
+        let definition = format_ident!("{}", self.definition);
+        let error = format_ident!("{}", self.error);
+        let takes = if self.sink.is_some() { quote!(mut input, mut answer, cx) } else { quote!(mut input, cx) };
+        Ok(quote! {
+            #(#comments)*
+            #visibility fn #ident() -> ::hatchery_guest::#definition {
+                #function
+                ::hatchery_guest::#definition {
+                    name: #name,
+                    #[allow(unused_mut)]
+                    run: |#takes| ::std::boxed::Box::pin(async move {
+                        let _ = &cx;
+                        #ident(#(#passed),*).await.map_err(::hatchery_guest::#error::from)
+                    }),
+                }
+            }
+        })
+    }
+}

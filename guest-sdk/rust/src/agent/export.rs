@@ -1,0 +1,168 @@
+//! What the host's calls of a component's agents do.
+
+use std::rc::Rc;
+
+use super::llm::{Instruction, Llm};
+use super::options::{CodeExecution, CodeRunner, Examples, Planner, Toolset};
+use super::{Agent, Common, Custom, Kind, SubAgent};
+use crate::agent_context::AgentContext;
+use crate::bindings::agents::exports::hatchery::agent::guest_agents as agents;
+use crate::bindings::agents::wit_stream;
+use crate::bindings::wit::types;
+use crate::context::Context;
+use crate::convert::{object, some_object};
+use crate::error::Error;
+use crate::export::Offer;
+
+/// All agents, each before those below it; one that is met again is left out.
+fn flatten(agents: Vec<Agent>, into: &mut Vec<agents::AgentSpec>, found: &mut dyn FnMut(&str, &Kind)) {
+    for Agent { common, kind } in agents {
+        if into.iter().any(|spec| spec.name == common.name) {
+            continue;
+        }
+        found(&common.name, &kind);
+        let Common { name, description, sub_agents, before_agent, after_agent } = common;
+        let names = sub_agents.iter().map(|sub_agent| sub_agent.name().to_owned()).collect();
+        let kind = kind.into();
+        into.push(agents::AgentSpec { name, description, kind, sub_agents: names, before_agent, after_agent });
+        let below = sub_agents.into_iter().filter_map(|sub_agent| match sub_agent {
+            SubAgent::Agent(agent) => Some(agent),
+            SubAgent::Named(_) => None,
+        });
+        flatten(below.collect(), into, found);
+    }
+}
+
+/// What `pick` makes of the agent of this name.
+fn find<S: Offer<Agent>, T>(agent: &str, what: &str, pick: impl Fn(&Kind) -> Option<T>) -> Result<T, Error> {
+    let mut picked = None;
+    flatten(S::items(), &mut Vec::new(), &mut |name, kind| {
+        if name == agent {
+            picked = pick(kind);
+        }
+    });
+    picked.ok_or_else(|| Error::new("NOT_FOUND", format!("this component has no {what} `{agent}`")))
+}
+
+impl<S: Offer<Agent>> agents::Guest for S {
+    fn describe() -> Vec<agents::AgentSpec> {
+        let mut specs = Vec::new();
+        flatten(S::items(), &mut specs, &mut |_, _| {});
+        specs
+    }
+
+    async fn instruct(agent: String, global: bool) -> Result<String, types::Error> {
+        let compute = find::<S, _>(&agent, "computed instruction of agent", |kind| match kind {
+            Kind::Llm(llm) => match if global { &llm.global_instruction } else { &llm.instruction } {
+                Instruction::Computed(compute) => Some(compute.clone()),
+                Instruction::None | Instruction::Text(_) => None,
+            },
+            Kind::Sequential | Kind::Parallel | Kind::Loop(_) | Kind::Custom(_) => None,
+        })?;
+        Ok(compute(Context::new()).await?)
+    }
+
+    async fn run(agent: String) -> Result<wit_bindgen::StreamReader<types::Event>, types::Error> {
+        let run = find::<S, _>(&agent, "custom agent", |kind| match kind {
+            Kind::Custom(custom) => Some(Rc::clone(&custom.run)),
+            Kind::Sequential | Kind::Parallel | Kind::Loop(_) | Kind::Llm(_) => None,
+        })?;
+        let (writer, events) = wit_stream::new();
+        let cx = AgentContext::new(writer);
+        wit_bindgen::spawn_local(async move {
+            if let Err(error) = run(cx.clone()).await {
+                cx.fail(error).await;
+            }
+        });
+        Ok(events)
+    }
+}
+
+impl From<Kind> for agents::AgentKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Llm(llm) => Self::Llm((*llm).into()),
+            Kind::Sequential => Self::Sequential,
+            Kind::Parallel => Self::Parallel,
+            Kind::Loop(max_iterations) => Self::Loop(max_iterations),
+            Kind::Custom(Custom { model, tools, run: _ }) => Self::Custom(agents::CustomAgent { model, tools }),
+        }
+    }
+}
+
+impl From<Instruction> for agents::Instruction {
+    fn from(instruction: Instruction) -> Self {
+        match instruction {
+            Instruction::None => Self::None,
+            Instruction::Text(text) => Self::Text(text),
+            Instruction::Computed(_) => Self::Computed,
+        }
+    }
+}
+
+impl From<Llm> for agents::LlmAgent {
+    fn from(llm: Llm) -> Self {
+        Self {
+            model: llm.model,
+            instruction: llm.instruction.into(),
+            global_instruction: llm.global_instruction.into(),
+            tools: llm.tools,
+            toolsets: llm.toolsets.into_iter().map(Into::into).collect(),
+            examples: llm.examples.into(),
+            planner: llm.planner.into(),
+            code_execution: llm.code_execution.into(),
+            without_history: llm.without_history,
+            input_schema: llm.input_schema.map(|schema| schema.to_string()),
+            output_schema: llm.output_schema.map(|schema| schema.to_string()),
+            output_key: llm.output_key,
+            max_steps: llm.max_steps,
+            disallow_transfer_to_parent: llm.disallow_transfer_to_parent,
+            disallow_transfer_to_peers: llm.disallow_transfer_to_peers,
+            config: some_object(llm.config),
+            before_model: llm.before_model,
+            after_model: llm.after_model,
+            before_tool: llm.before_tool,
+            after_tool: llm.after_tool,
+            on_model_error: llm.on_model_error,
+            on_tool_error: llm.on_tool_error,
+        }
+    }
+}
+
+impl From<Toolset> for agents::Toolset {
+    fn from(Toolset { name, only, prefix }: Toolset) -> Self {
+        Self { name, only, prefix }
+    }
+}
+
+impl From<Examples> for agents::Examples {
+    fn from(examples: Examples) -> Self {
+        match examples {
+            Examples::None => Self::None,
+            Examples::Fixed(examples) => Self::Fixed(examples.into_iter().map(Into::into).collect()),
+            Examples::Chosen(provider) => Self::Chosen(provider),
+        }
+    }
+}
+
+impl From<Option<Planner>> for agents::Planner {
+    fn from(planner: Option<Planner>) -> Self {
+        match planner {
+            None => Self::None,
+            Some(Planner::Thinking(thinking)) => Self::Thinking(object(thinking.0)),
+            Some(Planner::PlanReAct) => Self::PlanReAct,
+        }
+    }
+}
+
+impl From<CodeExecution> for agents::CodeExecution {
+    fn from(execution: CodeExecution) -> Self {
+        match execution {
+            CodeExecution::Nobody => Self::None,
+            CodeExecution::BuiltIn => Self::BuiltIn,
+            CodeExecution::Host(CodeRunner { executor, error_retries, stateful, optimize_data_file }) => {
+                Self::Host(agents::CodeRunner { executor, error_retries, stateful, optimize_data_file })
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! [`LlmAgent`]: an agent that is a model, an instruction and tools.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use super::options::{CodeExecution, CodeRunner, Examples, Planner, Toolset};
+use super::{Agent, Common, Kind, SubAgent, SubAgentRef, builder};
+use crate::callback::{
+    AfterAgent, AfterModel, AfterTool, BeforeAgent, BeforeModel, BeforeTool, CallbackRef, OnModelError, OnToolError,
+};
+use crate::content::JsonMap;
+use crate::context::Context;
+use crate::error::Error;
+use crate::examples::{Example, ExamplesRef};
+use crate::tool::{LocalFuture, ToolRef, schema};
+
+/// Calls a model in a loop, with the tools that it asks for.
+pub struct LlmAgent {
+    common: Common,
+    llm: Box<Llm>,
+}
+
+builder!(LlmAgent);
+
+impl LlmAgent {
+    /// An agent without instruction and tools, which uses the model of the nearest LLM agent above it.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { common: Common::new(name), llm: Box::default() }
+    }
+
+    /// The model's name, such as `gemini-2.5-flash` or `scripted:answers.yaml`.
+    #[must_use]
+    pub fn model(mut self, name: impl Into<String>) -> Self {
+        self.llm.model = Some(name.into());
+        self
+    }
+
+    /// What the model is told, with placeholders `{key}`, `{key?}`, `{app:key}`, `{artifact.name}`.
+    #[must_use]
+    pub fn instruction(mut self, text: impl Into<String>) -> Self {
+        self.llm.instruction = Instruction::Text(text.into());
+        self
+    }
+
+    /// Computes what the model is told, for each model call; used as it is.
+    #[must_use]
+    pub fn instruction_fn<F, R>(mut self, compute: F) -> Self
+    where
+        F: Fn(Context) -> R + 'static,
+        R: Future<Output = Result<String, Error>> + 'static,
+    {
+        self.llm.instruction = computed(compute);
+        self
+    }
+
+    /// What the models of all agents are told, when this agent is the root.
+    #[must_use]
+    pub fn global_instruction(mut self, text: impl Into<String>) -> Self {
+        self.llm.global_instruction = Instruction::Text(text.into());
+        self
+    }
+
+    /// Computes what the models of all agents are told, when this agent is the root.
+    #[must_use]
+    pub fn global_instruction_fn<F, R>(mut self, compute: F) -> Self
+    where
+        F: Fn(Context) -> R + 'static,
+        R: Future<Output = Result<String, Error>> + 'static,
+    {
+        self.llm.global_instruction = computed(compute);
+        self
+    }
+
+    /// A tool that the model may call: a function marked `#[tool]`, or a name.
+    #[must_use]
+    pub fn tool(mut self, tool: impl ToolRef) -> Self {
+        self.llm.tools.push(tool.tool_name());
+        self
+    }
+
+    /// A set of tools that is looked up when it runs: a component's name, which stands for all its tools, or a [`Toolset`] that says which
+    /// of them.
+    #[must_use]
+    pub fn toolset(mut self, toolset: impl Into<Toolset>) -> Self {
+        self.llm.toolsets.push(toolset.into());
+        self
+    }
+
+    /// Shows the model by these examples how to answer. They take the place of those from before.
+    #[must_use]
+    pub fn examples(mut self, examples: impl IntoIterator<Item = Example>) -> Self {
+        self.llm.examples = Examples::Fixed(examples.into_iter().collect());
+        self
+    }
+
+    /// Shows the model examples that are chosen for each model call: by a function marked `#[examples]`, or by the provider of a name.
+    /// They take the place of those from before.
+    #[must_use]
+    pub fn examples_from(mut self, provider: impl ExamplesRef) -> Self {
+        self.llm.examples = Examples::Chosen(provider.provider_name());
+        self
+    }
+
+    /// Makes the model think before it acts.
+    #[must_use]
+    pub fn planner(mut self, planner: impl Into<Planner>) -> Self {
+        self.llm.planner = Some(planner.into());
+        self
+    }
+
+    /// Runs the code that the model writes, between two model calls: with a function marked `#[code_executor]`, an executor's name, or
+    /// either in a [`CodeRunner`] with its options.
+    #[must_use]
+    pub fn run_code(mut self, runner: impl Into<CodeRunner>) -> Self {
+        self.llm.code_execution = CodeExecution::Host(runner.into());
+        self
+    }
+
+    /// Lets the model itself run the code that it writes, if it can.
+    #[must_use]
+    pub fn run_code_in_model(mut self) -> Self {
+        self.llm.code_execution = CodeExecution::BuiltIn;
+        self
+    }
+
+    /// The model sees only the current turn.
+    #[must_use]
+    pub fn without_history(mut self) -> Self {
+        self.llm.without_history = true;
+        self
+    }
+
+    /// The shape of its input, when another agent uses it as a tool.
+    #[must_use]
+    pub fn input_schema<T: JsonSchema>(mut self) -> Self {
+        self.llm.input_schema = Some(schema::<T>());
+        self
+    }
+
+    /// The shape of its answer, which is then JSON.
+    #[must_use]
+    pub fn output_schema<T: JsonSchema>(mut self) -> Self {
+        self.llm.output_schema = Some(schema::<T>());
+        self
+    }
+
+    /// The state key that its answer goes to.
+    #[must_use]
+    pub fn output_key(mut self, key: impl Into<String>) -> Self {
+        self.llm.output_key = Some(key.into());
+        self
+    }
+
+    /// Most model calls of one run of it.
+    #[must_use]
+    pub fn max_steps(mut self, steps: u32) -> Self {
+        self.llm.max_steps = Some(steps);
+        self
+    }
+
+    /// It may not hand over to the agent above it.
+    #[must_use]
+    pub fn disallow_transfer_to_parent(mut self) -> Self {
+        self.llm.disallow_transfer_to_parent = true;
+        self
+    }
+
+    /// It may not hand over to its siblings.
+    #[must_use]
+    pub fn disallow_transfer_to_peers(mut self) -> Self {
+        self.llm.disallow_transfer_to_peers = true;
+        self
+    }
+
+    /// A setting of the model calls, by its name in Gemini's `GenerateContentConfig`, such as `temperature`.
+    #[must_use]
+    pub fn config(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.llm.config.insert(key.into(), value.into());
+        self
+    }
+
+    /// Runs a callback before each model call: a function marked `#[callback(before_model)]`, or a name.
+    #[must_use]
+    pub fn before_model(mut self, callback: impl CallbackRef<BeforeModel>) -> Self {
+        self.llm.before_model.push(callback.callback_name());
+        self
+    }
+
+    /// Runs a callback after each model response: a function marked `#[callback(after_model)]`, or a name.
+    #[must_use]
+    pub fn after_model(mut self, callback: impl CallbackRef<AfterModel>) -> Self {
+        self.llm.after_model.push(callback.callback_name());
+        self
+    }
+
+    /// Runs a callback when a model call has failed: a function marked `#[callback(on_model_error)]`, or a name.
+    #[must_use]
+    pub fn on_model_error(mut self, callback: impl CallbackRef<OnModelError>) -> Self {
+        self.llm.on_model_error.push(callback.callback_name());
+        self
+    }
+
+    /// Runs a callback before each tool call: a function marked `#[callback(before_tool)]`, or a name.
+    #[must_use]
+    pub fn before_tool(mut self, callback: impl CallbackRef<BeforeTool>) -> Self {
+        self.llm.before_tool.push(callback.callback_name());
+        self
+    }
+
+    /// Runs a callback after each tool call: a function marked `#[callback(after_tool)]`, or a name.
+    #[must_use]
+    pub fn after_tool(mut self, callback: impl CallbackRef<AfterTool>) -> Self {
+        self.llm.after_tool.push(callback.callback_name());
+        self
+    }
+
+    /// Runs a callback when a tool call has failed: a function marked `#[callback(on_tool_error)]`, or a name.
+    #[must_use]
+    pub fn on_tool_error(mut self, callback: impl CallbackRef<OnToolError>) -> Self {
+        self.llm.on_tool_error.push(callback.callback_name());
+        self
+    }
+}
+
+/// What an LLM agent is, beside what all agents are.
+#[derive(Default)]
+pub(crate) struct Llm {
+    pub(super) model: Option<String>,
+    pub(super) instruction: Instruction,
+    pub(super) global_instruction: Instruction,
+    pub(super) tools: Vec<String>,
+    pub(super) toolsets: Vec<Toolset>,
+    pub(super) examples: Examples,
+    pub(super) planner: Option<Planner>,
+    pub(super) code_execution: CodeExecution,
+    pub(super) without_history: bool,
+    pub(super) input_schema: Option<Value>,
+    pub(super) output_schema: Option<Value>,
+    pub(super) output_key: Option<String>,
+    pub(super) max_steps: Option<u32>,
+    pub(super) disallow_transfer_to_parent: bool,
+    pub(super) disallow_transfer_to_peers: bool,
+    pub(super) config: JsonMap,
+    pub(super) before_model: Vec<String>,
+    pub(super) after_model: Vec<String>,
+    pub(super) before_tool: Vec<String>,
+    pub(super) after_tool: Vec<String>,
+    pub(super) on_model_error: Vec<String>,
+    pub(super) on_tool_error: Vec<String>,
+}
+
+#[derive(Default)]
+pub(super) enum Instruction {
+    #[default]
+    None,
+    Text(String),
+    Computed(Rc<dyn Fn(Context) -> LocalFuture<Result<String, Error>>>),
+}
+
+fn computed<F, R>(compute: F) -> Instruction
+where
+    F: Fn(Context) -> R + 'static,
+    R: Future<Output = Result<String, Error>> + 'static,
+{
+    Instruction::Computed(Rc::new(move |cx| -> LocalFuture<_> { Box::pin(compute(cx)) }))
+}
+
+impl From<LlmAgent> for Agent {
+    fn from(builder: LlmAgent) -> Self {
+        Self { common: builder.common, kind: Kind::Llm(builder.llm) }
+    }
+}

@@ -1,0 +1,127 @@
+//! Code executors: they run the code that models write.
+
+use crate::bindings::code_executors::exports::hatchery::agent::guest_code_executors as wit;
+use crate::bindings::wit::types;
+use crate::context::Context;
+use crate::error::ToolError;
+use crate::export::{Offer, find};
+use crate::tool::LocalFuture;
+
+/// A code executor, as [`#[code_executor]`](macro@crate::code_executor) makes it of an async function.
+#[derive(Debug, Clone, Copy)]
+pub struct CodeExecutor {
+    /// What agents call it by.
+    pub name: &'static str,
+    #[doc(hidden)]
+    pub run: fn(CodeInput, Context) -> LocalFuture<Result<CodeOutput, ToolError>>,
+}
+
+impl CodeExecutor {
+    /// Runs code. This is for unit tests: an executor that uses its context can run in a host only.
+    ///
+    /// # Errors
+    /// As the executor.
+    pub async fn execute(&self, input: CodeInput) -> Result<CodeOutput, ToolError> {
+        (self.run)(input, Context::new()).await
+    }
+}
+
+/// Refers to a code executor: a function marked `#[code_executor]`, or a name (`calculator`, `python/starlark`).
+pub trait CodeExecutorRef {
+    /// The name.
+    fn executor_name(self) -> String;
+}
+
+impl<F: Fn() -> CodeExecutor> CodeExecutorRef for F {
+    fn executor_name(self) -> String {
+        self().name.into()
+    }
+}
+
+impl CodeExecutorRef for &str {
+    fn executor_name(self) -> String {
+        self.into()
+    }
+}
+
+/// What is run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CodeInput {
+    /// The source text.
+    pub code: String,
+    /// Files that the code can read by name.
+    pub input_files: Vec<CodeFile>,
+    /// Names the session's own place, when the code is to find what earlier code left there.
+    pub execution_id: Option<String>,
+}
+
+impl CodeInput {
+    /// This code, without files.
+    pub fn new(code: impl Into<String>) -> Self {
+        Self { code: code.into(), ..Self::default() }
+    }
+}
+
+/// What running it gave. Code that fails is no error: what it says is in `stderr`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CodeOutput {
+    /// What it printed.
+    pub stdout: String,
+    /// What it says went wrong; empty when all went well.
+    pub stderr: String,
+    /// Files that it has written.
+    pub output_files: Vec<CodeFile>,
+}
+
+/// A file for code, or from it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CodeFile {
+    /// Its name, without a folder.
+    pub name: String,
+    /// Media type.
+    pub mime_type: String,
+    /// The bytes.
+    pub content: Vec<u8>,
+}
+
+impl CodeFile {
+    /// A file of plain text.
+    pub fn text(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { name: name.into(), mime_type: "text/plain".into(), content: text.into().into_bytes() }
+    }
+}
+
+impl From<wit::CodeFile> for CodeFile {
+    fn from(wit::CodeFile { name, mime_type, content }: wit::CodeFile) -> Self {
+        Self { name, mime_type, content }
+    }
+}
+
+impl From<CodeFile> for wit::CodeFile {
+    fn from(CodeFile { name, mime_type, content }: CodeFile) -> Self {
+        Self { name, mime_type, content }
+    }
+}
+
+impl From<wit::CodeInput> for CodeInput {
+    fn from(wit::CodeInput { code, input_files, execution_id }: wit::CodeInput) -> Self {
+        Self { code, input_files: input_files.into_iter().map(Into::into).collect(), execution_id }
+    }
+}
+
+impl From<CodeOutput> for wit::CodeOutput {
+    fn from(CodeOutput { stdout, stderr, output_files }: CodeOutput) -> Self {
+        Self { stdout, stderr, output_files: output_files.into_iter().map(Into::into).collect() }
+    }
+}
+
+impl<S: Offer<CodeExecutor>> wit::Guest for S {
+    fn describe() -> Vec<String> {
+        S::items().into_iter().map(|executor| executor.name.into()).collect()
+    }
+
+    async fn execute(name: String, input: wit::CodeInput) -> Result<wit::CodeOutput, types::ToolError> {
+        let executor = find(S::items(), "code executor", &name, |executor| executor.name).map_err(ToolError::fatal)?;
+        Ok(executor.execute(input.into()).await?.into())
+    }
+}

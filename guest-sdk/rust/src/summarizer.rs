@@ -1,0 +1,31 @@
+//! Summarizers: they make the summaries that stand for older events.
+
+use crate::bindings::summarizers::exports::hatchery::agent::guest_summarizers as wit;
+use crate::bindings::wit::types;
+use crate::content::Content;
+use crate::context::Context;
+use crate::error::Error;
+use crate::event::Event;
+use crate::export::{Offer, find};
+use crate::tool::LocalFuture;
+
+/// A summarizer, as [`#[summarizer]`](macro@crate::summarizer) makes it of an async function.
+#[derive(Debug, Clone, Copy)]
+pub struct Summarizer {
+    /// What `hatchery.yaml` calls it by.
+    pub name: &'static str,
+    #[doc(hidden)]
+    pub run: fn(Vec<Event>, Context) -> LocalFuture<Result<Option<Content>, Error>>,
+}
+
+impl<S: Offer<Summarizer>> wit::Guest for S {
+    fn describe() -> Vec<String> {
+        S::items().into_iter().map(|summarizer| summarizer.name.into()).collect()
+    }
+
+    async fn summarize(name: String, events: Vec<types::Event>) -> Result<Option<types::Content>, types::Error> {
+        let summarizer = find(S::items(), "summarizer", &name, |summarizer| summarizer.name)?;
+        let events = events.into_iter().map(Event::try_from).collect::<Result<_, _>>()?;
+        Ok((summarizer.run)(events, Context::new()).await?.map(Into::into))
+    }
+}

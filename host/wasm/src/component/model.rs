@@ -1,0 +1,218 @@
+//! A component's model: one instance per answer, in a task of its own, because a model may be asked by another guest and a store must
+//! not be polled inside another. The guest is at most one response ahead of its reader, and dropping the answer ends it.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use async_trait::async_trait;
+use futures::{StreamExt, stream};
+use hatchery_core::{Delivery, LlmRequest, LlmResponse, Model, ModelError, ModelErrorKind, ResponseStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::PollSender;
+use tracing::Instrument;
+use wasmtime::component::{Source, StreamConsumer, StreamResult};
+use wasmtime::{Store, StoreContextMut};
+
+use super::Component;
+use crate::bindings::exports::hatchery::agent::guest_models::{Guest, GuestIndices};
+use crate::convert::{FromWit, ITEM, ToWit, Weigh, bounded_response, model_error, wit};
+use crate::error::CallError;
+use crate::limits::Limit;
+use crate::store::{Caller, HostState};
+
+/// What the names of components' models begin with.
+pub(crate) const PREFIX: &str = "component:";
+
+pub(super) struct ComponentModel {
+    pub(super) component: Arc<Component>,
+    pub(super) exports: GuestIndices,
+    pub(super) name: String,
+}
+
+#[async_trait]
+impl Model for ComponentModel {
+    async fn generate(&self, request: LlmRequest, delivery: Delivery) -> Result<ResponseStream, ModelError> {
+        let mut answer = self.begin(&request, delivery);
+        // What goes wrong before the first response is an error of the request.
+        let first = answer.next().await.transpose()?;
+        let rest = stream::unfold(answer, |mut answer| async { answer.next().await.map(|item| (item, answer)) });
+        Ok(stream::iter(first.map(Ok)).chain(rest).boxed())
+    }
+}
+
+impl ComponentModel {
+    /// Starts the guest.
+    fn begin(&self, request: &LlmRequest, delivery: Delivery) -> Answer {
+        let (sender, responses) = mpsc::channel(1);
+        let model = format!("{PREFIX}{}/{}", self.component.name, self.name);
+        let (component, exports) = (self.component.clone(), self.exports.clone());
+        let asked = Asked { name: self.name.clone(), request: request.to_wit(), delivery };
+        let called_as = model.clone();
+        let run = async move {
+            let piped = sender.clone();
+            let call = component.sandbox.run(Caller::Model, |mut store, instance| async move {
+                let guest = exports.load(&mut store, &instance)?;
+                run_to_end(store, guest, asked, piped).await
+            });
+            let failure = match call.await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => model_error(error, &called_as),
+                Err(error) => error.into_model_error(&called_as),
+            };
+            // Whoever has dropped the answer does not want to know.
+            let _ = sender.send(Err(failure)).await;
+        };
+        let mut guest = JoinSet::new();
+        guest.spawn(run.in_current_span());
+        Answer { component: self.component.clone(), model, delivery, responses, guest, weight: 0, state: State::Begun }
+    }
+}
+
+/// What the guest is asked.
+struct Asked {
+    name: String,
+    request: wit::LlmRequest,
+    delivery: Delivery,
+}
+
+/// Runs the guest until its stream has ended and nothing of it is left to do.
+async fn run_to_end(
+    mut store: Store<HostState>,
+    guest: Guest,
+    asked: Asked,
+    sender: mpsc::Sender<Said>,
+) -> wasmtime::Result<Result<(), wit::Error>> {
+    let (open, closed) = oneshot::channel::<()>();
+    let run = store.run_concurrent(async move |accessor| {
+        let streamed = asked.delivery == Delivery::Streamed;
+        let stream = match guest.call_generate(accessor, asked.name, asked.request, streamed).await? {
+            Ok(stream) => stream,
+            Err(error) => return wasmtime::error::Ok(Err(error)),
+        };
+        accessor.with(|access| stream.pipe(access, Piped { sender: PollSender::new(sender), _open: open }))?;
+        // An error says that the stream's end, the sender, was dropped.
+        let _ = closed.await;
+        poll_fn(|cx| accessor.poll_no_interesting_tasks(cx)).await;
+        Ok(Ok(()))
+    });
+    run.await?
+}
+
+/// What comes from the guest's task: responses, and at most one failure, which is the last.
+type Said = Result<wit::LlmResponse, ModelError>;
+
+/// The reading end of the guest's stream, with a sign that the stream is open.
+struct Piped {
+    sender: PollSender<Said>,
+    _open: oneshot::Sender<()>,
+}
+
+impl StreamConsumer<HostState> for Piped {
+    type Item = wit::LlmResponse;
+
+    fn poll_consume(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        store: StoreContextMut<HostState>,
+        mut source: Source<'_, Self::Item>,
+        finish: bool,
+    ) -> Poll<wasmtime::Result<StreamResult>> {
+        let nothing = if finish { Poll::Ready(Ok(StreamResult::Cancelled)) } else { Poll::Pending };
+        match self.sender.poll_reserve(cx) {
+            Poll::Pending => return nothing,
+            Poll::Ready(Err(_)) => return Poll::Ready(Ok(StreamResult::Dropped)),
+            Poll::Ready(Ok(())) => {}
+        }
+        let mut next = None;
+        source.read(store, &mut next)?;
+        let Some(response) = next else { return nothing };
+        let sent = self.sender.send_item(Ok(response));
+        Poll::Ready(Ok(if sent.is_ok() { StreamResult::Completed } else { StreamResult::Dropped }))
+    }
+}
+
+/// The answer of a model on its way to whoever asked.
+struct Answer {
+    component: Arc<Component>,
+    model: String,
+    delivery: Delivery,
+    responses: mpsc::Receiver<Said>,
+    /// The guest's task; ends when this is dropped.
+    guest: JoinSet<()>,
+    /// Bytes of the responses so far.
+    weight: u64,
+    state: State,
+}
+
+/// How far an answer has come.
+#[derive(PartialEq)]
+enum State {
+    /// Nothing has been said.
+    Begun,
+    /// Pieces have come.
+    InPieces,
+    /// A whole response has come: nothing may follow.
+    Whole,
+    /// It has failed.
+    Failed,
+}
+
+impl Answer {
+    async fn next(&mut self) -> Option<Result<LlmResponse, ModelError>> {
+        if self.state == State::Failed {
+            return None;
+        }
+        let next = match self.responses.recv().await {
+            Some(Ok(response)) => self.accept(response),
+            Some(Err(error)) => Err(error),
+            None => self.guest.join_next().await?.map(|()| None).map_err(|error| self.broke_off(&error.to_string())),
+        };
+        if next.is_err() {
+            self.state = State::Failed;
+            self.guest.abort_all();
+        }
+        next.transpose()
+    }
+
+    /// Understands a response, and checks that it may come now.
+    fn accept(&mut self, response: wit::LlmResponse) -> Result<Option<LlmResponse>, ModelError> {
+        let failed = |error: CallError| error.into_model_error(&self.model);
+        let breach = |what: &str| failed(CallError::Contract(what.into()));
+        self.weight = self.weight.saturating_add(ITEM + response.weigh());
+        let limits = &self.component.sandbox.limits;
+        if self.weight > limits.result {
+            return Err(failed(limits.hit(Limit::Result).into()));
+        }
+        let understood = LlmResponse::from_wit(bounded_response(response));
+        let response = understood.map_err(|error| breach(&error.to_string()))?;
+        if let Some(error) = self.failure(&response) {
+            return Err(error);
+        }
+        // An error ends an answer in whatever way it was given.
+        let is_whole = !response.partial && response.error_code.is_none();
+        match self.state {
+            State::Whole | State::Failed => return Err(breach("it answered again after a whole response")),
+            State::InPieces if is_whole => return Err(breach("it repeated its pieces in a whole response")),
+            State::Begun | State::InPieces if response.partial && self.delivery == Delivery::Whole => {
+                return Err(breach("it answered in pieces when asked for one response"));
+            }
+            State::Begun | State::InPieces => {}
+        }
+        self.state = if response.partial { State::InPieces } else { State::Whole };
+        Ok(Some(response))
+    }
+
+    /// The failure that a response stands for: one that says nothing but the error of a model.
+    fn failure(&self, response: &LlmResponse) -> Option<ModelError> {
+        let kind = ModelErrorKind::of(response.error_code.as_deref()?)?;
+        let message = response.error_message.clone().unwrap_or_default();
+        response.content.is_none().then(|| ModelError::new(kind, &self.model, message))
+    }
+
+    fn broke_off(&self, reason: &str) -> ModelError {
+        ModelError::new(ModelErrorKind::Server, &self.model, format!("its call broke off: {reason}"))
+    }
+}

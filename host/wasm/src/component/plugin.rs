@@ -1,0 +1,95 @@
+//! A component's plugin: the hooks that callbacks do not have. Each call gets a fresh instance, and hooks that the plugin does not list
+//! cost nothing.
+
+use async_trait::async_trait;
+use hatchery_core::{CallContext, Content, Event, EventData, ItemKind, Plugin, RunError};
+use wasmtime::Store;
+use wasmtime::component::Instance;
+
+use super::callback::{Hooks, Interface};
+use super::hook::Hook;
+use crate::bindings::exports::hatchery::agent::guest_plugins::{Guest, GuestIndices};
+use crate::convert::{FromWit, ToWit, bounded_event, wit};
+use crate::store::HostState;
+
+impl Interface for GuestIndices {
+    type Guest = Guest;
+
+    const KIND: ItemKind = ItemKind::Plugin;
+
+    fn load(&self, store: &mut Store<HostState>, instance: &Instance) -> wasmtime::Result<Guest> {
+        self.load(store, instance)
+    }
+
+    fn unlisted(_: &Hooks<Self>, _: Hook, _: &CallContext) -> Result<(), RunError> {
+        Ok(())
+    }
+
+    fn failed(name: String, _: &CallContext, error: wit::Error) -> RunError {
+        RunError::Item { kind: Self::KIND, name, code: error.code.into(), message: error.message }
+    }
+}
+
+#[async_trait]
+impl Plugin for Hooks<GuestIndices> {
+    async fn on_user_message(&self, cx: &CallContext, message: &Content) -> Result<Option<Content>, RunError> {
+        if !self.is_wanted(Hook::OnUserMessage, cx)? {
+            return Ok(None);
+        }
+        let (name, message) = (self.hooked.name.clone(), message.to_wit());
+        let call = self.run(cx, |mut store, guest| async move {
+            store
+                .run_concurrent(async move |accessor| guest.call_on_user_message(accessor, name, message).await)
+                .await?
+        });
+        self.optional_content(call.await?)
+    }
+
+    async fn before_run(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
+        if !self.is_wanted(Hook::BeforeRun, cx)? {
+            return Ok(None);
+        }
+        let name = self.hooked.name.clone();
+        let call = self.run(cx, |mut store, guest| async move {
+            store.run_concurrent(async move |accessor| guest.call_before_run(accessor, name).await).await?
+        });
+        self.optional_content(call.await?)
+    }
+
+    async fn on_event(&self, cx: &CallContext, event: &Event) -> Result<Option<EventData>, RunError> {
+        if !self.is_wanted(Hook::OnEvent, cx)? {
+            return Ok(None);
+        }
+        let (name, event) = (self.hooked.name.clone(), event.to_wit());
+        let call = self.run(cx, |mut store, guest| async move {
+            store.run_concurrent(async move |accessor| guest.call_on_event(accessor, name, event).await).await?
+        });
+        self.accept(call.await?, |event| event.map(bounded_event).map(EventData::from_wit).transpose())
+    }
+
+    async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
+        if !self.is_wanted(Hook::AfterRun, cx)? {
+            return Ok(());
+        }
+        let name = self.hooked.name.clone();
+        let call = self.run(cx, |mut store, guest| async move {
+            store.run_concurrent(async move |accessor| guest.call_after_run(accessor, name).await).await?
+        });
+        call.await
+    }
+
+    async fn on_run_error(&self, cx: &CallContext, error: &RunError) {
+        // A hook that is not listed is no error for a plugin.
+        if !self.is_wanted(Hook::OnRunError, cx).unwrap_or(false) {
+            return;
+        }
+        let (name, failure) = (self.hooked.name.clone(), error.to_wit());
+        let call = self.run(cx, |mut store, guest| async move {
+            store.run_concurrent(async move |accessor| guest.call_on_run_error(accessor, name, failure).await).await?
+        });
+        if let Err(error) = call.await {
+            // The run has failed already; its own error is the one that counts.
+            tracing::warn!(invocation = cx.invocation.id, "after a run that failed: {error}");
+        }
+    }
+}
