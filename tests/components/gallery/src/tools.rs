@@ -1,0 +1,77 @@
+//! Tools: a setting, log lines, a panic, a look around, one that a person must allow, and one that asks a person itself.
+
+use hatchery_guest::prelude::*;
+
+/// Which setting to look up.
+#[derive(Deserialize, JsonSchema)]
+pub struct Setting {
+    /// Its key.
+    key: String,
+}
+
+/// Gives one of the component's own settings.
+#[tool]
+pub async fn configured(setting: Setting, cx: ToolContext) -> Result<Option<Value>, ToolError> {
+    Ok(cx.config(&setting.key)?)
+}
+
+/// How much to say.
+#[derive(Deserialize, JsonSchema)]
+pub struct Chatter {
+    /// How many lines.
+    lines: u32,
+}
+
+/// Writes lines of ten bytes to the log and one more to stderr, and gives how many went to the log.
+#[tool]
+pub async fn chatter(chatter: Chatter) -> u32 {
+    for line in 1..=chatter.lines {
+        log::info(format!("line {line:05}"), &[]);
+    }
+    eprintln!("that was all");
+    chatter.lines
+}
+
+/// What went wrong.
+#[derive(Deserialize, JsonSchema)]
+pub struct Alarm {
+    /// In words.
+    text: String,
+}
+
+/// Panics.
+#[tool]
+#[allow(clippy::panic, reason = "that is what it is for")]
+pub async fn panics(alarm: Alarm) {
+    panic!("{}", alarm.text);
+}
+
+/// Where the code runs, in the host's words.
+#[tool]
+pub async fn whereabouts(cx: ToolContext) -> Result<String, ToolError> {
+    Ok(cx.info()?.agent)
+}
+
+/// Notes in the state key `guarded` that it has run. A person has to agree first.
+#[tool(confirm)]
+pub async fn guarded(cx: ToolContext) -> Result<&'static str, ToolError> {
+    cx.set_state("guarded", true)?;
+    Ok("done")
+}
+
+/// What a person may change before they agree.
+#[derive(Serialize, Deserialize)]
+struct Days {
+    days: u32,
+}
+
+/// Asks a person for three days, and tells what they gave.
+#[tool]
+pub async fn asks(cx: ToolContext) -> Result<Value, ToolError> {
+    let Some(confirmation) = cx.confirmation()? else {
+        cx.request_confirmation("Are three days off all right?", Days { days: 3 })?;
+        return Ok(json!({ "status": "waiting for a person" }));
+    };
+    let given = confirmation.payload_as::<Days>()?;
+    Ok(json!({ "hint": confirmation.hint, "confirmed": confirmation.confirmed, "days": given.map(|given| given.days) }))
+}
