@@ -4,7 +4,7 @@ use futures::executor::block_on;
 
 use super::Offer;
 use crate::bindings::agents::exports::hatchery::agent::guest_agents::{self as agents, Guest as _};
-use crate::bindings::callbacks::exports::hatchery::agent::guest_callbacks::{self as callbacks, Guest as _};
+use crate::bindings::callbacks::exports::hatchery::agent::guest_callbacks as callbacks;
 use crate::bindings::code_executors::exports::hatchery::agent::guest_code_executors::{self as code, Guest as _};
 use crate::bindings::examples::exports::hatchery::agent::guest_examples::{self as examples, Guest as _};
 use crate::bindings::models::exports::hatchery::agent::guest_models::{self as models, Guest as _};
