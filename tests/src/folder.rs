@@ -37,7 +37,12 @@ impl Folder {
         let folder = Self::empty()?;
         let samples = paths::repository().join("sample-agents");
         copy(&samples, &folder.served())?;
-        for component in ["dice/dice.wasm", "greeter/greeter.wasm", "trip-planner/tools/trip-tools.wasm"] {
+        for component in [
+            "data-analyst/data-analyst.wasm",
+            "dice/dice.wasm",
+            "greeter/greeter.wasm",
+            "trip-planner/tools/trip-tools.wasm",
+        ] {
             let path = folder.served().join(component);
             ensure!(path.is_file(), "sample-agents/{component} has not been built; `cargo xtask test` builds it");
         }

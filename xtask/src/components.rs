@@ -86,7 +86,7 @@ mod tests {
         let workspace = Workspace::load().unwrap();
         let samples = Components::of_samples(&workspace).unwrap().to_string();
         let all = Components::all(&workspace).unwrap().to_string();
-        assert!(samples.starts_with("dice, greeter, ") && !samples.contains("swap"), "{samples}");
+        assert!(samples.starts_with("data-analyst, dice, greeter, ") && !samples.contains("swap"), "{samples}");
         let fixtures = all.strip_prefix(&format!("{samples}, ")).unwrap();
         assert!(fixtures.contains("misbehaver") && fixtures.ends_with(", swap"), "{fixtures}");
     }

@@ -26,7 +26,12 @@ async fn slow_host(folder: &Folder) -> Result<Host> {
 #[tokio::test]
 async fn the_host_announces_where_it_listens_and_what_it_serves() -> Result<()> {
     let host = Host::serve(&Folder::of_samples()?).await?;
-    assert_eq!(host.announced["apps"], json!(["dice", "greeter", "trip-planner"]), "{}", host.announced);
+    assert_eq!(
+        host.announced["apps"],
+        json!(["data_analyst", "dice", "greeter", "trip-planner"]),
+        "{}",
+        host.announced
+    );
     assert_eq!(host.announced["failed"], json!([]), "{}", host.announced);
     assert_eq!(host.url, format!("http://{}", text_at(&host.announced, "/address")));
     assert_eq!(host.get("/health").await?.json(200)?, json!({"status": "ok"}));
@@ -38,7 +43,7 @@ async fn the_host_announces_where_it_listens_and_what_it_serves() -> Result<()> 
 #[tokio::test]
 async fn apps_are_listed_by_name_and_in_detail() -> Result<()> {
     let host = Host::serve(&Folder::of_samples()?).await?;
-    assert_eq!(host.get("/list-apps").await?.json(200)?, json!(["dice", "greeter", "trip-planner"]));
+    assert_eq!(host.get("/list-apps").await?.json(200)?, json!(["data_analyst", "dice", "greeter", "trip-planner"]));
     let detailed = host.get("/list-apps?detailed=true").await?.json(200)?;
     let planner = detailed["apps"].as_array().context("apps")?.iter().find(|app| app["name"] == "trip-planner");
     let planner = planner.context("trip-planner")?;
