@@ -185,7 +185,7 @@ impl<D> StreamProducer<D> for SubAgent {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::RwLock;
 
     use hatchery_core::context::AgentHost;
@@ -240,6 +240,11 @@ mod tests {
         fn model(&self, _: &CallContext) -> Result<(String, Arc<dyn Model>), RunError> {
             Err(RunError::Stopped)
         }
+    }
+
+    /// A context for a call, of which nothing is stored.
+    pub(crate) fn call() -> CallContext {
+        context(&Arc::default()).call
     }
 
     fn context(stored: &Arc<Stored>) -> AgentContext {

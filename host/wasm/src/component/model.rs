@@ -191,8 +191,8 @@ impl Answer {
         if let Some(error) = self.failure(&response) {
             return Err(error);
         }
-        // An error ends an answer in whatever way it was given.
-        let is_whole = !response.partial && response.error_code.is_none();
+        // What ends an answer, such as an error, may come after its pieces; what it said may not come again.
+        let is_whole = !response.partial && response.content.is_some() && response.error_code.is_none();
         match self.state {
             State::Whole | State::Failed => return Err(breach("it answered again after a whole response")),
             State::InPieces if is_whole => return Err(breach("it repeated its pieces in a whole response")),
@@ -214,5 +214,105 @@ impl Answer {
 
     fn broke_off(&self, reason: &str) -> ModelError {
         ModelError::new(ModelErrorKind::Server, &self.model, format!("its call broke off: {reason}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_core::Content;
+
+    use super::*;
+    use crate::component::tests::with_agents;
+
+    /// What becomes of an answer of these responses, as texts and errors.
+    async fn heard(delivery: Delivery, responses: Vec<LlmResponse>) -> Vec<Result<String, ModelError>> {
+        let (sender, receiver) = mpsc::channel(1);
+        let mut guest = JoinSet::new();
+        guest.spawn(async move {
+            for response in responses {
+                if sender.send(Ok(response.to_wit())).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let component = with_agents(Vec::new()).await;
+        let model = "component:made/model".into();
+        let mut answer =
+            Answer { component, model, delivery, responses: receiver, guest, weight: 0, state: State::Begun };
+        let mut heard = Vec::new();
+        while let Some(item) = answer.next().await {
+            heard.push(item.map(|response| response.content.map(|content| content.text()).unwrap_or_default()));
+        }
+        heard
+    }
+
+    fn whole(text: &str) -> LlmResponse {
+        LlmResponse::text(text)
+    }
+
+    fn piece(text: &str) -> LlmResponse {
+        LlmResponse { partial: true, ..whole(text) }
+    }
+
+    fn failed(code: &str) -> LlmResponse {
+        LlmResponse { error_code: Some(code.into()), error_message: Some("too late".into()), ..LlmResponse::default() }
+    }
+
+    /// The last of what was heard, which is an error.
+    fn error(mut heard: Vec<Result<String, ModelError>>) -> ModelError {
+        heard.pop().expect("an item").expect_err("an error")
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_repeats_itself_is_refused() {
+        let repeated = heard(Delivery::Streamed, vec![piece("a "), piece("b"), whole("a b")]).await;
+        assert_eq!(repeated.len(), 3);
+        let error = error(repeated);
+        assert_eq!(error.kind, ModelErrorKind::BadResponse);
+        assert_eq!(
+            error.to_string(),
+            "model `component:made/model`: it broke the contract: it repeated its pieces in a whole response"
+        );
+    }
+
+    #[tokio::test]
+    async fn who_asks_for_one_response_gets_one() {
+        let pieces = error(heard(Delivery::Whole, vec![piece("a")]).await);
+        assert!(pieces.to_string().ends_with("it answered in pieces when asked for one response"), "{pieces}");
+        let twice = heard(Delivery::Whole, vec![whole("a"), whole("b"), whole("c")]).await;
+        assert_eq!(twice.len(), 2, "nothing follows an error");
+        let twice = error(twice);
+        assert!(twice.to_string().ends_with("it answered again after a whole response"), "{twice}");
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_streamed_answer_may_say_why_it_ended() {
+        let end = LlmResponse { finish_reason: Some("STOP".into()), ..LlmResponse::default() };
+        let heard = heard(Delivery::Streamed, vec![piece("a"), end]).await;
+        assert_eq!(heard.into_iter().map(Result::unwrap).collect::<Vec<_>>(), ["a", ""]);
+    }
+
+    #[tokio::test]
+    async fn an_error_in_the_middle_is_a_failure_if_its_code_is_that_of_a_model_and_else_a_response() {
+        let limited = error(heard(Delivery::Streamed, vec![piece("a"), failed("MODEL_RATE_LIMITED")]).await);
+        assert_eq!((limited.kind, limited.message.as_str()), (ModelErrorKind::RateLimited, "too late"));
+        let own = heard(Delivery::Streamed, vec![piece("a"), failed("SAFETY")]).await;
+        assert!(own.iter().all(Result::is_ok) && own.len() == 2, "{own:?}");
+        let said = LlmResponse { content: Some(Content::model("sorry")), ..failed("MODEL_RATE_LIMITED") };
+        assert_eq!(heard(Delivery::Whole, vec![said]).await[0].as_deref().unwrap(), "sorry");
+    }
+
+    #[tokio::test]
+    async fn a_guest_that_breaks_off_is_an_error() {
+        let mut guest = JoinSet::new();
+        guest.spawn(std::future::pending());
+        guest.abort_all();
+        let (_, responses) = mpsc::channel(1);
+        let (component, model) = (with_agents(Vec::new()).await, "component:made/model".into());
+        let delivery = Delivery::Whole;
+        let mut answer = Answer { component, model, delivery, responses, guest, weight: 0, state: State::Begun };
+        let error = answer.next().await.expect("an item").unwrap_err();
+        assert!(error.to_string().starts_with("model `component:made/model`: its call broke off: "), "{error}");
+        assert!(answer.next().await.is_none());
     }
 }

@@ -89,7 +89,8 @@ impl Plugin for Hooks<GuestIndices> {
         });
         if let Err(error) = call.await {
             // The run has failed already; its own error is the one that counts.
-            tracing::warn!(invocation = cx.invocation.id, "after a run that failed: {error}");
+            let (plugin, invocation) = (self.full_name(), &cx.invocation.id);
+            tracing::warn!(invocation, "after a run that failed, plugin `{plugin}` failed too: {error}");
         }
     }
 }

@@ -6,8 +6,10 @@ use super::offer::Described;
 use super::*;
 use crate::bindings::exports::hatchery::agent::guest_tools::ToolSpec;
 use crate::bindings::exports::hatchery::agent::{guest_agents, guest_callbacks, guest_plugins};
+use crate::bindings::hatchery::agent::{log, session};
 use crate::convert::wit;
 use crate::engine::EngineOptions;
+use crate::relay::tests::call;
 
 /// Describes a component from its text; it is not checked against the contract.
 async fn described(wat: &str, limits: Limits) -> Result<Component, LoadError> {
@@ -135,4 +137,53 @@ async fn a_component_that_does_not_come_to_an_end_of_its_description_is_refused_
 async fn limits_of_time_without_an_end_are_none() {
     let endless = Limits { cpu: Duration::MAX, wall: Duration::MAX, agent_wall: Duration::MAX, ..Limits::default() };
     assert!(described("(component)", endless).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_model_is_asked_outside_of_any_session_and_can_write_to_the_log() {
+    let made = described("(component)", Limits::default()).await.unwrap();
+    let answers = made.sandbox.run(Caller::Model, |mut store, _| async move {
+        let state = store.data_mut();
+        let logged = log::Host::write(state, "info".into(), "asked".into(), Vec::new());
+        let answers = [
+            session::Host::current(state).map(drop),
+            session::Host::set_state(state, "key".into(), "1".into()),
+            session::Host::confirmation(state).map(drop),
+            session::Host::request_confirmation(state, "may I?".into(), None),
+            session::Host::events(state, 0, 1).map(drop),
+        ];
+        Ok((logged, answers))
+    });
+    let (logged, answers) = answers.await.unwrap();
+    logged.unwrap();
+    for answer in answers {
+        let error = answer.unwrap_err();
+        assert_eq!(error.code, "NO_SESSION");
+        assert_eq!(error.message, "there is no session while a component's model is asked");
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_is_asked_is_limited_like_the_state_that_a_call_sets() {
+    let made = described("(component)", Limits { result: 10_000, ..Limits::default() }).await.unwrap();
+    let cx = call().for_call(Some("call-1"));
+    let asked = made.sandbox.run(Caller::Call(cx.clone()), |mut store, _| async move {
+        let mut ask = |bytes: usize, payload: &str| {
+            session::Host::request_confirmation(store.data_mut(), "x".repeat(bytes), Some(payload.into()))
+        };
+        Ok([ask(9_000, "1"), ask(9_990, r#""a payload that is too much""#), ask(1, "{")])
+    });
+    let [fits, too_much, no_json] = asked.await.unwrap();
+    fits.unwrap();
+    let error = too_much.unwrap_err();
+    assert_eq!(error.code, "LIMIT_REACHED");
+    assert_eq!(
+        error.message,
+        "nobody is asked to confirm, as all that this call sets is too much: it needs more than 10000 B in one result; \
+         raise `limits.result` in hatchery.yaml to allow more"
+    );
+    let error = no_json.unwrap_err();
+    assert_eq!(error.code, "BAD_INPUT");
+    assert!(error.message.starts_with("the payload of a confirmation is not JSON: "), "{}", error.message);
+    assert_eq!(cx.take_actions().requested_tool_confirmations["call-1"]["hint"].as_str().unwrap().len(), 9_000);
 }

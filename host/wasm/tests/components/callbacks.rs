@@ -124,6 +124,25 @@ async fn callbacks_change_the_arguments_of_a_tool_and_its_answer() {
 }
 
 #[tokio::test]
+async fn a_callback_answers_in_place_of_a_model_that_has_failed() {
+    let model = Scripted::new().otherwise(Reply::status(429, "slow down"));
+    let (events, error) = run("equipped", "hello", model).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(texts(&events), ["The model failed with MODEL_RATE_LIMITED."]);
+}
+
+#[tokio::test]
+async fn a_callback_answers_in_place_of_a_tool_that_has_failed() {
+    let alarm = Reply::call("panics", json!({"text": "the vase is broken"}));
+    let (events, error) = run("equipped", "hello", Scripted::new().on_tool("panics", "I see.").otherwise(alarm)).await;
+    assert!(error.is_none(), "{error:?}");
+    let answer = answer(&events);
+    assert_eq!(answer["tool"], "panics");
+    let words = answer["mended"].as_str().unwrap();
+    assert!(words.starts_with("tool `panics` of component `gallery` failed: it crashed: "), "{words}");
+}
+
+#[tokio::test]
 async fn a_callback_that_has_nothing_to_add_leaves_the_answer_as_it_is() {
     let (events, error) = run("clerk", "where?", looks_up("safe")).await;
     assert!(error.is_none(), "{error:?}");

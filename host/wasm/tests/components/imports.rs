@@ -76,7 +76,7 @@ async fn what_a_component_says_is_logged_with_where_it_comes_from() {
 
 /// Hears what the host logs on this thread.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<Line>>>);
+pub struct Heard(Arc<Mutex<Vec<Line>>>);
 
 #[derive(Clone, Default)]
 struct Line {
@@ -91,7 +91,7 @@ impl Heard {
         self.0.lock().unwrap().iter().filter(|line| line.target == target).cloned().collect()
     }
 
-    fn lines(&self, target: &str) -> Vec<String> {
+    pub fn lines(&self, target: &str) -> Vec<String> {
         self.of(target).into_iter().map(|line| line.message).collect()
     }
 

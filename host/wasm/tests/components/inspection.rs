@@ -24,6 +24,24 @@ async fn a_component_is_shown_with_what_it_wants_and_offers() {
 }
 
 #[tokio::test]
+async fn every_kind_of_item_is_shown() {
+    let bytes = std::fs::read(component("gallery")).unwrap();
+    let shown = inspect(&Lab::new().options, "gallery", bytes).await.unwrap();
+    assert_eq!(shown.plugins[0].name, "censor");
+    assert_eq!(shown.plugins[0].hooks, ["on-user-message", "before-model", "on-event", "after-run", "on-run-error"]);
+    assert_eq!(shown.code_executors, ["shout"]);
+    assert_eq!(shown.summarizers, ["counter"]);
+    assert_eq!(shown.examples, ["sums"]);
+    assert_eq!(shown.models, ["component:gallery/echo"]);
+    let asking: Vec<_> = shown.tools.iter().filter(|tool| tool.requires_confirmation).map(|tool| &tool.name).collect();
+    assert_eq!(asking, ["guarded"]);
+    let equipped = shown.agents.iter().find(|agent| agent.name == "equipped").unwrap();
+    assert_eq!(equipped.toolsets, ["gallery"]);
+    let json = serde_json::to_value(&shown).unwrap();
+    assert_eq!(json["codeExecutors"], serde_json::json!(["shout"]));
+}
+
+#[tokio::test]
 async fn a_file_that_cannot_be_loaded_cannot_be_inspected_either() {
     let error = inspect(&Lab::new().options, "notes", b"notes".to_vec()).await.unwrap_err();
     assert!(error.to_string().starts_with("component `notes` is not a WebAssembly file"), "{error}");

@@ -1,8 +1,12 @@
 //! Names in the catalog, and agents built from descriptions.
 
-use hatchery_core::{AgentKind, Lookup};
+use hatchery_core::agent::LlmAgent;
+use hatchery_core::code::CodeExecution;
+use hatchery_core::{AgentKind, Examples, JsonMap, Lookup, LookupError, Planner};
+use hatchery_wasm::Catalog;
+use serde_json::json;
 
-use crate::support::{Lab, component};
+use crate::support::{Lab, call_in, component, context};
 
 #[tokio::test]
 async fn items_are_found_by_full_and_by_short_name() {
@@ -53,4 +57,75 @@ async fn agents_that_are_below_no_other_become_apps_with_their_tree() {
     let talker = relay.tree.agent(relay.tree.find_agent("talker").unwrap());
     let AgentKind::Llm(llm) = &talker.kind else { panic!("{}", talker.kind.label()) };
     assert_eq!(llm.model.as_ref().unwrap().name(), "scripted:relay.yaml");
+}
+
+#[tokio::test]
+async fn a_component_is_the_set_of_its_tools() {
+    let catalog = Lab::new().with("gallery").with("relay").catalog().await;
+    let set = catalog.toolset("gallery").unwrap();
+    assert_eq!(set.name(), "gallery");
+    let tools = set.tools(&context(&catalog)).await.unwrap();
+    let names: Vec<_> = tools.iter().map(|tool| tool.declaration().name.as_str()).collect();
+    assert_eq!(names, catalog.components["gallery"].tool_names().collect::<Vec<_>>());
+    // A component without tools is none.
+    let error = catalog.toolset("relay").map(|_| ()).unwrap_err();
+    assert_eq!(error.to_string(), "toolset `relay` not found; there is `gallery`");
+}
+
+#[tokio::test]
+async fn every_kind_of_item_is_found_by_full_and_by_short_name_or_the_known_ones_are_listed() {
+    let catalog = Lab::new().with("gallery").catalog().await;
+    type Find = fn(&Catalog, &str) -> Result<(), LookupError>;
+    let kinds: [(&str, &str, Find); 4] = [
+        ("plugin", "censor", |catalog, name| catalog.plugin(name, JsonMap::new()).map(drop)),
+        ("code executor", "shout", |catalog, name| catalog.code_executor(name).map(drop)),
+        ("summarizer", "counter", |catalog, name| catalog.summarizer(name).map(drop)),
+        ("example provider", "sums", |catalog, name| catalog.examples(name).map(drop)),
+    ];
+    for (kind, name, find) in kinds {
+        find(&catalog, name).unwrap();
+        find(&catalog, &format!("gallery/{name}")).unwrap();
+        let error = find(&catalog, "gallery/nothing").unwrap_err().to_string();
+        assert_eq!(error, format!("{kind} `gallery/nothing` not found; there is `gallery/{name}`"));
+    }
+}
+
+/// The agent that has everything.
+async fn equipped() -> (std::sync::Arc<Catalog>, LlmAgent) {
+    // A second component offers the same names: an agent's own component comes first.
+    let lab = Lab::new().with("gallery");
+    lab.write("other.wasm", std::fs::read(component("gallery")).unwrap());
+    let catalog = lab.open().await.current();
+    match catalog.agent("gallery/equipped").unwrap().kind {
+        AgentKind::Llm(llm) => (catalog, *llm),
+        kind => panic!("{}", kind.label()),
+    }
+}
+
+#[tokio::test]
+async fn an_agent_is_given_a_planner_examples_and_who_runs_its_code() {
+    let (catalog, llm) = equipped().await;
+    assert_eq!(llm.planner, Some(Planner::PlanReAct));
+    let Some(Examples::Chosen(sums)) = &llm.examples else { panic!("no examples") };
+    assert_eq!(sums.examples("2 + 2?", &context(&catalog)).await.unwrap().len(), 1);
+    let Some(CodeExecution::Host(runner)) = &llm.code_execution else { panic!("nobody runs code") };
+    assert_eq!(runner.executor.name(), "shout");
+    assert_eq!((runner.error_retries, runner.stateful, runner.optimize_data_file), (1, true, true));
+    assert!(!runner.code_delimiters.is_empty());
+    assert_eq!(llm.on_model_error[0].name(), "mend_model");
+    assert_eq!(llm.on_tool_error[0].name(), "mend_tool");
+}
+
+#[tokio::test]
+async fn an_agent_takes_the_tools_that_it_wants_of_a_set_under_other_names() {
+    let (catalog, llm) = equipped().await;
+    let cx = context(&catalog);
+    let tools = llm.toolsets[0].tools(&cx).await.unwrap();
+    let [tool] = tools.as_slice() else { panic!("{} tools", tools.len()) };
+    assert_eq!(tool.declaration().name, "own_configured");
+    let args = json!({"key": "street"});
+    assert_eq!(
+        tool.call(args.as_object().unwrap().clone(), &cx).await.unwrap(),
+        call_in(&cx, &catalog, "gallery/configured", args).await.unwrap()
+    );
 }

@@ -7,10 +7,10 @@ use std::sync::{Arc, LazyLock, Mutex, RwLock};
 use async_trait::async_trait;
 use hatchery_core::context::AgentHost;
 use hatchery_core::{
-    AgentContext, AgentKind, CallContext, Content, Event, EventSink, Invocation, JsonMap, Lookup, Model, ModelRegistry,
-    RunConfig, RunError, Services, Session, SessionKey, State, Timestamp, ToolError,
+    AgentContext, AgentKind, CallContext, Content, Event, EventSink, EventWindow, Invocation, JsonMap, Lookup, Model,
+    ModelRegistry, RunConfig, RunError, Services, Session, SessionKey, State, Timestamp, ToolError,
 };
-use hatchery_engine::{RunRequest, Runner};
+use hatchery_engine::{App, Plugins, RunRequest, Runner};
 use hatchery_models::scripted::Scripted;
 use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
 use hatchery_wasm::{
@@ -112,11 +112,15 @@ impl ModelRegistry for OneModel {
 }
 
 pub fn services(model: Scripted) -> Services {
+    services_with(Arc::new(OneModel(Arc::new(model))))
+}
+
+fn services_with(models: Arc<dyn ModelRegistry>) -> Services {
     Services {
         sessions: Arc::new(MemorySessions::new()),
         artifacts: Arc::new(MemoryArtifacts::new()),
         memory: Arc::new(KeywordMemory::default()),
-        models: Arc::new(OneModel(Arc::new(model))),
+        models,
     }
 }
 
@@ -226,6 +230,40 @@ pub async fn run_custom_in(catalog: &Catalog, app: &str, cx: AgentContext) -> Re
     }
 }
 
+/// A session with an app, run by the engine.
+pub struct Chat {
+    runner: Runner,
+    app: Arc<App>,
+}
+
+impl Chat {
+    pub fn new(catalog: &Catalog, app: &str, models: Arc<dyn ModelRegistry>, plugins: Plugins) -> Self {
+        let runner = Runner::with_plugins(services_with(models), plugins);
+        Self { runner, app: catalog.app(app).unwrap().clone() }
+    }
+
+    /// Says something; gives the events and how the run ended.
+    pub async fn say(&self, message: &str, config: RunConfig) -> (Vec<Arc<Event>>, Option<RunError>) {
+        let mut request = RunRequest::new("user", "session", Content::user(message));
+        request.config = RunConfig { auto_create_session: true, ..config };
+        let mut run = self.runner.run(self.app.clone(), request).await.unwrap();
+        let mut events = Vec::new();
+        while let Some(item) = run.next().await {
+            match item {
+                Ok(event) => events.push(event),
+                Err(error) => return (events, Some(error)),
+            }
+        }
+        (events, None)
+    }
+
+    /// The session as it is stored.
+    pub async fn session(&self) -> Session {
+        let key = SessionKey::new(&self.app.name, "user", "session");
+        self.runner.services().sessions.get(&key, EventWindow::default()).await.unwrap().unwrap()
+    }
+}
+
 /// Runs an app with the engine; gives the events and how it ended.
 pub async fn run_app(
     catalog: &Catalog,
@@ -234,18 +272,8 @@ pub async fn run_app(
     model: Scripted,
     config: RunConfig,
 ) -> (Vec<Arc<Event>>, Option<RunError>) {
-    let runner = Runner::new(services(model));
-    let mut request = RunRequest::new("user", "session", Content::user(message));
-    request.config = RunConfig { auto_create_session: true, ..config };
-    let mut run = runner.run(catalog.app(app).unwrap().clone(), request).await.unwrap();
-    let mut events = Vec::new();
-    while let Some(item) = run.next().await {
-        match item {
-            Ok(event) => events.push(event),
-            Err(error) => return (events, Some(error)),
-        }
-    }
-    (events, None)
+    let models = Arc::new(OneModel(Arc::new(model)));
+    Chat::new(catalog, app, models, Plugins::default()).say(message, config).await
 }
 
 /// Author and text of each event.

@@ -1,0 +1,184 @@
+//! Models of components.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use hatchery_core::{
+    Content, Delivery, LlmRequest, LlmResponse, Model, ModelError, ModelErrorKind, ModelRegistry, RunConfig,
+};
+use hatchery_engine::Plugins;
+use hatchery_models::scripted::Scripted;
+use hatchery_wasm::{Catalog, CatalogModels, Engine, EngineOptions, Limits};
+
+use crate::support::{Chat, Lab, OneModel, said};
+
+const ECHO: &str = "component:gallery/echo";
+
+async fn gallery(limits: Limits) -> Arc<Catalog> {
+    Lab::new().with("gallery").limited(limits).catalog().await
+}
+
+/// The gallery on an engine with room for one guest.
+async fn alone() -> Arc<Catalog> {
+    let options = EngineOptions { instances: 1, ..EngineOptions::default() };
+    let endless = Limits { cpu: Duration::from_secs(600), ..Limits::default() };
+    let mut lab = Lab::new().with("gallery").limited(endless);
+    lab.options.engine = Engine::new(&options).unwrap();
+    lab.catalog().await
+}
+
+fn asked(text: &str) -> LlmRequest {
+    LlmRequest { contents: [Arc::new(Content::user(text))].into_iter().collect(), ..LlmRequest::default() }
+}
+
+/// All that the echo says.
+async fn answer(catalog: &Catalog, text: &str, delivery: Delivery) -> Result<Vec<LlmResponse>, ModelError> {
+    let stream = catalog.model(ECHO)?.generate(asked(text), delivery).await?;
+    stream.collect::<Vec<_>>().await.into_iter().collect()
+}
+
+fn text(response: &LlmResponse) -> String {
+    response.content.as_ref().map(Content::text).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_model_answers_in_pieces_or_at_once() {
+    let catalog = gallery(Limits::default()).await;
+    let pieces = answer(&catalog, "one two three", Delivery::Streamed).await.unwrap();
+    assert_eq!(pieces.iter().map(text).collect::<Vec<_>>(), ["one ", "two ", "three"]);
+    assert!(pieces.iter().all(|piece| piece.partial));
+    let whole = answer(&catalog, "one two three", Delivery::Whole).await.unwrap();
+    assert_eq!(whole.iter().map(text).collect::<Vec<_>>(), ["one two three"]);
+    assert!(!whole[0].partial);
+}
+
+#[tokio::test]
+async fn an_agent_uses_a_components_model() {
+    let catalog = gallery(Limits::default()).await;
+    let chat = Chat::new(&catalog, "butler", Arc::new(Only(catalog.model(ECHO).unwrap())), Plugins::default());
+    let streamed = RunConfig { delivery: Delivery::Streamed, ..RunConfig::default() };
+    let (events, error) = chat.say("good morning", streamed).await;
+    assert!(error.is_none(), "{error:?}");
+    let texts: Vec<_> = said(&events).into_iter().map(|(_, text)| text).filter(|text| !text.is_empty()).collect();
+    assert_eq!(texts, ["good ", "morning", "good morning"]);
+}
+
+#[tokio::test]
+async fn a_custom_agent_of_a_component_asks_a_model_of_another() {
+    let catalog = Lab::new().with("gallery").with("relay").catalog().await;
+    let chat = Chat::new(&catalog, "asker", Arc::new(Only(catalog.model(ECHO).unwrap())), Plugins::default());
+    let (events, error) = chat.say("one two", RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(
+        said(&events)[..3].iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>(),
+        ["one ", "two", "one two"]
+    );
+}
+
+#[tokio::test]
+async fn a_model_that_fails_says_so_with_its_code() {
+    let catalog = gallery(Limits::default()).await;
+    for delivery in [Delivery::Whole, Delivery::Streamed] {
+        let error = answer(&catalog, "fail", delivery).await.unwrap_err();
+        assert_eq!(error.kind, ModelErrorKind::Server);
+        assert_eq!(error.to_string(), "model `component:gallery/echo`: there is no echo here (ECHO_FAILED)");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_spins_is_cut_off_by_its_cpu_time() {
+    let catalog = gallery(Limits { cpu: Duration::from_millis(50), ..Limits::default() }).await;
+    let error = answer(&catalog, "spin", Delivery::Streamed).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "model `component:gallery/echo`: it needs more than 50ms of CPU time; raise `limits.cpu` in hatchery.yaml to allow \
+         more"
+    );
+    assert_eq!(answer(&catalog, "hello", Delivery::Whole).await.unwrap().len(), 1, "the next call works");
+}
+
+#[tokio::test]
+async fn a_model_that_takes_too_long_is_cut_off() {
+    let catalog = gallery(Limits { agent_wall: Duration::from_millis(100), ..Limits::default() }).await;
+    let error = answer(&catalog, "spin", Delivery::Streamed).await.unwrap_err();
+    assert_eq!(error.kind, ModelErrorKind::Timeout);
+    assert!(error.to_string().contains("raise `limits.agent_wall`"), "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_breaks_off() {
+    let catalog = gallery(Limits { result: 100_000, ..Limits::default() }).await;
+    let words = "word ".repeat(20_000);
+    let model = catalog.model(ECHO).unwrap();
+    let mut pieces = model.generate(asked(&words), Delivery::Streamed).await.unwrap();
+    let mut bytes = 0;
+    let error = loop {
+        match pieces.next().await.expect("an error before the end") {
+            Ok(piece) => bytes += text(&piece).len(),
+            Err(error) => break error,
+        }
+    };
+    assert!(bytes > 5_000 && bytes < 100_000, "{bytes}");
+    assert!(error.to_string().contains("in one result; raise `limits.result`"), "{error}");
+    assert!(pieces.next().await.is_none(), "nothing follows the error");
+    let error = answer(&catalog, &words, Delivery::Whole).await.unwrap_err();
+    assert!(error.to_string().contains("raise `limits.result`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_guest_ends_with_the_answer_that_nobody_reads_any_more() {
+    let catalog = alone().await;
+    let model = catalog.model(ECHO).unwrap();
+    let mut pieces = model.generate(asked("one two three four five"), Delivery::Streamed).await.unwrap();
+    assert_eq!(text(&pieces.next().await.unwrap().unwrap()), "one ");
+    drop(pieces);
+    // There is room for one guest: this one waits until the other is gone.
+    assert_eq!(answer(&catalog, "hello", Delivery::Whole).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guest_that_spins_ends_with_whoever_asked() {
+    let catalog = alone().await;
+    let model = catalog.model(ECHO).unwrap();
+    let mut spinning = Box::pin(model.generate(asked("spin"), Delivery::Whole));
+    assert!(spinning.as_mut().now_or_never().is_none(), "it has not ended");
+    drop(spinning);
+    assert_eq!(answer(&catalog, "hello", Delivery::Whole).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn names_of_components_models_are_found_in_the_catalog_and_all_others_elsewhere() {
+    let handle = Lab::new().with("gallery").open().await;
+    let models =
+        CatalogModels { catalog: handle, rest: Arc::new(OneModel(Arc::new(Scripted::new().otherwise("rest")))) };
+    for (name, expected) in [(ECHO, "hello"), ("gemini-2.5-flash", "rest"), ("scripted:a.yaml", "rest")] {
+        let model = models.model(name).unwrap();
+        let mut answer = model.generate(asked("hello"), Delivery::Whole).await.unwrap();
+        assert_eq!(text(&answer.next().await.unwrap().unwrap()), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_no_component_offers_is_unknown_and_the_others_are_named() {
+    let handle = Lab::new().with("gallery").open().await;
+    for name in ["component:gallery/oracle", "component:echo", "component:"] {
+        let error = handle.model(name).map(|_| ()).unwrap_err();
+        assert_eq!(error.kind, ModelErrorKind::UnknownModel);
+        assert_eq!(
+            error.to_string(),
+            format!("model `{name}`: no component offers it; there is `component:gallery/echo`")
+        );
+    }
+    let none = Lab::new().open().await.model(ECHO).map(|_| ()).unwrap_err().to_string();
+    assert_eq!(none, "model `component:gallery/echo`: no component offers it; there is none");
+}
+
+/// One model for every name.
+struct Only(Arc<dyn Model>);
+
+impl ModelRegistry for Only {
+    fn model(&self, _: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Ok(self.0.clone())
+    }
+}

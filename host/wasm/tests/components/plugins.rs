@@ -1,0 +1,163 @@
+//! Plugins of components, in runs of the engine and called by themselves.
+
+use std::sync::Arc;
+
+use hatchery_core::{
+    CallContext, Content, Delivery, Event, EventData, ItemKind, JsonMap, Lookup, LookupError, Plugin, RunConfig,
+    RunError,
+};
+use hatchery_engine::Plugins;
+use hatchery_models::scripted::{Reply, Scripted, Turn};
+use hatchery_wasm::Limits;
+use serde_json::json;
+
+use crate::imports::Heard;
+use crate::support::{Chat, Lab, OneModel, invocation, said};
+
+/// The censor of the gallery.
+async fn censor(limits: Limits) -> Arc<dyn Plugin> {
+    let catalog = Lab::new().with("gallery").limited(limits).catalog().await;
+    catalog.plugin("gallery/censor", JsonMap::new()).unwrap()
+}
+
+/// A chat with the clerk, watched by the censor.
+async fn clerk(model: Scripted) -> Chat {
+    let catalog = Lab::new().with("gallery").catalog().await;
+    let plugins = Plugins::new(vec![catalog.plugin("censor", JsonMap::new()).unwrap()]).unwrap();
+    Chat::new(&catalog, "clerk", Arc::new(OneModel(Arc::new(model))), plugins)
+}
+
+fn cx() -> CallContext {
+    CallContext::new(invocation("hello"), "agent", None)
+}
+
+fn texts(events: &[Arc<Event>]) -> Vec<String> {
+    said(events).into_iter().map(|(_, text)| text).collect()
+}
+
+#[tokio::test]
+async fn a_plugin_changes_what_the_user_says_and_what_the_model_is_told() {
+    let polite = Turn::new("Really.").user("it is a **** shame").system("Be polite.");
+    let (_, error) = clerk(Scripted::from_turns([polite])).await.say("it is a damn shame", RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_plugin_replaces_an_event_in_what_is_yielded_and_in_what_is_stored() {
+    let chat = clerk(Scripted::new().otherwise("a damn fine day")).await;
+    let (events, error) = chat.say("hello", RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(texts(&events), ["a **** fine day"]);
+    assert_eq!(events[0].custom_metadata.as_deref(), Some(&json!({"censored": true})));
+    let stored = &chat.session().await.events[1];
+    assert_eq!(texts(std::slice::from_ref(stored)), ["a **** fine day"]);
+    assert_eq!(stored.id, events[0].id);
+}
+
+#[tokio::test]
+async fn a_plugin_sees_the_pieces_of_an_answer_too() {
+    let chat = clerk(Scripted::new().otherwise(Reply::chunks(["a damn ", "fine day"]))).await;
+    let streamed = RunConfig { delivery: Delivery::Streamed, ..RunConfig::default() };
+    let (events, _) = chat.say("hello", streamed).await;
+    assert_eq!(texts(&events), ["a **** ", "fine day", "a **** fine day"]);
+    assert!(events.iter().all(|event| event.id == events[0].id));
+}
+
+#[tokio::test]
+async fn hooks_that_a_plugin_does_not_list_are_not_called() {
+    let censor = censor(Limits::default()).await;
+    // In a run that is cancelled, whatever is called fails.
+    let cx = cx();
+    cx.invocation.cancel.cancel();
+    assert!(censor.before_run(&cx).await.unwrap().is_none());
+    assert!(censor.after_agent(&cx).await.unwrap().is_none());
+    assert!(censor.before_tool(&cx, "tool", &mut JsonMap::new()).await.unwrap().is_none());
+    assert!(matches!(censor.after_run(&cx).await, Err(RunError::Cancelled)));
+}
+
+#[tokio::test]
+async fn changes_of_state_after_a_run_are_collected() {
+    let censor = censor(Limits::default()).await;
+    let cx = cx();
+    censor.after_run(&cx).await.unwrap();
+    assert_eq!(cx.take_actions().state_delta["app:censor_runs"], 1);
+}
+
+#[tokio::test]
+async fn a_failure_of_a_plugin_names_it_and_ends_the_run() {
+    let censor = censor(Limits::default()).await;
+    let cx = cx();
+    // Its counter of runs is a number.
+    cx.set_state("app:censor_runs", json!("many"));
+    match censor.after_run(&cx).await {
+        Err(error @ RunError::Item { kind: ItemKind::Plugin, .. }) => {
+            assert!(error.to_string().starts_with("plugin `gallery/censor`: "), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_that_runs_out_of_memory_fails_its_call_alone() {
+    let censor = censor(Limits { memory: 4 << 20, ..Limits::default() }).await;
+    let cx = cx();
+    let long = Content::user("damn ".repeat(2 << 20));
+    let error = censor.on_user_message(&cx, &long).await.unwrap_err();
+    assert_eq!(error.code(), "COMPONENT_MEMORY");
+    assert_eq!(
+        error.to_string(),
+        "component `gallery`: plugin `censor` failed: it needs more than 4 MiB of memory; raise `limits.memory` in \
+         hatchery.yaml to allow more"
+    );
+    let short = censor.on_user_message(&cx, &Content::user("damn")).await.unwrap();
+    assert_eq!(short.unwrap().text(), "****");
+}
+
+#[tokio::test]
+async fn an_event_that_a_plugin_makes_too_large_is_refused() {
+    let censor = censor(Limits { result: 100_000, ..Limits::default() }).await;
+    let content = Some(Arc::new(Content::model("damn ".repeat(20_000))));
+    let event = Event::new(EventData { content, ..EventData::default() });
+    let error = censor.on_event(&cx(), &event).await.unwrap_err();
+    assert_eq!(error.code(), "COMPONENT_LIMIT");
+    assert!(error.to_string().contains("raise `limits.result`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_plugin_takes_its_settings_from_the_config_and_not_as_arguments() {
+    let catalog = Lab::new().with("gallery").catalog().await;
+    let args = JsonMap::from_iter([("words".to_owned(), json!(["darn"]))]);
+    let error = catalog.plugin("gallery/censor", args).map(|_| ()).unwrap_err();
+    assert!(matches!(error, LookupError::Broken { kind: ItemKind::Plugin, .. }));
+    assert_eq!(
+        error.to_string(),
+        "plugin `gallery/censor` cannot be used: it takes no arguments; set `components.gallery.config` in hatchery.yaml, \
+         which it can read"
+    );
+}
+
+#[tokio::test]
+async fn a_run_that_fails_is_told_to_the_plugin_and_keeps_its_own_error() {
+    let chat = clerk(Scripted::new().otherwise(Reply::status(429, "slow down"))).await;
+    let heard = Heard::default();
+    let guard = tracing::subscriber::set_default(heard.clone());
+    let (_, error) = chat.say("hello", RunConfig::default()).await;
+    drop(guard);
+    assert_eq!(error.expect("a failure").code(), "MODEL_RATE_LIMITED");
+    assert_eq!(heard.lines("hatchery::component"), ["a run has failed code=MODEL_RATE_LIMITED"]);
+}
+
+#[tokio::test]
+async fn a_plugin_that_fails_after_a_failed_run_leaves_a_line_in_the_log() {
+    let censor = censor(Limits::default()).await;
+    let cx = cx();
+    cx.invocation.cancel.cancel();
+    let heard = Heard::default();
+    let guard = tracing::subscriber::set_default(heard.clone());
+    censor.on_run_error(&cx, &RunError::Stopped).await;
+    drop(guard);
+    assert_eq!(
+        heard.lines("hatchery_wasm::component::plugin"),
+        ["after a run that failed, plugin `gallery/censor` failed too: the run was cancelled"]
+    );
+}
