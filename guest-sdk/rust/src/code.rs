@@ -4,8 +4,7 @@ use crate::bindings::code_executors::exports::hatchery::agent::guest_code_execut
 use crate::bindings::wit::types;
 use crate::context::Context;
 use crate::error::ToolError;
-use crate::export::{Offer, find};
-use crate::tool::LocalFuture;
+use crate::export::{Offer, Serve, find};
 
 /// A code executor, as [`#[code_executor]`](macro@crate::code_executor) makes it of an async function.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +12,7 @@ pub struct CodeExecutor {
     /// What agents call it by.
     pub name: &'static str,
     #[doc(hidden)]
-    pub run: fn(CodeInput, Context) -> LocalFuture<Result<CodeOutput, ToolError>>,
+    pub run: Serve<CodeInput, CodeOutput, ToolError>,
 }
 
 impl CodeExecutor {

@@ -4,9 +4,7 @@ use crate::bindings::examples::exports::hatchery::agent::guest_examples as wit;
 use crate::bindings::wit::types;
 use crate::content::Content;
 use crate::context::Context;
-use crate::error::Error;
-use crate::export::{Offer, find};
-use crate::tool::LocalFuture;
+use crate::export::{Offer, Serve, find};
 
 /// What a user might say, and how it is to be answered.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -37,7 +35,7 @@ pub struct ExampleProvider {
     /// What agents call it by.
     pub name: &'static str,
     #[doc(hidden)]
-    pub run: fn(String, Context) -> LocalFuture<Result<Vec<Example>, Error>>,
+    pub run: Serve<String, Vec<Example>>,
 }
 
 /// Refers to a provider of examples: a function marked `#[examples]`, or a name (`sums`, `school/sums`).

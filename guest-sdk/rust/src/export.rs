@@ -1,6 +1,8 @@
 //! [`export!`](crate::export): what a component offers.
 
+use crate::context::Context;
 use crate::error::Error;
+use crate::tool::LocalFuture;
 
 /// Says what the component offers:
 ///
@@ -96,6 +98,9 @@ pub trait Offer<T> {
     /// The items, in the order written.
     fn items() -> Vec<T>;
 }
+
+/// The code of something that takes one thing and gives another.
+pub type Serve<I, O, E = Error> = fn(I, Context) -> LocalFuture<Result<O, E>>;
 
 /// The one of this name.
 pub(crate) fn find<T>(items: Vec<T>, kind: &str, name: &str, name_of: fn(&T) -> &str) -> Result<T, Error> {

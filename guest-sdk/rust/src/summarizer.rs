@@ -4,10 +4,8 @@ use crate::bindings::summarizers::exports::hatchery::agent::guest_summarizers as
 use crate::bindings::wit::types;
 use crate::content::Content;
 use crate::context::Context;
-use crate::error::Error;
 use crate::event::Event;
-use crate::export::{Offer, find};
-use crate::tool::LocalFuture;
+use crate::export::{Offer, Serve, find};
 
 /// A summarizer, as [`#[summarizer]`](macro@crate::summarizer) makes it of an async function.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +13,7 @@ pub struct Summarizer {
     /// What `hatchery.yaml` calls it by.
     pub name: &'static str,
     #[doc(hidden)]
-    pub run: fn(Vec<Event>, Context) -> LocalFuture<Result<Option<Content>, Error>>,
+    pub run: Serve<Vec<Event>, Option<Content>>,
 }
 
 impl<S: Offer<Summarizer>> wit::Guest for S {

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use hatchery_guest::{CodeFile, CodeOutput};
-use starlark::any::ProvidesStaticType;
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::Evaluator;
 use starlark::values::float::UnpackFloat;
@@ -15,7 +14,7 @@ use starlark::{PrintHandler, starlark_module};
 use crate::table;
 
 /// All that code can reach: its files, and what it has printed and written.
-#[derive(Debug, ProvidesStaticType)]
+#[derive(Debug, starlark::any::ProvidesStaticType)]
 pub struct World {
     given: Vec<CodeFile>,
     written: RefCell<BTreeMap<String, String>>,
