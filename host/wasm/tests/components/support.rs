@@ -259,7 +259,7 @@ impl Chat {
 
     /// The session as it is stored.
     pub async fn session(&self) -> Session {
-        let key = SessionKey::new(&self.app.name, "user", "session");
+        let key = SessionKey::new(self.app.name.as_str(), "user", "session");
         self.runner.services().sessions.get(&key, EventWindow::default()).await.unwrap().unwrap()
     }
 }
