@@ -100,7 +100,7 @@ async fn shout(input: CodeInput) -> Result<CodeOutput, ToolError> {
 }
 
 #[summarizer]
-async fn counter(events: &Vec<Event>) -> Result<Option<Content>, Error> {
+async fn counter(events: &[Event]) -> Result<Option<Content>, Error> {
     Ok((!events.is_empty()).then(|| Content::model(events.len().to_string())))
 }
 
