@@ -28,7 +28,7 @@ async fn every_kind_of_item_is_shown() {
     let bytes = std::fs::read(component("gallery")).unwrap();
     let shown = inspect(&Lab::new().options, "gallery", bytes).await.unwrap();
     assert_eq!(shown.plugins[0].name, "censor");
-    assert_eq!(shown.plugins[0].hooks, ["on-user-message", "before-model", "on-event", "after-run", "on-run-error"]);
+    assert_eq!(shown.plugins[0].hooks, ["on-user-message", "on-event", "after-run", "on-run-error", "before-model"]);
     assert_eq!(shown.code_executors, ["shout"]);
     assert_eq!(shown.summarizers, ["counter"]);
     assert_eq!(shown.examples, ["sums"]);

@@ -32,7 +32,7 @@ fn cx() -> CallContext {
 }
 
 fn texts(events: &[Arc<Event>]) -> Vec<String> {
-    said(events).into_iter().map(|(_, text)| text).collect()
+    said(events).into_iter().map(|(_, text)| text).filter(|text| !text.is_empty()).collect()
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn a_plugin_sees_the_pieces_of_an_answer_too() {
     let streamed = RunConfig { delivery: Delivery::Streamed, ..RunConfig::default() };
     let (events, _) = chat.say("hello", streamed).await;
     assert_eq!(texts(&events), ["a **** ", "fine day", "a **** fine day"]);
-    assert!(events.iter().all(|event| event.id == events[0].id));
+    assert!(events[..3].iter().all(|event| event.id == events[0].id));
 }
 
 #[tokio::test]
@@ -76,11 +76,12 @@ async fn hooks_that_a_plugin_does_not_list_are_not_called() {
 }
 
 #[tokio::test]
-async fn changes_of_state_after_a_run_are_collected() {
-    let censor = censor(Limits::default()).await;
-    let cx = cx();
-    censor.after_run(&cx).await.unwrap();
-    assert_eq!(cx.take_actions().state_delta["app:censor_runs"], 1);
+async fn changes_of_state_after_a_run_are_stored() {
+    let chat = clerk(Scripted::new().otherwise("hello")).await;
+    for runs in 1..=2 {
+        chat.say("hello", RunConfig::default()).await;
+        assert_eq!(chat.session().await.state.get("app:censor_runs"), Some(&json!(runs)));
+    }
 }
 
 #[tokio::test]
