@@ -89,6 +89,8 @@ points! {
     BeforeAgent = "before-agent": () => Option<Content>;
     /// After an agent has run: a content is added to what it said.
     AfterAgent = "after-agent": () => Option<Content>;
+    /// When an agent has failed: a content is its answer, and the run goes on.
+    OnAgentError = "on-agent-error": Error => Option<Content>;
     /// Before a model call: may change the request; a response takes the place of the model's.
     BeforeModel = "before-model": LlmRequest => Before<LlmRequest, LlmResponse>;
     /// After a model response: a response takes its place.
@@ -215,6 +217,10 @@ impl<S: Offer<AnyCallback>> wit::Guest for S {
 
     async fn after_agent(name: String) -> Result<Option<types::Content>, types::Error> {
         Ok(run!(S, name, AfterAgent, ()).map(Into::into))
+    }
+
+    async fn on_agent_error(name: String, failure: types::Error) -> Result<Option<types::Content>, types::Error> {
+        Ok(run!(S, name, OnAgentError, failure.into()).map(Into::into))
     }
 
     async fn before_model(name: String, request: types::LlmRequest) -> Result<types::ModelAction, types::Error> {

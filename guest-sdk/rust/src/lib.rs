@@ -205,7 +205,7 @@ pub use answer::{Answer, Model};
 pub use artifacts::Artifacts;
 pub use callback::{
     AfterAgent, AfterModel, AfterTool, AnyCallback, BeforeAgent, BeforeModel, BeforeTool, Callback, CallbackRef,
-    OnModelError, OnToolError, ToolCall,
+    OnAgentError, OnModelError, OnToolError, ToolCall,
 };
 pub use code::{CodeExecutor, CodeExecutorRef, CodeFile, CodeInput, CodeOutput};
 pub use confirmation::ToolConfirmation;

@@ -68,6 +68,7 @@ hooks! {
     on_run_error = "on-run-error": Error => ();
     before_agent = "before-agent": () => Option<Content>;
     after_agent = "after-agent": () => Option<Content>;
+    on_agent_error = "on-agent-error": Error => Option<Content>;
     before_model = "before-model": LlmRequest => Before<LlmRequest, LlmResponse>;
     after_model = "after-model": LlmResponse => Option<LlmResponse>;
     on_model_error = "on-model-error": (LlmRequest, Error) => Option<LlmResponse>;
@@ -125,6 +126,10 @@ impl<S: Offer<AnyPlugin>> wit::Guest for S {
 
     async fn after_agent(name: String) -> Result<Option<types::Content>, types::Error> {
         Ok(run!(S, name, after_agent, ()).map(Into::into))
+    }
+
+    async fn on_agent_error(name: String, failure: types::Error) -> Result<Option<types::Content>, types::Error> {
+        Ok(run!(S, name, on_agent_error, failure.into()).map(Into::into))
     }
 
     async fn before_model(name: String, request: types::LlmRequest) -> Result<types::ModelAction, types::Error> {

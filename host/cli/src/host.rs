@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use hatchery_core::Lookup;
+use hatchery_core::{Lookup, Services};
 use hatchery_engine::Runner;
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_server::config::FILE_NAME;
 use hatchery_server::{AppSource, Config, ConfiguredApps, Storage, catalog, services};
-use hatchery_wasm::CatalogHandle;
+use hatchery_wasm::{CatalogHandle, CatalogModels};
 
 use crate::progress::LoadProgress;
 
@@ -120,6 +120,8 @@ impl Host {
         options.progress = Some(progress.listener());
         let loaded = CatalogHandle::open(folder, options).await?;
         drop(progress);
+        let models = CatalogModels { catalog: loaded.clone(), rest: services.models.clone() };
+        let services = Services { models: Arc::new(models), ..services };
         let plugins = plugins(&config, loaded.clone()).with_context(|| folder.join(FILE_NAME).display().to_string())?;
         if watch == Watch::Yes {
             loaded.watch();

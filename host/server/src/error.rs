@@ -186,7 +186,7 @@ mod tests {
     fn every_error_of_a_run_has_its_status_and_code() {
         let key = || SessionKey::new("app", "user", "s");
         let (agent, message) = ("a".to_owned(), "no".to_owned());
-        let cases: [(RunError, u16, &str); 26] = [
+        let cases: [(RunError, u16, &str); 27] = [
             (StoreError::SessionExists(key()).into(), 409, "SESSION_EXISTS"),
             (StoreError::SessionNotFound(key()).into(), 404, "SESSION_NOT_FOUND"),
             (StoreError::InvalidName { name: "..".into(), reason: "no" }.into(), 400, "INVALID_NAME"),

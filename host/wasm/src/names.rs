@@ -2,7 +2,6 @@
 
 mod build;
 mod models;
-mod toolsets;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

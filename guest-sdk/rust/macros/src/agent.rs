@@ -9,7 +9,7 @@ use syn::{Error, Expr, Ident, ItemFn, LitStr, Result, Token, bracketed};
 use crate::function::{check, comment, gives_result, parameters, skip_comma, take_comments};
 
 const OPTIONS: &str = "options of a custom agent are `name = \"…\"`, `description = \"…\"`, `model = \"…\"`, and the lists \
-                       `sub_agents = […]`, `tools = […]`, `before_agent = […]` and `after_agent = […]`";
+                       `sub_agents = […]`, `tools = […]`, `before_agent = […]`, `after_agent = […]` and `on_agent_error = […]`";
 
 #[derive(Default)]
 pub struct Options {
@@ -33,7 +33,7 @@ impl Parse for Options {
                 }
                 "sub_agents" => options.list("sub_agent", input)?,
                 "tools" => options.list("tool", input)?,
-                "before_agent" | "after_agent" => options.list(&key.to_string(), input)?,
+                "before_agent" | "after_agent" | "on_agent_error" => options.list(&key.to_string(), input)?,
                 _ => return Err(Error::new_spanned(key, OPTIONS)),
             }
             options.first.get_or_insert(key);

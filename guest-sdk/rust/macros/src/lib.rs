@@ -35,6 +35,7 @@ pub fn tool(options: TokenStream, function: TokenStream) -> TokenStream {
 /// | point | parameters | gives |
 /// |---|---|---|
 /// | `before_agent`, `after_agent` | | `Result<Option<Content>, E>` |
+/// | `on_agent_error` | `Error` | `Result<Option<Content>, E>` |
 /// | `before_model` | `LlmRequest` | `Result<Option<LlmResponse>, E>` |
 /// | `after_model` | `LlmResponse` | `Result<Option<LlmResponse>, E>` |
 /// | `on_model_error` | `LlmRequest`, `Error` | `Result<Option<LlmResponse>, E>` |
@@ -107,7 +108,7 @@ fn provider(kind: &provider::Kind, options: TokenStream, function: TokenStream) 
 /// function that takes an `AgentContext`, it makes a custom agent of the function, with its name and comment.
 ///
 /// A custom agent takes options: `name = "…"`, `description = "…"`, `model = "…"`, and lists of items or names: `sub_agents = [a, "x/b"]`,
-/// `tools`, `before_agent`, `after_agent`.
+/// `tools`, `before_agent`, `after_agent`, `on_agent_error`.
 #[proc_macro_attribute]
 pub fn agent(options: TokenStream, function: TokenStream) -> TokenStream {
     let options = parse_macro_input!(options as agent::Options);

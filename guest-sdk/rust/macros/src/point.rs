@@ -48,9 +48,10 @@ const CALL: &str = "a `ToolCall`";
 const FAILURE: &str = "the failure, an `Error`";
 
 /// Those of callbacks; plugins have them too.
-const CALLBACKS: [Point; 8] = [
+const CALLBACKS: [Point; 9] = [
     point("before_agent", Takes::Nothing, Answer::AsItIs),
     point("after_agent", Takes::Nothing, Answer::AsItIs),
+    point("on_agent_error", Takes::One(FAILURE), Answer::AsItIs),
     point("before_model", Takes::One("an `LlmRequest`"), Answer::Instead),
     point("after_model", Takes::One("an `LlmResponse`"), Answer::Replaces),
     point("on_model_error", Takes::Two("an `LlmRequest`", FAILURE), Answer::AsItIs),

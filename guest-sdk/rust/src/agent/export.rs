@@ -21,10 +21,18 @@ fn flatten(agents: Vec<Agent>, into: &mut Vec<agents::AgentSpec>, found: &mut dy
             continue;
         }
         found(&common.name, &kind);
-        let Common { name, description, sub_agents, before_agent, after_agent } = common;
+        let Common { name, description, sub_agents, before_agent, after_agent, on_agent_error } = common;
         let names = sub_agents.iter().map(|sub_agent| sub_agent.name().to_owned()).collect();
         let kind = kind.into();
-        into.push(agents::AgentSpec { name, description, kind, sub_agents: names, before_agent, after_agent });
+        into.push(agents::AgentSpec {
+            name,
+            description,
+            kind,
+            sub_agents: names,
+            before_agent,
+            after_agent,
+            on_agent_error,
+        });
         let below = sub_agents.into_iter().filter_map(|sub_agent| match sub_agent {
             SubAgent::Agent(agent) => Some(agent),
             SubAgent::Named(_) => None,

@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::options::{CodeExecution, CodeRunner, Examples, Planner, Toolset};
 use super::{Agent, Common, Kind, SubAgent, SubAgentRef, builder};
 use crate::callback::{
-    AfterAgent, AfterModel, AfterTool, BeforeAgent, BeforeModel, BeforeTool, CallbackRef, OnModelError, OnToolError,
+    AfterAgent, AfterModel, AfterTool, BeforeAgent, BeforeModel, BeforeTool, CallbackRef, OnAgentError, OnModelError,
+    OnToolError,
 };
 use crate::content::JsonMap;
 use crate::context::Context;

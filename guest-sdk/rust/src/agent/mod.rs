@@ -10,7 +10,7 @@ use std::future::Future;
 use std::rc::Rc;
 
 use crate::agent_context::AgentContext;
-use crate::callback::{AfterAgent, BeforeAgent, CallbackRef};
+use crate::callback::{AfterAgent, BeforeAgent, CallbackRef, OnAgentError};
 use crate::error::Error;
 use crate::tool::{LocalFuture, ToolRef};
 
@@ -30,6 +30,7 @@ pub(crate) struct Common {
     pub(crate) sub_agents: Vec<SubAgent>,
     pub(crate) before_agent: Vec<String>,
     pub(crate) after_agent: Vec<String>,
+    pub(crate) on_agent_error: Vec<String>,
 }
 
 pub(crate) enum Kind {
@@ -71,6 +72,7 @@ impl Common {
             sub_agents: Vec::new(),
             before_agent: Vec::new(),
             after_agent: Vec::new(),
+            on_agent_error: Vec::new(),
         }
     }
 }
@@ -131,6 +133,13 @@ macro_rules! builder {
             #[must_use]
             pub fn after_agent(mut self, callback: impl CallbackRef<AfterAgent>) -> Self {
                 self.common.after_agent.push(callback.callback_name());
+                self
+            }
+
+            /// Runs a callback when it has failed: a function marked `#[callback(on_agent_error)]`, or a name.
+            #[must_use]
+            pub fn on_agent_error(mut self, callback: impl CallbackRef<OnAgentError>) -> Self {
+                self.common.on_agent_error.push(callback.callback_name());
                 self
             }
         }

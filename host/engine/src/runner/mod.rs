@@ -367,7 +367,9 @@ async fn converse(
             Some(run) => (run.beginning(&events), run.past(&app.tree, &events)),
             None => (events, Past::none()),
         };
-        if let Some(opening) = beginning.last() {
+        // A summary of older events may have come in after what the user said.
+        let said = |event: &&Arc<Event>| event.author == USER && event.actions.compaction.is_none();
+        if let Some(opening) = beginning.iter().rev().find(said) {
             frame.open(opening.clone());
         }
         let (agent, branch) = continuation::agent_to_run(&app.tree, &beginning);

@@ -169,7 +169,6 @@ impl Loader<'_> {
             before_tool: self.callbacks("before_tool_callbacks", &config.before_tool_callbacks, source)?,
             after_tool: self.callbacks("after_tool_callbacks", &config.after_tool_callbacks, source)?,
             on_tool_error: self.callbacks("on_tool_error_callbacks", &config.on_tool_error_callbacks, source)?,
-            ..LlmAgent::default()
         })
     }
 

@@ -122,7 +122,7 @@ impl<I: Interface + Sync> Hooks<I> {
     }
 }
 
-/// The same eight functions are in two interfaces of the contract, and so in two types that have nothing in common.
+/// The same nine functions are in two interfaces of the contract, and so in two types that have nothing in common.
 macro_rules! callback {
     ($interface:ty) => {
         #[async_trait]
@@ -149,6 +149,19 @@ macro_rules! callback {
                 let name = self.hooked.name.clone();
                 let call = self.run(cx, |mut store, guest| async move {
                     store.run_concurrent(async move |accessor| guest.call_after_agent(accessor, name).await).await?
+                });
+                self.optional_content(call.await?)
+            }
+
+            async fn on_agent_error(&self, cx: &CallContext, error: &RunError) -> Result<Option<Content>, RunError> {
+                if !self.is_wanted(Hook::OnAgentError, cx)? {
+                    return Ok(None);
+                }
+                let (name, failure) = (self.hooked.name.clone(), error.to_wit());
+                let call = self.run(cx, |mut store, guest| async move {
+                    store
+                        .run_concurrent(async move |accessor| guest.call_on_agent_error(accessor, name, failure).await)
+                        .await?
                 });
                 self.optional_content(call.await?)
             }

@@ -17,6 +17,8 @@ pub enum Hook {
     BeforeAgent,
     /// After an agent has run.
     AfterAgent,
+    /// When an agent has failed.
+    OnAgentError,
     /// Before a model call.
     BeforeModel,
     /// After a model response.
@@ -41,6 +43,7 @@ impl Hook {
         Self::OnRunError,
         Self::BeforeAgent,
         Self::AfterAgent,
+        Self::OnAgentError,
         Self::BeforeModel,
         Self::AfterModel,
         Self::OnModelError,
@@ -53,6 +56,7 @@ impl Hook {
     pub const OF_CALLBACKS: &'static [Self] = &[
         Self::BeforeAgent,
         Self::AfterAgent,
+        Self::OnAgentError,
         Self::BeforeModel,
         Self::AfterModel,
         Self::OnModelError,
@@ -71,6 +75,7 @@ impl Hook {
             Self::OnRunError => "on-run-error",
             Self::BeforeAgent => "before-agent",
             Self::AfterAgent => "after-agent",
+            Self::OnAgentError => "on-agent-error",
             Self::BeforeModel => "before-model",
             Self::AfterModel => "after-model",
             Self::OnModelError => "on-model-error",

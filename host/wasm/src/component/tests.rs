@@ -37,6 +37,7 @@ pub(crate) fn agent(name: impl Into<String>, sub_agents: Vec<String>) -> AgentSp
         sub_agents,
         before_agent: Vec::new(),
         after_agent: Vec::new(),
+        on_agent_error: Vec::new(),
     }
 }
 
@@ -106,14 +107,14 @@ fn a_hook_that_does_not_exist_is_refused_with_those_that_do() {
     assert_eq!(
         refused(Described { plugins, ..Described::default() }),
         "its plugin `censor` wants to be called at `on-tea-time`, which is none of `on-user-message`, `before-run`, \
-         `on-event`, `after-run`, `on-run-error`, `before-agent`, `after-agent`, `before-model`, `after-model`, \
-         `on-model-error`, `before-tool`, `after-tool`, `on-tool-error`"
+         `on-event`, `after-run`, `on-run-error`, `before-agent`, `after-agent`, `on-agent-error`, \
+         `before-model`, `after-model`, `on-model-error`, `before-tool`, `after-tool`, `on-tool-error`"
     );
     let callbacks = vec![guest_callbacks::CallbackSpec { name: "stamp".into(), points: vec!["on-event".into()] }];
     assert_eq!(
         refused(Described { callbacks, ..Described::default() }),
         "its callback `stamp` wants to be called at `on-event`, which is none of `before-agent`, `after-agent`, \
-         `before-model`, `after-model`, `on-model-error`, `before-tool`, `after-tool`, `on-tool-error`"
+         `on-agent-error`, `before-model`, `after-model`, `on-model-error`, `before-tool`, `after-tool`, `on-tool-error`"
     );
 }
 

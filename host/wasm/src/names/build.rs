@@ -10,9 +10,9 @@ use hatchery_core::{
     Planner, Tool, Toolset,
 };
 use hatchery_engine::builtin;
+use hatchery_engine::toolsets::IntoToolset;
 use serde_json::Value;
 
-use super::toolsets::narrowed;
 use super::{Names, Take, offers};
 use crate::bindings::exports::hatchery::agent::guest_agents;
 use crate::component::{AgentSpec, Component, Hook};
@@ -75,7 +75,7 @@ impl Builder<'_> {
             sub_agents,
             before_agent: self.callbacks(component, &spec.before_agent, Hook::BeforeAgent)?,
             after_agent: self.callbacks(component, &spec.after_agent, Hook::AfterAgent)?,
-            on_agent_error: Vec::new(),
+            on_agent_error: self.callbacks(component, &spec.on_agent_error, Hook::OnAgentError)?,
         })
     }
 
@@ -166,7 +166,14 @@ impl Builder<'_> {
     }
 
     fn toolset(&self, wanted: &guest_agents::Toolset) -> Result<Arc<dyn Toolset>, LookupError> {
-        Ok(narrowed(self.names.toolset(&wanted.name)?, &wanted.only, wanted.prefix.as_deref()))
+        let mut toolset = self.names.toolset(&wanted.name)?;
+        if !wanted.only.is_empty() {
+            toolset = toolset.only(wanted.only.clone()).into_toolset();
+        }
+        if let Some(prefix) = wanted.prefix.as_deref().filter(|prefix| !prefix.is_empty()) {
+            toolset = toolset.prefix(prefix).into_toolset();
+        }
+        Ok(toolset)
     }
 
     fn code_execution(

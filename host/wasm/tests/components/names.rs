@@ -2,7 +2,7 @@
 
 use hatchery_core::agent::LlmAgent;
 use hatchery_core::code::CodeExecution;
-use hatchery_core::{AgentKind, Examples, JsonMap, Lookup, LookupError, Planner};
+use hatchery_core::{AgentKind, Examples, JsonMap, Lookup, LookupError, Planner, RunError};
 use hatchery_wasm::Catalog;
 use serde_json::json;
 
@@ -114,6 +114,15 @@ async fn an_agent_is_given_a_planner_examples_and_who_runs_its_code() {
     assert!(!runner.code_delimiters.is_empty());
     assert_eq!(llm.on_model_error[0].name(), "mend_model");
     assert_eq!(llm.on_tool_error[0].name(), "mend_tool");
+}
+
+#[tokio::test]
+async fn a_callback_answers_for_an_agent_that_has_failed() {
+    let (catalog, _) = equipped().await;
+    let agent = catalog.agent("gallery/equipped").unwrap();
+    let [callback] = agent.on_agent_error.as_slice() else { panic!("{} callbacks", agent.on_agent_error.len()) };
+    let answer = callback.on_agent_error(&context(&catalog), &RunError::Cancelled).await.unwrap();
+    assert_eq!(answer.map(|content| content.text()).as_deref(), Some("The agent failed with CANCELLED."));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::task;
 
 use hatchery_guest::prelude::*;
 
-use crate::callbacks::{blot, check_key, farewell, house_rules, mend_model, mend_tool, stamp, welcome};
+use crate::callbacks::{blot, check_key, farewell, house_rules, mend_agent, mend_model, mend_tool, stamp, welcome};
 use crate::slots::{shout, sums};
 use crate::tools::{asks, configured, guarded, panics, whereabouts};
 
@@ -85,4 +85,5 @@ pub fn equipped() -> LlmAgent {
         .run_code(CodeRunner::new(shout).error_retries(1).stateful().optimize_data_file())
         .on_model_error(mend_model)
         .on_tool_error(mend_tool)
+        .on_agent_error(mend_agent)
 }

@@ -59,6 +59,12 @@ pub async fn stamp(call: &ToolCall, mut response: Value) -> Result<Option<Value>
     Ok(Some(response))
 }
 
+/// Answers in the place of an agent that has failed.
+#[callback(on_agent_error)]
+pub async fn mend_agent(error: Error) -> Result<Option<Content>, Error> {
+    Ok(Some(Content::model(format!("The agent failed with {}.", error.code))))
+}
+
 /// Answers in the place of a model that has failed.
 #[callback(on_model_error)]
 pub async fn mend_model(_request: &LlmRequest, error: Error) -> Result<Option<LlmResponse>, Error> {

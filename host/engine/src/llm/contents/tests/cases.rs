@@ -213,8 +213,8 @@ fn an_agents_own_events_are_shown_when_a_part_carries_something() {
     assert!(shown(&[signed(Part::default())]));
     assert!(shown(&[signed(Part::text(""))]));
     assert!(shown(&[thought(Part::text("")), call_part("1")]));
-    assert!(shown(&[server_call.clone()]) && shown(&[thought(server_call)]));
-    assert!(shown(&[server_answer.clone()]) && shown(&[thought(server_answer)]));
+    assert!(shown(std::slice::from_ref(&server_call)) && shown(&[thought(server_call)]));
+    assert!(shown(std::slice::from_ref(&server_answer)) && shown(&[thought(server_answer)]));
 }
 
 #[test]
