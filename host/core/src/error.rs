@@ -8,6 +8,9 @@ use thiserror::Error;
 use crate::lookup::ItemKind;
 use crate::session::SessionKey;
 
+/// The code of a failure of the storage itself, whose words are not for clients.
+const STORE_FAILED: &str = "STORE_FAILED";
+
 /// What goes wrong in a session, artifact or memory service.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -42,6 +45,17 @@ impl StoreError {
     /// A failure of the storage, with what was being done.
     pub fn backend(what: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Backend { what: what.into(), source: source.into() }
+    }
+
+    /// The stable code that clients see.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::SessionExists(_) => "SESSION_EXISTS",
+            Self::SessionNotFound(_) => "SESSION_NOT_FOUND",
+            Self::InvalidName { .. } => "INVALID_NAME",
+            Self::Refused(_) => "REFUSED",
+            Self::Backend { .. } => STORE_FAILED,
+        }
     }
 }
 
@@ -155,13 +169,38 @@ pub enum ToolError {
     /// The run ends.
     #[error("tool `{tool}`: {message}")]
     Fatal {
-        /// The tool's name.
+        /// The tool's name; when it is empty, the run puts in that of the tool that was called.
         tool: String,
         /// A stable code, possibly the component's own.
         code: Cow<'static, str>,
         /// What happened.
         message: String,
     },
+}
+
+impl ToolError {
+    /// The error with this tool's name, unless it has one.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        match self {
+            Self::Fatal { tool, code, message } if tool.is_empty() => Self::Fatal { tool: name.into(), code, message },
+            error @ (Self::Model(_) | Self::Fatal { .. }) => error,
+        }
+    }
+}
+
+/// A failure of the storage ends the run; anything else, such as a name that cannot be used, the model may mend.
+impl From<StoreError> for ToolError {
+    fn from(error: StoreError) -> Self {
+        let message = error.to_string();
+        match error {
+            StoreError::Backend { .. } => Self::Fatal { tool: String::new(), code: error.code().into(), message },
+            StoreError::SessionExists(_)
+            | StoreError::SessionNotFound(_)
+            | StoreError::InvalidName { .. }
+            | StoreError::Refused(_) => Self::Model(message),
+        }
+    }
 }
 
 /// What ends a run.
@@ -277,7 +316,9 @@ impl RunError {
     /// What a client is told. The storage's own words (paths, SQL) and defects of the host are for the log alone.
     pub fn client_message(&self) -> String {
         match self {
-            Self::Store(StoreError::Backend { .. }) => "the storage failed; the server's log holds the cause".into(),
+            Self::Store(_) | Self::Tool(ToolError::Fatal { .. }) if self.code() == STORE_FAILED => {
+                "the storage failed; the server's log holds the cause".into()
+            }
             Self::Internal(_) => "the server failed; its log holds the cause".into(),
             error => error.to_string(),
         }
@@ -287,11 +328,7 @@ impl RunError {
     pub fn code(&self) -> &str {
         match self {
             Self::Model(error) => error.kind.code(),
-            Self::Store(StoreError::SessionExists(_)) => "SESSION_EXISTS",
-            Self::Store(StoreError::SessionNotFound(_)) => "SESSION_NOT_FOUND",
-            Self::Store(StoreError::InvalidName { .. }) => "INVALID_NAME",
-            Self::Store(StoreError::Refused(_)) => "REFUSED",
-            Self::Store(StoreError::Backend { .. }) => "STORE_FAILED",
+            Self::Store(error) => error.code(),
             Self::Tool(ToolError::Model(_)) => "TOOL_FAILED",
             Self::Component { code, .. } => code,
             Self::Tool(ToolError::Fatal { code, .. })

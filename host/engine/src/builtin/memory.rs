@@ -42,11 +42,7 @@ impl Tool for LoadMemory {
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let query = args.get("query").and_then(Value::as_str).unwrap_or_default();
-        let memories = cx.search_memory(query).await.map_err(|error| {
-            tracing::warn!(invocation = %cx.invocation.id, "memory cannot be searched: {error}");
-            ToolError::Model("memory cannot be searched right now".into())
-        })?;
-        Ok(json!({ "memories": memories }))
+        Ok(json!({ "memories": cx.search_memory(query).await? }))
     }
 }
 

@@ -11,7 +11,7 @@ use super::schema;
 /// As the tool; arguments that do not fit are an error for the model, which says what is wrong with them.
 pub(crate) async fn call(tool: &dyn Tool, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
     let args = checked(tool.declaration(), args)?;
-    tool.call(args, cx).await
+    tool.call(args, cx).await.map_err(|error| error.named(&tool.declaration().name))
 }
 
 /// The arguments, if they fit.

@@ -189,7 +189,8 @@ impl Call {
                 Some(reason) => return Ok(Some(error_map(reason))),
                 None => {
                     let cancel = &self.cx.invocation.cancel;
-                    cancel.run_until_cancelled(tool.call(args, &self.cx)).await.ok_or(RunError::Cancelled)?
+                    let result = cancel.run_until_cancelled(tool.call(args, &self.cx)).await;
+                    result.ok_or(RunError::Cancelled)?.map_err(|error| error.named(&self.call.name))
                 }
             },
             Err(error) => Err(error),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hatchery_core::context::ToolExecution;
-use hatchery_core::{Content, FunctionResponse, JsonMap, PartData, ToolError};
+use hatchery_core::{Content, FunctionResponse, JsonMap, PartData, StoreError, Tool, ToolError};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
@@ -47,6 +47,33 @@ async fn a_fatal_failure_ends_the_run() {
     assert_eq!(error.code(), "DISK_FULL");
 }
 
+/// A tool that asks a store, which fails like this.
+fn asks_a_store(name: &str, error: fn() -> StoreError) -> Arc<dyn Tool> {
+    tool(name, move |_, _| {
+        let asked: Result<u64, StoreError> = Err(error());
+        Ok(json!(asked?))
+    })
+}
+
+#[tokio::test]
+async fn what_a_store_refuses_a_tool_is_for_the_model_to_mend() {
+    let model = Scripted::sequence([Reply::call("save", json!({})), Reply::text("sorry")]);
+    let save = asks_a_store("save", || StoreError::InvalidName { name: "..".into(), reason: "it leaves the folder" });
+    let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![save])).await;
+    let answer = "root: answer save{\"error\":\"invalid name `..`: it leaves the folder\"}";
+    assert_eq!(app.talk("hi").await[1..], [answer, "root: sorry"]);
+}
+
+#[tokio::test]
+async fn a_store_that_fails_a_tool_ends_the_run_and_its_words_do_not_reach_the_client() {
+    let model = Scripted::sequence([Reply::call("save", json!({}))]);
+    let save = asks_a_store("save", || StoreError::backend("/var/secret/path.db", "disk full"));
+    let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![save])).await;
+    let (events, error) = app.fail("hi").await;
+    assert_eq!(events[1], "root: error STORE_FAILED: the storage failed; the server's log holds the cause");
+    assert_eq!(error.to_string(), "tool `save`: /var/secret/path.db: disk full");
+}
+
 #[tokio::test]
 async fn parallel_calls_meet_and_their_answers_keep_the_order_of_the_calls() {
     let both = Reply::call("slow", json!({})).and_call("fast", json!({}));
@@ -63,7 +90,7 @@ async fn parallel_calls_meet_and_their_answers_keep_the_order_of_the_calls() {
 async fn parallel_tools_really_run_at_the_same_time() {
     struct Meeting(Arc<hatchery_core::FunctionDeclaration>, Arc<tokio::sync::Barrier>);
     #[async_trait::async_trait]
-    impl hatchery_core::Tool for Meeting {
+    impl Tool for Meeting {
         fn declaration(&self) -> &Arc<hatchery_core::FunctionDeclaration> {
             &self.0
         }
@@ -73,9 +100,8 @@ async fn parallel_tools_really_run_at_the_same_time() {
         }
     }
     let barrier = Arc::new(tokio::sync::Barrier::new(2));
-    let tools: Vec<Arc<dyn hatchery_core::Tool>> = ["a", "b"]
-        .map(|name| Arc::new(Meeting(declared(name), barrier.clone())) as Arc<dyn hatchery_core::Tool>)
-        .to_vec();
+    let tools: Vec<Arc<dyn Tool>> =
+        ["a", "b"].map(|name| Arc::new(Meeting(declared(name), barrier.clone())) as Arc<dyn Tool>).to_vec();
     let model = Scripted::sequence([Reply::call("a", json!({})).and_call("b", json!({})), Reply::text("ok")]);
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = tools)).await;
     assert_eq!(app.talk("hi").await.last().unwrap(), "root: ok");

@@ -73,7 +73,7 @@ async fn execute(runner: &CodeRunner, input: CodeInput, call: &CallContext) -> R
         Err(ToolError::Model(message)) => {
             Ok(Outcome { failed: true, output: CodeOutput { stderr: message, ..CodeOutput::default() } })
         }
-        Err(error @ ToolError::Fatal { .. }) => Err(error.into()),
+        Err(error @ ToolError::Fatal { .. }) => Err(error.named(runner.executor.name()).into()),
     }
 }
 
