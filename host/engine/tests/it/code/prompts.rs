@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use hatchery_core::content::{CodeExecutionResult, ExecutableCode};
 use hatchery_core::{Agent, AgentKind, CodeExecution, ModelRef, PartData};
-use hatchery_engine::{App, builtin};
+use hatchery_engine::plugins::ContextFilter;
+use hatchery_engine::{App, Plugins, Runner, builtin};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 
@@ -128,4 +129,18 @@ async fn a_model_with_its_own_code_is_not_read_for_blocks() {
     let app = Harness::new(agent).await;
     assert_eq!(talk(&app, "hi").await, [CODE]);
     assert_eq!(app.state().await, Value::Object(Default::default()));
+}
+
+#[tokio::test]
+async fn with_one_kept_turn_the_model_still_sees_the_question_beside_the_result_of_its_code() {
+    let model = sequence(["hello", CODE, "done"]);
+    let mut app = Harness::new(coder(&model, &Executor::simple())).await;
+    let filter = ContextFilter::new(std::num::NonZeroUsize::MIN);
+    let plugins = Plugins::new(vec![Arc::new(filter)]).unwrap();
+    app.runner = Runner::with_plugins(app.runner.services().clone(), plugins);
+    app.say("hi").await;
+    app.say("compute").await;
+    let prompt = prompt(&model, 2);
+    assert_eq!((prompt.len(), &*prompt[0]), (3, "user: compute"), "{prompt:?}");
+    assert!(prompt[2].contains("ran: a"), "{prompt:?}");
 }
