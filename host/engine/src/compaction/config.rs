@@ -120,7 +120,7 @@ pub struct CompactionSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CompactionError {
     /// One of two keys that belong together is missing.
-    #[error("compaction: `{given}` needs `{missing}` beside it")]
+    #[error("`{given}` needs `{missing}` beside it")]
     Half {
         /// The key that is there.
         given: &'static str,
@@ -128,7 +128,7 @@ pub enum CompactionError {
         missing: &'static str,
     },
     /// A number that makes no sense.
-    #[error("compaction: `{key}` is {value}; it must be {bound}")]
+    #[error("`{key}` is {value}; it must be {bound}")]
     OutOfRange {
         /// The key.
         key: &'static str,
@@ -138,12 +138,10 @@ pub enum CompactionError {
         bound: String,
     },
     /// Nothing says when to compact.
-    #[error(
-        "compaction: nothing says when; give `interval` and `overlap`, or `token_threshold` and `retention`, or both"
-    )]
+    #[error("nothing says when; give `interval` and `overlap`, or `token_threshold` and `retention`, or both")]
     Never,
     /// The summarizer cannot be used.
-    #[error("compaction: `summarizer`: {0}")]
+    #[error("`summarizer`: {0}")]
     Summarizer(#[from] LookupError),
     /// A prompt without the conversation.
     #[error("the prompt for summaries has no `{{conversation_history}}`, where the conversation goes; add it")]
@@ -156,15 +154,28 @@ impl CompactionSettings {
     /// # Errors
     /// When a key is missing or its value makes no sense, or the summarizer is there but cannot be used.
     pub fn resolve(&self, lookup: &dyn Lookup) -> Result<CompactionConfig, CompactionError> {
-        let (sliding, tail) = (self.sliding()?, self.tail()?);
-        if sliding.is_none() && tail.is_none() {
-            return Err(CompactionError::Never);
-        }
+        let (sliding, tail) = self.occasions()?;
         let summarizer = match &self.summarizer {
             None => SummarizerRef::Default,
             Some(name) => summarizer(name, lookup)?,
         };
         Ok(CompactionConfig { sliding, tail, summarizer })
+    }
+
+    /// Checks all but the summarizer, which may come later.
+    ///
+    /// # Errors
+    /// When a key is missing or its value makes no sense.
+    pub fn check(&self) -> Result<(), CompactionError> {
+        self.occasions().map(|_| ())
+    }
+
+    /// When to compact.
+    fn occasions(&self) -> Result<(Option<SlidingWindow>, Option<TailRetention>), CompactionError> {
+        match (self.sliding()?, self.tail()?) {
+            (None, None) => Err(CompactionError::Never),
+            occasions => Ok(occasions),
+        }
     }
 
     fn sliding(&self) -> Result<Option<SlidingWindow>, CompactionError> {

@@ -8,6 +8,7 @@
 
 mod background;
 mod config;
+mod configured;
 mod cut;
 mod shown;
 mod size;
@@ -18,6 +19,7 @@ use std::sync::PoisonError;
 
 pub(crate) use background::Compactions;
 pub use config::{CompactionConfig, CompactionError, CompactionSettings, SlidingWindow, SummarizerRef, TailRetention};
+pub use configured::ConfiguredCompaction;
 pub(crate) use shown::{Shown, shown};
 pub(crate) use size::PromptSize;
 pub use summarizer::LlmSummarizer;
