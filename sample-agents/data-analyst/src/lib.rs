@@ -16,7 +16,7 @@ async fn starlark(input: CodeInput) -> Result<CodeOutput, ToolError> {
 /// Answers questions about numbers and tables by writing code.
 #[agent]
 fn data_analyst() -> LlmAgent {
-    LlmAgent::new("data_analyst")
+    LlmAgent::new("data-analyst")
         .model("scripted:data-analyst/answers.yaml")
         .instruction(INSTRUCTION)
         .run_code(CodeRunner::new(starlark).optimize_data_file())

@@ -13,7 +13,7 @@ async fn play(route: Route) -> Result<usize> {
     let mut talked_to: Vec<_> = conversations.iter().map(|(_, conversation)| conversation.app.clone()).collect();
     talked_to.sort();
     ensure!(apps == talked_to, "each app of the samples has a conversation: {apps:?}, {talked_to:?}");
-    ensure!(apps == ["data_analyst", "dice", "greeter", "trip-planner"], "{apps:?}");
+    ensure!(apps == ["data-analyst", "dice", "greeter", "trip-planner"], "{apps:?}");
     let mut pieces = 0;
     for (file, conversation) in conversations {
         let played = conversation.play(&host, route).await;

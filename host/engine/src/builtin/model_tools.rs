@@ -50,6 +50,26 @@ impl ModelTool {
         Ok(Self::new("vertex_ai_search", json!({"retrieval": {"vertexAiSearch": search}})))
     }
 
+    /// A search in corpora of the Vertex RAG store, `projects/…/ragCorpora/…`: at most `top_k` passages, and none further off than
+    /// `max_distance`.
+    ///
+    /// # Errors
+    /// When no corpus is named.
+    pub fn vertex_ai_rag_retrieval(
+        corpora: &[String],
+        top_k: Option<u32>,
+        max_distance: Option<f64>,
+    ) -> Result<Self, String> {
+        if corpora.is_empty() {
+            return Err("`vertex_ai_rag_retrieval` needs at least one of `rag_corpora`".into());
+        }
+        let resources: Vec<_> = corpora.iter().map(|corpus| json!({"ragCorpus": corpus})).collect();
+        let mut store = JsonMap::from_iter([("ragResources".into(), resources.into())]);
+        store.extend(top_k.map(|top_k| ("similarityTopK".into(), top_k.into())));
+        store.extend(max_distance.map(|distance| ("vectorDistanceThreshold".into(), distance.into())));
+        Ok(Self::new("vertex_ai_rag_retrieval", json!({"retrieval": {"vertexRagStore": store}})))
+    }
+
     fn new(name: &str, request: Value) -> Self {
         Self { declaration: declaration(name, "Runs inside the model.", None), request }
     }

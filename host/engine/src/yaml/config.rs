@@ -152,6 +152,18 @@ pub(super) struct VertexAiSearchArgs {
     pub(super) search_engine_id: Option<String>,
 }
 
+/// Arguments of `vertex_ai_rag_retrieval`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VertexAiRagRetrievalArgs {
+    #[serde(default, alias = "ragCorpora")]
+    pub(super) rag_corpora: Vec<String>,
+    #[serde(alias = "similarityTopK")]
+    pub(super) similarity_top_k: Option<u32>,
+    #[serde(alias = "vectorDistanceThreshold")]
+    pub(super) vector_distance_threshold: Option<f64>,
+}
+
 /// Reads a tool's arguments.
 pub(super) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, String> {
     serde_json::from_value(args).map_err(|error| error.to_string())

@@ -26,7 +26,7 @@ use crate::builtin::{AgentTool, ExampleTool, LongRunning, ModelTool, RequireConf
 use crate::toolsets::IntoToolset;
 use config::{
     AgentClass, AgentConfig, AgentToolArgs, ExampleToolArgs, LongRunningArgs, NameRef, SubAgentRef, ToolRef,
-    ToolsetArgs, VertexAiSearchArgs,
+    ToolsetArgs, VertexAiRagRetrievalArgs, VertexAiSearchArgs,
 };
 
 /// The file that makes a folder an app.
@@ -284,6 +284,13 @@ impl Loader<'_> {
                 let tool = ModelTool::vertex_ai_search(args.data_store_id.as_deref(), args.search_engine_id.as_deref());
                 Ok(Arc::new(tool.map_err(error)?) as Arc<dyn Tool>)
             }),
+            "vertex_ai_rag_retrieval" => {
+                config::parse::<VertexAiRagRetrievalArgs>(args()).map_err(error).and_then(|args| {
+                    let (top_k, max_distance) = (args.similarity_top_k, args.vector_distance_threshold);
+                    let tool = ModelTool::vertex_ai_rag_retrieval(&args.rag_corpora, top_k, max_distance);
+                    Ok(Arc::new(tool.map_err(error)?) as Arc<dyn Tool>)
+                })
+            }
             _ => return None,
         })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hatchery_core::{Agent, Blob, Content, EventWindow, Example, PartData, SessionKey, Tool};
-use hatchery_engine::builtin::{AgentTool, ExampleTool, LongRunning, tool as builtin};
+use hatchery_engine::builtin::{AgentTool, ExampleTool, LongRunning, ModelTool, tool as builtin};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
@@ -184,6 +184,28 @@ async fn model_tools_are_asked_for_and_refused_where_they_do_not_run() {
     assert_eq!(
         error.to_string(),
         "model `gpt-5`: has no built-in tool `url_context`; it runs inside Gemini models from version 2 on"
+    );
+}
+
+#[tokio::test]
+async fn a_search_of_vertex_is_asked_for_with_its_settings() {
+    let corpora = ["projects/p/locations/l/ragCorpora/c".to_owned()];
+    let rag = ModelTool::vertex_ai_rag_retrieval(&corpora, Some(3), Some(0.5)).unwrap();
+    let search = ModelTool::vertex_ai_search(Some("store"), None).unwrap();
+    let model = Arc::new(Scripted::sequence(["ok"]));
+    let agent = llm_on("root", &model, |llm| llm.tools = vec![Arc::new(rag), Arc::new(search)]);
+    Harness::new(agent).await.say("hi").await;
+    let store = json!({
+        "ragResources": [{"ragCorpus": corpora[0]}],
+        "similarityTopK": 3,
+        "vectorDistanceThreshold": 0.5
+    });
+    assert_eq!(
+        model.requests()[0].model_tools,
+        [
+            json!({"retrieval": {"vertexRagStore": store}}),
+            json!({"retrieval": {"vertexAiSearch": {"datastore": "store"}}})
+        ]
     );
 }
 

@@ -20,13 +20,18 @@ tools:
     args: { func: add }
   - name: vertex_ai_search
     args: { data_store_id: s }
+  - name: vertex_ai_rag_retrieval
+    args: { rag_corpora: [c], similarity_top_k: 3, vector_distance_threshold: 0.5 }
   - name: google_search
 ";
     let helper = "name: helper\ndescription: Helps.\ninstruction: x\n";
     let loaded = load(folder(&[("root_agent.yaml", text), ("helper.yaml", helper)]).path()).unwrap();
     let tools = &as_llm(&loaded.agent.kind).tools;
     let names: Vec<_> = tools.iter().map(|tool| tool.declaration().name.as_str()).collect();
-    assert_eq!(names, ["helper", "example_tool", "add", "vertex_ai_search", "google_search"]);
+    assert_eq!(
+        names,
+        ["helper", "example_tool", "add", "vertex_ai_search", "vertex_ai_rag_retrieval", "google_search"]
+    );
     assert!(tools[2].is_long_running());
     assert_eq!(loaded.files.len(), 2);
 }
@@ -46,6 +51,10 @@ fn wrong_arguments_of_tools_are_named() {
     assert_eq!(
         with("name: LongRunningFunctionTool\n    args: { func: 3 }"),
         "root_agent.yaml:4:5: LongRunningFunctionTool: invalid type: integer `3`, expected a string"
+    );
+    assert_eq!(
+        with("name: vertex_ai_rag_retrieval"),
+        "root_agent.yaml:4:5: vertex_ai_rag_retrieval: `vertex_ai_rag_retrieval` needs at least one of `rag_corpora`"
     );
     assert_eq!(
         with("name: vertex_ai_search"),
