@@ -143,23 +143,18 @@ pub(super) fn up_to_call(events: &[Visible], grouping: Grouping) -> Option<Arran
 /// One content with an answer to each function call, in their order.
 fn answer_to(calls: &[Arc<Content>], answers: &Answers<'_>) -> Content {
     let calls = calls.iter().flat_map(|content| content.function_calls());
-    let parts = calls.filter_map(|call| {
-        let id = call.id.as_deref()?;
-        Some(answers.get(id).map_or_else(|| no_answer(id, &call.name), |part| (*part).clone()))
+    let parts = calls.map(|call| {
+        let given = answers.get(key(call.id.as_deref(), &call.name));
+        given.map_or_else(|| no_answer(call.id.as_ref(), &call.name), |part| (*part).clone())
     });
     Content::new("user", parts.collect())
 }
 
 /// What stands for an answer that has not come, or never will.
-fn no_answer(id: &str, name: &str) -> Part {
+fn no_answer(id: Option<&String>, name: &str) -> Part {
     let response = JsonMap::from_iter([("status".into(), json!("no answer yet"))]);
-    PartData::FunctionResponse(FunctionResponse {
-        id: Some(id.into()),
-        name: name.into(),
-        response,
-        ..Default::default()
-    })
-    .into()
+    PartData::FunctionResponse(FunctionResponse { id: id.cloned(), name: name.into(), response, ..Default::default() })
+        .into()
 }
 
 /// What a content holds beside answers; nothing when it holds only answers.
@@ -173,8 +168,13 @@ fn beside_answers(visible: &Visible) -> Option<Visible> {
     (!content.parts.is_empty()).then_some(Visible { content, ..*visible })
 }
 
+/// What a call and its answers have in common: the id; where there is none, the name.
+fn key<'a>(id: Option<&'a str>, name: &'a str) -> &'a str {
+    id.filter(|id| !id.is_empty()).unwrap_or(name)
+}
+
 fn call_ids(content: &Content) -> impl Iterator<Item = &str> {
-    content.function_calls().filter_map(|call| call.id.as_deref())
+    content.function_calls().map(|call| key(call.id.as_deref(), &call.name))
 }
 
 fn answered_ids(content: &Content) -> impl Iterator<Item = &str> {
@@ -183,7 +183,7 @@ fn answered_ids(content: &Content) -> impl Iterator<Item = &str> {
 
 fn answers_in(content: &Content) -> impl Iterator<Item = (&str, &Part)> {
     content.parts.iter().filter_map(|part| match &part.data {
-        PartData::FunctionResponse(response) => Some((response.id.as_deref()?, part)),
+        PartData::FunctionResponse(response) => Some((key(response.id.as_deref(), &response.name), part)),
         _ => None,
     })
 }

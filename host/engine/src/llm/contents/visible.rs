@@ -7,6 +7,8 @@ use hatchery_core::event::USER;
 use hatchery_core::{Content, Event, Part, PartData};
 use serde_json::Value;
 
+const MODEL: &str = "model";
+
 /// An event as an agent sees it.
 #[derive(Clone)]
 pub(super) struct Visible {
@@ -20,37 +22,43 @@ pub(super) fn visible(event: &Event, agent: &str, branch: Option<&str>) -> Optio
     if event.partial || !in_branch(event.branch.as_deref(), branch) {
         return None;
     }
-    let content = without_questions(event.content.as_ref()?);
+    let content = sendable(event.content.as_ref()?);
     if !content.parts.iter().any(carries_something) {
         return None;
     }
     if event.author == agent {
-        return Some(Visible { content: with_role(content, "model"), from_others: false });
+        return Some(Visible { content: with_role(content, own_role), from_others: false });
     }
     if event.author == USER {
-        return Some(Visible { content: with_role(content, USER), from_others: true });
+        return Some(Visible { content: with_role(content, |_| USER), from_others: true });
     }
     retold(&event.author, &content).map(|content| Visible { content: Arc::new(content), from_others: true })
 }
 
 /// What every agent sees in place of the events that a summary stands for.
 pub(super) fn summary(content: &Content, from_others: bool) -> Option<Visible> {
-    let content = Content { role: Some("model".into()), parts: content.parts.clone() };
+    let parts: Vec<_> = content.parts.iter().filter(|part| !is_blank(part)).cloned().collect();
+    let content = Content { role: Some(MODEL.into()), parts };
     content.parts.iter().any(carries_something).then(|| Visible { content: Arc::new(content), from_others })
 }
 
-/// The content without what a person is asked before a tool does something, and what they answer: that is between them and the host.
-fn without_questions(content: &Arc<Content>) -> Arc<Content> {
-    let is_question = |part: &Part| match &part.data {
+/// The content without what no model is sent: parts without anything in them, which models refuse, and what a person is asked before a
+/// tool does something and what they answer, which is between them and the host.
+fn sendable(content: &Arc<Content>) -> Arc<Content> {
+    let is_left_out = |part: &Part| is_blank(part) || is_question(part);
+    if !content.parts.iter().any(is_left_out) {
+        return content.clone();
+    }
+    let parts = content.parts.iter().filter(|part| !is_left_out(part)).cloned().collect();
+    Arc::new(Content { role: content.role.clone(), parts })
+}
+
+fn is_question(part: &Part) -> bool {
+    match &part.data {
         PartData::FunctionCall(call) => call.name == REQUEST_CONFIRMATION,
         PartData::FunctionResponse(response) => response.name == REQUEST_CONFIRMATION,
         _ => false,
-    };
-    if !content.parts.iter().any(is_question) {
-        return content.clone();
     }
-    let parts = content.parts.iter().filter(|part| !is_question(part)).cloned().collect();
-    Arc::new(Content { role: content.role.clone(), parts })
 }
 
 /// An agent sees its own branch, the branches around it, and what belongs to none.
@@ -63,25 +71,45 @@ fn in_branch(event: Option<&str>, agent: Option<&str>) -> bool {
     }
 }
 
+/// True for a part that says something, or that a model wants back.
 fn carries_something(part: &Part) -> bool {
-    let is_marked = part.thought_signature.is_some() || !part.extra.is_empty();
-    match &part.data {
-        PartData::Text(text) => is_marked || !(text.is_empty() || part.thought),
-        PartData::Other => is_marked,
+    let is_silent_thought = part.thought && !is_marked(part) && matches!(part.data, PartData::Text(_));
+    !is_blank(part) && !is_silent_thought
+}
+
+/// True for a part without anything in it.
+fn is_blank(part: &Part) -> bool {
+    let is_empty = match &part.data {
+        PartData::Text(text) => text.is_empty(),
+        PartData::Other => true,
         PartData::InlineData(_)
         | PartData::FileData(_)
         | PartData::FunctionCall(_)
         | PartData::FunctionResponse(_)
         | PartData::ExecutableCode(_)
-        | PartData::CodeExecutionResult(_) => true,
-    }
+        | PartData::CodeExecutionResult(_) => false,
+    };
+    is_empty && !is_marked(part)
 }
 
-fn with_role(content: Arc<Content>, role: &str) -> Arc<Content> {
-    match content.role {
-        Some(_) => content,
-        None => Arc::new(Content { role: Some(role.into()), parts: content.parts.clone() }),
+/// True for a part with a signature, or with data that this version does not know.
+fn is_marked(part: &Part) -> bool {
+    part.thought_signature.is_some() || !part.extra.is_empty()
+}
+
+/// The role of an agent's own content: answers of tools, and what code gave, are told to its model.
+fn own_role(content: &Content) -> &'static str {
+    let is_told = content.role.as_deref() == Some(USER) && content.function_calls().next().is_none();
+    if is_told { USER } else { MODEL }
+}
+
+/// The content with the role that it has for a model: models refuse roles that they do not know.
+fn with_role(content: Arc<Content>, role: impl FnOnce(&Content) -> &'static str) -> Arc<Content> {
+    let role = role(&content);
+    if content.role.as_deref() == Some(role) {
+        return content;
     }
+    Arc::new(Content { role: Some(role.into()), parts: content.parts.clone() })
 }
 
 /// Another agent's content, as the user would tell it; nothing when there is nothing to tell. Thoughts are not told.

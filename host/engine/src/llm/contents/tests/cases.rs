@@ -218,9 +218,15 @@ fn an_agents_own_events_are_shown_when_a_part_carries_something() {
 }
 
 #[test]
-fn an_event_that_is_shown_keeps_its_invisible_parts() {
-    let parts = vec![Part { thought: true, ..Part::text("hm") }, Part::text(""), Part::text("so")];
-    assert_eq!(shown(&[event(ME, Content::new("model", parts))]), ["m:hm||so"]);
+fn an_event_that_is_shown_keeps_its_thoughts_and_loses_its_empty_parts() {
+    let parts = vec![Part { thought: true, ..Part::text("hm") }, Part::text(""), Part::default(), Part::text("so")];
+    let said = Content::new("model", parts);
+    assert_eq!(shown(&[event(ME, said.clone())]), ["m:hm|so"]);
+    assert_eq!(shown(&[event("user", Content { role: None, ..said })]), ["u:hm|so"]);
+    let call = Content::new("model", vec![Part::text(""), call_part("1"), Part::default()]);
+    let mut view = View::new(ME.into(), None, Grouping::ByCall);
+    view.read(&[event(ME, call)].into_iter().collect());
+    assert_eq!(view.contents()[0].parts, [call_part("1")]);
 }
 
 #[test]
@@ -308,6 +314,38 @@ fn models_that_want_rows_are_known_by_name_unless_the_run_says_otherwise() {
     assert_eq!(Grouping::of(None, "gemini-2.5-pro"), Grouping::ByCall);
     assert_eq!(Grouping::of(Some(false), "gemini-3-flash-exp"), Grouping::ByCall);
     assert_eq!(Grouping::of(Some(true), "gemini-2.5-pro"), Grouping::ByRow);
+}
+
+#[test]
+fn a_role_that_models_do_not_know_is_replaced_by_that_of_the_author() {
+    let role = |author: &str, content: Content| {
+        let mut view = View::new(ME.into(), None, Grouping::ByCall);
+        view.read(&[event(author, content)].into_iter().collect());
+        view.contents()[0].role.clone().unwrap_or_default()
+    };
+    for said in ["user", "model", "assistant", "system", "function", ""] {
+        assert_eq!(role("user", Content::new(said, vec![Part::text("hi")])), "user", "the user as `{said}`");
+    }
+    for said in ["model", "assistant", "system", ""] {
+        assert_eq!(role(ME, Content::new(said, vec![Part::text("hi")])), "model", "the agent as `{said}`");
+    }
+    assert_eq!(role(ME, Content::new("user", vec![call_part("1")])), "model", "only models call");
+}
+
+#[test]
+fn calls_and_answers_without_ids_belong_together_by_name() {
+    let nameless = |part: Part| match part.data {
+        PartData::FunctionCall(call) => Part::from(PartData::FunctionCall(FunctionCall { id: None, ..call })),
+        PartData::FunctionResponse(it) => {
+            PartData::FunctionResponse(FunctionResponse { id: Some(String::new()), ..it }).into()
+        }
+        _ => part,
+    };
+    let call = |id| event(ME, Content::new("model", vec![nameless(call_part(id))]));
+    let answer = |text| event("user", Content::new("user", vec![nameless(answer_part("1", text))]));
+    assert_eq!(shown(&[user("1"), call("1"), answer("a"), user("2")]), ["u:1", "call()", "answer(=a)", "u:2"]);
+    assert_eq!(shown(&[user("1"), call("1"), user("2")]), ["u:1", "call()", "answer(?=no answer yet)", "u:2"]);
+    assert_eq!(shown(&[user("1"), model("2"), answer("a")]), ["u:1", "m:2"], "an answer to nothing");
 }
 
 /// Elsewhere it is dropped, and the client's message with it.

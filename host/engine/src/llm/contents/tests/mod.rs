@@ -54,7 +54,7 @@ fn answer_part(id: &str, text: &str) -> Part {
 
 /// A content in a word: `u:hi`, `m:hi`, `call(1,2)`, `answer(1=done)`.
 fn brief(content: &Content) -> String {
-    let calls: Vec<_> = content.function_calls().filter_map(|call| call.id.clone()).collect();
+    let calls: Vec<_> = content.function_calls().map(|call| call.id.clone().unwrap_or_default()).collect();
     let answers: Vec<_> = content
         .function_responses()
         .map(|response| {
