@@ -3,18 +3,16 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::poll;
 use hatchery_core::state::Scope;
 use hatchery_core::{CallContext, Event, EventSink, EventWindow, RunError, Session};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex, mpsc};
 
 use crate::plugins::Plugins;
-use crate::tasks::joined;
+use crate::tasks::finished;
 
 /// Who hears of a run's events.
 pub(super) type Client = mpsc::Sender<Result<Arc<Event>, RunError>>;
@@ -78,12 +76,7 @@ impl EventLog {
     }
 
     async fn write(&self, event: Arc<Event>, kind: Kind) -> Result<Arc<Event>, RunError> {
-        let mut step = Box::pin(self.0.clone().step(event, kind));
-        match poll!(&mut step) {
-            Poll::Ready(result) => result,
-            // From here on the step may be half done, so it must not depend on whoever waits for it.
-            Poll::Pending => joined(tokio::spawn(step).await),
-        }
+        finished(self.0.clone().step(event, kind)).await
     }
 }
 

@@ -336,6 +336,44 @@ async fn a_cancelled_run_is_cancelled_at_the_same_call() {
     assert_eq!((error.code(), again), ("CANCELLED", said));
 }
 
+#[tokio::test]
+async fn a_cancelled_run_does_not_wait_for_its_recording_which_is_written_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let stop = tool("t", |_, cx| {
+        cx.invocation.cancel.cancel();
+        Ok(json!(1))
+    });
+    let model = Scripted::sequence([Reply::text("hello"), Reply::call("t", json!({}))]);
+    let app = recording(&folder, llm_with("root", model, |llm| llm.tools = vec![stop])).await;
+    app.say("hi").await;
+    let file = folder.path().join(FILE_NAME);
+    let so_far = std::fs::read(&file).unwrap();
+    // In the place of the file there is a pipe: who reads it waits until somebody writes.
+    std::fs::remove_file(&file).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    assert_eq!(app.fail("stop").await.1.code(), "CANCELLED");
+    let pipe = file.clone();
+    tokio::task::spawn_blocking(move || std::fs::write(pipe, so_far)).await.unwrap().unwrap();
+    app.runner.close().await;
+    assert!(std::fs::metadata(&file).unwrap().is_file(), "nothing has been written");
+    let codes = recorded(folder.path()).user_messages.into_iter().map(|message| message.error_code);
+    assert_eq!(codes.collect::<Vec<_>>(), [None, Some("CANCELLED".into())]);
+}
+
+#[tokio::test]
+async fn headers_of_requests_are_not_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = llm_with("root", Scripted::sequence(["hello"]), |llm| {
+        for key in ["httpOptions", "http_options"] {
+            llm.generate_content_config.extra.insert(key.into(), json!({"headers": {"Authorization": "secret"}}));
+        }
+        llm.generate_content_config.extra.insert("labels".into(), json!({"team": "a"}));
+    });
+    recording(&folder, root).await.say("hi").await;
+    let text = std::fs::read_to_string(folder.path().join(FILE_NAME)).unwrap();
+    assert!(text.contains("team: a") && !text.contains("secret"), "{text}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_stopped_does_not_wait_for_ever() {
     let folder = tempfile::tempdir().unwrap();

@@ -19,8 +19,9 @@ use super::place::{Case, Place, RECORD_KEY};
 use super::runs::Runs;
 use super::tape::{Tape, changes};
 use super::wrapped::{Answers, Wrapped};
-use super::{Recordings, ToolOutcome, messages};
+use super::{Recordings, ToolOutcome, UserMessage, messages};
 use crate::llm::{as_map, name_calls};
+use crate::tasks::finished;
 
 /// Writes down what models and tools are asked and what they answer. A session's file is written whole at the end of each run, also of one
 /// that failed. It belongs before all other plugins: one that answers in its place would hide a run from it.
@@ -28,7 +29,7 @@ pub struct Recorder {
     place: Place,
     runs: Runs<Run>,
     /// Held while a file is read and written, since runs of several sessions may write to one.
-    writing: Mutex<()>,
+    writing: Arc<Mutex<()>>,
 }
 
 /// A run that is being recorded.
@@ -88,33 +89,51 @@ impl Recorder {
     }
 
     fn at(place: Place) -> Self {
-        Self { place, runs: Runs::default(), writing: Mutex::default() }
+        Self { place, runs: Runs::default(), writing: Arc::default() }
     }
 
-    /// Writes the file anew: what it holds of earlier messages, and this run.
-    async fn write(&self, cx: &CallContext, error_code: Option<&str>) -> Result<(), RunError> {
-        let Some(run) = self.runs.end(cx) else { return Ok(()) };
-        let index = run.case.user_message_index;
-        let _writing = self.writing.lock().await;
+    /// Writes what has been recorded of a run that ends.
+    fn write(
+        &self,
+        cx: &CallContext,
+        error_code: Option<&str>,
+    ) -> impl Future<Output = Result<(), RunError>> + Send + use<> {
+        let ended = self.runs.end(cx).map(|run| {
+            let mut said = messages::of_session(&cx.invocation.events());
+            let mut answered = said.pop().unwrap_or_default();
+            answered.state_delta.extend(run.temporary.clone());
+            answered.error_code = error_code.map(Into::into);
+            (run, said, answered)
+        });
+        let writing = self.writing.clone();
+        async move {
+            let Some((run, said, answered)) = ended else { return Ok(()) };
+            let _writing = writing.lock().await;
+            run.write(said, answered).await
+        }
+    }
+}
+
+impl Run {
+    /// Writes the file anew: what it holds of earlier messages, and this run, which has `answered` the message after those that were
+    /// `said`.
+    async fn write(&self, said: Vec<UserMessage>, answered: UserMessage) -> Result<(), RunError> {
+        let index = self.case.user_message_index;
         let mut recordings = match index {
-            0 => Recordings { initial_state: run.initial_state.clone(), ..Recordings::default() },
-            _ => read(&run.case).await?.unwrap_or_default(),
+            0 => Recordings { initial_state: self.initial_state.clone(), ..Recordings::default() },
+            _ => read(&self.case).await?.unwrap_or_default(),
         };
-        recordings.app = Some(run.app.clone());
-        let mut said = messages::of_session(&cx.invocation.events());
-        let mut answered = said.pop().unwrap_or_default();
-        answered.state_delta.extend(run.temporary.clone());
-        answered.error_code = error_code.map(Into::into);
+        recordings.app = Some(self.app.clone());
         recordings.user_messages.truncate(index);
         let known = recordings.user_messages.len();
         recordings.user_messages.extend(said.into_iter().take(index).skip(known));
         recordings.user_messages.push(answered);
         recordings.recordings.retain(|recording| recording.user_message_index < index);
-        recordings.recordings.extend(run.tape.take(index));
+        recordings.recordings.extend(self.tape.take(index));
         let yaml = recordings.to_yaml().map_err(|error| RunError::Internal(error.to_string()))?;
-        replace(&run.case.file, &yaml)
+        replace(&self.case.file, &yaml)
             .await
-            .map_err(|error| StoreError::backend(format!("writing {}", run.case.file.display()), error).into())
+            .map_err(|error| StoreError::backend(format!("writing {}", self.case.file.display()), error).into())
     }
 }
 
@@ -190,13 +209,23 @@ impl Plugin for Recorder {
     }
 
     async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
-        self.write(cx, None).await
+        finished(self.write(cx, None)).await
     }
 
+    /// A run that is cancelled may not wait for its recording, so the recording does not depend on it.
     async fn on_run_error(&self, cx: &CallContext, error: &RunError) {
-        if let Err(failure) = self.write(cx, Some(error.code())).await {
-            tracing::error!(invocation = %cx.invocation.id, "the run could not be recorded: {failure}");
-        }
+        let (written, invocation) = (self.write(cx, Some(error.code())), cx.invocation.id.clone());
+        let _ = finished(async move {
+            written
+                .await
+                .inspect_err(|failure| tracing::error!(%invocation, "the run could not be recorded: {failure}"))
+        })
+        .await;
+    }
+
+    /// Waits for what is being written.
+    async fn close(&self) {
+        drop(self.writing.lock().await);
     }
 }
 

@@ -7,6 +7,9 @@ use hatchery_core::{EventActions, FunctionCall, LlmRequest, LlmResponse, ModelEr
 use super::{ModelCall, RecordedCall, Recording, ToolCall, ToolOutcome};
 use crate::llm::Aggregator;
 
+/// How a request travels. Its headers may hold keys, which are nobody's business who reads the recording.
+const HTTP_OPTIONS: [&str; 2] = ["httpOptions", "http_options"];
+
 /// What has been called so far. Agents and tools that run at the same time write to it at the same time.
 #[derive(Default)]
 pub(super) struct Tape(Mutex<Vec<Entry>>);
@@ -40,7 +43,10 @@ impl Tape {
     pub(super) fn ask(&self, agent: &Arc<str>, request: &LlmRequest) -> Slot {
         let sent = request.system_instructions.join("\n\n");
         let system_instructions = if sent.is_empty() { vec![] } else { vec![sent] };
-        let request = LlmRequest { system_instructions, ..request.clone() };
+        let mut request = LlmRequest { system_instructions, ..request.clone() };
+        if HTTP_OPTIONS.iter().any(|key| request.config.extra.contains_key(*key)) {
+            request.config.extra.retain(|key, _| !HTTP_OPTIONS.contains(&key.as_str()));
+        }
         let mut entries = self.entries();
         let slot = entries.len();
         let asked = Asked { request, answer: Aggregator::default(), calls: Vec::new(), error: None };
