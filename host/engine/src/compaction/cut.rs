@@ -1,9 +1,10 @@
 //! Where a summary may begin and end.
 //!
 //! It stands for a stretch of time, so nothing else may lie in that stretch; and a function call and all its answers are either in it or
-//! not. A call that still waits for its answer stays as it is, and so does what belongs to it: whoever answers must find it.
+//! not. A call that still waits for its answer stays as it is, and so does what belongs to it, and what the user said to begin its run:
+//! whoever answers must find it, and the run goes on from there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -113,7 +114,9 @@ impl Calls {
         }
         calls.extend(newest.into_values());
         let mut all = Self { groups: Vec::new(), stays: vec![false; events.len()] };
-        let staying: Vec<_> = calls.iter().filter(|call| call.is_open).flat_map(|call| call.places.clone()).collect();
+        let mut staying: Vec<_> =
+            calls.iter().filter(|call| call.is_open).flat_map(|call| call.places.clone()).collect();
+        staying.extend(openings(events, &staying));
         all.groups = calls.into_iter().map(|call| call.places).collect();
         for place in staying.into_iter().chain(orphans) {
             all.leave(place);
@@ -142,6 +145,16 @@ impl Calls {
         let goes_on = |group: &&Vec<usize>| group.last().is_some_and(|last| *last >= end);
         self.groups.iter().filter(begins).filter(goes_on).filter_map(|group| group.first().copied()).min()
     }
+}
+
+/// What the user said to begin the runs of the events at these places.
+fn openings(events: &[Arc<Event>], places: &[usize]) -> Vec<usize> {
+    let runs: HashSet<_> = places.iter().filter_map(|place| Some(events.get(*place)?.invocation_id.as_str())).collect();
+    let said = events.iter().enumerate().filter(|(_, event)| event.author == USER);
+    let mut begun = HashSet::new();
+    said.filter(|(_, event)| runs.contains(&*event.invocation_id) && begun.insert(event.invocation_id.as_str()))
+        .map(|(place, _)| place)
+        .collect()
 }
 
 impl Call {

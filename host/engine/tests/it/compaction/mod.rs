@@ -387,6 +387,29 @@ async fn a_call_that_waits_for_its_answer_outlives_compactions() {
     assert_eq!(answers[0].response["status"], "delivered");
 }
 
+#[tokio::test]
+async fn a_paused_run_goes_on_from_what_the_user_said() {
+    let order = long_running("order", |_, _| Ok(json!(null)));
+    let model = Arc::new(Scripted::sequence([
+        Reply::call("order", json!({})).with_id("c1"),
+        Reply::text("hello"),
+        Reply::text("it is there"),
+    ]));
+    let root = llm_on("root", &model, |llm| llm.tools = vec![order]);
+    let summaries = Arc::new(Scripted::new().otherwise("sum"));
+    let mut app = compacted(root.clone(), every(1, by(&summaries))).await;
+    let settings = AppSettings { resumable: true, ..app.app.settings.clone() };
+    app.app = Arc::new(App::new("app", root).unwrap().with_settings(settings));
+    app.say_and_settle("order it").await;
+    app.say_and_settle("hi").await;
+    assert_eq!(app.compactions().await.len(), 1, "of the run that has ended");
+    let answer = FunctionResponse { id: Some("c1".into()), name: "order".into(), ..FunctionResponse::default() };
+    let message = Content::new("user", vec![PartData::FunctionResponse(answer).into()]);
+    app.runner.run(app.app.clone(), app.request(message)).await.unwrap().collect().await.unwrap();
+    let requests = model.requests();
+    assert_eq!(texts(requests.last().unwrap()), ["order it", "", ""], "a call and its answer follow");
+}
+
 /// Sessions to which others append right before and right after a client's answer to a call.
 struct Busy(MemorySessions);
 
