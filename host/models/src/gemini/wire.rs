@@ -17,8 +17,10 @@ use crate::finish;
 /// Ids that start so are ours; Gemini does not know them.
 const OWN_ID: &str = "adk-";
 
-/// What is asked when the conversation does not end with the user, which Gemini wants.
+/// What the user says where Gemini wants the user to speak: at the end, and before function calls.
 const GO_ON: &str = "Go on from here as your instructions say, without remarking on this line.";
+
+const USER: &str = "user";
 
 /// Settings that stand beside `generationConfig`, in both spellings that Gemini reads.
 const TOP_LEVEL: [&str; 6] =
@@ -125,7 +127,8 @@ impl<'a> Declaration<'a> {
     }
 }
 
-/// The conversation, without empty messages, ending with the user.
+/// The conversation, without empty messages, ending with the user. The model calls functions only when it is its turn: at the beginning,
+/// or after words of its own such as a summary, the user speaks first.
 struct Contents<'a> {
     /// What the user says before it.
     opening: Option<String>,
@@ -135,18 +138,26 @@ struct Contents<'a> {
 impl Serialize for Contents<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut contents = serializer.serialize_seq(None)?;
+        let go_on = [Part::text(GO_ON)];
+        let go_on = ContentJson { role: USER, parts: Parts(&go_on) };
+        let mut may_call = self.opening.is_some();
         let mut ends_with_user = false;
         if let Some(opening) = &self.opening {
             let opening = [Part::text(opening)];
-            contents.serialize_element(&ContentJson { role: "user", parts: Parts(&opening) })?;
+            contents.serialize_element(&ContentJson { role: USER, parts: Parts(&opening) })?;
         }
         for content in self.request.contents.iter().filter(|content| !content.parts.is_empty()) {
+            let calls = content.function_calls().next().is_some();
+            if calls && !may_call {
+                contents.serialize_element(&go_on)?;
+            }
             contents.serialize_element(&ContentJson { role: role(content), parts: Parts(&content.parts) })?;
-            ends_with_user = role(content) == "user";
+            ends_with_user = role(content) == USER;
+            // Calls in a row are one turn.
+            may_call = ends_with_user || calls;
         }
         if !ends_with_user {
-            let go_on = [Part::text(GO_ON)];
-            contents.serialize_element(&ContentJson { role: "user", parts: Parts(&go_on) })?;
+            contents.serialize_element(&go_on)?;
         }
         contents.end()
     }
@@ -154,7 +165,7 @@ impl Serialize for Contents<'_> {
 
 fn role(content: &Content) -> &str {
     match content.role.as_deref() {
-        None | Some("") => "user",
+        None | Some("") => USER,
         Some("assistant") => "model",
         Some(role) => role,
     }

@@ -101,6 +101,29 @@ async fn every_kind_of_part_is_written_as_gemini_reads_it() {
 }
 
 #[tokio::test]
+async fn calls_come_after_the_user_or_after_other_calls_as_gemini_wants_it() {
+    let call = |name| content(json!({ "role": "model", "parts": [{ "functionCall": { "name": name, "args": {} } }] }));
+    let answer =
+        || content(json!({ "role": "user", "parts": [{ "functionResponse": { "name": "a", "response": {} } }] }));
+    let summary = || content(json!({ "role": "model", "parts": [{ "text": "So far." }] }));
+    let roles = async |history: Vec<Content>| {
+        let body = body_of(request(history)).await;
+        let brief = |content: &Value| match &content["parts"][0] {
+            _ if *content == go_on() => "go on",
+            part if part.get("functionCall").is_some() => "call",
+            part if part.get("functionResponse").is_some() => "answer",
+            _ => "words",
+        };
+        body["contents"].as_array().unwrap().iter().map(brief).collect::<Vec<_>>()
+    };
+    assert_eq!(roles(vec![call("a"), answer()]).await, ["go on", "call", "answer"]);
+    assert_eq!(roles(vec![summary(), call("a"), answer()]).await, ["words", "go on", "call", "answer"]);
+    let in_a_row =
+        vec![content(json!({ "parts": [{ "text": "hi" }] })), call("a"), call("b"), answer(), call("a"), answer()];
+    assert_eq!(roles(in_a_row).await, ["words", "call", "call", "answer", "call", "answer"]);
+}
+
+#[tokio::test]
 async fn instructions_tools_and_settings_go_to_their_places() {
     let declaration = FunctionDeclaration {
         name: "roll".into(),
