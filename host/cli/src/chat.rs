@@ -19,8 +19,9 @@ pub struct Chat<O, E> {
     /// Whether names of agents are shown.
     several_agents: bool,
     speaker: String,
-    /// The event whose pieces have been shown already.
-    streamed: Option<String>,
+    /// The event whose pieces are shown as they come, and their text so far. Those of agents that speak at the same time are not: they
+    /// come whole.
+    streamed: Option<(String, String)>,
     in_line: bool,
 }
 
@@ -35,21 +36,22 @@ impl<O: Write, E: Write> Chat<O, E> {
         if event.author == USER {
             return Ok(());
         }
-        self.name_speaker(&event.author)?;
-        let seen = !event.partial && self.streamed.as_deref() == Some(&event.id);
-        for part in event.content.iter().flat_map(|content| &content.parts) {
+        let parts = event.content.as_ref().map(|content| content.parts.as_slice()).unwrap_or_default();
+        let text = parts.iter().filter_map(Part::as_text).collect();
+        let Some(seen) = self.has_streamed(event, text) else { return Ok(()) };
+        if !event.partial && !seen {
+            self.end_line()?;
+        }
+        for part in parts {
             match &part.data {
                 PartData::Text(_) if seen => {}
-                PartData::Text(text) => self.text(text, part.thought)?,
+                PartData::Text(text) => self.text(&event.author, text, part.thought)?,
                 // It comes again, whole, in the event that the pieces lead to.
                 _ if event.partial => {}
-                other => self.line(other, part)?,
+                other => self.line(&event.author, other, part)?,
             }
         }
-        if event.partial {
-            self.streamed = Some(event.id.clone());
-        } else {
-            self.streamed = None;
+        if !event.partial {
             self.end_line()?;
         }
         if let Some(message) = event.error_message.as_deref().or(event.error_code.as_deref()) {
@@ -57,6 +59,21 @@ impl<O: Write, E: Write> Chat<O, E> {
             self.error(code, message)?;
         }
         self.out.flush()
+    }
+
+    /// Whether the event's text is on the screen already; nothing for a piece that is not shown.
+    fn has_streamed(&mut self, event: &Event, text: String) -> Option<bool> {
+        if !event.partial {
+            // Callbacks may have put something else in the place of what was streamed.
+            let streamed = self.streamed.take_if(|(id, _)| *id == event.id);
+            return Some(streamed.is_some_and(|(_, streamed)| streamed.starts_with(&text)));
+        }
+        let (id, streamed) = self.streamed.get_or_insert_with(|| (event.id.clone(), String::new()));
+        if *id != event.id {
+            return None;
+        }
+        streamed.push_str(&text);
+        Some(false)
     }
 
     /// Shows why a run failed.
@@ -75,20 +92,22 @@ impl<O: Write, E: Write> Chat<O, E> {
         Ok(())
     }
 
-    fn text(&mut self, text: &str, thought: bool) -> io::Result<()> {
+    fn text(&mut self, author: &str, text: &str, thought: bool) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.name_speaker(author)?;
         let text = harmless(text);
         if thought {
             write!(self.out, "{DIM}{text}{DIM:#}")?;
         } else {
             write!(self.out, "{text}")?;
         }
-        if !text.is_empty() {
-            self.in_line = !text.ends_with('\n');
-        }
+        self.in_line = !text.ends_with('\n');
         Ok(())
     }
 
-    fn line(&mut self, data: &PartData, part: &Part) -> io::Result<()> {
+    fn line(&mut self, author: &str, data: &PartData, part: &Part) -> io::Result<()> {
         let line = match data {
             // It is for the person, who is asked in other words.
             PartData::FunctionCall(call) if call.name == REQUEST_CONFIRMATION => return Ok(()),
@@ -106,6 +125,7 @@ impl<O: Write, E: Write> Chat<O, E> {
             PartData::Other if part.extra.is_empty() => return Ok(()),
             PartData::Other => json!(part.extra).to_string(),
         };
+        self.name_speaker(author)?;
         self.end_line()?;
         writeln!(self.out, "{DIM}{}{DIM:#}", shortened(&line, MOST_SHOWN))
     }
@@ -154,6 +174,31 @@ mod tests {
     }
 
     #[test]
+    fn of_agents_that_speak_at_the_same_time_each_is_shown_once_and_in_one_piece() {
+        let said = |author: &str, partial, text| {
+            let content = Some(Arc::new(Content::new("model", vec![Part::text(text)])));
+            let (id, author) = (author.into(), author.into());
+            Event::new(EventData { id, author, partial, content, ..EventData::default() })
+        };
+        let events = [
+            said("a", true, "on"),
+            said("b", true, "tw"),
+            said("a", true, "e"),
+            said("b", true, "o"),
+            said("b", false, "two"),
+            said("a", true, "!"),
+            said("a", false, "one!"),
+        ];
+        assert_eq!(shown(true, &events).0, "a\none\nb\ntwo\na\n!\n");
+    }
+
+    #[test]
+    fn an_answer_that_is_not_what_was_streamed_is_shown_too() {
+        let events = [event("1", true, vec![Part::text("My PIN is")]), event("1", false, vec![Part::text("No.")])];
+        assert_eq!(shown(false, &events).0, "My PIN is\nNo.\n");
+    }
+
+    #[test]
     fn calls_have_their_own_lines_even_when_the_text_before_was_streamed() {
         let call = FunctionCall {
             name: "roll".into(),
@@ -178,6 +223,14 @@ mod tests {
     fn speakers_are_named_when_there_are_several() {
         let events = [event("1", false, vec![Part::text("a")]), event("2", false, vec![Part::text("b")])];
         assert_eq!(shown(true, &events).0, "dice\na\nb\n");
+    }
+
+    #[test]
+    fn who_says_nothing_is_not_named() {
+        let call = || vec![PartData::FunctionCall(FunctionCall { name: "roll".into(), ..Default::default() }).into()];
+        let events = [event("1", false, vec![]), event("2", true, call()), event("3", false, vec![Part::text("")])];
+        assert_eq!(shown(true, &events).0, "");
+        assert_eq!(shown(true, &[event("2", true, call()), event("2", false, call())]).0, "dice\n→ roll({})\n");
     }
 
     #[test]
