@@ -7,13 +7,19 @@ use hatchery_core::SessionKey;
 use hatchery_core::session::EventWindow;
 use hatchery_engine::plugins::Replay;
 use hatchery_engine::plugins::recordings::{Recordings, UserMessage};
-use hatchery_engine::{App, RunRequest, Runner};
+use hatchery_engine::{App, AppSettings, RunRequest, Runner};
 use hatchery_server::{Storage, services};
 
 use crate::host::Host;
 use crate::report::{self, Heard, Report, TurnReport};
 
 const USER: &str = "test";
+
+/// The app without compaction. A summary is there when it is ready, so with it no two sessions would ask their models the same.
+pub fn never_compacted(app: &App) -> Arc<App> {
+    let settings = AppSettings { compaction: None, ..app.settings.clone() };
+    Arc::new(app.clone().with_settings(settings))
+}
 
 /// Says what was said in a recorded session, up to the first turn that is not as it was.
 pub async fn replay(host: &Host, served: &Path, recordings: Recordings, file: PathBuf) -> anyhow::Result<Report> {
@@ -28,6 +34,7 @@ pub async fn replay(host: &Host, served: &Path, recordings: Recordings, file: Pa
         report.error = Some(format!("app `{}` not found; there is {known}", report.app));
         return Ok(report);
     };
+    let app = never_compacted(&app);
     // Services of its own: what other sessions leave in the state of the app or the user is not in the recording.
     let services = services::open(&host.config, &Storage::InMemory, served).await?;
     let folder = report.file.parent().unwrap_or(Path::new("."));
@@ -62,4 +69,21 @@ async fn say(runner: &Runner, app: &Arc<App>, key: &SessionKey, message: UserMes
         seen: seen.iter().map(ToString::to_string).collect(),
         problems: problem.into_iter().collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_core::{Agent, AgentKind};
+    use hatchery_engine::compaction::CompactionConfig;
+
+    use super::*;
+
+    #[test]
+    fn what_is_recorded_and_replayed_is_never_compacted_and_else_the_same() {
+        let app = App::new("app", Agent::new("root", "", AgentKind::Sequential)).unwrap();
+        let compaction = Some(CompactionConfig::default());
+        let app = app.with_settings(AppSettings { resumable: true, compaction, ..AppSettings::default() });
+        let settings = &never_compacted(&app).settings;
+        assert!(settings.resumable && settings.compaction.is_none());
+    }
 }

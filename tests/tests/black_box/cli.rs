@@ -7,6 +7,8 @@ use anyhow::{Context, Result, ensure};
 use hatchery_tests::event::{text, text_at};
 use hatchery_tests::{Folder, Host, event, paths};
 use serde_json::Value;
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
 
 /// What a command wrote, and whether it was content.
 pub(crate) struct Output {
@@ -67,6 +69,37 @@ async fn run_reads_one_message_per_line() -> Result<()> {
     let stdout = String::from_utf8(output.stdout)?;
     assert!(stdout.contains("Nice to meet you, Ada.") && stdout.contains("Hello again, Ada!"), "{stdout}");
     assert!(output.status.success());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_interrupt_ends_a_talk_over_a_pipe_although_more_lines_follow() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("slow/root_agent.yaml", "name: slow\nmodel: scripted:slow/answers.yaml\ninstruction: Talk.\n")?;
+    folder
+        .write("slow/answers.yaml", "turns:\n  - chunk_delay_ms: 600000\n    reply: [{text: [\"one \", \"two\"]}]\n")?;
+    folder.write("lines.txt", "Hello\nHello\n")?;
+    let mut command = paths::command()?;
+    command.args(["run", "slow"]).current_dir(folder.served()).stdin(std::fs::File::open(folder.file("lines.txt"))?);
+    let mut talk = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut stdout = talk.stdout.take().context("a pipe")?;
+    stdout.read_exact(&mut [0; 4]).await?;
+    let id = talk.id().context("it runs")?.to_string();
+    ensure!(Command::new("kill").args(["-INT", &id]).status().await?.success());
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).await?;
+    assert_eq!((talk.wait().await?.code(), rest.trim()), (Some(130), ""), "it says nothing more");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_agents_of_a_parallel_agent_are_shown_once() -> Result<()> {
+    let folder = Folder::of_samples()?;
+    let output = hatchery(&folder.served(), &["run", ".", "trip-planner", "-m", "Plan 3 nights in Lisbon."]).await?;
+    ensure!(output.success, "{}", output.stderr);
+    for text in ["Expect sunny weather", "From Casa do Rio", "Fly with Atlantic Air"] {
+        assert_eq!(output.stdout.matches(text).count(), 1, "{text} in {}", output.stdout);
+    }
     Ok(())
 }
 

@@ -153,15 +153,17 @@ fn print(found: &Inspection, limits: &Limits, file: &Path) -> io::Result<()> {
 
 /// What a component wants, without what every component is given: `hatchery:agent/session@0.1.0` as `session`, of WASI the packages.
 fn wanted(imports: &[String]) -> Vec<&str> {
-    let mut wanted: Vec<_> = imports
-        .iter()
-        .filter_map(|import| match import.split_once('/') {
-            Some(("hatchery:agent", interface)) => interface.split('@').next().filter(|name| *name != "types"),
-            Some((package, _)) => Some(package),
-            None => Some(import.as_str()),
-        })
-        .collect();
-    wanted.dedup();
+    let names = imports.iter().filter_map(|import| match import.split_once('/') {
+        Some(("hatchery:agent", interface)) => interface.split('@').next().filter(|name| *name != "types"),
+        Some((package, _)) => Some(package),
+        None => Some(import.as_str()),
+    });
+    let mut wanted = Vec::new();
+    for name in names {
+        if !wanted.contains(&name) {
+            wanted.push(name);
+        }
+    }
     wanted
 }
 
@@ -197,9 +199,14 @@ mod tests {
 
     #[test]
     fn what_a_component_wants_is_told_briefly() {
-        let imports =
-            ["hatchery:agent/types@0.1.0", "hatchery:agent/session@0.1.0", "wasi:io/poll@0.2.6", "wasi:io/error@0.2.6"];
-        assert_eq!(wanted(&imports.map(Into::into)), ["session", "wasi:io"]);
+        let imports = [
+            "hatchery:agent/types@0.1.0",
+            "hatchery:agent/session@0.1.0",
+            "wasi:io/poll@0.2.6",
+            "wasi:clocks/monotonic-clock@0.2.6",
+            "wasi:io/error@0.2.6",
+        ];
+        assert_eq!(wanted(&imports.map(Into::into)), ["session", "wasi:io", "wasi:clocks"]);
     }
 
     #[tokio::test]

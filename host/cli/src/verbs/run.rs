@@ -16,6 +16,7 @@ use crate::chat::Chat;
 use crate::host::{Host, StorageArgs, Watch, served_folder};
 use crate::interrupt::Interrupts;
 use crate::open_calls::{self, Decision, OpenCalls, Question};
+use crate::recorded;
 use crate::terminal::{BOLD, DIM, plain_stdout, stdout};
 use crate::verbs::Outcome;
 
@@ -69,9 +70,9 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let app = choose(host.source.as_ref(), app)?;
     let key = host.runner.services().sessions.create(&app.name, USER, None, Default::default()).await?.key;
     let is_terminal = std::io::stdin().is_terminal() && !args.json;
-    let runner = match &args.record {
-        Some(folder) => recorded(&host.runner, folder)?,
-        None => host.runner.clone(),
+    let (runner, app) = match &args.record {
+        Some(folder) => (recorder(&host.runner, folder)?, recorded::never_compacted(&app)),
+        None => (host.runner.clone(), app),
     };
     let mut talk = Talk {
         runner,
@@ -86,7 +87,8 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         Some(message) => talk.turn(&message).await,
         None => talk.chat(is_terminal).await,
     };
-    host.close().await;
+    // With a recorder it is a runner of its own, which closes the host's plugins too.
+    talk.runner.close().await;
     outcome
 }
 
@@ -119,7 +121,9 @@ fn choose(source: &dyn AppSource, name: Option<String>) -> anyhow::Result<Arc<Ap
     let name = match (name, names.as_slice()) {
         (Some(name), _) => name,
         (None, [only]) => only.clone(),
-        (None, []) => bail!("no app is loaded; `hatchery inspect` says what there is"),
+        (None, []) => {
+            bail!("no app is loaded; an app is a folder with a root_agent.yaml, or a component that exports an agent")
+        }
         (None, _) => bail!("there are several apps, name one: {known}"),
     };
     source.app(&name).ok_or_else(|| match names.is_empty() {
@@ -129,7 +133,7 @@ fn choose(source: &dyn AppSource, name: Option<String>) -> anyhow::Result<Arc<Ap
 }
 
 /// The runner with a recorder.
-fn recorded(runner: &Runner, folder: &Path) -> anyhow::Result<Runner> {
+fn recorder(runner: &Runner, folder: &Path) -> anyhow::Result<Runner> {
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let recorder = Arc::new(Recorder::of_one_session(folder));
     Ok(runner.with_first(runner.services().clone(), recorder))
@@ -160,6 +164,8 @@ impl<R: AsyncBufRead + Unpin> Talk<R> {
             }
             match self.turn(&line).await? {
                 Outcome::Undecided => return Ok(Outcome::Undecided),
+                // Nobody is there to say something else.
+                Outcome::Interrupted if !prompts => return Ok(Outcome::Interrupted),
                 Outcome::Failure => outcome = Outcome::Failure,
                 Outcome::Success | Outcome::Interrupted => {}
             }
@@ -167,12 +173,18 @@ impl<R: AsyncBufRead + Unpin> Talk<R> {
         Ok(outcome)
     }
 
+    /// The next line; nothing when there is none, or the person leaves.
     async fn read(&mut self, prompt: &str) -> anyhow::Result<Option<String>> {
         anstream::eprint!("{prompt}");
-        tokio::select! {
-            line = self.lines.next_line() => line.context("reading stdin"),
-            () = self.interrupts.next() => Ok(None),
+        let line = tokio::select! {
+            line = self.lines.next_line() => line.context("reading stdin")?,
+            () = self.interrupts.next() => None,
+        };
+        if line.is_none() && !prompt.is_empty() {
+            // What the shell says next has a line of its own.
+            anstream::eprintln!();
         }
+        Ok(line)
     }
 
     /// Says something, and answers what the agent then wants to be approved, until it has no more questions.
