@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use hatchery_core::confirmation::{REQUEST_CONFIRMATION, ToolConfirmation};
+use hatchery_core::confirmation::{REQUEST_CONFIRMATION, ToolConfirmation, hint_for_clients};
 use hatchery_core::event::USER;
 use hatchery_core::{Content, Event, FunctionCall, FunctionResponse, JsonMap, PartData};
 use serde::Deserialize;
@@ -103,7 +103,7 @@ impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let args = Value::from(self.args.clone()).to_string();
         write!(f, "{}({}) waits for approval", harmless(&self.tool), harmless(&args))?;
-        if !self.asked.hint.is_empty() {
+        if !self.asked.hint.is_empty() && self.asked.hint != hint_for_clients(&self.tool) {
             write!(f, "\n  {}", harmless(&self.asked.hint))?;
         }
         match &self.asked.payload {
@@ -200,7 +200,9 @@ mod tests {
             shown(json!({"hint": "Really?\u{1b}", "confirmed": false, "payload": {"limit": 3}})),
             "wire({\"amount\":5}) waits for approval\n  Really?\\u{1b}\n  payload: {\"limit\":3}"
         );
-        assert_eq!(shown(json!({"hint": null, "payload": null})), "wire({\"amount\":5}) waits for approval");
+        for hint in [json!(null), json!(hint_for_clients("wire"))] {
+            assert_eq!(shown(json!({"hint": hint, "payload": null})), "wire({\"amount\":5}) waits for approval");
+        }
     }
 
     #[test]

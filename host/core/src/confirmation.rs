@@ -6,6 +6,14 @@ use serde_json::Value;
 /// The function that a client sees called when a person is asked; its response carries the decision.
 pub const REQUEST_CONFIRMATION: &str = "adk_request_confirmation";
 
+/// The hint when the tool gives none: it tells the client what to send, not the person what is asked.
+pub fn hint_for_clients(tool: &str) -> String {
+    format!(
+        "Please approve or reject the tool call {tool}() by responding with a FunctionResponse with an expected \
+         ToolConfirmation payload."
+    )
+}
+
 /// What a person is asked, and what they have decided.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

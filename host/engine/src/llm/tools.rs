@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hatchery_core::confirmation::hint_for_clients;
 use hatchery_core::context::ToolExecution;
 use hatchery_core::{
     CallContext, Callback, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap, Part,
@@ -230,12 +231,7 @@ impl Call {
             Some(decision) if decision.confirmed => Ok(None),
             Some(_) => Ok(Some("This tool call is rejected.")),
             None => {
-                let name = &self.call.name;
-                let hint = format!(
-                    "Please approve or reject the tool call {name}() by responding with a FunctionResponse with an expected \
-                     ToolConfirmation payload."
-                );
-                self.cx.request_confirmation(hint, None)?;
+                self.cx.request_confirmation(hint_for_clients(&self.call.name), None)?;
                 Ok(Some("This tool call requires confirmation, please approve or reject."))
             }
         }
