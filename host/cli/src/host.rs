@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use hatchery_core::{Lookup, Services};
 use hatchery_engine::Runner;
 use hatchery_engine::plugins::ConfiguredPlugins;
+use hatchery_engine::plugins::config::Loaded;
 use hatchery_server::config::FILE_NAME;
 use hatchery_server::{AppSource, Config, ConfiguredApps, Storage, catalog, services};
 use hatchery_wasm::{CatalogHandle, CatalogModels};
@@ -122,32 +123,36 @@ impl Host {
         drop(progress);
         let models = CatalogModels { catalog: loaded.clone(), rest: services.models.clone() };
         let services = Services { models: Arc::new(models), ..services };
-        let plugins = plugins(&config, loaded.clone()).with_context(|| folder.join(FILE_NAME).display().to_string())?;
+        let current = current(loaded.clone());
+        let plugins = ConfiguredPlugins::new(&config.plugins, current.clone())
+            .with_context(|| folder.join(FILE_NAME).display().to_string())?;
         if watch == Watch::Yes {
             loaded.watch();
             tokio::spawn(log_changes(loaded.clone()));
         }
         Ok(Self {
             plugins: plugins.names(),
-            source: Arc::new(ConfiguredApps::new(loaded, &config)),
+            source: Arc::new(ConfiguredApps::new(loaded, &config, current)),
             runner: Runner::with_plugins(services, plugins),
             config,
         })
     }
 
-    /// Waits until nothing is under way, then closes the plugins.
+    /// Waits until nothing is under way, then closes the plugins and the toolsets of the apps.
     pub async fn close(self) {
         self.runner.close().await;
+        for app in self.source.app_names().iter().filter_map(|name| self.source.app(name)) {
+            app.close().await;
+        }
     }
 }
 
-/// The plugins that `hatchery.yaml` lists; those of components are the ones that are loaded when a run begins.
-fn plugins(config: &Config, loaded: CatalogHandle) -> anyhow::Result<ConfiguredPlugins> {
-    let current = move || {
+/// Tells what is loaded whenever it is asked: runs use the plugins and summarizers of components that are there when they begin.
+fn current(loaded: CatalogHandle) -> impl Fn() -> Loaded + Clone + Send + Sync + 'static {
+    move || {
         let catalog = loaded.current();
         (catalog.generation, catalog as Arc<dyn Lookup>)
-    };
-    Ok(ConfiguredPlugins::new(&config.plugins, current)?)
+    }
 }
 
 /// Writes a line whenever something else serves; what became of single files, the loader says.
@@ -183,39 +188,75 @@ pub fn served_folder(folder: &Path) -> anyhow::Result<(PathBuf, Option<String>)>
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::Mutex;
 
     use async_trait::async_trait;
-    use hatchery_core::{Callback, Plugin};
-    use hatchery_engine::Plugins;
+    use hatchery_core::{CallContext, Callback, Plugin, RunError, Tool, Toolset};
+    use hatchery_engine::build::llm;
+    use hatchery_engine::{App, Plugins};
+    use hatchery_server::CatalogReport;
 
     use super::*;
 
-    #[derive(Default)]
-    struct Closes(AtomicBool);
+    /// A plugin and a toolset that note, under their names, when they are closed.
+    struct Closes(&'static str, Arc<Mutex<Vec<&'static str>>>);
 
     impl Callback for Closes {
         fn name(&self) -> &str {
-            "closes"
+            self.0
         }
     }
 
     #[async_trait]
     impl Plugin for Closes {
         async fn close(&self) {
-            self.0.store(true, Ordering::SeqCst);
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+
+    #[async_trait]
+    impl Toolset for Closes {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        async fn tools(&self, _: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
+            Ok(Vec::new())
+        }
+
+        async fn close(&self) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+
+    /// Apps `dice` and `trip`, each with a toolset of its name.
+    struct Apps(Arc<Mutex<Vec<&'static str>>>);
+
+    impl AppSource for Apps {
+        fn app(&self, name: &str) -> Option<Arc<App>> {
+            let name = ["dice", "trip"].into_iter().find(|known| *known == name)?;
+            let agent = llm("root").instruction("x").toolset(Arc::new(Closes(name, self.0.clone()))).build().unwrap();
+            Some(Arc::new(App::new(name, agent).unwrap()))
+        }
+
+        fn app_names(&self) -> Vec<String> {
+            vec!["dice".into(), "trip".into()]
+        }
+
+        fn report(&self) -> CatalogReport {
+            CatalogReport::default()
         }
     }
 
     #[tokio::test]
-    async fn plugins_are_closed_with_the_host() {
+    async fn plugins_and_then_the_toolsets_of_all_apps_are_closed_with_the_host() {
         let folder = tempfile::tempdir().unwrap();
         let host = Host::open(folder.path(), &StorageArgs::in_memory(), Watch::No).await.unwrap();
-        let plugin = Arc::new(Closes::default());
-        let plugins = Plugins::new(vec![plugin.clone()]).unwrap();
+        let closed = Arc::new(Mutex::new(Vec::new()));
+        let plugins = Plugins::new(vec![Arc::new(Closes("plugin", closed.clone()))]).unwrap();
         let runner = Runner::with_plugins(host.runner.services().clone(), plugins);
-        Host { runner, ..host }.close().await;
-        assert!(plugin.0.load(Ordering::SeqCst));
+        Host { runner, source: Arc::new(Apps(closed.clone())), ..host }.close().await;
+        assert_eq!(*closed.lock().unwrap(), ["plugin", "dice", "trip"]);
     }
 
     #[test]

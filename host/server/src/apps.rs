@@ -5,7 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use hatchery_core::context::ToolExecution;
+use hatchery_engine::compaction::{CompactionConfig, CompactionSettings, ConfiguredCompaction};
+use hatchery_engine::plugins::config::Loaded;
 use hatchery_engine::{App, AppSettings, RunSettings};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,6 +35,30 @@ pub struct AppConfig {
     /// Whether the tool calls of one model answer run at the same time, which is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_execution: Option<ToolExecutionConfig>,
+    /// When older events of the sessions are summarized in prompts, and by whom; never, when left out.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "compaction")]
+    pub compaction: Option<CompactionSettings>,
+}
+
+/// Settings of compaction that make sense; what is wrong has its place in the file.
+fn compaction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<CompactionSettings>, D::Error> {
+    deserializer.deserialize_map(CompactionVisitor).map(Some)
+}
+
+struct CompactionVisitor;
+
+impl<'de> Visitor<'de> for CompactionVisitor {
+    type Value = CompactionSettings;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mapping that says when to compact")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CompactionSettings, A::Error> {
+        let settings = CompactionSettings::deserialize(MapAccessDeserializer::new(map))?;
+        settings.check().map_err(de::Error::custom)?;
+        Ok(settings)
+    }
 }
 
 /// How the tool calls of one model answer run.
@@ -63,10 +91,11 @@ impl AppConfig {
                 .save_input_blobs_as_artifacts
                 .or(defaults.save_input_blobs_as_artifacts),
             tool_execution: self.tool_execution.or(defaults.tool_execution),
+            compaction: self.compaction.as_ref().or(defaults.compaction.as_ref()).cloned(),
         }
     }
 
-    fn settings(&self) -> AppSettings {
+    fn settings(&self, compaction: Option<CompactionConfig>) -> AppSettings {
         AppSettings {
             resumable: self.resumable.unwrap_or_default(),
             run: RunSettings {
@@ -75,7 +104,7 @@ impl AppConfig {
                 tool_execution: self.tool_execution.map(Into::into),
                 save_input_blobs_as_artifacts: self.save_input_blobs_as_artifacts,
             },
-            ..AppSettings::default()
+            compaction,
         }
     }
 }
@@ -97,28 +126,50 @@ impl fmt::Display for AppConfig {
 /// The apps of another source, each with the settings that a configuration has for it.
 pub struct ConfiguredApps<S> {
     source: S,
-    defaults: AppConfig,
-    apps: BTreeMap<String, AppConfig>,
+    loaded: Box<dyn Fn() -> Loaded + Send + Sync>,
+    /// The settings of apps that have none of their own.
+    defaults: Chosen,
+    apps: BTreeMap<String, Chosen>,
+}
+
+/// All settings of an app.
+struct Chosen {
+    config: AppConfig,
+    compaction: Option<Arc<ConfiguredCompaction>>,
+}
+
+impl Chosen {
+    fn settings(&self, loaded: impl Fn() -> Loaded) -> AppSettings {
+        self.config.settings(self.compaction.as_ref().and_then(|compaction| compaction.with(loaded())))
+    }
 }
 
 impl<S: AppSource> ConfiguredApps<S> {
-    /// The apps of `source` with their settings in `config`.
-    pub fn new(source: S, config: &Config) -> Self {
-        Self { source, defaults: config.app_defaults.clone(), apps: config.apps.clone() }
+    /// The apps of `source` with their settings in `config`; `loaded` tells what is loaded whenever it is asked, since summarizers are
+    /// found there.
+    pub fn new(source: S, config: &Config, loaded: impl Fn() -> Loaded + Send + Sync + 'static) -> Self {
+        let compaction = |key: &str, config: &AppConfig| {
+            let settings = config.compaction.clone()?;
+            Some(Arc::new(ConfiguredCompaction::new(format!("{key}.compaction"), settings, loaded())))
+        };
+        let config_of_all = &config.app_defaults;
+        let defaults = Chosen { compaction: compaction("app_defaults", config_of_all), config: config_of_all.clone() };
+        let apps = config.apps.iter().map(|(name, own)| {
+            let compaction = compaction(&format!("apps.{name}"), own).or_else(|| defaults.compaction.clone());
+            (name.clone(), Chosen { config: own.over(config_of_all), compaction })
+        });
+        Self { apps: apps.collect(), source, defaults, loaded: Box::new(loaded) }
     }
 }
 
 impl<S: AppSource> AppSource for ConfiguredApps<S> {
     fn app(&self, name: &str) -> Option<Arc<App>> {
         let app = self.source.app(name)?;
-        let config = match self.apps.get(name) {
-            Some(own) => own.over(&self.defaults),
-            None => self.defaults.clone(),
-        };
-        if config == AppConfig::default() {
+        let chosen = self.apps.get(name).unwrap_or(&self.defaults);
+        if chosen.config == AppConfig::default() {
             return Some(app);
         }
-        Some(Arc::new(App::clone(&app).with_settings(config.settings())))
+        Some(Arc::new(App::clone(&app).with_settings(chosen.settings(&self.loaded))))
     }
 
     fn app_names(&self) -> Vec<String> {
@@ -135,6 +186,8 @@ mod tests {
     use std::path::Path;
 
     use hatchery_core::{Agent, AgentKind};
+    use hatchery_engine::Registry;
+    use hatchery_engine::compaction::{SlidingWindow, SummarizerRef};
 
     use super::*;
 
@@ -156,7 +209,8 @@ mod tests {
     }
 
     fn apps(yaml: &str) -> ConfiguredApps<Apps> {
-        ConfiguredApps::new(Apps, &Config::parse(yaml, Path::new("hatchery.yaml")).unwrap())
+        let config = Config::parse(yaml, Path::new("hatchery.yaml")).unwrap();
+        ConfiguredApps::new(Apps, &config, || (1, Arc::new(Registry::default())))
     }
 
     #[test]
@@ -188,6 +242,20 @@ mod tests {
         assert_eq!(apps.app("trip").unwrap().settings.run.tool_execution, Some(ToolExecution::Parallel));
         assert!(apps.app("nobody").is_none());
         assert_eq!((apps.app_names().len(), apps.report().generation), (2, 7));
+    }
+
+    #[test]
+    fn an_app_s_own_compaction_takes_the_place_of_that_of_all() {
+        let apps = apps(
+            "app_defaults: {compaction: {interval: 9, overlap: 1}}\n\
+             apps: {dice: {compaction: {token_threshold: 5, retention: 2, summarizer: gemini-2.5-flash}}}\n",
+        );
+        let compaction = |name| apps.app(name).unwrap().settings.compaction.clone().unwrap();
+        let nine = SlidingWindow { interval: std::num::NonZeroU32::new(9).unwrap(), overlap: 1 };
+        assert_eq!((compaction("trip").sliding, compaction("trip").tail), (Some(nine), None));
+        let dice = compaction("dice");
+        assert_eq!((dice.sliding, dice.tail.map(|tail| tail.token_threshold)), (None, Some(5)));
+        assert!(matches!(dice.summarizer, SummarizerRef::Model(model) if model.name() == "gemini-2.5-flash"));
     }
 
     #[test]

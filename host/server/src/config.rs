@@ -150,7 +150,8 @@ impl Config {
         }
     }
 
-    /// Reads a configuration's text; `file` is named in errors, and relative paths in services' URIs start at its folder.
+    /// Reads a configuration's text; `file` is named in errors, and relative paths in services' URIs and arguments of plugins start at its
+    /// folder.
     ///
     /// # Errors
     /// When the text does not say what it should.
@@ -168,6 +169,9 @@ impl Config {
         let folder = file.parent().unwrap_or(Path::new(""));
         for uri in [&mut config.session_service, &mut config.artifact_service].into_iter().flatten() {
             *uri = below(folder, uri);
+        }
+        for plugin in &mut config.plugins {
+            plugin.resolve_paths(folder);
         }
         Ok(config)
     }
@@ -263,7 +267,7 @@ mod tests {
         assert_eq!(
             error,
             "/srv/agents/hatchery.yaml:3:5: apps.dice: unknown field `max_calls`, expected one of `resumable`, `max_llm_calls`, \
-             `max_tokens`, `save_input_blobs_as_artifacts`, `tool_execution`"
+             `max_tokens`, `save_input_blobs_as_artifacts`, `tool_execution`, `compaction`"
         );
         let error = parse("app_defaults: {tool_execution: both}").unwrap_err();
         assert!(
@@ -272,6 +276,32 @@ mod tests {
         );
         let error = parse("app_defaults: {max_llm_calls: -1}").unwrap_err();
         assert!(error.contains("app_defaults.max_llm_calls: invalid type: integer `-1`, expected u32"), "{error}");
+    }
+
+    #[test]
+    fn wrong_settings_of_compaction_are_an_error_with_their_place() {
+        let error =
+            |settings: &str| parse(&format!("apps:\n  dice:\n    compaction:\n      {settings}\n")).unwrap_err();
+        assert_eq!(
+            error("interval: 3"),
+            "/srv/agents/hatchery.yaml:4:7: apps.dice.compaction: `interval` needs `overlap` beside it"
+        );
+        assert_eq!(
+            error("{interval: 0, overlap: 1}"),
+            "/srv/agents/hatchery.yaml:4:7: apps.dice.compaction: `interval` is 0; it must be at least 1"
+        );
+        assert_eq!(
+            error("summarizer: gemini-2.5-flash"),
+            "/srv/agents/hatchery.yaml:4:7: apps.dice.compaction: nothing says when; give `interval` and `overlap`, or \
+             `token_threshold` and `retention`, or both"
+        );
+        let unknown = error("every: 3");
+        assert!(
+            unknown.starts_with("/srv/agents/hatchery.yaml:4:7: apps.dice.compaction: unknown field `every`"),
+            "{unknown}"
+        );
+        let wrong = parse("app_defaults: {compaction: often}").unwrap_err();
+        assert!(wrong.contains("app_defaults.compaction: ") && wrong.contains("a mapping that says when"), "{wrong}");
     }
 
     #[test]
@@ -288,6 +318,10 @@ mod tests {
         let config = parse("session_service: sqlite:data/s.db\nartifact_service: file:///var/a\n").unwrap();
         assert_eq!(config.session_service.as_deref(), Some("sqlite:///srv/agents/data/s.db"));
         assert_eq!(config.artifact_service.as_deref(), Some("file:///var/a"));
+        let plugins = "plugins: [{name: recorder, args: {folder: recorded}}, {name: replay, args: {folder: /var/b}}]";
+        let folders: Vec<_> =
+            parse(plugins).unwrap().plugins.iter().map(|plugin| plugin.args["folder"].clone()).collect();
+        assert_eq!(folders, ["/srv/agents/recorded", "/var/b"]);
         assert_eq!(below(Path::new("here"), "sqlite:s.db"), "sqlite:here/s.db");
         assert_eq!(below(Path::new("/x"), "memory:"), "memory:");
     }

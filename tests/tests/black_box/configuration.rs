@@ -68,7 +68,7 @@ async fn plugins_act_on_a_chat_in_the_terminal_too() -> Result<()> {
 async fn a_plugin_that_is_not_there_is_named_and_nothing_is_served() -> Result<()> {
     let said = refusal(&folder("plugins: [logging, redact]")?).await?;
     let expected = "hatchery.yaml: plugins[1]: plugin `redact` not found; there is `logging`, `global_instruction`, \
-                    `context_filter`, `reflect_and_retry`";
+                    `context_filter`, `reflect_and_retry`, `recorder`, `adk_replay`";
     assert!(said.contains(expected), "{said}");
     Ok(())
 }
@@ -107,6 +107,23 @@ async fn a_client_cannot_choose_limits() -> Result<()> {
     body["runConfig"] = json!({"maxLlmCalls": 100});
     let detail = host.post("/run", &body).await?.error(500, "LIMIT_REACHED")?;
     assert!(detail.contains("limit of 2 "), "{detail}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_served_session_is_compacted_as_its_app_is_configured() -> Result<()> {
+    let folder = folder("apps: {hello: {compaction: {interval: 1, overlap: 0}}}")?;
+    folder.write(
+        "hello/answers.yaml",
+        "turns:\n  - when: { user: <conversation> }\n    reply: They met.\n  - reply: Hello\n",
+    )?;
+    let host = Host::serve(&folder).await?;
+    host.ask("hello", "s", "Hi").await?;
+    // The summary is made after the run; a host that stops waits for it.
+    ensure!(host.stop().await?, "it stops without complaint");
+    let session = Host::serve(&folder).await?.session("hello", "s").await?;
+    let summary = text_at(&session, "/events/2/actions/compaction/compactedContent/parts/0/text");
+    assert_eq!(summary, "They met.", "{session}");
     Ok(())
 }
 

@@ -1,8 +1,10 @@
-//! Sessions that `hatchery run` records and `hatchery test` replays.
+//! Sessions that `hatchery run` records and `hatchery test` replays, or plugins of a server.
 
 use anyhow::{Result, ensure};
-use hatchery_tests::Folder;
-use hatchery_tests::event::text_at;
+use hatchery_tests::event::{self, text_at};
+use hatchery_tests::host::{USER, session_path};
+use hatchery_tests::{Folder, Host};
+use serde_json::json;
 
 use crate::cli::hatchery;
 
@@ -43,6 +45,26 @@ async fn a_recorded_session_replays_without_its_model() -> Result<()> {
     ensure!(output.success, "{}{}", output.stdout, output.stderr);
     let file = "./helper/recorded/hats/generated-recordings.yaml";
     assert_eq!(output.stdout, format!("✓ helper {file}\n1 passed, 0 failed\n"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn plugins_record_and_replay_served_sessions_below_the_folder_of_their_file() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("helper/root_agent.yaml", AGENT)?;
+    folder.write("helper/answers.yaml", ANSWERS)?;
+    folder.write("hatchery.yaml", "plugins: [{name: recorder, args: {folder: recorded, sessions: all}}]")?;
+    let host = Host::serve(&folder).await?;
+    host.ask("helper", "original", "Do you remember hats?").await?;
+    ensure!(host.stop().await?, "it stops without complaint");
+    folder.remove("helper/answers.yaml")?;
+    folder.write("hatchery.yaml", "plugins: [{name: adk_replay, args: {folder: recorded}}]")?;
+    let host = Host::serve(&folder).await?;
+    let replayed = json!({"dir": format!("helper/{USER}/original"), "user_message_index": 0});
+    let state = json!({"state": {"_adk_replay_config": replayed}});
+    host.post(&session_path("helper", "again"), &state).await?.json(200)?;
+    let events = host.run("helper", "again", "Do you remember hats?").await?;
+    assert_eq!(event::texts(&events), ["I remember nothing."]);
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -14,10 +15,11 @@ use serde::de::{self, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{ContextFilter, GlobalInstruction, Logging, PluginSource, Plugins, ReflectAndRetry};
+use super::{ContextFilter, GlobalInstruction, Logging, PluginSource, Plugins, Recorder, ReflectAndRetry, Replay};
 
 /// The plugins that come with the engine, by the names that lists use.
-pub const BUILTIN_NAMES: [&str; 4] = ["logging", "global_instruction", "context_filter", "reflect_and_retry"];
+pub const BUILTIN_NAMES: [&str; 6] =
+    ["logging", "global_instruction", "context_filter", "reflect_and_retry", "recorder", "adk_replay"];
 
 /// A plugin in a list: `name`, or `{name, args}`. Arguments of a plugin that comes with the engine are checked when this is read.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -167,9 +169,15 @@ fn builtin(name: &str, args: &JsonMap) -> Option<Result<Arc<dyn Plugin>, String>
         "global_instruction" => parse(args).and_then(GlobalInstructionArgs::plugin),
         "context_filter" | "context_filter_plugin" => parse(args).map(ContextFilterArgs::plugin),
         "reflect_and_retry" | "reflect_and_retry_plugin" => parse(args).map(ReflectAndRetryArgs::plugin),
+        "recorder" => recordings(Recorder::from_args(args.clone())),
+        "adk_replay" | "replay" => recordings(Replay::from_args(args.clone())),
         _ => return None,
     };
     Some(made.map_err(|reason| format!("plugin `{name}`: {reason}")))
+}
+
+fn recordings(made: Result<impl Plugin + 'static, serde_json::Error>) -> Result<Arc<dyn Plugin>, String> {
+    made.map(|plugin| Arc::new(plugin) as Arc<dyn Plugin>).map_err(|error| error.to_string())
 }
 
 fn parse<T: DeserializeOwned>(args: &JsonMap) -> Result<T, String> {
@@ -229,6 +237,15 @@ impl ReflectAndRetryArgs {
 }
 
 impl PluginConfig {
+    /// Puts relative paths in the arguments of a plugin that comes with the engine below `folder`.
+    pub fn resolve_paths(&mut self, folder: &Path) {
+        if let ("recorder" | "adk_replay" | "replay", Some(Value::String(path))) =
+            (self.name.as_str(), self.args.get_mut("folder"))
+        {
+            *path = folder.join(&*path).display().to_string();
+        }
+    }
+
     /// This, when its arguments are right as far as one can know.
     fn checked<E: de::Error>(self) -> Result<Self, E> {
         match builtin(&self.name, &self.args) {

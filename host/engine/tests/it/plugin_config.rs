@@ -105,15 +105,26 @@ async fn plugins_that_come_with_the_engine_are_found_in_either_spelling() {
         {"name": "global_instruction", "args": {"instruction": "Be kind."}},
         {"name": "context_filter", "args": {"turns": 3}},
         "reflect_and_retry",
+        {"name": "recorder", "args": {"folder": "recorded"}},
+        {"name": "adk_replay", "args": {"folder": "recorded"}},
     ]);
-    let names = ["logging_plugin", "global_instruction", "context_filter_plugin", "reflect_and_retry_plugin"];
+    let names = [
+        "logging_plugin",
+        "global_instruction",
+        "context_filter_plugin",
+        "reflect_and_retry_plugin",
+        "recorder",
+        "adk_replay",
+    ];
     assert_eq!(Loaded::new(None).plugins(list).unwrap().names(), names);
     let list = json!([
         "logging_plugin",
         {"name": "context_filter_plugin", "args": {"turns": 3}},
         {"name": "reflect_and_retry_plugin", "args": {"max_retries": 1}},
+        {"name": "recorder", "args": {"folder": "recorded", "sessions": "all"}},
+        {"name": "replay", "args": {"folder": "recorded"}},
     ]);
-    assert_eq!(Loaded::new(None).plugins(list).unwrap().names(), [names[0], names[2], names[3]]);
+    assert_eq!(Loaded::new(None).plugins(list).unwrap().names(), [names[0], names[2], names[3], names[4], names[5]]);
 }
 
 #[tokio::test]
@@ -140,6 +151,23 @@ async fn wrong_arguments_are_named_with_the_plugin() {
             json!({"name": "reflect_and_retry", "args": {"retries": 0}}),
             "plugin `reflect_and_retry`: unknown field `retries`, expected `max_retries`",
         ),
+        (json!("recorder"), "plugin `recorder`: missing field `folder`"),
+        (
+            json!({"name": "recorder", "args": {"folder": "a", "dir": "b"}}),
+            "plugin `recorder`: unknown field `dir`, expected `folder` or `sessions`",
+        ),
+        (
+            json!({"name": "recorder", "args": {"folder": "a", "sessions": "one"}}),
+            "plugin `recorder`: unknown variant `one`, expected `on_demand` or `all`",
+        ),
+        (
+            json!({"name": "adk_replay", "args": {"folder": 3}}),
+            "plugin `adk_replay`: invalid type: integer `3`, expected path string",
+        ),
+        (
+            json!({"name": "replay", "args": {"folder": "a", "sessions": "all"}}),
+            "plugin `replay`: unknown field `sessions`, expected `folder`",
+        ),
         (json!({"name": "says", "arg": {}}), "unknown field `arg`, expected `name` or `args`"),
         (json!(3), "invalid type: integer `3`, expected the name of a plugin, or a mapping of `name` and `args`"),
     ];
@@ -153,7 +181,7 @@ async fn a_plugin_that_is_not_there_is_named_with_its_place_and_those_that_are()
     assert_eq!(
         error(json!(["logging", "redact"])),
         "plugins[1]: plugin `redact` not found; there is `logging`, `global_instruction`, `context_filter`, \
-         `reflect_and_retry`, `kitchen/says`"
+         `reflect_and_retry`, `recorder`, `adk_replay`, `kitchen/says`"
     );
 }
 
@@ -184,7 +212,7 @@ async fn no_run_begins_while_a_plugin_is_missing() {
     assert_eq!(
         error.to_string(),
         "no run can begin without plugin `says`: plugin `says` not found; there is `logging`, `global_instruction`, \
-         `context_filter`, `reflect_and_retry`"
+         `context_filter`, `reflect_and_retry`, `recorder`, `adk_replay`"
     );
     assert!(app.session().await.events.is_empty(), "nothing is stored");
     loaded.change(Some("back"));
