@@ -7,7 +7,7 @@ use hatchery_core::agent::TreeError;
 use hatchery_core::event::{USER, new_invocation_id};
 use hatchery_core::{
     Agent, AgentKind, CallContext, Content, Event, EventData, EventSink, FunctionDeclaration, Invocation, JsonMap,
-    RunError, Session, Tool, ToolError,
+    RunError, Session, StoreError, Tool, ToolError,
 };
 use imbl::Vector;
 use serde_json::{Value, json};
@@ -98,6 +98,7 @@ impl Tool for AgentTool {
         let name = &self.declaration.name;
         let answer = self.answer(args, cx).await.map_err(|error| match error {
             RunError::Tool(error @ ToolError::Fatal { .. }) => error,
+            RunError::Store(error @ StoreError::Backend { .. }) => error.into(),
             error if matches!(error.code(), "CANCELLED" | "LIMIT_REACHED") => ToolError::Fatal {
                 tool: name.clone(),
                 code: error.code().to_owned().into(),

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Agent, Blob, Content, EventWindow, Example, PartData, SessionKey, Tool};
+use async_trait::async_trait;
+use hatchery_core::memory::{MemoryEntry, MemoryService};
+use hatchery_core::{
+    Agent, Blob, Content, EventWindow, Example, PartData, Services, Session, SessionKey, StoreError, Tool,
+};
+use hatchery_engine::Runner;
 use hatchery_engine::builtin::{AgentTool, ExampleTool, LongRunning, ModelTool, tool as builtin};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
@@ -152,6 +157,37 @@ async fn memory_is_searched_when_asked_and_told_before_it_is_asked() {
     let request = &model.requests()[1];
     assert!(request.system_instructions.last().unwrap().contains("user: I own a red bicycle"));
     assert!(request.tools.is_empty());
+}
+
+/// A memory that cannot be searched.
+struct Forgets;
+
+#[async_trait]
+impl MemoryService for Forgets {
+    async fn add_session(&self, _: &Session) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn search(&self, _: &str, _: &str, _: &str) -> Result<Vec<MemoryEntry>, StoreError> {
+        Err(StoreError::backend("searching", "the index is gone"))
+    }
+}
+
+#[tokio::test]
+async fn a_memory_that_fails_ends_the_run_of_whoever_asks_it() {
+    let helper = llm_with("helper", Scripted::new(), |llm| llm.tools = vec![builtin("preload_memory").unwrap()]);
+    for (tool, call) in [
+        (builtin("load_memory").unwrap(), Reply::call("load_memory", json!({"query": "bicycle"}))),
+        (agent_tool(helper, false), ask("helper")),
+    ] {
+        let name = tool.declaration().name.clone();
+        let model = Arc::new(Scripted::sequence([call]));
+        let mut app = Harness::new(with_tool(&model, tool)).await;
+        app.runner = Runner::new(Services { memory: Arc::new(Forgets), ..app.runner.services().clone() });
+        let (_, error) = app.fail("hi").await;
+        assert_eq!(error.code(), "STORE_FAILED");
+        assert_eq!(error.to_string(), format!("tool `{name}`: searching: the index is gone"));
+    }
 }
 
 #[tokio::test]
