@@ -110,10 +110,22 @@ pub struct Host {
 impl Host {
     /// Loads a folder.
     pub async fn open(folder: &Path, storage: &StorageArgs, watch: Watch) -> anyhow::Result<Self> {
-        if !folder.is_dir() {
-            bail!("{} is not a folder", folder.display());
-        }
-        let mut config = Config::load(folder)?;
+        Self::with_config(read_config(folder)?, folder, storage, watch).await
+    }
+
+    /// Loads a folder for runs that are recorded, or have to go as they went before.
+    pub async fn open_repeatable(folder: &Path) -> anyhow::Result<Self> {
+        let mut config = read_config(folder)?;
+        make_repeatable(&mut config);
+        Self::with_config(config, folder, &StorageArgs::in_memory(), Watch::No).await
+    }
+
+    async fn with_config(
+        mut config: Config,
+        folder: &Path,
+        storage: &StorageArgs,
+        watch: Watch,
+    ) -> anyhow::Result<Self> {
         storage.override_in(&mut config);
         let services = services::open(&config, &storage.storage(folder), folder).await?;
         let mut options = catalog::load_options(&config, storage.code_cache(|name| std::env::var_os(name)))?;
@@ -144,6 +156,22 @@ impl Host {
         for app in self.source.app_names().iter().filter_map(|name| self.source.app(name)) {
             app.close().await;
         }
+    }
+}
+
+fn read_config(folder: &Path) -> anyhow::Result<Config> {
+    if !folder.is_dir() {
+        bail!("{} is not a folder", folder.display());
+    }
+    Ok(Config::load(folder)?)
+}
+
+/// Takes out compaction, since a summary is in a prompt or not yet as it happens, and the recorder, which would add to the recordings that
+/// are played.
+fn make_repeatable(config: &mut Config) {
+    config.plugins.retain(|plugin| plugin.name != "recorder");
+    for app in config.apps.values_mut().chain([&mut config.app_defaults]) {
+        app.compaction = None;
     }
 }
 
@@ -257,6 +285,19 @@ mod tests {
         let runner = Runner::with_plugins(host.runner.services().clone(), plugins);
         Host { runner, source: Arc::new(Apps(closed.clone())), ..host }.close().await;
         assert_eq!(*closed.lock().unwrap(), ["plugin", "dice", "trip"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_repeated_is_not_compacted_and_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let yaml = "plugins: [{name: recorder, args: {folder: recorded}}, logging]\n\
+                    app_defaults: {max_llm_calls: 9, compaction: {interval: 1, overlap: 0}}\n\
+                    apps: {dice: {compaction: {token_threshold: 1, retention: 1}}}\n";
+        std::fs::write(folder.path().join(FILE_NAME), yaml).unwrap();
+        let host = Host::open_repeatable(folder.path()).await.unwrap();
+        assert_eq!(host.plugins, ["logging_plugin"]);
+        assert_eq!(host.config.app_defaults.to_string(), "max_llm_calls: 9");
+        assert_eq!(host.config.apps["dice"].to_string(), "");
     }
 
     #[test]

@@ -66,7 +66,10 @@ const USER: &str = "user";
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let (folder, app) = place(&args.place, args.app)?;
-    let host = Host::open(&folder, &StorageArgs::in_memory(), Watch::No).await?;
+    let host = match args.record {
+        Some(_) => Host::open_repeatable(&folder).await?,
+        None => Host::open(&folder, &StorageArgs::in_memory(), Watch::No).await?,
+    };
     let app = choose(host.source.as_ref(), app)?;
     let key = host.runner.services().sessions.create(&app.name, USER, None, Default::default()).await?.key;
     let is_terminal = std::io::stdin().is_terminal() && !args.json;

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::conversation::{self, Conversation, Expected, Turn};
 use crate::files;
-use crate::host::{Host, StorageArgs, Watch, served_folder};
+use crate::host::{Host, served_folder};
 use crate::recorded;
 use crate::report::{self, Heard, Met, Report, TurnReport};
 use crate::terminal::stdout;
@@ -54,7 +54,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
             args.dir.display()
         );
     }
-    let host = Host::open(&folder, &StorageArgs::in_memory(), Watch::No).await?;
+    let host = Host::open_repeatable(&folder).await?;
     let mut reports = Vec::new();
     for (file, test) in tests {
         let report = match test {
