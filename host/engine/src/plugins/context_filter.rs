@@ -77,7 +77,9 @@ fn is_told_as(message: &[&Part], content: &Content) -> bool {
     let is_told_as = |(said, told): (&&Part, &Part)| {
         *said == told || matches!((&said.data, &told.data), (PartData::InlineData(_), PartData::Text(_)))
     };
-    message.len() == content.parts.len() && message.iter().zip(&content.parts).all(is_told_as)
+    content.role.as_deref() != Some("model")
+        && message.len() == content.parts.len()
+        && message.iter().zip(&content.parts).all(is_told_as)
 }
 
 #[cfg(test)]
