@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::artifact::ArtifactService;
-use crate::confirmation::ToolConfirmation;
+use crate::confirmation::{REQUEST_CONFIRMATION, ToolConfirmation};
 use crate::content::{Content, JsonMap, Part};
 use crate::error::{ModelError, RunError, StoreError, ToolError};
 use crate::event::{Event, EventActions, EventData, USER, UsageMetadata};
@@ -399,12 +399,16 @@ impl AgentContext {
     /// Completes an event (author, branch, invocation, pending changes of state) and sends it on.
     ///
     /// # Errors
-    /// As [`EventSink::emit`]; when the author is the user, for whom only the user speaks.
+    /// As [`EventSink::emit`]; when the author is the user, for whom only the user speaks; when it asks for a confirmation in the name of
+    /// another agent, whose tool would then run.
     pub async fn emit(&self, mut data: EventData) -> Result<Arc<Event>, RunError> {
         if data.author.is_empty() {
             data.author = self.call.agent.to_string();
         } else if data.author == USER {
             let message = format!("may not speak as `{USER}`; leave the author of its events empty");
+            return Err(RunError::Agent { agent: self.call.agent.to_string(), code: "AGENT_FAILED".into(), message });
+        } else if data.author != *self.call.agent && asks_for_confirmation(&data) {
+            let message = format!("may not ask for a confirmation as `{}`; that agent asks by itself", data.author);
             return Err(RunError::Agent { agent: self.call.agent.to_string(), code: "AGENT_FAILED".into(), message });
         }
         data.invocation_id.clone_from(&self.call.invocation.id);
@@ -448,4 +452,9 @@ impl AgentContext {
         self.flush().await?;
         self.call.host()?.run_sub_agent(&self.call, name, self.sink.clone()).await
     }
+}
+
+fn asks_for_confirmation(data: &EventData) -> bool {
+    let mut calls = data.content.iter().flat_map(|content| content.function_calls());
+    calls.any(|call| call.name == REQUEST_CONFIRMATION)
 }

@@ -102,7 +102,7 @@ pub struct EventActions {
     /// Ends the loops and parallel agents around the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub escalate: Option<bool>,
-    /// The agent has ended its run.
+    /// Whether the agent has ended its run. False in what its callbacks set before it begins, or say when it has failed.
     #[serde(skip_serializing_if = "Option::is_none", alias = "endInvocation")]
     pub end_of_agent: Option<bool>,
     /// Credentials that tools ask for, by function call id.

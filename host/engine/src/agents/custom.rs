@@ -16,8 +16,15 @@ pub(super) async fn run(frame: &Arc<Frame>, id: AgentId, custom: &Custom, lane: 
     let name: Arc<str> = frame.agent(id).name.as_str().into();
     let call = CallContext::new(frame.invocation.clone(), name.clone(), lane.branch).with_host(host.clone());
     let sink = Arc::new(Retelling { agent: name, past: lane.past, host: host.clone(), inner: lane.sink });
-    let result = custom.code.run(AgentContext { call, sink }).await;
-    if host.is_paused() { Ok(Outcome::Paused) } else { result.map(|()| Outcome::Done) }
+    let cx = AgentContext { call, sink };
+    let result = custom.code.run(cx.clone()).await;
+    if host.is_paused() {
+        return Ok(Outcome::Paused);
+    }
+    result?;
+    // What it has set since it last said something.
+    cx.flush().await?;
+    Ok(Outcome::Done)
 }
 
 /// Where the code's events go.
@@ -43,7 +50,7 @@ impl EventSink for Retelling {
         match self.past.take(&self.agent, |_| true) {
             Some(stored) => self.inner.emit(stored).await,
             None => {
-                self.past.go_live(&self.agent).await;
+                self.past.go_live(&self.agent)?;
                 self.inner.emit(event).await
             }
         }

@@ -21,7 +21,7 @@ use crate::llm::contents::Views;
 use crate::plugins::Plugins;
 use host::Host;
 pub(crate) use host::{model_of, resolve_model, unknown_tool};
-use past::Past;
+use past::{Past, is_first, is_last, is_mended};
 
 /// What all agents of a run share.
 pub(crate) struct Frame {
@@ -50,8 +50,11 @@ impl Frame {
         Arc::new(Self { app, invocation, plugins, views, compactions, opening, failed })
     }
 
-    /// Notes what the user said to begin the run.
+    /// Notes what the user said to begin the run, if it decides anything.
     pub(crate) fn open(&self, message: Arc<Event>) {
+        if !confirmation::is_decision(&message) {
+            return;
+        }
         *self.opening.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
     }
 
@@ -201,15 +204,15 @@ impl Part {
         if self.past.is_over() {
             for callback in self.frame.plugins.before(&self.agent().before_agent) {
                 if let Some(content) = callback.before_agent(&self.cx.call).await? {
-                    self.say_last(content).await?;
+                    self.say(content, true).await?;
                     return Ok(Ended::With(Outcome::Done));
                 }
             }
-            self.cx.flush().await?;
+            self.flush(false).await?;
         } else if let Some(event) = self.past.take(name, |event| event.content.is_some() && is_last(event)) {
             self.cx.sink.emit(event).await?;
             return Ok(Ended::With(Outcome::Done));
-        } else if let Some(event) = self.past.take(name, |event| event.content.is_none() && !is_last(event)) {
+        } else if let Some(event) = self.past.take(name, is_first) {
             self.cx.sink.emit(event).await?;
         }
         self.go_on().await
@@ -233,10 +236,17 @@ impl Part {
         if matches!(error, RunError::Cancelled | RunError::Stopped) {
             return Err(error);
         }
+        if let Some(event) = self.past.take(&self.agent().name, is_mended) {
+            self.cx.sink.emit(event).await?;
+            return Ok(Ended::With(Outcome::Done));
+        }
+        if self.past.has_more() {
+            // Somebody above has answered for it.
+            return Err(error);
+        }
         for callback in self.frame.plugins.before(&self.agent().on_agent_error) {
             if let Some(mut content) = callback.on_agent_error(&self.cx.call, &error).await? {
-                content.role.get_or_insert_with(|| "model".into());
-                self.cx.emit(EventData { content: Some(Arc::new(content)), ..EventData::default() }).await?;
+                self.say(content, false).await?;
                 return Ok(Ended::With(Outcome::Done));
             }
         }
@@ -266,28 +276,28 @@ impl Part {
         }
         for callback in self.frame.plugins.before(&self.agent().after_agent) {
             if let Some(content) = callback.after_agent(&self.cx.call).await? {
-                return self.say_last(content).await;
+                return self.say(content, true).await;
             }
         }
-        if !self.cx.call.actions().is_empty() {
-            self.cx.call.actions().end_of_agent = Some(true);
-            self.cx.flush().await?;
-        }
-        Ok(())
+        self.flush(true).await
     }
 
-    /// Says what a callback says, after which the agent says no more.
-    async fn say_last(&self, mut content: Content) -> Result<(), RunError> {
+    /// Stores what callbacks have set, if anything, before or after the agent's own part.
+    async fn flush(&self, is_last: bool) -> Result<(), RunError> {
+        if self.cx.call.actions().is_empty() {
+            return Ok(());
+        }
+        self.cx.call.actions().end_of_agent = Some(is_last);
+        self.cx.flush().await
+    }
+
+    /// Says what a callback says; the last that the agent says, or followed by what other callbacks say.
+    async fn say(&self, mut content: Content, is_last: bool) -> Result<(), RunError> {
         content.role.get_or_insert_with(|| "model".into());
-        self.cx.call.actions().end_of_agent = Some(true);
+        self.cx.call.actions().end_of_agent = Some(is_last);
         self.cx.emit(EventData { content: Some(Arc::new(content)), ..EventData::default() }).await?;
         Ok(())
     }
-}
-
-/// True for the last event of an agent's part, where a callback made it.
-fn is_last(event: &Event) -> bool {
-    event.actions.end_of_agent == Some(true)
 }
 
 /// What code that works for an agent is given.

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hatchery_core::agent::AgentTree;
 use hatchery_core::event::USER;
-use hatchery_core::{AgentId, Event};
+use hatchery_core::{AgentId, Event, RunError};
 
 /// The stored events of one strand of a run: of all of it, or of one branch of a parallel agent.
 pub(crate) struct Past {
     events: Mutex<VecDeque<Stored>>,
     /// What the user has answered meanwhile, the same for all strands.
     answers: Arc<Mutex<Vec<Answer>>>,
-    /// Another branch has ended this one: nothing new happens in it.
+    /// Its parallel agent has ended, or is about to: nothing new happens in it.
     is_closed: bool,
 }
 
@@ -76,16 +76,37 @@ impl Past {
         events.pop_front().map(|stored| stored.event)
     }
 
-    /// Waits for what happens for the first time; for ever, when another branch has ended this one. Events that nobody has taken are from
-    /// agents that have changed since.
-    pub(crate) async fn go_live(&self, agent: &str) {
+    /// Lets what comes next happen for the first time. Events that nobody has taken are from agents that have changed since.
+    ///
+    /// # Errors
+    /// [`RunError::Stopped`] in a branch whose parallel agent has ended, and as [`Past::check_failure`].
+    pub(crate) fn go_live(&self, agent: &str) -> Result<(), RunError> {
         if self.is_closed {
-            std::future::pending::<()>().await;
+            return Err(RunError::Stopped);
         }
+        self.check_failure(agent)?;
         let left = std::mem::take(&mut *self.events());
         if !left.is_empty() {
             tracing::warn!(agent, "the agents have changed: {} stored events fit no agent any more", left.len());
         }
+        Ok(())
+    }
+
+    /// Fails where the run has failed before and a callback has answered for that: what failed is not tried again then.
+    ///
+    /// # Errors
+    /// When the next event is such an answer. The agent whose callback it was takes it.
+    pub(crate) fn check_failure(&self, agent: &str) -> Result<(), RunError> {
+        if !self.events().front().is_some_and(|stored| is_mended(&stored.event)) {
+            return Ok(());
+        }
+        let message = "failed before the run was interrupted, and no agent answers for that any more".into();
+        Err(RunError::Agent { agent: agent.into(), code: "AGENT_FAILED".into(), message })
+    }
+
+    /// True in a branch whose parallel agent has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// What the user has answered to one of these calls, the first that the agents have not heard of.
@@ -102,26 +123,31 @@ impl Past {
         author.is_some_and(|author| author == id || tree.ancestors(author).any(|above| above == id))
     }
 
-    /// The strands of parallel branches. What they leave comes back by [`Past::join`].
-    pub(crate) fn split(&self, branches: &[Arc<str>]) -> Vec<Arc<Self>> {
+    /// The strands of parallel branches. What they leave comes back by [`Past::join`]. The parallel agent has ended when one of its branches
+    /// has escalated, or when something comes after all that is in them that `may_interleave` does not know.
+    pub(crate) fn split(&self, branches: &[Arc<str>], may_interleave: impl Fn(&Event) -> bool) -> Vec<Arc<Self>> {
         let mut strands: Vec<VecDeque<Stored>> = branches.iter().map(|_| VecDeque::new()).collect();
-        let mut escalated = false;
-        self.events().retain(|stored| {
+        let (mut escalated, mut last) = (false, None);
+        let mut events = self.events();
+        events.retain(|stored| {
             let branch = stored.event.branch.as_deref().unwrap_or_default();
             let within = |outer: &Arc<str>| {
                 branch.strip_prefix(&**outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             };
             let strand = branches.iter().position(within).and_then(|index| strands.get_mut(index));
-            escalated |= strand.is_some() && stored.event.actions.escalate == Some(true);
             match strand {
                 Some(strand) => {
+                    escalated |= stored.event.actions.escalate == Some(true);
+                    last = Some(stored.place);
                     strand.push_back(stored.clone());
                     false
                 }
                 None => true,
             }
         });
-        let is_closed = self.is_closed || escalated;
+        let is_after = |stored: &Stored| last.is_some_and(|last| stored.place > last);
+        let went_on = events.iter().any(|stored| is_after(stored) && !may_interleave(&stored.event));
+        let is_closed = self.is_closed || escalated || went_on;
         strands.into_iter().map(|events| Self::of(events, self.answers.clone(), is_closed)).collect()
     }
 
@@ -139,6 +165,22 @@ impl Past {
     }
 }
 
-fn is_failure(event: &Event) -> bool {
+/// True for what a callback has set before its agent began.
+pub(crate) fn is_first(event: &Event) -> bool {
+    event.content.is_none() && event.actions.end_of_agent == Some(false)
+}
+
+/// True for what a callback has answered for an agent that failed.
+pub(crate) fn is_mended(event: &Event) -> bool {
+    event.content.is_some() && event.actions.end_of_agent == Some(false)
+}
+
+/// True for the last event of an agent's part, where a callback made it.
+pub(crate) fn is_last(event: &Event) -> bool {
+    event.actions.end_of_agent == Some(true)
+}
+
+/// True for what the runner says of a run that has failed.
+pub(crate) fn is_failure(event: &Event) -> bool {
     event.error_code.is_some() && event.content.is_none()
 }

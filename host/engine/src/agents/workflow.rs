@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use hatchery_core::{AgentId, Event, EventSink, RunError};
+use hatchery_core::{AgentId, AgentKind, Event, EventSink, RunError};
 use tokio::task::JoinSet;
 
 use super::{Branch, Frame, Lane, Outcome, run};
@@ -56,15 +56,19 @@ pub(super) async fn parallel(frame: &Arc<Frame>, id: AgentId, lane: Lane) -> Res
     let children = frame.app.tree.children(id);
     let branch = |child: &AgentId| branch_of(&lane.branch, &frame.agent(id).name, &frame.agent(*child).name);
     let names: Vec<Arc<str>> = children.iter().map(branch).collect();
-    let strands = lane.past.split(&names);
+    let strands = lane.past.split(&names, |event| is_code_around(frame, id, event));
     let mut branches = JoinSet::new();
     for ((sub_agent, branch), past) in children.iter().zip(names).zip(&strands) {
         let lane = Lane { branch: Some(branch), past: past.clone(), sink: exit.clone() };
         branches.spawn(run(frame.clone(), *sub_agent, lane));
     }
-    let mut result = Ok(Outcome::Done);
+    let (mut result, mut is_over) = (Ok(Outcome::Done), false);
     while let Some(ended) = branches.join_next().await {
         result = match (joined(ended), result) {
+            (Err(RunError::Stopped), result) if strands.iter().any(|strand| strand.is_closed()) => {
+                is_over = true;
+                result
+            }
             (Ok(Outcome::Paused), _) | (Ok(_), Ok(Outcome::Paused)) => Ok(Outcome::Paused),
             (Ok(Outcome::Done | Outcome::HandedBack), _) => Ok(Outcome::Done),
             (Err(error), _) => Err(error),
@@ -76,7 +80,18 @@ pub(super) async fn parallel(frame: &Arc<Frame>, id: AgentId, lane: Lane) -> Res
     // Until the others have really stopped, they might still say something.
     branches.shutdown().await;
     lane.past.join(&strands);
+    if is_over {
+        lane.past.check_failure(&frame.agent(id).name)?;
+    }
     exit.outcome().map_or(result, Ok)
+}
+
+/// True for what code around the agent says: it may come between the events of the agent's branches.
+fn is_code_around(frame: &Frame, id: AgentId, event: &Event) -> bool {
+    let tree = &frame.app.tree;
+    tree.find_agent(&event.author).is_some_and(|author| {
+        matches!(tree.agent(author).kind, AgentKind::Custom(_)) && tree.ancestors(id).any(|above| above == author)
+    })
 }
 
 /// `outer.parallel.sub`: each parallel agent adds its name and that of the sub agent once, however deep it is nested.

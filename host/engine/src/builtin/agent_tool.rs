@@ -26,7 +26,8 @@ use super::declaration;
 const MAX_DEPTH: u32 = 16;
 
 /// Runs an agent in a session of its own that begins with the caller's state and ends with the call. Its last answer is the tool's
-/// answer; what it sets in state becomes the caller's; artifacts, memory and the limit of model calls are shared. Plugins do not see it.
+/// answer; what it sets in state becomes the caller's; artifacts, memory and the limit of model calls are shared. Plugins do not see it,
+/// and neither does a person: a tool that needs a confirmation does not run.
 pub struct AgentTool {
     app: Arc<App>,
     declaration: Arc<FunctionDeclaration>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, Tool, ToolError};
+use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, LlmRequest, RunError, Tool, ToolError};
 use serde_json::Value;
 
 /// Another tool, called at once, whose answer is only the beginning: the call's id is reported, and what follows is sent later as a
@@ -32,8 +32,20 @@ impl Tool for LongRunning {
         true
     }
 
+    fn is_callable(&self) -> bool {
+        self.inner.is_callable()
+    }
+
     fn requires_confirmation(&self) -> bool {
         self.inner.requires_confirmation()
+    }
+
+    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
+        self.inner.prepare(request, cx).await?;
+        for declaration in request.tools.iter_mut().filter(|it| Arc::ptr_eq(it, self.inner.declaration())) {
+            declaration.clone_from(&self.declaration);
+        }
+        Ok(())
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {

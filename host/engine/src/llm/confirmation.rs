@@ -47,6 +47,11 @@ pub(super) fn is_request(event: &Event) -> bool {
     event.function_calls().any(|call| call.name == REQUEST_CONFIRMATION)
 }
 
+/// True for a message that decides about calls.
+pub(crate) fn is_decision(message: &Event) -> bool {
+    message.function_responses().any(|response| response.name == REQUEST_CONFIRMATION)
+}
+
 /// The calls of `agent` that the user decides about in `answer`, which follows the events `before` it.
 pub(crate) fn decided(before: &Vector<Arc<Event>>, answer: &Event, agent: &str) -> Vec<Decided> {
     let mut decided: Vec<Decided> = Vec::new();
@@ -70,12 +75,14 @@ fn read(response: &JsonMap) -> Option<ToolConfirmation> {
 
 /// The call that `agent` has asked about with the request of this id, if it still waits.
 fn open_call(before: &Vector<Arc<Event>>, request_id: &str, agent: &str) -> Option<FunctionCall> {
+    // A model may call a function of this name too, but only the engine's own requests wait for an answer.
+    let asks = |call: &FunctionCall| call.name == REQUEST_CONFIRMATION && call.id.as_deref() == Some(request_id);
     let place = before.iter().rposition(|event| {
         event.author == agent
-            && is_request(event)
-            && event.function_calls().any(|call| call.id.as_deref() == Some(request_id))
+            && event.long_running_tool_ids.iter().any(|id| id == request_id)
+            && event.function_calls().any(asks)
     })?;
-    let request = before.get(place)?.function_calls().find(|call| call.id.as_deref() == Some(request_id))?;
+    let request = before.get(place)?.function_calls().find(|call| asks(call))?;
     let original = request.args.get("originalFunctionCall")?;
     let is_original = |call: &&FunctionCall| {
         call.id.as_deref() == original.get("id").and_then(Value::as_str)

@@ -15,6 +15,8 @@ pub struct Machine {
     state: State,
     /// Model calls so far.
     steps: u32,
+    /// Ids of the calls whose results are still to come.
+    pending: Vec<String>,
     settings: Settings,
 }
 
@@ -45,8 +47,8 @@ enum State {
     AnswerDue(String),
     /// A tool has handed over.
     HandingOver(String),
-    /// Results of these calls come later.
-    Paused(Vec<String>),
+    /// Results of calls come later.
+    Paused,
     /// The agent has answered, or waits for a result that comes later.
     Done,
 }
@@ -66,7 +68,7 @@ pub enum Next {
     Answer(String),
     /// Let this agent go on.
     Transfer(String),
-    /// Wait for an answer of the user to one of these calls.
+    /// Wait for an answer of the user to any of these calls. The model is asked once all of them have one.
     Pause(Vec<String>),
     /// The model would have to be asked more often than allowed.
     LimitReached(u32),
@@ -77,7 +79,7 @@ pub enum Next {
 impl Machine {
     /// A run that begins.
     pub fn new(settings: Settings) -> Self {
-        Self { state: State::Ready, steps: 0, settings }
+        Self { state: State::Ready, steps: 0, pending: Vec::new(), settings }
     }
 
     /// What comes next.
@@ -92,7 +94,7 @@ impl Machine {
             State::CodeDue(event) => Next::RunCode(event.clone()),
             State::AnswerDue(answer) => Next::Answer(answer.clone()),
             State::HandingOver(target) => Next::Transfer(target.clone()),
-            State::Paused(calls) => Next::Pause(calls.clone()),
+            State::Paused => Next::Pause(self.pending.clone()),
             State::Done => Next::Done,
         }
     }
@@ -119,11 +121,14 @@ impl Machine {
     pub fn tools_answered(&mut self, event: Option<Arc<Event>>, pending: Vec<String>) {
         let handing_over = event.as_ref().and_then(|event| event.actions.transfer_to_agent.clone());
         let answer = event.as_ref().and_then(|event| self.answer_in(event));
+        if self.settings.pauses {
+            self.pending.extend(pending);
+        }
         let is_over = |event: &Event| event.actions.end_of_agent == Some(true) || event.is_final_response();
         self.state = match (event, handing_over, answer) {
             (_, Some(target), _) => State::HandingOver(target),
             (_, None, Some(answer)) => State::AnswerDue(answer),
-            (_, None, None) if self.settings.pauses && !pending.is_empty() => State::Paused(pending),
+            (_, None, None) if !self.pending.is_empty() => State::Paused,
             (None, None, None) => State::Done,
             (Some(event), None, None) if is_over(&event) => State::Done,
             (Some(_), None, None) => State::Ready,
@@ -134,9 +139,18 @@ impl Machine {
         self.settings.answers_by_tool.then(|| output_schema::answer(event)).flatten().map(Value::to_string)
     }
 
-    /// The user has answered; a person has decided about these calls.
-    pub fn user_answered(&mut self, decided: Vec<Decided>) {
-        self.state = if decided.is_empty() { State::Ready } else { State::DecidedDue(decided) };
+    /// The user has answered these calls; a person has decided about those.
+    pub fn user_answered<'a>(&mut self, answered: impl IntoIterator<Item = &'a str>, decided: Vec<Decided>) {
+        for id in answered {
+            self.pending.retain(|pending| pending != id);
+        }
+        self.state = if !decided.is_empty() {
+            State::DecidedDue(decided)
+        } else if !self.pending.is_empty() {
+            State::Paused
+        } else {
+            State::Ready
+        };
     }
 
     /// The code has run and given this event.

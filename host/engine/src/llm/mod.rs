@@ -48,7 +48,7 @@ pub(crate) async fn run(
         runs_code: code::on_host(llm).is_some(),
         answers_by_tool: llm.output_schema.is_some(),
     });
-    machine.user_answered(frame.take_decided(&cx.call.agent));
+    machine.user_answered([], frame.take_decided(&cx.call.agent));
     loop {
         match machine.next() {
             Next::CallModel => {
@@ -67,7 +67,10 @@ pub(crate) async fn run(
             Next::Answer(answer) => {
                 let answer = match step.recall(|_| true).await? {
                     Some(stored) => stored,
-                    None => step.say_answer(answer).await?,
+                    None => {
+                        past.go_live(&cx.call.agent)?;
+                        step.say_answer(answer).await?
+                    }
                 };
                 machine.model_answered(answer);
             }
@@ -75,14 +78,17 @@ pub(crate) async fn run(
                 let result = match step.recall(|_| true).await? {
                     Some(result) => result,
                     None => {
-                        past.go_live(&cx.call.agent).await;
+                        past.go_live(&cx.call.agent)?;
                         step.run_code(&event).await?
                     }
                 };
                 machine.code_answered(&result);
             }
             Next::Pause(calls) => match past.answer_to(&calls) {
-                Some(answer) => machine.user_answered(frame.decided(&answer, &cx.call.agent)),
+                Some(answer) => {
+                    let answered = answer.function_responses().filter_map(|response| response.id.as_deref());
+                    machine.user_answered(answered, frame.decided(&answer, &cx.call.agent));
+                }
                 None => return Ok(Ended::With(Outcome::Paused)),
             },
             Next::Transfer(target) => match frame.app.tree.find_agent(&target) {
@@ -121,7 +127,7 @@ impl Step<'_> {
         match self.recall(|_| true).await? {
             Some(event) => Ok(event),
             None => {
-                self.past.go_live(&self.cx.call.agent).await;
+                self.past.go_live(&self.cx.call.agent)?;
                 self.ask_model().await
             }
         }

@@ -16,49 +16,59 @@ use super::{Step, arguments, confirmation};
 use crate::agents::unknown_tool;
 use crate::tasks::joined;
 
-/// The event with the answers of tools, if there are any yet, and the ids of the calls whose results come later.
+/// The event with the answers of tools, if there are any yet, and the ids of the calls that the user has to answer.
 type Answers = (Option<Arc<Event>>, Vec<String>);
 
 impl Step<'_> {
     /// Runs the tools that `answer` calls.
     pub(super) async fn call_tools(&self, answer: &Event) -> Result<Answers, RunError> {
         let calls: Vec<_> = answer.function_calls().map(|call| (call.clone(), None)).collect();
-        let (event, mut pending) = self.answers(calls).await?;
-        pending.extend(answer.long_running_tool_ids.iter().cloned());
-        Ok((event, pending))
+        self.answers(calls, &answer.long_running_tool_ids).await
     }
 
     /// Runs calls that a person has decided about.
     pub(super) async fn call_decided(&self, decided: Vec<Decided>) -> Result<Answers, RunError> {
-        self.answers(decided.into_iter().map(|it| (it.call, Some(it.confirmation))).collect()).await
+        let is_later = |call: &&FunctionCall| self.tool(&call.name).is_some_and(|tool| tool.is_long_running());
+        let calls = decided.iter().map(|it| &it.call);
+        let later: Vec<_> = calls.filter(is_later).filter_map(|call| call.id.clone()).collect();
+        self.answers(decided.into_iter().map(|it| (it.call, Some(it.confirmation))).collect(), &later).await
     }
 
     /// The answers to `calls`: as they are stored, or from the tools. They are one event, in the order of the calls; another one before it
-    /// asks a person about those calls that need it.
-    async fn answers(&self, calls: Vec<(FunctionCall, Option<ToolConfirmation>)>) -> Result<Answers, RunError> {
-        let asked = self.recall(confirmation::is_request).await?;
-        let pending = |asked: &Option<Arc<Event>>| {
-            asked.as_ref().map(|event| event.long_running_tool_ids.clone()).unwrap_or_default()
-        };
+    /// asks a person about those calls that need it. Those whose ids are in `later` have long-running tools.
+    async fn answers(
+        &self,
+        calls: Vec<(FunctionCall, Option<ToolConfirmation>)>,
+        later: &[String],
+    ) -> Result<Answers, RunError> {
+        let mut asked = self.recall(confirmation::is_request).await?;
         let answered = self.recall(is_answer).await?;
-        if answered.is_some() || self.past.has_more() {
-            return Ok((answered, pending(&asked)));
+        if answered.is_none() && self.past.has_more() {
+            self.past.check_failure(&self.cx.call.agent)?;
+            return Ok((None, pending(asked.as_deref(), later, None)));
         }
-        self.past.go_live(&self.cx.call.agent).await;
+        if let Some(answered) = answered {
+            let pending = pending(asked.as_deref(), later, Some(&answered));
+            return Ok((Some(answered), pending));
+        }
+        self.past.go_live(&self.cx.call.agent)?;
         let (content, actions) = self.run_tools(&calls).await?;
-        let asked = match confirmation::request(calls.iter().map(|(call, _)| call), &actions) {
-            Some(request) => Some(self.cx.emit(request).await?),
-            None => None,
-        };
+        // A person who has been asked before the run was interrupted is not asked again.
+        if asked.is_none()
+            && let Some(request) = confirmation::request(calls.iter().map(|(call, _)| call), &actions)
+        {
+            asked = Some(self.cx.emit(request).await?);
+        }
         let nothing_yet = content.is_none() && actions.is_empty();
         if nothing_yet && !self.frame.app.settings.resumable {
-            return Ok((None, pending(&asked)));
+            return Ok((None, pending(asked.as_deref(), later, None)));
         }
         // A run that goes on must find that its tools have run, also where they have nothing to say yet.
         let ids = calls.iter().filter(|_| nothing_yet).filter_map(|(call, _)| call.id.clone());
         let long_running_tool_ids = ids.collect();
         let event = self.cx.emit(EventData { content, actions, long_running_tool_ids, ..EventData::default() }).await?;
-        Ok((Some(event), pending(&asked)))
+        let pending = pending(asked.as_deref(), later, Some(&event));
+        Ok((Some(event), pending))
     }
 
     async fn run_tools(
@@ -81,9 +91,12 @@ impl Step<'_> {
 
     fn prepare(&self, call: &FunctionCall, decision: Option<ToolConfirmation>) -> Call {
         let cx = self.cx.call.for_call(call.id.as_deref()).with_confirmation(decision);
-        let tool = self.tool(&call.name).map(|tool| self.frame.plugins.tool(&cx, tool.clone()));
+        let own = self.tool(&call.name);
+        let tool = own.map(|tool| self.frame.plugins.tool(&cx, tool.clone()));
+        let needs = |tool: &Arc<dyn Tool>| tool.requires_confirmation();
         Call {
             call: call.clone(),
+            needs_confirmation: own.is_some_and(needs) || tool.as_ref().is_some_and(needs),
             tool: tool.ok_or_else(|| unknown_tool(&call.name, &self.tools)),
             before: self.frame.plugins.before(&self.llm.before_tool).cloned().collect(),
             after: self.frame.plugins.before(&self.llm.after_tool).cloned().collect(),
@@ -91,6 +104,21 @@ impl Step<'_> {
             cx,
         }
     }
+}
+
+/// Ids of the calls that the user has to answer: the requests, and those of the calls in `later` that are not settled.
+fn pending(asked: Option<&Event>, later: &[String], answered: Option<&Event>) -> Vec<String> {
+    let requests = asked.into_iter().flat_map(|event| &event.long_running_tool_ids);
+    let later = later.iter().filter(|id| !answered.is_some_and(|event| is_settled(event, id)));
+    requests.chain(later).cloned().collect()
+}
+
+/// True when no result comes later: the call has failed, which the model may mend, or a person is asked about it first.
+fn is_settled(answered: &Event, id: &str) -> bool {
+    let has_failed = |response: &FunctionResponse| {
+        response.id.as_deref() == Some(id) && response.response.get("error").is_some_and(|error| !error.is_null())
+    };
+    answered.actions.requested_tool_confirmations.contains_key(id) || answered.function_responses().any(has_failed)
 }
 
 /// True for the answers of tools, and for what tools change that answer later.
@@ -103,6 +131,8 @@ struct Call {
     call: FunctionCall,
     /// The tool, or what to tell the model that has called a tool which does not exist.
     tool: Result<Arc<dyn Tool>, String>,
+    /// Whether a person has to agree, also when a plugin has put something else in the tool's place.
+    needs_confirmation: bool,
     before: Vec<Arc<dyn Callback>>,
     after: Vec<Arc<dyn Callback>>,
     on_error: Vec<Arc<dyn Callback>>,
@@ -186,7 +216,7 @@ impl Call {
 
     async fn call_tool(&self, tool: &dyn Tool, args: &JsonMap) -> Result<Option<JsonMap>, RunError> {
         let result = match arguments::checked(tool.declaration(), args.clone()) {
-            Ok(args) => match self.withheld(tool)? {
+            Ok(args) => match self.withheld()? {
                 Some(reason) => return Ok(Some(error_map(reason))),
                 None => {
                     let cancel = &self.cx.invocation.cancel;
@@ -223,13 +253,16 @@ pub(crate) fn as_map(result: Value) -> JsonMap {
 
 impl Call {
     /// Why the tool does not run: a person has not agreed to it, and is asked if they have not been yet.
-    fn withheld(&self, tool: &dyn Tool) -> Result<Option<&'static str>, RunError> {
-        if !tool.requires_confirmation() {
+    fn withheld(&self) -> Result<Option<&'static str>, RunError> {
+        if !self.needs_confirmation {
             return Ok(None);
         }
         match self.cx.confirmation() {
             Some(decision) if decision.confirmed => Ok(None),
             Some(_) => Ok(Some("This tool call is rejected.")),
+            None if self.cx.invocation.depth > 0 => Ok(Some(
+                "This tool call requires confirmation, and nobody can be asked inside of an agent that is called as a tool.",
+            )),
             None => {
                 self.cx.request_confirmation(hint_for_clients(&self.call.name), None)?;
                 Ok(Some("This tool call requires confirmation, please approve or reject."))

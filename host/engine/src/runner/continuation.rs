@@ -9,8 +9,8 @@ use imbl::Vector;
 
 use crate::agents::Branch;
 
-/// The agent that answers the newest event, and its branch: the one whose function call it responds to; else the one that spoke last, if
-/// the conversation could come back to the root from it; else the root.
+/// The agent that answers the newest event, which is what the user said, and its branch: the one whose function call it responds to; else
+/// the one that spoke last, if the conversation could come back to the root from it; else the root.
 pub(super) fn agent_to_run(tree: &AgentTree, events: &Vector<Arc<Event>>) -> (AgentId, Branch) {
     if let Some(caller) = caller_of_newest_response(tree, events) {
         return caller;
@@ -28,15 +28,15 @@ pub(super) fn agent_to_run(tree: &AgentTree, events: &Vector<Arc<Event>>) -> (Ag
 
 /// The agent whose function call the newest event responds to, in the branch of the call.
 fn caller_of_newest_response(tree: &AgentTree, events: &Vector<Arc<Event>>) -> Option<(AgentId, Branch)> {
-    // A compaction may have been appended right after the message.
-    let mut earlier = events.iter().rev().skip_while(|event| event.actions.compaction.is_some());
+    let mut earlier = events.iter().rev();
     let newest = earlier.next()?;
     let answered: Vec<_> = newest.function_responses().filter_map(|response| response.id.as_deref()).collect();
     if answered.is_empty() {
         return None;
     }
     let is_call = |event: &&Arc<Event>| {
-        event.function_calls().any(|call| call.id.as_deref().is_some_and(|id| answered.contains(&id)))
+        event.author != USER
+            && event.function_calls().any(|call| call.id.as_deref().is_some_and(|id| answered.contains(&id)))
     };
     let call = earlier.find(is_call)?;
     Some((tree.find_agent(&call.author)?, call.branch.as_deref().map(Into::into)))

@@ -19,6 +19,7 @@ use hatchery_core::{
     CallContext, Content, Event, EventData, EventSink, EventWindow, Invocation, JsonMap, Plugin, RunConfig, RunError,
     Services, Session, SessionKey, StoreError,
 };
+use imbl::Vector;
 use tokio::sync::{OwnedMutexGuard, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -68,7 +69,7 @@ pub struct RunRequest {
     /// What the user says; nothing when an interrupted run is to go on as it is.
     pub message: Option<Content>,
     /// The run that is to go on, with what has been stored of it; nothing begins a new one. In an app that is resumable, a message that
-    /// answers a function call goes on with the run of that call by itself.
+    /// answers a function call goes on with the run of that call by itself, for as long as the run waits for it.
     pub invocation_id: Option<String>,
     /// State to set along with the message.
     pub state_delta: JsonMap,
@@ -356,7 +357,7 @@ async fn converse(
     resumed: Option<Resumed>,
 ) -> Result<(), RunError> {
     let Frame { app, invocation, plugins, .. } = frame.as_ref();
-    record(frame, cx, log, said, resumed.is_none()).await?;
+    let message = record(frame, cx, log, said, resumed.is_none()).await?;
     let answer = plugins.before_run(cx).await?;
     if answer.is_some() || !cx.actions().is_empty() {
         log.emit(event(cx, "model", answer.clone().map(as_model).map(Arc::new))).await?;
@@ -365,7 +366,7 @@ async fn converse(
         let events = invocation.events();
         let (beginning, past) = match &resumed {
             Some(run) => (run.beginning(&events), run.past(&app.tree, &events)),
-            None => (events, Past::none()),
+            None => (up_to(events, message.as_deref()), Past::none()),
         };
         // A summary of older events may have come in after what the user said.
         let said = |event: &&Arc<Event>| event.author == USER && event.actions.compaction.is_none();
@@ -383,14 +384,23 @@ async fn converse(
     Ok(())
 }
 
-/// Stores what the user says and sets; it opens the run, or answers a call of a run that goes on.
+/// The events up to `message`. Others may have come after it already: what a plugin sets, or a compaction.
+fn up_to(events: Vector<Arc<Event>>, message: Option<&Event>) -> Vector<Arc<Event>> {
+    let place = message.and_then(|message| events.iter().rposition(|event| event.id == message.id));
+    match place {
+        Some(place) if place + 1 < events.len() => events.take(place + 1),
+        Some(_) | None => events,
+    }
+}
+
+/// Stores what the user says and sets, and gives what they say; it opens the run, or answers a call of a run that goes on.
 async fn record(
     frame: &Frame,
     cx: &CallContext,
     log: &EventLog,
     Said { message, state_delta }: Said,
     opens: bool,
-) -> Result<(), RunError> {
+) -> Result<Option<Arc<Event>>, RunError> {
     let Frame { invocation, plugins, .. } = frame;
     let state_delta = invocation.without_temp(state_delta);
     cx.actions().state_delta.extend(state_delta);
@@ -398,7 +408,7 @@ async fn record(
         if !cx.actions().is_empty() {
             log.record_message(event(cx, USER, None)).await?;
         }
-        return Ok(());
+        return Ok(None);
     };
     if let Some(replacement) = plugins.on_user_message(cx, &message).await? {
         message = Arc::new(as_user(replacement));
@@ -407,7 +417,9 @@ async fn record(
         }
     }
     let message = blobs::kept_as_artifacts(cx, message).await?;
-    log.record_message(event(cx, USER, Some(message))).await
+    let message = event(cx, USER, Some(message));
+    log.record_message(message.clone()).await?;
+    Ok(Some(message))
 }
 
 /// An event of the run itself, with the changes that are pending in `cx`.

@@ -9,7 +9,7 @@ use hatchery_core::{Content, Event, RunError};
 use imbl::Vector;
 
 use super::RunRequest;
-use crate::agents::past::Past;
+use crate::agents::past::{Past, is_failure};
 use crate::app::App;
 
 /// A stored run that goes on.
@@ -26,9 +26,13 @@ impl Resumed {
     /// When there is no such run, or the message cannot go on with it.
     pub(super) fn find(app: &App, request: &RunRequest, events: &Vector<Arc<Event>>) -> Result<Option<Self>, RunError> {
         let answers = request.message.as_ref().filter(|message| message.function_responses().next().is_some());
+        let answered = answers.filter(|_| app.settings.resumable).and_then(|answers| Answered::find(answers, events));
+        if answered.as_ref().is_some_and(Answered::has_been_heard) {
+            // The run has gone on and does not wait any more: what is said about its calls now begins a new one.
+            return Ok(None);
+        }
         let Some(invocation_id) = &request.invocation_id else {
-            let id = answers.filter(|_| app.settings.resumable).and_then(|answers| answered(answers, events));
-            return Ok(id.and_then(|id| Self::new(id, events)));
+            return Ok(answered.and_then(|answered| Self::new(&answered.call.invocation_id, events)));
         };
         if request.message.is_some() && answers.is_none() {
             return Err(RunError::BadInput(format!(
@@ -78,10 +82,35 @@ impl Resumed {
     }
 }
 
-/// The run of the newest call that the message answers.
-fn answered<'a>(answers: &Content, events: &'a Vector<Arc<Event>>) -> Option<&'a str> {
-    let ids: HashSet<_> = answers.function_responses().filter_map(|answer| answer.id.as_deref()).collect();
-    let calls =
-        |event: &&Arc<Event>| event.function_calls().any(|call| call.id.as_deref().is_some_and(|id| ids.contains(id)));
-    events.iter().rev().find(calls).map(|event| event.invocation_id.as_str())
+/// Calls that a message answers.
+struct Answered<'a> {
+    ids: HashSet<&'a str>,
+    /// The newest of their events.
+    call: &'a Event,
+    /// What came after it.
+    later: Vector<Arc<Event>>,
+}
+
+impl<'a> Answered<'a> {
+    fn find(answers: &'a Content, events: &'a Vector<Arc<Event>>) -> Option<Self> {
+        let ids: HashSet<_> = answers.function_responses().filter_map(|answer| answer.id.as_deref()).collect();
+        let calls =
+            |event: &Event| event.function_calls().any(|call| call.id.as_deref().is_some_and(|id| ids.contains(id)));
+        let place = events.iter().rposition(|event| event.author != USER && calls(event))?;
+        let call = events.get(place)?;
+        Some(Self { ids, call, later: events.skip(place + 1) })
+    }
+
+    /// True when all of them have been answered before, and their agent has gone on since.
+    fn has_been_heard(&self) -> bool {
+        let (mut said, mut heard) = (HashSet::new(), HashSet::new());
+        for event in self.later.iter().filter(|event| event.invocation_id == self.call.invocation_id) {
+            if event.author == USER {
+                said.extend(event.function_responses().filter_map(|answer| answer.id.as_deref()));
+            } else if event.author == self.call.author && !is_failure(event) {
+                heard.extend(said.drain());
+            }
+        }
+        self.ids.is_subset(&heard)
+    }
 }

@@ -22,11 +22,11 @@ impl Callback for Mends {
     }
 }
 
-fn fails(name: &str) -> Agent {
+pub fn fails(name: &str) -> Agent {
     llm(name, Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "out of order")))
 }
 
-fn with(mut agent: Agent, callbacks: &[&'static str]) -> Agent {
+pub fn with(mut agent: Agent, callbacks: &[&'static str]) -> Agent {
     agent.on_agent_error = callbacks.iter().map(|code| Arc::new(Mends(code)) as Arc<dyn Callback>).collect();
     agent
 }

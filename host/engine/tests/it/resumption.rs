@@ -15,9 +15,15 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 /// Sessions that fail after so many events, as if the process had been killed there.
-struct Crashing {
+pub struct Crashing {
     inner: Arc<dyn SessionService>,
     left: AtomicUsize,
+}
+
+impl Crashing {
+    pub fn new(inner: Arc<dyn SessionService>, survive: usize) -> Self {
+        Self { inner, left: AtomicUsize::new(survive) }
+    }
 }
 
 #[async_trait]
@@ -52,7 +58,7 @@ impl SessionService for Crashing {
 pub async fn interrupted(app: &Arc<App>, survive: usize) -> (Session, Session) {
     let services = services();
     let key = services.sessions.create(&app.name, USER, Some(SESSION), JsonMap::new()).await.unwrap().key;
-    let crashing = Crashing { inner: services.sessions.clone(), left: AtomicUsize::new(survive) };
+    let crashing = Crashing::new(services.sessions.clone(), survive);
     let first = Runner::new(hatchery_core::Services { sessions: Arc::new(crashing), ..services.clone() });
     let request = RunRequest::new(USER, SESSION, Content::user("hi"));
     // It fails, or has ended before the crash.
@@ -83,7 +89,7 @@ pub fn told(session: &Session) -> Vec<(String, Vec<String>)> {
 }
 
 /// Whatever the run is interrupted after, the session ends as that of a run that was not.
-async fn ends_alike(make: impl Fn() -> hatchery_core::Agent) -> Session {
+pub async fn ends_alike(make: impl Fn() -> hatchery_core::Agent) -> Session {
     let app = || Arc::new(App::new("app", make()).unwrap());
     let (_, whole) = interrupted(&app(), usize::MAX).await;
     for survive in 1..whole.events.len() {
@@ -95,7 +101,7 @@ async fn ends_alike(make: impl Fn() -> hatchery_core::Agent) -> Session {
 }
 
 /// Answers by what the request shows, so that it says the same however often it is asked.
-fn calls_then_says(calls: &[&str], text: &str) -> Scripted {
+pub fn calls_then_says(calls: &[&str], text: &str) -> Scripted {
     let mut model = Scripted::new();
     let mut names = calls.iter();
     let Some(first) = names.next() else { return model.otherwise(text) };
@@ -117,7 +123,7 @@ fn counts(name: &str, runs: &Arc<AtomicUsize>) -> Arc<dyn Tool> {
     })
 }
 
-fn counter(name: &str, calls: &'static [&'static str], text: &str) -> hatchery_core::Agent {
+pub fn counter(name: &str, calls: &'static [&'static str], text: &str) -> hatchery_core::Agent {
     let runs = Arc::default();
     llm_with(name, calls_then_says(calls, text), |llm| {
         llm.tools = calls.iter().map(|call| counts(call, &runs)).collect();
@@ -196,7 +202,7 @@ impl CustomAgent for WaitsOnce {
     }
 }
 
-fn workflow_code(name: &str, code: Arc<dyn CustomAgent>) -> hatchery_core::Agent {
+pub fn workflow_code(name: &str, code: Arc<dyn CustomAgent>) -> hatchery_core::Agent {
     let kind = AgentKind::Custom(Custom { code, model: None, tools: Vec::new() });
     hatchery_core::Agent::new(name, "", kind)
 }
@@ -312,7 +318,7 @@ async fn an_answer_to_a_run_that_did_not_wait_begins_a_new_one() {
 }
 
 /// A tool whose result comes later, and how often it was asked for.
-fn later(runs: &Arc<AtomicUsize>, first: Value) -> Arc<dyn Tool> {
+pub fn later(runs: &Arc<AtomicUsize>, first: Value) -> Arc<dyn Tool> {
     let runs = runs.clone();
     long_running("order", move |_, _| {
         runs.fetch_add(1, Ordering::Relaxed);
@@ -365,18 +371,6 @@ async fn a_resumable_run_pauses_and_goes_on_as_the_same_invocation() {
     assert_eq!(briefs(&events), ["orders: done", "c: !"]);
     assert!(events.iter().all(|event| event.invocation_id == first[0].invocation_id));
     assert_eq!(runs.load(Ordering::Relaxed), 1);
-}
-
-#[tokio::test]
-async fn a_result_that_is_only_progress_lets_the_run_go_on_too() {
-    let runs = Arc::new(AtomicUsize::new(0));
-    let mut app = Harness::new(orders(&runs, Value::Null, &["half", "done"])).await;
-    app.resumable();
-    let first = app.say("hi").await;
-    for text in ["half"] {
-        let events = app.send(answer(&call_id(&first), "order", json!({"status": text}))).await;
-        assert_eq!(briefs(&events), [format!("orders: {text}")]);
-    }
 }
 
 #[tokio::test]
