@@ -245,7 +245,7 @@ impl Part {
             return Err(error);
         }
         for callback in self.frame.plugins.before(&self.agent().on_agent_error) {
-            if let Some(mut content) = callback.on_agent_error(&self.cx.call, &error).await? {
+            if let Some(content) = callback.on_agent_error(&self.cx.call, &error).await? {
                 self.say(content, false).await?;
                 return Ok(Ended::With(Outcome::Done));
             }

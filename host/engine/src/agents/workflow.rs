@@ -80,10 +80,11 @@ pub(super) async fn parallel(frame: &Arc<Frame>, id: AgentId, lane: Lane) -> Res
     // Until the others have really stopped, they might still say something.
     branches.shutdown().await;
     lane.past.join(&strands);
-    if is_over {
-        lane.past.check_failure(&frame.agent(id).name)?;
+    match exit.outcome() {
+        Some(outcome) => Ok(outcome),
+        None if is_over => lane.past.check_failure(&frame.agent(id).name).and(result),
+        None => result,
     }
-    exit.outcome().map_or(result, Ok)
 }
 
 /// True for what code around the agent says: it may come between the events of the agent's branches.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hatchery_core::confirmation::REQUEST_CONFIRMATION;
-use hatchery_core::{Agent, AgentKind, Event, ToolError};
+use hatchery_core::{Agent, AgentKind, Event, Tool, ToolError};
 use hatchery_engine::builtin::RequireConfirmation;
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ async fn a_long_running_tool_that_fails_is_not_waited_for() {
 #[tokio::test]
 async fn an_approved_long_running_tool_is_waited_for() {
     let runs = Arc::new(AtomicUsize::new(0));
-    let order = Arc::new(RequireConfirmation::new(later(&runs, Value::Null)));
+    let order: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(later(&runs, Value::Null)));
     let model = Scripted::sequence([Reply::call("order", json!({})).with_id("c1"), Reply::text("done")]);
     let orders = llm_with("orders", model, |llm| llm.tools = vec![order]);
     let app = resumable(workflow("all", AgentKind::Sequential, vec![orders, counter("after", &[], "!")])).await;
@@ -90,7 +90,7 @@ async fn an_approved_long_running_tool_is_waited_for() {
 #[tokio::test]
 async fn a_rejected_long_running_tool_is_not_waited_for() {
     let runs = Arc::new(AtomicUsize::new(0));
-    let order = Arc::new(RequireConfirmation::new(later(&runs, Value::Null)));
+    let order: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(later(&runs, Value::Null)));
     let model = Scripted::sequence([Reply::call("order", json!({})), Reply::text("as you like")]);
     let app = resumable(llm_with("root", model, |llm| llm.tools = vec![order])).await;
     let ids = request_ids(&app.say("hi").await);

@@ -11,9 +11,9 @@ use hatchery_core::confirmation::REQUEST_CONFIRMATION;
 use hatchery_core::event::{self, new_event_id, new_function_call_id};
 use hatchery_core::{
     Agent, AgentContext, AgentKind, CallContext, CodeExecution, CodeExecutor, CodeInput, CodeOutput, CodeRunner,
-    Content, Custom, CustomAgent, Delivery, EventActions, EventData, EventWindow, FunctionCall, Instruction, LlmAgent,
-    LlmRequest, LlmResponse, Model, ModelError, ModelRef, Part, PartData, ResponseStream, RunError, Services, Session,
-    State, ToolError,
+    Content, Custom, CustomAgent, Delivery, EventActions, EventData, EventWindow, FunctionCall, FunctionResponse,
+    Instruction, JsonMap, LlmAgent, LlmRequest, LlmResponse, Model, ModelError, ModelRef, Part, PartData,
+    ResponseStream, RunError, Services, Session, State, ToolError,
 };
 use hatchery_engine::{App, AppSettings, RunRequest, Runner};
 use proptest::prelude::*;
@@ -127,7 +127,7 @@ impl Grown {
     fn llm(&self, model: impl Model + 'static, has_schema: bool) -> AgentKind {
         let serves = |answer: Value| {
             let served = self.served.clone();
-            move |_, cx: &CallContext| {
+            move |_: JsonMap, cx: &CallContext| -> Result<Value, ToolError> {
                 served.lock().unwrap().push(cx.function_call_id.clone().unwrap().to_string());
                 Ok(answer.clone())
             }
@@ -172,7 +172,8 @@ struct Acts(Vec<Act>, bool);
 impl Model for Acts {
     async fn generate(&self, request: LlmRequest, _: Delivery) -> Result<ResponseStream, ModelError> {
         let text = |content: &Content| content.parts.iter().filter_map(Part::as_text).collect::<String>();
-        let holds = |content: &Content, what| text(content).contains(what) && !text(content).starts_with("For context");
+        let holds =
+            |content: &Content, what: &str| text(content).contains(what) && !text(content).starts_with("For context");
         let is_result =
             |content: &&Arc<Content>| content.function_responses().next().is_some() || holds(content, "tool_output");
         let is_act = |content: &&Arc<Content>| {
@@ -296,7 +297,7 @@ async fn played(app: &Arc<App>, survive: usize, mut chance: u64) -> (Session, Se
     let mut runner = Runner::new(Services { sessions: crashing, ..services.clone() });
     let (mut stored, mut message) = (None, Content::user("hi"));
     loop {
-        let run = runner.run(app.clone(), RunRequest::new(USER, SESSION, message)).await.unwrap();
+        let run = runner.run(app.clone(), RunRequest::new(USER, SESSION, message.clone())).await.unwrap();
         if run.collect().await.is_err() {
             let interrupted = session().await;
             let invocation = interrupted.events[0].invocation_id.clone();
@@ -312,6 +313,11 @@ async fn played(app: &Arc<App>, survive: usize, mut chance: u64) -> (Session, Se
         }
         let now = session().await;
         let mut waiting = waiting(&now);
+        // An answer that could not be stored is sent again.
+        let is_lost = |answer: &FunctionResponse| waiting.iter().any(|(id, _)| answer.id.as_ref() == Some(id));
+        if message.function_responses().any(is_lost) {
+            continue;
+        }
         if waiting.is_empty() {
             return (stored.unwrap_or_else(|| now.clone()), now);
         }
