@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Event, PartData};
+use hatchery_core::Event;
 use serde_json::Value;
 
 use super::confirmation::Decided;
@@ -109,7 +109,7 @@ impl Machine {
             State::ToolsDue(event)
         } else if self.settings.runs_code && ends_in_code(&event) {
             State::CodeDue(event)
-        } else if ends_in_code_result(&event) {
+        } else if event.content.as_deref().is_some_and(code::ends_in_result) {
             State::Ready
         } else {
             State::Done
@@ -163,10 +163,4 @@ impl Machine {
 /// The model has written code and stopped there. A model that runs code itself goes on to the result.
 fn ends_in_code(event: &Event) -> bool {
     event.content.as_deref().is_some_and(|content| code::due(content).is_some())
-}
-
-/// The model's code has run and the model has not said anything about the result yet.
-fn ends_in_code_result(event: &Event) -> bool {
-    let last = event.content.as_ref().and_then(|content| content.parts.last());
-    last.is_some_and(|part| matches!(part.data, PartData::CodeExecutionResult(_)))
 }

@@ -13,6 +13,11 @@ pub(crate) fn due(content: &Content) -> Option<&str> {
     }
 }
 
+/// True when the model has run code itself and has not said anything about the result yet.
+pub(crate) fn ends_in_result(content: &Content) -> bool {
+    content.parts.last().is_some_and(|part| matches!(part.data, PartData::CodeExecutionResult(_)))
+}
+
 /// True when the model itself has sent code as a part.
 pub(super) fn has_code(content: &Content) -> bool {
     content.parts.iter().any(|part| matches!(part.data, PartData::ExecutableCode(_)))
@@ -23,7 +28,10 @@ pub(super) fn has_code(content: &Content) -> bool {
 pub(super) fn separate(content: &mut Content, delimiters: &[(String, String)]) -> bool {
     let found = content.parts.iter().enumerate().find_map(|(place, part)| {
         let text = part.as_text().filter(|_| !part.thought)?;
-        find(text, delimiters).map(|block| (place, block.before.to_owned(), block.code.to_owned()))
+        let found =
+            |text: &str| find(text, delimiters).map(|block| (place, block.before.to_owned(), block.code.to_owned()));
+        // Some models end lines as on Windows, where delimiters end them as everywhere else.
+        found(text).or_else(|| found(&text.replace("\r\n", "\n")))
     });
     let Some((place, before, code)) = found else { return false };
     let Some(part) = content.parts.drain(place..).next() else { return false };
@@ -62,11 +70,22 @@ fn find<'a>(text: &'a str, delimiters: &[(String, String)]) -> Option<Block<'a>>
 
 /// The first block between two delimiters that has anything in it.
 fn first_between<'a>(text: &'a str, open: &str, close: &str) -> Option<Block<'a>> {
-    text.match_indices(open).find_map(|(at, _)| {
-        let (before, from_open) = text.split_at_checked(at)?;
-        let (code, _) = from_open.strip_prefix(open)?.split_once(close)?;
-        (!code.trim().is_empty()).then_some(Block { before, code })
-    })
+    if open.is_empty() {
+        return None;
+    }
+    // Around an empty block, the line break that ends the one delimiter begins the other.
+    let shared = usize::from(open.ends_with('\n') && close.starts_with('\n'));
+    let mut from = 0;
+    loop {
+        let at = from + text.get(from..)?.find(open)?;
+        let begin = at + open.len();
+        let end = begin - shared + text.get(begin - shared..)?.find(close)?;
+        let code = text.get(begin..end).unwrap_or_default();
+        if !code.trim().is_empty() {
+            return Some(Block { before: text.get(..at)?, code });
+        }
+        from = begin.max(end);
+    }
 }
 
 #[cfg(test)]
@@ -117,6 +136,7 @@ mod tests {
             assert_eq!(found(text), None, "{text}");
         }
         assert_eq!(found("```python\n \n```then```python\na\n```"), block("```python\n \n```then", "a"));
+        assert_eq!(found("```python\n```then```python\na\n```"), block("```python\n```then", "a"));
     }
 
     #[test]
@@ -124,6 +144,16 @@ mod tests {
         let pair = |open: &str, close: &str| (open.to_owned(), close.to_owned());
         let found = find("<a>1<b>2<c>", &[pair("<a>", "<c>"), pair("<a>", "<b>")]);
         assert_eq!(found, Some(Block { before: "", code: "1<b>2" }));
+    }
+
+    #[test]
+    fn lines_may_end_as_on_windows() {
+        let mut content = Content::model("So:\r\n```python\r\na\r\nb\r\n```\r\nend");
+        assert!(separate(&mut content, &usual()));
+        assert_eq!((content.text().as_str(), due(&content)), ("So:\n", Some("a\nb")));
+        let mut content = Content::model("no\r\ncode");
+        assert!(!separate(&mut content, &usual()));
+        assert_eq!(content.text(), "no\r\ncode");
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod wording;
 
 use hatchery_core::{CodeExecution, CodeRunner, Content, LlmAgent, LlmRequest, LlmResponse, RunError, Tool};
 
-pub(super) use block::due;
+pub(super) use block::{due, ends_in_result};
 use record::Record;
 pub(super) use wording::{Rewording, Wording};
 
