@@ -27,8 +27,8 @@ you have. Keep it short.
 /*FINAL_ANSWER*/ When you have all you need, write the answer. The user sees nothing but what follows this tag, so it has to say \
 everything by itself. When only the user can tell you what is missing, ask them here.";
 
-/// Puts the planner into a request. Its settings of the model's thinking win over those of the agent's own config.
-pub(super) fn prepare(planner: Option<&Planner>, request: &mut LlmRequest) {
+/// Puts the planner into a request whose last contents, `turn` in number, are the current turn. Its settings of the model's thinking win over those of the agent's own config.
+pub(super) fn prepare(planner: Option<&Planner>, turn: usize, request: &mut LlmRequest) {
     match planner {
         None => {}
         Some(Planner::Thinking(config)) => {
@@ -36,22 +36,18 @@ pub(super) fn prepare(planner: Option<&Planner>, request: &mut LlmRequest) {
         }
         Some(Planner::PlanReAct) => {
             request.system_instructions.push(INSTRUCTION.into());
-            show_plan(&mut request.contents);
+            show_plan(&mut request.contents, turn);
         }
     }
 }
 
 /// Models are not sent their thoughts again, but a plan is there to be followed: in the current turn it is shown as text.
-fn show_plan(contents: &mut Vector<Arc<Content>>) {
+fn show_plan(contents: &mut Vector<Arc<Content>>, turn: usize) {
     let is_tagged = |part: &Part| {
         part.thought && part.as_text().is_some_and(|text| THOUGHTS.iter().any(|tag| text.trim_start().starts_with(tag)))
     };
-    for at in (0..contents.len()).rev() {
+    for at in contents.len().saturating_sub(turn)..contents.len() {
         let Some(content) = contents.get(at) else { return };
-        let is_user = content.role.as_deref() != Some("model");
-        if is_user && content.function_responses().next().is_none() {
-            return;
-        }
         if content.parts.iter().any(is_tagged) {
             let mut shown = Content::clone(content);
             shown.parts.iter_mut().filter(|part| is_tagged(part)).for_each(|part| part.thought = false);

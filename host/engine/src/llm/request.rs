@@ -23,22 +23,27 @@ pub(super) async fn build(step: &Step<'_>) -> Result<(Arc<dyn Model>, LlmRequest
     request.system_instructions.push(instructions::identity(agent));
     request.system_instructions.extend(transfer::instruction(frame, *id, llm));
     request.system_instructions.extend(examples::instruction(llm.examples.as_ref(), &cx.call).await?);
-    request.contents = contents(step, &request.model);
-    planning::prepare(llm.planner.as_ref(), &mut request);
+    let turn = contents(step, &mut request);
+    planning::prepare(llm.planner.as_ref(), turn, &mut request);
+    step.prepare_code(&mut request).await?;
     for tool in tools {
         tool.prepare(&mut request, &cx.call).await?;
     }
-    step.prepare_code(&mut request).await?;
     Ok((model, request))
 }
 
-/// The conversation as the agent sees it.
-fn contents(step: &Step<'_>, model: &str) -> imbl::Vector<Arc<hatchery_core::Content>> {
+/// Puts the conversation as the agent sees it into the request. Gives how many of its last contents are the current turn.
+fn contents(step: &Step<'_>, request: &mut LlmRequest) -> usize {
     compaction::before_model_call(step.frame);
-    with_view(step, model, |view| match step.llm.include_contents {
-        IncludeContents::Default => view.contents(),
-        IncludeContents::None => view.current_turn(),
-    })
+    let (turn, contents) = with_view(step, &request.model, |view| {
+        let turn = view.current_turn();
+        match step.llm.include_contents {
+            IncludeContents::Default => (turn.len(), view.contents()),
+            IncludeContents::None => (turn.len(), turn),
+        }
+    });
+    request.contents = contents;
+    turn
 }
 
 /// Looks at the agent's view of the session, as `model` wants it. It is kept from call to call and from turn to turn, and reads only

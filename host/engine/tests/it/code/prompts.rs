@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hatchery_core::content::{CodeExecutionResult, ExecutableCode};
-use hatchery_core::{Agent, AgentKind, CodeExecution, ModelRef, PartData};
+use hatchery_core::{Agent, AgentKind, CodeExecution, ModelRef, PartData, Planner};
 use hatchery_engine::plugins::ContextFilter;
 use hatchery_engine::{App, Plugins, Runner, builtin};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -72,6 +72,19 @@ async fn another_agent_whose_code_is_run_reads_them_as_text() {
     let prompt = prompt(&model, 0);
     assert_eq!(prompt[1], "user: For context:|[root] said: Let me see.\n|```tool_code\na\n```");
     assert_eq!(prompt[2], "user: For context:|```tool_output\nran: a\n```");
+}
+
+#[tokio::test]
+async fn a_model_still_sees_its_plan_after_its_code_has_run() {
+    let model = sequence(["/*PLANNING*/ 1. count\n/*ACTION*/\n```python\na\n```", "/*FINAL_ANSWER*/ 7"]);
+    let agent = llm_on("root", &model, |llm| {
+        llm.code_execution = Some(CodeExecution::Host(Box::new(CodeRunner::new(Executor::simple()))));
+        llm.planner = Some(Planner::PlanReAct);
+    });
+    assert_eq!(talk(&Harness::new(agent).await, "hi").await.last().unwrap(), "7");
+    let parts: Vec<_> = model.requests()[1].contents.iter().flat_map(|content| content.parts.clone()).collect();
+    assert!(parts.iter().any(|part| part.as_text().is_some_and(|text| text.starts_with("/*PLANNING*/"))));
+    assert!(parts.iter().all(|part| !part.thought), "{parts:?}");
 }
 
 #[tokio::test]
