@@ -11,7 +11,7 @@ pub mod machine;
 mod output_schema;
 mod planning;
 mod request;
-mod schema;
+pub(crate) mod schema;
 pub(crate) mod toolbox;
 mod tools;
 pub(crate) mod transfer;
@@ -262,7 +262,10 @@ impl Step<'_> {
         }
         let Some(content) = &data.content else { return };
         let text = content.text();
-        if content.function_calls().next().is_some() || code::is_due(self.llm, content) || text.is_empty() {
+        let goes_on = content.function_calls().next().is_some()
+            || code::is_due(self.llm, content)
+            || code::ends_in_result(content);
+        if goes_on || text.is_empty() {
             return;
         }
         let value = match output_schema {

@@ -1,21 +1,21 @@
 //! Answers of a schema: how a model is held to it, and what its answer is worth.
 //!
-//! A model without tools, or one that keeps to a schema beside tools, gets it as its response schema. Any other gives its answer by
-//! calling [`SET_MODEL_RESPONSE`]: a call that does not fit is an error that the model can mend; one that fits ends the agent's run with a
-//! last event whose text is the answer. Both follow from stored events alone.
+//! A model without tools, or one that keeps to a schema beside tools, gets it as its response schema. Any other, and one whose text is to
+//! hold a plan or code, gives its answer by calling [`SET_MODEL_RESPONSE`]: a call that does not fit is an error that the model can mend;
+//! one that fits ends the agent's run with a last event whose text is the answer. Both follow from stored events alone.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    CallContext, Event, FunctionDeclaration, JsonMap, LlmAgent, LlmRequest, RunError, Tool, ToolError,
+    CallContext, Event, FunctionDeclaration, JsonMap, LlmAgent, LlmRequest, Planner, RunError, Tool, ToolError,
 };
 use serde_json::{Value, json};
 
-use super::schema;
+use super::{code, schema};
 
 /// The tool's name.
-const SET_MODEL_RESPONSE: &str = "set_model_response";
+pub(super) const SET_MODEL_RESPONSE: &str = "set_model_response";
 
 /// The tool's argument for an answer that is not an object, and the key of every answer in the tool's own.
 const RESULT: &str = "result";
@@ -26,7 +26,9 @@ const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 /// The tool that holds the agent's model to its output schema, if there is one. It has to be the last of the agent's tools: what it puts
 /// into a request depends on what the others have put there.
 pub(super) fn tool(llm: &LlmAgent) -> Option<Arc<dyn Tool>> {
-    llm.output_schema.as_ref().map(|schema| Arc::new(SetModelResponse::new(schema)) as Arc<dyn Tool>)
+    let is_text_taken = code::on_host(llm).is_some() || matches!(llm.planner, Some(Planner::PlanReAct));
+    let tool = |schema| Arc::new(SetModelResponse::new(schema, is_text_taken)) as Arc<dyn Tool>;
+    llm.output_schema.as_ref().map(tool)
 }
 
 /// The answer in an event, if a call of the tool has given it.
@@ -56,10 +58,12 @@ struct SetModelResponse {
     schema: Value,
     /// The answer is not an object, so it is an argument of its own.
     is_wrapped: bool,
+    /// What the model writes is not only its answer, so a response schema would keep it from writing the rest.
+    is_text_taken: bool,
 }
 
 impl SetModelResponse {
-    fn new(schema: &Value) -> Self {
+    fn new(schema: &Value, is_text_taken: bool) -> Self {
         let is_wrapped = !is_object(schema);
         let declaration = FunctionDeclaration {
             name: SET_MODEL_RESPONSE.into(),
@@ -67,7 +71,7 @@ impl SetModelResponse {
             parameters: Some(if is_wrapped { wrapped(schema.clone()) } else { schema.clone() }),
             response: None,
         };
-        Self { declaration: Arc::new(declaration), schema: schema.clone(), is_wrapped }
+        Self { declaration: Arc::new(declaration), schema: schema.clone(), is_wrapped, is_text_taken }
     }
 }
 
@@ -79,7 +83,7 @@ impl Tool for SetModelResponse {
 
     async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
         let has_tools = !request.tools.is_empty() || !request.model_tools.is_empty();
-        if has_tools && !takes_schema_beside_tools(&request.model) {
+        if self.is_text_taken || has_tools && !takes_schema_beside_tools(&request.model) {
             request.tools.push(self.declaration.clone());
             request.system_instructions.push(format!(
                 "When you have all you need, give your final answer by calling `{SET_MODEL_RESPONSE}`, and not as text. Should it \
@@ -104,16 +108,43 @@ fn is_object(schema: &Value) -> bool {
         && schema.get("nullable") != Some(&Value::Bool(true))
 }
 
-/// An object with one property of this schema. What the schema refers to at its top stays at the top.
+/// An object with one property of this schema. Its definitions stay at the top; what refers to another part of it follows that part.
 fn wrapped(mut schema: Value) -> Value {
     let mut parameters = JsonMap::new();
     if let Value::Object(schema) = &mut schema {
         parameters.extend(DEFINITIONS.iter().filter_map(|key| schema.remove_entry(*key)));
     }
+    redirect(&mut schema);
+    parameters.values_mut().for_each(redirect);
     parameters.insert("type".into(), json!("object"));
     parameters.insert("properties".into(), json!({ RESULT: schema }));
     parameters.insert("required".into(), json!([RESULT]));
     Value::Object(parameters)
+}
+
+/// Has references to parts of a schema lead to where [`wrapped`] puts them.
+fn redirect(schema: &mut Value) {
+    match schema {
+        Value::Object(schema) => {
+            for (key, value) in schema {
+                match value {
+                    Value::String(target) if key == "$ref" => redirect_one(target),
+                    value => redirect(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(redirect),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn redirect_one(target: &mut String) {
+    let Some(pointer) = target.strip_prefix('#') else { return };
+    let first = pointer.strip_prefix('/').map(|rest| rest.split('/').next().unwrap_or_default());
+    let moves = first.map_or(pointer.is_empty(), |first| !DEFINITIONS.contains(&first));
+    if moves {
+        *target = format!("#/properties/{RESULT}{pointer}");
+    }
 }
 
 /// True for models that keep to a response schema also when they have tools: those of OpenAI, and Gemini from version 3 on, also by their
@@ -180,5 +211,16 @@ mod tests {
         let check = |value| schema::check(&parameters, &value, format_args!("a test"));
         assert_eq!(check(json!({"result": ["Rome"]})), Ok(()));
         assert_eq!(check(json!({"result": [1]})), Err("at `/result/0`: 1 is not of type \"string\"".into()));
+    }
+
+    #[test]
+    fn a_wrapped_schema_that_refers_to_itself_still_does() {
+        let tree = json!({"type": "array", "items": {"$ref": "#/$defs/tree"}, "$defs": {"tree": {"$ref": "#"}}});
+        let check = |value| schema::check(&wrapped(tree.clone()), &value, format_args!("a test"));
+        assert_eq!(check(json!({"result": [[], [[]]]})), Ok(()));
+        assert_eq!(check(json!({"result": [[], [1]]})), Err("at `/result/1/0`: 1 is not of type \"array\"".into()));
+        let pair = json!({"type": ["object", "null"], "properties": {"a": {"type": "string"}, "b": {"$ref": "#/properties/a"}}});
+        let fault = schema::check(&wrapped(pair), &json!({"result": {"b": 1}}), format_args!("a test"));
+        assert_eq!(fault, Err("at `/result/b`: 1 is not of type \"string\"".into()));
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use hatchery_core::confirmation::REQUEST_CONFIRMATION;
 use hatchery_core::{
     AgentId, CallContext, FunctionDeclaration, JsonMap, LlmAgent, LlmRequest, RunError, Tool, ToolError, Toolset,
 };
@@ -11,6 +12,9 @@ use serde_json::Value;
 
 use super::{Step, output_schema, transfer};
 use crate::agents::Frame;
+
+/// Names of tools that are the engine's own.
+pub(crate) const RESERVED: [&str; 3] = [transfer::TRANSFER, output_schema::SET_MODEL_RESPONSE, REQUEST_CONFIRMATION];
 
 impl Step<'_> {
     /// Asks the toolsets anew: what they give now is shown to the model in the next request and called by its answer.
@@ -31,9 +35,15 @@ pub(super) fn own(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Vec<Arc<dyn Too
 
 /// The same with each toolset and its tools. The tool that takes the answer comes last, since it looks at the others.
 async fn tools(frame: &Frame, id: AgentId, llm: &LlmAgent, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
-    let mut tools = transfer::with_transfer_tool(frame, id, llm);
+    let mut tools = own(frame, id, llm);
+    let last = tools.len();
     add_toolsets(&mut tools, &llm.toolsets, cx).await?;
-    tools.extend(output_schema::tool(llm));
+    if llm.output_schema.is_some()
+        && let Some(answering) = last.checked_sub(1)
+    {
+        let answering = tools.remove(answering);
+        tools.push(answering);
+    }
     Ok(tools)
 }
 
