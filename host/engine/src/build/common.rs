@@ -6,6 +6,7 @@ use hatchery_core::agent::check_name;
 use hatchery_core::{Agent, AgentKind, Callback, Tool};
 
 use super::error::BuildError;
+use crate::llm::toolbox;
 
 /// What every kind of agent has.
 pub(super) struct Common {
@@ -109,7 +110,8 @@ pub(super) use builder;
 pub(super) fn check_tools(agent: &str, tools: &[Arc<dyn Tool>]) -> Result<(), BuildError> {
     for (place, tool) in tools.iter().enumerate() {
         let name = &tool.declaration().name;
-        if let Some(reason) = wrong_with(name) {
+        let reserved = toolbox::RESERVED.contains(&name.as_str()).then_some("is that of a tool of the engine's own");
+        if let Some(reason) = reserved.or_else(|| wrong_with(name)) {
             return Err(BuildError::ToolName { agent: agent.into(), tool: name.clone(), reason });
         }
         let earlier = tools.iter().take(place).enumerate().find(|(_, earlier)| earlier.declaration().name == *name);

@@ -36,7 +36,7 @@ pub mod callback;
 mod common;
 mod error;
 mod llm;
-mod schema;
+pub(crate) mod schema;
 mod tool;
 mod workflow;
 

@@ -20,8 +20,8 @@ pub fn schema<T: JsonSchema>() -> Value {
     schema.into()
 }
 
-/// What is wrong with a schema, as far as a look at its top tells.
-pub(super) fn wrong_with(schema: &Value) -> Option<String> {
+/// What is wrong with a schema of arguments or answers.
+pub(crate) fn wrong_with(schema: &Value) -> Option<String> {
     let Some(keywords) = schema.as_object() else { return Some(format!("it is {schema}, not an object")) };
     let names = match keywords.get("type") {
         Some(Value::Array(names)) => names.iter().collect(),
@@ -34,9 +34,12 @@ pub(super) fn wrong_with(schema: &Value) -> Option<String> {
     let properties = match keywords.get("properties") {
         Some(Value::Object(properties)) => properties,
         Some(other) => return Some(format!("`properties` is {other}, not an object")),
-        None => return None,
+        None => return crate::llm::schema::wrong_with(schema),
     };
     let required = keywords.get("required").and_then(Value::as_array).into_iter().flatten();
     let mut missing = required.filter(|name| name.as_str().is_none_or(|name| !properties.contains_key(name)));
-    missing.next().map(|name| format!("`required` names {name}, which is not in `properties`"))
+    match missing.next() {
+        Some(name) => Some(format!("`required` names {name}, which is not in `properties`")),
+        None => crate::llm::schema::wrong_with(schema),
+    }
 }

@@ -166,7 +166,13 @@ pub(super) struct VertexAiRagRetrievalArgs {
 
 /// Reads a tool's arguments.
 pub(super) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, String> {
-    serde_json::from_value(args).map_err(|error| error.to_string())
+    serde_path_to_error::deserialize(args).map_err(|error| located(&error))
+}
+
+/// What is wrong, and with which key.
+fn located(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let (key, reason) = (error.path().to_string(), error.inner().to_string());
+    if key == "." || reason.contains(&format!("`{key}`")) { reason } else { format!("`{key}`: {reason}") }
 }
 
 impl AgentClass {
@@ -238,7 +244,7 @@ pub(super) fn planner(planner: Option<&Value>) -> Result<Option<Planner>, String
 /// Model settings, with keys in either spelling. Keys inside a schema are the author's own and stay as they are.
 pub(super) fn generate_content_config(config: Option<JsonMap>) -> Result<GenerateContentConfig, String> {
     let Some(config) = config else { return Ok(GenerateContentConfig::default()) };
-    serde_json::from_value(camel_keys(Value::Object(config))).map_err(|error| error.to_string())
+    serde_path_to_error::deserialize(camel_keys(Value::Object(config))).map_err(|error| located(&error))
 }
 
 fn camel_keys(value: Value) -> Value {

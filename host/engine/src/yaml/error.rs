@@ -55,15 +55,29 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Line and column, from 1, of a key in either spelling whose value begins with `value`.
+/// Line and column, from 1, of a key in either spelling that has this value, or any where `value` is empty.
 pub(super) fn find(text: &str, key: &str, value: &str) -> Option<(usize, usize)> {
     let plain = |text: &str| text.replace('_', "").to_lowercase();
     let key = plain(key);
-    text.lines().enumerate().find_map(|(index, line)| {
-        let entry = line.trim_start_matches([' ', '-', '{']);
-        let (found, rest) = entry.split_once(':')?;
-        let given = rest.trim().trim_matches(['"', '\'', '}', ' ']);
-        let fits = plain(found.trim()) == key && (value.is_empty() || given == value);
-        fits.then(|| (index + 1, line.len() - entry.len() + 1))
+    let fits = |(found, given): (&str, &str)| plain(found) == key && (value.is_empty() || given == value);
+    let within = |keys: usize| {
+        text.lines().enumerate().find_map(|(index, line)| {
+            let (column, _) = entries(line).take(keys).find(|(_, entry)| fits(*entry))?;
+            Some((index + 1, column))
+        })
+    };
+    // Texts hold colons too, so the first key of a line counts more.
+    within(1).or_else(|| within(usize::MAX))
+}
+
+/// The keys of a line with their values, and the columns where they begin. A line has several when it holds a map in braces.
+fn entries(line: &str) -> impl Iterator<Item = (usize, (&str, &str))> {
+    line.match_indices(':').filter_map(move |(colon, _)| {
+        let (before, after) = (line.get(..colon)?.trim_end(), line.get(colon + 1..)?);
+        let begin = before.rfind([' ', '{', '[', ',', '-']).map_or(0, |at| at + 1);
+        let after = after.split(" #").next().unwrap_or_default();
+        let given = after.split([',', '}', ']']).next().unwrap_or_default();
+        let given = given.trim().trim_matches(['"', '\'']);
+        Some((begin + 1, (before.get(begin..)?.trim_matches(['"', '\'']), given)))
     })
 }

@@ -22,7 +22,9 @@ pub use error::ConfigError;
 
 use serde_json::Value;
 
+use crate::build::schema;
 use crate::builtin::{AgentTool, ExampleTool, LongRunning, ModelTool, RequireConfirmation};
+use crate::llm::toolbox::RESERVED;
 use crate::toolsets::IntoToolset;
 use config::{
     AgentClass, AgentConfig, AgentToolArgs, ExampleToolArgs, LongRunningArgs, NameRef, SubAgentRef, ToolRef,
@@ -155,8 +157,8 @@ impl Loader<'_> {
                 .map_err(|message| source.error("planner", "", message))?,
             examples: self.examples(config.examples.as_ref(), source)?,
             include_contents: self.include_contents(config, source)?,
-            input_schema: config.input_schema.clone(),
-            output_schema: config.output_schema.clone(),
+            input_schema: self.schema("input_schema", &config.input_schema, source)?,
+            output_schema: self.schema("output_schema", &config.output_schema, source)?,
             output_key: given(&config.output_key),
             max_steps: config.max_steps,
             disallow_transfer_to_parent: config.disallow_transfer_to_parent,
@@ -170,6 +172,13 @@ impl Loader<'_> {
             after_tool: self.callbacks("after_tool_callbacks", &config.after_tool_callbacks, source)?,
             on_tool_error: self.callbacks("on_tool_error_callbacks", &config.on_tool_error_callbacks, source)?,
         })
+    }
+
+    fn schema(&self, key: &str, schema: &Option<Value>, source: &Source<'_>) -> Result<Option<Value>, ConfigError> {
+        match schema.as_ref().and_then(schema::wrong_with) {
+            Some(reason) => Err(source.error(key, "", format!("`{key}` is no JSON Schema: {reason}"))),
+            None => Ok(schema.clone()),
+        }
     }
 
     fn code_execution(&self, config: &AgentConfig, source: &Source<'_>) -> Result<Option<CodeExecution>, ConfigError> {
@@ -214,6 +223,10 @@ impl Loader<'_> {
         for reference in tools {
             let tool = self.tool(reference, source)?;
             let name = &tool.declaration().name;
+            if RESERVED.contains(&name.as_str()) {
+                let message = format!("the engine has a tool `{name}` of its own; give this one another name");
+                return Err(source.error("name", &reference.name, message));
+            }
             if found.iter().any(|other| other.declaration().name == *name) {
                 let message = format!("two tools are named `{name}` to the model; leave one of them out");
                 return Err(source.error("name", &reference.name, message));
@@ -230,7 +243,7 @@ impl Loader<'_> {
 
     fn plain_tool(&mut self, tool: &ToolRef, source: &Source<'_>) -> Result<Arc<dyn Tool>, ConfigError> {
         if tool.name.trim().is_empty() {
-            return Err(source.error("name", "", "Tool name cannot be empty".into()));
+            return Err(source.error("tools", "", "Tool name cannot be empty".into()));
         }
         if let Some(made) = self.made_with_args(tool, source) {
             return made;

@@ -394,6 +394,9 @@ fn names_that_no_model_takes_for_a_tool_are_refused() {
         ("", "is empty"),
         ("-a", "must start with a letter, a digit or `_`"),
         ("a b", "may hold only letters, digits, `_`, `-` and dots"),
+        ("transfer_to_agent", "is that of a tool of the engine's own"),
+        ("set_model_response", "is that of a tool of the engine's own"),
+        ("adk_request_confirmation", "is that of a tool of the engine's own"),
     ] {
         let named = function_tool(name, "", |_: JsonMap, _| async { Ok(1) });
         assert_eq!(error_of(llm("root").tool(named).build()), format!("agent `root`: tool name `{name}` {reason}"));
@@ -407,6 +410,7 @@ fn a_schema_that_is_none_is_refused() {
         (json!({"type": "text"}), "`type` can be null, boolean, object, array, number, integer, string, not \"text\""),
         (json!({"type": "object", "properties": ["a"]}), "`properties` is [\"a\"], not an object"),
         (json!({"properties": {"a": {}}, "required": ["b"]}), "`required` names \"b\", which is not in `properties`"),
+        (json!({"items": {"pattern": "("}}), "\"(\" is not a \"regex\""),
     ] {
         assert_eq!(
             error_of(llm("root").output_json_schema(schema.clone()).build()),

@@ -50,7 +50,7 @@ fn wrong_arguments_of_tools_are_named() {
     );
     assert_eq!(
         with("name: LongRunningFunctionTool\n    args: { func: 3 }"),
-        "root_agent.yaml:4:5: LongRunningFunctionTool: invalid type: integer `3`, expected a string"
+        "root_agent.yaml:4:5: LongRunningFunctionTool: `func`: invalid type: integer `3`, expected a string"
     );
     assert_eq!(
         with("name: vertex_ai_rag_retrieval"),

@@ -32,7 +32,7 @@ fn what_is_required_is_asked_for() {
     assert_eq!(error_of("name: root\n"), "root_agent.yaml: Agent instruction is required: add `instruction: …`");
     assert_eq!(
         error_of("name: root\ninstruction: x\ntools:\n  - name: ''\n"),
-        "root_agent.yaml:1:1: Tool name cannot be empty"
+        "root_agent.yaml:3:1: Tool name cannot be empty"
     );
     assert_eq!(
         error_of("name: root\ninstruction: x\nsub_agents:\n  - {}\n"),
@@ -58,6 +58,45 @@ fn unknown_names_are_named_with_their_place_and_what_there_is() {
 }
 
 #[test]
+fn the_place_is_found_in_braces_and_before_comments_too() {
+    let with = |tools: &str| error_of(&format!("name: root\ninstruction: |\n  tools: {{name: ad}}\n{tools}\n"));
+    for (tools, place) in [
+        ("tools: [{name: exit_loop}, {name: add, args: {}}]", "4:29"),
+        ("tools: # these\n  - {name: 'add', args: {}} # takes none", "5:6"),
+        ("tools:\n  - name: add # no\n    args: {}", "5:5"),
+        ("tools:\n  - \"name\": add\n    args: {}", "5:5"),
+    ] {
+        assert_eq!(with(tools), format!("root_agent.yaml:{place}: tool `add` takes no `args`"), "{tools}");
+    }
+}
+
+#[test]
+fn a_schema_that_is_none_is_refused_with_its_place() {
+    for (key, schema, reason) in [
+        (
+            "output_schema",
+            "{ type: text }",
+            "`type` can be null, boolean, object, array, number, integer, string, not \"text\"",
+        ),
+        ("input_schema", "{ items: { pattern: '(' } }", "\"(\" is not a \"regex\""),
+    ] {
+        assert_eq!(
+            error_of(&format!("name: root\ninstruction: x\n{key}: {schema}\n")),
+            format!("root_agent.yaml:3:1: `{key}` is no JSON Schema: {reason}")
+        );
+    }
+}
+
+#[test]
+fn a_tool_cannot_have_the_name_of_one_of_the_engines_own() {
+    let folder = folder(&[("root_agent.yaml", "name: root\ninstruction: x\ntools:\n  - name: transfer_to_agent\n")]);
+    let registry = Registry::default().with_tool(tool("transfer_to_agent", |_, _| Ok(json!(1))));
+    let error = load_agent(&folder.path().join("root_agent.yaml"), &registry).err().unwrap();
+    assert_eq!(error.location(), Some((4, 5)));
+    assert_eq!(error.message(), "the engine has a tool `transfer_to_agent` of its own; give this one another name");
+}
+
+#[test]
 fn wrong_values_are_named() {
     assert_eq!(
         error_of("name: root\ninstruction: x\ninclude_contents: some\n"),
@@ -68,7 +107,7 @@ fn wrong_values_are_named() {
         "root_agent.yaml:4:5: tool `add` takes no `args`"
     );
     let error = error_of("name: root\ninstruction: x\ngenerate_content_config: { temperature: hot }\n");
-    assert!(error.starts_with("root_agent.yaml:3:1: invalid type: string \"hot\""), "{error}");
+    assert!(error.starts_with("root_agent.yaml:3:1: `temperature`: invalid type: string \"hot\""), "{error}");
     let error = error_of("agent_class: Robot\nname: root\n");
     assert!(
         error.starts_with("root_agent.yaml:1:14: agent_class: unknown variant `Robot`, expected one of"),
