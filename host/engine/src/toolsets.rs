@@ -22,7 +22,7 @@ use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, LlmRequest, RunEr
 use serde_json::Value;
 
 use crate::build::IntoTool;
-use crate::builtin::RequireConfirmation;
+use crate::builtin::{RequireConfirmation, prepare_as};
 
 /// What can be made of a toolset: one of this module, or any other in an [`Arc`].
 pub trait IntoToolset: Sized {
@@ -199,13 +199,7 @@ impl Tool for Renamed {
     }
 
     async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
-        let before = request.tools.len();
-        self.inner.prepare(request, cx).await?;
-        let name = &self.inner.declaration().name;
-        for declaration in request.tools.iter_mut().skip(before).filter(|added| added.name == *name) {
-            *declaration = self.declaration.clone();
-        }
-        Ok(())
+        prepare_as(&self.declaration, self.inner.as_ref(), request, cx).await
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {

@@ -6,6 +6,8 @@ use async_trait::async_trait;
 use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, LlmRequest, RunError, Tool, ToolError};
 use serde_json::Value;
 
+use super::prepare_as;
+
 /// Another tool, called at once, whose answer is only the beginning: the call's id is reported, and what follows is sent later as a
 /// function response of that id.
 pub struct LongRunning {
@@ -41,11 +43,7 @@ impl Tool for LongRunning {
     }
 
     async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
-        self.inner.prepare(request, cx).await?;
-        for declaration in request.tools.iter_mut().filter(|it| Arc::ptr_eq(it, self.inner.declaration())) {
-            declaration.clone_from(&self.declaration);
-        }
-        Ok(())
+        prepare_as(&self.declaration, self.inner.as_ref(), request, cx).await
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {

@@ -71,7 +71,7 @@ fn pieces(template: &str) -> Vec<Piece<'_>> {
         let (whole, after) = from_open.split_at(inner_at + inner_len + close_len);
         let name = inner.trim();
         let (name, optional) = match name.strip_suffix('?') {
-            Some(name) => (name, true),
+            Some(name) => (name.trim_end(), true),
             None => (name, false),
         };
         pieces.push(Piece::Placeholder { whole, name, optional });
@@ -129,8 +129,8 @@ mod tests {
     #[test]
     fn placeholders_are_trimmed_and_may_be_optional_and_doubled() {
         assert_eq!(
-            names("a { name } b {{city}} c {x?} {user:name}"),
-            [("name", false), ("city", false), ("x", true), ("user:name", false)]
+            names("a { name } b {{city}} c {x?}{ y ? } {user:name}"),
+            [("name", false), ("city", false), ("x", true), ("y", true), ("user:name", false)]
         );
     }
 

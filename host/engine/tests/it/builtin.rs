@@ -246,6 +246,17 @@ async fn a_search_of_vertex_is_asked_for_with_its_settings() {
 }
 
 #[tokio::test]
+async fn a_tool_made_long_running_prepares_a_request_as_it_did() {
+    let model = Arc::new(Scripted::sequence(["fine"]));
+    let memory = LongRunning::new(builtin("load_memory").unwrap());
+    Harness::new(with_tool(&model, Arc::new(memory))).await.say("hi").await;
+    let request = model.requests().swap_remove(0);
+    assert!(request.system_instructions.last().unwrap().starts_with("You have a memory"));
+    assert!(request.tools[0].description.ends_with("do not call it again while it is pending."));
+    assert!(!LongRunning::new(builtin("google_search").unwrap()).is_callable());
+}
+
+#[tokio::test]
 async fn any_tool_can_be_made_long_running() {
     let inner = tool("order", |_, _| Ok(json!({"status": "pending"})));
     let model = Arc::new(Scripted::sequence([Reply::call("order", json!({})).with_id("c1"), Reply::text("ordered")]));
