@@ -4,6 +4,7 @@
 //! `cargo xtask test` builds what they need, the `hatchery` command and the components; see [`paths`] for where they are looked for.
 
 pub mod answer;
+pub mod blocks;
 pub mod conversation;
 pub mod event;
 pub mod folder;

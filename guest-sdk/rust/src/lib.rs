@@ -238,6 +238,11 @@ pub mod prelude {
     pub use serde_json::{Value, json};
 }
 
+/// The examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/agents.md")]
+mod guide {}
+
 /// For the macros only.
 #[doc(hidden)]
 pub mod __private {

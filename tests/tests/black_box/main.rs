@@ -4,6 +4,7 @@ mod bad_input;
 mod cli;
 mod configuration;
 mod crash;
+mod guide;
 mod hot_loading;
 mod misbehaviour;
 mod recordings;
