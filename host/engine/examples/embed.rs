@@ -9,12 +9,11 @@ use std::error::Error;
 use std::io::{Write, stdout};
 use std::sync::Arc;
 
-use hatchery_core::{Agent, Content, Delivery, Event, RunConfig, Services};
+use hatchery_core::{Agent, Content, Delivery, Event, RunConfig};
 use hatchery_engine::build::{BuildError, function_tool, llm};
 use hatchery_engine::{App, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_models::{Registry, Settings};
-use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -51,12 +50,8 @@ fn script() -> Scripted {
 /// Says `text` to the agent, and writes what comes back as it comes.
 pub async fn talk(model: Option<&str>, text: &str, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let app = Arc::new(App::new("words", word_counter(model)?)?);
-    let runner = Runner::new(Services {
-        sessions: Arc::new(MemorySessions::new()),
-        artifacts: Arc::new(MemoryArtifacts::new()),
-        memory: Arc::new(KeywordMemory::new()),
-        models: Arc::new(Registry::with_defaults(Settings::from_env())),
-    });
+    let models = Registry::with_defaults(Settings::from_env());
+    let runner = Runner::new(hatchery_stores::in_memory(Arc::new(models)));
     let config = RunConfig { delivery: Delivery::Streamed, auto_create_session: true, ..RunConfig::default() };
     let request = RunRequest { config, ..RunRequest::new("ada", "session-1", Content::user(text)) };
     let mut run = runner.run(app.clone(), request).await?;

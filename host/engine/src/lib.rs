@@ -3,12 +3,11 @@
 //!
 //! ```
 //! # use std::sync::Arc;
-//! use hatchery_core::{Content, JsonMap, RunConfig, Services};
+//! use hatchery_core::{Content, JsonMap, RunConfig};
 //! use hatchery_engine::build::{function_tool, llm};
 //! use hatchery_engine::{App, RunRequest, Runner};
 //! use hatchery_models::scripted::{Reply, Scripted};
 //! use hatchery_models::{Registry, Settings};
-//! use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,12 +20,8 @@
 //!     .build()?;
 //!
 //! let app = Arc::new(App::new("casino", agent)?);
-//! let runner = Runner::new(Services {
-//!     sessions: Arc::new(MemorySessions::new()),
-//!     artifacts: Arc::new(MemoryArtifacts::new()),
-//!     memory: Arc::new(KeywordMemory::new()),
-//!     models: Arc::new(Registry::with_defaults(Settings::from_env())),
-//! });
+//! let models = Registry::with_defaults(Settings::from_env());
+//! let runner = Runner::new(hatchery_stores::in_memory(Arc::new(models)));
 //! let config = RunConfig { auto_create_session: true, ..RunConfig::default() };
 //! let request = RunRequest { config, ..RunRequest::new("ada", "session-1", Content::user("Heads or tails?")) };
 //! let events = runner.run(app, request).await?.collect().await?;
@@ -36,7 +31,8 @@
 //! # }
 //! ```
 //!
-//! `examples/embed.rs` is the same as a program that writes the answer as it comes. Agents, tools and callbacks are made in [`build`].
+//! `examples/embed.rs` is the same as a program that writes the answer as it comes, `docs/embedding.md` a guide. Agents, tools and callbacks are
+//! made in [`build`].
 //!
 //! To change the engine, read it in this order: [`runner`] (a turn from start to end), `agents` (one run of one agent), `llm` (the loop of
 //! an LLM agent and its state machine), [`compaction`] (what keeps prompts of long sessions small), [`yaml`] (agents from files).
@@ -61,3 +57,8 @@ pub use app::{App, AppSettings, RunSettings};
 pub use plugins::{DuplicatePlugin, PluginSource, Plugins};
 pub use registry::Registry;
 pub use runner::{Run, RunRequest, Runner};
+
+/// The examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+mod guide {}

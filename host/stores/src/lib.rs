@@ -8,7 +8,21 @@ pub mod memory;
 pub mod sessions;
 mod uri;
 
+use std::sync::Arc;
+
+use hatchery_core::{ModelRegistry, Services};
+
 pub use artifacts::{DirectoryArtifacts, MemoryArtifacts};
 pub use memory::KeywordMemory;
 pub use sessions::{MemorySessions, SqliteSessions};
 pub use uri::{open_artifacts, open_memory, open_sessions};
+
+/// Services that forget everything when the process ends, with these models.
+pub fn in_memory(models: Arc<dyn ModelRegistry>) -> Services {
+    Services {
+        sessions: Arc::new(MemorySessions::new()),
+        artifacts: Arc::new(MemoryArtifacts::new()),
+        memory: Arc::new(KeywordMemory::new()),
+        models,
+    }
+}

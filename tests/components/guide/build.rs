@@ -19,8 +19,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut code = PRELUDE.to_owned();
     let mut offered: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for block in blocks::of(&guide).filter(|block| block.info == "rust") {
-        let wrong = || format!("{GUIDE}:{}: a component begins with `use` of the prelude and ends with `{EXPORT} … }}`", block.line);
-        let (items, exports) = block.text.strip_prefix(PRELUDE).and_then(|text| text.split_once(EXPORT)).ok_or_else(wrong)?;
+        let wrong = || {
+            format!(
+                "{GUIDE}:{}: a component begins with `use` of the prelude and ends with `{EXPORT} … }}`",
+                block.line
+            )
+        };
+        let (items, exports) =
+            block.text.strip_prefix(PRELUDE).and_then(|text| text.split_once(EXPORT)).ok_or_else(wrong)?;
         code.push_str(items);
         for list in exports.trim_end().strip_suffix('}').ok_or_else(wrong)?.split_terminator(']') {
             if let Some((kind, names)) = list.split_once(": [") {
