@@ -51,9 +51,8 @@ pub(super) fn check(schema: &Value, value: &Value, owner: fmt::Arguments<'_>) ->
     let Some(validator) = compiled(schema, owner) else { return Ok(()) };
     match steps::within_limit(|| validator.is_valid(value)) {
         Some(true) => Ok(()),
-        Some(false) => Err(steps::within_limit(|| faults(&validator, value)).unwrap_or_else(|| {
-            "the value fits none of its schema's alternatives, which are too many to say why".into()
-        })),
+        Some(false) => Err(steps::within_limit(|| faults(&validator, value))
+            .unwrap_or_else(|| "the value does not fit its schema, in too many ways to tell them".into())),
         None => Err(format!(
             "the value takes more than {} steps to check, since its schema refers to itself too often; make it simpler",
             steps::MOST
@@ -267,9 +266,9 @@ mod tests {
 
     #[test]
     fn a_check_that_would_take_forever_is_given_up() {
-        for keyword in ["allOf", "anyOf", "oneOf"] {
+        for (keyword, value) in [("allOf", json!("x")), ("anyOf", json!(1)), ("oneOf", json!(1))] {
             for place in ["$defs", "anywhere"] {
-                let fault = fault_of(doubling(keyword, place), json!(1));
+                let fault = fault_of(doubling(keyword, place), value.clone());
                 assert!(
                     fault.starts_with("the value takes more than 20000 steps to check"),
                     "{keyword} {place}: {fault}"
@@ -278,7 +277,7 @@ mod tests {
         }
         let mut old = doubling("allOf", "definitions");
         old["$schema"] = json!("http://json-schema.org/draft-07/schema#");
-        assert!(fault_of(old, json!(1)).starts_with("the value takes more than 20000 steps to check"));
+        assert!(fault_of(old, json!("x")).starts_with("the value takes more than 20000 steps to check"));
     }
 
     #[test]
@@ -292,7 +291,7 @@ mod tests {
         for hidden in ["type", "minItems"] {
             let mut schema = json!({"x": {hidden: [doubling("allOf", "a")]}, "$ref": format!("#/x/{hidden}/0")});
             schema["a"] = schema["x"][hidden][0]["a"].clone();
-            assert!(fault_of(schema, json!(1)).starts_with("the value takes more than"), "{hidden}");
+            assert!(fault_of(schema, json!("x")).starts_with("the value takes more than"), "{hidden}");
         }
         assert_eq!(fault_of(json!({"const": {"ref": 1}}), json!({"ref": 1})), "");
     }
@@ -308,10 +307,7 @@ mod tests {
             2 + 4,
             "alternatives of alternatives are told, and no more: {fault}"
         );
-        assert_eq!(
-            fault_of(schema, nested(60)),
-            "the value fits none of its schema's alternatives, which are too many to say why"
-        );
+        assert_eq!(fault_of(schema, nested(60)), "the value does not fit its schema, in too many ways to tell them");
     }
 
     #[test]
@@ -323,7 +319,7 @@ mod tests {
     #[test]
     fn a_long_fault_is_cut() {
         let names: JsonMap = (0..1000).map(|number| (number.to_string(), json!(1))).collect();
-        let fault = fault_of(json!({"additionalProperties": false}), Value::Object(names));
+        let fault = fault_of(json!({"properties": {"a": {}}, "additionalProperties": false}), Value::Object(names));
         assert!(fault.len() < 1100 && fault.ends_with('…'), "{fault}");
     }
 

@@ -185,6 +185,6 @@ fn names_that_clash_or_cannot_be_used_are_named_with_their_place() {
     assert_eq!(error, "b.yaml:1:1: two agents are named `twin`; the other is in root_agent.yaml");
     assert_eq!(
         error_of("name: root\ninstruction: x\ntools: [{ name: add }, { name: add }]\n"),
-        "root_agent.yaml: two tools are named `add` to the model; leave one of them out"
+        "root_agent.yaml:3:11: two tools are named `add` to the model; leave one of them out"
     );
 }
