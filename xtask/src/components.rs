@@ -19,6 +19,8 @@ pub const FOLDER_VARIABLE: &str = "HATCHERY_COMPONENTS";
 /// Components to build.
 pub struct Components<'a> {
     samples: Vec<&'a Package>,
+    /// Samples that are workspaces of their own.
+    apart: Vec<Workspace>,
     /// Those that only tests use.
     fixtures: Vec<&'a Package>,
     built: PathBuf,
@@ -28,7 +30,8 @@ impl<'a> Components<'a> {
     /// Those of `sample-agents`.
     pub fn of_samples(workspace: &'a Workspace) -> anyhow::Result<Self> {
         let samples = workspace.components_below("sample-agents")?;
-        Ok(Self { samples, fixtures: Vec::new(), built: workspace.target.join(TARGET).join(PROFILE) })
+        let built = workspace.target.join(TARGET).join(PROFILE);
+        Ok(Self { samples, apart: workspace.apart()?, fixtures: Vec::new(), built })
     }
 
     /// Those of `sample-agents` and of `tests/components`.
@@ -45,8 +48,13 @@ impl<'a> Components<'a> {
     /// Builds all of them, and copies each sample to `<its folder>/<its name>.wasm`.
     pub fn build(&self, workspace: &Workspace) -> anyhow::Result<()> {
         let mut cargo = workspace.cargo(["build", "--profile", PROFILE, "--target", TARGET]);
-        step::succeed(cargo.args(self.names().flat_map(|name| ["-p", name])))?;
-        for sample in &self.samples {
+        let names = self.samples.iter().chain(&self.fixtures).map(|package| package.name.as_str());
+        step::succeed(cargo.args(names.flat_map(|name| ["-p", name])))?;
+        for apart in &self.apart {
+            let mut cargo = apart.cargo(["build", "--profile", PROFILE, "--target", TARGET, "--target-dir"]);
+            step::succeed(cargo.arg(&workspace.target))?;
+        }
+        for sample in self.samples.iter().copied().chain(self.apart.iter().flat_map(Workspace::components)) {
             let library = sample.library().unwrap_or(&sample.name);
             let to = sample.folder().join(format!("{}.wasm", sample.name));
             copy(&self.built.join(format!("{library}.wasm")), &to)?;
@@ -54,8 +62,17 @@ impl<'a> Components<'a> {
         Ok(())
     }
 
+    /// Runs the tests of those that are workspaces of their own.
+    pub fn test_apart(&self, workspace: &Workspace) -> anyhow::Result<()> {
+        for apart in &self.apart {
+            step::succeed(apart.cargo(["test", "--target-dir"]).arg(&workspace.target))?;
+        }
+        Ok(())
+    }
+
     fn names(&self) -> impl Iterator<Item = &str> {
-        self.samples.iter().chain(&self.fixtures).map(|package| package.name.as_str())
+        let apart = self.apart.iter().flat_map(Workspace::components);
+        self.samples.iter().copied().chain(apart).chain(self.fixtures.iter().copied()).map(|it| it.name.as_str())
     }
 }
 
@@ -86,7 +103,10 @@ mod tests {
         let workspace = Workspace::load().unwrap();
         let samples = Components::of_samples(&workspace).unwrap().to_string();
         let all = Components::all(&workspace).unwrap().to_string();
-        assert!(samples.starts_with("data-analyst, dice, greeter, ") && !samples.contains("swap"), "{samples}");
+        assert!(
+            samples.starts_with("dice, greeter, ") && samples.ends_with(", data-analyst") && !samples.contains("swap"),
+            "{samples}"
+        );
         let fixtures = all.strip_prefix(&format!("{samples}, ")).unwrap();
         assert!(fixtures.contains("misbehaver") && fixtures.ends_with(", swap"), "{fixtures}");
     }

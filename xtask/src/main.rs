@@ -86,9 +86,10 @@ fn demo(workspace: &Workspace, port: u16) -> anyhow::Result<()> {
 
 fn test(workspace: &Workspace, args: &[OsString]) -> anyhow::Result<()> {
     let components = Components::all(workspace)?;
-    let mut steps = Steps::new(4);
+    let mut steps = Steps::new(5);
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
     steps.run(&format!("components: {components}"), || components.build(workspace))?;
+    steps.run("tests of samples that are workspaces of their own", || components.test_apart(workspace))?;
     steps.run(HOST, || host(workspace))?;
     steps.run("tests: cargo test --workspace", || {
         let mut cargo = workspace.cargo(["test", "--workspace"]);

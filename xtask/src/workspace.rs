@@ -19,7 +19,10 @@ pub struct Workspace {
     packages: Vec<Package>,
 }
 
-/// A crate of the workspace.
+/// Samples that are workspaces of their own, because what they depend on must not be mixed with what the host depends on.
+const APART: [&str; 1] = ["sample-agents/data-analyst"];
+
+/// A crate of the workspace, or apart from it.
 #[derive(Debug, Deserialize)]
 pub struct Package {
     /// Its name.
@@ -37,7 +40,15 @@ struct Target {
 impl Workspace {
     /// Asks `cargo metadata`.
     pub fn load() -> anyhow::Result<Self> {
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        Self::of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
+    }
+
+    /// The samples that are workspaces of their own.
+    pub fn apart(&self) -> anyhow::Result<Vec<Self>> {
+        APART.iter().map(|folder| Self::of(&self.root.join(folder).join("Cargo.toml"))).collect()
+    }
+
+    fn of(manifest: &Path) -> anyhow::Result<Self> {
         let output = Command::new(cargo())
             .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
             .arg(manifest)
@@ -67,6 +78,11 @@ impl Workspace {
             bail!("{} holds no crate with crate-type = [\"cdylib\"]", folder.display());
         }
         Ok(components)
+    }
+
+    /// Its crates that become components.
+    pub fn components(&self) -> impl Iterator<Item = &Package> {
+        self.packages.iter().filter(|package| package.library().is_some())
     }
 
     /// The built `hatchery` command. It lies beside this program: cargo builds both for the same machine in the same profile.

@@ -132,9 +132,14 @@ impl EventSink for ExitOnEscalate {
             return self.outer.emit(event).await;
         }
         let outcome = if event.is_final_response() { Outcome::Done } else { Outcome::HandedBack };
-        let passed_on = self.outer.emit(event).await;
-        let _ = self.ended.set(outcome);
-        // Also when the outer loop has ended with it.
-        passed_on.and(Err(RunError::Stopped))
+        match self.outer.emit(event).await {
+            // Also when the outer loop has ended with it.
+            Ok(_) | Err(RunError::Stopped) => {
+                let _ = self.ended.set(outcome);
+                Err(RunError::Stopped)
+            }
+            // What could not be stored has not been said.
+            Err(error) => Err(error),
+        }
     }
 }

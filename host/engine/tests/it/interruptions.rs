@@ -188,3 +188,23 @@ async fn a_run_that_failed_in_a_tool_goes_on_with_the_tool() {
     let events = app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
     assert_eq!(briefs(&events), [r#"root: answer flaky{"result":"fine"}"#, "root: done"]);
 }
+
+/// Ends the loop around it.
+struct Escalates;
+
+#[async_trait]
+impl CustomAgent for Escalates {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        cx.call.actions().escalate = Some(true);
+        cx.say("over!").await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn an_escalation_that_could_not_be_stored_has_ended_nothing() {
+    let leaves = workflow_code("leaves", Arc::new(Escalates));
+    let round = workflow("round", AgentKind::Loop { max_iterations: None }, vec![leaves]);
+    // The user's message is stored.
+    let (_, session) = interrupted(&Arc::new(App::new("app", round).unwrap()), 1).await;
+    assert_eq!(session.events.last().map(|event| brief(event)).as_deref(), Some("leaves: over!"));
+}
