@@ -17,6 +17,7 @@ use crate::error::{ModelError, RunError, StoreError, ToolError};
 use crate::event::{Event, EventActions, EventData, USER, UsageMetadata};
 use crate::memory::{MemoryEntry, MemoryService};
 use crate::model::{Delivery, LlmRequest, LlmResponse, Model, ModelRegistry, ResponseStream};
+use crate::plugin::Plugin;
 use crate::session::{Session, SessionKey, SessionService};
 use crate::state::{Scope, State};
 
@@ -373,7 +374,12 @@ pub trait AgentHost: Send + Sync {
     /// When there is no such agent, or its run fails.
     async fn run_sub_agent(&self, cx: &CallContext, name: &str, sink: Arc<dyn EventSink>) -> Result<(), RunError>;
 
-    /// Calls one of the tools that the agent of `cx` was given.
+    /// The plugins that follow the run into agents which are called as tools; by default there are none.
+    fn plugins(&self) -> Vec<Arc<dyn Plugin>> {
+        Vec::new()
+    }
+
+    /// Calls one of the tools that the agent of `cx` was given. Plugins have their say before and after it.
     ///
     /// # Errors
     /// As the tool; an unknown name is an error for the model that lists the valid ones.

@@ -59,6 +59,12 @@ pub trait Plugin: Callback {
         tool
     }
 
+    /// Whether it follows the run into agents that are called as tools. It then has its say at their model and tool calls too, and before
+    /// and after them; they have no message, no stored events and no end of their own that it could be told of.
+    fn follows_into_tools(&self) -> bool {
+        true
+    }
+
     /// After a run that did not fail. Every plugin is asked.
     async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
         let _ = cx;

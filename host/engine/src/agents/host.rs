@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use hatchery_core::context::AgentHost;
 use hatchery_core::{
-    AgentId, AgentKind, CallContext, EventSink, JsonMap, Model, ModelError, ModelErrorKind, ModelRef, RunError, Tool,
-    ToolError,
+    AgentId, AgentKind, CallContext, EventSink, JsonMap, Model, ModelError, ModelErrorKind, ModelRef, Plugin, RunError,
+    Tool, ToolError,
 };
 use serde_json::Value;
 
@@ -15,6 +15,7 @@ use super::past::Past;
 use super::{Frame, Lane, Outcome, run};
 use crate::llm::arguments;
 use crate::llm::toolbox::add_toolsets;
+use crate::plugins::Plugins;
 
 /// The engine as seen by one agent.
 pub(super) struct Host {
@@ -57,9 +58,13 @@ impl AgentHost for Host {
         let tool = self.frame.plugins.tool(&call, tool.clone());
         // The tool sees what its caller has changed.
         call.actions().state_delta = cx.actions().state_delta.clone();
-        let result = arguments::call(tool.as_ref(), args, &call).await;
+        let result = guarded(&self.frame.plugins, tool.as_ref(), args, &call).await;
         cx.actions().merge(call.take_actions());
         result
+    }
+
+    fn plugins(&self) -> Vec<Arc<dyn Plugin>> {
+        self.frame.plugins.that_follow()
     }
 
     fn model(&self, cx: &CallContext) -> Result<(String, Arc<dyn Model>), RunError> {
@@ -91,6 +96,58 @@ impl Host {
         add_toolsets(&mut tools, toolsets, cx).await.map_err(|error| ToolError::Model(error.client_message()))?;
         find(&tools, name).cloned().ok_or_else(|| ToolError::Model(unknown_tool(name, &tools)))
     }
+}
+
+/// Calls a tool, after and before plugins have had their say as with a call of a model.
+async fn guarded(plugins: &Plugins, tool: &dyn Tool, mut args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
+    let name = &tool.declaration().name;
+    let failed = |error: RunError| failed(name, &error);
+    let mut answer = None;
+    for plugin in plugins.before(&[]) {
+        answer = plugin.before_tool(cx, name, &mut args).await.map_err(failed)?;
+        if answer.is_some() {
+            break;
+        }
+    }
+    let answer = match answer {
+        Some(answer) => Value::Object(answer),
+        None => match arguments::call(tool, args.clone(), cx).await {
+            Ok(answer) => answer,
+            Err(error) => mended(plugins, name, &args, error, cx).await?,
+        },
+    };
+    let shown = match &answer {
+        Value::Object(answer) => answer.clone(),
+        other => JsonMap::from_iter([("result".into(), other.clone())]),
+    };
+    for plugin in plugins.before(&[]) {
+        if let Some(replacement) = plugin.after_tool(cx, name, &args, &shown).await.map_err(failed)? {
+            return Ok(Value::Object(replacement));
+        }
+    }
+    Ok(answer)
+}
+
+/// What plugins make of a failed call.
+async fn mended(
+    plugins: &Plugins,
+    name: &str,
+    args: &JsonMap,
+    error: ToolError,
+    cx: &CallContext,
+) -> Result<Value, ToolError> {
+    for plugin in plugins.before(&[]) {
+        let answer = plugin.on_tool_error(cx, name, args, &error).await.map_err(|error| failed(name, &error))?;
+        if let Some(answer) = answer {
+            return Ok(Value::Object(answer));
+        }
+    }
+    Err(error)
+}
+
+/// A plugin's own failure ends the run.
+fn failed(tool: &str, error: &RunError) -> ToolError {
+    ToolError::Fatal { tool: tool.into(), code: error.code().to_owned().into(), message: error.client_message() }
 }
 
 fn find<'a>(tools: &'a [Arc<dyn Tool>], name: &str) -> Option<&'a Arc<dyn Tool>> {

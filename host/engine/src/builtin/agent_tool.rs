@@ -26,8 +26,8 @@ use super::declaration;
 const MAX_DEPTH: u32 = 16;
 
 /// Runs an agent in a session of its own that begins with the caller's state and ends with the call. Its last answer is the tool's
-/// answer; what it sets in state becomes the caller's; artifacts, memory and the limit of model calls are shared. Plugins do not see it,
-/// and neither does a person: a tool that needs a confirmation does not run.
+/// answer; what it sets in state becomes the caller's; artifacts, memory and the limit of model calls are shared. Plugins follow
+/// it to its models and tools, as far as they want to. No person sees it: a tool that needs a confirmation does not run.
 pub struct AgentTool {
     app: Arc<App>,
     declaration: Arc<FunctionDeclaration>,
@@ -78,7 +78,9 @@ impl AgentTool {
         let heard = Arc::new(Heard { invocation: invocation.clone(), caller: cx.clone() });
         let said = EventData { author: USER.into(), content: Some(message), ..EventData::default() };
         heard.emit(Event::new(said)).await?;
-        let frame = Frame::new(self.app.clone(), invocation.clone(), Plugins::default(), Views::default(), None);
+        let plugins = cx.host().map(|host| host.plugins()).unwrap_or_default();
+        let plugins = Plugins::of_unique_names(plugins);
+        let frame = Frame::new(self.app.clone(), invocation.clone(), plugins, Views::default(), None);
         // In a task of its own: agents that call agents would otherwise use up the stack of one. Dropping it ends the task.
         let mut task = JoinSet::new();
         let lane = Lane { branch: None, past: Past::none(), sink: heard };

@@ -100,7 +100,7 @@ impl Plugins {
         Ok(Self::of_unique_names(plugins))
     }
 
-    fn of_unique_names(plugins: Vec<Arc<dyn Plugin>>) -> Self {
+    pub(crate) fn of_unique_names(plugins: Vec<Arc<dyn Plugin>>) -> Self {
         let callbacks = plugins.iter().map(|plugin| plugin.clone() as Arc<dyn Callback>).collect();
         Self { plugins: plugins.into(), callbacks }
     }
@@ -115,6 +115,11 @@ impl Plugins {
     pub fn with_first(&self, plugin: Arc<dyn Plugin>) -> Self {
         let others = self.plugins.iter().filter(|other| other.name() != plugin.name()).cloned();
         Self::of_unique_names(std::iter::once(plugin.clone()).chain(others).collect())
+    }
+
+    /// Those that follow a run into agents which are called as tools.
+    pub(crate) fn that_follow(&self) -> Vec<Arc<dyn Plugin>> {
+        self.iter().filter(|plugin| plugin.follows_into_tools()).cloned().collect()
     }
 
     /// The plugin of this name.

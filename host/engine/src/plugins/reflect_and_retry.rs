@@ -89,6 +89,11 @@ impl Callback for ReflectAndRetry {
 
 #[async_trait]
 impl Plugin for ReflectAndRetry {
+    /// It counts the failures of a run until that has ended.
+    fn follows_into_tools(&self) -> bool {
+        false
+    }
+
     async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
         self.forget(cx);
         Ok(())

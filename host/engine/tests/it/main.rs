@@ -15,6 +15,7 @@ mod contents;
 mod custom;
 mod embed;
 mod examples;
+mod guards;
 mod interruptions;
 mod limits;
 mod llm;

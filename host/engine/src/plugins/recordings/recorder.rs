@@ -170,6 +170,11 @@ impl Callback for Recorder {
 
 #[async_trait]
 impl Plugin for Recorder {
+    /// What is recorded of a tool is its answer, also when the tool is an agent.
+    fn follows_into_tools(&self) -> bool {
+        false
+    }
+
     async fn before_run(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
         let Some(case) = self.place.case(cx)? else { return Ok(None) };
         let said = messages::of_session(&cx.invocation.events());

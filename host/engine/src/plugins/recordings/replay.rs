@@ -100,6 +100,11 @@ impl Callback for Replay {
 
 #[async_trait]
 impl Plugin for Replay {
+    /// What is recorded of a tool is its answer, also when the tool is an agent.
+    fn follows_into_tools(&self) -> bool {
+        false
+    }
+
     async fn before_run(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
         let Some(case) = self.place.case(cx)? else { return Ok(None) };
         let wrong = |error: &dyn std::fmt::Display| RunError::BadInput(format!("{}: {error}", case.shown));
