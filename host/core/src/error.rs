@@ -115,22 +115,6 @@ impl ModelErrorKind {
         }
     }
 
-    /// The kind with this code.
-    pub fn of(code: &str) -> Option<Self> {
-        let kinds = [
-            Self::UnknownModel,
-            Self::Auth,
-            Self::RateLimited,
-            Self::BadRequest,
-            Self::Server,
-            Self::Network,
-            Self::Timeout,
-            Self::BadResponse,
-            Self::Cancelled,
-        ];
-        kinds.into_iter().find(|kind| kind.code() == code)
-    }
-
     /// True when the same request may succeed later.
     pub fn is_retryable(self) -> bool {
         matches!(self, Self::RateLimited | Self::Server | Self::Network | Self::Timeout)

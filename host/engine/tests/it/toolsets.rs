@@ -114,8 +114,7 @@ async fn tools_of(root: Agent, toolset: Arc<dyn Toolset>) -> Vec<Arc<dyn Tool>> 
     });
     let root = sequential("flow").sub_agent(root).sub_agent(look).build().unwrap();
     Harness::new(root).await.say("hi").await;
-    let tools = seen.lock().unwrap().clone();
-    tools
+    std::mem::take(&mut *seen.lock().unwrap())
 }
 
 /// Notes what it is asked, and has another tool each time.

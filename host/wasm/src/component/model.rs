@@ -207,7 +207,7 @@ impl Answer {
 
     /// The failure that a response stands for: one that says nothing but the error of a model.
     fn failure(&self, response: &LlmResponse) -> Option<ModelError> {
-        let kind = ModelErrorKind::of(response.error_code.as_deref()?)?;
+        let kind = ModelErrorKind::from_code(response.error_code.as_deref()?)?;
         let message = response.error_message.clone().unwrap_or_default();
         response.content.is_none().then(|| ModelError::new(kind, &self.model, message))
     }

@@ -40,7 +40,7 @@ impl ToWit for ToolError {
 /// A guest's error as one of the model `model`. Codes that model errors have keep their meaning.
 pub(crate) fn model_error(error: wit::Error, model: &str) -> ModelError {
     let wit::Error { code, message } = bounded(error);
-    match ModelErrorKind::of(&code) {
+    match ModelErrorKind::from_code(&code) {
         Some(kind) => ModelError::new(kind, model, message),
         None => ModelError::new(ModelErrorKind::Server, model, format!("{message} ({code})")),
     }

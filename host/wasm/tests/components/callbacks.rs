@@ -60,7 +60,8 @@ async fn a_callback_answers_in_place_of_the_agent() {
     let (events, error) = run("butler", "is it closed?", Scripted::new()).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(said(&events), [("butler".to_owned(), "The house is closed.".to_owned())]);
-    assert!(events[0].actions.is_empty(), "it has not counted the visit");
+    assert!(events[0].actions.state_delta.is_empty(), "it has not counted the visit");
+    assert_eq!(events[0].actions.end_of_agent, Some(true), "the agent says no more");
 }
 
 #[tokio::test]

@@ -29,13 +29,12 @@ async fn data_files_reach_the_code_and_stay_out_of_the_prompt() {
     let prompt = prompt(&model, 3);
     assert_eq!(prompt[0], first, "a file keeps its name");
     assert_eq!(prompt[4], "user: and this|Available file: `data_5_2.csv`\nHeader line: c\nRows after it: 1");
-    let inputs = executor.inputs.lock().unwrap();
+    let inputs = std::mem::take(&mut *executor.inputs.lock().unwrap());
     let files = |run: usize| inputs[run].input_files.iter().map(|file| (file.name.clone(), file.content.clone()));
     let (one, two) = (("data_1_2.csv".into(), "a,b\n1,2\n3,4\n".into()), ("data_5_2.csv".into(), "c\n5\n".into()));
-    assert_eq!(files(0).collect::<Vec<_>>(), [one.clone()]);
+    assert_eq!(files(0).collect::<Vec<_>>(), std::slice::from_ref(&one));
     assert_eq!(files(1).collect::<Vec<_>>(), [one, two], "every execution finds all files");
     assert_eq!(inputs[0].input_files[0].mime_type, "text/csv");
-    drop(inputs);
     let state = app.state().await;
     assert_eq!(state["_code_execution_context"], json!({"processed_input_files": ["data_1_2.csv", "data_5_2.csv"]}));
     assert_eq!(
