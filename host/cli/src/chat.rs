@@ -12,6 +12,9 @@ use crate::terminal::{BOLD, DIM, ERROR, harmless, shortened};
 /// Most characters of a tool's arguments or answer.
 const MOST_SHOWN: usize = 400;
 
+/// Most lines of code, or of what it gave.
+const MOST_LINES: usize = 40;
+
 /// Writes events for a person. `errors` gets what went wrong.
 pub struct Chat<O, E> {
     out: O,
@@ -117,9 +120,10 @@ impl<O: Write, E: Write> Chat<O, E> {
             }
             PartData::InlineData(blob) => format!("[{}, {} bytes]", blob.mime_type, blob.data.len()),
             PartData::FileData(file) => format!("[{}]", file.file_uri),
-            PartData::ExecutableCode(code) => format!("code: {}", code.code),
+            PartData::ExecutableCode(code) => return self.block(author, "code", &code.code),
             PartData::CodeExecutionResult(result) => {
-                format!("result: {}", result.output.as_deref().or(result.outcome.as_deref()).unwrap_or_default())
+                let result = result.output.as_deref().or(result.outcome.as_deref()).unwrap_or_default();
+                return self.block(author, "result", result);
             }
             PartData::Text(_) => return Ok(()),
             PartData::Other if part.extra.is_empty() => return Ok(()),
@@ -128,6 +132,20 @@ impl<O: Write, E: Write> Chat<O, E> {
         self.name_speaker(author)?;
         self.end_line()?;
         writeln!(self.out, "{DIM}{}{DIM:#}", shortened(&line, MOST_SHOWN))
+    }
+
+    /// Shows a text of several lines under its name.
+    fn block(&mut self, author: &str, name: &str, text: &str) -> io::Result<()> {
+        self.name_speaker(author)?;
+        self.end_line()?;
+        writeln!(self.out, "{DIM}{name}:{DIM:#}")?;
+        for line in text.lines().take(MOST_LINES) {
+            writeln!(self.out, "{DIM}  {}{DIM:#}", shortened(line, MOST_SHOWN))?;
+        }
+        if text.lines().nth(MOST_LINES).is_some() {
+            writeln!(self.out, "{DIM}  …{DIM:#}")?;
+        }
+        Ok(())
     }
 
     fn end_line(&mut self) -> io::Result<()> {
@@ -142,6 +160,7 @@ impl<O: Write, E: Write> Chat<O, E> {
 mod tests {
     use std::sync::Arc;
 
+    use hatchery_core::content::{CodeExecutionResult, ExecutableCode};
     use hatchery_core::{Content, EventData, FunctionCall};
 
     use super::*;
@@ -217,6 +236,18 @@ mod tests {
     fn what_asks_the_person_is_not_shown_as_a_call() {
         let call = FunctionCall { name: "adk_request_confirmation".into(), ..Default::default() };
         assert_eq!(shown(false, &[event("1", false, vec![PartData::FunctionCall(call).into()])]).0, "");
+    }
+
+    #[test]
+    fn code_and_what_it_gave_keep_their_lines() {
+        let code = ExecutableCode { code: "a = 1\nprint(a)".into(), ..Default::default() };
+        let result = CodeExecutionResult { output: Some("line\n".repeat(41)), ..Default::default() };
+        let parts = vec![PartData::ExecutableCode(code).into(), PartData::CodeExecutionResult(result).into()];
+        let lines = "  line\n".repeat(40);
+        assert_eq!(
+            shown(false, &[event("1", false, parts)]).0,
+            format!("code:\n  a = 1\n  print(a)\nresult:\n{lines}  …\n")
+        );
     }
 
     #[test]
