@@ -12,10 +12,10 @@ use crate::event::{Event, EventData};
 use crate::model::Model;
 use crate::tool::Tool;
 
-/// Run hooks. A plugin's [`Callback`] methods run for every agent, and for every model call and tool call of LLM agents, before the
-/// agents' own callbacks; what code asks models and tools by itself passes [`Plugin::model`] and [`Plugin::tool`] only. The hooks here run
-/// once a run, or once an event. Plugins run in the order in which they were registered, and the first that answers wins: those after it,
-/// and the agent's callbacks, are not asked.
+/// Run hooks. A plugin's [`Callback`] methods run for every agent, for every tool call, and for every model call of LLM agents, before the
+/// agents' own callbacks; what code asks models by itself passes [`Plugin::model`] only. The hooks here run once a run, or once an event.
+/// Plugins run in the order in which they were registered, and the first that answers wins: those after it, and the agent's callbacks, are
+/// not asked.
 #[async_trait]
 pub trait Plugin: Callback {
     /// When the user has said something: a content takes the place of the message.
