@@ -17,14 +17,14 @@ use std::sync::Arc;
 
 use hatchery_core::agent::InstructionProvider;
 use hatchery_core::{
-    Callback, CodeExecutor, CustomAgent, ExampleProvider, ItemKind, JsonMap, Model, Plugin, RunError, Summarizer, Tool,
-    Toolset,
+    Callback, CodeExecutor, CustomAgent, ExampleProvider, ItemKind, Model, Plugin, RunError, Summarizer, Tool, Toolset,
 };
 
 use crate::convert::{BadValue, Weigh, bounded, wit};
 use crate::engine::Engine;
 use crate::error::{CallError, LoadError};
 use crate::limits::{Limit, Limits};
+use crate::settings::ComponentSettings;
 use crate::store::{Caller, Sandbox};
 use crate::version::Contract;
 use callback::Hooks;
@@ -34,15 +34,6 @@ use offer::Offer;
 
 pub(crate) use model::PREFIX as MODEL_PREFIX;
 pub(crate) use offer::{AgentSpec, DescribedTool};
-
-/// What a component is given beside its code.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ComponentSettings {
-    /// What its calls may use.
-    pub limits: Limits,
-    /// What it reads through the `config` interface.
-    pub config: JsonMap,
-}
 
 /// A component, ready to run.
 pub struct Component {

@@ -15,11 +15,12 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::cache::CodeCache;
 use crate::catalog::{Catalog, FileState, FileStatus, Sources, Troubles, conflict, folder_name};
-use crate::component::{Component, ComponentSettings};
+use crate::component::Component;
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::limits::Limits;
 use crate::scan::{Kind, Scan, Stamp, scan};
+use crate::settings::ComponentSettings;
 
 pub(crate) use load::load_bytes;
 use load::{Loaded, load};

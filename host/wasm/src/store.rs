@@ -8,24 +8,22 @@ mod clock;
 pub(crate) mod kept;
 mod nesting;
 pub(crate) mod output;
+mod state;
 
 use std::future::Future;
 use std::sync::Arc;
 
-use hatchery_core::{AgentContext, CallContext, JsonMap};
+use hatchery_core::JsonMap;
 use tokio_util::sync::CancellationToken;
-use wasmtime::component::{Instance, InstancePre, ResourceTable};
+use wasmtime::component::{Instance, InstancePre};
 use wasmtime::{PoolConcurrencyLimitError, Store, Trap, UpdateDeadline};
-use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
 use crate::engine::Engine;
 use crate::error::CallError;
-use crate::limits::{DESCRIBE_WALL, Limit, LimitHit, Limits, Meter};
-use crate::relay::Relay;
+use crate::limits::{DESCRIBE_WALL, Limit, LimitHit, Limits};
 use clock::{Clock, Stop};
-use kept::Kept;
-use nesting::Nesting;
 use output::Output;
+pub(crate) use state::{Caller, HostState};
 
 /// Most bytes that one host call may copy out of a guest, as a multiple of the result limit: strings are copied before they are measured.
 const COPY_FACTOR: u64 = 4;
@@ -40,38 +38,6 @@ pub(crate) struct Sandbox {
     pub(crate) component: Arc<str>,
     pub(crate) config: Arc<JsonMap>,
     pub(crate) limits: Limits,
-}
-
-/// On whose behalf a call runs.
-pub(crate) enum Caller {
-    /// Nobody's: the component describes itself.
-    Loader,
-    /// Somebody's who asks a model of the component: there may be no session.
-    Model,
-    /// A tool, callback or anything else that is called in a run.
-    Call(CallContext),
-    /// A custom agent, with the events that it may relay.
-    Agent(AgentContext, Arc<Relay>),
-}
-
-/// What a store holds.
-pub(crate) struct HostState {
-    wasi: WasiCtx,
-    table: ResourceTable,
-    meter: Meter,
-    pub(crate) caller: Caller,
-    pub(crate) config: Arc<JsonMap>,
-    pub(crate) output: Output,
-    /// The state that the call has set.
-    pub(crate) kept: Kept,
-    /// How many tools, each called by the next, wait for this call.
-    pub(crate) nesting: Nesting,
-}
-
-impl WasiView for HostState {
-    fn ctx(&mut self) -> WasiCtxView<'_> {
-        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
-    }
 }
 
 impl Sandbox {
@@ -117,19 +83,9 @@ impl Sandbox {
     }
 
     fn store(&self, caller: Caller, clock: Arc<Clock>, output: Output) -> Store<HostState> {
-        let wasi = WasiCtxBuilder::new().stdout(output.stream("stdout")).stderr(output.stream("stderr")).build();
-        let state = HostState {
-            wasi,
-            table: ResourceTable::new(),
-            meter: Meter::new(self.limits.clone()),
-            caller,
-            config: self.config.clone(),
-            output,
-            kept: Kept::new(self.limits.clone()),
-            nesting: Nesting::current(),
-        };
+        let state = HostState::new(self, caller, output);
         let mut store = Store::new(self.engine.wasm(), state);
-        store.limiter(|state| &mut state.meter);
+        store.limiter(HostState::meter);
         store.set_hostcall_fuel(usize::try_from(self.limits.result.saturating_mul(COPY_FACTOR)).unwrap_or(usize::MAX));
         store.set_max_component_handles(MAX_HANDLES);
         store.set_epoch_deadline(1);

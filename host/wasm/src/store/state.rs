@@ -1,0 +1,67 @@
+//! What a guest's store holds: on whose behalf it runs, what it may do, and what it has done so far.
+
+use std::sync::Arc;
+
+use hatchery_core::{AgentContext, CallContext, JsonMap};
+use wasmtime::ResourceLimiter;
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+
+use super::Sandbox;
+use super::kept::Kept;
+use super::nesting::Nesting;
+use super::output::Output;
+use crate::limits::Meter;
+use crate::relay::Relay;
+
+/// On whose behalf a call runs.
+pub(crate) enum Caller {
+    /// Nobody's: the component describes itself.
+    Loader,
+    /// Somebody's who asks a model of the component: there may be no session.
+    Model,
+    /// A tool, callback or anything else that is called in a run.
+    Call(CallContext),
+    /// A custom agent, with the events that it may relay.
+    Agent(AgentContext, Arc<Relay>),
+}
+
+/// What a store holds.
+pub(crate) struct HostState {
+    wasi: WasiCtx,
+    table: ResourceTable,
+    meter: Meter,
+    pub(crate) caller: Caller,
+    pub(crate) config: Arc<JsonMap>,
+    pub(crate) output: Output,
+    /// The state that the call has set.
+    pub(crate) kept: Kept,
+    /// How many tools, each called by the next, wait for this call.
+    pub(crate) nesting: Nesting,
+}
+
+impl WasiView for HostState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl HostState {
+    pub(super) fn new(sandbox: &Sandbox, caller: Caller, output: Output) -> Self {
+        let wasi = WasiCtxBuilder::new().stdout(output.stream("stdout")).stderr(output.stream("stderr")).build();
+        Self {
+            wasi,
+            table: ResourceTable::new(),
+            meter: Meter::new(sandbox.limits.clone()),
+            caller,
+            config: sandbox.config.clone(),
+            output,
+            kept: Kept::new(sandbox.limits.clone()),
+            nesting: Nesting::current(),
+        }
+    }
+
+    pub(super) fn meter(&mut self) -> &mut dyn ResourceLimiter {
+        &mut self.meter
+    }
+}
