@@ -19,7 +19,11 @@ use crate::source::{AppSource, CatalogReport, ComponentReport, FileReport};
 pub fn load_options(config: &Config, cache: Option<PathBuf>) -> Result<LoadOptions, LoadError> {
     let limits = Limits::default().with(&config.limits);
     let settings = config.components.iter().map(|(name, component)| {
-        let settings = ComponentSettings { limits: limits.with(&component.limits), config: component.config.clone() };
+        let settings = ComponentSettings {
+            limits: limits.with(&component.limits),
+            grants: Arc::new(component.grants.clone()),
+            config: component.config.clone(),
+        };
         (name.clone(), settings)
     });
     let components: std::collections::BTreeMap<_, _> = settings.collect();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hatchery_core::JsonMap;
 use hatchery_engine::plugins::PluginConfig;
+use hatchery_wasm::Grants;
 use hatchery_wasm::limits::LimitOverrides;
 use serde::Deserialize;
 use thiserror::Error;
@@ -60,6 +61,8 @@ pub struct ModelsConfig {
 pub struct ComponentConfig {
     /// What the component can read as its configuration.
     pub config: JsonMap,
+    /// What the component may do.
+    pub grants: Grants,
     /// Limits that differ from those of the others.
     pub limits: LimitOverrides,
 }

@@ -69,6 +69,7 @@ impl Component {
             component: name.clone(),
             config: Arc::new(settings.config),
             limits: settings.limits,
+            grants: settings.grants,
         };
         let described = sandbox.run(Caller::Loader, |store, instance| exports.describe(store, instance)).await;
         let offer = described

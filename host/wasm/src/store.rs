@@ -21,6 +21,7 @@ use wasmtime::{PoolConcurrencyLimitError, Store, Trap, UpdateDeadline};
 use crate::engine::Engine;
 use crate::error::CallError;
 use crate::limits::{DESCRIBE_WALL, Limit, LimitHit, Limits};
+use crate::policy::Grants;
 use clock::{Clock, Stop};
 use output::Output;
 pub(crate) use state::{Caller, HostState};
@@ -38,6 +39,7 @@ pub(crate) struct Sandbox {
     pub(crate) component: Arc<str>,
     pub(crate) config: Arc<JsonMap>,
     pub(crate) limits: Limits,
+    pub(crate) grants: Arc<Grants>,
 }
 
 impl Sandbox {

@@ -12,6 +12,7 @@ use super::kept::Kept;
 use super::nesting::Nesting;
 use super::output::Output;
 use crate::limits::Meter;
+use crate::policy::Grants;
 use crate::relay::Relay;
 
 /// On whose behalf a call runs.
@@ -32,6 +33,9 @@ pub(crate) struct HostState {
     table: ResourceTable,
     meter: Meter,
     pub(crate) caller: Caller,
+    /// The component's name, for the audit log.
+    pub(crate) component: Arc<str>,
+    pub(crate) grants: Arc<Grants>,
     pub(crate) config: Arc<JsonMap>,
     pub(crate) output: Output,
     /// The state that the call has set.
@@ -54,6 +58,8 @@ impl HostState {
             table: ResourceTable::new(),
             meter: Meter::new(sandbox.limits.clone()),
             caller,
+            component: sandbox.component.clone(),
+            grants: sandbox.grants.clone(),
             config: sandbox.config.clone(),
             output,
             kept: Kept::new(sandbox.limits.clone()),
