@@ -5,6 +5,7 @@ mod callback;
 mod code_executor;
 mod examples;
 mod exports;
+mod functions;
 pub(crate) mod hook;
 mod instruction;
 mod model;
@@ -29,6 +30,7 @@ use crate::store::{Caller, Sandbox};
 use crate::version::Contract;
 use callback::Hooks;
 use exports::Exports;
+use functions::{FunctionTool, Functions};
 pub use hook::Hook;
 use offer::Offer;
 
@@ -71,11 +73,13 @@ impl Component {
             limits: settings.limits,
             grants: settings.grants,
         };
-        let described = sandbox.run(Caller::Loader, |store, instance| exports.describe(store, instance)).await;
-        let offer = described
-            .map_err(|error| error.to_string())
-            .and_then(Offer::try_from)
-            .map_err(|reason| LoadError::Describe { component: name.to_string(), reason })?;
+        let offer = if contract.is_plain() {
+            Offer::try_from(Functions::of(sandbox.engine.wasm(), code))
+        } else {
+            let described = sandbox.run(Caller::Loader, |store, instance| exports.describe(store, instance)).await;
+            described.map_err(|error| error.to_string()).and_then(Offer::try_from)
+        };
+        let offer = offer.map_err(|reason| LoadError::Describe { component: name.to_string(), reason })?;
         Ok(Self { name, sha256, contract, sandbox, exports, offer })
     }
 
@@ -161,6 +165,10 @@ impl Component {
     }
 
     fn any_tool(self: &Arc<Self>, described: &DescribedTool) -> Option<Arc<dyn Tool>> {
+        if let Some(function) = &described.function {
+            let (component, declaration) = (self.clone(), described.declaration.clone());
+            return Some(Arc::new(FunctionTool { component, declaration, function: function.clone() }));
+        }
         Some(Arc::new(tool::ComponentTool {
             component: self.clone(),
             exports: self.exports.tools.clone()?,

@@ -25,6 +25,12 @@ pub(crate) struct BadValue {
     reason: String,
 }
 
+impl BadValue {
+    pub(crate) fn new(what: &'static str, wanted: &'static str, reason: String) -> Self {
+        Self { what, wanted, reason }
+    }
+}
+
 /// From the domain to the contract.
 pub(crate) trait ToWit {
     /// The contract's type.

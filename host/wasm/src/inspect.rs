@@ -20,8 +20,9 @@ pub struct Inspection {
     pub size: u64,
     /// SHA-256 of the file.
     pub sha256: String,
-    /// The version of `hatchery:agent` that it was built for.
-    pub contract: String,
+    /// The version of `hatchery:agent` that it was built for; none when its tools are plain functions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contract: Option<String>,
     /// Interfaces that it wants.
     pub imports: Vec<String>,
     /// Interfaces that it offers.

@@ -29,8 +29,8 @@ const WASI: &[&str] = &["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:i
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Contract {
-    /// The version of `hatchery:agent`.
-    pub version: String,
+    /// The version of `hatchery:agent`; none when the component knows nothing of it, and its functions are its tools.
+    pub version: Option<String>,
     /// What the component wants, with versions.
     pub imports: Vec<String>,
     /// What it offers, with versions.
@@ -45,7 +45,7 @@ impl Contract {
     pub fn read(component: &str, bytes: &[u8]) -> Result<Self, LoadError> {
         let (imports, exports) = interfaces(component, bytes)?;
         let mut versions = imports.iter().chain(&exports).filter_map(|name| version_of(name));
-        let version = versions.next().unwrap_or(OFFERED).to_owned();
+        let version = versions.next().map(str::to_owned);
         for name in imports.iter().chain(&exports) {
             if let Some(wanted) = version_of(name).filter(|wanted| line(wanted) != line(OFFERED)) {
                 return Err(LoadError::Version {
@@ -58,11 +58,15 @@ impl Contract {
         if let Some(import) = imports.iter().find(|name| !is_offered(name)) {
             return Err(LoadError::ForeignImport { component: component.into(), import: import.clone() });
         }
-        let contract = Self { version, imports, exports };
-        if !EXPORTS.iter().any(|interface| contract.offers(interface)) {
+        if !exports.iter().any(|name| may_be_offered(name)) {
             return Err(LoadError::NothingExported { component: component.into() });
         }
-        Ok(contract)
+        Ok(Self { version, imports, exports })
+    }
+
+    /// True when none of its exports is of `hatchery:agent`: its functions are its tools.
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.exports.is_empty() && !EXPORTS.iter().any(|interface| self.offers(interface))
     }
 
     /// True when the component exports this interface of `hatchery:agent`.
@@ -126,6 +130,14 @@ fn line(version: &str) -> String {
     match (numbers.next(), numbers.next()) {
         (Some("0"), Some(minor)) => format!("0.{minor}"),
         (major, _) => major.unwrap_or(version).to_owned(),
+    }
+}
+
+/// True for the interfaces that this host knows, and for foreign ones and functions at the top, which may be tools.
+fn may_be_offered(export: &str) -> bool {
+    match export.strip_prefix(PACKAGE) {
+        Some(interface) => EXPORTS.iter().any(|known| interface.split('@').next() == Some(known)),
+        None => !export.starts_with("wasi:"),
     }
 }
 

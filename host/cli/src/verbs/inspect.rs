@@ -104,9 +104,9 @@ fn print(found: &Inspection, limits: &Limits, file: &Path) -> io::Result<()> {
     let (name, kib) = (harmless(&found.name), found.size.div_ceil(1024));
     writeln!(
         out,
-        "{BOLD}{name}{BOLD:#}  {DIM}{}, {kib} KiB, hatchery:agent {}{DIM:#}",
+        "{BOLD}{name}{BOLD:#}  {DIM}{}, {kib} KiB, {}{DIM:#}",
         file.display(),
-        found.contract
+        found.contract.as_ref().map_or("plain functions".into(), |version| format!("hatchery:agent {version}")),
     )?;
     for agent in &found.agents {
         let app = if agent.is_app { "app, " } else { "" };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hatchery_core::FunctionDeclaration;
 
+use super::functions::{Function, Functions};
 use super::hook::Hook;
 use crate::bindings::exports::hatchery::agent::{guest_agents, guest_callbacks, guest_plugins, guest_tools};
 use crate::convert::FromWit;
@@ -48,6 +49,8 @@ pub(crate) struct DescribedTool {
     pub(crate) declaration: Arc<FunctionDeclaration>,
     pub(crate) is_long_running: bool,
     pub(crate) requires_confirmation: bool,
+    /// The function behind it, when the component knows nothing of our contract.
+    pub(super) function: Option<Arc<Function>>,
 }
 
 /// A callback or a plugin, with the moments at which it wants to be called.
@@ -89,6 +92,32 @@ impl TryFrom<Described> for Offer {
     }
 }
 
+impl TryFrom<Functions> for Offer {
+    type Error = String;
+
+    fn try_from(functions: Functions) -> Result<Self, String> {
+        let Functions { usable, unusable } = functions;
+        if usable.is_empty() {
+            let reasons = if unusable.is_empty() { "it exports none".into() } else { unusable.join(", ") };
+            return Err(format!(
+                "none of its functions can be a tool, since tools take and give plain data: {reasons}"
+            ));
+        }
+        few("tools", usable.len(), MAX_ITEMS)?;
+        let tools: Vec<_> = usable
+            .into_iter()
+            .map(|(declaration, function)| DescribedTool {
+                declaration,
+                is_long_running: false,
+                requires_confirmation: false,
+                function: Some(function),
+            })
+            .collect();
+        unique("tool", tools.iter().map(|tool| tool.declaration.name.as_str()))?;
+        Ok(Self { tools, ..Self::default() })
+    }
+}
+
 impl TryFrom<guest_tools::ToolSpec> for DescribedTool {
     type Error = String;
 
@@ -98,6 +127,7 @@ impl TryFrom<guest_tools::ToolSpec> for DescribedTool {
             declaration: Arc::new(declaration),
             is_long_running: tool.long_running,
             requires_confirmation: tool.requires_confirmation,
+            function: None,
         })
     }
 }

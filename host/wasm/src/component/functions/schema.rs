@@ -1,0 +1,85 @@
+//! The JSON Schema of plain data.
+//!
+//! | WIT                  | JSON                                                                            |
+//! |----------------------|---------------------------------------------------------------------------------|
+//! | integers             | a whole number in the type's range                                              |
+//! | floats               | a number                                                                        |
+//! | `char`, `string`     | a text; of one character                                                        |
+//! | `list<u8>`           | a text in base64                                                                |
+//! | lists, tuples        | an array                                                                        |
+//! | records              | an object; optional fields may be left out                                      |
+//! | enums                | one of the names                                                                |
+//! | variants             | the case's name, or an object of the name and what the case holds               |
+//! | options              | the value or `null`; `{"some": …}` where the value could be `null` itself       |
+//! | results              | `{"ok": …}` or `{"error": …}`; of a function, its result or its failure         |
+//! | flags                | an array of the names that are set                                              |
+
+use serde_json::{Map, Value, json};
+
+use super::shape::{Case, Field, Shape};
+
+/// The schema of a shape.
+pub(super) fn of(shape: &Shape) -> Value {
+    match shape {
+        Shape::Bool => json!({"type": "boolean"}),
+        Shape::Integer(integer) => {
+            let (least, most) = integer.range();
+            json!({"type": "integer", "minimum": number(least), "maximum": number(most)})
+        }
+        Shape::Float32 | Shape::Float64 => json!({"type": "number"}),
+        Shape::Char => json!({"type": "string", "minLength": 1, "maxLength": 1}),
+        Shape::String => json!({"type": "string"}),
+        Shape::Bytes => json!({"type": "string", "contentEncoding": "base64"}),
+        Shape::List(item) => json!({"type": "array", "items": of(item)}),
+        Shape::Record(fields) => of_record(fields),
+        Shape::Tuple(items) => {
+            let (count, items) = (items.len(), items.iter().map(of).collect::<Vec<_>>());
+            json!({"type": "array", "prefixItems": items, "minItems": count, "maxItems": count})
+        }
+        Shape::Variant(cases) => of_variant(cases),
+        Shape::Enum(names) => json!({"type": "string", "enum": names}),
+        Shape::Option(value) if value.may_be_null() => any_of(vec![tagged("some", of(value)), json!({"type": "null"})]),
+        Shape::Option(value) => any_of(vec![of(value), json!({"type": "null"})]),
+        Shape::Result { ok, error } => {
+            let side = |shape: &Option<Box<Shape>>| shape.as_deref().map_or(json!({"type": "null"}), of);
+            any_of(vec![tagged("ok", side(ok)), tagged("error", side(error))])
+        }
+        Shape::Flags(names) => {
+            json!({"type": "array", "items": {"type": "string", "enum": names}, "uniqueItems": true})
+        }
+    }
+}
+
+/// The schema of an object with these keys and no others.
+pub(super) fn of_record(fields: &[Field]) -> Value {
+    let properties: Map<String, Value> = fields.iter().map(|field| (field.name.clone(), of(&field.shape))).collect();
+    let required: Vec<_> = fields.iter().filter(|field| !field.shape.may_be_null()).map(|field| &field.name).collect();
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+fn of_variant(cases: &[Case]) -> Value {
+    let bare: Vec<_> = cases.iter().filter(|case| case.payload.is_none()).map(|case| &case.name).collect();
+    let mut schemas = Vec::new();
+    if !bare.is_empty() {
+        schemas.push(json!({"type": "string", "enum": bare}));
+    }
+    schemas.extend(cases.iter().filter_map(|case| Some(tagged(&case.name, of(case.payload.as_ref()?)))));
+    any_of(schemas)
+}
+
+/// An object with one key.
+fn tagged(name: &str, schema: Value) -> Value {
+    json!({"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": false})
+}
+
+fn any_of(mut schemas: Vec<Value>) -> Value {
+    match schemas.len() {
+        1 => schemas.remove(0),
+        _ => json!({"anyOf": schemas}),
+    }
+}
+
+/// A bound of an integer type, all of which JSON can hold.
+fn number(bound: i128) -> Value {
+    i64::try_from(bound).map_or_else(|_| u64::try_from(bound).map_or(Value::Null, Value::from), Value::from)
+}

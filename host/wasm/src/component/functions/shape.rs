@@ -1,0 +1,144 @@
+//! The types of plain data, as trees.
+
+use wasmtime::component::types::Type;
+
+/// Most parts of all types of a component's functions together. A type that is used often is a part each time, so that a few short
+/// definitions can stand for any number.
+const MAX_PARTS: usize = 20_000;
+
+/// A type of plain data.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Shape {
+    Bool,
+    Integer(Integer),
+    Float32,
+    Float64,
+    Char,
+    String,
+    /// `list<u8>`.
+    Bytes,
+    List(Box<Shape>),
+    Record(Vec<Field>),
+    Tuple(Vec<Shape>),
+    Variant(Vec<Case>),
+    Enum(Vec<String>),
+    Option(Box<Shape>),
+    Result {
+        ok: Option<Box<Shape>>,
+        error: Option<Box<Shape>>,
+    },
+    Flags(Vec<String>),
+}
+
+/// The type of a whole number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Integer {
+    S8,
+    U8,
+    S16,
+    U16,
+    S32,
+    U32,
+    S64,
+    U64,
+}
+
+/// A field of a record, or a parameter.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) shape: Shape,
+}
+
+/// A case of a variant.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Case {
+    pub(super) name: String,
+    pub(super) payload: Option<Shape>,
+}
+
+/// How many more parts there may be.
+pub(super) struct Budget(usize);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(MAX_PARTS)
+    }
+}
+
+impl Shape {
+    /// The shape of a type.
+    ///
+    /// # Errors
+    /// What is wrong with it, after the name of a function, when it is not plain data.
+    pub(super) fn of(ty: &Type, budget: &mut Budget) -> Result<Self, String> {
+        budget.0 = budget.0.checked_sub(1).ok_or("has types that are too large")?;
+        let names = |names: &mut dyn Iterator<Item = &str>| names.map(Into::into).collect();
+        let mut of = |ty: Type| Self::of(&ty, budget);
+        Ok(match ty {
+            Type::Bool => Self::Bool,
+            Type::S8 => Self::Integer(Integer::S8),
+            Type::U8 => Self::Integer(Integer::U8),
+            Type::S16 => Self::Integer(Integer::S16),
+            Type::U16 => Self::Integer(Integer::U16),
+            Type::S32 => Self::Integer(Integer::S32),
+            Type::U32 => Self::Integer(Integer::U32),
+            Type::S64 => Self::Integer(Integer::S64),
+            Type::U64 => Self::Integer(Integer::U64),
+            Type::Float32 => Self::Float32,
+            Type::Float64 => Self::Float64,
+            Type::Char => Self::Char,
+            Type::String => Self::String,
+            Type::List(list) => match list.ty() {
+                Type::U8 => Self::Bytes,
+                item => Self::List(Box::new(of(item)?)),
+            },
+            Type::Record(record) => {
+                let fields = record.fields().map(|it| Ok(Field { name: it.name.into(), shape: of(it.ty)? }));
+                Self::Record(fields.collect::<Result<_, String>>()?)
+            }
+            Type::Tuple(tuple) => Self::Tuple(tuple.types().map(of).collect::<Result<_, _>>()?),
+            Type::Variant(variant) => {
+                let cases = variant
+                    .cases()
+                    .map(|case| Ok(Case { name: case.name.into(), payload: case.ty.map(&mut of).transpose()? }));
+                Self::Variant(cases.collect::<Result<_, String>>()?)
+            }
+            Type::Enum(cases) => Self::Enum(names(&mut cases.names())),
+            Type::Option(option) => Self::Option(Box::new(of(option.ty())?)),
+            Type::Result(result) => Self::Result {
+                ok: result.ok().map(&mut of).transpose()?.map(Box::new),
+                error: result.err().map(of).transpose()?.map(Box::new),
+            },
+            Type::Flags(flags) => Self::Flags(names(&mut flags.names())),
+            Type::Own(_) | Type::Borrow(_) => return Err("uses a resource".into()),
+            Type::Future(_) => return Err("uses a future".into()),
+            Type::Stream(_) => return Err("uses a stream".into()),
+            Type::ErrorContext => return Err("uses an error context".into()),
+            // The engine does not admit components with these two.
+            Type::Map(_) => return Err("uses a map".into()),
+            Type::FixedLengthList(_) => return Err("uses a list of fixed length".into()),
+        })
+    }
+
+    /// True when `null` stands for one of its values.
+    pub(super) fn may_be_null(&self) -> bool {
+        matches!(self, Self::Option(_))
+    }
+}
+
+impl Integer {
+    /// The smallest and the largest.
+    pub(super) fn range(self) -> (i128, i128) {
+        match self {
+            Self::S8 => (i8::MIN.into(), i8::MAX.into()),
+            Self::U8 => (0, u8::MAX.into()),
+            Self::S16 => (i16::MIN.into(), i16::MAX.into()),
+            Self::U16 => (0, u16::MAX.into()),
+            Self::S32 => (i32::MIN.into(), i32::MAX.into()),
+            Self::U32 => (0, u32::MAX.into()),
+            Self::S64 => (i64::MIN.into(), i64::MAX.into()),
+            Self::U64 => (0, u64::MAX.into()),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Functions of components that know nothing of our contract, as tools.
+
+use std::sync::Arc;
+
+use hatchery_core::{Lookup, ToolError};
+use hatchery_wasm::{Catalog, Limits, inspect};
+use serde_json::{Value, json};
+
+use crate::support::{Lab, call, component};
+
+async fn refused(catalog: &Arc<Catalog>, tool: &str, args: Value) -> String {
+    match call(catalog, tool, args).await.unwrap_err() {
+        ToolError::Model(message) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn entry() -> Value {
+    json!({
+        "title": "Launch",
+        "at": {"year": 2026, "month": 11, "day": 21},
+        "note": "bring \u{1F680}",
+        "marks": ["remote"],
+        "repeat": {"on": ["monday", "friday"]},
+        "seen": {"some": null},
+        "answer": {"ok": u64::MAX},
+    })
+}
+
+#[tokio::test]
+async fn functions_are_tools_with_the_schemas_of_their_types() {
+    let catalog = Lab::new().with("calendar").catalog().await;
+    let declaration = catalog.tool("calendar/weekday-of").unwrap().declaration().clone();
+    assert_eq!(declaration.description, "Calls the function `weekday-of` of `example:calendar/dates@1.2.0`.");
+    let date = json!({
+        "type": "object",
+        "properties": {
+            "year": {"type": "integer", "minimum": i32::MIN, "maximum": i32::MAX},
+            "month": {"type": "integer", "minimum": 0, "maximum": 255},
+            "day": {"type": "integer", "minimum": 0, "maximum": 255},
+        },
+        "required": ["year", "month", "day"],
+        "additionalProperties": false,
+    });
+    let parameters =
+        json!({"type": "object", "properties": {"date": date}, "required": ["date"], "additionalProperties": false});
+    assert_eq!(declaration.parameters, Some(parameters));
+    let days = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+    assert_eq!(declaration.response, Some(json!({"type": "string", "enum": days})));
+}
+
+#[tokio::test]
+async fn arguments_and_results_are_converted_both_ways() {
+    let catalog = Lab::new().with("calendar").catalog().await;
+    let date = json!({"date": {"year": 2026, "month": 11, "day": 21}});
+    assert_eq!(call(&catalog, "weekday-of", date).await.unwrap(), json!("saturday"));
+    assert_eq!(call(&catalog, "copy", json!({"entry": entry()})).await.unwrap(), entry());
+    assert_eq!(call(&catalog, "measure", json!({"bytes": "QUJD"})).await.unwrap(), json!([3, 66.0, "A"]));
+    assert_eq!(call(&catalog, "measure", json!({"bytes": ""})).await.unwrap(), json!([0, "NaN", "-"]));
+    assert_eq!(call(&catalog, "forget", json!({"all": true})).await.unwrap(), Value::Null);
+    assert_eq!(call(&catalog, "slowly", json!({"steps": 3})).await.unwrap(), json!(3));
+    assert_eq!(call(&catalog, "version", json!({})).await.unwrap(), json!(env!("CARGO_PKG_VERSION")));
+}
+
+#[tokio::test]
+async fn optional_fields_may_be_left_out() {
+    let catalog = Lab::new().with("calendar").catalog().await;
+    let mut short = entry();
+    for key in ["note", "seen"] {
+        short.as_object_mut().unwrap().shift_remove(key);
+    }
+    let copied = call(&catalog, "copy", json!({"entry": short})).await.unwrap();
+    assert_eq!((&copied["note"], &copied["seen"]), (&Value::Null, &Value::Null));
+}
+
+#[tokio::test]
+async fn functions_of_one_name_are_told_apart_by_their_interfaces() {
+    let catalog = Lab::new().with("calendar").catalog().await;
+    assert_eq!(call(&catalog, "texts-describe", json!({"text": "Grüße"})).await.unwrap(), json!("5 letters"));
+    assert_eq!(
+        call(&catalog, "dates-describe", json!({"entry": entry()})).await.unwrap(),
+        json!("Launch on 2026-11-21")
+    );
+    assert!(catalog.tool("calendar/describe").is_err());
+}
+
+#[tokio::test]
+async fn failures_are_told_to_the_model() {
+    let catalog = Lab::new().with("calendar").catalog().await;
+    let date = json!({"date": {"year": 2026, "month": 13, "day": 1}});
+    assert_eq!(refused(&catalog, "weekday-of", date).await, "there is no month 13");
+    let failure: Value = serde_json::from_str(&refused(&catalog, "refuse", json!({})).await).unwrap();
+    assert_eq!((&failure["title"], &failure["repeat"]), (&json!("closed"), &json!("never")));
+    assert_eq!(
+        refused(&catalog, "weekday-of", json!({"date": {"year": 1, "month": 300, "day": 1}})).await,
+        "the arguments of `weekday-of` do not fit: `date.month` must be a whole number from 0 to 255, not 300"
+    );
+    let crashed = refused(&catalog, "crash", json!({})).await;
+    assert!(crashed.starts_with("tool `crash` of component `calendar` failed: it crashed: "), "{crashed}");
+    assert!(crashed.contains("the page is torn"), "{crashed}");
+}
+
+#[tokio::test]
+async fn a_result_that_is_too_large_names_the_limit() {
+    let limits = Limits { result: 10_000, ..Limits::default() };
+    let catalog = Lab::new().with("calendar").limited(limits).catalog().await;
+    assert_eq!(call(&catalog, "fill", json!({"count": 9_000})).await.unwrap().as_str().map(str::len), Some(9_000));
+    let error = refused(&catalog, "fill", json!({"count": 10_001})).await;
+    assert!(error.contains("more than 10000 B in one result; raise `limits.result`"), "{error}");
+}
+
+#[tokio::test]
+async fn functions_with_handles_are_passed_over_and_named_when_there_is_no_other() {
+    let catalog = Lab::new().with("calendar").catalog().await;
+    assert!(catalog.tool("calendar/sharpen").is_err() && catalog.tool("calendar/[method]pen.draw").is_err());
+    let lab = Lab::new();
+    let pen = "(component
+        (type $pen (resource (rep i32)))
+        (core module $m (func (export \"sharpen\") (param i32)))
+        (core instance $i (instantiate $m))
+        (func $sharpen (param \"pen\" (own $pen)) (canon lift (core func $i \"sharpen\")))
+        (export $exported \"pen\" (type $pen))
+        (export \"sharpen\" (func $sharpen) (func (param \"pen\" (own $exported)))))";
+    lab.write("stationery.wasm", wat::parse_str(pen).unwrap());
+    let catalog = lab.open().await.current();
+    assert_eq!(
+        lab.reason(&catalog, "stationery.wasm"),
+        "component `stationery` cannot describe itself: none of its functions can be a tool, since tools take and give plain \
+         data: `sharpen` uses a resource"
+    );
+}
+
+#[tokio::test]
+async fn types_that_grow_without_end_are_refused() {
+    // Each record holds the one before it twice, so that the last stands for 2^20 parts.
+    let mut text = String::from("(component (type $r0 (record (field \"a\" u8)))\n(export $e0 \"r0\" (type $r0))\n");
+    for level in 1..=20 {
+        let below = level - 1;
+        text += &format!("(type $r{level} (record (field \"a\" $e{below}) (field \"b\" $e{below})))\n");
+        text += &format!("(export $e{level} \"r{level}\" (type $r{level}))\n");
+    }
+    text += "(core module $m (memory (export \"m\") 1)
+        (func (export \"realloc\") (param i32 i32 i32 i32) (result i32) i32.const 0)
+        (func (export \"f\") (param i32)))
+        (core instance $i (instantiate $m))
+        (func $f (param \"it\" $e20)
+            (canon lift (core func $i \"f\") (memory (core memory $i \"m\")) (realloc (core func $i \"realloc\"))))
+        (export \"f\" (func $f)))";
+    let lab = Lab::new();
+    lab.write("growing.wasm", wat::parse_str(&text).unwrap());
+    let catalog = lab.open().await.current();
+    let reason = lab.reason(&catalog, "growing.wasm");
+    assert!(reason.contains("`f` has types that are too large") || reason.contains("effective type size"), "{reason}");
+}
+
+#[tokio::test]
+async fn an_inspection_shows_the_functions() {
+    let lab = Lab::new();
+    let bytes = std::fs::read(component("calendar")).unwrap();
+    let shown = inspect(&lab.options, "calendar", bytes).await.unwrap();
+    assert_eq!(shown.contract, None);
+    assert!(shown.exports.contains(&"example:calendar/dates@1.2.0".to_owned()), "{:?}", shown.exports);
+    let names: Vec<_> = shown.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert!(names.contains(&"weekday-of") && names.contains(&"version") && !names.contains(&"sharpen"), "{names:?}");
+}
