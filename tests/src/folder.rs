@@ -41,6 +41,8 @@ impl Folder {
             "data-analyst/data-analyst.wasm",
             "dice/dice.wasm",
             "greeter/greeter.wasm",
+            "help-desk/help-desk.wasm",
+            "pii-guard/pii-guard.wasm",
             "trip-planner/tools/trip-tools.wasm",
         ] {
             let path = folder.served().join(component);
