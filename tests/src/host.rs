@@ -89,6 +89,11 @@ impl Host {
         Ok(status.with_context(|| format!("still there after {PATIENCE:?}: {}", self.log.text()))??.success())
     }
 
+    /// The id of its process; nothing when it has ended.
+    pub fn process(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// What it has written to its log.
     pub fn log(&self) -> String {
         self.log.text()

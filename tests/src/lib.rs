@@ -10,6 +10,7 @@ pub mod event;
 pub mod folder;
 pub mod host;
 pub mod paths;
+pub mod soak;
 pub mod sse;
 
 pub use answer::Answer;

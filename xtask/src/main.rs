@@ -43,6 +43,13 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Put the host under good, swapped and misbehaving components at once, and watch its memory and handles
+    #[command(after_help = "Example:\n  cargo xtask soak --minutes 30")]
+    Soak {
+        /// How long it goes on
+        #[arg(long, default_value_t = 5.0)]
+        minutes: f64,
+    },
     /// Build the sample components, and those that only tests use
     #[command(after_help = "Example:\n  cargo xtask components")]
     Components,
@@ -67,6 +74,7 @@ fn run(verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::Demo { port } => demo(&workspace, port),
         Verb::Test { args } => test(&workspace, &args),
+        Verb::Soak { minutes } => soak(&workspace, minutes),
         Verb::Components => components(&workspace),
     }
 }
@@ -94,6 +102,23 @@ fn test(workspace: &Workspace, args: &[OsString]) -> anyhow::Result<()> {
     steps.run("tests: cargo test --workspace", || {
         let mut cargo = workspace.cargo(["test", "--workspace"]);
         step::succeed(cargo.args(args).env(components::FOLDER_VARIABLE, components.folder()))
+    })?;
+    steps.finish();
+    Ok(())
+}
+
+fn soak(workspace: &Workspace, minutes: f64) -> anyhow::Result<()> {
+    let components = Components::all(workspace)?;
+    let mut steps = Steps::new(4);
+    steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
+    steps.run(&format!("components: {components}"), || components.build(workspace))?;
+    // Built with the whole workspace, as tests are, so that nothing is built twice.
+    steps.run(HOST, || {
+        step::succeed(&mut workspace.cargo(["build", "--workspace", "--bin", "hatchery", "--example", "soak"]))
+    })?;
+    steps.run(&format!("soak: {minutes} minutes"), || {
+        let mut soak = Command::new(workspace.host_binary()?.with_file_name("examples").join("soak"));
+        step::succeed(soak.arg(minutes.to_string()).env(components::FOLDER_VARIABLE, components.folder()))
     })?;
     steps.finish();
     Ok(())
