@@ -24,6 +24,7 @@ use hatchery_core::{
 use crate::convert::{BadValue, Weigh, bounded, wit};
 use crate::engine::Engine;
 use crate::error::{CallError, LoadError};
+use crate::http::Egress;
 use crate::limits::{Limit, Limits};
 use crate::settings::ComponentSettings;
 use crate::store::{Caller, Sandbox};
@@ -65,6 +66,8 @@ impl Component {
         let pre = engine.linker().instantiate_pre(code).map_err(failed)?;
         let exports = Exports::of(&pre, &contract).map_err(failed)?;
         let name: Arc<str> = name.into();
+        let egress = Egress::new(name.clone(), settings.grants.clone(), settings.limits.clone())
+            .map_err(|reason| LoadError::Grants { component: name.to_string(), reason })?;
         let sandbox = Sandbox {
             engine,
             pre,
@@ -72,6 +75,7 @@ impl Component {
             config: Arc::new(settings.config),
             limits: settings.limits,
             grants: settings.grants,
+            egress: Arc::new(egress),
         };
         let offer = if contract.is_plain() {
             Offer::try_from(Functions::of(sandbox.engine.wasm(), code))

@@ -184,6 +184,7 @@ fn pool(options: &EngineOptions) -> PoolingAllocationConfig {
 fn link(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<HostState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     Contract::add_to_linker::<_, HasSelf<HostState>>(&mut linker, |state| state)?;
     Ok(linker)
 }

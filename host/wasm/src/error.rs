@@ -106,6 +106,14 @@ pub enum LoadError {
         /// The component.
         component: String,
     },
+    /// What its grants need is not there.
+    #[error("component `{component}` cannot have its grants: {reason}")]
+    Grants {
+        /// The component.
+        component: String,
+        /// What is missing.
+        reason: String,
+    },
     /// It cannot be compiled or linked.
     #[error("component `{component}` cannot be loaded: {reason}")]
     Compile {
@@ -167,7 +175,17 @@ impl CallError {
                 Limit::Memory => "COMPONENT_MEMORY",
                 Limit::Cpu => "COMPONENT_CPU",
                 Limit::Wall | Limit::AgentWall | Limit::Describe => "COMPONENT_TIMEOUT",
-                Limit::Tables | Limit::Instances | Limit::Result | Limit::Log => "COMPONENT_LIMIT",
+                Limit::Tables
+                | Limit::Instances
+                | Limit::Result
+                | Limit::Log
+                | Limit::OutboundCalls
+                | Limit::OutboundBytes
+                | Limit::ResponseBody
+                | Limit::OpenStreams
+                | Limit::ConnectTimeout
+                | Limit::FirstByteTimeout
+                | Limit::BetweenBytesTimeout => "COMPONENT_LIMIT",
             },
             Self::Trapped { .. } => "COMPONENT_TRAPPED",
             Self::Contract(_) => "COMPONENT_FAILED",

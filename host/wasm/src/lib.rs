@@ -6,8 +6,8 @@
 //! changes while it serves).
 //!
 //! A call of a tool, a callback and so on costs a fresh instance, some 20 µs; so does an agent's run, and a model's answer. Nothing a guest does reaches another call:
-//! crashes, loops and floods end as errors that name the component and, for limits, the setting that raises it. There is no network and
-//! no file access for guests.
+//! crashes, loops and floods end as errors that name the component and, for limits, the setting that raises it. The network is what
+//! the operator grants ([`policy`], `http`); files there are none.
 
 mod bindings;
 pub mod cache;
@@ -16,6 +16,7 @@ pub mod component;
 mod convert;
 pub mod engine;
 pub mod error;
+mod http;
 mod imports;
 pub mod inspect;
 pub mod limits;
@@ -39,6 +40,6 @@ pub use inspect::{Inspection, inspect};
 pub use limits::{LimitOverrides, Limits};
 pub use loader::{LoadOptions, Progress};
 pub use models::CatalogModels;
-pub use policy::Grants;
+pub use policy::{Grants, HostPattern, PrivateEntry, Secret};
 pub use settings::ComponentSettings;
 pub use watch::CatalogHandle;

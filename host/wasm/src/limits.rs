@@ -13,6 +13,13 @@
 //! |                     |          | answer, what a call sets, or the events that it reads at a time      |
 //! | `limits.log`        | 64 KiB   | bytes that it writes to the log, stdout and stderr together; each    |
 //! |                     |          | line counts 128 more                                                 |
+//! | `limits.outbound_calls` | 100  | HTTP requests, refused ones included                                 |
+//! | `limits.outbound_bytes` | 64 MiB | bytes of all requests and responses, heads included                |
+//! | `limits.response_body`  | 16 MiB | bytes of one response's body                                       |
+//! | `limits.open_streams`   | 16   | HTTP requests at one time, until the response is read or dropped     |
+//! | `limits.connect_timeout` | 10 s | time to find a host, connect to it and agree on TLS                |
+//! | `limits.first_byte_timeout` | 30 s | time from a request's last byte to its response's first         |
+//! | `limits.between_bytes_timeout` | 30 s | time in which no more of a response comes                   |
 
 mod units;
 
@@ -46,6 +53,20 @@ pub struct Limits {
     pub result: u64,
     /// Bytes written to the log, stdout and stderr; each line counts 128 more.
     pub log: u64,
+    /// HTTP requests, refused ones included.
+    pub outbound_calls: u64,
+    /// Bytes of all HTTP requests and responses, heads included.
+    pub outbound_bytes: u64,
+    /// Bytes of the body of one HTTP response.
+    pub response_body: u64,
+    /// HTTP requests at one time, each until its response is read or dropped.
+    pub open_streams: u64,
+    /// Time to find a host, connect to it and agree on TLS.
+    pub connect_timeout: Duration,
+    /// Time from the last byte of an HTTP request to the first of its response.
+    pub first_byte_timeout: Duration,
+    /// Time in which no more of an HTTP response comes.
+    pub between_bytes_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -59,6 +80,13 @@ impl Default for Limits {
             agent_wall: Duration::from_secs(600),
             result: 8 << 20,
             log: 64 << 10,
+            outbound_calls: 100,
+            outbound_bytes: 64 << 20,
+            response_body: 16 << 20,
+            open_streams: 16,
+            connect_timeout: Duration::from_secs(10),
+            first_byte_timeout: Duration::from_secs(30),
+            between_bytes_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -90,6 +118,25 @@ pub struct LimitOverrides {
     /// See [`Limits::log`].
     #[serde(deserialize_with = "units::size")]
     pub log: Option<u64>,
+    /// See [`Limits::outbound_calls`].
+    pub outbound_calls: Option<u64>,
+    /// See [`Limits::outbound_bytes`].
+    #[serde(deserialize_with = "units::size")]
+    pub outbound_bytes: Option<u64>,
+    /// See [`Limits::response_body`].
+    #[serde(deserialize_with = "units::size")]
+    pub response_body: Option<u64>,
+    /// See [`Limits::open_streams`].
+    pub open_streams: Option<u64>,
+    /// See [`Limits::connect_timeout`].
+    #[serde(deserialize_with = "units::duration")]
+    pub connect_timeout: Option<Duration>,
+    /// See [`Limits::first_byte_timeout`].
+    #[serde(deserialize_with = "units::duration")]
+    pub first_byte_timeout: Option<Duration>,
+    /// See [`Limits::between_bytes_timeout`].
+    #[serde(deserialize_with = "units::duration")]
+    pub between_bytes_timeout: Option<Duration>,
 }
 
 impl Limits {
@@ -105,6 +152,13 @@ impl Limits {
             agent_wall: overrides.agent_wall.unwrap_or(self.agent_wall),
             result: overrides.result.unwrap_or(self.result),
             log: overrides.log.unwrap_or(self.log),
+            outbound_calls: overrides.outbound_calls.unwrap_or(self.outbound_calls),
+            outbound_bytes: overrides.outbound_bytes.unwrap_or(self.outbound_bytes),
+            response_body: overrides.response_body.unwrap_or(self.response_body),
+            open_streams: overrides.open_streams.unwrap_or(self.open_streams),
+            connect_timeout: overrides.connect_timeout.unwrap_or(self.connect_timeout),
+            first_byte_timeout: overrides.first_byte_timeout.unwrap_or(self.first_byte_timeout),
+            between_bytes_timeout: overrides.between_bytes_timeout.unwrap_or(self.between_bytes_timeout),
         }
     }
 
@@ -120,6 +174,13 @@ impl Limits {
             Limit::Describe => format!("{DESCRIBE_WALL:?}"),
             Limit::Result => units::bytes(self.result),
             Limit::Log => units::bytes(self.log),
+            Limit::OutboundCalls => self.outbound_calls.to_string(),
+            Limit::OutboundBytes => units::bytes(self.outbound_bytes),
+            Limit::ResponseBody => units::bytes(self.response_body),
+            Limit::OpenStreams => self.open_streams.to_string(),
+            Limit::ConnectTimeout => format!("{:?}", self.connect_timeout),
+            Limit::FirstByteTimeout => format!("{:?}", self.first_byte_timeout),
+            Limit::BetweenBytesTimeout => format!("{:?}", self.between_bytes_timeout),
         };
         LimitHit { limit, value }
     }
@@ -146,6 +207,20 @@ pub(crate) enum Limit {
     Result,
     /// [`Limits::log`].
     Log,
+    /// [`Limits::outbound_calls`].
+    OutboundCalls,
+    /// [`Limits::outbound_bytes`].
+    OutboundBytes,
+    /// [`Limits::response_body`].
+    ResponseBody,
+    /// [`Limits::open_streams`].
+    OpenStreams,
+    /// [`Limits::connect_timeout`].
+    ConnectTimeout,
+    /// [`Limits::first_byte_timeout`].
+    FirstByteTimeout,
+    /// [`Limits::between_bytes_timeout`].
+    BetweenBytesTimeout,
 }
 
 impl Limit {
@@ -161,6 +236,13 @@ impl Limit {
             Self::Describe => return "let `describe` only say what there is".into(),
             Self::Result => "limits.result",
             Self::Log => "limits.log",
+            Self::OutboundCalls => "limits.outbound_calls",
+            Self::OutboundBytes => "limits.outbound_bytes",
+            Self::ResponseBody => "limits.response_body",
+            Self::OpenStreams => "limits.open_streams",
+            Self::ConnectTimeout => "limits.connect_timeout",
+            Self::FirstByteTimeout => "limits.first_byte_timeout",
+            Self::BetweenBytesTimeout => "limits.between_bytes_timeout",
         };
         format!("raise `{key}` in hatchery.yaml to allow more")
     }
@@ -175,6 +257,13 @@ impl Limit {
             Self::Describe => "for that",
             Self::Result => "in one result",
             Self::Log => "of log output",
+            Self::OutboundCalls => "HTTP requests",
+            Self::OutboundBytes => "in HTTP requests and responses",
+            Self::ResponseBody => "in the body of one HTTP response",
+            Self::OpenStreams => "HTTP requests at one time",
+            Self::ConnectTimeout => "to connect to a host",
+            Self::FirstByteTimeout => "until the first byte of an HTTP response",
+            Self::BetweenBytesTimeout => "between two pieces of an HTTP response",
         }
     }
 }

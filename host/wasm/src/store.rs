@@ -20,6 +20,7 @@ use wasmtime::{PoolConcurrencyLimitError, Store, Trap, UpdateDeadline};
 
 use crate::engine::Engine;
 use crate::error::CallError;
+use crate::http::Egress;
 use crate::limits::{DESCRIBE_WALL, Limit, LimitHit, Limits};
 use crate::policy::Grants;
 use clock::{Clock, Stop};
@@ -40,6 +41,7 @@ pub(crate) struct Sandbox {
     pub(crate) config: Arc<JsonMap>,
     pub(crate) limits: Limits,
     pub(crate) grants: Arc<Grants>,
+    pub(crate) egress: Arc<Egress>,
 }
 
 impl Sandbox {

@@ -23,7 +23,8 @@ const EXPORTS: &[&str] = &[
 ];
 
 /// WASI packages that components can use.
-const WASI: &[&str] = &["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
+const WASI: &[&str] =
+    &["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:http/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 
 /// The interfaces by which a component meets its host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

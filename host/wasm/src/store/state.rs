@@ -6,11 +6,13 @@ use hatchery_core::{AgentContext, CallContext, JsonMap};
 use wasmtime::ResourceLimiter;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 
 use super::Sandbox;
 use super::kept::Kept;
 use super::nesting::Nesting;
 use super::output::Output;
+use crate::http::Http;
 use crate::limits::Meter;
 use crate::policy::Grants;
 use crate::relay::Relay;
@@ -31,6 +33,7 @@ pub(crate) enum Caller {
 pub(crate) struct HostState {
     wasi: WasiCtx,
     table: ResourceTable,
+    http: Http,
     meter: Meter,
     pub(crate) caller: Caller,
     /// The component's name, for the audit log.
@@ -50,12 +53,26 @@ impl WasiView for HostState {
     }
 }
 
+impl WasiHttpView for HostState {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        self.http.view(&mut self.table)
+    }
+}
+
 impl HostState {
     pub(super) fn new(sandbox: &Sandbox, caller: Caller, output: Output) -> Self {
-        let wasi = WasiCtxBuilder::new().stdout(output.stream("stdout")).stderr(output.stream("stderr")).build();
+        let wasi = WasiCtxBuilder::new()
+            .stdout(output.stream("stdout"))
+            .stderr(output.stream("stderr"))
+            // Sockets would go past what the operator says of hosts: the network is there through HTTP only.
+            .allow_tcp(false)
+            .allow_udp(false)
+            .allow_ip_name_lookup(false)
+            .build();
         Self {
             wasi,
             table: ResourceTable::new(),
+            http: Http::new(sandbox.egress.clone(), &caller),
             meter: Meter::new(sandbox.limits.clone()),
             caller,
             component: sandbox.component.clone(),

@@ -1,0 +1,77 @@
+//! `wasi:http` for guests: each request is looked at, counted and sent by the host, or refused.
+//!
+//! A request passes, in this order: the counters of its call, `network` by name, `secrets`, and, when a connection is made,
+//! `private_network` by address. Connections are kept for later requests of the same component under the same grants. A request ends with
+//! its call.
+//!
+//! Redirects are not followed, nothing is decompressed, no proxy is used: what a guest asks for is what is sent, and what it gets is what
+//! came. Guests have no sockets.
+//!
+//! What the policy or a limit refuses reaches the guest as `internal-error` with the text, such as `DENIED: component …`: that is the one
+//! error of `wasi:http` with a text that every language shows. `HTTP-request-denied` would say less.
+
+mod body;
+mod connect;
+mod egress;
+mod fault;
+mod tally;
+
+use std::sync::Arc;
+
+use http::{Request, Response};
+use tracing::Instrument;
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks};
+
+pub(crate) use egress::Egress;
+use fault::Fault;
+use tally::Tally;
+
+use crate::store::Caller;
+
+/// What one call has of HTTP.
+pub(crate) struct Http {
+    ctx: WasiHttpCtx,
+    hooks: Hooks,
+}
+
+struct Hooks {
+    egress: Arc<Egress>,
+    tally: Arc<Tally>,
+    /// False while a component describes itself: whether it loads must not hang on a network.
+    may_send: bool,
+}
+
+impl Http {
+    pub(crate) fn new(egress: Arc<Egress>, caller: &Caller) -> Self {
+        let tally = Arc::new(Tally::new(egress.limits.clone()));
+        let hooks = Hooks { egress, tally, may_send: !matches!(caller, Caller::Loader) };
+        Self { ctx: WasiHttpCtx::new(), hooks }
+    }
+
+    pub(crate) fn view<'a>(&'a mut self, table: &'a mut ResourceTable) -> WasiHttpCtxView<'a> {
+        WasiHttpCtxView { hooks: &mut self.hooks, table, ctx: &mut self.ctx }
+    }
+}
+
+/// The end of an exchange that needs no further work.
+type Rest = Box<dyn Future<Output = Result<(), Error>> + Send>;
+
+impl WasiHttpHooks for Hooks {
+    fn send_request(
+        &mut self,
+        request: Request<WasiBody>,
+        options: Option<RequestOptions>,
+        _: Rest,
+    ) -> Box<dyn Future<Output = Result<(Response<WasiBody>, Rest), Error>> + Send> {
+        let (egress, tally, may_send) = (self.egress.clone(), self.tally.clone(), self.may_send);
+        let sent = async move {
+            if !may_send {
+                return Err(Fault::Describing.into());
+            }
+            let response = egress.send(&tally, request, options.unwrap_or_default()).await?;
+            Ok((response, Box::new(async { Ok(()) }) as Rest))
+        };
+        Box::new(sent.in_current_span())
+    }
+}
