@@ -23,6 +23,7 @@ pub fn load_options(config: &Config, cache: Option<PathBuf>) -> Result<LoadOptio
             limits: limits.with(&component.limits),
             grants: Arc::new(component.grants.clone()),
             config: component.config.clone(),
+            warm: component.warm.clone(),
         };
         (name.clone(), settings)
     });

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use hatchery_core::JsonMap;
 use hatchery_engine::plugins::PluginConfig;
-use hatchery_wasm::Grants;
 use hatchery_wasm::limits::LimitOverrides;
+use hatchery_wasm::{Grants, Warm};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -65,6 +65,8 @@ pub struct ComponentConfig {
     pub grants: Grants,
     /// Limits that differ from those of the others.
     pub limits: LimitOverrides,
+    /// How instances are kept between calls; each call has a fresh one when left out.
+    pub warm: Option<Warm>,
 }
 
 /// Limits and habits of the server.

@@ -27,7 +27,7 @@ use crate::error::{CallError, LoadError};
 use crate::http::Egress;
 use crate::limits::{Limit, Limits};
 use crate::settings::ComponentSettings;
-use crate::store::{Caller, Sandbox};
+use crate::store::{Caller, Revision, Sandbox};
 use crate::version::Contract;
 use callback::Hooks;
 use exports::Exports;
@@ -69,6 +69,8 @@ impl Component {
         let egress = Egress::new(name.clone(), settings.grants.clone(), settings.limits.clone())
             .map_err(|reason| LoadError::Grants { component: name.to_string(), reason })?;
         let sandbox = Sandbox {
+            warm: settings.warm.map(|warm| engine.pool(warm)),
+            revision: Revision::default(),
             engine,
             pre,
             component: name.clone(),
@@ -105,6 +107,28 @@ impl Component {
     /// What its calls may use.
     pub fn limits(&self) -> &Limits {
         &self.sandbox.limits
+    }
+
+    /// How many of its calls are running.
+    pub fn running(&self) -> usize {
+        self.sandbox.revision.running()
+    }
+
+    /// How many of its instances wait for a call.
+    pub fn waiting(&self) -> usize {
+        self.sandbox.warm.as_ref().map_or(0, |pool| pool.len())
+    }
+
+    /// Another revision has taken its place: no instance waits for a call any more.
+    pub(crate) fn retire(&self) {
+        if let Some(pool) = &self.sandbox.warm {
+            pool.close();
+        }
+    }
+
+    /// Ends all of its calls, and refuses further ones.
+    pub(crate) fn cut_off(&self) {
+        self.sandbox.revision.cut_off();
     }
 
     /// Names of its agents, as it lists them.

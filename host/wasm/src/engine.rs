@@ -1,10 +1,12 @@
 //! The one way to make a wasmtime engine, for the host, the command line, tests and benches.
 //!
 //! Instances come from a pool that is reserved (address space, not memory) when the engine is made; where the reservation cannot be
-//! had, each instance is allocated by itself, which makes a fresh call some 25 µs dearer. A full pool makes callers wait for a bounded
-//! time instead of failing at once. A thread advances the epoch every 10 ms, so a guest is interrupted within that time.
+//! had, each instance is allocated by itself, which makes a fresh call some 25 µs dearer. When all instances are in use, those that only
+//! wait for a call are given up; then a bounded number of callers waits for a bounded time, and the rest are told at once that the host
+//! is busy. A thread advances the epoch every few milliseconds, so a guest is interrupted within that time.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -13,12 +15,13 @@ use wasmtime::component::{HasSelf, Linker};
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, WasmFeatures};
 
 use crate::bindings::Component as Contract;
-use crate::error::{CallError, LoadError};
+use crate::error::{Busy, CallError, LoadError};
 use crate::limits::Limits;
-use crate::store::HostState;
+use crate::settings::Warm;
+use crate::store::{HostState, Pool, Turns};
 
-/// How often a running guest looks whether it is to stop.
-pub const EPOCH_TICK: Duration = Duration::from_millis(10);
+/// How often a running guest looks whether it is to stop, and how long it may run before others have a turn.
+const EPOCH_TICK: Duration = Duration::from_millis(2);
 
 /// Core instances that one component may bring on average; most have three.
 const CORE_INSTANCES_PER_COMPONENT: u32 = 8;
@@ -52,6 +55,8 @@ pub struct EngineOptions {
     pub max_tables: u64,
     /// How long a call waits for a free instance before it fails with `COMPONENT_BUSY`.
     pub busy_wait: Duration,
+    /// Most calls that wait at one time; a further one fails at once.
+    pub busy_queue: u32,
     /// Whether to reserve a pool.
     pub pooling: bool,
 }
@@ -64,6 +69,7 @@ impl Default for EngineOptions {
             max_memory: limits.memory,
             max_tables: limits.tables,
             busy_wait: Duration::from_secs(5),
+            busy_queue: 1000,
             pooling: true,
         }
     }
@@ -84,6 +90,11 @@ pub struct Engine {
     wasm: wasmtime::Engine,
     linker: Linker<HostState>,
     slots: Arc<Semaphore>,
+    /// How many calls wait for an instance.
+    waiting: AtomicUsize,
+    /// Pools of instances that wait for a call.
+    warm: Mutex<Vec<Weak<Pool>>>,
+    turns: Turns,
     options: EngineOptions,
     pooled: bool,
 }
@@ -96,9 +107,12 @@ impl Engine {
     pub fn new(options: &EngineOptions) -> Result<Arc<Self>, LoadError> {
         let (wasm, pooled) = allocate(options).map_err(|error| LoadError::Engine(format!("{error:#}")))?;
         let linker = link(&wasm).map_err(|error| LoadError::Engine(format!("{error:#}")))?;
-        start_epochs(&wasm).map_err(|error| LoadError::Engine(format!("cannot start the epoch thread: {error}")))?;
+        let turns = Turns::new(thread::available_parallelism().map_or(1, usize::from));
+        start_epochs(&wasm, turns.clone())
+            .map_err(|error| LoadError::Engine(format!("cannot start the epoch thread: {error}")))?;
         let slots = Arc::new(Semaphore::new(options.instances as usize));
-        Ok(Arc::new(Self { wasm, linker, slots, options: options.clone(), pooled }))
+        let (waiting, warm) = (AtomicUsize::new(0), Mutex::default());
+        Ok(Arc::new(Self { wasm, linker, slots, waiting, warm, turns, options: options.clone(), pooled }))
     }
 
     /// wasmtime's engine.
@@ -120,20 +134,80 @@ impl Engine {
         &self.linker
     }
 
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// A pool for instances that wait for a call.
+    pub(crate) fn pool(&self, settings: Warm) -> Arc<Pool> {
+        let pool = Pool::new(settings);
+        let mut pools = self.warm_pools();
+        pools.retain(|pool| pool.strong_count() > 0);
+        pools.push(Arc::downgrade(&pool));
+        drop(pools);
+        pool
+    }
+
     /// Waits for a free instance.
     pub(crate) async fn slot(&self) -> Result<OwnedSemaphorePermit, CallError> {
         if let Ok(slot) = self.slots.clone().try_acquire_owned() {
             return Ok(slot);
         }
+        let most = self.options.busy_queue;
+        let waiting = Waiting::enter(&self.waiting);
+        if waiting.before >= most as usize {
+            return Err(self.busy(Busy::Queue(most)));
+        }
+        self.give_up_one();
         match tokio::time::timeout(self.options.busy_wait, self.slots.clone().acquire_owned()).await {
             Ok(Ok(slot)) => Ok(slot),
             Ok(Err(_)) | Err(_) => Err(self.exhausted()),
         }
     }
 
+    /// True when calls wait for an instance.
+    pub(crate) fn is_short(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
     /// The error of a call that found no free instance.
     pub(crate) fn exhausted(&self) -> CallError {
-        CallError::Busy { instances: self.options.instances, waited: self.options.busy_wait }
+        self.busy(Busy::Waited(self.options.busy_wait))
+    }
+
+    fn busy(&self, reason: Busy) -> CallError {
+        CallError::Busy { instances: self.options.instances, reason }
+    }
+
+    /// Ends the instance that has waited longest for a call, of all components.
+    fn give_up_one(&self) {
+        let pools: Vec<_> = self.warm_pools().iter().filter_map(Weak::upgrade).collect();
+        let waiting = pools.iter().filter_map(|pool| Some((pool.oldest()?, pool)));
+        if let Some((_, pool)) = waiting.min_by_key(|(since, _)| *since) {
+            pool.give_up_one();
+        }
+    }
+
+    fn warm_pools(&self) -> MutexGuard<'_, Vec<Weak<Pool>>> {
+        self.warm.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that waits for an instance; no longer, when this is dropped.
+struct Waiting<'a> {
+    count: &'a AtomicUsize,
+    before: usize,
+}
+
+impl<'a> Waiting<'a> {
+    fn enter(count: &'a AtomicUsize) -> Self {
+        Self { count, before: count.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -190,13 +264,14 @@ fn link(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<HostState>> {
 }
 
 /// The thread ends when the engine is gone.
-fn start_epochs(engine: &wasmtime::Engine) -> std::io::Result<()> {
+fn start_epochs(engine: &wasmtime::Engine, turns: Turns) -> std::io::Result<()> {
     let weak = engine.weak();
     thread::Builder::new().name("epochs".into()).spawn(move || {
         loop {
             thread::sleep(EPOCH_TICK);
             let Some(engine) = weak.upgrade() else { break };
             engine.increment_epoch();
+            turns.tick();
         }
     })?;
     Ok(())

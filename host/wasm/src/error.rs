@@ -1,5 +1,6 @@
 //! Why a component is not loaded ([`LoadError`]) and why a call of one fails (`CallError`).
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -136,12 +137,12 @@ pub enum LoadError {
 #[derive(Debug, Error)]
 pub(crate) enum CallError {
     /// No instance became free in time.
-    #[error("no free instance after {waited:?}: all {instances} are in use; try again later")]
+    #[error("no free instance{reason}: all {instances} are in use; try again later")]
     Busy {
         /// How many there are.
         instances: u32,
-        /// How long the call waited.
-        waited: Duration,
+        /// Why the call does not wait any longer.
+        reason: Busy,
     },
     /// A limit was exceeded.
     #[error(transparent)]
@@ -160,6 +161,30 @@ pub(crate) enum CallError {
     /// The run was cancelled.
     #[error("the run was cancelled")]
     Cancelled,
+    /// The revision that the call is of was replaced so long ago that it is not run any more.
+    #[error(
+        "its file was replaced while the run went on, and the run has not ended in time; start it again to use what serves now, or \
+         raise `swapping.drain_timeout` in hatchery.yaml"
+    )]
+    Replaced,
+}
+
+/// Why a call does not wait any longer for an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Busy {
+    /// It has waited for so long.
+    Waited(Duration),
+    /// So many wait already.
+    Queue(u32),
+}
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Waited(time) => write!(f, " after {time:?}"),
+            Self::Queue(calls) => write!(f, ", and {calls} calls wait for one already"),
+        }
+    }
 }
 
 fn said(output: &str) -> String {
@@ -190,6 +215,7 @@ impl CallError {
             Self::Trapped { .. } => "COMPONENT_TRAPPED",
             Self::Contract(_) => "COMPONENT_FAILED",
             Self::Cancelled => "CANCELLED",
+            Self::Replaced => "COMPONENT_REPLACED",
         }
     }
 
@@ -213,7 +239,8 @@ impl CallError {
     /// The error of a tool or of a code executor: the model is told, and the run goes on.
     pub(crate) fn into_tool_error(self, component: &str, kind: ItemKind, item: &str) -> ToolError {
         match self {
-            error @ Self::Cancelled => {
+            // Nothing that a model could do makes these go away.
+            error @ (Self::Cancelled | Self::Replaced) => {
                 ToolError::Fatal { tool: item.into(), code: error.code().into(), message: error.to_string() }
             }
             error => ToolError::Model(format!("{} `{item}` of component `{component}` failed: {error}", kind.label())),
@@ -227,7 +254,7 @@ impl CallError {
             Self::Limit(LimitHit { limit: Limit::Wall | Limit::AgentWall | Limit::Describe, .. }) => {
                 ModelErrorKind::Timeout
             }
-            Self::Limit(_) | Self::Trapped { .. } => ModelErrorKind::Server,
+            Self::Limit(_) | Self::Trapped { .. } | Self::Replaced => ModelErrorKind::Server,
             Self::Contract(_) => ModelErrorKind::BadResponse,
             Self::Cancelled => ModelErrorKind::Cancelled,
         };

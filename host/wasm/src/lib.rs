@@ -5,15 +5,16 @@
 //! the traits of `hatchery-core`), `imports` (what a guest can ask for), [`catalog`] (everything that is loaded) and [`watch`] (how that
 //! changes while it serves).
 //!
-//! A call of a tool, a callback and so on costs a fresh instance, some 20 µs; so does an agent's run, and a model's answer. Nothing a guest does reaches another call:
-//! crashes, loops and floods end as errors that name the component and, for limits, the setting that raises it. The network is what
-//! the operator grants ([`policy`], `http`); files there are none.
+//! A call of a tool, a callback and so on costs a fresh instance, some 20 µs, unless the operator has instances kept; so does an agent's
+//! run, and a model's answer. Nothing a guest does reaches another call: crashes, loops and floods end as errors that name the component
+//! and, for limits, the setting that raises it. The network is what the operator grants ([`policy`], `http`); files there are none.
 
 mod bindings;
 pub mod cache;
 pub mod catalog;
 pub mod component;
 mod convert;
+mod draining;
 pub mod engine;
 pub mod error;
 mod http;
@@ -34,6 +35,7 @@ pub mod watch;
 pub use cache::CodeCache;
 pub use catalog::{Catalog, FileState, FileStatus};
 pub use component::{Component, Hook};
+pub use draining::DrainingRevision;
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
 pub use inspect::{Inspection, inspect};
@@ -41,5 +43,5 @@ pub use limits::{LimitOverrides, Limits};
 pub use loader::{LoadOptions, Progress};
 pub use models::CatalogModels;
 pub use policy::{Grants, HostPattern, PrivateEntry, Secret};
-pub use settings::ComponentSettings;
+pub use settings::{ComponentSettings, Warm};
 pub use watch::CatalogHandle;

@@ -21,7 +21,7 @@
 //! | `limits.first_byte_timeout` | 30 s | time from a request's last byte to its response's first         |
 //! | `limits.between_bytes_timeout` | 30 s | time in which no more of a response comes                   |
 
-mod units;
+pub mod units;
 
 use std::fmt;
 use std::time::Duration;

@@ -16,6 +16,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::cache::CodeCache;
 use crate::catalog::{Catalog, FileState, FileStatus, Sources, Troubles, conflict, folder_name};
 use crate::component::Component;
+use crate::draining::DRAIN_TIMEOUT;
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::limits::Limits;
@@ -39,6 +40,8 @@ pub struct LoadOptions {
     pub limits: Limits,
     /// Settings by component name.
     pub components: BTreeMap<String, ComponentSettings>,
+    /// How long runs may go on with a revision that was replaced before they are ended.
+    pub drain_timeout: Duration,
     /// Told what is being loaded.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
 }
@@ -47,7 +50,8 @@ impl LoadOptions {
     /// Default limits, no cache, no settings.
     pub fn new(engine: Arc<Engine>) -> Self {
         let cache = CodeCache::new(None);
-        Self { engine, cache, limits: Limits::default(), components: BTreeMap::new(), progress: None }
+        let (limits, components) = (Limits::default(), BTreeMap::new());
+        Self { engine, cache, limits, components, drain_timeout: DRAIN_TIMEOUT, progress: None }
     }
 
     fn settings(&self, component: &str) -> ComponentSettings {
@@ -189,6 +193,7 @@ impl Loader {
             });
             known.is_missing = false;
             if known.stamp != *stamp {
+                tracing::debug!("{}: pending: it has changed", path.display());
                 known.stamp = *stamp;
                 known.seen = Instant::now();
                 known.is_loaded = false;

@@ -1,10 +1,13 @@
 //! What the operator says of one component, in `components.NAME` of `hatchery.yaml`.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hatchery_core::JsonMap;
+use serde::Deserialize;
 
-use crate::limits::Limits;
+use crate::limits::{Limits, units};
 use crate::policy::Grants;
 
 /// What a component is given beside its code.
@@ -16,4 +19,35 @@ pub struct ComponentSettings {
     pub grants: Arc<Grants>,
     /// What it reads through the `config` interface.
     pub config: JsonMap,
+    /// How its instances are kept between calls; `None` gives each call a fresh one.
+    pub warm: Option<Warm>,
+}
+
+/// How instances are kept between calls: `components.NAME.warm` in `hatchery.yaml`, for guests whose start is dear, such as those with an
+/// interpreter in them.
+///
+/// What a call leaves in the guest's memory, the next one finds, be it another user's. That is why nothing is kept unless somebody who
+/// knows the guest says so. What the host holds for a call (session, state, settings, budgets) never reaches the next. An instance serves
+/// one call at a time; a call that finds all of them busy gets a new one, so that keeping never makes anything slower. Agents' runs and
+/// models' answers always have an instance of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Warm {
+    /// Most instances that wait for a call. Each keeps its memory, which can be as much as `limits.memory`.
+    pub size: NonZeroU32,
+    /// Most calls of one instance. Up to an eighth less, so that they do not all end together.
+    pub max_calls: NonZeroU32,
+    /// How long an instance waits for a call before it goes.
+    #[serde(deserialize_with = "units::time")]
+    pub idle: Duration,
+}
+
+impl Default for Warm {
+    fn default() -> Self {
+        Self {
+            size: NonZeroU32::MIN.saturating_add(3),
+            max_calls: NonZeroU32::MIN.saturating_add(999),
+            idle: Duration::from_secs(300),
+        }
+    }
 }

@@ -1,21 +1,30 @@
-//! The sandbox of one call: a fresh store with nothing granted (no environment, files or network; clocks and random numbers only), its
+//! The sandbox of a call: a store of its own with nothing granted (no environment, files or network; clocks and random numbers only), its
 //! limits, and the one place that decides when a guest is stopped.
 //!
 //! Two clocks run. CPU is the time that the store's future was really being polled, so waiting for a model costs nothing. Wall time and
-//! cancellation are watched from outside: whatever the guest does, its store is dropped.
+//! cancellation are watched from outside: whatever the guest does, its store is dropped. Guests that compute for long take turns, so that
+//! they do not keep the threads from anything else (`turn`).
+//!
+//! A store serves one call, or, where the operator wants it, one call after the other (`warm`). It never serves two at a time: what a
+//! guest writes and what it computes could not be told apart, and the host would not know on whose behalf it is asked.
 
 mod clock;
 pub(crate) mod kept;
 mod nesting;
 pub(crate) mod output;
+mod revision;
 mod state;
+mod turn;
+mod warm;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
-use hatchery_core::JsonMap;
+use hatchery_core::{CallContext, JsonMap};
 use tokio_util::sync::CancellationToken;
-use wasmtime::component::{Instance, InstancePre};
+use wasmtime::component::{Accessor, Instance, InstancePre};
 use wasmtime::{PoolConcurrencyLimitError, Store, Trap, UpdateDeadline};
 
 use crate::engine::Engine;
@@ -25,7 +34,11 @@ use crate::limits::{DESCRIBE_WALL, Limit, LimitHit, Limits};
 use crate::policy::Grants;
 use clock::{Clock, Stop};
 use output::Output;
+pub(crate) use revision::Revision;
 pub(crate) use state::{Caller, HostState};
+pub(crate) use turn::Turns;
+use warm::Live;
+pub(crate) use warm::Pool;
 
 /// Most bytes that one host call may copy out of a guest, as a multiple of the result limit: strings are copied before they are measured.
 const COPY_FACTOR: u64 = 4;
@@ -42,48 +55,118 @@ pub(crate) struct Sandbox {
     pub(crate) limits: Limits,
     pub(crate) grants: Arc<Grants>,
     pub(crate) egress: Arc<Egress>,
+    /// Instances that wait for a call, if the operator wants any.
+    pub(crate) warm: Option<Arc<Pool>>,
+    pub(crate) revision: Revision,
 }
 
 impl Sandbox {
-    /// Runs `work` with a fresh instance, under the component's limits.
+    /// Runs `work` with a fresh instance that is its own, under the component's limits.
     pub(crate) async fn run<R, F, Work>(&self, caller: Caller, work: Work) -> Result<R, CallError>
     where
         F: Future<Output = wasmtime::Result<R>> + Send,
         Work: FnOnce(Store<HostState>, Instance) -> F + Send,
         R: Send,
     {
-        let (wall, limit) = match &caller {
+        let watch = self.watch(&caller);
+        let (clock, output) = (watch.clock.clone(), Output::new(self.component.clone(), &caller, &self.limits));
+        let guest = async {
+            let Live { store, instance, _slot, .. } = self.fresh(caller, clock, output.clone()).await?;
+            work(store, instance).await.map_err(Fault::Guest)
+        };
+        self.watched(watch, &output, guest).await
+    }
+
+    /// Calls a function of the guest, under the component's limits: in an instance that waits for a call if there is one, else in a fresh
+    /// one. `load` finds the function, `work` calls it.
+    pub(crate) async fn call<G, R>(
+        &self,
+        cx: &CallContext,
+        load: impl FnOnce(&mut Store<HostState>, &Instance) -> wasmtime::Result<G>,
+        work: impl AsyncFnOnce(&Accessor<HostState>, G) -> wasmtime::Result<R>,
+    ) -> Result<R, CallError> {
+        let caller = Caller::Call(cx.clone());
+        let watch = self.watch(&caller);
+        let (clock, waiting) = (watch.clock.clone(), self.warm.as_ref().and_then(|pool| pool.take()));
+        let output = match &waiting {
+            Some(live) => live.output.clone(),
+            None => Output::new(self.component.clone(), &caller, &self.limits),
+        };
+        let guest = async {
+            let mut live = match waiting {
+                Some(mut live) => {
+                    live.store.data_mut().begin(self, caller);
+                    arm(&mut live.store, clock);
+                    live
+                }
+                None => self.fresh(caller, clock, output.clone()).await?,
+            };
+            let guest = load(&mut live.store, &live.instance).map_err(Fault::Guest)?;
+            let called = live.store.run_concurrent(async move |accessor| {
+                let answer = work(accessor, guest).await?;
+                let is_at_rest = poll_fn(|cx| Poll::Ready(accessor.poll_no_interesting_tasks(cx).is_ready())).await;
+                wasmtime::error::Ok((answer, is_at_rest))
+            });
+            let (answer, is_at_rest) = called.await.flatten().map_err(Fault::Guest)?;
+            if is_at_rest {
+                self.keep(live);
+            }
+            Ok(answer)
+        };
+        self.watched(watch, &output, guest).await
+    }
+
+    /// Keeps an instance for the next call, if the operator wants that and nobody waits for its place.
+    fn keep(&self, mut live: Live) {
+        if let Some(pool) = &self.warm
+            && !self.engine.is_short()
+        {
+            live.store.data_mut().end();
+            pool.keep(live);
+        }
+    }
+
+    /// What ends a call.
+    fn watch(&self, caller: &Caller) -> Watch {
+        let (wall, limit) = match caller {
             Caller::Loader if self.limits.wall > DESCRIBE_WALL => (DESCRIBE_WALL, Limit::Describe),
             Caller::Loader | Caller::Call(_) => (self.limits.wall, Limit::Wall),
             Caller::Model | Caller::Agent(..) => (self.limits.agent_wall, Limit::AgentWall),
         };
-        let cancel = match &caller {
+        let cancel = match caller {
             // Whoever asks ends the call by dropping it.
             Caller::Loader | Caller::Model => CancellationToken::new(),
             Caller::Call(cx) => cx.invocation.cancel.clone(),
             Caller::Agent(cx, _) => cx.call.invocation.cancel.clone(),
         };
-        let clock = Arc::new(Clock::new(self.limits.cpu, wall, cancel.clone()));
-        let output = Output::new(self.component.clone(), &caller, &self.limits);
-        let guest = clock::metered(clock.clone(), self.guest(caller, clock.clone(), output.clone(), work));
+        let clock = Clock::new(self.limits.cpu, wall, cancel.clone(), self.engine.turns().clone());
+        Watch { clock: Arc::new(clock), cancel, wall, limit }
+    }
+
+    /// Runs a guest until it ends or must end. Dropping it ends its store.
+    async fn watched<R>(
+        &self,
+        watch: Watch,
+        output: &Output,
+        guest: impl Future<Output = Result<R, Fault>>,
+    ) -> Result<R, CallError> {
+        let Watch { clock, cancel, wall, limit } = watch;
+        let _running = self.revision.enter();
+        let guest = clock::metered(clock, guest);
         tokio::select! {
             biased;
             () = cancel.cancelled() => Err(CallError::Cancelled),
-            result = guest => result.map_err(|fault| self.explain(fault, limit, &output)),
+            () = self.revision.ended() => Err(CallError::Replaced),
+            result = guest => result.map_err(|fault| self.explain(fault, limit, output)),
             () = tokio::time::sleep(wall) => Err(self.limits.hit(limit).into()),
         }
     }
 
-    async fn guest<R, F, Work>(&self, caller: Caller, clock: Arc<Clock>, output: Output, work: Work) -> Result<R, Fault>
-    where
-        F: Future<Output = wasmtime::Result<R>> + Send,
-        Work: FnOnce(Store<HostState>, Instance) -> F + Send,
-        R: Send,
-    {
-        let _slot = self.engine.slot().await.map_err(Fault::Call)?;
-        let mut store = self.store(caller, clock, output);
+    async fn fresh(&self, caller: Caller, clock: Arc<Clock>, output: Output) -> Result<Live, Fault> {
+        let slot = self.engine.slot().await.map_err(Fault::Call)?;
+        let mut store = self.store(caller, clock, output.clone());
         let instance = self.pre.instantiate_async(&mut store).await.map_err(Fault::Guest)?;
-        work(store, instance).await.map_err(Fault::Guest)
+        Ok(Live { store, instance, output, served: 0, _slot: slot })
     }
 
     fn store(&self, caller: Caller, clock: Arc<Clock>, output: Output) -> Store<HostState> {
@@ -92,11 +175,7 @@ impl Sandbox {
         store.limiter(HostState::meter);
         store.set_hostcall_fuel(usize::try_from(self.limits.result.saturating_mul(COPY_FACTOR)).unwrap_or(usize::MAX));
         store.set_max_component_handles(MAX_HANDLES);
-        store.set_epoch_deadline(1);
-        store.epoch_deadline_callback(move |_| {
-            clock.check()?;
-            Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
-        });
+        arm(&mut store, clock);
         store
     }
 
@@ -134,6 +213,24 @@ impl Sandbox {
         };
         CallError::Trapped { reason, output: output.last_words() }
     }
+}
+
+/// Makes the guest look at this clock from the next tick on.
+fn arm(store: &mut Store<HostState>, clock: Arc<Clock>) {
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(move |_| {
+        clock.check()?;
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(clock.clone().next_turn())))
+    });
+}
+
+/// What ends a call that does not end by itself.
+struct Watch {
+    clock: Arc<Clock>,
+    cancel: CancellationToken,
+    wall: Duration,
+    /// What to say when `wall` is over.
+    limit: Limit,
 }
 
 /// What ends a guest early.

@@ -2,15 +2,16 @@
 //! case nothing woke it.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hatchery_core::{Model, ModelError};
 use notify::{RecursiveMode, Watcher};
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::catalog::Catalog;
+use crate::draining::{Draining, DrainingRevision};
 use crate::error::LoadError;
 use crate::loader::{LoadOptions, Loader, SETTLE};
 use crate::scan::is_ignored;
@@ -30,7 +31,8 @@ struct Shared {
     directory: PathBuf,
     current: ArcSwap<Catalog>,
     generation: watch::Sender<u64>,
-    loader: Mutex<Loader>,
+    loader: tokio::sync::Mutex<Loader>,
+    draining: Mutex<Draining>,
 }
 
 impl CatalogHandle {
@@ -44,7 +46,8 @@ impl CatalogHandle {
             return Err(LoadError::Read { path: directory, source });
         }
         let handle = Self(Arc::new(Shared {
-            loader: Mutex::new(Loader::new(directory.clone(), options)),
+            draining: Mutex::new(Draining::new(options.drain_timeout)),
+            loader: tokio::sync::Mutex::new(Loader::new(directory.clone(), options)),
             directory,
             current: ArcSwap::default(),
             generation: watch::Sender::new(0),
@@ -64,6 +67,11 @@ impl CatalogHandle {
     /// When none does.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         self.current().model(name)
+    }
+
+    /// Revisions that were replaced, and that runs still use.
+    pub fn draining(&self) -> Vec<DrainingRevision> {
+        self.0.draining().report()
     }
 
     /// Generation numbers as they come.
@@ -101,10 +109,25 @@ impl Shared {
         let pass = loader.pass(&self.current.load(), settle).await;
         if let Some(catalog) = pass.catalog {
             let generation = catalog.generation;
-            self.current.store(Arc::new(catalog));
+            let catalog = Arc::new(catalog);
+            let replaced = self.current.swap(catalog.clone());
+            self.draining().replace(&replaced, &catalog);
             self.generation.send_replace(generation);
         }
+        let unused = self.draining().sweep();
+        if !unused.is_empty() {
+            // What holds a connection may take its time to let go of it.
+            tokio::spawn(async move {
+                for app in unused {
+                    app.close().await;
+                }
+            });
+        }
         pass.is_unsettled
+    }
+
+    fn draining(&self) -> MutexGuard<'_, Draining> {
+        self.draining.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

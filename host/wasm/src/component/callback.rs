@@ -1,6 +1,5 @@
-//! A component's callbacks, and the part of its plugins that is the same: a fresh instance per call.
+//! A component's callbacks, and the part of its plugins that is the same: an instance per call.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,7 +7,7 @@ use hatchery_core::{
     CallContext, Callback, Content, ItemKind, JsonMap, LlmRequest, LlmResponse, ModelError, RunError, ToolError,
 };
 use wasmtime::Store;
-use wasmtime::component::Instance;
+use wasmtime::component::{Accessor, Instance};
 
 use super::Component;
 use super::hook::Hook;
@@ -16,7 +15,7 @@ use super::offer::Hooked;
 use crate::bindings::exports::hatchery::agent::{guest_callbacks, guest_plugins};
 use crate::convert::{BadValue, FromWit, ToWit, Weigh, bounded, object, text, wit};
 use crate::error::CallError;
-use crate::store::{Caller, HostState};
+use crate::store::HostState;
 
 /// A callback or a plugin; `I` is the interface that its functions are in.
 pub(super) struct Hooks<I> {
@@ -74,21 +73,14 @@ impl<I: Interface + Sync> Hooks<I> {
         I::unlisted(self, hook, cx).map(|()| false)
     }
 
-    /// Runs `work` in a fresh instance.
-    pub(super) async fn run<T, F>(
+    /// Calls a function of the guest.
+    pub(super) async fn run<T>(
         &self,
         cx: &CallContext,
-        work: impl FnOnce(Store<HostState>, I::Guest) -> F + Send,
-    ) -> Result<T, RunError>
-    where
-        F: Future<Output = Answer<T>> + Send,
-        T: Send,
-    {
-        let call = self.component.sandbox.run(Caller::Call(cx.clone()), |mut store, instance| async move {
-            let guest = self.exports.load(&mut store, &instance)?;
-            work(store, guest).await
-        });
-        let answer = call.await.map_err(|error| self.broke(error))?;
+        work: impl AsyncFnOnce(&Accessor<HostState>, I::Guest) -> Answer<T>,
+    ) -> Result<T, RunError> {
+        let load = |store: &mut Store<HostState>, instance: &Instance| self.exports.load(store, instance);
+        let answer = self.component.sandbox.call(cx, load, work).await.map_err(|error| self.broke(error))?;
         answer.map_err(|error| I::failed(self.full_name(), cx, bounded(error)))
     }
 
@@ -136,9 +128,7 @@ macro_rules! callback {
                     return Ok(None);
                 }
                 let name = self.hooked.name.clone();
-                let call = self.run(cx, |mut store, guest| async move {
-                    store.run_concurrent(async move |accessor| guest.call_before_agent(accessor, name).await).await?
-                });
+                let call = self.run(cx, async move |accessor, guest| guest.call_before_agent(accessor, name).await);
                 self.optional_content(call.await?)
             }
 
@@ -147,9 +137,7 @@ macro_rules! callback {
                     return Ok(None);
                 }
                 let name = self.hooked.name.clone();
-                let call = self.run(cx, |mut store, guest| async move {
-                    store.run_concurrent(async move |accessor| guest.call_after_agent(accessor, name).await).await?
-                });
+                let call = self.run(cx, async move |accessor, guest| guest.call_after_agent(accessor, name).await);
                 self.optional_content(call.await?)
             }
 
@@ -158,11 +146,8 @@ macro_rules! callback {
                     return Ok(None);
                 }
                 let (name, failure) = (self.hooked.name.clone(), error.to_wit());
-                let call = self.run(cx, |mut store, guest| async move {
-                    store
-                        .run_concurrent(async move |accessor| guest.call_on_agent_error(accessor, name, failure).await)
-                        .await?
-                });
+                let call =
+                    self.run(cx, async move |accessor, guest| guest.call_on_agent_error(accessor, name, failure).await);
                 self.optional_content(call.await?)
             }
 
@@ -175,11 +160,8 @@ macro_rules! callback {
                     return Ok(None);
                 }
                 let (name, sent) = (self.hooked.name.clone(), request.to_wit());
-                let call = self.run(cx, |mut store, guest| async move {
-                    store
-                        .run_concurrent(async move |accessor| guest.call_before_model(accessor, name, sent).await)
-                        .await?
-                });
+                let call =
+                    self.run(cx, async move |accessor, guest| guest.call_before_model(accessor, name, sent).await);
                 match call.await? {
                     wit::ModelAction::Proceed => Ok(None),
                     wit::ModelAction::Revise(revised) => {
@@ -199,11 +181,8 @@ macro_rules! callback {
                     return Ok(None);
                 }
                 let (name, received) = (self.hooked.name.clone(), response.to_wit());
-                let call = self.run(cx, |mut store, guest| async move {
-                    store
-                        .run_concurrent(async move |accessor| guest.call_after_model(accessor, name, received).await)
-                        .await?
-                });
+                let call =
+                    self.run(cx, async move |accessor, guest| guest.call_after_model(accessor, name, received).await);
                 self.optional_response(call.await?)
             }
 
@@ -217,11 +196,8 @@ macro_rules! callback {
                     return Ok(None);
                 }
                 let (name, sent, failure) = (self.hooked.name.clone(), request.to_wit(), error.to_wit());
-                let call = self.run(cx, |mut store, guest| async move {
-                    let called = store.run_concurrent(async move |accessor| {
-                        guest.call_on_model_error(accessor, name, sent, failure).await
-                    });
-                    called.await?
+                let call = self.run(cx, async move |accessor, guest| {
+                    guest.call_on_model_error(accessor, name, sent, failure).await
                 });
                 self.optional_response(call.await?)
             }
@@ -236,11 +212,8 @@ macro_rules! callback {
                     return Ok(None);
                 }
                 let (name, tool_call) = (self.hooked.name.clone(), tool_call(tool, args));
-                let call = self.run(cx, |mut store, guest| async move {
-                    store
-                        .run_concurrent(async move |accessor| guest.call_before_tool(accessor, name, tool_call).await)
-                        .await?
-                });
+                let call =
+                    self.run(cx, async move |accessor, guest| guest.call_before_tool(accessor, name, tool_call).await);
                 match call.await? {
                     wit::ToolAction::Proceed => Ok(None),
                     wit::ToolAction::Revise(revised) => {
@@ -262,11 +235,8 @@ macro_rules! callback {
                     return Ok(None);
                 }
                 let (name, tool_call, answer) = (self.hooked.name.clone(), tool_call(tool, args), text(response));
-                let call = self.run(cx, |mut store, guest| async move {
-                    let called = store.run_concurrent(async move |accessor| {
-                        guest.call_after_tool(accessor, name, tool_call, answer).await
-                    });
-                    called.await?
+                let call = self.run(cx, async move |accessor, guest| {
+                    guest.call_after_tool(accessor, name, tool_call, answer).await
                 });
                 self.optional_object(call.await?)
             }
@@ -282,11 +252,8 @@ macro_rules! callback {
                     return Ok(None);
                 }
                 let (name, tool_call, failure) = (self.hooked.name.clone(), tool_call(tool, args), error.to_wit());
-                let call = self.run(cx, |mut store, guest| async move {
-                    let called = store.run_concurrent(async move |accessor| {
-                        guest.call_on_tool_error(accessor, name, tool_call, failure).await
-                    });
-                    called.await?
+                let call = self.run(cx, async move |accessor, guest| {
+                    guest.call_on_tool_error(accessor, name, tool_call, failure).await
                 });
                 self.optional_object(call.await?)
             }

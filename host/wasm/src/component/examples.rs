@@ -1,14 +1,16 @@
-//! A component's provider of examples: a fresh instance per choice.
+//! A component's provider of examples: an instance per choice.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{CallContext, Example, ExampleProvider, ItemKind, RunError};
+use wasmtime::Store;
+use wasmtime::component::Instance;
 
 use super::Component;
 use crate::bindings::exports::hatchery::agent::guest_examples::GuestIndices;
 use crate::convert::all_from_wit;
-use crate::store::Caller;
+use crate::store::HostState;
 
 pub(super) struct ComponentExamples {
     pub(super) component: Arc<Component>,
@@ -20,10 +22,11 @@ pub(super) struct ComponentExamples {
 impl ExampleProvider for ComponentExamples {
     async fn examples(&self, query: &str, cx: &CallContext) -> Result<Vec<Example>, RunError> {
         let (name, query) = (self.name.clone(), query.to_owned());
-        let call = self.component.sandbox.run(Caller::Call(cx.clone()), |mut store, instance| async move {
-            let guest = self.exports.load(&mut store, &instance)?;
-            store.run_concurrent(async move |accessor| guest.call_examples(accessor, name, query).await).await?
-        });
+        let load = |store: &mut Store<HostState>, instance: &Instance| self.exports.load(store, instance);
+        let call = self
+            .component
+            .sandbox
+            .call(cx, load, async move |accessor, guest| guest.call_examples(accessor, name, query).await);
         self.component.answer(ItemKind::Examples, &self.name, call.await, all_from_wit)
     }
 }

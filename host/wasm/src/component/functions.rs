@@ -16,13 +16,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hatchery_core::{CallContext, FunctionDeclaration, ItemKind, JsonMap, Tool, ToolError};
 use serde_json::Value;
+use wasmtime::Store;
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
-use wasmtime::component::{ComponentExportIndex, Val};
+use wasmtime::component::{ComponentExportIndex, Instance, Val};
 
 use super::Component;
 use crate::convert::{BadValue, bounded_tool_error, text, wit};
 use crate::error::CallError;
-use crate::store::Caller;
+use crate::store::HostState;
 use shape::{Budget, Field, Shape};
 
 /// An exported function that takes and gives plain data.
@@ -197,18 +198,20 @@ impl Tool for FunctionTool {
 
 impl FunctionTool {
     async fn answer(&self, args: Vec<Val>, cx: &CallContext) -> Result<Outcome, CallError> {
-        let function = self.function.clone();
-        let call = self.component.sandbox.run(Caller::Call(cx.clone()), async move |mut store, instance| {
-            let code = instance.get_func(&mut store, function.index);
-            let code = code.ok_or_else(|| wasmtime::format_err!("its function `{}` is not there", function.name))?;
-            let mut given = match function.answer {
-                Answer::Nothing => Vec::new(),
-                Answer::Value(_) | Answer::Fallible { .. } => vec![Val::Bool(false)],
-            };
-            code.call_async(&mut store, &args, &mut given).await?;
+        let function = &self.function;
+        let mut given = match function.answer {
+            Answer::Nothing => Vec::new(),
+            Answer::Value(_) | Answer::Fallible { .. } => vec![Val::Bool(false)],
+        };
+        let load = |store: &mut Store<HostState>, instance: &Instance| {
+            let code = instance.get_func(store, function.index);
+            code.ok_or_else(|| wasmtime::format_err!("its function `{}` is not there", function.name))
+        };
+        let call = self.component.sandbox.call(cx, load, async |accessor, code| {
+            code.call_concurrent(accessor, &args, &mut given).await?;
             Ok(given.pop())
         });
-        let outcome = self.function.outcome(call.await?).map_err(|error| CallError::Contract(error.to_string()))?;
+        let outcome = function.outcome(call.await?).map_err(|error| CallError::Contract(error.to_string()))?;
         if let Ok(value) = &outcome {
             self.component.check_size(&text(value))?;
         }

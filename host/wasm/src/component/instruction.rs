@@ -5,12 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hatchery_core::agent::InstructionProvider;
 use hatchery_core::{CallContext, RunError};
+use wasmtime::Store;
+use wasmtime::component::Instance;
 
 use super::Component;
 use crate::bindings::exports::hatchery::agent::guest_agents::GuestIndices;
 use crate::convert::bounded;
 use crate::error::CallError;
-use crate::store::Caller;
+use crate::store::HostState;
 
 pub(super) struct ComputedInstruction {
     pub(super) component: Arc<Component>,
@@ -23,10 +25,11 @@ pub(super) struct ComputedInstruction {
 impl InstructionProvider for ComputedInstruction {
     async fn instruction(&self, cx: &CallContext) -> Result<String, RunError> {
         let (agent, is_global) = (self.agent.clone(), self.is_global);
-        let call = self.component.sandbox.run(Caller::Call(cx.clone()), |mut store, instance| async move {
-            let guest = self.exports.load(&mut store, &instance)?;
-            store.run_concurrent(async move |accessor| guest.call_instruct(accessor, agent, is_global).await).await?
-        });
+        let load = |store: &mut Store<HostState>, instance: &Instance| self.exports.load(store, instance);
+        let call = self
+            .component
+            .sandbox
+            .call(cx, load, async move |accessor, guest| guest.call_instruct(accessor, agent, is_global).await);
         let failed = |error: CallError| error.into_run_error(&self.component.name);
         match call.await.map_err(failed)? {
             Ok(text) => {

@@ -1,4 +1,4 @@
-//! A component's plugin: the hooks that callbacks do not have. Each call gets a fresh instance, and hooks that the plugin does not list
+//! A component's plugin: the hooks that callbacks do not have. Each call has an instance for itself, and hooks that the plugin does not list
 //! cost nothing.
 
 use async_trait::async_trait;
@@ -37,11 +37,7 @@ impl Plugin for Hooks<GuestIndices> {
             return Ok(None);
         }
         let (name, message) = (self.hooked.name.clone(), message.to_wit());
-        let call = self.run(cx, |mut store, guest| async move {
-            store
-                .run_concurrent(async move |accessor| guest.call_on_user_message(accessor, name, message).await)
-                .await?
-        });
+        let call = self.run(cx, async move |accessor, guest| guest.call_on_user_message(accessor, name, message).await);
         self.optional_content(call.await?)
     }
 
@@ -50,9 +46,7 @@ impl Plugin for Hooks<GuestIndices> {
             return Ok(None);
         }
         let name = self.hooked.name.clone();
-        let call = self.run(cx, |mut store, guest| async move {
-            store.run_concurrent(async move |accessor| guest.call_before_run(accessor, name).await).await?
-        });
+        let call = self.run(cx, async move |accessor, guest| guest.call_before_run(accessor, name).await);
         self.optional_content(call.await?)
     }
 
@@ -61,9 +55,7 @@ impl Plugin for Hooks<GuestIndices> {
             return Ok(None);
         }
         let (name, event) = (self.hooked.name.clone(), event.to_wit());
-        let call = self.run(cx, |mut store, guest| async move {
-            store.run_concurrent(async move |accessor| guest.call_on_event(accessor, name, event).await).await?
-        });
+        let call = self.run(cx, async move |accessor, guest| guest.call_on_event(accessor, name, event).await);
         self.accept(call.await?, |event| event.map(bounded_event).map(EventData::from_wit).transpose())
     }
 
@@ -72,9 +64,7 @@ impl Plugin for Hooks<GuestIndices> {
             return Ok(());
         }
         let name = self.hooked.name.clone();
-        let call = self.run(cx, |mut store, guest| async move {
-            store.run_concurrent(async move |accessor| guest.call_after_run(accessor, name).await).await?
-        });
+        let call = self.run(cx, async move |accessor, guest| guest.call_after_run(accessor, name).await);
         call.await
     }
 
@@ -84,9 +74,7 @@ impl Plugin for Hooks<GuestIndices> {
             return;
         }
         let (name, failure) = (self.hooked.name.clone(), error.to_wit());
-        let call = self.run(cx, |mut store, guest| async move {
-            store.run_concurrent(async move |accessor| guest.call_on_run_error(accessor, name, failure).await).await?
-        });
+        let call = self.run(cx, async move |accessor, guest| guest.call_on_run_error(accessor, name, failure).await);
         if let Err(error) = call.await {
             // The run has failed already; its own error is the one that counts.
             let (plugin, invocation) = (self.full_name(), &cx.invocation.id);

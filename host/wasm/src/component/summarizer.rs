@@ -1,14 +1,16 @@
-//! A component's summarizer: a fresh instance per summary.
+//! A component's summarizer: an instance per summary.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{CallContext, Content, Event, ItemKind, RunError, Summarizer};
+use wasmtime::Store;
+use wasmtime::component::Instance;
 
 use super::Component;
 use crate::bindings::exports::hatchery::agent::guest_summarizers::GuestIndices;
 use crate::convert::{FromWit, ToWit};
-use crate::store::Caller;
+use crate::store::HostState;
 
 pub(super) struct ComponentSummarizer {
     pub(super) component: Arc<Component>,
@@ -20,10 +22,11 @@ pub(super) struct ComponentSummarizer {
 impl Summarizer for ComponentSummarizer {
     async fn summarize(&self, events: &[Arc<Event>], cx: &CallContext) -> Result<Option<Content>, RunError> {
         let (name, events) = (self.name.clone(), events.iter().map(|event| event.to_wit()).collect::<Vec<_>>());
-        let call = self.component.sandbox.run(Caller::Call(cx.clone()), |mut store, instance| async move {
-            let guest = self.exports.load(&mut store, &instance)?;
-            store.run_concurrent(async move |accessor| guest.call_summarize(accessor, name, events).await).await?
-        });
+        let load = |store: &mut Store<HostState>, instance: &Instance| self.exports.load(store, instance);
+        let call = self
+            .component
+            .sandbox
+            .call(cx, load, async move |accessor, guest| guest.call_summarize(accessor, name, events).await);
         self.component
             .answer(ItemKind::Summarizer, &self.name, call.await, |content| content.map(Content::from_wit).transpose())
     }

@@ -1,16 +1,18 @@
-//! A component's tools: a fresh instance per call.
+//! A component's tools: an instance per call.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{CallContext, FunctionDeclaration, ItemKind, JsonMap, RunError, Tool, ToolError, Toolset};
 use serde_json::Value;
+use wasmtime::Store;
+use wasmtime::component::Instance;
 
 use super::Component;
 use crate::bindings::exports::hatchery::agent::guest_tools::GuestIndices;
 use crate::convert::{bounded_tool_error, text, value, wit};
 use crate::error::CallError;
-use crate::store::Caller;
+use crate::store::HostState;
 
 pub(super) struct ComponentTool {
     pub(super) component: Arc<Component>,
@@ -46,10 +48,11 @@ impl Tool for ComponentTool {
 impl ComponentTool {
     async fn answer(&self, args: String, cx: &CallContext) -> Result<Result<Value, wit::ToolError>, CallError> {
         let name = self.declaration.name.clone();
-        let call = self.component.sandbox.run(Caller::Call(cx.clone()), |mut store, instance| async move {
-            let guest = self.exports.load(&mut store, &instance)?;
-            store.run_concurrent(async move |accessor| guest.call_call(accessor, name, args).await).await?
-        });
+        let load = |store: &mut Store<HostState>, instance: &Instance| self.exports.load(store, instance);
+        let call = self
+            .component
+            .sandbox
+            .call(cx, load, async move |accessor, guest| guest.call_call(accessor, name, args).await);
         match call.await? {
             Ok(result) => self.component.accept(result, |json| value(&json, "the result")).map(Ok),
             Err(error) => Ok(Err(error)),

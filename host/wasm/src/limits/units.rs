@@ -36,14 +36,22 @@ pub(super) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 }
 
 /// A time, as seconds or a text such as `500ms`.
-pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let Some(written) = Option::<Written>::deserialize(deserializer)? else { return Ok(None) };
+pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    Option::<Written>::deserialize(deserializer)?.as_ref().map(read_time).transpose()
+}
+
+/// The same where it cannot be left empty.
+pub fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    read_time(&Written::deserialize(deserializer)?)
+}
+
+fn read_time<E: Error>(written: &Written) -> Result<Duration, E> {
     let help = "is not a time; write seconds or a number with ms, s, min or h";
-    let seconds = number(&written, TIMES, help).map_err(D::Error::custom)?;
+    let seconds = number(written, TIMES, help).map_err(E::custom)?;
     if seconds > LONGEST.as_secs_f64() {
-        return Err(D::Error::custom(format!("`{}` is too long; a time is at most 24h", written.text())));
+        return Err(E::custom(format!("`{}` is too long; a time is at most 24h", written.text())));
     }
-    Duration::try_from_secs_f64(seconds).map(Some).map_err(D::Error::custom)
+    Duration::try_from_secs_f64(seconds).map_err(E::custom)
 }
 
 /// Bytes for people.

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
+use super::turn::{Turn, Turns};
+
 /// Why a running guest is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum Stop {
@@ -32,13 +34,15 @@ pub(super) struct Clock {
     spent: AtomicU64,
     /// When the poll that is going on began.
     polled_at: AtomicU64,
+    turn: Turn,
 }
 
 impl Clock {
-    pub(super) fn new(cpu: Duration, wall: Duration, cancel: CancellationToken) -> Self {
+    pub(super) fn new(cpu: Duration, wall: Duration, cancel: CancellationToken, turns: Turns) -> Self {
         let start = Instant::now();
         let deadline = start.checked_add(wall);
-        Self { start, cpu, deadline, cancel, spent: AtomicU64::new(0), polled_at: AtomicU64::new(0) }
+        let turn = Turn::new(turns);
+        Self { start, cpu, deadline, cancel, spent: AtomicU64::new(0), polled_at: AtomicU64::new(0), turn }
     }
 
     /// Called by a running guest at each tick.
@@ -54,6 +58,11 @@ impl Clock {
             return Err(Stop::Wall);
         }
         Ok(())
+    }
+
+    /// Waits until the guest may run for another tick.
+    pub(super) async fn next_turn(self: Arc<Self>) {
+        self.turn.next().await;
     }
 
     fn now(&self) -> u64 {
@@ -80,6 +89,7 @@ impl<F: Future> Future for Metered<F> {
         let result = self.inner.as_mut().poll(cx);
         let ran = self.clock.now().saturating_sub(began);
         self.clock.spent.fetch_add(ran, Ordering::Relaxed);
+        self.clock.turn.stop();
         result
     }
 }

@@ -29,14 +29,13 @@ pub(crate) struct Output(Arc<Shared>);
 
 struct Shared {
     component: Arc<str>,
-    session: String,
-    invocation: String,
     limits: Limits,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
+    whose: Arc<Whose>,
     used: u64,
     is_cut: bool,
     stdout: Vec<u8>,
@@ -44,8 +43,15 @@ struct State {
     last_words: String,
 }
 
-impl Output {
-    pub(super) fn new(component: Arc<str>, caller: &Caller, limits: &Limits) -> Self {
+/// What a line is written for; empty where there is no session.
+#[derive(Default)]
+struct Whose {
+    session: String,
+    invocation: String,
+}
+
+impl Whose {
+    fn of(caller: &Caller) -> Arc<Self> {
         let cx: Option<&CallContext> = match caller {
             Caller::Loader | Caller::Model => None,
             Caller::Call(cx) => Some(cx),
@@ -53,14 +59,29 @@ impl Output {
         };
         let session = cx.map(|cx| cx.invocation.session_key.id.to_string()).unwrap_or_default();
         let invocation = cx.map(|cx| cx.invocation.id.clone()).unwrap_or_default();
-        let limits = limits.clone();
-        Self(Arc::new(Shared { component, session, invocation, limits, state: Mutex::default() }))
+        Arc::new(Self { session, invocation })
+    }
+}
+
+impl Output {
+    pub(super) fn new(component: Arc<str>, caller: &Caller, limits: &Limits) -> Self {
+        let state = State { whose: Whose::of(caller), ..State::default() };
+        Self(Arc::new(Shared { component, limits: limits.clone(), state: Mutex::new(state) }))
+    }
+
+    /// Begins anew for the next call of the same instance, with the whole budget and nothing of what was said.
+    pub(super) fn renew(&self, caller: &Caller) {
+        *self.state() = State { whose: Whose::of(caller), ..State::default() };
     }
 
     /// Writes a line of the guest's log.
     pub(crate) fn log(&self, level: &str, message: &str, fields: &[(String, String)]) -> Result<(), LimitHit> {
         let size = message.len() + fields.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
-        self.state().charge(size + LINE_COST, &self.0.limits)?;
+        let whose = {
+            let mut state = self.state();
+            state.charge(size + LINE_COST, &self.0.limits)?;
+            state.whose.clone()
+        };
         let message = plain(message);
         let fields: String = fields.iter().map(|(key, value)| format!(" {}={}", plain(key), plain(value))).collect();
         let shared = &*self.0;
@@ -68,7 +89,7 @@ impl Output {
             ($level:ident) => {
                 tracing::$level!(
                     target: "hatchery::component",
-                    component = &*shared.component, session = shared.session, invocation = shared.invocation,
+                    component = &*shared.component, session = whose.session, invocation = whose.invocation,
                     "{message}{fields}"
                 )
             };
@@ -117,12 +138,13 @@ impl Output {
         if is_stderr {
             lines.iter().for_each(|line| state.remember(line));
         }
+        let whose = state.whose.clone();
         drop(state);
         for line in lines {
             let shared = &*self.0;
             tracing::info!(
                 target: "hatchery::component",
-                component = &*shared.component, session = shared.session, invocation = shared.invocation, stream = name,
+                component = &*shared.component, session = whose.session, invocation = whose.invocation, stream = name,
                 "{}", plain(line.trim_end())
             );
         }

@@ -84,6 +84,20 @@ impl HostState {
         }
     }
 
+    /// Begins the next call of the same instance: what was held for the one before is gone. What memory and tables take stays counted.
+    pub(super) fn begin(&mut self, sandbox: &Sandbox, caller: Caller) {
+        self.output.renew(&caller);
+        self.http = Http::new(sandbox.egress.clone(), &caller);
+        self.caller = caller;
+        self.kept = Kept::new(sandbox.limits.clone());
+        self.nesting = Nesting::current();
+    }
+
+    /// Lets go of the call that has ended, while the instance waits for the next.
+    pub(super) fn end(&mut self) {
+        self.caller = Caller::Loader;
+    }
+
     pub(super) fn meter(&mut self) -> &mut dyn ResourceLimiter {
         &mut self.meter
     }

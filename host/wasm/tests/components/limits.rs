@@ -201,6 +201,22 @@ async fn when_all_instances_are_in_use_a_call_waits_and_then_says_so() {
 }
 
 #[tokio::test]
+async fn when_enough_calls_wait_for_an_instance_a_further_one_is_told_at_once() {
+    let options = EngineOptions { instances: 1, busy_queue: 1, ..EngineOptions::default() };
+    let mut lab = Lab::new().with("misbehaver");
+    lab.options.engine = Engine::new(&options).unwrap();
+    let catalog = lab.catalog().await;
+    let echo = || call(&catalog, "echo", json!({"value": 1}));
+    let (slow, second, third) = tokio::join!(call(&catalog, "slow", json!({"millis": 300})), echo(), echo());
+    assert_eq!((slow.unwrap(), second.unwrap()), (json!(300), json!({"value": 1})));
+    assert_eq!(
+        third.unwrap_err().to_string(),
+        "tool `echo` of component `misbehaver` failed: no free instance, and 1 calls wait for one already: all 1 are in use; \
+         try again later"
+    );
+}
+
+#[tokio::test]
 async fn without_a_pool_calls_work_all_the_same() {
     // More address space than there is.
     let engine = Engine::new(&EngineOptions { instances: 10_000_000, ..EngineOptions::default() }).unwrap();

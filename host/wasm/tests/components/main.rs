@@ -14,6 +14,7 @@ mod functions;
 mod hot_loading;
 mod imports;
 mod inspection;
+mod instances;
 mod items;
 mod limits;
 mod models;

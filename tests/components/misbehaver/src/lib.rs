@@ -1,7 +1,9 @@
 //! Does everything wrong, on request: tools, agents and a callback that trap, spin, eat memory or take long, and some that only show
 //! what the host lets them do.
 
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use hatchery_guest::prelude::*;
 
@@ -75,6 +77,51 @@ struct Anything {
 #[tool]
 async fn echo(args: Anything) -> Anything {
     args
+}
+
+/// Counts the calls of its instance, this one included.
+#[tool]
+async fn count() -> u32 {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    CALLS.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// Computes for so long.
+#[tool]
+async fn burn(wait: Wait) -> u64 {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(wait.millis) {
+        std::hint::black_box(());
+    }
+    wait.millis
+}
+
+/// Takes memory and never gives it back.
+#[tool]
+async fn hoard(size: Size) -> usize {
+    std::mem::forget(std::hint::black_box(vec![1_u8; size.bytes]));
+    size.bytes
+}
+
+/// Looks a number up in a table that takes long to make, once for each instance.
+#[tool]
+async fn lookup() -> u64 {
+    static TABLE: OnceLock<Vec<u64>> = OnceLock::new();
+    let next = |last: &u64| Some(last.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407));
+    let table = TABLE.get_or_init(|| std::iter::successors(Some(1), next).take(1 << 20).collect());
+    table.last().copied().unwrap_or_default()
+}
+
+/// Leaves something to do behind that never ends.
+#[tool]
+async fn linger(cx: ToolContext) -> Result<(), ToolError> {
+    wit_bindgen::spawn_local(async move {
+        loop {
+            // Waits in the host.
+            let _ = cx.call_tool::<Value>("slow", &json!({ "millis": 1000 })).await;
+        }
+    });
+    Ok(())
 }
 
 /// A call of another tool.
@@ -153,6 +200,6 @@ async fn trapping_callback() -> Result<Option<Content>, Error> {
 
 hatchery_guest::export! {
     agents: [trapping_agent, spinning_agent, failing_agent],
-    tools: [trap, spin, allocate, huge_result, slow, echo, relay_tool, state_rw, fatal],
+    tools: [trap, spin, allocate, huge_result, slow, echo, count, burn, hoard, lookup, linger, relay_tool, state_rw, fatal],
     callbacks: [trapping_callback],
 }
