@@ -42,6 +42,7 @@
 //!   `.tool("search/find")`.
 //! - [`ToolContext`], [`CallbackContext`] and [`AgentContext`] are the way to the session, artifacts, memory, models and other tools.
 //!   What needs no steering takes a plain [`Context`].
+//! - [`http`] sends requests to the hosts that the operator grants.
 //! - [`Error`] and [`ToolError`] take any standard error through `?`.
 //! - [`export!`] says what the component offers; it has no other exports.
 //!
@@ -190,6 +191,7 @@ mod error;
 mod event;
 mod examples;
 mod export;
+pub mod http;
 pub mod log;
 mod model;
 mod plugin;
@@ -231,7 +233,7 @@ pub mod prelude {
         AgentContext, Answer, CallbackContext, CodeFile, CodeInput, CodeOutput, CodeRunner, Content, Context,
         CustomAgent, Error, Event, Example, LlmAgent, LlmRequest, LlmResponse, LoopAgent, ParallelAgent, Part, Planner,
         SequentialAgent, Thinking, ToolCall, ToolConfirmation, ToolContext, ToolError, Toolset, agent, callback,
-        code_executor, examples, log, model, plugin, summarizer, tool,
+        code_executor, examples, http, log, model, plugin, summarizer, tool,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

@@ -19,6 +19,8 @@ mod items;
 mod limits;
 mod models;
 mod names;
+mod network;
 mod plugins;
 mod refusals;
 mod streams;
+mod web;

@@ -1,0 +1,224 @@
+//! Requests through `wasi:http`.
+//!
+//! It is of a time before asynchronous functions: who waits for it stops the whole instance. So that requests run at the same time, a
+//! future that has to wait first lets the others start theirs, and then waits for all of them at once.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use wasip2::http::outgoing_handler;
+use wasip2::http::types::{
+    ErrorCode, Fields, FutureIncomingResponse, IncomingBody, IncomingResponse, Method, OutgoingBody, OutgoingRequest,
+    RequestOptions, Scheme, http_error_code,
+};
+use wasip2::io::poll::{self, Pollable};
+use wasip2::io::streams::{InputStream, StreamError};
+
+use super::{Call, Reply, failed, told};
+use crate::error::Error;
+
+/// Bytes that are asked for at a time.
+const PIECE: u64 = 64 * 1024;
+
+pub(super) async fn exchange(call: Call<'_>) -> Result<Reply, Error> {
+    let request = outgoing(&call)?;
+    let body = if call.body.is_empty() {
+        None
+    } else {
+        Some(request.body().map_err(|()| failed("the request has a body already"))?)
+    };
+    let pending = outgoing_handler::handle(request, options(call.timeout)).map_err(refused)?;
+    if let Some(body) = body {
+        upload(body, call.body).await;
+    }
+    let response = response(&pending).await?;
+    let (status, headers) = (response.status(), response.headers().entries());
+    let body = response.consume().map_err(|()| failed("the response has no body"))?;
+    let stream = body.stream().map_err(|()| failed("the response's body is being read"))?;
+    Ok(Reply { status, headers, body: Body { stream, _body: body, _response: response } })
+}
+
+fn outgoing(call: &Call<'_>) -> Result<OutgoingRequest, Error> {
+    let headers = Fields::new();
+    let append = |name: &str, value: &[u8]| {
+        headers.append(name, value).map_err(|error| failed(format!("the header `{name}` cannot be set: {error}")))
+    };
+    for (name, value) in call.headers {
+        append(name, value)?;
+    }
+    if !call.body.is_empty() {
+        append("content-length", call.body.len().to_string().as_bytes())?;
+    }
+    let request = OutgoingRequest::new(headers);
+    let scheme = if call.url.is_https { Scheme::Https } else { Scheme::Http };
+    let wrong = |what: &str| failed(format!("`{}` is not a URL: its {what} is not one", call.url));
+    request.set_method(&method(call.method)).map_err(|()| failed(format!("`{}` is not a method", call.method)))?;
+    request.set_scheme(Some(&scheme)).map_err(|()| wrong("scheme"))?;
+    request.set_authority(Some(&call.url.authority)).map_err(|()| wrong("host"))?;
+    request.set_path_with_query(Some(&call.url.path_and_query())).map_err(|()| wrong("path"))?;
+    Ok(request)
+}
+
+fn method(name: &str) -> Method {
+    match name {
+        "GET" => Method::Get,
+        "HEAD" => Method::Head,
+        "POST" => Method::Post,
+        "PUT" => Method::Put,
+        "DELETE" => Method::Delete,
+        "OPTIONS" => Method::Options,
+        "PATCH" => Method::Patch,
+        other => Method::Other(other.into()),
+    }
+}
+
+fn options(timeout: Option<Duration>) -> Option<RequestOptions> {
+    let nanoseconds = u64::try_from(timeout?.as_nanos()).unwrap_or(u64::MAX);
+    let options = RequestOptions::new();
+    // A host that has no such timeouts has its own.
+    let _ = options.set_connect_timeout(Some(nanoseconds));
+    let _ = options.set_first_byte_timeout(Some(nanoseconds));
+    let _ = options.set_between_bytes_timeout(Some(nanoseconds));
+    Some(options)
+}
+
+/// Sends a body as far as it is wanted: when it is not, the response says why.
+async fn upload(body: OutgoingBody, mut rest: &[u8]) {
+    let Ok(stream) = body.write() else { return };
+    while !rest.is_empty() {
+        let Ok(room) = stream.check_write() else { return };
+        let (piece, after) = rest.split_at(usize::try_from(room).unwrap_or(usize::MAX).min(rest.len()));
+        if piece.is_empty() {
+            ready(stream.subscribe()).await;
+            continue;
+        }
+        if stream.write(piece).is_err() {
+            return;
+        }
+        rest = after;
+    }
+    if stream.flush().is_err() {
+        return;
+    }
+    while let Ok(0) = stream.check_write() {
+        ready(stream.subscribe()).await;
+    }
+    drop(stream);
+    let _ = OutgoingBody::finish(body, None);
+}
+
+async fn response(pending: &FutureIncomingResponse) -> Result<IncomingResponse, Error> {
+    loop {
+        match pending.get() {
+            Some(Ok(Ok(response))) => return Ok(response),
+            Some(Ok(Err(code))) => return Err(refused(code)),
+            Some(Err(())) => return Err(failed("the response was taken already")),
+            None => ready(pending.subscribe()).await,
+        }
+    }
+}
+
+/// The body of a response. Its parts go in this order.
+pub(super) struct Body {
+    stream: InputStream,
+    _body: IncomingBody,
+    _response: IncomingResponse,
+}
+
+impl Body {
+    pub(super) async fn chunk(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        loop {
+            match self.stream.read(PIECE) {
+                Ok(piece) if piece.is_empty() => ready(self.stream.subscribe()).await,
+                Ok(piece) => return Ok(Some(piece)),
+                Err(StreamError::Closed) => return Ok(None),
+                Err(StreamError::LastOperationFailed(error)) => {
+                    return Err(match http_error_code(&error) {
+                        Some(code) => refused(code),
+                        None => told(&error.to_debug_string()),
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn refused(code: ErrorCode) -> Error {
+    match code {
+        ErrorCode::InternalError(Some(text)) => told(&text),
+        ErrorCode::HttpRequestDenied => Error::new("DENIED", "the host denies this request"),
+        ErrorCode::DnsError(error) => {
+            failed(format!("the name of the host has no address: {}", error.rcode.unwrap_or_default()))
+        }
+        ErrorCode::ConnectionRefused => failed("the host refuses connections at this port"),
+        ErrorCode::ConnectionTimeout => failed("the host cannot be reached in time"),
+        ErrorCode::ConnectionReadTimeout => failed("the host does not answer in time"),
+        ErrorCode::TlsCertificateError => failed("the host's certificate is not trusted"),
+        ErrorCode::HttpRequestUriInvalid => failed("the URL cannot be used"),
+        ErrorCode::HttpRequestMethodInvalid => failed("the method cannot be used"),
+        code => failed(format!("the request failed: {code:?}")),
+    }
+}
+
+thread_local! {
+    /// What futures of this instance wait for.
+    static WAITING: RefCell<Vec<(Rc<Pollable>, Waker)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Waits for `pollable`.
+async fn ready(pollable: Pollable) {
+    Ready { pollable: Rc::new(pollable), is_waiting: false }.await;
+}
+
+struct Ready {
+    pollable: Rc<Pollable>,
+    is_waiting: bool,
+}
+
+impl Future for Ready {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.pollable.ready() {
+            return Poll::Ready(());
+        }
+        self.leave();
+        WAITING.with_borrow_mut(|waiting| waiting.push((self.pollable.clone(), cx.waker().clone())));
+        if std::mem::replace(&mut self.is_waiting, true) {
+            // All others have had their turn.
+            wait_for_any();
+        }
+        if self.pollable.ready() {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// Stops the instance until something is ready, and wakes who waits for that.
+fn wait_for_any() {
+    WAITING.with_borrow(|waiting| {
+        let pollables: Vec<&Pollable> = waiting.iter().map(|(pollable, _)| &**pollable).collect();
+        for index in poll::poll(&pollables) {
+            if let Some((_, waker)) = waiting.get(index as usize) {
+                waker.wake_by_ref();
+            }
+        }
+    });
+}
+
+impl Ready {
+    fn leave(&self) {
+        WAITING.with_borrow_mut(|waiting| waiting.retain(|(other, _)| !Rc::ptr_eq(other, &self.pollable)));
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

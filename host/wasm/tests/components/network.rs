@@ -1,0 +1,393 @@
+//! What components may send over the network, and to whom: requests of a real component to real servers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hatchery_core::ToolError;
+use hatchery_wasm::{Catalog, ComponentSettings, Grants, Limits};
+use serde_json::{Value, json};
+
+use crate::support::{Lab, call, call_in, context};
+use crate::web::Web;
+
+/// A catalog with the browser, granted `grants`, under `limits`.
+async fn browser(grants: Value, limits: Limits) -> Arc<Catalog> {
+    lab(grants, limits).catalog().await
+}
+
+fn lab(grants: Value, limits: Limits) -> Lab {
+    let grants: Arc<Grants> = Arc::new(serde_json::from_value(grants).unwrap());
+    Lab::new()
+        .with("browser")
+        .configured("browser", ComponentSettings { limits, grants, ..ComponentSettings::default() })
+}
+
+/// Both keys for a server of this machine.
+fn both(web: &Web) -> Value {
+    let host = web.host();
+    json!({ "network": [format!("http://{host}")], "private_network": [host] })
+}
+
+async fn fetch(catalog: &Arc<Catalog>, url: String) -> Value {
+    call(catalog, "fetch", json!({ "url": url })).await.unwrap()
+}
+
+/// The error of a fetch, which has this code.
+fn error(answer: &Value, code: &str) -> String {
+    assert_eq!(answer["code"], code, "{answer}");
+    answer["error"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_granted_host_answers() {
+    let web = Web::start().await;
+    let catalog = browser(both(&web), Limits::default()).await;
+    let wanted = json!({ "method": "POST", "url": web.url("/echo?q=1"), "headers": [["X-One", "1"]], "body": 100_000 });
+    let answer = call(&catalog, "fetch", wanted).await.unwrap();
+    assert_eq!(answer["status"], 200, "{answer}");
+    let seen: Value = serde_json::from_str(answer["text"].as_str().unwrap()).unwrap();
+    assert_eq!((&seen["method"], &seen["query"], &seen["bytes"]), (&json!("POST"), &json!("q=1"), &json!(100_000)));
+    assert_eq!(seen["headers"]["x-one"], "1");
+    assert_eq!(seen["headers"]["host"], web.host());
+    assert!(seen["headers"]["user-agent"].as_str().unwrap().starts_with("hatchery/"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_host_that_is_not_granted_is_denied_with_the_lines_that_would_allow_it() {
+    let web = Web::start().await;
+    let catalog = browser(json!({ "network": ["other.example.com"] }), Limits::default()).await;
+    let answer = fetch(&catalog, "https://api.example.com:8443/x".into()).await;
+    assert_eq!(
+        error(&answer, "DENIED"),
+        "component `browser` may not send requests to `https://api.example.com:8443`; to allow it, add to hatchery.yaml:\n\
+         components:\n  browser:\n    grants:\n      network: [\"api.example.com:8443\"]"
+    );
+    let host = web.host();
+    assert_eq!(
+        error(&fetch(&catalog, web.url("/echo")).await, "DENIED"),
+        format!(
+            "component `browser` may not send requests to `http://{host}`; to allow it, add to hatchery.yaml:\n\
+             components:\n  browser:\n    grants:\n      network: [\"http://{host}\"]\n      private_network: [\"{host}\"]"
+        ),
+        "where the name says that both keys are needed, both are shown"
+    );
+    assert_eq!(web.connections(), 0);
+}
+
+#[tokio::test]
+async fn the_lines_of_a_denial_allow_the_request() {
+    let web = Web::start().await;
+    let catalog = browser(json!({}), Limits::default()).await;
+    let denial = error(&fetch(&catalog, web.url("/echo")).await, "DENIED");
+    let (_, lines) = denial.split_once("hatchery.yaml:\n").unwrap();
+    let config: Value = serde_yaml::from_str(lines).unwrap();
+    let catalog = browser(config["components"]["browser"]["grants"].clone(), Limits::default()).await;
+    assert_eq!(fetch(&catalog, web.url("/echo")).await["status"], 200);
+}
+
+#[tokio::test]
+async fn plain_text_and_other_ports_are_denied() {
+    let web = Web::start().await;
+    let port = web.port();
+    let grants = json!({
+        "network": [format!("127.0.0.1:{port}"), format!("http://127.0.0.1:{}", port ^ 1)], "private_network": ["127.0.0.1"],
+    });
+    let denial = error(&fetch(&browser(grants, Limits::default()).await, web.url("/echo")).await, "DENIED");
+    let lines = format!("grants:\n      network: [\"http://127.0.0.1:{port}\"]");
+    assert!(denial.ends_with(&lines), "{denial}");
+    assert_eq!(web.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_name_that_resolves_to_this_machine_needs_the_second_key() {
+    let web = Web::start().await;
+    let host = format!("localhost:{}", web.port());
+    let url = format!("http://{host}/echo");
+    let denied = browser(json!({ "network": [format!("http://{host}")] }), Limits::default()).await;
+    let denial = error(&fetch(&denied, url.clone()).await, "DENIED");
+    assert!(denial.starts_with(&format!("component `browser` may not connect to `{host}`, at ")), "{denial}");
+    assert!(denial.contains(", a loopback address; to allow it, add to hatchery.yaml:\n"), "{denial}");
+    assert!(denial.ends_with(&format!("\n      private_network: [\"{host}\"]")), "{denial}");
+    assert_eq!(web.connections(), 0);
+    for key in [host.as_str(), "localhost:*", "127.0.0.0/8"] {
+        let grants = json!({ "network": [format!("http://{host}")], "private_network": [key] });
+        let allowed = browser(grants, Limits::default()).await;
+        assert_eq!(fetch(&allowed, url.clone()).await["status"], 200, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_public_needs_the_second_key() {
+    let web = Web::start().await;
+    let (host, port) = (web.host(), web.port());
+    let any = browser(json!({ "network": ["http://*:*"] }), Limits::default()).await;
+    assert_eq!(
+        error(&fetch(&any, web.url("/echo")).await, "DENIED"),
+        format!(
+            "component `browser` may not connect to `{host}`, a loopback address; to allow it, add to hatchery.yaml:\n\
+             components:\n  browser:\n    grants:\n      private_network: [\"{host}\"]"
+        )
+    );
+    let cases = [
+        (format!("[::ffff:127.0.0.1]:{port}"), "a loopback address"),
+        ("169.254.169.254".into(), "a cloud's metadata address"),
+        ("[fd00:ec2::254]".into(), "a cloud's metadata address"),
+        ("10.0.0.1:8080".into(), "a private address"),
+        ("0.0.0.0".into(), "the unspecified address"),
+        // Other spellings of 127.0.0.1, which the system's resolver understands.
+        (format!("127.1:{port}"), "a loopback address"),
+        (format!("2130706433:{port}"), "a loopback address"),
+    ];
+    for (host, what) in cases {
+        let denial = error(&fetch(&any, format!("http://{host}/")).await, "DENIED");
+        assert!(denial.contains("may not connect to") && denial.contains(what), "{denial}");
+    }
+    assert_eq!(web.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_redirect_is_followed_to_granted_hosts_only() {
+    let (web, other) = (Web::start().await, Web::start().await);
+    let catalog = browser(both(&web), Limits::default()).await;
+    let answer = fetch(&catalog, web.url("/redirect?to=/redirect%3Fto%3D/echo")).await;
+    assert_eq!((&answer["status"], &answer["url"]), (&json!(200), &json!(web.url("/echo"))), "{answer}");
+    let denial = error(&fetch(&catalog, web.url(&format!("/redirect?to={}", other.url("/echo")))).await, "DENIED");
+    assert!(denial.contains(&format!("may not send requests to `http://{}`", other.host())), "{denial}");
+    assert_eq!(other.connections(), 0);
+    let endless = error(&fetch(&catalog, web.url("/redirect?to=/redirect")).await, "HTTP_FAILED");
+    assert!(endless.ends_with("was redirected more than 5 times"), "{endless}");
+}
+
+#[tokio::test]
+async fn a_secret_is_placed_by_the_host_and_never_shown_to_the_guest() {
+    let (web, other) = (Web::start().await, Web::start().await);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "s3cret\n").unwrap();
+    let catalog = browser(
+        json!({
+            "network": [format!("http://{}", web.host()), format!("http://{}", other.host())],
+            "private_network": ["127.0.0.1"],
+            "secrets": [{
+                "name": "key", "file": file.path(), "host": format!("http://{}", web.host()),
+                "header": "Authorization", "format": "Bearer {secret}",
+            }],
+        }),
+        Limits::default(),
+    )
+    .await;
+    // `/quiet` does not send back what it was sent.
+    let quiet = fetch(&catalog, web.url("/quiet")).await;
+    assert_eq!(web.seen("authorization"), ["Bearer s3cret"]);
+    assert!(!quiet.to_string().contains("s3cret"), "{quiet}");
+    let own =
+        json!({ "url": web.url("/quiet"), "headers": [["authorization", "mine"], ["Authorization", "mine too"]] });
+    assert_eq!(call(&catalog, "fetch", own).await.unwrap()["status"], 200);
+    assert_eq!(web.seen("authorization"), ["Bearer s3cret"; 2], "the host's value takes the place of the guest's");
+    fetch(&catalog, other.url("/quiet")).await;
+    fetch(&catalog, web.url(&format!("/redirect?to={}", other.url("/quiet")))).await;
+    assert!(other.seen("authorization").is_empty(), "no other host gets it");
+    let traced = call(&catalog, "fetch", json!({ "method": "TRACE", "url": web.url("/echo") })).await.unwrap();
+    assert_eq!(error(&traced, "HTTP_FAILED"), "the method cannot be used");
+}
+
+#[tokio::test]
+async fn a_secret_gives_no_network() {
+    let web = Web::start().await;
+    let secret = json!({ "name": "key", "from": "PATH", "host": format!("http://{}", web.host()), "header": "X-Key" });
+    let catalog = browser(json!({ "private_network": [web.host()], "secrets": [secret] }), Limits::default()).await;
+    error(&fetch(&catalog, web.url("/quiet")).await, "DENIED");
+    assert_eq!(web.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_component_whose_secret_is_missing_is_not_loaded() {
+    let secret = json!({ "name": "weather", "from": "HATCHERY_NO_SUCH_KEY", "host": "a.com", "header": "X-Key" });
+    let lab = lab(json!({ "secrets": [secret] }), Limits::default());
+    let catalog = lab.open().await.current();
+    assert_eq!(
+        lab.reason(&catalog, "browser.wasm"),
+        "component `browser` cannot have its grants: the secret `weather` is missing: set the environment variable \
+         `HATCHERY_NO_SUCH_KEY` for the host"
+    );
+}
+
+#[tokio::test]
+async fn connections_are_used_again_by_later_calls() {
+    let web = Web::start().await;
+    let catalog = browser(both(&web), Limits::default()).await;
+    for _ in 0..5 {
+        assert_eq!(fetch(&catalog, web.url("/echo")).await["status"], 200);
+    }
+    assert_eq!((web.requests(), web.connections()), (5, 1));
+}
+
+#[tokio::test]
+async fn requests_that_are_awaited_together_run_at_the_same_time() {
+    let web = Web::start().await;
+    let catalog = browser(both(&web), Limits::default()).await;
+    // `/meet` answers when three requests are there.
+    let request = json!({ "url": web.url("/meet") });
+    let answers = call(&catalog, "fetch_all", json!({ "requests": [request, request, request] })).await.unwrap();
+    assert_eq!(answers.as_array().unwrap().iter().filter(|answer| answer["status"] == 200).count(), 3, "{answers}");
+}
+
+#[tokio::test]
+async fn requests_are_counted_also_when_they_are_denied() {
+    let web = Web::start().await;
+    let catalog = browser(both(&web), Limits { outbound_calls: 2, ..Limits::default() }).await;
+    let (good, denied) = (json!({ "url": web.url("/echo") }), json!({ "url": "https://example.com" }));
+    let answers = call(&catalog, "fetch_all", json!({ "requests": [denied, good, good] })).await.unwrap();
+    assert_eq!((&answers[0]["code"], &answers[1]["status"]), (&json!("DENIED"), &json!(200)), "{answers}");
+    assert_eq!(
+        error(&answers[2], "LIMIT_REACHED"),
+        "it needs more than 2 HTTP requests; raise `limits.outbound_calls` in hatchery.yaml to allow more"
+    );
+    assert_eq!(fetch(&catalog, web.url("/echo")).await["status"], 200, "each call has its own count");
+}
+
+#[tokio::test]
+async fn bytes_of_requests_and_responses_count_together() {
+    let web = Web::start().await;
+    let catalog = browser(both(&web), Limits { outbound_bytes: 100_000, ..Limits::default() }).await;
+    let limit = "it needs more than 100000 B in HTTP requests and responses; raise `limits.outbound_bytes` in hatchery.yaml to allow more";
+    let upload = json!({ "method": "POST", "url": web.url("/quiet"), "body": 200_000 });
+    assert_eq!(error(&call(&catalog, "fetch", upload).await.unwrap(), "LIMIT_REACHED"), limit);
+    let download = fetch(&catalog, web.url("/bytes?count=200000")).await;
+    assert_eq!(error(&download, "LIMIT_REACHED"), limit);
+    // Each alone would fit.
+    let half = json!({ "url": web.url("/bytes?count=60000") });
+    let answers = call(&catalog, "fetch_all", json!({ "requests": [half, half] })).await.unwrap();
+    let over = answers.as_array().unwrap().iter().filter(|answer| answer["error"] == limit).count();
+    assert!(over >= 1, "{answers}");
+}
+
+#[tokio::test]
+async fn an_endless_response_is_cut_at_the_limit() {
+    let web = Web::start().await;
+    let catalog = browser(both(&web), Limits { response_body: 300_000, ..Limits::default() }).await;
+    let answer = call(&catalog, "measure", json!({ "url": web.url("/endless") })).await.unwrap();
+    assert_eq!(
+        error(&answer, "LIMIT_REACHED"),
+        "it needs more than 300000 B in the body of one HTTP response; raise `limits.response_body` in hatchery.yaml to allow more"
+    );
+    assert!(answer["bytes"].as_u64().unwrap() <= 300_000, "{answer}");
+    web.gone().await;
+}
+
+#[tokio::test]
+async fn only_so_many_requests_are_open_at_one_time() {
+    let web = Web::start().await;
+    let catalog = browser(both(&web), Limits { open_streams: 2, ..Limits::default() }).await;
+    let endless = json!({ "url": web.url("/endless") });
+    let answers = call(&catalog, "hold_all", json!({ "requests": [endless, endless, endless] })).await.unwrap();
+    assert_eq!((&answers[0], &answers[1]), (&json!(200), &json!(200)), "{answers}");
+    assert_eq!(
+        error(&answers[2], "LIMIT_REACHED"),
+        "it needs more than 2 HTTP requests at one time; raise `limits.open_streams` in hatchery.yaml to allow more"
+    );
+    for _ in 0..2 {
+        web.gone().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_given_up() {
+    let web = Web::start().await;
+    let short = Duration::from_millis(200);
+    let catalog = browser(both(&web), Limits { first_byte_timeout: short, ..Limits::default() }).await;
+    assert_eq!(
+        error(&fetch(&catalog, web.url("/never")).await, "LIMIT_REACHED"),
+        "it needs more than 200ms until the first byte of an HTTP response; raise `limits.first_byte_timeout` in hatchery.yaml to \
+         allow more"
+    );
+    web.gone().await;
+    let catalog = browser(both(&web), Limits { between_bytes_timeout: short, ..Limits::default() }).await;
+    assert_eq!(
+        error(&fetch(&catalog, web.url("/stall")).await, "LIMIT_REACHED"),
+        "it needs more than 200ms between two pieces of an HTTP response; raise `limits.between_bytes_timeout` in hatchery.yaml to \
+         allow more"
+    );
+    web.gone().await;
+}
+
+#[tokio::test]
+async fn a_host_that_accepts_no_connection_is_given_up() {
+    // Its queue is full, so that a further connection hangs.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let host = listener.local_addr().unwrap();
+    let mut queue = Vec::new();
+    while let Ok(Ok(queued)) =
+        tokio::time::timeout(Duration::from_millis(300), tokio::net::TcpStream::connect(host)).await
+    {
+        queue.push(queued);
+    }
+    let grants = json!({ "network": [format!("http://{host}")], "private_network": ["127.0.0.1"] });
+    let limits = Limits { connect_timeout: Duration::from_millis(200), ..Limits::default() };
+    assert_eq!(
+        error(&fetch(&browser(grants, limits).await, format!("http://{host}/")).await, "LIMIT_REACHED"),
+        "it needs more than 200ms to connect to a host; raise `limits.connect_timeout` in hatchery.yaml to allow more"
+    );
+}
+
+#[tokio::test]
+async fn a_component_can_be_less_patient_than_the_operator() {
+    let web = Web::start().await;
+    let catalog = browser(both(&web), Limits::default()).await;
+    let wanted = json!({ "url": web.url("/never"), "timeout_ms": 100 });
+    let answer = call(&catalog, "fetch", wanted).await.unwrap();
+    assert_eq!(error(&answer, "HTTP_FAILED"), "the host does not answer in time");
+}
+
+#[tokio::test]
+async fn a_host_that_is_not_there_is_an_ordinary_error() {
+    let catalog = browser(
+        json!({ "network": ["http://127.0.0.1:*", "no-such-host.invalid"], "private_network": ["127.0.0.1"] }),
+        Limits::default(),
+    )
+    .await;
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let answer = fetch(&catalog, format!("http://127.0.0.1:{free}/")).await;
+    assert_eq!(error(&answer, "HTTP_FAILED"), "the host refuses connections at this port");
+    let answer = fetch(&catalog, "https://no-such-host.invalid/".into()).await;
+    let unknown = error(&answer, "HTTP_FAILED");
+    assert!(unknown.starts_with("the name of the host has no address: "), "{unknown}");
+    let answer = fetch(&catalog, "http://user:word@127.0.0.1:1/".into()).await;
+    assert_eq!(error(&answer, "HTTP_FAILED"), "the URL cannot be used");
+}
+
+#[tokio::test]
+async fn a_request_ends_with_its_call() {
+    let web = Web::start().await;
+    let catalog = browser(both(&web), Limits::default()).await;
+    let cx = context(&catalog);
+    let cancel = cx.invocation.cancel.clone();
+    let wanted = json!({ "url": web.url("/never") });
+    let (ended, ()) = tokio::join!(call_in(&cx, &catalog, "fetch", wanted), async {
+        web.arrived().await;
+        cancel.cancel();
+    });
+    assert!(matches!(ended, Err(ToolError::Fatal { .. })), "{ended:?}");
+    web.gone().await;
+
+    let catalog = browser(both(&web), Limits { wall: Duration::from_millis(300), ..Limits::default() }).await;
+    let ended = call(&catalog, "fetch", json!({ "url": web.url("/never") })).await;
+    assert!(matches!(&ended, Err(ToolError::Model(message)) if message.contains("`limits.wall`")), "{ended:?}");
+    web.gone().await;
+}
+
+#[tokio::test]
+async fn sockets_stay_closed_whatever_is_granted() {
+    let web = Web::start().await;
+    let host = web.host();
+    let grants =
+        json!({ "network": ["*", "http://*:*", "*:*"], "private_network": ["0.0.0.0/0", "::/0", "localhost:*"] });
+    let catalog = browser(grants, Limits::default()).await;
+    let tried = call(&catalog, "sockets", json!({ "address": host })).await.unwrap();
+    for (socket, became) in tried.as_object().unwrap() {
+        assert_ne!(became, "it works", "{socket}");
+    }
+    assert_eq!(tried.as_object().unwrap().len(), 4);
+    assert_eq!(web.connections(), 0);
+}

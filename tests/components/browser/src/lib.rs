@@ -1,0 +1,113 @@
+//! Sends HTTP requests, and tries what components may not: sockets, and a request while it describes itself.
+
+use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
+
+use futures::future::join_all;
+use hatchery_guest::http::{Request, Response};
+use hatchery_guest::prelude::*;
+
+/// A request.
+#[derive(Deserialize, JsonSchema)]
+struct Wanted {
+    /// `GET` when it is left out.
+    method: Option<String>,
+    url: String,
+    /// Names and values.
+    #[serde(default)]
+    headers: Vec<(String, String)>,
+    /// So many bytes.
+    #[serde(default)]
+    body: usize,
+    /// The component's own timeout.
+    timeout_ms: Option<u64>,
+}
+
+impl Wanted {
+    async fn send(self) -> Result<Response, Error> {
+        let mut request = Request::new(self.method.unwrap_or_else(|| "GET".into()), self.url);
+        for (name, value) in self.headers {
+            request = request.header(name, value);
+        }
+        if let Some(millis) = self.timeout_ms {
+            request = request.timeout(Duration::from_millis(millis));
+        }
+        request.body(vec![b'x'; self.body]).send().await
+    }
+}
+
+/// Sends a request and gives the answer, or the error with its code.
+#[tool]
+async fn fetch(wanted: Wanted) -> Result<Value, ToolError> {
+    Ok(result(answer(wanted).await))
+}
+
+async fn answer(wanted: Wanted) -> Result<Value, Error> {
+    let response = wanted.send().await?;
+    let (status, url) = (response.status, response.url().to_owned());
+    Ok(json!({ "status": status, "url": url, "text": response.text().await? }))
+}
+
+fn result(answer: Result<Value, Error>) -> Value {
+    answer.unwrap_or_else(|error| json!({ "code": error.code, "error": error.message }))
+}
+
+/// Requests.
+#[derive(Deserialize, JsonSchema)]
+struct Several {
+    requests: Vec<Wanted>,
+}
+
+/// Sends requests at the same time.
+#[tool]
+async fn fetch_all(several: Several) -> Vec<Value> {
+    join_all(several.requests.into_iter().map(answer)).await.into_iter().map(result).collect()
+}
+
+/// Sends requests, and reads no answer before all have begun.
+#[tool]
+async fn hold_all(several: Several) -> Vec<Value> {
+    let responses = join_all(several.requests.into_iter().map(Wanted::send)).await;
+    let shown = responses.iter().map(|response| match response {
+        Ok(response) => json!(response.status),
+        Err(error) => json!({ "code": error.code, "error": error.message }),
+    });
+    shown.collect()
+}
+
+/// Counts the bytes of a body as they come.
+#[tool]
+async fn measure(wanted: Wanted) -> Value {
+    let (mut bytes, mut response) = match wanted.send().await {
+        Ok(response) => (0, response),
+        Err(error) => return result(Err(error)),
+    };
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) => bytes += chunk.len(),
+            Ok(None) => return json!({ "bytes": bytes }),
+            Err(error) => return json!({ "bytes": bytes, "code": error.code, "error": error.message }),
+        }
+    }
+}
+
+/// An address.
+#[derive(Deserialize, JsonSchema)]
+struct Address {
+    address: String,
+}
+
+/// Tries every kind of socket, and says what became of each.
+#[tool]
+async fn sockets(Address { address }: Address) -> Value {
+    let said =
+        |result: std::io::Result<()>| result.map_or_else(|error| format!("{:?}", error.kind()), |()| "it works".into());
+    json!({
+        "connect": said(TcpStream::connect(&address).map(drop)),
+        "listen": said(TcpListener::bind("127.0.0.1:0").map(drop)),
+        "udp": said(UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.send_to(b"x", &address).map(drop))),
+        "lookup": said("localhost:80".to_socket_addrs().map(drop)),
+    })
+}
+
+hatchery_guest::export! { tools: [fetch, fetch_all, hold_all, measure, sockets] }
