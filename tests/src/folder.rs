@@ -44,6 +44,7 @@ impl Folder {
             "help-desk/help-desk.wasm",
             "pii-guard/pii-guard.wasm",
             "trip-planner/tools/trip-tools.wasm",
+            "web-fetch/web-fetch.wasm",
         ] {
             let path = folder.served().join(component);
             ensure!(path.is_file(), "sample-agents/{component} has not been built; `cargo xtask test` builds it");

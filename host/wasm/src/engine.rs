@@ -16,6 +16,7 @@ use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationCon
 
 use crate::bindings::Component as Contract;
 use crate::error::{Busy, CallError, LoadError};
+use crate::http;
 use crate::limits::Limits;
 use crate::settings::Warm;
 use crate::store::{HostState, Pool, Turns};
@@ -258,7 +259,7 @@ fn pool(options: &EngineOptions) -> PoolingAllocationConfig {
 fn link(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<HostState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    http::link(&mut linker)?;
     Contract::add_to_linker::<_, HasSelf<HostState>>(&mut linker, |state| state)?;
     Ok(linker)
 }

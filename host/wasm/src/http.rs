@@ -20,14 +20,50 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use tracing::Instrument;
-use wasmtime::component::ResourceTable;
-use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks};
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Linker, Resource, ResourceTable};
+use wasmtime_wasi_http::p2::add_only_http_to_linker_async;
+use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
 
 pub(crate) use egress::Egress;
 use fault::Fault;
 use tally::Tally;
 
-use crate::store::Caller;
+use crate::store::{Caller, HostState};
+
+/// Adds `wasi:http` to what guests can import.
+///
+/// What breaks a body off is an `error` of `wasi:io`, which the usual functions describe badly: one shows the host's backtrace if that is
+/// switched on, and one knows no errors of bodies. These take their place.
+pub(crate) fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
+    add_only_http_to_linker_async(linker)?;
+    linker.allow_shadowing(true);
+    linker.instance("wasi:io/error@0.2.12")?.func_wrap("[method]error.to-debug-string", debug_string)?;
+    linker.instance("wasi:http/types@0.2.12")?.func_wrap("http-error-code", error_code)?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+fn debug_string(
+    mut store: StoreContextMut<'_, HostState>,
+    (error,): (Resource<wasmtime::Error>,),
+) -> wasmtime::Result<(String,)> {
+    let error = store.data_mut().http().table.get(&error)?;
+    Ok((format!("{error:#}"),))
+}
+
+fn error_code(
+    mut store: StoreContextMut<'_, HostState>,
+    (error,): (Resource<wasmtime::Error>,),
+) -> wasmtime::Result<(Option<ErrorCode>,)> {
+    let error = store.data_mut().http().table.get(&error)?;
+    Ok((error.downcast_ref().map(|error: &Error| match error {
+        Error::ConnectionReadTimeout => ErrorCode::ConnectionReadTimeout,
+        Error::InternalError(text) => ErrorCode::InternalError(text.clone()),
+        other => ErrorCode::InternalError(Some(other.to_string())),
+    }),))
+}
 
 /// What one call has of HTTP.
 pub(crate) struct Http {

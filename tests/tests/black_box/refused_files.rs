@@ -18,7 +18,11 @@ async fn refused(files: &[(&str, &str)]) -> Result<String> {
 async fn refusal(folder: &Folder, file: &str) -> Result<String> {
     let host = Host::serve(folder).await?;
     let reason = host.until_refused(file).await?;
-    assert_eq!(host.apps().await?, ["data-analyst", "dice", "greeter", "trip-planner"], "the others are served");
+    assert_eq!(
+        host.apps().await?,
+        ["data-analyst", "dice", "greeter", "trip-planner", "web-fetch"],
+        "the others are served"
+    );
     host.ask("greeter", "s", "Hello").await?;
     Ok(reason)
 }

@@ -14,7 +14,7 @@ async fn play(route: Route) -> Result<usize> {
     talked_to.sort();
     talked_to.dedup();
     ensure!(apps == talked_to, "each app of the samples has a conversation: {apps:?}, {talked_to:?}");
-    ensure!(apps == ["data-analyst", "dice", "greeter", "help-desk", "trip-planner"], "{apps:?}");
+    ensure!(apps == ["data-analyst", "dice", "greeter", "help-desk", "trip-planner", "web-fetch"], "{apps:?}");
     let mut pieces = 0;
     for (file, conversation) in conversations {
         let played = conversation.play(&host, route).await;
