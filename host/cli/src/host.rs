@@ -11,7 +11,7 @@ use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::plugins::config::Loaded;
 use hatchery_server::config::FILE_NAME;
 use hatchery_server::{AppSource, Config, ConfiguredApps, Storage, catalog, services};
-use hatchery_wasm::{CatalogHandle, CatalogModels};
+use hatchery_wasm::{CatalogHandle, CatalogModels, Revisions};
 
 use crate::progress::LoadProgress;
 
@@ -131,6 +131,9 @@ impl Host {
         let mut options = catalog::load_options(&config, storage.code_cache(|name| std::env::var_os(name)))?;
         let progress = LoadProgress::start();
         options.progress = Some(progress.listener());
+        if let (Watch::Yes, Storage::Directory(data)) = (watch, storage.storage(folder)) {
+            options.revisions = Some(revisions(folder, Some(&data), &config));
+        }
         let loaded = CatalogHandle::open(folder, options).await?;
         drop(progress);
         let models = CatalogModels { catalog: loaded.clone(), rest: services.models.clone() };
@@ -157,6 +160,12 @@ impl Host {
             app.close().await;
         }
     }
+}
+
+/// The revisions that are kept of the components of `folder`, with the data that is in `data`, if not in the usual place.
+pub fn revisions(folder: &Path, data: Option<&Path>, config: &Config) -> Revisions {
+    let data = data.map_or_else(|| folder.join(DATA_FOLDER), Path::to_path_buf);
+    Revisions::new(data.join("revisions"), config.swapping.keep)
 }
 
 fn read_config(folder: &Path) -> anyhow::Result<Config> {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use hatchery_engine::App;
 use hatchery_wasm::{
-    CatalogHandle, CodeCache, Component, ComponentSettings, Engine, EngineOptions, FileState, FileStatus, Limits,
+    Catalog, CatalogHandle, CodeCache, Component, ComponentSettings, Engine, EngineOptions, FileState, FileStatus, Limits,
     LoadError, LoadOptions,
 };
 
 use crate::config::Config;
-use crate::source::{AppSource, CatalogReport, ComponentReport, FileReport};
+use crate::source::{AppSource, CatalogReport, ComponentReport, DrainingReport, FileReport};
 
 /// How to load components as a configuration says. Compiled code is kept in `cache`, if there is one.
 ///
@@ -28,13 +28,19 @@ pub fn load_options(config: &Config, cache: Option<PathBuf>) -> Result<LoadOptio
         (name.clone(), settings)
     });
     let components: std::collections::BTreeMap<_, _> = settings.collect();
-    let mut options = EngineOptions::default();
+    let mut options = EngineOptions {
+        instances: config.engine.instances.get(),
+        busy_wait: config.engine.busy_wait,
+        busy_queue: config.engine.busy_queue,
+        ..EngineOptions::default()
+    };
     for limits in components.values().map(|settings| &settings.limits).chain([&limits]) {
         options.max_memory = options.max_memory.max(limits.memory);
         options.max_tables = options.max_tables.max(limits.tables);
     }
     let options = LoadOptions::new(Engine::new(&options)?);
-    Ok(LoadOptions { cache: CodeCache::new(cache), limits, components, ..options })
+    let drain_timeout = config.swapping.drain_timeout;
+    Ok(LoadOptions { cache: CodeCache::new(cache), limits, components, drain_timeout, ..options })
 }
 
 impl AppSource for CatalogHandle {
@@ -48,10 +54,18 @@ impl AppSource for CatalogHandle {
 
     fn report(&self) -> CatalogReport {
         let catalog = self.current();
+        let draining = self.draining().into_iter().map(|old| DrainingReport {
+            name: old.name,
+            sha256: old.sha256,
+            calls: old.calls,
+            since: old.since,
+            is_cut_off: old.is_cut_off,
+        });
         CatalogReport {
+            draining: draining.collect(),
             generation: catalog.generation,
             components: catalog.components.values().map(|it| component(it, &catalog.files, self.directory())).collect(),
-            files: catalog.files.iter().map(|status| file(status, self.directory())).collect(),
+            files: catalog.files.iter().map(|status| file(status, &catalog, self.directory())).collect(),
         }
     }
 }
@@ -66,6 +80,8 @@ fn component(component: &Component, files: &[FileStatus], directory: &Path) -> C
         name: component.name().into(),
         file: files.iter().find(serves).map(|status| relative(&status.path, directory)).unwrap_or_default(),
         sha256: component.sha256().into(),
+        calls: component.running(),
+        waiting_instances: component.waiting(),
         agents: names(&mut component.agent_names()),
         tools: names(&mut component.tool_names()),
         callbacks: names(&mut component.callback_names()),
@@ -77,19 +93,23 @@ fn component(component: &Component, files: &[FileStatus], directory: &Path) -> C
     }
 }
 
-fn file(status: &FileStatus, directory: &Path) -> FileReport {
+fn file(status: &FileStatus, catalog: &Catalog, directory: &Path) -> FileReport {
     let (state, previous_serves) = match status.state {
         FileState::Pending => ("pending", false),
         FileState::Loaded => ("loaded", false),
         FileState::Rejected { previous_serves, .. } => ("rejected", previous_serves),
         FileState::Conflict { .. } => ("conflict", false),
     };
+    let is_component = status.path.extension().is_some_and(|extension| extension == "wasm");
+    let serves = is_component && (status.state == FileState::Loaded || previous_serves);
+    let revision = catalog.components.get(&status.name).filter(|_| serves);
     FileReport {
         path: relative(&status.path, directory),
         name: status.name.clone(),
         state: state.into(),
         reason: status.state.reason().map(Into::into),
         previous_serves,
+        sha256: revision.map(|component| component.sha256().into()),
         since: status.since,
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use hatchery_core::JsonMap;
 use hatchery_engine::plugins::PluginConfig;
 use hatchery_wasm::limits::LimitOverrides;
-use hatchery_wasm::{Grants, Warm};
+use hatchery_wasm::{EngineSettings, Grants, Swapping, Warm};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -39,6 +39,10 @@ pub struct Config {
     pub apps: BTreeMap<String, AppConfig>,
     /// Limits of every component.
     pub limits: LimitOverrides,
+    /// What all components share.
+    pub engine: EngineSettings,
+    /// How components are replaced.
+    pub swapping: Swapping,
     /// Settings of single components, by name.
     pub components: BTreeMap<String, ComponentConfig>,
     /// Limits and habits of the server.

@@ -25,5 +25,5 @@ pub use config::{Config, ConfigError, ServerConfig};
 pub use error::ApiError;
 pub use server::{BindError, Server};
 pub use services::Storage;
-pub use source::{AppSource, CatalogReport, ComponentReport, FileReport};
+pub use source::{AppSource, CatalogReport, ComponentReport, DrainingReport, FileReport};
 pub use state::AppState;

@@ -28,6 +28,24 @@ pub struct CatalogReport {
     pub components: Vec<ComponentReport>,
     /// Every file that was found, by path.
     pub files: Vec<FileReport>,
+    /// Revisions that were replaced or removed, and that runs still use.
+    pub draining: Vec<DrainingReport>,
+}
+
+/// A revision that is on its way out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DrainingReport {
+    /// The component.
+    pub name: String,
+    /// SHA-256 of its file, in hexadecimal.
+    pub sha256: String,
+    /// How many of its calls are running. A run can have it without calling it at the moment.
+    pub calls: usize,
+    /// Since when it is old.
+    pub since: Timestamp,
+    /// True when its runs have not ended in time: it is not run any more.
+    pub is_cut_off: bool,
 }
 
 /// A component that serves.
@@ -40,6 +58,10 @@ pub struct ComponentReport {
     pub file: String,
     /// SHA-256 of the file, in hexadecimal.
     pub sha256: String,
+    /// How many of its calls are running.
+    pub calls: usize,
+    /// How many of its instances wait for a call.
+    pub waiting_instances: usize,
     /// Names of its agents.
     pub agents: Vec<String>,
     /// Names of its tools.
@@ -74,6 +96,9 @@ pub struct FileReport {
     /// True when it does not serve, but the version before it does.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub previous_serves: bool,
+    /// SHA-256 of the revision that serves under this name, in hexadecimal; nothing for YAML, and where none serves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
     /// Since when the state is so.
     pub since: Timestamp,
 }

@@ -75,6 +75,14 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The same of a file.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn file_sha256(path: &Path) -> io::Result<String> {
+    fs::read(path).map(|bytes| sha256(&bytes))
+}
+
 /// Says which component and which engine the code is for.
 fn file_name(engine: &Engine, sha256: &str) -> String {
     let mut hasher = DefaultHasher::new();

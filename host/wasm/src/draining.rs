@@ -11,9 +11,6 @@ use serde::Serialize;
 use crate::catalog::Catalog;
 use crate::component::Component;
 
-/// How long runs may go on with a revision that was replaced, when nobody says otherwise.
-pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_secs(600);
-
 /// A revision of a component that was replaced or removed, and that runs still use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

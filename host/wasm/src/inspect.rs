@@ -114,7 +114,7 @@ pub struct InspectedPlugin {
 /// As loading it.
 pub async fn inspect(options: &LoadOptions, name: &str, bytes: Vec<u8>) -> Result<Inspection, LoadError> {
     let (size, hash) = (bytes.len() as u64, sha256(&bytes));
-    let (component, _) = load_bytes(options, name, bytes, hash).await?;
+    let (component, _) = load_bytes(options, name, bytes.into(), hash).await?;
     Ok(describe(&component, size))
 }
 

@@ -16,12 +16,12 @@ use tokio::task::{JoinError, JoinSet};
 use crate::cache::CodeCache;
 use crate::catalog::{Catalog, FileState, FileStatus, Sources, Troubles, conflict, folder_name};
 use crate::component::Component;
-use crate::draining::DRAIN_TIMEOUT;
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::limits::Limits;
 use crate::scan::{Kind, Scan, Stamp, scan};
-use crate::settings::ComponentSettings;
+use crate::revisions::Revisions;
+use crate::settings::{ComponentSettings, Swapping};
 
 pub(crate) use load::load_bytes;
 use load::{Loaded, load};
@@ -42,6 +42,8 @@ pub struct LoadOptions {
     pub components: BTreeMap<String, ComponentSettings>,
     /// How long runs may go on with a revision that was replaced before they are ended.
     pub drain_timeout: Duration,
+    /// Keeps what was loaded, to go back to.
+    pub revisions: Option<Revisions>,
     /// Told what is being loaded.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
 }
@@ -51,7 +53,7 @@ impl LoadOptions {
     pub fn new(engine: Arc<Engine>) -> Self {
         let cache = CodeCache::new(None);
         let (limits, components) = (Limits::default(), BTreeMap::new());
-        Self { engine, cache, limits, components, drain_timeout: DRAIN_TIMEOUT, progress: None }
+        Self { engine, cache, limits, components, drain_timeout: Swapping::default().drain_timeout, revisions: None, progress: None }
     }
 
     fn settings(&self, component: &str) -> ComponentSettings {

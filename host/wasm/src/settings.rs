@@ -1,4 +1,5 @@
-//! What the operator says of one component, in `components.NAME` of `hatchery.yaml`.
+//! What the operator says of components in `hatchery.yaml`: of one (`components.NAME`), of what all share (`engine`), and of how they change
+//! (`swapping`).
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use hatchery_core::JsonMap;
 use serde::Deserialize;
 
+use crate::engine::EngineOptions;
 use crate::limits::{Limits, units};
 use crate::policy::Grants;
 
@@ -49,5 +51,42 @@ impl Default for Warm {
             max_calls: NonZeroU32::MIN.saturating_add(999),
             idle: Duration::from_secs(300),
         }
+    }
+}
+
+/// What all components share: `engine` in `hatchery.yaml`. Read at the start only.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EngineSettings {
+    /// Most instances of all components at one time, those that wait for a call included.
+    pub instances: NonZeroU32,
+    /// How long a call waits when all are in use before it fails with `COMPONENT_BUSY`.
+    #[serde(deserialize_with = "units::time")]
+    pub busy_wait: Duration,
+    /// Most calls that wait at one time; a further one fails at once.
+    pub busy_queue: u32,
+}
+
+impl Default for EngineSettings {
+    fn default() -> Self {
+        let EngineOptions { instances, busy_wait, busy_queue, .. } = EngineOptions::default();
+        Self { instances: NonZeroU32::new(instances).unwrap_or(NonZeroU32::MIN), busy_wait, busy_queue }
+    }
+}
+
+/// How components are replaced: `swapping` in `hatchery.yaml`. Read at the start only.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Swapping {
+    /// How long runs may go on with a revision that was replaced. Then they end with `COMPONENT_REPLACED`.
+    #[serde(deserialize_with = "units::time")]
+    pub drain_timeout: Duration,
+    /// How many revisions of each component are kept for `hatchery rollback`, the one that serves included; 0 keeps none.
+    pub keep: usize,
+}
+
+impl Default for Swapping {
+    fn default() -> Self {
+        Self { drain_timeout: Duration::from_secs(600), keep: 3 }
     }
 }

@@ -3,6 +3,7 @@
 mod build;
 mod inspect;
 mod new;
+mod rollback;
 mod run;
 mod serve;
 mod test;
@@ -38,6 +39,8 @@ pub enum Verb {
     Build(build::Args),
     /// Show what components export and want
     Inspect(inspect::Args),
+    /// Put an earlier revision of a component back in its place
+    Rollback(rollback::Args),
     /// Play scripted conversations and compare
     Test(test::Args),
 }
@@ -49,7 +52,7 @@ impl Verb {
             Self::Serve(_) => "info,notify=warn",
             // They show failed runs themselves.
             Self::Run(_) | Self::Test(_) => "warn,hatchery_engine::runner=error",
-            Self::New(_) | Self::Build(_) | Self::Inspect(_) => "warn",
+            Self::New(_) | Self::Build(_) | Self::Inspect(_) | Self::Rollback(_) => "warn",
         }
     }
 
@@ -61,6 +64,7 @@ impl Verb {
             Self::New(args) => new::run(args),
             Self::Build(args) => build::run(args),
             Self::Inspect(args) => inspect::run(args).await,
+            Self::Rollback(args) => rollback::run(args),
             Self::Test(args) => test::run(args).await,
         }
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
 use super::LoadOptions;
@@ -47,7 +48,15 @@ pub(crate) async fn load(
     if current == Some(hash.as_str()) {
         return Ok(Loaded::Unchanged);
     }
-    let (component, is_from_cache) = load_bytes(options, name, bytes, hash).await?;
+    let bytes = Bytes::from(bytes);
+    let (component, is_from_cache) = load_bytes(options, name, bytes.clone(), hash.clone()).await?;
+    if let Some(revisions) = options.revisions.clone() {
+        let name = name.to_owned();
+        let kept = tokio::task::spawn_blocking(move || revisions.keep(&name, &hash, &bytes)).await;
+        if let Err(error) = kept {
+            tracing::error!("{}: keeping a copy broke off: {error}", path.display());
+        }
+    }
     Ok(Loaded::Component { component, is_from_cache })
 }
 
@@ -72,7 +81,7 @@ async fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
 pub(crate) async fn load_bytes(
     options: &LoadOptions,
     name: &str,
-    bytes: Vec<u8>,
+    bytes: Bytes,
     hash: String,
 ) -> Result<(Arc<Component>, bool), LoadError> {
     let contract = Contract::read(name, &bytes)?;

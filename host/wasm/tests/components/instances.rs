@@ -166,18 +166,17 @@ async fn a_kept_instance_knows_nothing_of_the_session_before() {
     assert_eq!(read, json!({"before": null, "after": null}));
     assert_eq!(first.take_actions().state_delta["secret"], "blue");
     assert!(second.take_actions().state_delta.is_empty());
-    assert_eq!(count(&catalog).await, json!(1), "it was the same instance");
+    assert_eq!(waiting(&catalog), 1, "it was the same instance");
 }
 
 #[tokio::test]
 async fn a_kept_instance_is_asked_on_behalf_of_whoever_calls() {
-    let settings = ComponentSettings { warm: Some(one()), ..ComponentSettings::default() };
-    let catalog = Lab::new().with("gallery").configured("gallery", settings).catalog().await;
+    let catalog = warm(one()).await;
     for agent in ["ada", "grace"] {
         let cx = CallContext::new(invocation("hello"), agent, None);
-        assert_eq!(call_in(&cx, &catalog, "whereabouts", json!({})).await.unwrap(), json!(agent));
+        assert_eq!(call_in(&cx, &catalog, "who_asks", json!({})).await.unwrap(), json!(agent));
     }
-    assert_eq!(catalog.components["gallery"].waiting(), 1);
+    assert_eq!(waiting(&catalog), 1, "it was the same instance");
 }
 
 #[tokio::test]
@@ -244,6 +243,6 @@ async fn a_waiting_instance_makes_room_for_a_call_of_another_component() {
             .unwrap();
     let catalog = lab.catalog().await;
     assert_eq!((count(&catalog).await, waiting(&catalog)), (json!(1), 1));
-    call(&catalog, "gallery/whereabouts", json!({})).await.unwrap();
+    call(&catalog, "gallery/configured", json!({"key": "x"})).await.unwrap();
     assert_eq!(waiting(&catalog), 0);
 }

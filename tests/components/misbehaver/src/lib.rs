@@ -86,6 +86,12 @@ async fn count() -> u32 {
     CALLS.fetch_add(1, Ordering::Relaxed) + 1
 }
 
+/// The agent on whose behalf it runs, as the host says.
+#[tool]
+async fn who_asks(cx: ToolContext) -> Result<String, ToolError> {
+    Ok(cx.info()?.agent)
+}
+
 /// Computes for so long.
 #[tool]
 async fn burn(wait: Wait) -> u64 {
@@ -200,6 +206,6 @@ async fn trapping_callback() -> Result<Option<Content>, Error> {
 
 hatchery_guest::export! {
     agents: [trapping_agent, spinning_agent, failing_agent],
-    tools: [trap, spin, allocate, huge_result, slow, echo, count, burn, hoard, lookup, linger, relay_tool, state_rw, fatal],
+    tools: [trap, spin, allocate, huge_result, slow, echo, count, who_asks, burn, hoard, lookup, linger, relay_tool, state_rw, fatal],
     callbacks: [trapping_callback],
 }
