@@ -44,7 +44,27 @@
 //!   What needs no steering takes a plain [`Context`].
 //! - [`http`] sends requests to the hosts that the operator grants.
 //! - [`Error`] and [`ToolError`] take any standard error through `?`.
-//! - [`export!`] says what the component offers; it has no other exports.
+//! - [`export!`] says what the component offers; it has no other exports. [`requests!`] says what it needs to be granted.
+//!
+//! # What a component needs
+//!
+//! Its code computes, and takes part in the session that it is called in. What goes beyond, the operator has to grant; [`requests!`] says
+//! what and why, in the words of the grants, for `hatchery inspect` to show:
+//!
+//! ```
+//! hatchery_guest::requests! {
+//!     models: ["gemini-*"] because "it sums up what it has found",
+//!     memory: true,
+//!     artifacts: write,
+//!     state: { read: ["app:theme"], write: ["user:*"] },
+//!     tools: ["search/*"],
+//!     environment: ["LANG"],
+//!     files: [{ guest: "/data", access: read }],
+//!     network: ["api.example.com"],
+//! }
+//! ```
+//!
+//! What is not granted fails with an [`Error`] of the code `DENIED`.
 //!
 //! # What a component can offer
 //!
@@ -219,7 +239,7 @@ pub use context::{CallbackContext, Context, Memory, MemoryEntry, RunInfo, ToolCo
 pub use error::{COMPONENT_FAILED, Error, ToolError};
 pub use event::{Event, EventActions};
 pub use examples::{Example, ExampleProvider, ExamplesRef};
-pub use hatchery_guest_macros::{agent, callback, code_executor, examples, model, plugin, summarizer, tool};
+pub use hatchery_guest_macros::{agent, callback, code_executor, examples, model, plugin, requests, summarizer, tool};
 pub use model::{FunctionDeclaration, LlmRequest, LlmResponse, ResponseStream};
 pub use plugin::Plugin;
 pub use summarizer::Summarizer;

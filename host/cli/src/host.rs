@@ -14,6 +14,7 @@ use hatchery_server::{AppSource, Config, ConfiguredApps, Storage, catalog, servi
 use hatchery_wasm::{CatalogHandle, CatalogModels, Revisions};
 
 use crate::progress::LoadProgress;
+use crate::settings;
 
 /// Where the data folder is when nobody says.
 const DATA_FOLDER: &str = ".hatchery";
@@ -126,6 +127,7 @@ impl Host {
         storage: &StorageArgs,
         watch: Watch,
     ) -> anyhow::Result<Self> {
+        let written = config.clone();
         storage.override_in(&mut config);
         let services = services::open(&config, &storage.storage(folder), folder).await?;
         let mut options = catalog::load_options(&config, storage.code_cache(|name| std::env::var_os(name)))?;
@@ -144,6 +146,7 @@ impl Host {
         if watch == Watch::Yes {
             loaded.watch();
             tokio::spawn(log_changes(loaded.clone()));
+            tokio::spawn(settings::follow(folder.to_owned(), written, loaded.clone()));
         }
         Ok(Self {
             plugins: plugins.names(),

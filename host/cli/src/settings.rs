@@ -1,12 +1,14 @@
-//! What is said about `hatchery.yaml`: what it chooses, settings for what there is not, and changes, which take effect at the next start.
+//! What is said about `hatchery.yaml`: what it chooses, settings for what there is not, and changes: those of components
+//! take effect at once, others at the next start.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use hatchery_server::{AppConfig, CatalogReport, Config, config};
+use hatchery_server::{AppConfig, AppSource, CatalogReport, Config, catalog, config};
+use hatchery_wasm::CatalogHandle;
 
 /// How often the file is looked at. A look costs microseconds.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Logs which plugins runs pass, and which settings apps have.
 pub fn log_choices(config: &Config, plugins: &[String]) {
@@ -63,42 +65,91 @@ fn unknown_components<'a>(config: &'a Config, report: &CatalogReport) -> Vec<&'a
     config.components.keys().map(String::as_str).filter(|name| !is_there(name)).collect()
 }
 
-/// Logs a warning whenever the file in `folder` changes. Never ends.
-pub async fn warn_of_changes(folder: PathBuf) {
+/// Follows `hatchery.yaml` in a folder that was opened with `opened`: what it says of components takes effect, the rest is said to need a
+/// restart. A file that is wrong changes nothing. Never ends.
+pub async fn follow(folder: PathBuf, opened: Config, loaded: CatalogHandle) {
     let mut file = Watched::new(&folder);
     let mut interval = tokio::time::interval(LOOK_EVERY);
     loop {
         interval.tick().await;
         if file.has_changed() {
-            tracing::warn!(
-                "{} has changed: restart the server, it still runs with the old settings",
-                file.path.display()
-            );
+            take_over(&folder, &opened, &loaded).await;
         }
     }
+}
+
+async fn take_over(folder: &Path, opened: &Config, loaded: &CatalogHandle) {
+    let config = match Config::load(folder) {
+        Ok(config) => config,
+        Err(error) => {
+            tracing::warn!("{error}; the settings of before stay in force");
+            return;
+        }
+    };
+    let later = need_restart(opened, &config);
+    if !later.is_empty() {
+        let file = folder.join(config::FILE_NAME);
+        tracing::warn!(
+            "{} has changed: restart the server, it still runs with the old {}",
+            file.display(),
+            later.join(", ")
+        );
+    }
+    let settings = catalog::settings(&config);
+    if let Some(warning) = loaded.beyond_pool(&settings) {
+        tracing::warn!("{warning}");
+    }
+    loaded.configure(settings).await;
+    warn_of_unknown_components(&config, &loaded.report());
+    tracing::info!("{}: limits and settings of components are in force", config::FILE_NAME);
+}
+
+/// The sections that are read at the start only and say something else now.
+fn need_restart(opened: &Config, now: &Config) -> Vec<&'static str> {
+    let sections = [
+        ("`session_service`", opened.session_service != now.session_service),
+        ("`artifact_service`", opened.artifact_service != now.artifact_service),
+        ("`memory_service`", opened.memory_service != now.memory_service),
+        ("`models`", opened.models != now.models),
+        ("`plugins`", opened.plugins != now.plugins),
+        ("`app_defaults`", opened.app_defaults != now.app_defaults),
+        ("`apps`", opened.apps != now.apps),
+        ("`engine`", opened.engine != now.engine),
+        ("`swapping`", opened.swapping != now.swapping),
+        ("`server`", opened.server != now.server),
+    ];
+    sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
 }
 
 /// A file, and what it was when somebody last looked.
 struct Watched {
     path: PathBuf,
-    seen: Option<(Option<SystemTime>, u64)>,
+    seen: Stamp,
+    /// True when `seen` is yet to be read.
+    is_new: bool,
 }
+
+/// When a file was written, and its size; nothing while there is none.
+type Stamp = Option<(Option<SystemTime>, u64)>;
 
 impl Watched {
     fn new(folder: &Path) -> Self {
         let path = folder.join(config::FILE_NAME);
-        Self { seen: stamp(&path), path }
+        Self { seen: stamp(&path), path, is_new: false }
     }
 
-    /// True when it is another one than at the last look, or came, or went.
+    /// True when it is another one than before, or came, or went, and has been so for two looks: somebody may still be writing it.
     fn has_changed(&mut self) -> bool {
         let now = stamp(&self.path);
-        let before = std::mem::replace(&mut self.seen, now);
-        before != now
+        if std::mem::replace(&mut self.seen, now) != now {
+            self.is_new = true;
+            return false;
+        }
+        std::mem::take(&mut self.is_new)
     }
 }
 
-fn stamp(path: &Path) -> Option<(Option<SystemTime>, u64)> {
+fn stamp(path: &Path) -> Stamp {
     std::fs::metadata(path).ok().map(|metadata| (metadata.modified().ok(), metadata.len()))
 }
 
@@ -114,12 +165,24 @@ mod tests {
         let mut file = Watched::new(folder.path());
         assert!(!file.has_changed());
         std::fs::write(folder.path().join("hatchery.yaml"), "# one").unwrap();
+        assert!(!file.has_changed(), "it may still be written");
         assert!(file.has_changed());
         assert!(!file.has_changed());
         std::fs::write(folder.path().join("hatchery.yaml"), "# another one").unwrap();
+        assert!(!file.has_changed());
         assert!(file.has_changed());
         std::fs::remove_file(folder.path().join("hatchery.yaml")).unwrap();
+        assert!(!file.has_changed());
         assert!(file.has_changed());
+    }
+
+    #[test]
+    fn what_needs_a_restart_is_named() {
+        let config = |yaml: &str| Config::parse(yaml, Path::new("hatchery.yaml")).unwrap();
+        let opened = config("plugins: [logging]\ncomponents: {a: {limits: {log: 1}}}");
+        assert!(need_restart(&opened, &config("plugins: [logging]\nlimits: {log: 2}")).is_empty());
+        let changed = config("server: {max_connections: 3}\napps: {dice: {resumable: true}}");
+        assert_eq!(need_restart(&opened, &changed), ["`plugins`", "`apps`", "`server`"]);
     }
 
     #[test]

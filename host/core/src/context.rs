@@ -20,6 +20,7 @@ use crate::model::{Delivery, LlmRequest, LlmResponse, Model, ModelRegistry, Resp
 use crate::plugin::Plugin;
 use crate::session::{Session, SessionKey, SessionService};
 use crate::state::{Scope, State};
+use crate::tool::ToolCheck;
 
 /// The services that a run uses.
 #[derive(Clone)]
@@ -383,7 +384,21 @@ pub trait AgentHost: Send + Sync {
     ///
     /// # Errors
     /// As the tool; an unknown name is an error for the model that lists the valid ones.
-    async fn call_tool(&self, cx: &CallContext, name: &str, args: JsonMap) -> Result<Value, ToolError>;
+    async fn call_tool(&self, cx: &CallContext, name: &str, args: JsonMap) -> Result<Value, ToolError> {
+        self.call_checked_tool(cx, name, args, &|_| Ok(())).await
+    }
+
+    /// The same, if `check` allows the tool that has this name for the agent.
+    ///
+    /// # Errors
+    /// The error of the check, when nothing is called; else as [`AgentHost::call_tool`].
+    async fn call_checked_tool(
+        &self,
+        cx: &CallContext,
+        name: &str,
+        args: JsonMap,
+        check: ToolCheck<'_>,
+    ) -> Result<Value, ToolError>;
 
     /// The model of the agent of `cx`: its own, or that of the nearest agent above that has one.
     ///

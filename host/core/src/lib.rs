@@ -40,4 +40,4 @@ pub use session::{EventWindow, Session, SessionKey, SessionService};
 pub use state::State;
 pub use summarizer::Summarizer;
 pub use time::Timestamp;
-pub use tool::{Tool, Toolset};
+pub use tool::{Tool, ToolCheck, Toolset};

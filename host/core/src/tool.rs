@@ -1,5 +1,6 @@
 //! Tools: what an agent can do beside talking, and sets of them that are looked up when an agent runs.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,11 +11,20 @@ use crate::context::CallContext;
 use crate::error::{RunError, ToolError};
 use crate::model::{FunctionDeclaration, LlmRequest};
 
+/// Whether a tool of this full name may be called, as in [`Tool::full_name`].
+pub type ToolCheck<'a> = &'a (dyn Fn(&str) -> Result<(), ToolError> + Send + Sync);
+
 /// Something that a model can call, or that changes what the model is asked. Native and component tools are the same to an agent.
 #[async_trait]
 pub trait Tool: Send + Sync {
     /// Name, description and argument schema.
     fn declaration(&self) -> &Arc<FunctionDeclaration>;
+
+    /// What it is, whatever an agent calls it: `component/tool` for a tool of a component, `agent:NAME` for an agent that is called as a
+    /// tool, and for any other the name of its declaration. Whatever wraps a tool gives that of the tool inside.
+    fn full_name(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.declaration().name)
+    }
 
     /// True when a result comes later: the call's id is reported, and the turn may end without a result.
     fn is_long_running(&self) -> bool {

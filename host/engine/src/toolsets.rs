@@ -14,6 +14,7 @@
 //!
 //! An agent's toolsets are asked for their tools before each model call, so what they answer may change while the agent runs.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -184,6 +185,10 @@ impl Renamed {
 impl Tool for Renamed {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.declaration
+    }
+
+    fn full_name(&self) -> Cow<'_, str> {
+        self.inner.full_name()
     }
 
     fn is_long_running(&self) -> bool {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use hatchery_engine::App;
 use hatchery_wasm::{
-    Catalog, CatalogHandle, CodeCache, Component, ComponentSettings, Engine, EngineOptions, FileState, FileStatus, Limits,
-    LoadError, LoadOptions,
+    Catalog, CatalogHandle, CodeCache, Component, ComponentSettings, Engine, EngineOptions, FileState, FileStatus,
+    Limits, LoadError, LoadOptions, Settings,
 };
 
 use crate::config::Config;
@@ -17,8 +17,25 @@ use crate::source::{AppSource, CatalogReport, ComponentReport, DrainingReport, F
 /// # Errors
 /// When components cannot run on this machine.
 pub fn load_options(config: &Config, cache: Option<PathBuf>) -> Result<LoadOptions, LoadError> {
+    let settings = settings(config);
+    let mut options = EngineOptions {
+        instances: config.engine.instances.get(),
+        busy_wait: config.engine.busy_wait,
+        busy_queue: config.engine.busy_queue,
+        ..EngineOptions::default()
+    };
+    for limits in settings.limits() {
+        options = options.fitting(limits);
+    }
+    let options = LoadOptions::new(Engine::new(&options)?);
+    let drain_timeout = config.swapping.drain_timeout;
+    Ok(LoadOptions { cache: CodeCache::new(cache), settings, drain_timeout, ..options })
+}
+
+/// What a configuration says of components.
+pub fn settings(config: &Config) -> Settings {
     let limits = Limits::default().with(&config.limits);
-    let settings = config.components.iter().map(|(name, component)| {
+    let components = config.components.iter().map(|(name, component)| {
         let settings = ComponentSettings {
             limits: limits.with(&component.limits),
             grants: Arc::new(component.grants.clone()),
@@ -27,20 +44,7 @@ pub fn load_options(config: &Config, cache: Option<PathBuf>) -> Result<LoadOptio
         };
         (name.clone(), settings)
     });
-    let components: std::collections::BTreeMap<_, _> = settings.collect();
-    let mut options = EngineOptions {
-        instances: config.engine.instances.get(),
-        busy_wait: config.engine.busy_wait,
-        busy_queue: config.engine.busy_queue,
-        ..EngineOptions::default()
-    };
-    for limits in components.values().map(|settings| &settings.limits).chain([&limits]) {
-        options.max_memory = options.max_memory.max(limits.memory);
-        options.max_tables = options.max_tables.max(limits.tables);
-    }
-    let options = LoadOptions::new(Engine::new(&options)?);
-    let drain_timeout = config.swapping.drain_timeout;
-    Ok(LoadOptions { cache: CodeCache::new(cache), limits, components, drain_timeout, ..options })
+    Settings { components: components.collect(), limits }
 }
 
 impl AppSource for CatalogHandle {
@@ -161,8 +165,8 @@ mod tests {
         let text = "limits: {memory: 1GiB, log: 10}\ncomponents: {search: {limits: {log: 20}, config: {depth: 3}}}\n";
         let config = Config::parse(text, Path::new("hatchery.yaml")).unwrap();
         let options = load_options(&config, None).unwrap();
-        assert_eq!((options.limits.memory, options.limits.log), (1 << 30, 10));
-        let search = &options.components["search"];
+        assert_eq!((options.settings.limits.memory, options.settings.limits.log), (1 << 30, 10));
+        let search = &options.settings.components["search"];
         assert_eq!((search.limits.memory, search.limits.log), (1 << 30, 20));
         assert_eq!(search.config["depth"], 3);
     }

@@ -159,8 +159,8 @@ impl Config {
         }
     }
 
-    /// Reads a configuration's text; `file` is named in errors, and relative paths in services' URIs and arguments of plugins start at its
-    /// folder.
+    /// Reads a configuration's text; `file` is named in errors, and relative paths in services' URIs, grants and
+    /// arguments of plugins start at its folder.
     ///
     /// # Errors
     /// When the text does not say what it should.
@@ -178,6 +178,16 @@ impl Config {
         let folder = file.parent().unwrap_or(Path::new(""));
         for uri in [&mut config.session_service, &mut config.artifact_service].into_iter().flatten() {
             *uri = below(folder, uri);
+        }
+        for (name, component) in &mut config.components {
+            component.grants.resolve_paths(folder);
+            if let Some(granted) = component.grants.writes(folder) {
+                let message = format!(
+                    "components.{name}.grants.files: the folder {} holds {FILE_NAME} and all components; grant one below it for writing",
+                    granted.host.display()
+                );
+                return Err(ConfigError::Invalid { file: file.to_owned(), location: None, message });
+            }
         }
         for plugin in &mut config.plugins {
             plugin.resolve_paths(folder);
@@ -271,6 +281,38 @@ mod tests {
     }
 
     #[test]
+    fn wrong_grants_are_an_error_with_their_place() {
+        let error = |grant: &str| parse(&format!("components:\n  web:\n    grants:\n      {grant}\n")).unwrap_err();
+        let unknown = error("model: [x]");
+        let expected =
+            "/srv/agents/hatchery.yaml:4:7: components.web.grants: unknown field `model`, expected one of `models`";
+        assert!(unknown.starts_with(expected), "{unknown}");
+        for (grant, expected) in [
+            ("models: ['']", "a pattern is not empty; `*` stands for all names"),
+            ("artifacts: all", "unknown variant `all`, expected `read` or `write`"),
+            ("environment: {PORT: 8080}", "the value of a variable is a text, or `{from: VARIABLE OF THE HOST}`"),
+            ("files: [{host: data, guest: data}]", "`data` is no absolute path in the component, as `/data` is"),
+            ("files: [{guest: /data}]", "missing field `host`"),
+            ("clock: noon", "`noon` is neither `real` nor a time such as `2026-01-01T00:00:00Z`"),
+            ("random: 7", "random numbers are `real` or `{seed: NUMBER}`"),
+        ] {
+            let error = error(grant);
+            assert!(error.starts_with("/srv/agents/hatchery.yaml:4:") && error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_the_documentation_shows_is_understood() {
+        let shown = include_str!("../../../docs/security.md").split("```yaml\n").skip(1);
+        let mut count = 0;
+        for block in shown.filter_map(|rest| rest.split("```").next()) {
+            parse(block).unwrap();
+            count += 1;
+        }
+        assert!(count > 0);
+    }
+
+    #[test]
     fn an_unknown_setting_of_an_app_is_an_error_with_its_place() {
         let error = parse("apps:\n  dice:\n    max_calls: 3\n").unwrap_err();
         assert_eq!(
@@ -331,6 +373,10 @@ mod tests {
         let folders: Vec<_> =
             parse(plugins).unwrap().plugins.iter().map(|plugin| plugin.args["folder"].clone()).collect();
         assert_eq!(folders, ["/srv/agents/recorded", "/var/b"]);
+        let grants = "components: {a: {grants: {files: [{host: data, guest: /data}, {host: /var/b, guest: /b}]}}}";
+        let hosts: Vec<_> =
+            parse(grants).unwrap().components["a"].grants.files.iter().map(|folder| folder.host.clone()).collect();
+        assert_eq!(hosts, [Path::new("/srv/agents/data"), Path::new("/var/b")]);
         assert_eq!(below(Path::new("here"), "sqlite:s.db"), "sqlite:here/s.db");
         assert_eq!(below(Path::new("/x"), "memory:"), "memory:");
     }

@@ -26,6 +26,7 @@ use crate::engine::Engine;
 use crate::error::{CallError, LoadError};
 use crate::http::Egress;
 use crate::limits::{Limit, Limits};
+use crate::policy::{Comparison, Requests, Surroundings};
 use crate::settings::ComponentSettings;
 use crate::store::{Caller, Revision, Sandbox};
 use crate::version::Contract;
@@ -43,6 +44,8 @@ pub struct Component {
     name: Arc<str>,
     sha256: String,
     contract: Contract,
+    requests: Option<Requests>,
+    settings: ComponentSettings,
     sandbox: Sandbox,
     exports: Exports,
     offer: Offer,
@@ -52,15 +55,17 @@ impl Component {
     /// Links compiled code and asks it what it offers, in a throw-away instance.
     ///
     /// # Errors
-    /// When an import or export does not fit the contract, or `describe` fails or names something twice.
+    /// When something that it is granted is not there, an import or export does not fit the contract, or `describe` fails or names something twice.
     pub(crate) async fn describe(
         engine: Arc<Engine>,
         name: &str,
         sha256: String,
         contract: Contract,
+        requests: Option<Requests>,
         code: &wasmtime::component::Component,
         settings: ComponentSettings,
     ) -> Result<Self, LoadError> {
+        let surroundings = Surroundings::new(name, &settings.grants)?;
         let failed =
             |error: wasmtime::Error| LoadError::Compile { component: name.into(), reason: format!("{error:#}") };
         let pre = engine.linker().instantiate_pre(code).map_err(failed)?;
@@ -69,15 +74,16 @@ impl Component {
         let egress = Egress::new(name.clone(), settings.grants.clone(), settings.limits.clone())
             .map_err(|reason| LoadError::Grants { component: name.to_string(), reason })?;
         let sandbox = Sandbox {
-            warm: settings.warm.map(|warm| engine.pool(warm)),
+            warm: settings.warm.clone().map(|warm| engine.pool(warm)),
             revision: Revision::default(),
             engine,
             pre,
             component: name.clone(),
-            config: Arc::new(settings.config),
-            limits: settings.limits,
-            grants: settings.grants,
+            config: Arc::new(settings.config.clone()),
+            limits: settings.limits.clone(),
+            grants: settings.grants.clone(),
             egress: Arc::new(egress),
+            surroundings,
         };
         let offer = if contract.is_plain() {
             Offer::try_from(Functions::of(sandbox.engine.wasm(), code))
@@ -86,7 +92,7 @@ impl Component {
             described.map_err(|error| error.to_string()).and_then(Offer::try_from)
         };
         let offer = offer.map_err(|reason| LoadError::Describe { component: name.to_string(), reason })?;
-        Ok(Self { name, sha256, contract, sandbox, exports, offer })
+        Ok(Self { name, sha256, contract, requests, settings, sandbox, exports, offer })
     }
 
     /// Its name: the file's name without `.wasm`.
@@ -102,6 +108,16 @@ impl Component {
     /// What it was built against.
     pub fn contract(&self) -> &Contract {
         &self.contract
+    }
+
+    /// What the operator says of it.
+    pub fn settings(&self) -> &ComponentSettings {
+        &self.settings
+    }
+
+    /// What it requests against what it is granted.
+    pub fn comparison(&self) -> Comparison {
+        Comparison::new(self.requests.as_ref(), &self.settings.grants)
     }
 
     /// What its calls may use.

@@ -126,6 +126,20 @@ impl Engine {
         self.pooled
     }
 
+    /// Says which of these limits is higher than the pool has room for; it counts from the next start on.
+    pub(crate) fn beyond_pool(&self, limits: &Limits) -> Option<String> {
+        let most = &self.options;
+        let (key, most) = match () {
+            () if !self.pooled => return None,
+            () if limits.memory > most.max_memory => ("limits.memory", most.max_memory),
+            () if limits.tables > most.max_tables => ("limits.tables", most.max_tables),
+            () => return None,
+        };
+        Some(format!(
+            "`{key}` in hatchery.yaml: no component gets more than {most} before the next start; restart the server"
+        ))
+    }
+
     /// Names the set of WebAssembly features, for the code cache.
     pub(crate) fn features() -> u64 {
         FEATURES.bits()

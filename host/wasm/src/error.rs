@@ -115,6 +115,46 @@ pub enum LoadError {
         /// What is missing.
         reason: String,
     },
+    /// A folder that it is granted cannot be opened.
+    #[error(
+        "component `{component}` cannot be given the folder {} as {guest}: {reason}; make the folder, or take it out of \
+         `components.{component}.grants.files` in hatchery.yaml", folder.display()
+    )]
+    Folder {
+        /// The component.
+        component: String,
+        /// The folder.
+        folder: PathBuf,
+        /// Where the component is to find it.
+        guest: String,
+        /// Why.
+        reason: String,
+    },
+    /// A variable of the host that it is granted is not there.
+    #[error(
+        "component `{component}` cannot be given the environment variable `{variable}` from the host's `{from}`: {source}; set \
+         `{from}`, or take `{variable}` out of `components.{component}.grants.environment` in hatchery.yaml"
+    )]
+    Variable {
+        /// The component.
+        component: String,
+        /// The component's variable.
+        variable: String,
+        /// The host's variable.
+        from: String,
+        /// Why.
+        source: std::env::VarError,
+    },
+    /// What it says that it needs cannot be understood.
+    #[error(
+        "component `{component}` requests what this host does not understand: {reason}; rebuild it with `hatchery build`"
+    )]
+    Requests {
+        /// The component.
+        component: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// It cannot be compiled or linked.
     #[error("component `{component}` cannot be loaded: {reason}")]
     Compile {
@@ -158,6 +198,14 @@ pub(crate) enum CallError {
     /// It broke the contract, as with a result that is not JSON.
     #[error("it broke the contract: {0}")]
     Contract(String),
+    /// A folder that it is granted cannot be opened any more.
+    #[error("the folder {} that it is granted cannot be opened: {reason}; put it back", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The run was cancelled.
     #[error("the run was cancelled")]
     Cancelled,
@@ -213,7 +261,7 @@ impl CallError {
                 | Limit::BetweenBytesTimeout => "COMPONENT_LIMIT",
             },
             Self::Trapped { .. } => "COMPONENT_TRAPPED",
-            Self::Contract(_) => "COMPONENT_FAILED",
+            Self::Contract(_) | Self::Folder { .. } => "COMPONENT_FAILED",
             Self::Cancelled => "CANCELLED",
             Self::Replaced => "COMPONENT_REPLACED",
         }
@@ -254,7 +302,7 @@ impl CallError {
             Self::Limit(LimitHit { limit: Limit::Wall | Limit::AgentWall | Limit::Describe, .. }) => {
                 ModelErrorKind::Timeout
             }
-            Self::Limit(_) | Self::Trapped { .. } | Self::Replaced => ModelErrorKind::Server,
+            Self::Limit(_) | Self::Trapped { .. } | Self::Replaced | Self::Folder { .. } => ModelErrorKind::Server,
             Self::Contract(_) => ModelErrorKind::BadResponse,
             Self::Cancelled => ModelErrorKind::Cancelled,
         };

@@ -30,6 +30,7 @@ pub(crate) use egress::Egress;
 use fault::Fault;
 use tally::Tally;
 
+use crate::store::output::Output;
 use crate::store::{Caller, HostState};
 
 /// Adds `wasi:http` to what guests can import.
@@ -74,14 +75,16 @@ pub(crate) struct Http {
 struct Hooks {
     egress: Arc<Egress>,
     tally: Arc<Tally>,
+    /// Where the operator reads of what was refused.
+    output: Output,
     /// False while a component describes itself: whether it loads must not hang on a network.
     may_send: bool,
 }
 
 impl Http {
-    pub(crate) fn new(egress: Arc<Egress>, caller: &Caller) -> Self {
+    pub(crate) fn new(egress: Arc<Egress>, caller: &Caller, output: Output) -> Self {
         let tally = Arc::new(Tally::new(egress.limits.clone()));
-        let hooks = Hooks { egress, tally, may_send: !matches!(caller, Caller::Loader) };
+        let hooks = Hooks { egress, tally, output, may_send: !matches!(caller, Caller::Loader) };
         Self { ctx: WasiHttpCtx::new(), hooks }
     }
 
@@ -101,11 +104,16 @@ impl WasiHttpHooks for Hooks {
         _: Rest,
     ) -> Box<dyn Future<Output = Result<(Response<WasiBody>, Rest), Error>> + Send> {
         let (egress, tally, may_send) = (self.egress.clone(), self.tally.clone(), self.may_send);
+        let output = self.output.clone();
         let sent = async move {
             if !may_send {
                 return Err(Fault::Describing.into());
             }
-            let response = egress.send(&tally, request, options.unwrap_or_default()).await?;
+            let sent = egress.send(&tally, request, options.unwrap_or_default()).await;
+            if let Err(Fault::Denied(denial)) = &sent {
+                denial.report(&output);
+            }
+            let response = sent?;
             Ok((response, Box::new(async { Ok(()) }) as Rest))
         };
         Box::new(sent.in_current_span())

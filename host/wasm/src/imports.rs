@@ -17,6 +17,7 @@ use std::sync::Arc;
 use wasmtime::component::{Accessor, HasSelf};
 
 use crate::convert::{BadValue, ToWit, wit};
+use crate::policy::Want;
 use crate::relay::Relay;
 use crate::store::{Caller, HostState};
 
@@ -35,6 +36,23 @@ impl HostState {
             Caller::Agent(cx, _) => Ok(&cx.call),
         }
     }
+}
+
+impl HostState {
+    /// Whether the component may do this.
+    fn check(&self, want: Want<'_>) -> Result<(), wit::Error> {
+        self.grants.check(&self.component, want).map_err(|denial| denial.report(&self.output))
+    }
+}
+
+/// The same, from an asynchronous import, with the call that the guest runs for.
+fn allowed<T>(accessor: &Access<T>, want: Want<'_>) -> Result<CallContext, wit::Error> {
+    accessor.with(|mut access| {
+        let state = access.get();
+        let cx = state.context()?.clone();
+        state.check(want)?;
+        Ok(cx)
+    })
 }
 
 /// The call that the guest runs for, from an asynchronous import.

@@ -9,6 +9,7 @@ use crate::component::{AgentSpec, Component, Hook, MODEL_PREFIX};
 use crate::error::LoadError;
 use crate::loader::{LoadOptions, load_bytes};
 use crate::names::roots;
+use crate::policy::Comparison;
 
 /// A component file, looked at.
 #[derive(Debug, Clone, Serialize)]
@@ -43,6 +44,8 @@ pub struct Inspection {
     pub examples: Vec<String>,
     /// Names of its models, as agents write them.
     pub models: Vec<String>,
+    /// What it requests, and what it is granted.
+    pub grants: Comparison,
 }
 
 /// An agent of a component.
@@ -150,6 +153,7 @@ fn describe(component: &Component, size: u64) -> Inspection {
         summarizers: component.summarizer_names().map(Into::into).collect(),
         examples: component.example_names().map(Into::into).collect(),
         models: component.model_names().map(|model| format!("{MODEL_PREFIX}{}/{model}", component.name())).collect(),
+        grants: component.comparison(),
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! A call of a tool, a callback and so on costs a fresh instance, some 20 µs, unless the operator has instances kept; so does an agent's
 //! run, and a model's answer. Nothing a guest does reaches another call: crashes, loops and floods end as errors that name the component
-//! and, for limits, the setting that raises it. The network is what the operator grants ([`policy`], `http`); files there are none.
+//! and, for limits, the setting that raises it. What a guest may do beyond computing, the operator grants: [`policy`].
 
 mod bindings;
 pub mod cache;
@@ -43,7 +43,7 @@ pub use inspect::{Inspection, inspect};
 pub use limits::{LimitOverrides, Limits};
 pub use loader::{LoadOptions, Progress};
 pub use models::CatalogModels;
-pub use policy::{Grants, HostPattern, PrivateEntry, Secret};
+pub use policy::{Comparison, Grants, HostPattern, PrivateEntry, Secret};
 pub use revisions::{KeptRevision, Revisions, component_files, write_in_place};
-pub use settings::{ComponentSettings, EngineSettings, Swapping, Warm};
+pub use settings::{ComponentSettings, EngineSettings, Settings, Swapping, Warm};
 pub use watch::CatalogHandle;

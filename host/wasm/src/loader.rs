@@ -18,10 +18,9 @@ use crate::catalog::{Catalog, FileState, FileStatus, Sources, Troubles, conflict
 use crate::component::Component;
 use crate::engine::Engine;
 use crate::error::LoadError;
-use crate::limits::Limits;
 use crate::scan::{Kind, Scan, Stamp, scan};
 use crate::revisions::Revisions;
-use crate::settings::{ComponentSettings, Swapping};
+use crate::settings::{Settings, Swapping};
 
 pub(crate) use load::load_bytes;
 use load::{Loaded, load};
@@ -36,10 +35,8 @@ pub struct LoadOptions {
     pub engine: Arc<Engine>,
     /// Keeps compiled code.
     pub cache: CodeCache,
-    /// Limits of components without settings of their own.
-    pub limits: Limits,
-    /// Settings by component name.
-    pub components: BTreeMap<String, ComponentSettings>,
+    /// What the operator says of components.
+    pub settings: Settings,
     /// How long runs may go on with a revision that was replaced before they are ended.
     pub drain_timeout: Duration,
     /// Keeps what was loaded, to go back to.
@@ -52,13 +49,8 @@ impl LoadOptions {
     /// Default limits, no cache, no settings.
     pub fn new(engine: Arc<Engine>) -> Self {
         let cache = CodeCache::new(None);
-        let (limits, components) = (Limits::default(), BTreeMap::new());
-        Self { engine, cache, limits, components, drain_timeout: Swapping::default().drain_timeout, revisions: None, progress: None }
-    }
-
-    fn settings(&self, component: &str) -> ComponentSettings {
-        let own = self.components.get(component).cloned();
-        own.unwrap_or_else(|| ComponentSettings { limits: self.limits.clone(), ..ComponentSettings::default() })
+        let (settings, drain_timeout) = (Settings::default(), Swapping::default().drain_timeout);
+        Self { engine, cache, settings, drain_timeout, revisions: None, progress: None }
     }
 
     fn report(&self, progress: Progress) {
@@ -103,6 +95,8 @@ struct Known {
     is_loaded: bool,
     state: FileState,
     since: Timestamp,
+    /// The folder that kept it from being loaded, as it was not there.
+    needs_folder: Option<PathBuf>,
     /// What its last good version gave.
     component: Option<Arc<Component>>,
 }
@@ -143,10 +137,24 @@ impl Loader {
         Self { directory, options, files: BTreeMap::new(), owners: BTreeMap::new() }
     }
 
+    /// Takes over what the operator says of components now. Those of which something else is said than before are loaded anew with the next
+    /// pass: their code is cached, so that costs their description.
+    pub(crate) fn configure(&mut self, settings: Settings) {
+        for known in self.files.values_mut().filter(|known| known.kind == Kind::Component) {
+            if known.is_loaded && self.options.settings.of(&known.name) != settings.of(&known.name) {
+                known.is_loaded = false;
+                // The file is as it was: there is nothing to wait for.
+                known.seen = known.seen.checked_sub(SETTLE).unwrap_or(known.seen);
+            }
+        }
+        self.options.settings = settings;
+    }
+
     /// Looks at the directory, loads what has been the same for `settle`, and makes the catalog that follows `current`.
     pub(crate) async fn pass(&mut self, current: &Arc<Catalog>, settle: Duration) -> Pass {
-        let directory = self.directory.clone();
-        let found = tokio::task::spawn_blocking(move || scan(&directory)).await;
+        self.try_missing_folders_again();
+        let (directory, written) = (self.directory.clone(), self.options.settings.written());
+        let found = tokio::task::spawn_blocking(move || scan(&directory, &written)).await;
         let found = found.unwrap_or_else(|error| {
             tracing::error!("looking at the directory broke off: {error}");
             Scan::failed(&self.directory)
@@ -175,6 +183,15 @@ impl Loader {
         Pass { catalog, is_unsettled }
     }
 
+    /// A component whose granted folder was not there is loaded once the folder is.
+    fn try_missing_folders_again(&mut self) {
+        for known in self.files.values_mut() {
+            if known.needs_folder.take_if(|folder| folder.is_dir()).is_some() {
+                known.is_loaded = false;
+            }
+        }
+    }
+
     /// Takes over what a scan found.
     fn note(&mut self, found: &Scan) {
         for (path, (kind, stamp)) in &found.files {
@@ -191,6 +208,7 @@ impl Loader {
                 is_loaded: false,
                 state: FileState::Pending,
                 since: Timestamp::now(),
+                needs_folder: None,
                 component: None,
             });
             known.is_missing = false;
@@ -274,7 +292,8 @@ impl Loader {
             {
                 let Some(known) = self.files.get(&path) else { continue };
                 let (options, name, stamp) = (self.options.clone(), known.name.clone(), known.stamp);
-                let current = known.component.as_ref().map(|component| component.sha256().to_owned());
+                let is_current = |it: &&Arc<Component>| *it.settings() == self.options.settings.of(&name);
+                let current = known.component.as_ref().filter(is_current).map(|it| it.sha256().to_owned());
                 let file = path.clone();
                 let task = running.spawn(async move { load(&options, &name, &file, current.as_deref()).await });
                 begun.insert(task.id(), (path, stamp, Instant::now()));
@@ -298,6 +317,7 @@ impl Loader {
             return false;
         }
         known.is_loaded = true;
+        known.needs_folder = None;
         let name = known.name.clone();
         match result {
             Ok(Loaded::Unchanged) => {
@@ -307,6 +327,11 @@ impl Loader {
             }
             Ok(Loaded::Component { component, is_from_cache }) => {
                 tracing::info!(component = name, ?took, is_from_cache, "loaded");
+                if let Some(lines) = component.comparison().missing_lines(&name) {
+                    tracing::warn!(
+                        "component `{name}` requests more than it is granted; to grant it, add to hatchery.yaml:\n{lines}"
+                    );
+                }
                 known.component = Some(component);
                 known.set(FileState::Loaded);
                 self.owners.insert(name.clone(), path);
@@ -314,6 +339,9 @@ impl Loader {
                 true
             }
             Err(error) => {
+                if let LoadError::Folder { folder, .. } = &error {
+                    known.needs_folder = Some(folder.clone()).filter(|folder| !folder.is_dir());
+                }
                 let reason = error.to_string();
                 tracing::warn!("{}: rejected: {reason}", path.display());
                 let previous_serves = known.component.is_some();

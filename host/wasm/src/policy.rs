@@ -1,21 +1,42 @@
 //! What a component may do beyond computing: the operator's `components.NAME.grants` in `hatchery.yaml`. Nothing that is not written there
-//! is allowed.
+//! is allowed, but for clocks and random numbers: no language's runtime starts without them, and they reach nobody.
 //!
 //! Each import asks here before it acts. A refusal is a [`Denial`]: an ordinary error to the guest, with the lines that would allow it,
-//! and one line in the audit log for the operator.
+//! and one line in the audit log for the operator. What a component says that it needs, its [`Requests`], grants nothing; it is compared
+//! with what it is granted, for the operator to see.
 
 mod address;
+mod comparison;
 mod denial;
+mod environment;
+mod files;
+mod fixed;
 mod network;
+mod pattern;
+mod requests;
 mod secrets;
+mod surroundings;
+mod want;
+
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::Deserialize;
 
-pub(crate) use denial::Denial;
+pub use comparison::{Comparison, Listed};
+pub use environment::Variable;
+pub use files::{Access, Folder};
+pub use fixed::{ClockGrant, RandomGrant};
+pub use pattern::Pattern;
+pub use requests::{Requests, WantedFolder};
+
+pub(crate) use denial::{CODE as DENIED, Denial};
 pub use network::{HostPattern, PrivateEntry};
 pub(crate) use network::{Target, forbidden};
 pub(crate) use secrets::Placed;
 pub use secrets::Secret;
+pub(crate) use surroundings::Surroundings;
+pub(crate) use want::Want;
 
 /// What one component is granted. The default is nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -27,4 +48,48 @@ pub struct Grants {
     pub private_network: Vec<PrivateEntry>,
     /// What the host adds to requests.
     pub secrets: Vec<Secret>,
+    /// Models that its code may ask. An agent that it describes as data needs no grant for the agent's model: the host asks.
+    pub models: Vec<Pattern>,
+    /// Whether its code may search what was said in the user's earlier sessions.
+    pub memory: bool,
+    /// Whether its code may read, or also save and delete, the files of the session and of the user.
+    pub artifacts: Option<Access>,
+    /// State that is shared beyond the session.
+    pub state: StateGrants,
+    /// Tools of others that its code may call, among those that its agent was given, by full name as in `search/find`.
+    pub tools: Vec<Pattern>,
+    /// Environment variables that it sees, by name.
+    pub environment: BTreeMap<String, Variable>,
+    /// Folders of the host that it sees.
+    pub files: Vec<Folder>,
+    /// What time it is to it.
+    pub clock: ClockGrant,
+    /// Where its random numbers come from.
+    pub random: RandomGrant,
+}
+
+/// Keys `user:…` and `app:…` that a component may use. Those of the session, and `temp:…`, it may always use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StateGrants {
+    /// Keys that it may read.
+    pub read: Vec<Pattern>,
+    /// Keys that it may set, and read.
+    pub write: Vec<Pattern>,
+}
+
+impl Grants {
+    /// Lets relative folders start at `folder`, which is that of `hatchery.yaml`.
+    pub fn resolve_paths(&mut self, folder: &Path) {
+        for granted in &mut self.files {
+            granted.host = folder.join(&granted.host);
+        }
+    }
+
+    /// The folder by which `path` may be written, if there is one.
+    pub fn writes(&self, path: &Path) -> Option<&Folder> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let path = real(if path.as_os_str().is_empty() { Path::new(".") } else { path });
+        self.files.iter().find(|folder| folder.access == Access::Write && path.starts_with(real(&folder.host)))
+    }
 }

@@ -19,6 +19,7 @@ use wasmtime::StoreContextMut;
 use wasmtime::component::{Destination, StreamProducer, StreamResult};
 
 use crate::convert::{ToWit, wit};
+use crate::policy::Grants;
 
 /// What the guest holds back: sub agents' events that it has read but not yielded, and the runs that wait for them. Dropping it ends
 /// those runs.
@@ -61,7 +62,12 @@ impl Relay {
     ///
     /// # Errors
     /// When it fails before its first event.
-    pub(crate) async fn start(self: &Arc<Self>, cx: &AgentContext, name: String) -> Result<SubAgent, RunError> {
+    pub(crate) async fn start(
+        self: &Arc<Self>,
+        cx: &AgentContext,
+        name: String,
+        grants: Arc<Grants>,
+    ) -> Result<SubAgent, RunError> {
         let host = cx.call.host()?.clone();
         let cx = cx.clone();
         let (sender, mut offers) = mpsc::channel(1);
@@ -87,7 +93,7 @@ impl Relay {
             Some(Offer::Failure(error)) => return Err(error),
             other => other,
         };
-        Ok(SubAgent { name, first, offers, relay: self.clone(), shown: None })
+        Ok(SubAgent { name, first, offers, relay: self.clone(), grants, shown: None })
     }
 
     fn hold(&self, id: String, held: Held) {
@@ -123,6 +129,8 @@ pub(crate) struct SubAgent {
     first: Option<Offer>,
     offers: mpsc::Receiver<Offer>,
     relay: Arc<Relay>,
+    /// Those of the guest, which does not see all state.
+    grants: Arc<Grants>,
     /// The id of the event that the guest read last.
     shown: Option<String>,
 }
@@ -138,7 +146,9 @@ impl SubAgent {
     /// Notes the offer as read, and gives the event that stands for it.
     fn show(&mut self, offer: Offer) -> wit::Event {
         let (id, event, held) = match offer {
-            Offer::Event(event, fate) => (event.id.clone(), event.to_wit(), Held::Event(event, fate)),
+            Offer::Event(event, fate) => {
+                (event.id.clone(), self.grants.visible(event.to_wit()), Held::Event(event, fate))
+            }
             Offer::Failure(error) => {
                 let data = EventData {
                     id: new_event_id(),
@@ -191,7 +201,7 @@ pub(crate) mod tests {
     use hatchery_core::context::AgentHost;
     use hatchery_core::{
         CallContext, Content, Invocation, JsonMap, Model, ModelError, ModelRegistry, RunConfig, Services, Session,
-        SessionKey, State as SessionState, Timestamp, ToolError,
+        SessionKey, State as SessionState, Timestamp, ToolCheck, ToolError,
     };
     use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
     use serde_json::{Value, json};
@@ -233,7 +243,13 @@ pub(crate) mod tests {
             Ok(())
         }
 
-        async fn call_tool(&self, _: &CallContext, name: &str, _: JsonMap) -> Result<Value, ToolError> {
+        async fn call_checked_tool(
+            &self,
+            _: &CallContext,
+            name: &str,
+            _: JsonMap,
+            _: ToolCheck<'_>,
+        ) -> Result<Value, ToolError> {
             Err(ToolError::Model(name.into()))
         }
 
@@ -284,7 +300,7 @@ pub(crate) mod tests {
         let stored = Arc::new(Stored::default());
         let cx = context(&stored);
         cx.call.set_state("at", json!(1));
-        let sub_agent = Arc::new(Relay::default()).start(&cx, "teller".into()).await.unwrap();
+        let sub_agent = Arc::new(Relay::default()).start(&cx, "teller".into(), Arc::default()).await.unwrap();
         match sub_agent.first {
             Some(Offer::Event(event, _)) => assert_eq!(event.author, r#"[{"at":1}]"#),
             Some(Offer::Failure(error)) => panic!("{error}"),
@@ -295,7 +311,8 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn a_sub_agent_is_told_the_event_that_was_stored_in_place_of_its_own() {
         let stored = Arc::new(Stored::default());
-        let mut sub_agent = Arc::new(Relay::default()).start(&context(&stored), "teller".into()).await.unwrap();
+        let mut sub_agent =
+            Arc::new(Relay::default()).start(&context(&stored), "teller".into(), Arc::default()).await.unwrap();
         let Some(Offer::Event(_, fate)) = sub_agent.first.take() else { panic!("no event") };
         fate.decided(Event::new(EventData { author: "another".into(), ..EventData::default() }));
         match sub_agent.offers.recv().await {

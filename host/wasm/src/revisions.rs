@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use crate::cache::sha256;
 use crate::scan::{Kind, scan};
+use crate::settings::Settings;
 
 /// A folder of revisions.
 #[derive(Debug, Clone)]
@@ -121,9 +122,9 @@ impl Revisions {
 }
 
 /// The files below `directory` that are this component, as the loader finds them.
-pub fn component_files(directory: &Path, component: &str) -> Vec<PathBuf> {
+pub fn component_files(directory: &Path, component: &str, settings: &Settings) -> Vec<PathBuf> {
     let is_it = |path: &Path| path.file_stem().is_some_and(|name| name == component);
-    let files = scan(directory).files.into_iter();
+    let files = scan(directory, &settings.written()).files.into_iter();
     files.filter(|(path, (kind, _))| *kind == Kind::Component && is_it(path)).map(|(path, _)| path).collect()
 }
 

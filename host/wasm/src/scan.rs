@@ -65,8 +65,12 @@ pub(crate) fn is_ignored(directory: &Path, path: &Path) -> bool {
     })
 }
 
-/// Looks through `directory`, skipping hidden folders and those of build tools.
-pub(crate) fn scan(directory: &Path) -> Scan {
+/// Looks through `directory`, skipping hidden folders, those of build tools, and those that components may write: a component that may
+/// keep files must not be able to add agents.
+pub(crate) fn scan(directory: &Path, written: &[PathBuf]) -> Scan {
+    let is_written = |folder: &Path| {
+        !written.is_empty() && folder.canonicalize().is_ok_and(|folder| written.iter().any(|it| folder.starts_with(it)))
+    };
     let mut scan = Scan::default();
     let mut open = vec![directory.to_path_buf()];
     while let Some(folder) = open.pop() {
@@ -90,7 +94,7 @@ pub(crate) fn scan(directory: &Path) -> Scan {
                 continue;
             }
             if path.is_dir() {
-                if !IGNORED.contains(&name.as_ref()) && !is_link(&path) {
+                if !IGNORED.contains(&name.as_ref()) && !is_link(&path) && !is_written(&path) {
                     open.push(path);
                 }
             } else if let (Some(kind), Some(stamp)) = (kind(&name), Stamp::of(&path)) {

@@ -1,7 +1,9 @@
-//! What the operator says of components in `hatchery.yaml`: of one (`components.NAME`), of what all share (`engine`), and of how they change
-//! (`swapping`).
+//! What the operator says of components in `hatchery.yaml`: of one (`components.NAME`), of all (`limits`), of what all share (`engine`), and
+//! of how they change (`swapping`).
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use serde::Deserialize;
 
 use crate::engine::EngineOptions;
 use crate::limits::{Limits, units};
-use crate::policy::Grants;
+use crate::policy::{Access, Grants};
 
 /// What a component is given beside its code.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -88,5 +90,34 @@ pub struct Swapping {
 impl Default for Swapping {
     fn default() -> Self {
         Self { drain_timeout: Duration::from_secs(600), keep: 3 }
+    }
+}
+
+/// What all components are given.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Settings {
+    /// Limits of components without settings of their own.
+    pub limits: Limits,
+    /// Settings by component name.
+    pub components: BTreeMap<String, ComponentSettings>,
+}
+
+impl Settings {
+    /// Those of one component.
+    pub fn of(&self, component: &str) -> ComponentSettings {
+        let own = self.components.get(component).cloned();
+        own.unwrap_or_else(|| ComponentSettings { limits: self.limits.clone(), ..ComponentSettings::default() })
+    }
+
+    /// All limits that there are.
+    pub fn limits(&self) -> impl Iterator<Item = &Limits> {
+        self.components.values().map(|settings| &settings.limits).chain([&self.limits])
+    }
+
+    /// Folders that components may write. What they put there is theirs: nothing of it is loaded.
+    pub(crate) fn written(&self) -> Vec<PathBuf> {
+        let files = self.components.values().flat_map(|settings| &settings.grants.files);
+        let written = files.filter(|folder| folder.access == Access::Write);
+        written.filter_map(|folder| folder.host.canonicalize().ok()).collect()
     }
 }

@@ -1,5 +1,5 @@
-//! The sandbox of a call: a store of its own with nothing granted (no environment, files or network; clocks and random numbers only), its
-//! limits, and the one place that decides when a guest is stopped.
+//! The sandbox of a call: a store of its own with what the component is granted and no more, its limits, and the one place that decides
+//! when a guest is stopped.
 //!
 //! Two clocks run. CPU is the time that the store's future was really being polled, so waiting for a model costs nothing. Wall time and
 //! cancellation are watched from outside: whatever the guest does, its store is dropped. Guests that compute for long take turns, so that
@@ -31,7 +31,7 @@ use crate::engine::Engine;
 use crate::error::CallError;
 use crate::http::Egress;
 use crate::limits::{DESCRIBE_WALL, Limit, LimitHit, Limits};
-use crate::policy::Grants;
+use crate::policy::{Grants, Surroundings};
 use clock::{Clock, Stop};
 use output::Output;
 pub(crate) use revision::Revision;
@@ -58,6 +58,7 @@ pub(crate) struct Sandbox {
     /// Instances that wait for a call, if the operator wants any.
     pub(crate) warm: Option<Arc<Pool>>,
     pub(crate) revision: Revision,
+    pub(crate) surroundings: Surroundings,
 }
 
 impl Sandbox {
@@ -164,19 +165,19 @@ impl Sandbox {
 
     async fn fresh(&self, caller: Caller, clock: Arc<Clock>, output: Output) -> Result<Live, Fault> {
         let slot = self.engine.slot().await.map_err(Fault::Call)?;
-        let mut store = self.store(caller, clock, output.clone());
+        let mut store = self.store(caller, clock, output.clone()).map_err(Fault::Call)?;
         let instance = self.pre.instantiate_async(&mut store).await.map_err(Fault::Guest)?;
         Ok(Live { store, instance, output, served: 0, _slot: slot })
     }
 
-    fn store(&self, caller: Caller, clock: Arc<Clock>, output: Output) -> Store<HostState> {
-        let state = HostState::new(self, caller, output);
+    fn store(&self, caller: Caller, clock: Arc<Clock>, output: Output) -> Result<Store<HostState>, CallError> {
+        let state = HostState::new(self, caller, output)?;
         let mut store = Store::new(self.engine.wasm(), state);
         store.limiter(HostState::meter);
         store.set_hostcall_fuel(usize::try_from(self.limits.result.saturating_mul(COPY_FACTOR)).unwrap_or(usize::MAX));
         store.set_max_component_handles(MAX_HANDLES);
         arm(&mut store, clock);
-        store
+        Ok(store)
     }
 
     /// Says in our words why wasmtime gave up on a guest.

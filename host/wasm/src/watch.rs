@@ -12,9 +12,11 @@ use tokio::sync::{mpsc, watch};
 
 use crate::catalog::Catalog;
 use crate::draining::{Draining, DrainingRevision};
+use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::loader::{LoadOptions, Loader, SETTLE};
 use crate::scan::is_ignored;
+use crate::settings::Settings;
 
 /// How often the directory is looked at when nothing says that it has changed: what is put into a folder right after the folder was made
 /// may go unnoticed, and new code is to serve within a second all the same.
@@ -29,6 +31,7 @@ pub struct CatalogHandle(Arc<Shared>);
 
 struct Shared {
     directory: PathBuf,
+    engine: Arc<Engine>,
     current: ArcSwap<Catalog>,
     generation: watch::Sender<u64>,
     loader: tokio::sync::Mutex<Loader>,
@@ -46,6 +49,7 @@ impl CatalogHandle {
             return Err(LoadError::Read { path: directory, source });
         }
         let handle = Self(Arc::new(Shared {
+            engine: options.engine.clone(),
             draining: Mutex::new(Draining::new(options.drain_timeout)),
             loader: tokio::sync::Mutex::new(Loader::new(directory.clone(), options)),
             directory,
@@ -88,6 +92,18 @@ impl CatalogHandle {
     pub async fn reload_now(&self) -> Arc<Catalog> {
         self.0.pass(Duration::ZERO).await;
         self.current()
+    }
+
+    /// What is wrong with limits that were raised beyond what the engine was made for, in a sentence.
+    pub fn beyond_pool(&self, settings: &Settings) -> Option<String> {
+        settings.limits().find_map(|limits| self.0.engine.beyond_pool(limits))
+    }
+
+    /// Takes over what the operator says of components now: those of which something else is said than before are described anew and
+    /// serve in the next generation. Calls that are under way go on as they began.
+    pub async fn configure(&self, settings: Settings) {
+        self.0.loader.lock().await.configure(settings);
+        self.0.pass(SETTLE).await;
     }
 
     /// Starts watching, in a task of its own. New code serves within a second of its file.

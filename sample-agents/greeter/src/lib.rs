@@ -37,6 +37,8 @@ fn name_in(said: &str) -> Option<&str> {
     (!name.is_empty()).then_some(name)
 }
 
+hatchery_guest::requests! { state: { write: ["user:name"] } because "it knows people by their names the next time" }
+
 hatchery_guest::export! { agents: [greeter] }
 
 #[cfg(test)]

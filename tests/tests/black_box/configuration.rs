@@ -1,4 +1,4 @@
-//! What `hatchery.yaml` chooses for runs: plugins, and settings of apps.
+//! What `hatchery.yaml` chooses: plugins and settings of apps for runs, and what components may do.
 
 use anyhow::{Context, Result, ensure};
 use hatchery_tests::event::{self, text_at};
@@ -174,5 +174,83 @@ async fn the_later_result_of_a_component_s_tool_goes_on_with_the_agent() -> Resu
     assert_eq!(event::texts(&events), ["It is done."]);
     let stored = host.session("later", "s").await?;
     assert_eq!(text_at(&stored, "/events/2/content/parts/0/functionResponse/response/status"), "done");
+    Ok(())
+}
+
+/// A tool that searches memory, for an agent that tells what the tool answered.
+const SEEKER: [(&str, &str); 2] = [
+    (
+        "asker/root_agent.yaml",
+        "name: asker\nmodel: scripted:asker/answers.yaml\ninstruction: Ask.\ntools:\n  - name: seeker/remember\n",
+    ),
+    (
+        "asker/answers.yaml",
+        "turns:\n  - when: {tool: remember}\n    reply: done\n  - reply: [{call: {name: remember, args: {name: bread}}}]\n",
+    ),
+];
+
+fn seeker(hatchery_yaml: &str) -> Result<Folder> {
+    let folder = Folder::empty()?;
+    for (name, text) in SEEKER {
+        folder.write(name, text)?;
+    }
+    folder.put("seeker.wasm", paths::component("seeker")?)?;
+    folder.write("hatchery.yaml", hatchery_yaml)?;
+    Ok(folder)
+}
+
+/// What the tool answers in a new session.
+async fn remembered(host: &Host, session: &str) -> Result<Value> {
+    Ok(event::tool_response(&host.ask("asker", session, "Remember?").await?, "remember")?.clone())
+}
+
+#[tokio::test]
+async fn a_grant_that_is_written_while_the_host_serves_allows_the_next_call() -> Result<()> {
+    let folder = seeker("")?;
+    let host = Host::serve(&folder).await?;
+    let lines = "components:\n  seeker:\n    grants:\n      memory: true";
+    let denied =
+        format!("component `seeker` may not search the user's memory; to allow it, add to hatchery.yaml:\n{lines}");
+    assert_eq!(remembered(&host, "before").await?["error"], json!(denied));
+    host.until_logged("hatchery::audit: denied component=\"seeker\" session=\"before\"").await?;
+    let before = host.components().await?["generation"].as_u64();
+
+    // What the message says is all that it takes.
+    folder.put("hatchery.yaml", lines)?;
+    host.until("the grant is in force", |components| components["generation"].as_u64() > before).await?;
+    assert_eq!(remembered(&host, "after").await?, json!({"result": 0}));
+
+    folder.put("hatchery.yaml", "components:\n  seeker:\n    grants:\n      memories: true\n")?;
+    host.until_logged("hatchery.yaml:4:7: components.seeker.grants: unknown field `memories`").await?;
+    host.until_logged("; the settings of before stay in force").await?;
+    assert_eq!(remembered(&host, "still").await?, json!({"result": 0}));
+    Ok(())
+}
+
+#[tokio::test]
+async fn sections_that_are_read_at_the_start_only_are_named_when_they_change() -> Result<()> {
+    let folder = seeker("")?;
+    let host = Host::serve(&folder).await?;
+    folder.put("hatchery.yaml", "plugins: [logging]\nserver: {max_connections: 9}\nlimits: {log: 1MiB}\n")?;
+    host.until_logged("restart the server, it still runs with the old `plugins`, `server`").await?;
+    host.until_logged("hatchery.yaml: limits and settings of components are in force").await
+}
+
+#[tokio::test]
+async fn inspect_shows_what_is_requested_granted_missing_and_unused() -> Result<()> {
+    let folder = seeker("components: {seeker: {grants: {memory: true, tools: ['search/*']}}}")?;
+    let shown = hatchery(&folder.served(), &["inspect", "seeker.wasm"]).await?;
+    for line in [
+        "  requests  models: seek-*  it asks around",
+        "  granted   memory: true",
+        "  missing   files: read /data",
+        "  missing   state.read: app:theme",
+        "  unused    tools: search/*",
+    ] {
+        ensure!(shown.stdout.lines().any(|shown| shown == line), "{line:?} is not in {}", shown.stdout);
+    }
+    let json = hatchery(&folder.served(), &["inspect", "seeker.wasm", "--json"]).await?.json()?;
+    assert_eq!(json["grants"]["missing"]["models"], json!(["seek-*"]));
+    assert_eq!(json["grants"]["unused"], json!({"tools": ["search/*"]}));
     Ok(())
 }

@@ -9,6 +9,7 @@ mod function;
 mod plugin;
 mod point;
 mod provider;
+mod requests;
 mod tool;
 
 #[cfg(test)]
@@ -102,6 +103,28 @@ fn provider(kind: &provider::Kind, options: TokenStream, function: TokenStream) 
     let parse = |input: syn::parse::ParseStream<'_>| kind.options(input);
     let expanded = parse.parse(options).and_then(|name| kind.expand(name, syn::parse(function)?));
     expanded.unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Says what the component needs beyond computing, in the words of the operator's `grants`, each with a reason if there is one to give:
+///
+/// ```text
+/// hatchery_guest::requests! {
+///     models: ["gemini-*"] because "it sums up what it has found",
+///     memory: true,
+///     artifacts: write,
+///     state: { read: ["app:theme"], write: ["user:*"] },
+///     tools: ["search/*"],
+///     environment: ["LANG"],
+///     files: [{ guest: "/data", access: read }],
+///     network: ["api.example.com"],
+/// }
+/// ```
+///
+/// It grants nothing: `hatchery inspect` shows the operator what is missing, and the host says at load which lines of `hatchery.yaml` would
+/// grant it. A component without its grants is loaded all the same; what it may not do gives it an error with the code `DENIED`.
+#[proc_macro]
+pub fn requests(requests: TokenStream) -> TokenStream {
+    parse_macro_input!(requests as requests::Requests).expand().into()
 }
 
 /// Marks an agent. On a function that gives a builder, its comment becomes the description unless the builder has one. On an async

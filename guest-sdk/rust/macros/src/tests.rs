@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::{agent, callback, plugin, provider, tool};
+use crate::{agent, callback, plugin, provider, requests, tool};
 
 fn tool_error(options: TokenStream, function: TokenStream) -> String {
     syn::parse2(options)
@@ -264,4 +264,41 @@ fn what_the_host_calls_by_name_takes_one_thing_and_a_context() {
         provider_error(&provider::MODEL, quote!(), without_answer).starts_with("a model takes an `LlmRequest` and")
     );
     assert_eq!(provider_error(&provider::MODEL, quote!(kind = "x"), none), "the option of a model is `name = \"…\"`");
+}
+
+#[test]
+fn requests_become_json() {
+    let requests: requests::Requests = syn::parse2(quote! {
+        models: ["gemini-*", "a\"b\n"] because "to think",
+        memory: true,
+        artifacts: write because "to keep \\ charts",
+        state: { read: ["app:theme"], write: ["user:*"] },
+        environment: [],
+        files: [{ guest: "/data", access: read }],
+    })
+    .unwrap();
+    assert_eq!(
+        requests.json(),
+        r#"{"models":["gemini-*","a\"b\u000a"],"memory":true,"artifacts":"write","state":{"read":["app:theme"],"write":["user:*"]},"environment":[],"files":[{"guest":"/data","access":"read"}],"why":{"models":"to think","artifacts":"to keep \\ charts"}}"#
+    );
+}
+
+#[test]
+fn what_cannot_be_requested_is_explained() {
+    let error = |requests: TokenStream| match syn::parse2::<requests::Requests>(requests) {
+        Ok(requests) => format!("no error: {}", requests.json()),
+        Err(error) => error.to_string(),
+    };
+    assert_eq!(
+        error(quote!(gpu: true)),
+        "a component can request `models`, `memory`, `artifacts`, `state`, `tools`, `environment`, `files` and `network`, not `gpu`"
+    );
+    assert_eq!(error(quote!(artifacts: all)), "it may be `read` or `write`, not `all`");
+    assert_eq!(error(quote!(memory: false)), "what is not needed is not requested: leave `memory` out");
+    assert_eq!(error(quote!(memory: true since "x")), "a reason is given as in `memory: true because \"…\"`");
+    assert_eq!(error(quote!(tools: [], tools: [])), "`tools` is requested twice; put all of it into one list");
+    assert_eq!(
+        error(quote!(files: [{ host: "x" }])),
+        "a folder is requested as in `{ guest: \"/data\", access: read }`; which of the host it is, the operator says"
+    );
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use hatchery_engine::yaml::ROOT_FILE;
 use hatchery_server::{Config, catalog};
-use hatchery_wasm::{Inspection, Limits, LoadOptions, inspect};
+use hatchery_wasm::policy::Listed;
+use hatchery_wasm::{Comparison, Inspection, Limits, LoadOptions, inspect};
 use serde_json::{Value, json};
 
 use crate::terminal::{BOLD, DIM, ERROR, explain, harmless, plain_stdout, stdout};
@@ -42,8 +43,8 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         let found = look_at(&options, &file).await;
         apps.extend(found.iter().flat_map(|found| &found.agents).filter(|it| it.is_app).map(|it| it.name.clone()));
         match found {
-            Ok(found) if args.json => print_json(&found, limits(&options, &found.name), &file)?,
-            Ok(found) => print(&found, limits(&options, &found.name), &file)?,
+            Ok(found) if args.json => print_json(&found, &options.settings.of(&found.name).limits, &file)?,
+            Ok(found) => print(&found, &options.settings.of(&found.name).limits, &file)?,
             Err(error) if args.json => {
                 outcome = Outcome::Failure;
                 print_line(&json!({"file": file, "error": explain(&error)}))?;
@@ -75,10 +76,6 @@ async fn look_at(options: &LoadOptions, file: &Path) -> anyhow::Result<Inspectio
     let bytes = std::fs::read(file).context("cannot be read")?;
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
     Ok(inspect(options, &name, bytes).await?)
-}
-
-fn limits<'a>(options: &'a LoadOptions, component: &str) -> &'a Limits {
-    options.components.get(component).map_or(&options.limits, |settings| &settings.limits)
 }
 
 fn print_json(found: &Inspection, limits: &Limits, file: &Path) -> anyhow::Result<()> {
@@ -148,7 +145,34 @@ fn print(found: &Inspection, limits: &Limits, file: &Path) -> io::Result<()> {
     }
     writeln!(out, "  wants     {}", wanted(&found.imports).join(", "))?;
     let mib = limits.memory.div_ceil(1 << 20);
-    writeln!(out, "  may use   {mib} MiB of memory, {:?} of CPU time, {:?} from start to end", limits.cpu, limits.wall)
+    writeln!(
+        out,
+        "  may use   {mib} MiB of memory, {:?} of CPU time, {:?} from start to end",
+        limits.cpu, limits.wall
+    )?;
+    print_grants(&found.grants)
+}
+
+/// What is requested, granted, missing and unused, a line for each key.
+fn print_grants(grants: &Comparison) -> io::Result<()> {
+    let mut out = stdout();
+    let nothing = Listed::new();
+    let requested = grants.requested.as_ref().unwrap_or(&nothing);
+    for (what, listed) in [
+        ("requests", requested),
+        ("granted", &grants.granted),
+        ("missing", &grants.missing),
+        ("unused", &grants.unused),
+    ] {
+        for (key, entries) in listed {
+            write!(out, "  {what:<9} {key}: {}", harmless(&entries.join(", ")))?;
+            match grants.why.get(key.split('.').next().unwrap_or(key)).filter(|_| what == "requests") {
+                Some(why) => writeln!(out, "  {DIM}{}{DIM:#}", harmless(why))?,
+                None => writeln!(out)?,
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What a component wants, without what every component is given: `hatchery:agent/session@0.1.0` as `session`, of WASI the packages.

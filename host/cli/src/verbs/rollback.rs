@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use hatchery_server::Config;
-use hatchery_wasm::{KeptRevision, Revisions, component_files, file_sha256, write_in_place};
+use hatchery_server::{Config, catalog};
+use hatchery_wasm::{KeptRevision, Revisions, Settings, component_files, file_sha256, write_in_place};
 use serde_json::json;
 
 use crate::host::revisions;
@@ -48,7 +48,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let config = Config::load(&args.dir)?;
     let revisions = revisions(&args.dir, args.data_dir.as_deref(), &config);
     let kept = kept(&revisions, &args.name)?;
-    let place = Place::find(&args.dir, &args.name)?;
+    let place = Place::find(&args.dir, &args.name, &catalog::settings(&config))?;
     if args.list {
         show(&args, &kept, &place)?;
         return Ok(Outcome::Success);
@@ -74,8 +74,8 @@ struct Place {
 }
 
 impl Place {
-    fn find(folder: &Path, name: &str) -> anyhow::Result<Self> {
-        match component_files(folder, name).as_slice() {
+    fn find(folder: &Path, name: &str, settings: &Settings) -> anyhow::Result<Self> {
+        match component_files(folder, name, settings).as_slice() {
             [] => Ok(Self { file: folder.join(format!("{name}.wasm")), sha256: None }),
             [file] => {
                 let sha256 = file_sha256(file).with_context(|| format!("{} cannot be read", file.display()))?;

@@ -52,9 +52,6 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     settings::log_choices(&host.config, &host.plugins);
     settings::warn_of_unknown_apps(&host.config, host.source.app_names(), &report);
     settings::warn_of_unknown_components(&host.config, &report);
-    if watch == Watch::Yes {
-        tokio::spawn(settings::warn_of_changes(args.dir.clone()));
-    }
     let config = ServerConfig { allowed_hosts, ..host.config.server.clone() };
     let state = AppState::new(host.runner.clone(), host.source.clone(), config);
     let server = Server::bind(address, state).await?;

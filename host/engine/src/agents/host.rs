@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use hatchery_core::context::AgentHost;
 use hatchery_core::{
     AgentId, AgentKind, CallContext, EventSink, JsonMap, Model, ModelError, ModelErrorKind, ModelRef, Plugin, RunError,
-    Tool, ToolError,
+    Tool, ToolCheck, ToolError,
 };
 use serde_json::Value;
 
@@ -48,8 +48,15 @@ impl AgentHost for Host {
         }
     }
 
-    async fn call_tool(&self, cx: &CallContext, name: &str, args: JsonMap) -> Result<Value, ToolError> {
+    async fn call_checked_tool(
+        &self,
+        cx: &CallContext,
+        name: &str,
+        args: JsonMap,
+        check: ToolCheck<'_>,
+    ) -> Result<Value, ToolError> {
         let tool = self.tool(cx, name).await?;
+        check(&tool.full_name())?;
         if tool.requires_confirmation() {
             let reason = "it needs a person's agreement, which only the model of an LLM agent can wait for";
             return Err(ToolError::Model(format!("tool `{name}` cannot be called here: {reason}")));

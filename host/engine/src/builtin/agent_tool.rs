@@ -1,5 +1,6 @@
 //! An agent as a tool of another agent.
 
+use std::borrow::Cow;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
@@ -95,6 +96,10 @@ impl AgentTool {
 impl Tool for AgentTool {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.declaration
+    }
+
+    fn full_name(&self) -> Cow<'_, str> {
+        format!("agent:{}", self.app.root().name).into()
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {

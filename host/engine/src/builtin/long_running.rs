@@ -1,5 +1,6 @@
 //! Makes any tool one whose result comes later.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -28,6 +29,10 @@ impl LongRunning {
 impl Tool for LongRunning {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.declaration
+    }
+
+    fn full_name(&self) -> Cow<'_, str> {
+        self.inner.full_name()
     }
 
     fn is_long_running(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Makes any tool one that a person has to agree to.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -20,6 +21,10 @@ impl RequireConfirmation {
 impl Tool for RequireConfirmation {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         self.0.declaration()
+    }
+
+    fn full_name(&self) -> Cow<'_, str> {
+        self.0.full_name()
     }
 
     fn is_long_running(&self) -> bool {

@@ -19,8 +19,9 @@ use super::Component;
 use crate::bindings::exports::hatchery::agent::guest_agents::{Guest, GuestIndices};
 use crate::convert::{FromWit, bounded, bounded_event, wit};
 use crate::error::CallError;
+use crate::policy::{Access, Want};
 use crate::relay::{Held, Relay};
-use crate::store::{Caller, HostState};
+use crate::store::{Caller, HostState, Sandbox};
 
 pub(super) struct ComponentAgent {
     pub(super) component: Arc<Component>,
@@ -113,6 +114,10 @@ impl ComponentAgent {
     ) -> Result<(), RunError> {
         let failed = |error: CallError| error.into_run_error(&self.component.name);
         let data = self.component.accept(event, |event| EventData::from_wit(bounded_event(event))).map_err(failed)?;
+        for key in data.actions.state_delta.keys() {
+            let Sandbox { grants, component, .. } = &self.component.sandbox;
+            grants.check(component, Want::State(Access::Write, key)).map_err(|denial| denial.end(&cx.call))?;
+        }
         let id = if data.partial {
             streaming.get_or_insert_with(new_event_id).clone()
         } else {

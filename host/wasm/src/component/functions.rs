@@ -10,6 +10,7 @@ mod json;
 mod schema;
 mod shape;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -177,6 +178,10 @@ pub(super) struct FunctionTool {
 impl Tool for FunctionTool {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.declaration
+    }
+
+    fn full_name(&self) -> Cow<'_, str> {
+        format!("{}/{}", self.component.name, self.declaration.name).into()
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {

@@ -10,7 +10,8 @@ use super::callback::{Hooks, Interface};
 use super::hook::Hook;
 use crate::bindings::exports::hatchery::agent::guest_plugins::{Guest, GuestIndices};
 use crate::convert::{FromWit, ToWit, bounded_event, wit};
-use crate::store::HostState;
+use crate::policy::{Access, Want};
+use crate::store::{HostState, Sandbox};
 
 impl Interface for GuestIndices {
     type Guest = Guest;
@@ -54,9 +55,16 @@ impl Plugin for Hooks<GuestIndices> {
         if !self.is_wanted(Hook::OnEvent, cx)? {
             return Ok(None);
         }
-        let (name, event) = (self.hooked.name.clone(), event.to_wit());
+        let (name, before, event) = (self.hooked.name.clone(), &event.actions.state_delta, event.to_wit());
         let call = self.run(cx, async move |accessor, guest| guest.call_on_event(accessor, name, event).await);
-        self.accept(call.await?, |event| event.map(bounded_event).map(EventData::from_wit).transpose())
+        let revised =
+            self.accept(call.await?, |event| event.map(bounded_event).map(EventData::from_wit).transpose())?;
+        let delta = revised.iter().flat_map(|revised| &revised.actions.state_delta);
+        let Sandbox { grants, component, .. } = &self.component.sandbox;
+        for (key, _) in delta.filter(|(key, value)| before.get(*key) != Some(value)) {
+            grants.check(component, Want::State(Access::Write, key)).map_err(|denial| denial.end(cx))?;
+        }
+        Ok(revised)
     }
 
     async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {

@@ -18,7 +18,7 @@ async fn described(wat: &str, limits: Limits) -> Result<Component, LoadError> {
     let code = wasmtime::component::Component::new(engine.wasm(), wat::parse_str(wat).unwrap()).unwrap();
     let contract = Contract { version: Some("0.1.0".into()), imports: Vec::new(), exports: Vec::new() };
     let settings = ComponentSettings { limits, ..ComponentSettings::default() };
-    Component::describe(engine, "made", "hash".into(), contract, &code, settings).await
+    Component::describe(engine, "made", "hash".into(), contract, None, &code, settings).await
 }
 
 /// A component named `made` with these agents.

@@ -1,5 +1,6 @@
 //! A component's tools: an instance per call.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -26,6 +27,10 @@ pub(super) struct ComponentTool {
 impl Tool for ComponentTool {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.declaration
+    }
+
+    fn full_name(&self) -> Cow<'_, str> {
+        format!("{}/{}", self.component.name, self.declaration.name).into()
     }
 
     fn is_long_running(&self) -> bool {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use thiserror::Error;
 use wasmtime_wasi_http::Error as WasiError;
 
-use crate::convert::wit;
 use crate::limits::{Limit, LimitHit, Limits};
 use crate::policy::Denial;
 
@@ -19,9 +18,9 @@ pub(super) type AnyError = Box<dyn StdError + Send + Sync>;
 pub(super) enum Fault {
     #[error("there is no network while a component describes itself")]
     Describing,
-    /// The policy refuses it; the operator has been told.
-    #[error("{}: {}", .0.code, .0.message)]
-    Denied(wit::Error),
+    /// The policy refuses it.
+    #[error("{}: {}", crate::policy::DENIED, .0)]
+    Denied(#[from] Denial),
     #[error("LIMIT_REACHED: {0}")]
     Limit(#[from] LimitHit),
     /// A time that the guest itself has set.
@@ -42,12 +41,6 @@ pub(super) enum Fault {
     Tls(rustls::Error),
     #[error("the connection broke: {0}")]
     Broken(String),
-}
-
-impl From<Denial> for Fault {
-    fn from(denial: Denial) -> Self {
-        Self::Denied(denial.report())
-    }
 }
 
 impl From<Fault> for WasiError {

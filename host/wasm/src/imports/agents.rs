@@ -27,7 +27,8 @@ impl Host for HostState {
 impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
     async fn run(accessor: &Access<T>, name: String) -> Result<StreamReader<wit::Event>, wit::Error> {
         let (cx, relay) = agent(accessor)?;
-        let events = relay.start(&cx, name).await?;
+        let grants = accessor.with(|mut access| access.get().grants.clone());
+        let events = relay.start(&cx, name, grants).await?;
         accessor
             .with(|access| StreamReader::new(access, events))
             .map_err(|error| fault("LIMIT_REACHED", format!("no further stream can be opened: {error:#}")))

@@ -2,16 +2,17 @@
 
 use wasmtime::component::HasSelf;
 
-use super::{Access, context};
+use super::{Access, allowed};
 use crate::bindings::hatchery::agent::memory::{Entry, Host, HostWithStore};
 use crate::convert::{ToWit, wit};
+use crate::policy::Want;
 use crate::store::HostState;
 
 impl Host for HostState {}
 
 impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
     async fn search(accessor: &Access<T>, query: String) -> Result<Vec<Entry>, wit::Error> {
-        let cx = context(accessor)?;
+        let cx = allowed(accessor, Want::Memory)?;
         let entries = cx.search_memory(&query).await?.into_iter().map(|entry| Entry {
             content: entry.content.to_wit(),
             author: entry.author,

@@ -9,9 +9,10 @@ use hatchery_engine::llm::Aggregator;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Destination, HasSelf, StreamProducer, StreamReader, StreamResult};
 
-use super::{Access, context, fault};
+use super::{Access, allowed, context, fault};
 use crate::bindings::hatchery::agent::model::{Host, HostWithStore};
 use crate::convert::{FromWit, ToWit, wit};
+use crate::policy::Want;
 use crate::store::HostState;
 
 impl Host for HostState {}
@@ -26,9 +27,11 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
         let mut request = LlmRequest::from_wit(request)?;
         let model = if request.model.is_empty() {
             let (name, model) = cx.host()?.model(&cx)?;
+            allowed(accessor, Want::Model(&name))?;
             request.model = name;
             model
         } else {
+            allowed(accessor, Want::Model(&request.model))?;
             cx.invocation.services.models.model(&request.model).map_err(RunError::Model)?
         };
         let delivery = if streamed { Delivery::Streamed } else { Delivery::Whole };

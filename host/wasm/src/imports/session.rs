@@ -3,6 +3,7 @@
 use super::fault;
 use crate::bindings::hatchery::agent::session::{Host, Info};
 use crate::convert::{ITEM, ToWit, Weigh, text, value, wit};
+use crate::policy::{Access, Want};
 use crate::store::HostState;
 use crate::store::kept::Kind;
 
@@ -29,15 +30,20 @@ impl Host for HostState {
     }
 
     fn get_state(&mut self, key: String) -> Result<Option<String>, wit::Error> {
-        Ok(self.context()?.state(&key).as_ref().map(text))
+        let cx = self.context()?;
+        self.check(Want::State(Access::Read, &key))?;
+        Ok(cx.state(&key).as_ref().map(text))
     }
 
     fn all_state(&mut self) -> Result<Vec<(String, String)>, wit::Error> {
-        Ok(self.context()?.full_state().iter().map(|(key, value)| (key.into(), text(value))).collect())
+        let state = self.context()?.full_state();
+        let readable = state.iter().filter(|(key, _)| self.grants.shows_state(key));
+        Ok(readable.map(|(key, value)| (key.into(), text(value))).collect())
     }
 
     fn set_state(&mut self, key: String, json: String) -> Result<(), wit::Error> {
         self.context()?;
+        self.check(Want::State(Access::Write, &key))?;
         let value = value(&json, "the state value")?;
         self.kept.keep(Kind::State(key.clone()), key.len() + json.len()).map_err(|hit| {
             let what = format!("state key `{}` is not set, as all that this call sets is too much", short(&key));
@@ -69,7 +75,7 @@ impl Host for HostState {
         let events = self.context()?.invocation.events();
         let first = usize::try_from(offset).unwrap_or(usize::MAX).min(events.len());
         let end = first.saturating_add(limit.min(MAX_EVENTS) as usize).min(events.len());
-        let asked = (first..end).filter_map(|index| events.get(index)).map(|event| event.to_wit());
+        let asked = (first..end).filter_map(|index| events.get(index)).map(|event| self.grants.visible(event.to_wit()));
         Ok(up_to(self.kept.most(), asked))
     }
 }

@@ -1,4 +1,4 @@
-//! `tools`: other tools of the agent.
+//! `tools`: other tools of the agent. A refusal is for the model that wanted what needed the tool, as is an unknown name.
 
 use hatchery_core::ToolError;
 use tokio::task::JoinSet;
@@ -8,6 +8,7 @@ use wasmtime::component::HasSelf;
 use super::{Access, context};
 use crate::bindings::hatchery::agent::tools::{Host, HostWithStore};
 use crate::convert::{object, text, wit};
+use crate::policy::Want;
 use crate::store::HostState;
 
 impl Host for HostState {}
@@ -21,7 +22,18 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
         let nesting = nesting.deeper(&name).map_err(wit::ToolError::Model)?;
         // The set ends the task when the guest, or its store, drops this call.
         let mut task = JoinSet::new();
-        let call = async move { host.call_tool(&cx, &name, args).await };
+        let (grants, component, output) = accessor.with(|mut access| {
+            let state = access.get();
+            (state.grants.clone(), state.component.clone(), state.output.clone())
+        });
+        let call = async move {
+            let check = |tool: &str| {
+                let checked = grants.check(&component, Want::Tool(tool));
+                // The model that asked for this can do without.
+                checked.map_err(|denial| ToolError::Model(denial.report(&output).message))
+            };
+            host.call_checked_tool(&cx, &name, args, &check).await
+        };
         task.spawn(nesting.scope(call).in_current_span());
         match task.join_next().await {
             Some(Ok(Ok(result))) => Ok(text(&result)),

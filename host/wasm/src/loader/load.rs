@@ -10,6 +10,7 @@ use super::LoadOptions;
 use crate::cache::{Code, sha256};
 use crate::component::Component;
 use crate::error::LoadError;
+use crate::policy::Requests;
 use crate::version::Contract;
 
 /// Most bytes of a component's file.
@@ -85,13 +86,15 @@ pub(crate) async fn load_bytes(
     hash: String,
 ) -> Result<(Arc<Component>, bool), LoadError> {
     let contract = Contract::read(name, &bytes)?;
+    let requests = Requests::read(name, &bytes)?;
     let compile_failed = |reason: String| LoadError::Compile { component: name.into(), reason };
     let (engine, cache, key) = (options.engine.clone(), options.cache.clone(), hash.clone());
     let compiled = tokio::task::spawn_blocking(move || cache.load(&engine, &key, &bytes)).await;
     let Code { component: code, is_from_cache } = compiled
         .map_err(|error| compile_failed(error.to_string()))?
         .map_err(|error| compile_failed(format!("{error:#}")))?;
-    let settings = options.settings(name);
-    let component = Component::describe(options.engine.clone(), name, hash, contract, &code, settings).await?;
+    let settings = options.settings.of(name);
+    let component =
+        Component::describe(options.engine.clone(), name, hash, contract, requests, &code, settings).await?;
     Ok((Arc::new(component), is_from_cache))
 }

@@ -16,7 +16,7 @@ async fn a_file_whose_loading_breaks_off_is_not_tried_again_before_it_changes() 
     let path = directory.path().join("a.wasm");
     std::fs::write(&path, "one").unwrap();
     let mut loader = loader(directory.path());
-    loader.note(&scan(directory.path()));
+    loader.note(&scan(directory.path(), &[]));
     let stamp = loader.files[&path].stamp;
     let broken: JoinError = tokio::spawn(async { panic!("a defect") }).await.unwrap_err();
     assert!(loader.settle_load(path.clone(), stamp, Duration::ZERO, whole(path.clone(), Err(broken))));
@@ -25,7 +25,7 @@ async fn a_file_whose_loading_breaks_off_is_not_tried_again_before_it_changes() 
     assert!(reason.contains("a defect") && reason.ends_with("; change the file to try again"), "{reason}");
     assert!(loader.settled(Duration::ZERO).is_empty(), "it is tried again");
     std::fs::write(&path, "other").unwrap();
-    loader.note(&scan(directory.path()));
+    loader.note(&scan(directory.path(), &[]));
     assert_eq!(loader.settled(Duration::ZERO), [path]);
 }
 
@@ -38,7 +38,7 @@ async fn a_folder_that_cannot_be_read_keeps_only_what_is_in_it() {
         std::fs::write(file, "bytes").unwrap();
     }
     let mut loader = loader(directory.path());
-    loader.note(&scan(directory.path()));
+    loader.note(&scan(directory.path(), &[]));
     let found = Scan { unreadable: vec![directory.path().join("locked")], ..Scan::default() };
     assert!(loader.forget_missing(&found, Duration::ZERO));
     assert_eq!(loader.files.keys().collect::<Vec<_>>(), [&files[0]]);
@@ -64,7 +64,7 @@ async fn an_app_that_is_being_changed_serves_while_another_file_is_published() {
 
     write("talker", &app("talker", "Still being written."));
     let other = write("other", &app("other", "New."));
-    loader.note(&scan(directory.path()));
+    loader.note(&scan(directory.path(), &[]));
     let settle = Duration::from_secs(10);
     loader.files.get_mut(&other).unwrap().seen = Instant::now().checked_sub(settle).unwrap();
     let second = loader.pass(&first, settle).await;

@@ -152,6 +152,12 @@ impl Cidr {
     }
 }
 
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.network, self.length)
+    }
+}
+
 impl FromStr for Cidr {
     type Err = ();
 

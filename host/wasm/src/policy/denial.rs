@@ -3,7 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use hatchery_core::{CallContext, RunError};
+
 use crate::convert::wit;
+use crate::store::output::Output;
+
+/// The code of the error.
+pub(crate) const CODE: &str = "DENIED";
 
 /// A component asked for something that it was not granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,42 +28,35 @@ impl Denial {
         Self { component: component.clone(), action: action.into(), grant: grant.into() }
     }
 
-    /// What the guest is told; the operator finds a line in the log.
-    pub(crate) fn report(&self) -> wit::Error {
-        tracing::warn!(
-            target: "hatchery::audit",
-            component = &*self.component,
-            action = self.action,
-            grant = self.grant,
-            "denied"
-        );
-        wit::Error { code: "DENIED".into(), message: self.to_string() }
+    /// What the guest is told; the operator finds a line in the log, unless the call has filled it with such lines already.
+    pub(crate) fn report(&self, output: &Output) -> wit::Error {
+        output.audit(|session, invocation| self.log(session, invocation));
+        wit::Error { code: CODE.into(), message: self.to_string() }
+    }
+
+    /// How the run of an agent ends that does what it may not; the operator finds a line in the log.
+    pub(crate) fn end(&self, cx: &CallContext) -> RunError {
+        self.log(&cx.invocation.session_key.id, &cx.invocation.id);
+        RunError::Agent { agent: cx.agent.to_string(), code: CODE.into(), message: self.to_string() }
+    }
+
+    fn log(&self, session: &str, invocation: &str) {
+        let Self { component, action, grant } = self;
+        tracing::warn!(target: "hatchery::audit", component = &**component, session, invocation, action, grant, "denied");
     }
 }
+
+impl std::error::Error for Denial {}
 
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { component, action, grant } = self;
-        write!(
-            f,
-            "component `{component}` may not {action}; to allow it, add to hatchery.yaml:\ncomponents:\n  {component}:\n    grants:\n      {grant}"
-        )
+        let lines = lines(component, std::slice::from_ref(grant));
+        write!(f, "component `{component}` may not {action}; to allow it, add to hatchery.yaml:\n{lines}")
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_says_which_lines_would_allow_it() {
-        let denial = Denial::new(&"web".into(), "ask the model `m`", "models: [\"m\"]");
-        let error = denial.report();
-        assert_eq!(error.code, "DENIED");
-        assert_eq!(
-            error.message,
-            "component `web` may not ask the model `m`; to allow it, add to hatchery.yaml:\n\
-             components:\n  web:\n    grants:\n      models: [\"m\"]"
-        );
-    }
+/// Lines below `grants:` with those above them.
+pub(super) fn lines(component: &str, grants: &[String]) -> String {
+    format!("components:\n  {component}:\n    grants:\n      {}", grants.join("\n      "))
 }

@@ -91,6 +91,43 @@ impl Target {
 }
 
 /// As an entry of `network` says it.
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_plain { "http://" } else { "" })?;
+        self.host.fmt(f)?;
+        if self.port == Port::Is(usual_port(self.is_plain)) { Ok(()) } else { write!(f, ":{}", self.port) }
+    }
+}
+
+impl fmt::Display for PrivateEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Private::Range(range) => range.fmt(f),
+            Private::Named(host, port) => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("*"),
+            Self::Below(end) => write!(f, "*{end}"),
+            Self::Exact(host) => f.write_str(&bracketed(host)),
+        }
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("*"),
+            Self::Is(port) => port.fmt(f),
+        }
+    }
+}
+
+/// As an entry of `network` says it.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = bracketed(&self.host);
@@ -103,6 +140,17 @@ impl HostPattern {
     /// True when requests may go to `target`.
     pub(crate) fn allows(&self, target: &Target) -> bool {
         self.is_plain == target.is_plain && self.host.matches(target) && self.port.matches(target.port)
+    }
+
+    /// True when it stands for all that the other does.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        let host = match (&self.host, &other.host) {
+            (Host::Any, _) => true,
+            (Host::Below(end), Host::Below(other)) => other.ends_with(end),
+            (Host::Below(end), Host::Exact(host)) => !is_address(host) && host.len() > end.len() && host.ends_with(end),
+            (one, other) => one == other,
+        };
+        host && self.is_plain == other.is_plain && (self.port == Port::Any || self.port == other.port)
     }
 
     /// True when it stands for one host and one port.
@@ -298,6 +346,31 @@ mod tests {
         assert!(!allows("*.example.org", "https://badexample.org/"));
         assert!(!allows("*.example.org", "https://example.org.evil.com/"));
         assert!(allows("*", "https://anything.com/") && !allows("*", "http://anything.com/"));
+    }
+
+    #[test]
+    fn a_pattern_is_written_as_it_was_read_and_covers_narrower_ones() {
+        let pattern = |text: &str| text.parse::<HostPattern>().unwrap();
+        for text in ["api.example.com", "*.example.com:8443", "http://localhost:9000", "*", "example.com:*", "[::1]"] {
+            assert_eq!(pattern(text).to_string(), text);
+        }
+        for text in ["localhost:9000", "localhost:*", "10.0.0.0/8"] {
+            assert_eq!(text.parse::<PrivateEntry>().unwrap().to_string(), text);
+        }
+        for (wide, narrow) in [
+            ("*", "*.a.com"),
+            ("*.a.com", "b.a.com"),
+            ("*.a.com", "*.b.a.com"),
+            ("a.com:*", "a.com"),
+            ("a.com", "A.com:443"),
+        ] {
+            assert!(pattern(wide).covers(&pattern(narrow)), "{wide} {narrow}");
+        }
+        for (one, other) in
+            [("*.a.com", "a.com"), ("a.com", "*.a.com"), ("a.com", "http://a.com"), ("a.com", "a.com:*")]
+        {
+            assert!(!pattern(one).covers(&pattern(other)), "{one} {other}");
+        }
     }
 
     #[test]

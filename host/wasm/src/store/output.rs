@@ -20,6 +20,9 @@ const MAX_LINE: usize = 4096;
 /// What a line costs beside its own bytes: the host adds where it comes from.
 const LINE_COST: usize = 128;
 
+/// Most lines that one call gets in the audit log.
+const MOST_AUDITED: u32 = 16;
+
 /// How much of stderr's end is kept for the message of a crash.
 const LAST_WORDS: usize = 1024;
 
@@ -38,6 +41,8 @@ struct State {
     whose: Arc<Whose>,
     used: u64,
     is_cut: bool,
+    /// Lines in the audit log.
+    audited: u32,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     last_words: String,
@@ -104,6 +109,26 @@ impl Output {
         Ok(())
     }
 
+    /// Lets `log` write a line of the audit log with these, the session and the invocation, unless there are enough of this call. They are
+    /// not the guest's own words and take nothing from its budget.
+    pub(crate) fn audit(&self, log: impl FnOnce(&str, &str)) {
+        let shared = &*self.0;
+        let (audited, whose) = {
+            let mut state = self.state();
+            state.audited = state.audited.saturating_add(1);
+            (state.audited, state.whose.clone())
+        };
+        if audited <= MOST_AUDITED {
+            log(&whose.session, &whose.invocation);
+        } else if audited == MOST_AUDITED + 1 {
+            tracing::warn!(
+                target: "hatchery::audit",
+                component = &*shared.component, session = whose.session, invocation = whose.invocation,
+                "denied more than {MOST_AUDITED} times in one call; what follows is not logged"
+            );
+        }
+    }
+
     /// A writer for WASI.
     pub(super) fn stream(&self, name: &'static str) -> Stream {
         Stream { output: self.clone(), name }
@@ -156,7 +181,7 @@ impl Output {
 }
 
 /// A text without line ends and other control characters, by which a guest could write lines that look like the host's.
-fn plain(text: &str) -> Cow<'_, str> {
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     let is_control = |c: char| c.is_control() && c != '\t' || matches!(c, '\u{2028}' | '\u{2029}');
     if !text.contains(is_control) {
         return text.into();

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use hatchery_core::{AgentContext, CallContext, JsonMap};
 use wasmtime::ResourceLimiter;
 use wasmtime::component::ResourceTable;
-use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtxView, WasiHttpView};
 
 use super::Sandbox;
 use super::kept::Kept;
 use super::nesting::Nesting;
 use super::output::Output;
+use crate::error::CallError;
 use crate::http::Http;
 use crate::limits::Meter;
 use crate::policy::Grants;
@@ -60,19 +61,14 @@ impl WasiHttpView for HostState {
 }
 
 impl HostState {
-    pub(super) fn new(sandbox: &Sandbox, caller: Caller, output: Output) -> Self {
-        let wasi = WasiCtxBuilder::new()
-            .stdout(output.stream("stdout"))
-            .stderr(output.stream("stderr"))
-            // Sockets would go past what the operator says of hosts: the network is there through HTTP only.
-            .allow_tcp(false)
-            .allow_udp(false)
-            .allow_ip_name_lookup(false)
-            .build();
-        Self {
+    /// # Errors
+    /// When a folder that the component is granted has gone.
+    pub(super) fn new(sandbox: &Sandbox, caller: Caller, output: Output) -> Result<Self, CallError> {
+        let wasi = sandbox.surroundings.wasi(output.stream("stdout"), output.stream("stderr"))?;
+        Ok(Self {
             wasi,
             table: ResourceTable::new(),
-            http: Http::new(sandbox.egress.clone(), &caller),
+            http: Http::new(sandbox.egress.clone(), &caller, output.clone()),
             meter: Meter::new(sandbox.limits.clone()),
             caller,
             component: sandbox.component.clone(),
@@ -81,13 +77,13 @@ impl HostState {
             output,
             kept: Kept::new(sandbox.limits.clone()),
             nesting: Nesting::current(),
-        }
+        })
     }
 
     /// Begins the next call of the same instance: what was held for the one before is gone. What memory and tables take stays counted.
     pub(super) fn begin(&mut self, sandbox: &Sandbox, caller: Caller) {
         self.output.renew(&caller);
-        self.http = Http::new(sandbox.egress.clone(), &caller);
+        self.http = Http::new(sandbox.egress.clone(), &caller, self.output.clone());
         self.caller = caller;
         self.kept = Kept::new(sandbox.limits.clone());
         self.nesting = Nesting::current();

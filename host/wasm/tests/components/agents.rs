@@ -3,6 +3,7 @@
 use hatchery_core::{Delivery, RunConfig};
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_wasm::Limits;
+use serde_json::json;
 
 use crate::support::{Lab, Listener, run_app, run_custom, said};
 
@@ -41,7 +42,7 @@ async fn pieces_of_a_relayed_answer_are_yielded_and_keep_the_id_of_the_whole() {
 
 #[tokio::test]
 async fn an_agent_that_asks_its_model_gets_pieces_and_then_the_whole() {
-    let catalog = Lab::new().with("relay").catalog().await;
+    let catalog = Lab::new().with("relay").granting("relay", json!({"models": ["scripted:*"]})).catalog().await;
     let model = Scripted::new().otherwise(Reply::chunks(["One ", "two"]));
     let (events, error) = run_app(&catalog, "asker", "hello", model, RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");

@@ -95,7 +95,7 @@ impl Heard {
         self.of(target).into_iter().map(|line| line.message).collect()
     }
 
-    fn fields(&self, target: &str) -> Vec<String> {
+    pub fn fields(&self, target: &str) -> Vec<String> {
         self.of(target).into_iter().map(|line| line.fields).collect()
     }
 }

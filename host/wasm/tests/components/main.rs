@@ -11,6 +11,7 @@ mod callbacks;
 mod calls;
 mod confirmations;
 mod functions;
+mod grants;
 mod hot_loading;
 mod imports;
 mod inspection;

@@ -1,5 +1,6 @@
 //! Models of components.
 
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,7 +67,7 @@ async fn an_agent_uses_a_components_model() {
 
 #[tokio::test]
 async fn a_custom_agent_of_a_component_asks_a_model_of_another() {
-    let catalog = Lab::new().with("gallery").with("relay").catalog().await;
+    let catalog = Lab::new().with("gallery").with("relay").granting("relay", json!({"models": ["*"]})).catalog().await;
     let chat = Chat::new(&catalog, "asker", Arc::new(Only(catalog.model(ECHO).unwrap())), Plugins::default());
     let (events, error) = chat.say("one two", RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");

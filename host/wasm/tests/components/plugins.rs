@@ -9,20 +9,26 @@ use hatchery_core::{
 use hatchery_engine::Plugins;
 use hatchery_models::scripted::{Reply, Scripted, Turn};
 use hatchery_wasm::Limits;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::imports::Heard;
 use crate::support::{Chat, Lab, OneModel, invocation, said};
 
+/// What the censor may do: count the runs of the app.
+fn runs() -> Value {
+    json!({"state": {"write": ["app:censor_runs"]}})
+}
+
 /// The censor of the gallery.
 async fn censor(limits: Limits) -> Arc<dyn Plugin> {
-    let catalog = Lab::new().with("gallery").limited(limits).catalog().await;
+    let lab = Lab::new().with("gallery").limited(limits).granting("gallery", runs());
+    let catalog = lab.catalog().await;
     catalog.plugin("gallery/censor", JsonMap::new()).unwrap()
 }
 
 /// A chat with the clerk, watched by the censor.
 async fn clerk(model: Scripted) -> Chat {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = Lab::new().with("gallery").granting("gallery", runs()).catalog().await;
     let plugins = Plugins::new(vec![catalog.plugin("censor", JsonMap::new()).unwrap()]).unwrap();
     Chat::new(&catalog, "clerk", Arc::new(OneModel(Arc::new(model))), plugins)
 }

@@ -1,6 +1,5 @@
 //! A directory with components, a catalog of it, and the means to call what is in it.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, RwLock};
 
@@ -8,13 +7,13 @@ use async_trait::async_trait;
 use hatchery_core::context::AgentHost;
 use hatchery_core::{
     AgentContext, AgentKind, CallContext, Content, Event, EventSink, EventWindow, Invocation, JsonMap, Lookup, Model,
-    ModelRegistry, RunConfig, RunError, Services, Session, SessionKey, State, Timestamp, ToolError,
+    ModelRegistry, RunConfig, RunError, Services, Session, SessionKey, State, Timestamp, ToolCheck, ToolError,
 };
 use hatchery_engine::{App, Plugins, RunRequest, Runner};
 use hatchery_models::scripted::Scripted;
 use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
 use hatchery_wasm::{
-    Catalog, CatalogHandle, CodeCache, ComponentSettings, Engine, EngineOptions, FileState, Limits, LoadOptions,
+    Catalog, CatalogHandle, CodeCache, ComponentSettings, Engine, EngineOptions, FileState, Grants, Limits, LoadOptions,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -60,14 +59,20 @@ impl Lab {
 
     /// With other limits.
     pub fn limited(mut self, limits: Limits) -> Self {
-        self.options.limits = limits;
+        self.options.settings.limits = limits;
         self
     }
 
     /// With settings for one component.
     pub fn configured(mut self, component: &str, settings: ComponentSettings) -> Self {
-        self.options.components = BTreeMap::from([(component.to_owned(), settings)]);
+        self.options.settings.components.insert(component.to_owned(), settings);
         self
+    }
+
+    /// With these grants for one component.
+    pub fn granting(self, component: &str, grants: Value) -> Self {
+        let limits = self.options.settings.limits.clone();
+        self.configured(component, ComponentSettings { limits, ..granted(grants) })
     }
 
     /// With a file in it.
@@ -100,6 +105,12 @@ impl Lab {
         let status = catalog.file(&self.path(file)).expect("a status");
         status.state.reason().unwrap_or_else(|| panic!("{file} is {:?}", status.state)).to_owned()
     }
+}
+
+/// Settings with these grants, as `hatchery.yaml` has them.
+pub fn granted(grants: Value) -> ComponentSettings {
+    let grants: Grants = serde_json::from_value(grants).unwrap();
+    ComponentSettings { grants: Arc::new(grants), ..ComponentSettings::default() }
 }
 
 /// Answers every model name with one scripted model.
@@ -175,8 +186,15 @@ impl AgentHost for AllTools {
         Err(RunError::NotFound { what: "Agent", name: name.into(), hint: String::new() })
     }
 
-    async fn call_tool(&self, cx: &CallContext, name: &str, args: JsonMap) -> Result<Value, ToolError> {
+    async fn call_checked_tool(
+        &self,
+        cx: &CallContext,
+        name: &str,
+        args: JsonMap,
+        check: ToolCheck<'_>,
+    ) -> Result<Value, ToolError> {
         let tool = self.0.tool(name).map_err(|error| ToolError::Model(error.to_string()))?;
+        check(&tool.full_name())?;
         tool.call(args, cx).await
     }
 

@@ -1,5 +1,6 @@
 //! A tool whose calls somebody else answers.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -22,6 +23,10 @@ pub(super) struct Wrapped<A> {
 impl<A: Answers> Tool for Wrapped<A> {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         self.tool.declaration()
+    }
+
+    fn full_name(&self) -> Cow<'_, str> {
+        self.tool.full_name()
     }
 
     fn is_long_running(&self) -> bool {

@@ -1,0 +1,153 @@
+//! `requests!`.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{Error, Ident, LitBool, LitStr, Result, Token, braced, bracketed};
+
+/// What a component can request.
+const KEYS: &str = "`models`, `memory`, `artifacts`, `state`, `tools`, `environment`, `files` and `network`";
+
+/// The requests of a component, as JSON in the words of its grants.
+pub struct Requests {
+    members: Vec<String>,
+    reasons: Vec<String>,
+}
+
+impl Parse for Requests {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let (mut members, mut reasons, mut seen) = (Vec::new(), Vec::new(), Vec::new());
+        while !input.is_empty() {
+            let key: Ident = input.parse()?;
+            input.parse::<Token![:]>()?;
+            let value = value(&key, input)?;
+            let name = key.to_string();
+            if seen.contains(&name) {
+                return Err(Error::new_spanned(
+                    &key,
+                    format!("`{name}` is requested twice; put all of it into one list"),
+                ));
+            }
+            members.push(member(&name, &value));
+            if input.peek(Ident) {
+                let because: Ident = input.parse()?;
+                if because != "because" {
+                    return Err(Error::new_spanned(because, "a reason is given as in `memory: true because \"…\"`"));
+                }
+                reasons.push(member(&name, &text(input)?));
+            }
+            seen.push(name);
+            crate::function::skip_comma(input)?;
+        }
+        Ok(Self { members, reasons })
+    }
+}
+
+/// The JSON of what is requested below a key.
+fn value(key: &Ident, input: ParseStream<'_>) -> Result<String> {
+    match key.to_string().as_str() {
+        "models" | "tools" | "environment" | "network" => texts(input),
+        "memory" => {
+            let wanted: LitBool = input.parse()?;
+            if !wanted.value {
+                return Err(Error::new_spanned(wanted, "what is not needed is not requested: leave `memory` out"));
+            }
+            Ok("true".into())
+        }
+        "artifacts" => access(input),
+        "state" => members(input, |name, input| match name.to_string().as_str() {
+            "read" | "write" => texts(input),
+            _ => Err(Error::new_spanned(name, "state is requested as in `state: { read: [\"user:*\"], write: [] }`")),
+        }),
+        "files" => list(input, |input| {
+            members(input, |name, input| match name.to_string().as_str() {
+                "guest" => text(input),
+                "access" => access(input),
+                _ => Err(Error::new_spanned(
+                    name,
+                    "a folder is requested as in `{ guest: \"/data\", access: read }`; which of the host it is, the operator says",
+                )),
+            })
+        }),
+        _ => Err(Error::new_spanned(key, format!("a component can request {KEYS}, not `{key}`"))),
+    }
+}
+
+fn members(input: ParseStream<'_>, value: fn(&Ident, ParseStream<'_>) -> Result<String>) -> Result<String> {
+    let content;
+    braced!(content in input);
+    let mut members = Vec::new();
+    while !content.is_empty() {
+        let name: Ident = content.parse()?;
+        content.parse::<Token![:]>()?;
+        members.push(member(&name.to_string(), &value(&name, &content)?));
+        crate::function::skip_comma(&content)?;
+    }
+    Ok(format!("{{{}}}", members.join(",")))
+}
+
+fn list(input: ParseStream<'_>, item: fn(ParseStream<'_>) -> Result<String>) -> Result<String> {
+    let content;
+    bracketed!(content in input);
+    let items = Punctuated::<String, Token![,]>::parse_terminated_with(&content, item)?;
+    Ok(format!("[{}]", items.into_iter().collect::<Vec<_>>().join(",")))
+}
+
+fn texts(input: ParseStream<'_>) -> Result<String> {
+    list(input, text)
+}
+
+fn text(input: ParseStream<'_>) -> Result<String> {
+    Ok(json(&input.parse::<LitStr>()?.value()))
+}
+
+fn access(input: ParseStream<'_>) -> Result<String> {
+    let access: Ident = input.parse()?;
+    if access != "read" && access != "write" {
+        return Err(Error::new_spanned(&access, format!("it may be `read` or `write`, not `{access}`")));
+    }
+    Ok(json(&access.to_string()))
+}
+
+fn member(name: &str, value: &str) -> String {
+    format!("{}:{value}", json(name))
+}
+
+/// A text as JSON.
+fn json(text: &str) -> String {
+    let mut json = String::from('"');
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => json.extend(['\\', letter]),
+            letter if letter.is_control() => json.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            letter => json.push(letter),
+        }
+    }
+    json.push('"');
+    json
+}
+
+impl Requests {
+    /// Their JSON.
+    pub fn json(&self) -> String {
+        let mut members = self.members.clone();
+        if !self.reasons.is_empty() {
+            members.push(member("why", &format!("{{{}}}", self.reasons.join(","))));
+        }
+        format!("{{{}}}", members.join(","))
+    }
+
+    /// A custom section with them; off wasm there are no such sections.
+    pub fn expand(&self) -> TokenStream {
+        let json = self.json();
+        let (size, bytes) = (json.len(), syn::LitByteStr::new(json.as_bytes(), proc_macro2::Span::call_site()));
+        quote! {
+            const _: () = {
+                #[cfg(target_family = "wasm")]
+                #[unsafe(link_section = "hatchery:requests")]
+                static REQUESTS: [u8; #size] = *#bytes;
+            };
+        }
+    }
+}

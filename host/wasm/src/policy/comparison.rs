@@ -1,0 +1,220 @@
+//! What a component requests against what it is granted, for people and scripts.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::denial::lines;
+use super::want::quoted;
+use super::{Access, Grants, HostPattern, Pattern, Requests};
+
+/// Entries by the key that they are below, as in `models`, `state.read`: names, patterns, `true`, `read` and `write`; folders are
+/// `read /data`.
+pub type Listed = BTreeMap<&'static str, Vec<String>>;
+
+/// Requests and grants of one component.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Comparison {
+    /// What it says that it needs; nothing when it declares no requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requested: Option<Listed>,
+    /// What it says that it needs it for, by key.
+    pub why: BTreeMap<String, String>,
+    /// What the operator grants.
+    pub granted: Listed,
+    /// What it needs and is not granted.
+    pub missing: Listed,
+    /// What it is granted and does not request, but for `private_network` and `secrets`, which nobody can request. Empty for a component that declares no requests: nobody knows what it needs.
+    pub unused: Listed,
+}
+
+impl Comparison {
+    /// Compares them.
+    pub(crate) fn new(requests: Option<&Requests>, grants: &Grants) -> Self {
+        let granted = granted(grants);
+        let requested = requests.map(requested);
+        let (missing, unused) = match &requested {
+            Some(requested) => (
+                without(requested, |key, wanted| entries(&granted, key).any(|entry| covers(key, entry, wanted))),
+                without(&granted, |key, entry| {
+                    let asked = requested.iter().filter(|(asked, _)| keys(asked).contains(&key));
+                    let mut asked = asked.flat_map(|(_, wanted)| wanted);
+                    let is_operators = matches!(key, "private_network" | "secrets");
+                    // A grant that is narrower than the request is of use, too.
+                    is_operators || asked.any(|wanted| covers(key, entry, wanted) || covers(key, wanted, entry))
+                }),
+            ),
+            None => (Listed::new(), Listed::new()),
+        };
+        let why = requests.map(|requests| requests.why.clone()).unwrap_or_default();
+        Self { requested, why, granted, missing, unused }
+    }
+
+    /// The lines of `hatchery.yaml` that grant what is missing; nothing when nothing is.
+    pub fn missing_lines(&self, component: &str) -> Option<String> {
+        let list = |key: &str| {
+            let entries = self.missing.get(key).filter(|entries| !entries.is_empty())?;
+            Some(format!("[{}]", entries.iter().map(|entry| quoted(entry)).collect::<Vec<_>>().join(", ")))
+        };
+        let word = |key: &str| self.missing.get(key)?.first().cloned();
+        let state = [("read", list("state.read")), ("write", list("state.write"))];
+        let state: Vec<_> = state.into_iter().filter_map(|(key, list)| Some(format!("{key}: {}", list?))).collect();
+        let each = |key: &str, line: fn(&str) -> String| {
+            let entries = self.missing.get(key).filter(|entries| !entries.is_empty())?;
+            Some(entries.iter().map(|entry| line(entry)).collect::<Vec<_>>().join(", "))
+        };
+        let all = [
+            ("models", list("models")),
+            ("memory", word("memory")),
+            ("artifacts", word("artifacts")),
+            ("state", (!state.is_empty()).then(|| format!("{{{}}}", state.join(", ")))),
+            ("tools", list("tools")),
+            ("environment", each("environment", variable).map(|variables| format!("{{{variables}}}"))),
+            ("files", each("files", folder).map(|folders| format!("[{folders}]"))),
+            ("network", list("network")),
+        ];
+        let all: Vec<_> = all.into_iter().filter_map(|(key, value)| Some(format!("{key}: {}", value?))).collect();
+        (!all.is_empty()).then(|| lines(component, &all))
+    }
+}
+
+fn variable(name: &str) -> String {
+    let name = quoted(name);
+    format!("{name}: {{from: {name}}}")
+}
+
+/// What the host's folder is, only the operator knows.
+fn folder(entry: &str) -> String {
+    let (access, guest) = entry.split_once(' ').unwrap_or(("read", entry));
+    format!("{{host: FOLDER, guest: {}, access: {access}}}", quoted(guest))
+}
+
+/// The keys of grants that can answer a request below this one.
+fn keys<'a>(requested: &'a str) -> [&'a str; 2] {
+    let other = if requested == "state.read" { "state.write" } else { requested };
+    [requested, other]
+}
+
+fn entries<'a>(granted: &'a Listed, requested: &str) -> impl Iterator<Item = &'a String> {
+    let [one, other] = keys(requested);
+    let others = granted.get(other).filter(|_| other != one);
+    granted.get(one).into_iter().chain(others).flatten()
+}
+
+/// True when the one entry stands for all that the other does.
+fn covers(key: &str, one: &str, other: &str) -> bool {
+    let is_wide_enough = |one: &str, other: &str| one == other || (one, other) == ("write", "read");
+    match key {
+        "artifacts" => is_wide_enough(one, other),
+        "files" => match (one.split_once(' '), other.split_once(' ')) {
+            (Some((one, here)), Some((other, there))) => here == there && is_wide_enough(one, other),
+            _ => false,
+        },
+        "models" | "tools" | "state.read" | "state.write" => {
+            let pattern = |text: &str| Pattern::try_from(text.to_owned());
+            match (pattern(one), pattern(other)) {
+                (Ok(one), Ok(other)) => one.covers(&other),
+                _ => one == other,
+            }
+        }
+        "network" => match (one.parse::<HostPattern>(), other.parse::<HostPattern>()) {
+            (Ok(one), Ok(other)) => one.covers(&other),
+            _ => one == other,
+        },
+        _ => one == other,
+    }
+}
+
+/// The entries for which `is_met` does not hold.
+fn without(listed: &Listed, is_met: impl Fn(&str, &str) -> bool) -> Listed {
+    let left = listed.iter().map(|(key, entries)| {
+        let entries = entries.iter().filter(|entry| !is_met(key, entry)).cloned().collect::<Vec<_>>();
+        (*key, entries)
+    });
+    left.filter(|(_, entries)| !entries.is_empty()).collect()
+}
+
+fn texts(patterns: &[Pattern]) -> Vec<String> {
+    patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect()
+}
+
+fn listed(all: impl IntoIterator<Item = (&'static str, Vec<String>)>) -> Listed {
+    all.into_iter().filter(|(_, entries)| !entries.is_empty()).collect()
+}
+
+fn word(access: Option<Access>) -> Vec<String> {
+    access.iter().map(ToString::to_string).collect()
+}
+
+fn requested(requests: &Requests) -> Listed {
+    listed([
+        ("models", texts(&requests.models)),
+        ("memory", requests.memory.then(|| "true".into()).into_iter().collect()),
+        ("artifacts", word(requests.artifacts)),
+        ("state.read", texts(&requests.state.read)),
+        ("state.write", texts(&requests.state.write)),
+        ("tools", texts(&requests.tools)),
+        ("environment", requests.environment.clone()),
+        ("files", requests.files.iter().map(|folder| format!("{} {}", folder.access, folder.guest.as_str())).collect()),
+        ("network", requests.network.iter().map(ToString::to_string).collect()),
+    ])
+}
+
+fn granted(grants: &Grants) -> Listed {
+    listed([
+        ("models", texts(&grants.models)),
+        ("memory", grants.memory.then(|| "true".into()).into_iter().collect()),
+        ("artifacts", word(grants.artifacts)),
+        ("state.read", texts(&grants.state.read)),
+        ("state.write", texts(&grants.state.write)),
+        ("tools", texts(&grants.tools)),
+        ("environment", grants.environment.keys().cloned().collect()),
+        ("files", grants.files.iter().map(|folder| format!("{} {}", folder.access, folder.guest.as_str())).collect()),
+        ("network", grants.network.iter().map(ToString::to_string).collect()),
+        ("private_network", grants.private_network.iter().map(ToString::to_string).collect()),
+        ("secrets", grants.secrets.iter().map(|secret| secret.name().to_owned()).collect()),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compare(requests: &str, grants: &str) -> Comparison {
+        let (requests, grants) = (serde_json::from_str(requests).unwrap(), serde_json::from_str(grants).unwrap());
+        Comparison::new(Some(&requests), &grants)
+    }
+
+    #[test]
+    fn what_is_not_granted_is_missing_and_comes_with_its_lines() {
+        let compared = compare(
+            r#"{"models": ["gemini-*", "gpt-*"], "memory": true, "artifacts": "write", "tools": ["a/b"],
+                "state": {"read": ["user:a", "app:b"], "write": ["user:c"]}, "environment": ["LANG"],
+                "files": [{"guest": "/data", "access": "write"}], "network": ["api.example.com"]}"#,
+            r#"{"models": ["gemini-*"], "artifacts": "read", "state": {"write": ["user:*"]}}"#,
+        );
+        assert_eq!(
+            compared.missing_lines("web").unwrap(),
+            "components:\n  web:\n    grants:\n      models: [\"gpt-*\"]\n      memory: true\n      artifacts: write\n      \
+             state: {read: [\"app:b\"]}\n      tools: [\"a/b\"]\n      environment: {\"LANG\": {from: \"LANG\"}}\n      \
+             files: [{host: FOLDER, guest: \"/data\", access: write}]\n      network: [\"api.example.com\"]"
+        );
+        assert!(compared.unused.is_empty(), "{:?}", compared.unused);
+    }
+
+    #[test]
+    fn what_is_granted_and_not_requested_is_unused() {
+        let compared = compare(
+            r#"{"models": ["gemini-*"], "artifacts": "read", "files": [{"guest": "/data"}]}"#,
+            r#"{"models": ["gemini-2.5-*", "gpt-*"], "memory": true, "artifacts": "write",
+                "files": [{"host": "x", "guest": "/data", "access": "read"}, {"host": "y", "guest": "/more"}]}"#,
+        );
+        assert_eq!(compared.missing, Listed::from([("models", vec!["gemini-*".into()])]), "only some are granted");
+        let unused =
+            [("files", vec!["read /more".into()]), ("memory", vec!["true".into()]), ("models", vec!["gpt-*".into()])];
+        assert_eq!(compared.unused, Listed::from(unused));
+        let silent = Comparison::new(None, &serde_json::from_str(r#"{"memory": true}"#).unwrap());
+        assert!(silent.unused.is_empty() && silent.missing.is_empty() && silent.missing_lines("web").is_none());
+    }
+}

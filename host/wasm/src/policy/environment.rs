@@ -1,0 +1,20 @@
+//! Environment variables of a component.
+
+use serde::Deserialize;
+
+/// The value of an environment variable.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "the value of a variable is a text, or `{from: VARIABLE OF THE HOST}`"
+)]
+pub enum Variable {
+    /// This text.
+    Text(String),
+    /// The host's value when the component is loaded.
+    Host {
+        /// The host's variable.
+        from: String,
+    },
+}

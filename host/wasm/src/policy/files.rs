@@ -1,0 +1,68 @@
+//! Folders of the host that a component sees.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What may be done with something.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// It may be looked at.
+    #[default]
+    Read,
+    /// It may be looked at, changed and deleted.
+    Write,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        })
+    }
+}
+
+/// A folder of the host, with all that is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Folder {
+    /// Where it is.
+    pub host: PathBuf,
+    /// Where the component finds it: an absolute path.
+    pub guest: GuestPath,
+    /// Whether it may be written.
+    #[serde(default)]
+    pub access: Access,
+}
+
+/// An absolute path in a component.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct GuestPath(String);
+
+impl GuestPath {
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for GuestPath {
+    type Error = String;
+
+    fn try_from(path: String) -> Result<Self, String> {
+        if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+            return Err(format!("`{path}` is no absolute path in the component, as `/data` is"));
+        }
+        Ok(Self(path))
+    }
+}
+
+impl From<GuestPath> for String {
+    fn from(path: GuestPath) -> Self {
+        path.0
+    }
+}

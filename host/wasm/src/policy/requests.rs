@@ -1,0 +1,128 @@
+//! What a component says that it needs: JSON in its custom section `hatchery:requests`, in the words of its grants.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use wasmparser::{Parser, Payload};
+
+use super::files::GuestPath;
+use super::{Access, HostPattern, Pattern, StateGrants};
+use crate::error::LoadError;
+
+/// The custom section. Those of a component's core modules count as well: that is where compilers put them.
+const SECTION: &str = "hatchery:requests";
+
+/// Most bytes of all such sections of a component.
+const MAX_SECTION: usize = 64 << 10;
+
+/// What a component says that it needs. It grants nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Requests {
+    /// See [`Grants::models`](super::Grants::models).
+    pub models: Vec<Pattern>,
+    /// See [`Grants::memory`](super::Grants::memory).
+    pub memory: bool,
+    /// See [`Grants::artifacts`](super::Grants::artifacts).
+    pub artifacts: Option<Access>,
+    /// See [`Grants::state`](super::Grants::state).
+    pub state: StateGrants,
+    /// See [`Grants::tools`](super::Grants::tools).
+    pub tools: Vec<Pattern>,
+    /// Names of environment variables.
+    pub environment: Vec<String>,
+    /// Folders, by where the component looks for them.
+    pub files: Vec<WantedFolder>,
+    /// Hosts that it talks to.
+    pub network: Vec<HostPattern>,
+    /// What for, by key, as in `models`.
+    pub why: BTreeMap<String, String>,
+}
+
+/// A folder that a component looks for.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WantedFolder {
+    /// Where.
+    pub guest: GuestPath,
+    /// What for.
+    #[serde(default)]
+    pub access: Access,
+}
+
+impl Requests {
+    /// The requests in a component's bytes; none when it declares none.
+    ///
+    /// # Errors
+    /// When they cannot be understood.
+    pub(crate) fn read(component: &str, bytes: &[u8]) -> Result<Option<Self>, LoadError> {
+        let failed = |reason: String| LoadError::Requests { component: component.into(), reason };
+        let mut text = Vec::new();
+        for payload in Parser::new(0).parse_all(bytes) {
+            match payload.map_err(|error| failed(error.to_string()))? {
+                Payload::CustomSection(section) if section.name() == SECTION => text.extend_from_slice(section.data()),
+                _ => {}
+            }
+        }
+        if text.len() > MAX_SECTION {
+            return Err(failed(format!(
+                "its section `{SECTION}` has {} bytes, and {MAX_SECTION} are allowed",
+                text.len()
+            )));
+        }
+        // Linkers put sections of one name one after the other.
+        let mut all: Option<Self> = None;
+        for declared in serde_json::Deserializer::from_slice(&text).into_iter::<Self>() {
+            let declared = declared.map_err(|error| failed(error.to_string()))?;
+            all.get_or_insert_default().add(declared);
+        }
+        Ok(all)
+    }
+
+    fn add(&mut self, more: Self) {
+        self.models.extend(more.models);
+        self.memory |= more.memory;
+        self.artifacts = self.artifacts.max(more.artifacts);
+        self.state.read.extend(more.state.read);
+        self.state.write.extend(more.state.write);
+        self.tools.extend(more.tools);
+        self.environment.extend(more.environment);
+        self.files.extend(more.files);
+        self.network.extend(more.network);
+        self.why.extend(more.why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(wat: &str) -> Result<Option<Requests>, String> {
+        Requests::read("made", &wat::parse_str(wat).unwrap()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn requests_of_all_modules_count() {
+        let found = read(
+            r#"(component
+                (core module (@custom "hatchery:requests" "{\"models\": [\"a-*\"], \"why\": {\"models\": \"to think\"}}"))
+                (core module (@custom "hatchery:requests" "{\"memory\": true}{\"artifacts\": \"write\"}"))
+                (core module (@custom "other" "x")))"#,
+        );
+        let found = found.unwrap().unwrap();
+        assert_eq!(found.models[0].as_str(), "a-*");
+        assert_eq!((found.memory, found.artifacts), (true, Some(Access::Write)));
+        assert_eq!(found.why["models"], "to think");
+        assert_eq!(read("(component)"), Ok(None));
+    }
+
+    #[test]
+    fn requests_that_cannot_be_understood_are_an_error() {
+        let error = read(r#"(component (core module (@custom "hatchery:requests" "{\"gpu\": true}")))"#).unwrap_err();
+        assert!(
+            error.starts_with("component `made` requests what this host does not understand: unknown field `gpu`, expected one of `models`"),
+            "{error}"
+        );
+        assert!(error.ends_with("rebuild it with `hatchery build`"), "{error}");
+    }
+}

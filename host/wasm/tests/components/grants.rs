@@ -1,0 +1,445 @@
+//! What a component may do beyond computing: denied with the lines that would allow it, and allowed by these lines.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::context::AgentHost;
+use hatchery_core::{
+    AgentContext, CallContext, Event, EventData, EventSink, JsonMap, Lookup, Model, RunConfig, RunError, ToolCheck,
+    ToolError,
+};
+use hatchery_engine::Plugins;
+use hatchery_models::scripted::Scripted;
+use hatchery_wasm::{Catalog, FileState, inspect};
+use serde_json::{Value, json};
+
+use crate::imports::Heard;
+use crate::support::{
+    Chat, Lab, Listener, OneModel, call, call_in, component, context, context_of, granted, run_app, run_custom_in, said,
+};
+
+/// A folder with the component that asks for everything, and these grants for it.
+fn lab(grants: Value) -> Lab {
+    Lab::new().with("seeker").granting("seeker", grants)
+}
+
+async fn seeker(grants: Value) -> Arc<Catalog> {
+    lab(grants).catalog().await
+}
+
+/// Calls a tool; the error is what the model is told.
+async fn ask(grants: Value, tool: &str, args: Value) -> Result<Value, String> {
+    call(&seeker(grants).await, tool, args).await.map_err(|error| error.to_string())
+}
+
+/// What is said of something that may not be done, and the line that would allow it.
+fn denial(action: &str, grant: &str) -> String {
+    format!(
+        "component `seeker` may not {action}; to allow it, add to hatchery.yaml:\n\
+         components:\n  seeker:\n    grants:\n      {grant}"
+    )
+}
+
+/// Checks that a call is denied without grants, and how it ends with those that the denial asks for.
+async fn denied_until(grants: Value, tool: &str, args: Value, action: &str, grant: &str) -> Result<Value, String> {
+    assert_eq!(ask(json!({}), tool, args.clone()).await, Err(denial(action, grant)));
+    ask(grants, tool, args).await
+}
+
+#[tokio::test]
+async fn a_model_is_asked_by_code_that_is_granted_it() {
+    let (grants, args) = (json!({"models": ["seek-*"]}), json!({"name": "seek-1"}));
+    let asked = denied_until(grants.clone(), "ask", args, "ask the model `seek-1`", "models: [\"seek-1\"]").await;
+    // The test's model has nothing to say, which is beyond what may be asked.
+    assert!(asked.is_err_and(|error| !error.contains("may not")));
+    let other = ask(grants, "ask", json!({"name": "other"})).await;
+    assert_eq!(other, Err(denial("ask the model `other`", "models: [\"other\"]")));
+}
+
+#[tokio::test]
+async fn the_model_of_the_agent_needs_a_grant_too_when_code_asks_it() {
+    let denied = ask(json!({"models": ["seek-*"]}), "ask", json!({"name": ""})).await;
+    assert_eq!(denied, Err(denial("ask the model `own`", "models: [\"own\"]")));
+    let allowed = ask(json!({"models": ["own"]}), "ask", json!({"name": ""})).await;
+    assert!(allowed.is_err_and(|error| !error.contains("may not")));
+}
+
+#[tokio::test]
+async fn an_agent_that_is_described_needs_no_grant_for_its_model() {
+    let catalog = Lab::new().with("gallery").catalog().await;
+    let (events, error) =
+        run_app(&catalog, "butler", "hello", Scripted::new().otherwise("Good day."), RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    assert!(said(&events).iter().any(|(_, text)| text == "Good day."));
+}
+
+#[tokio::test]
+async fn memory_is_searched_by_code_that_is_granted_it() {
+    let args = json!({"name": "bread"});
+    let line = "memory: true";
+    let found = denied_until(json!({"memory": true}), "remember", args, "search the user's memory", line).await;
+    assert_eq!(found, Ok(json!(0)));
+}
+
+#[tokio::test]
+async fn artifacts_are_read_and_written_by_code_that_is_granted_it() {
+    for what in ["save", "delete"] {
+        let (args, action) = (json!({"name": what}), "save and delete artifacts");
+        let line = "artifacts: write";
+        assert!(denied_until(json!({"artifacts": "write"}), "artifacts", args.clone(), action, line).await.is_ok());
+        let reader = ask(json!({"artifacts": "read"}), "artifacts", args).await;
+        assert_eq!(reader, Err(denial(action, line)));
+    }
+    for (what, expected) in [("load", json!(false)), ("versions", json!([])), ("list", json!([]))] {
+        let args = json!({"name": what});
+        let read =
+            denied_until(json!({"artifacts": "read"}), "artifacts", args.clone(), "read artifacts", "artifacts: read");
+        assert_eq!(read.await, Ok(expected.clone()));
+        assert_eq!(ask(json!({"artifacts": "write"}), "artifacts", args).await, Ok(expected));
+    }
+}
+
+#[tokio::test]
+async fn state_of_the_session_is_free_and_other_state_needs_a_grant() {
+    for key in ["visits", "temp:visits"] {
+        let set = ask(json!({}), "state", json!({"key": key, "value": "1"})).await;
+        assert_eq!(set, Ok(json!(null)), "{key}");
+    }
+    for key in ["user:visits", "app:visits"] {
+        let (action, line) = (format!("read the state key `{key}`"), format!("state: {{read: [\"{key}\"]}}"));
+        let grants = json!({"state": {"read": [key]}});
+        let args = json!({"key": key});
+        assert_eq!(denied_until(grants.clone(), "state", args.clone(), &action, &line).await, Ok(json!(null)));
+        let grants_to_write = json!({"state": {"write": [format!("{}:*", key.split(':').next().unwrap())]}});
+        assert_eq!(ask(grants_to_write.clone(), "state", args).await, Ok(json!(null)), "who may write may read");
+        let (action, line) = (format!("set the state key `{key}`"), format!("state: {{write: [\"{key}\"]}}"));
+        let args = json!({"key": key, "value": "1"});
+        assert_eq!(denied_until(grants_to_write, "state", args.clone(), &action, &line).await, Ok(json!(null)));
+        assert_eq!(ask(grants, "state", args).await, Err(denial(&action, &line)), "who may read may not write");
+    }
+}
+
+#[tokio::test]
+async fn all_state_is_that_which_may_be_read() {
+    let catalog = seeker(json!({"state": {"read": ["user:name"], "write": ["app:*"]}})).await;
+    let cx = context(&catalog);
+    for key in ["visits", "temp:x", "user:name", "user:secret", "app:theme"] {
+        cx.set_state(key, json!(1));
+    }
+    let seen = call_in(&cx, &catalog, "all_state", json!({})).await.unwrap();
+    assert_eq!(seen, json!({"visits": 1, "temp:x": 1, "user:name": 1, "app:theme": 1}));
+}
+
+#[tokio::test]
+async fn an_event_that_sets_what_its_agent_may_not_set_ends_the_run() {
+    let run = async |grants: Value| {
+        let catalog = seeker(grants).await;
+        run_app(&catalog, "watcher", "user:plan", Scripted::new(), RunConfig::default()).await
+    };
+    let (_, error) = run(json!({})).await;
+    let error = error.unwrap();
+    assert_eq!(error.code(), "DENIED");
+    let expected = denial("set the state key `user:plan`", "state: {write: [\"user:plan\"]}");
+    assert!(error.to_string().ends_with(&expected), "{error}");
+    let (events, error) = run(json!({"state": {"write": ["user:plan"]}})).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(said(&events).last().unwrap().1, "seen: user:plan, user:plan");
+}
+
+#[tokio::test]
+async fn an_agent_does_not_see_in_events_what_it_may_not_read() {
+    let catalog = seeker(json!({})).await;
+    let cx = context_of(&catalog, "plan");
+    let event = |key: &str| {
+        let mut event = EventData { author: "other".into(), ..EventData::default() };
+        event.actions.state_delta.insert(key.into(), json!(1));
+        Event::new(event)
+    };
+    for key in ["user:secret", "shown"] {
+        cx.invocation.session.write().unwrap().events.push_back(event(key));
+    }
+    let listener = Listener::new(10);
+    let host = Arc::new(Relays(event("user:other")));
+    let call = cx.with_host(host);
+    run_custom_in(&catalog, "watcher", AgentContext { call, sink: listener.clone() }).await.unwrap();
+    assert_eq!(listener.texts(), ["", "seen: shown"]);
+}
+
+/// A host whose sub agents all yield one event.
+struct Relays(Arc<Event>);
+
+#[async_trait]
+impl AgentHost for Relays {
+    async fn run_sub_agent(&self, _: &CallContext, _: &str, sink: Arc<dyn EventSink>) -> Result<(), RunError> {
+        sink.emit(self.0.clone()).await.map(|_| ())
+    }
+
+    async fn call_checked_tool(
+        &self,
+        _: &CallContext,
+        name: &str,
+        _: JsonMap,
+        _: ToolCheck<'_>,
+    ) -> Result<Value, ToolError> {
+        Err(ToolError::Model(name.into()))
+    }
+
+    fn model(&self, _: &CallContext) -> Result<(String, Arc<dyn Model>), RunError> {
+        Err(RunError::Stopped)
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_changes_events_but_not_the_state_that_it_may_not_set() {
+    let run = async |grants: Value| {
+        let catalog = lab(grants).with("dice").catalog().await;
+        let plugins = Plugins::new(vec![catalog.plugin("seeker/meddler", JsonMap::new()).unwrap()]).unwrap();
+        let model = Arc::new(OneModel(Arc::new(Scripted::new().otherwise("hello"))));
+        let chat = Chat::new(&catalog, "dice", model, plugins);
+        let (_, error) = chat.say("hello", RunConfig::default()).await;
+        (chat.session().await, error)
+    };
+    let (session, error) = run(json!({})).await;
+    let error = error.unwrap().to_string();
+    let expected = denial("set the state key `user:meddled`", "state: {write: [\"user:meddled\"]}");
+    assert!(error.ends_with(&expected), "{error}");
+    assert_eq!(session.state.get("user:meddled"), None);
+    let (session, error) = run(json!({"state": {"write": ["user:meddled"]}})).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(session.state.get("user:meddled"), Some(&json!(true)));
+}
+
+#[tokio::test]
+async fn tools_of_others_are_called_by_code_that_is_granted_them() {
+    let run = async |grants: Value, tool: &str| {
+        let catalog = lab(grants).with("gallery").catalog().await;
+        call(&catalog, "call", json!({"name": tool})).await.map_err(|error| error.to_string())
+    };
+    assert_eq!(run(json!({}), "own").await, Ok(json!("own")), "its own tools are free");
+    for tool in ["gallery/guarded", "guarded"] {
+        let denied = denial("call the tool `gallery/guarded`", "tools: [\"gallery/guarded\"]");
+        assert_eq!(run(json!({}), tool).await, Err(denied.clone()));
+        assert_eq!(run(json!({"tools": ["guarded", "seeker/*"]}), tool).await, Err(denied), "its full name counts");
+        assert_eq!(run(json!({"tools": ["gallery/*"]}), tool).await, Ok(json!("done")));
+    }
+    let denied = denial("call the tool `load_memory`", "tools: [\"load_memory\"]");
+    assert_eq!(run(json!({}), "load_memory").await, Err(denied));
+}
+
+#[tokio::test]
+async fn the_environment_is_what_is_granted() {
+    assert_eq!(ask(json!({}), "environment", json!({})).await, Ok(json!({})));
+    let grants = json!({"environment": {"LANG": "C", "PLACES": {"from": "PATH"}}});
+    let seen = ask(grants, "environment", json!({})).await.unwrap();
+    assert_eq!(seen, json!({"LANG": "C", "PLACES": std::env::var("PATH").unwrap()}));
+}
+
+#[tokio::test]
+async fn a_variable_that_the_host_does_not_have_keeps_the_component_out() {
+    let lab = lab(json!({"environment": {"REGION": {"from": "NO_SUCH_VARIABLE"}}}));
+    let catalog = lab.open().await.current();
+    assert_eq!(
+        lab.reason(&catalog, "seeker.wasm"),
+        "component `seeker` cannot be given the environment variable `REGION` from the host's `NO_SUCH_VARIABLE`: environment \
+         variable not found; set `NO_SUCH_VARIABLE`, or take `REGION` out of `components.seeker.grants.environment` in hatchery.yaml"
+    );
+}
+
+/// A folder `data` with a file and ways out of it, beside a file that is not in it.
+fn data(root: &Path) -> Value {
+    std::fs::create_dir_all(root.join("data/below")).unwrap();
+    std::fs::write(root.join("data/note.txt"), "a note").unwrap();
+    std::fs::write(root.join("secret.txt"), "a secret").unwrap();
+    std::os::unix::fs::symlink(root.join("secret.txt"), root.join("data/absolute")).unwrap();
+    std::os::unix::fs::symlink("../secret.txt", root.join("data/relative")).unwrap();
+    std::os::unix::fs::symlink("..", root.join("data/up")).unwrap();
+    json!(root.join("data"))
+}
+
+async fn file(catalog: &Arc<Catalog>, what: &str, path: &str) -> Result<Value, String> {
+    call(catalog, "files", json!({"what": what, "path": path})).await.map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn files_are_not_there_without_a_grant() {
+    let catalog = seeker(json!({})).await;
+    for path in ["/", "/etc/hostname", ".", "/data/note.txt"] {
+        assert!(file(&catalog, "read", path).await.is_err(), "{path}");
+        assert!(file(&catalog, "list", path).await.is_err(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_is_read_and_nothing_in_it_is_changed_when_that_is_granted() {
+    let root = tempfile::tempdir().unwrap();
+    let host = data(root.path());
+    let catalog = seeker(json!({"files": [{"host": host, "guest": "/data", "access": "read"}]})).await;
+    assert_eq!(file(&catalog, "read", "/data/note.txt").await, Ok(json!("a note")));
+    assert_eq!(file(&catalog, "list", "/data").await, Ok(json!("absolute below note.txt relative up")));
+    for (what, path) in [
+        ("write", "/data/new.txt"),
+        ("write", "/data/note.txt"),
+        ("remove", "/data/note.txt"),
+        ("rename", "/data/note.txt"),
+    ] {
+        assert!(file(&catalog, what, path).await.is_err(), "{what} {path}");
+    }
+    assert_eq!(std::fs::read_to_string(root.path().join("data/note.txt")).unwrap(), "a note");
+    assert_eq!(std::fs::read_dir(root.path().join("data")).unwrap().count(), 5);
+}
+
+#[tokio::test]
+async fn a_folder_is_written_when_that_is_granted() {
+    let root = tempfile::tempdir().unwrap();
+    let host = data(root.path());
+    let catalog = seeker(json!({"files": [{"host": host, "guest": "/data", "access": "write"}]})).await;
+    assert_eq!(file(&catalog, "write", "/data/below/new.txt").await, Ok(json!("")));
+    let written = std::fs::read_to_string(root.path().join("data/below/new.txt")).unwrap();
+    assert_eq!(written, "written by a guest");
+    assert_eq!(file(&catalog, "remove", "/data/note.txt").await, Ok(json!("")));
+    assert!(!root.path().join("data/note.txt").exists());
+}
+
+#[tokio::test]
+async fn no_path_and_no_link_leads_out_of_a_folder() {
+    let root = tempfile::tempdir().unwrap();
+    let host = data(root.path());
+    let catalog = seeker(json!({"files": [{"host": host, "guest": "/data", "access": "write"}]})).await;
+    let out = [
+        "/data/../secret.txt",
+        "/data/below/../../secret.txt",
+        "/data/absolute",
+        "/data/relative",
+        "/data/up/secret.txt",
+    ];
+    for path in out {
+        assert!(file(&catalog, "read", path).await.is_err(), "{path}");
+        assert!(file(&catalog, "write", path).await.is_err(), "{path}");
+    }
+    assert_eq!(std::fs::read_to_string(root.path().join("secret.txt")).unwrap(), "a secret");
+}
+
+#[tokio::test]
+async fn a_folder_that_is_missing_keeps_the_component_out_until_it_is_there() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("data");
+    let lab = lab(json!({"files": [{"host": folder, "guest": "/data"}]}));
+    let handle = lab.open().await;
+    assert_eq!(
+        lab.reason(&handle.current(), "seeker.wasm"),
+        format!(
+            "component `seeker` cannot be given the folder {} as /data: No such file or directory (os error 2); make the folder, or \
+             take it out of `components.seeker.grants.files` in hatchery.yaml",
+            folder.display()
+        )
+    );
+    std::fs::create_dir(&folder).unwrap();
+    let catalog = handle.reload_now().await;
+    assert_eq!(file(&catalog, "list", "/data").await, Ok(json!("")));
+    std::fs::remove_dir(&folder).unwrap();
+    let gone = file(&catalog, "list", "/data").await.unwrap_err();
+    let expected =
+        format!("the folder {} that it is granted cannot be opened: No such file or directory", folder.display());
+    assert!(gone.contains(&expected), "{gone}");
+}
+
+#[tokio::test]
+async fn what_a_component_writes_is_never_loaded() {
+    let lab = lab(json!({}));
+    lab.write("kept/greeter/root_agent.yaml", "name: greeter\nmodel: m\ninstruction: Greet.\n");
+    let handle = lab.open().await;
+    assert!(handle.current().app("greeter").is_some());
+    let mut settings = lab.options.settings.clone();
+    let grants = json!({"files": [{"host": lab.path("kept"), "guest": "/kept", "access": "write"}]});
+    settings.components.insert("seeker".into(), granted(grants));
+    handle.configure(settings).await;
+    let catalog = handle.reload_now().await;
+    assert!(catalog.app("greeter").is_none());
+    let agent = "/kept/greeter/root_agent.yaml";
+    assert_eq!(file(&catalog, "write", agent).await, Ok(json!("")));
+    assert!(handle.reload_now().await.app("greeter").is_none());
+}
+
+#[tokio::test]
+async fn time_and_chance_can_be_made_the_same_in_every_call() {
+    let fixed = seeker(json!({"clock": "2026-01-01T00:00:00Z", "random": {"seed": 7}})).await;
+    let first = call(&fixed, "time_and_chance", json!({})).await.unwrap();
+    assert_eq!(first["seconds"], 1_767_225_600);
+    assert_eq!(call(&fixed, "time_and_chance", json!({})).await.unwrap(), first);
+    let other = seeker(json!({"clock": "2026-01-01T00:00:00Z", "random": {"seed": 8}})).await;
+    assert_ne!(call(&other, "time_and_chance", json!({})).await.unwrap()["random"], first["random"]);
+    let real = seeker(json!({})).await;
+    let now = call(&real, "time_and_chance", json!({})).await.unwrap();
+    assert!(now["seconds"].as_u64() > first["seconds"].as_u64());
+    assert_ne!(call(&real, "time_and_chance", json!({})).await.unwrap()["random"], now["random"]);
+}
+
+#[tokio::test]
+async fn the_operator_finds_each_denial_in_the_audit_log_but_not_a_flood() {
+    let catalog = seeker(json!({})).await;
+    let heard = Heard::default();
+    let guard = tracing::subscriber::set_default(heard.clone());
+    call(&catalog, "remember", json!({"name": "bread"})).await.unwrap_err();
+    assert_eq!(heard.lines("hatchery::audit"), ["denied"]);
+    assert_eq!(
+        heard.fields("hatchery::audit"),
+        [
+            r#"component="seeker" session="session" invocation="e-test" action="search the user's memory" grant="memory: true""#
+        ]
+    );
+    call(&catalog, "state", json!({"key": "user:x", "more": 1000})).await.unwrap_err();
+    drop(guard);
+    let lines = heard.lines("hatchery::audit");
+    assert_eq!(lines.len(), 1 + 16 + 1);
+    assert_eq!(lines.last().unwrap(), "denied more than 16 times in one call; what follows is not logged");
+}
+
+#[tokio::test]
+async fn what_is_requested_and_not_granted_is_said_at_load_and_shown_by_inspect() {
+    let lab = lab(json!({"memory": true, "tools": ["search/*"]}));
+    let heard = Heard::default();
+    let guard = tracing::subscriber::set_default(heard.clone());
+    let catalog = lab.catalog().await;
+    drop(guard);
+    assert_eq!(catalog.components["seeker"].settings().grants.tools[0].as_str(), "search/*");
+    let line = "component `seeker` requests more than it is granted; to grant it, add to hatchery.yaml:\ncomponents:\n  seeker:\n    \
+                grants:\n      models: [\"seek-*\"]\n      state: {read: [\"app:theme\"]}\n      \
+                files: [{host: FOLDER, guest: \"/data\", access: read}]";
+    assert!(
+        heard.lines("hatchery_wasm::loader").iter().any(|said| said == line),
+        "{:?}",
+        heard.lines("hatchery_wasm::loader")
+    );
+    let bytes = std::fs::read(component("seeker")).unwrap();
+    let shown = inspect(&lab.options, "seeker", bytes).await.unwrap();
+    assert_eq!(
+        serde_json::to_value(&shown.grants).unwrap(),
+        json!({
+            "requested": {"files": ["read /data"], "memory": ["true"], "models": ["seek-*"], "state.read": ["app:theme"]},
+            "why": {"models": "it asks around"},
+            "granted": {"memory": ["true"], "tools": ["search/*"]},
+            "missing": {"files": ["read /data"], "models": ["seek-*"], "state.read": ["app:theme"]},
+            "unused": {"tools": ["search/*"]},
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_grant_that_comes_while_it_serves_counts_for_the_next_call() {
+    let lab = lab(json!({}));
+    let handle = lab.open().await;
+    let before = handle.current();
+    let remember = async |catalog: &Arc<Catalog>| call(catalog, "remember", json!({"name": "bread"})).await;
+    assert!(remember(&before).await.is_err());
+    let mut settings = lab.options.settings.clone();
+    settings.components.insert("seeker".into(), granted(json!({"memory": true})));
+    handle.configure(settings.clone()).await;
+    let after = handle.current();
+    assert_eq!(after.generation, before.generation + 1);
+    assert_eq!(after.file(&lab.path("seeker.wasm")).unwrap().state, FileState::Loaded);
+    assert!(remember(&after).await.is_ok());
+    assert!(remember(&before).await.is_err(), "what is under way goes on as it began");
+    handle.configure(settings).await;
+    assert_eq!(handle.current().generation, after.generation, "nothing has changed");
+}

@@ -1,0 +1,127 @@
+//! Asks its host for everything that needs a grant, and says what it got.
+
+mod surroundings;
+
+use hatchery_guest::prelude::*;
+use surroundings::{environment, files, time_and_chance};
+
+/// One name.
+#[derive(Deserialize, JsonSchema)]
+struct Name {
+    /// The name.
+    name: String,
+}
+
+/// Asks a model.
+#[tool]
+async fn ask(model: Name, cx: ToolContext) -> Result<String, Error> {
+    Ok(cx.generate(LlmRequest::new(model.name, "Hello?")).await?.said())
+}
+
+/// Searches memory.
+#[tool]
+async fn remember(query: Name, cx: ToolContext) -> Result<usize, Error> {
+    Ok(cx.memory().search(query.name).await?.len())
+}
+
+/// Does something with the artifact `chart`.
+#[tool]
+async fn artifacts(what: Name, cx: ToolContext) -> Result<Value, Error> {
+    let artifacts = cx.artifacts();
+    Ok(match what.name.as_str() {
+        "save" => json!(artifacts.save("chart", Part::text("a text")).await?),
+        "load" => json!(artifacts.load("chart").await?.is_some()),
+        "versions" => json!(artifacts.versions("chart").await?),
+        "delete" => json!(artifacts.delete("chart").await?),
+        _ => json!(artifacts.list().await?),
+    })
+}
+
+/// A state key.
+#[derive(Deserialize, JsonSchema)]
+struct Key {
+    /// The key.
+    key: String,
+    /// What to set it to, if anything.
+    value: Option<String>,
+    /// How often.
+    #[serde(default)]
+    more: u32,
+}
+
+/// Sets a state key, or gives its value.
+#[tool]
+async fn state(key: Key, cx: ToolContext) -> Result<Option<Value>, Error> {
+    for _ in 0..key.more {
+        // Whoever is refused may well try again.
+        let _ = cx.state::<Value>(&key.key);
+    }
+    match key.value {
+        Some(value) => cx.set_state(&key.key, value).map(|()| None),
+        None => cx.state(&key.key),
+    }
+}
+
+/// Gives all state.
+#[tool]
+async fn all_state(cx: ToolContext) -> Result<Value, Error> {
+    Ok(Value::Object(cx.all_state()?))
+}
+
+/// Calls another tool.
+#[tool]
+async fn call(tool: Name, cx: ToolContext) -> Result<Value, ToolError> {
+    cx.call_tool(&tool.name, &json!({})).await
+}
+
+/// Gives nothing, to be called by `call`.
+#[tool]
+async fn own() -> &'static str {
+    "own"
+}
+
+/// Yields an event that sets the key that the user says.
+#[agent]
+async fn setter(cx: AgentContext) -> Result<(), Error> {
+    let key = cx.user_content()?.text();
+    cx.emit(Event::text("set").with_state(key, 1)).await
+}
+
+/// Relays `setter`, and says which keys the events set, as it sees them.
+#[agent(sub_agents = [setter])]
+async fn watcher(cx: AgentContext) -> Result<(), Error> {
+    let mut seen = Vec::new();
+    let mut events = cx.sub_agent("setter").await?;
+    while let Some(event) = events.next().await? {
+        seen.extend(event.actions.state_delta.keys().cloned());
+        cx.relay(event).await?;
+    }
+    for event in cx.events(0, 100)? {
+        seen.extend(event.actions.state_delta.keys().cloned());
+    }
+    cx.say(format!("seen: {}", seen.join(", "))).await
+}
+
+/// Sets a key of the user with every event that it sees.
+struct Meddler;
+
+#[plugin]
+impl Meddler {
+    async fn on_event(mut event: Event) -> Result<Option<Event>, Error> {
+        event.actions.state_delta.insert("user:meddled".into(), json!(true));
+        Ok(Some(event))
+    }
+}
+
+hatchery_guest::requests! {
+    models: ["seek-*"] because "it asks around",
+    memory: true,
+    state: { read: ["app:theme"] },
+    files: [{ guest: "/data", access: read }],
+}
+
+hatchery_guest::export! {
+    agents: [watcher],
+    tools: [ask, remember, artifacts, state, all_state, call, own, environment, files, time_and_chance],
+    plugins: [Meddler],
+}
