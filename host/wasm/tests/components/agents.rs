@@ -131,7 +131,8 @@ async fn a_components_callback_answers_in_place_of_the_tool() {
 
 #[tokio::test]
 async fn an_agents_changes_of_state_go_with_its_next_event() {
-    let catalog = Lab::new().with("greeter").catalog().await;
+    let catalog =
+        Lab::new().with("greeter").granting("greeter", json!({"state": {"write": ["user:*"]}})).catalog().await;
     let (events, error) = run_app(&catalog, "greeter", "My name is Ada.", Scripted::new(), RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(

@@ -52,7 +52,11 @@ async fn arguments_that_do_not_fit_are_an_error_for_the_model() {
 
 #[tokio::test]
 async fn a_tool_reads_its_own_changes_of_state_and_they_are_collected() {
-    let catalog = Lab::new().with("misbehaver").catalog().await;
+    let catalog = Lab::new()
+        .with("misbehaver")
+        .granting("misbehaver", json!({"state": {"write": ["user:mood"]}}))
+        .catalog()
+        .await;
     let cx = context(&catalog);
     let args = json!({"key": "user:mood", "value": {"good": true}});
     let result = call_in(&cx, &catalog, "state_rw", args).await.unwrap();
