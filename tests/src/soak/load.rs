@@ -8,7 +8,8 @@ use crate::paths::{self, Swap, swap};
 use crate::{Folder, Host};
 
 /// Small limits, so that bad calls end soon.
-const SETTINGS: &str = "limits: {cpu: 200ms, wall: 2s, memory: 24MiB}\n";
+const SETTINGS: &str = "limits: {cpu: 200ms, wall: 2s, memory: 24MiB}\n\
+    components: {greeter: {grants: {state: {write: ['user:name']}}}}\n";
 
 /// An agent whose model calls the tool that the user names.
 const CALLER: &str = "name: caller\nmodel: scripted:caller/answers.yaml\ninstruction: Call tools.\n\
