@@ -213,11 +213,9 @@ async fn a_grant_that_is_written_while_the_host_serves_allows_the_next_call() ->
         format!("component `seeker` may not search the user's memory; to allow it, add to hatchery.yaml:\n{lines}");
     assert_eq!(remembered(&host, "before").await?["error"], json!(denied));
     host.until_logged("hatchery::audit: denied component=\"seeker\" session=\"before\"").await?;
-    let before = host.components().await?["generation"].as_u64();
-
     // What the message says is all that it takes.
     folder.put("hatchery.yaml", lines)?;
-    host.until("the grant is in force", |components| components["generation"].as_u64() > before).await?;
+    host.until_logged("hatchery.yaml: limits and settings of components are in force").await?;
     assert_eq!(remembered(&host, "after").await?, json!({"result": 0}));
 
     folder.put("hatchery.yaml", "components:\n  seeker:\n    grants:\n      memories: true\n")?;
