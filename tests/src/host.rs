@@ -46,7 +46,16 @@ impl Host {
     /// # Errors
     /// When it does not start.
     pub async fn serve(folder: &Folder) -> anyhow::Result<Self> {
+        Self::serve_in(folder, &[]).await
+    }
+
+    /// The same with more variables in its environment.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn serve_in(folder: &Folder, environment: &[(&str, &str)]) -> anyhow::Result<Self> {
         let mut command = paths::command()?;
+        command.envs(environment.iter().copied());
         let data = folder.data();
         command.arg("serve").arg(folder.served());
         command.arg("--session-service").arg(format!("sqlite://{}", data.join("sessions.db").display()));

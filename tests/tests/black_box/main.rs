@@ -7,6 +7,7 @@ mod crash;
 mod guide;
 mod hot_loading;
 mod misbehaviour;
+mod network;
 mod recordings;
 mod refused_files;
 mod samples;

@@ -154,7 +154,8 @@ impl Cidr {
 
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.network, self.length)
+        let is_one = self.length == if self.network.is_ipv4() { 32 } else { 128 };
+        if is_one { self.network.fmt(f) } else { write!(f, "{}/{}", self.network, self.length) }
     }
 }
 

@@ -105,6 +105,16 @@ impl Placed {
 }
 
 impl Secret {
+    /// What messages call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The host that it is for, as it is written.
+    pub fn host(&self) -> &str {
+        &self.host_text
+    }
+
     /// Reads the secret.
     ///
     /// # Errors

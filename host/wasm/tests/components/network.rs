@@ -382,3 +382,10 @@ async fn sockets_stay_closed_whatever_is_granted() {
     assert_eq!(tried.as_object().unwrap().len(), 4);
     assert_eq!(web.connections(), 0);
 }
+
+#[tokio::test]
+async fn a_component_has_no_network_while_it_describes_itself() {
+    let catalog = browser(json!({ "network": ["example.com"] }), Limits::default()).await;
+    let description = &catalog.app("curious").unwrap().root().description;
+    assert_eq!(description, "there is no network while a component describes itself");
+}

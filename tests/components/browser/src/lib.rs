@@ -110,4 +110,12 @@ async fn sockets(Address { address }: Address) -> Value {
     })
 }
 
-hatchery_guest::export! { tools: [fetch, fetch_all, hold_all, measure, sockets] }
+/// Tells in its description what became of a request that was sent to get it.
+#[agent]
+fn curious() -> LlmAgent {
+    let answer = futures::executor::block_on(http::get("https://example.com/"));
+    let told = answer.map_or_else(|error| error.message, |response| response.status.to_string());
+    LlmAgent::new("curious").description(told).model("scripted:none.yaml")
+}
+
+hatchery_guest::export! { agents: [curious], tools: [fetch, fetch_all, hold_all, measure, sockets] }
