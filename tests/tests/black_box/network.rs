@@ -1,6 +1,6 @@
 //! The sample that reads web pages, and a web server with https.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use hatchery_tests::event::{self, text_at, tool_response};
@@ -54,7 +54,7 @@ async fn serve(listener: TcpListener, tls: TlsAcceptor, heads: Arc<Mutex<Vec<Str
         while !head.ends_with(b"\r\n\r\n") {
             head.push(stream.read_u8().await?);
         }
-        heads.lock().unwrap().push(String::from_utf8(head)?);
+        heads.lock().unwrap_or_else(PoisonError::into_inner).push(String::from_utf8(head)?);
         let length = PAGE.len();
         let answer = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{PAGE}"
