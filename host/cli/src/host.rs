@@ -12,6 +12,7 @@ use hatchery_engine::plugins::config::Loaded;
 use hatchery_server::config::FILE_NAME;
 use hatchery_server::{AppSource, Config, ConfiguredApps, Storage, catalog, services};
 use hatchery_wasm::{CatalogHandle, CatalogModels, Revisions};
+use tokio::sync::watch;
 
 use crate::progress::LoadProgress;
 use crate::settings;
@@ -143,17 +144,15 @@ impl Host {
         let current = current(loaded.clone());
         let plugins = ConfiguredPlugins::new(&config.plugins, current.clone())
             .with_context(|| folder.join(FILE_NAME).display().to_string())?;
+        let names = plugins.names();
+        let source: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(loaded.clone(), &config, current));
+        let runner = Runner::with_plugins(services, plugins);
         if watch == Watch::Yes {
             loaded.watch();
-            tokio::spawn(log_changes(loaded.clone()));
             tokio::spawn(settings::follow(folder.to_owned(), written, loaded.clone()));
+            tokio::spawn(follow_changes(loaded.changed(), source.clone(), runner.clone()));
         }
-        Ok(Self {
-            plugins: plugins.names(),
-            source: Arc::new(ConfiguredApps::new(loaded, &config, current)),
-            runner: Runner::with_plugins(services, plugins),
-            config,
-        })
+        Ok(Self { plugins: names, source, runner, config })
     }
 
     /// Waits until nothing is under way, then closes the plugins and the toolsets of the apps.
@@ -195,13 +194,17 @@ fn current(loaded: CatalogHandle) -> impl Fn() -> Loaded + Clone + Send + Sync +
     }
 }
 
-/// Writes a line whenever something else serves; what became of single files, the loader says.
-async fn log_changes(source: CatalogHandle) {
-    let mut changed = source.changed();
+/// Writes a line whenever something else serves; what became of single files, the loader says. Then has everything looked up that is kept
+/// between runs, so that what was replaced can go.
+async fn follow_changes(mut changed: watch::Receiver<u64>, source: Arc<dyn AppSource>, runner: Runner) {
     changed.mark_unchanged();
     while changed.changed().await.is_ok() {
         let generation = *changed.borrow_and_update();
-        tracing::info!(generation, apps = source.app_names().join(", "), "changes are loaded");
+        let apps = source.app_names();
+        tracing::info!(generation, apps = apps.join(", "), "changes are loaded");
+        apps.iter().for_each(|app| drop(source.app(app)));
+        // What is missing has been logged.
+        let _ = runner.refresh_plugins();
     }
 }
 

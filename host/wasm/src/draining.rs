@@ -116,3 +116,34 @@ impl Old {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hatchery_engine::AppSettings;
+    use hatchery_engine::build::llm;
+
+    use super::*;
+
+    fn catalog(app: Option<&Arc<App>>) -> Catalog {
+        let apps = app.map(|app| (app.name.clone(), app.clone())).into_iter().collect();
+        Catalog { apps, ..Catalog::default() }
+    }
+
+    #[test]
+    fn an_app_is_closed_when_no_run_has_its_agents_any_more() {
+        let agent = llm("root").instruction("x").build().unwrap();
+        let app = Arc::new(App::new("dice", agent).unwrap());
+        let mut draining = Draining::new(Duration::ZERO);
+        let run = Arc::new(App::clone(&app).with_settings(AppSettings::default()));
+        draining.replace(&catalog(Some(&app)), &catalog(Some(&app)));
+        drop(app);
+        assert!(draining.sweep().is_empty() && draining.apps.is_empty(), "an app that serves on is not touched");
+        let app = Arc::new(App::clone(&run));
+        draining.replace(&catalog(Some(&app)), &catalog(None));
+        drop(app);
+        assert!(draining.sweep().is_empty(), "a run goes on with the same agents");
+        drop(run);
+        assert_eq!(draining.sweep().iter().map(|app| app.name.as_str()).collect::<Vec<_>>(), ["dice"]);
+        assert!(draining.sweep().is_empty());
+    }
+}

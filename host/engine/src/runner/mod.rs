@@ -146,6 +146,14 @@ impl Runner {
         Self(Arc::new(Shared { services, plugins, turns, active, compactions }))
     }
 
+    /// Looks the plugins up again, so that nothing holds on to those that have been replaced although no run begins.
+    ///
+    /// # Errors
+    /// When one of them is not there.
+    pub fn refresh_plugins(&self) -> Result<(), RunError> {
+        self.0.plugins.current().map(|_| ())
+    }
+
     /// A runner of its own on these services, whose runs pass this plugin before those of this runner, and instead of the one that has its
     /// name.
     #[must_use]

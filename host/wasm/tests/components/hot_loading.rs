@@ -217,3 +217,84 @@ async fn a_directory_that_is_not_there_is_an_error() {
     };
     assert!(error.starts_with(&format!("{}: cannot be read: ", missing.display())), "{error}");
 }
+
+/// A run of the component as it is now, which has said its first word and goes on when the listener lets it.
+async fn begun(handle: &CatalogHandle) -> (Arc<Listener>, tokio::task::JoinHandle<Result<(), hatchery_core::RunError>>) {
+    let listener = Listener::new(0);
+    let (catalog, listening) = (handle.current(), listener.clone());
+    let running = tokio::spawn(async move { run_custom(&catalog, "swap", &listening).await });
+    listener.arrived.notified().await;
+    (listener, running)
+}
+
+#[tokio::test]
+async fn a_replaced_revision_is_shown_until_its_runs_have_ended() {
+    let lab = Lab::new();
+    lab.write("swap.wasm", swap("older"));
+    let handle = lab.open().await;
+    let sha256 = handle.current().components["swap"].sha256().to_owned();
+    let (listener, running) = begun(&handle).await;
+    assert!(handle.draining().is_empty());
+    lab.write("swap.wasm", swap("newer"));
+    handle.reload_now().await;
+    let draining = handle.draining();
+    assert_eq!(draining.len(), 1);
+    assert_eq!((draining[0].name.as_str(), &draining[0].sha256, draining[0].calls), ("swap", &sha256, 1));
+    assert!(!draining[0].is_cut_off);
+    listener.permits.add_permits(5);
+    running.await.unwrap().unwrap();
+    handle.reload_now().await;
+    assert_eq!(handle.draining(), []);
+}
+
+#[tokio::test]
+async fn a_removed_component_drains_as_well() {
+    let lab = Lab::new().with("swap");
+    let handle = lab.open().await;
+    let (listener, running) = begun(&handle).await;
+    std::fs::remove_file(lab.path("swap.wasm")).unwrap();
+    assert!(handle.reload_now().await.components.is_empty());
+    assert_eq!(handle.draining()[0].calls, 1);
+    listener.permits.add_permits(5);
+    running.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_run_that_does_not_end_in_time_loses_its_revision() {
+    let mut lab = Lab::new();
+    lab.options.drain_timeout = Duration::ZERO;
+    lab.write("swap.wasm", swap("older"));
+    let handle = lab.open().await;
+    let old = handle.current();
+    let (_listener, running) = begun(&handle).await;
+    lab.write("swap.wasm", swap("newer"));
+    handle.reload_now().await;
+    let error = running.await.unwrap().unwrap_err();
+    assert_eq!(error.code(), "COMPONENT_REPLACED");
+    assert_eq!(
+        error.to_string(),
+        "component `swap`: its file was replaced while the run went on, and the run has not ended in time; start it again to use \
+         what serves now, or raise `swapping.drain_timeout` in hatchery.yaml"
+    );
+    assert!(handle.draining()[0].is_cut_off, "{:?}", handle.draining());
+    let later = run_custom(&old, "swap", &Listener::new(10)).await.unwrap_err();
+    assert_eq!(later.code(), "COMPONENT_REPLACED", "nothing begins on it any more");
+    assert_eq!(first_text(&handle.current()).await, "newer 1");
+}
+
+#[tokio::test]
+async fn what_was_loaded_is_kept_to_go_back_to() {
+    let mut lab = Lab::new();
+    let revisions = hatchery_wasm::Revisions::new(lab.path(".hatchery/revisions"), 3);
+    lab.options.revisions = Some(revisions.clone());
+    lab.write("swap.wasm", swap("older"));
+    let handle = lab.open().await;
+    lab.write("swap.wasm", "no component");
+    handle.reload_now().await;
+    lab.write("swap.wasm", swap("newer"));
+    let newer = handle.reload_now().await.components["swap"].sha256().to_owned();
+    let kept = revisions.list("swap").unwrap();
+    assert_eq!(kept.len(), 2, "what never served is not kept");
+    assert_eq!(kept[0].sha256, newer);
+    assert_eq!(revisions.read("swap", &kept[1].sha256).unwrap(), swap("older"));
+}

@@ -22,6 +22,7 @@ mod models;
 mod names;
 mod network;
 mod plugins;
+mod preemption;
 mod refusals;
 mod streams;
 mod web;

@@ -1,0 +1,101 @@
+//! Guests that compute without end: they are stopped, and keep nobody from anything meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hatchery_core::{CallContext, RunConfig, ToolError};
+use hatchery_models::scripted::{Reply, Scripted};
+use hatchery_wasm::{Catalog, Engine, EngineOptions, Limits};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::support::{Lab, call, call_in, context, run_app, said};
+
+const HOURS: Duration = Duration::from_secs(36_000);
+
+/// A catalog of guests that may spin for hours, so many at a time.
+async fn unlimited(instances: u32) -> Arc<Catalog> {
+    let limits = Limits { cpu: HOURS, wall: HOURS, agent_wall: HOURS, ..Limits::default() };
+    let mut lab = Lab::new().with("misbehaver").limited(limits);
+    lab.options.engine = Engine::new(&EngineOptions { instances, ..EngineOptions::default() }).unwrap();
+    lab.catalog().await
+}
+
+/// Starts guests that spin, and waits until all run.
+async fn spin(catalog: &Arc<Catalog>, guests: usize, cx: &CallContext) -> JoinSet<Result<serde_json::Value, ToolError>> {
+    let mut spinning = JoinSet::new();
+    for _ in 0..guests {
+        let (catalog, cx) = (catalog.clone(), cx.clone());
+        spinning.spawn(async move { call_in(&cx, &catalog, "spin", json!({})).await });
+    }
+    while catalog.components["misbehaver"].running() < guests {
+        tokio::task::yield_now().await;
+    }
+    spinning
+}
+
+/// Sends a byte around over the network.
+async fn round_trip() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (mut server, _) = listener.accept().await.unwrap();
+    client.write_all(b"?").await.unwrap();
+    let mut byte = [0];
+    server.read_exact(&mut byte).await.unwrap();
+    assert_eq!(byte, *b"?");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_spinning_guests_keep_nobody_from_the_network_and_end_when_cancelled() {
+    const GUESTS: usize = 200;
+    let catalog = unlimited(300).await;
+    let cx = context(&catalog);
+    let mut spinning = spin(&catalog, GUESTS, &cx).await;
+    for _ in 0..5 {
+        tokio::time::timeout(Duration::from_secs(30), tokio::spawn(round_trip())).await.expect("no answer").unwrap();
+    }
+    assert_eq!(catalog.components["misbehaver"].running(), GUESTS, "they still spin");
+    assert_eq!(call(&catalog, "echo", json!({"value": 1})).await.unwrap(), json!({"value": 1}), "others are served");
+    cx.invocation.cancel.cancel();
+    while let Some(ended) = spinning.join_next().await {
+        let ended = ended.unwrap();
+        assert!(matches!(&ended, Err(ToolError::Fatal { code, .. }) if code == "CANCELLED"), "{ended:?}");
+    }
+    assert_eq!(catalog.components["misbehaver"].running(), 0);
+}
+
+#[tokio::test]
+async fn one_thread_is_enough_for_a_spinning_guest_and_for_others() {
+    let catalog = unlimited(10).await;
+    let cx = context(&catalog);
+    let mut spinning = spin(&catalog, 3, &cx).await;
+    round_trip().await;
+    assert_eq!(call(&catalog, "burn", json!({"millis": 20})).await.unwrap(), json!(20), "it has its turns too");
+    assert_eq!(catalog.components["misbehaver"].running(), 3);
+    cx.invocation.cancel.cancel();
+    while spinning.join_next().await.is_some() {}
+}
+
+#[tokio::test]
+async fn a_spinning_guest_ends_at_its_deadline_whatever_cpu_time_it_has_left() {
+    let limits = Limits { cpu: HOURS, wall: Duration::from_millis(100), ..Limits::default() };
+    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+    let error = call(&catalog, "spin", json!({})).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "tool `spin` of component `misbehaver` failed: it needs more than 100ms from start to end; raise `limits.wall` in \
+         hatchery.yaml to allow more"
+    );
+}
+
+#[tokio::test]
+async fn an_agent_that_waits_for_a_model_uses_no_cpu_time() {
+    let limits = Limits { cpu: Duration::from_millis(100), ..Limits::default() };
+    let catalog = Lab::new().with("relay").limited(limits).catalog().await;
+    let model = Scripted::new().otherwise(Reply::text("at last").delay(Duration::from_millis(400)));
+    let (events, error) = run_app(&catalog, "asker", "hello", model, RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(said(&events).last().unwrap().1, "again: at last");
+}

@@ -1,0 +1,95 @@
+//! A host whose components compute without end, or of which all instances are in use.
+
+use anyhow::{Context, Result, ensure};
+use hatchery_tests::event::{text_at, tool_response};
+use hatchery_tests::host::message;
+use hatchery_tests::{Folder, Host, paths};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+const SPINNING: usize = 200;
+
+const PATIENT: &str = "limits: {cpu: 10min, agent_wall: 10min}\n";
+
+async fn host(config: &str) -> Result<Host> {
+    let folder = Folder::empty()?;
+    folder.put("misbehaver.wasm", paths::component("misbehaver")?)?;
+    folder.write("hatchery.yaml", config)?;
+    folder.write("caller/answers.yaml", ANSWERS)?;
+    folder.write("caller/root_agent.yaml", CALLER)?;
+    Host::serve(&folder).await
+}
+
+const CALLER: &str =
+    "name: caller\nmodel: scripted:caller/answers.yaml\ninstruction: Call.\ntools:\n  - name: misbehaver/echo\n";
+
+const ANSWERS: &str = "turns:\n  - when: {tool: echo}\n    reply: \"it answered: {tool}\"\n  - reply: [{call: {name: echo, args: {value: 1}}}]\n";
+
+/// How many calls of the component run.
+fn calls(components: &Value) -> Option<u64> {
+    components.pointer("/components/0/calls")?.as_u64()
+}
+
+/// Starts runs that spin until their clients go away, and waits until all run.
+async fn spin(host: &Host, runs: usize) -> Result<JoinSet<()>> {
+    let mut clients = JoinSet::new();
+    for run in 0..runs {
+        let session = format!("spin-{run}");
+        host.create_session("spinning_agent", &session).await?;
+        let mut body = message("spinning_agent", &session, "go");
+        body.as_object_mut().context("an object")?.insert("cancelOnDisconnect".into(), json!(true));
+        let request = host.request(Method::POST, "/run_sse").json(&body);
+        clients.spawn(async move {
+            // It is aborted, or its stream ends with the host.
+            if let Ok(response) = request.send().await {
+                let _ = response.bytes().await;
+            }
+        });
+    }
+    host.until("all of them run", |components| calls(components) == Some(runs as u64)).await?;
+    Ok(clients)
+}
+
+#[tokio::test]
+async fn two_hundred_spinning_runs_keep_nobody_from_an_answer_and_end_with_their_clients() -> Result<()> {
+    let host = host(PATIENT).await?;
+    let mut clients = spin(&host, SPINNING).await?;
+    for _ in 0..5 {
+        assert_eq!(host.get("/health").await?.json(200)?, json!({"status": "ok"}));
+    }
+    assert_eq!(calls(&host.components().await?), Some(SPINNING as u64), "they still spin");
+    let answered = host.ask("caller", "meanwhile", "go").await?;
+    assert_eq!(*tool_response(&answered, "echo")?, json!({"value": 1}), "other runs go on");
+    clients.shutdown().await;
+    host.until("all have ended", |components| calls(components) == Some(0)).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_that_finds_no_free_instance_is_told_when_to_try_again() -> Result<()> {
+    let host = host(&format!("{PATIENT}engine: {{instances: 1, busy_wait: 50ms}}\n")).await?;
+    let mut clients = spin(&host, 1).await?;
+    let busy = "component `misbehaver`: no free instance after 50ms: all 1 are in use; try again later";
+
+    host.create_session("failing_agent", "s").await?;
+    let answer = host.post("/run", &message("failing_agent", "s", "go")).await?;
+    assert_eq!(answer.error(503, "COMPONENT_BUSY")?, busy);
+    assert_eq!(answer.headers.get("retry-after").context("when to try again")?, "1");
+
+    // A stream has begun before anything is known.
+    let events = host.stream("failing_agent", "s", "go", false).await?.collect().await?;
+    let last = events.last().context("an event")?;
+    assert_eq!((text_at(last, "/code"), text_at(last, "/error")), ("COMPONENT_BUSY", busy));
+
+    // A model is told, and may do without.
+    let events = host.ask("caller", "s", "go").await?;
+    let error = text_at(tool_response(&events, "echo")?, "/error").to_owned();
+    ensure!(error.contains("no free instance after 50ms: all 1 are in use; try again later"), "{error}");
+
+    clients.shutdown().await;
+    host.until("it has ended", |components| calls(components) == Some(0)).await?;
+    let events = host.ask("caller", "t", "go").await?;
+    assert_eq!(*tool_response(&events, "echo")?, json!({"value": 1}));
+    Ok(())
+}

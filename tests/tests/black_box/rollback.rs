@@ -1,0 +1,157 @@
+//! `hatchery rollback`: back to a revision that has served before.
+
+use anyhow::{Context, Result, ensure};
+use hatchery_tests::paths::Swap::{Newer, Older};
+use hatchery_tests::paths::{Swap, swap};
+use hatchery_tests::{Folder, Host, event};
+use serde_json::Value;
+
+use crate::cli::{Output, hatchery};
+
+async fn rollback(folder: &Folder, args: &[&str]) -> Result<Output> {
+    hatchery(&folder.served(), &[&["rollback"], args].concat()).await
+}
+
+/// What it says that it cannot do.
+async fn refusal(folder: &Folder, args: &[&str]) -> Result<String> {
+    let output = rollback(folder, args).await?;
+    ensure!(!output.success && output.stdout.is_empty(), "{}", output.stdout);
+    Ok(output.stderr.replace(&folder.served().display().to_string(), "DIR").trim().to_owned())
+}
+
+/// Puts a version in place and waits until it serves.
+async fn deploy(host: &Host, folder: &Folder, version: Swap) -> Result<()> {
+    folder.put("deep/swap.wasm", swap(version)?)?;
+    until(host, version).await
+}
+
+/// Waits until a version serves.
+async fn until(host: &Host, version: Swap) -> Result<()> {
+    let mut sessions = 0;
+    loop {
+        sessions += 1;
+        host.until_app("swap").await?;
+        let said = event::texts(&host.ask("swap", &format!("{version:?}-{sessions}"), "Who?").await?);
+        if said == version.words() {
+            return Ok(());
+        }
+        ensure!(sessions < 1000, "{said:?}");
+    }
+}
+
+fn hash(bytes: &[u8], listed: &Value) -> Result<String> {
+    let revisions = listed.get("revisions").and_then(Value::as_array).context("revisions")?;
+    let found = revisions.iter().find(|it| it.get("size").and_then(Value::as_u64) == Some(bytes.len() as u64));
+    Ok(event::text_at(found.context("a revision")?, "/sha256").to_owned())
+}
+
+#[tokio::test]
+async fn a_bad_version_is_taken_back_and_the_old_one_answers_again() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("deep/swap.wasm", swap(Older)?)?;
+    let host = Host::serve(&folder).await?;
+    until(&host, Older).await?;
+    deploy(&host, &folder, Newer).await?;
+
+    let list = rollback(&folder, &["swap", "--list", "--json"]).await?.json()?;
+    let in_place: Vec<_> = list["revisions"].as_array().context("revisions")?.iter().map(|it| &it["isInPlace"]).collect();
+    assert_eq!(in_place, [true, false], "{list}");
+    let shown = rollback(&folder, &["swap", "--list"]).await?.stdout;
+    let newer = event::text_at(&list, "/revisions/0/sha256").to_owned();
+    let older = event::text_at(&list, "/revisions/1/sha256").to_owned();
+    let mut lines = shown.lines();
+    let first = lines.next().context("a line")?;
+    assert!(first.starts_with(&newer[..12]) && first.contains("served since ") && first.ends_with("in place"), "{shown}");
+    assert!(lines.next().context("a second line")?.starts_with(&older[..12]), "{shown}");
+
+    let done = rollback(&folder, &["swap"]).await?;
+    ensure!(done.success, "{}", done.stderr);
+    let file = folder.file("deep/swap.wasm");
+    assert_eq!(
+        done.stdout.trim(),
+        format!(
+            "./deep/swap.wasm is {} now, and was {}; a server that watches the folder runs it within a second",
+            &older[..12],
+            &newer[..12]
+        )
+    );
+    assert_eq!(std::fs::read(&file)?, swap(Older)?);
+    until(&host, Older).await?;
+
+    let done = rollback(&folder, &["swap", "--to", &newer[..8], "--json"]).await?.json()?;
+    assert_eq!((event::text_at(&done, "/sha256"), event::text_at(&done, "/replaced")), (&*newer, &*older));
+    until(&host, Newer).await?;
+    host.until_logged("replaced").await
+}
+
+#[tokio::test]
+async fn a_file_that_never_served_or_is_gone_is_replaced_by_the_last_good_one() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("swap.wasm", swap(Older)?)?;
+    let host = Host::serve(&folder).await?;
+    folder.put("swap.wasm", "no component")?;
+    host.until_refused("swap.wasm").await?;
+    ensure!(rollback(&folder, &["swap"]).await?.success);
+    assert_eq!(std::fs::read(folder.file("swap.wasm"))?, swap(Older)?);
+    folder.remove("swap.wasm")?;
+    let done = hatchery(folder.data().as_path(), &["rollback", "swap", "--dir", "../served"]).await?;
+    ensure!(done.success, "{}", done.stderr);
+    assert_eq!(std::fs::read(folder.file("swap.wasm"))?, swap(Older)?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_gone_back_to_is_said() -> Result<()> {
+    let folder = Folder::empty()?;
+    assert_eq!(
+        refusal(&folder, &["swap"]).await?,
+        "error: no revision of `swap` is kept in ./.hatchery/revisions; there is none of any component. `hatchery serve` keeps \
+         what it loads"
+    );
+    folder.put("swap.wasm", swap(Older)?)?;
+    drop(Host::serve(&folder).await?);
+    let list = rollback(&folder, &["swap", "--list", "--json"]).await?.json()?;
+    let older = hash(&swap(Older)?, &list)?;
+    assert_eq!(
+        refusal(&folder, &["swpa"]).await?,
+        "error: no revision of `swpa` is kept in ./.hatchery/revisions; there is `swap`. `hatchery serve` keeps what it loads"
+    );
+    assert_eq!(
+        refusal(&folder, &["../swap"]).await?,
+        "error: no revision of `../swap` is kept in ./.hatchery/revisions; there is `swap`. `hatchery serve` keeps what it loads"
+    );
+    assert_eq!(
+        refusal(&folder, &["swap"]).await?,
+        format!(
+            "error: `swap` has nothing to go back to: no revision is kept that served before {}, which is in place",
+            &older[..12]
+        )
+    );
+    assert_eq!(
+        refusal(&folder, &["swap", "--to", "xyz"]).await?,
+        "error: no kept revision of `swap` begins with `xyz`; `hatchery rollback swap --list` shows them"
+    );
+    assert_eq!(
+        refusal(&folder, &["swap", "--to", &older]).await?,
+        format!("error: `swap` is at {} already", &older[..12])
+    );
+    assert_eq!(refusal(&folder, &["swap", "--dir", "missing"]).await?, "error: missing is not a folder");
+    folder.put("other/swap.wasm", swap(Newer)?)?;
+    assert_eq!(
+        refusal(&folder, &["swap"]).await?,
+        "error: `./other/swap.wasm` and `./swap.wasm` are components named `swap`; rename or remove one"
+    );
+    folder.remove("other/swap.wasm")?;
+    folder.put("swap.wasm", swap(Newer)?)?;
+    folder.write(&format!(".hatchery/revisions/swap/{older}.wasm"), "damaged")?;
+    let damaged = refusal(&folder, &["swap"]).await?;
+    assert_eq!(
+        damaged,
+        format!(
+            "error: revision {} of `swap`: the copy is damaged: its bytes do not have the hash that it is named by",
+            &older[..12]
+        )
+    );
+    assert_eq!(std::fs::read(folder.file("swap.wasm"))?, swap(Newer)?, "nothing has changed");
+    Ok(())
+}
