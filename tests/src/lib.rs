@@ -5,6 +5,7 @@
 
 pub mod answer;
 pub mod blocks;
+pub mod churn;
 pub mod conversation;
 pub mod event;
 pub mod folder;
@@ -14,6 +15,7 @@ pub mod soak;
 pub mod sse;
 
 pub use answer::Answer;
+pub use churn::Churn;
 pub use conversation::{Conversation, Route};
 pub use folder::Folder;
 pub use host::Host;

@@ -313,6 +313,29 @@ mod tests {
     }
 
     #[test]
+    fn how_instances_live_and_are_swapped_is_read_with_units() {
+        let config = parse(
+            "engine: {instances: 10, busy_wait: 50ms}\nswapping: {drain_timeout: 1min, keep: 0}\n\
+             components: {python: {warm: {size: 2, idle: 30}}, rust: {}}\n",
+        )
+        .unwrap();
+        let engine = &config.engine;
+        assert_eq!((engine.instances.get(), engine.busy_wait), (10, Duration::from_millis(50)));
+        assert_eq!(engine.busy_queue, EngineSettings::default().busy_queue);
+        assert_eq!(config.swapping, Swapping { drain_timeout: Duration::from_secs(60), keep: 0 });
+        let warm = config.components["python"].warm.as_ref().unwrap();
+        assert_eq!((warm.size.get(), warm.max_calls.get(), warm.idle), (2, 1000, Duration::from_secs(30)));
+        assert_eq!(config.components["rust"].warm, None);
+        let error = parse("components:\n  python:\n    warm: {size: 0}\n").unwrap_err();
+        assert!(
+            error.contains("components.python.warm.size: invalid value: integer `0`, expected a nonzero u32"),
+            "{error}"
+        );
+        let error = parse("swapping: {drain_timeout: soon}").unwrap_err();
+        assert!(error.contains("swapping.drain_timeout: `soon` is not a time"), "{error}");
+    }
+
+    #[test]
     fn an_unknown_setting_of_an_app_is_an_error_with_its_place() {
         let error = parse("apps:\n  dice:\n    max_calls: 3\n").unwrap_err();
         assert_eq!(

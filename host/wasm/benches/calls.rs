@@ -1,4 +1,4 @@
-//! What Hatchery adds to bare wasmtime: a tool call in a fresh instance, an agent's run of three events, and one event of a long run.
+//! What Hatchery adds to bare wasmtime: a tool call in a fresh instance (and what keeping instances saves), an agent's run of three events, and one event of a long run.
 //! Both sides use the same engine and the same components, so the ratio is the cost of everything around the guest.
 //!
 //! `cargo build --profile guest --target wasm32-wasip2 -p gallery -p misbehaver -p swap`, then `cargo bench -p hatchery-wasm`.
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use hatchery_core::{AgentContext, EventSink, Lookup, RunError};
-use hatchery_wasm::Catalog;
+use hatchery_wasm::{Catalog, ComponentSettings, Warm};
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -186,6 +186,7 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     let catalog = runtime.block_on(Lab::new().with("gallery").with("misbehaver").with("swap").catalog());
     tool_call(&runtime, &mut criterion, &catalog);
+    kept_instance(&runtime, &mut criterion, &catalog);
     three_events(&runtime, &mut criterion, &catalog);
     long_run(&runtime, &mut criterion, &catalog);
 }
@@ -205,6 +206,26 @@ fn tool_call(runtime: &Runtime, criterion: &mut Criterion, catalog: &Arc<Catalog
     group.finish();
     let ours = time(runtime, || tool.call(map.clone(), &cx));
     ratio("tool call in a fresh instance", ours, time(runtime, || bare_tool(&pre, &indices, &text)));
+}
+
+/// A guest whose start is cheap, and one that makes a table of 8 MiB when it is first called.
+fn kept_instance(runtime: &Runtime, criterion: &mut Criterion, fresh: &Arc<Catalog>) {
+    let settings = ComponentSettings { warm: Some(Warm::default()), ..ComponentSettings::default() };
+    let kept = runtime.block_on(Lab::new().with("misbehaver").configured("misbehaver", settings).catalog());
+    for (tool, args, what) in
+        [("echo", json!({"value": {"city": "Paris"}}), "small"), ("lookup", json!({}), "with a dear start")]
+    {
+        let (cx, args) = (context(&kept), args.as_object().unwrap().clone());
+        let (fresh, kept) = (fresh.tool(tool).unwrap(), kept.tool(tool).unwrap());
+        let mut group = criterion.benchmark_group(format!("tool call, guest {what}"));
+        group.bench_function("fresh instance", |b| b.to_async(runtime).iter(|| fresh.call(args.clone(), &cx)));
+        group.bench_function("kept instance", |b| b.to_async(runtime).iter(|| kept.call(args.clone(), &cx)));
+        group.finish();
+        let (fresh, kept) =
+            (time(runtime, || fresh.call(args.clone(), &cx)), time(runtime, || kept.call(args.clone(), &cx)));
+        let ratio = kept.as_secs_f64() / fresh.as_secs_f64();
+        println!("guest {what}: kept instance {kept:?}, fresh instance {fresh:?}, ratio {ratio:.3}");
+    }
 }
 
 fn three_events(runtime: &Runtime, criterion: &mut Criterion, catalog: &Arc<Catalog>) {

@@ -199,17 +199,20 @@ impl Loader {
                 Kind::Component => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
                 Kind::RootAgent | Kind::Yaml => folder_name(path),
             };
-            let known = self.files.entry(path.clone()).or_insert_with(|| Known {
-                kind: *kind,
-                name,
-                stamp: *stamp,
-                seen: Instant::now(),
-                is_missing: false,
-                is_loaded: false,
-                state: FileState::Pending,
-                since: Timestamp::now(),
-                needs_folder: None,
-                component: None,
+            let known = self.files.entry(path.clone()).or_insert_with(|| {
+                tracing::debug!("{}: pending: it is new", path.display());
+                Known {
+                    kind: *kind,
+                    name,
+                    stamp: *stamp,
+                    seen: Instant::now(),
+                    is_missing: false,
+                    is_loaded: false,
+                    state: FileState::Pending,
+                    since: Timestamp::now(),
+                    needs_folder: None,
+                    component: None,
+                }
             });
             known.is_missing = false;
             if known.stamp != *stamp {
@@ -326,7 +329,7 @@ impl Loader {
                 changed
             }
             Ok(Loaded::Component { component, is_from_cache }) => {
-                tracing::info!(component = name, ?took, is_from_cache, "loaded");
+                tracing::info!(component = name, sha256 = component.sha256(), ?took, is_from_cache, "loaded");
                 if let Some(lines) = component.comparison().missing_lines(&name) {
                     tracing::warn!(
                         "component `{name}` requests more than it is granted; to grant it, add to hatchery.yaml:\n{lines}"

@@ -103,13 +103,15 @@ impl Sandbox {
                 None => self.fresh(caller, clock, output.clone()).await?,
             };
             let guest = load(&mut live.store, &live.instance).map_err(Fault::Guest)?;
+            let held = live.store.concurrent_state_table_size();
             let called = live.store.run_concurrent(async move |accessor| {
                 let answer = work(accessor, guest).await?;
                 let is_at_rest = poll_fn(|cx| Poll::Ready(accessor.poll_no_interesting_tasks(cx).is_ready())).await;
                 wasmtime::error::Ok((answer, is_at_rest))
             });
             let (answer, is_at_rest) = called.await.flatten().map_err(Fault::Guest)?;
-            if is_at_rest {
+            // A stream or a call of the host that the guest still holds would go on as the caller who asked for it.
+            if is_at_rest && live.store.concurrent_state_table_size() <= held {
                 self.keep(live);
             }
             Ok(answer)

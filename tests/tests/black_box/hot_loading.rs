@@ -1,14 +1,12 @@
 //! Files that come, change and go while the host runs.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use anyhow::{Context, Result, ensure};
-use futures::future::try_join_all;
+use anyhow::{Context, Result};
+use hatchery_tests::churn::is_drained;
 use hatchery_tests::host::{entry, has_app, reason};
 use hatchery_tests::paths::Swap::{Newer, Older};
 use hatchery_tests::paths::swap;
-use hatchery_tests::{Folder, Host, event};
-use serde_json::Value;
+use hatchery_tests::{Churn, Folder, Host, event};
+use serde_json::{Value, json};
 
 /// An app that pauses and then lets the agent `swap` speak, five times over.
 const STEADY: [(&str, &str); 3] = [
@@ -104,43 +102,67 @@ async fn a_deleted_component_is_gone_and_the_others_stay() -> Result<()> {
     Ok(())
 }
 
+/// `cargo xtask soak` does the same a thousand times.
 #[tokio::test]
-async fn a_component_replaced_again_and_again_under_requests_fails_none_of_them() -> Result<()> {
-    const CLIENTS: usize = 8;
-    const SWAPS: usize = 12;
+async fn sixty_swaps_under_requests_fail_none_of_them_and_leave_nothing_behind() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
-    let versions = [(Older, swap(Older)?), (Newer, swap(Newer)?)];
-    let swapped = AtomicUsize::new(0);
-
-    let swapper = async {
-        for turn in 1..=SWAPS {
-            let (version, bytes) = &versions[turn % 2];
-            let before = generation(&host).await?;
-            folder.put("swap.wasm", bytes)?;
-            until_newer(&host, before).await?;
-            ensure!(says(&host, &format!("after-{turn}")).await? == version.words(), "a new run uses new code");
-            swapped.store(turn, Ordering::SeqCst);
-        }
-        anyhow::Ok(())
-    };
-    let clients = (0..CLIENTS).map(async |client| {
-        let mut said = [0, 0];
-        let mut request = 0;
-        while swapped.load(Ordering::SeqCst) < SWAPS {
-            let words = says(&host, &format!("c{client}-{request}")).await?;
-            let version = versions.iter().position(|(version, _)| words == version.words());
-            let version = version.with_context(|| format!("a run is of one version, not of both: {words:?}"))?;
-            said[version] += 1;
-            request += 1;
-        }
-        anyhow::Ok(said)
-    });
-    let (_, said) = futures::try_join!(swapper, try_join_all(clients))?;
-    let [older, newer] = said.into_iter().fold([0, 0], |sum, said| [sum[0] + said[0], sum[1] + said[1]]);
-    assert!(older > 0 && newer > 0, "both versions answered under load: {older} and {newer} runs");
+    let churned = Churn { swaps: 60, clients: 4 }.run(&host, &folder).await?;
+    assert_eq!(churned.runs.keys().collect::<Vec<_>>(), [&"newer", &"older"], "both versions answered: {churned:?}");
+    // Connections of clients come and go; a handle for each swap would be dozens more.
+    assert!(churned.after.handles <= churned.before.handles + 10, "{churned:?}");
+    assert!(host.log().contains("drained"), "{}", host.log());
     Ok(())
+}
+
+#[tokio::test]
+async fn what_is_replaced_is_shown_while_a_run_has_it() -> Result<()> {
+    let folder = Folder::empty()?;
+    for (name, text) in STEADY {
+        folder.write(name, text)?;
+    }
+    folder.put("swap.wasm", swap(Older)?)?;
+    let host = Host::serve(&folder).await?;
+    let serving = host.components().await?;
+    let older = event::text_at(&serving, "/components/0/sha256").to_owned();
+    assert_eq!(event::text_at(entry(&serving, "swap.wasm").context("the file")?, "/sha256"), older);
+    assert_eq!(serving["draining"], json!([]));
+    host.create_session("steady", "old").await?;
+    let mut old = host.stream("steady", "old", "go", false).await?;
+    old.next().await?.context("a first event")?;
+    folder.put("swap.wasm", swap(Newer)?)?;
+    let replaced = host.until("it drains", |components| !is_drained(components)).await?;
+    let draining = &replaced["draining"][0];
+    assert_eq!((event::text_at(draining, "/name"), event::text_at(draining, "/sha256")), ("swap", &*older));
+    assert!(draining["since"].is_f64() && draining["calls"].is_u64() && draining["isCutOff"] == false, "{draining}");
+    assert_ne!(event::text_at(entry(&replaced, "swap.wasm").context("the file")?, "/sha256"), older);
+    old.collect().await?;
+    host.until("it is drained", is_drained).await?;
+    for word in ["replaced", "drained"] {
+        host.until_logged(word).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_that_goes_on_for_too_long_on_replaced_code_is_ended() -> Result<()> {
+    let folder = Folder::empty()?;
+    for (name, text) in STEADY {
+        folder.write(name, text)?;
+    }
+    folder.write("hatchery.yaml", "swapping: {drain_timeout: 0s}\n")?;
+    folder.put("swap.wasm", swap(Older)?)?;
+    let host = Host::serve(&folder).await?;
+    host.create_session("steady", "old").await?;
+    let mut old = host.stream("steady", "old", "go", false).await?;
+    old.next().await?.context("a first event")?;
+    folder.put("swap.wasm", swap(Newer)?)?;
+    let events = old.collect().await?;
+    let last = events.last().context("an event")?;
+    assert_eq!(event::text_at(last, "/code"), "COMPONENT_REPLACED", "{last}");
+    assert!(event::text_at(last, "/error").contains("raise `swapping.drain_timeout` in hatchery.yaml"), "{last}");
+    host.until_logged("cut off: its runs have not ended in time").await
 }
 
 #[tokio::test]

@@ -2,7 +2,8 @@
 //!
 //! An instance belongs to one call at a time: the call takes it out of the pool, owns it, and puts it back when it has ended well. There
 //! is no other way back, so what traps, exceeds a limit, is cancelled or takes too long is gone with its call, whichever way that ends.
-//! So is an instance in which the guest has left work behind: it would go on in the next call. Nothing in an instance runs while it waits.
+//! So is an instance in which the guest has left work behind, or still holds a stream or a call of the host: they would go on in the next
+//! call, on behalf of this one's caller. Nothing in an instance runs while it waits.
 //!
 //! Each waiting instance has one of the engine's places and gives it up as soon as any other call needs one.
 

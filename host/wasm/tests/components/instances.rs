@@ -140,6 +140,16 @@ async fn an_instance_in_which_work_goes_on_is_not_used_again() {
 }
 
 #[tokio::test]
+async fn an_instance_that_still_holds_something_of_its_caller_is_not_used_again() {
+    let catalog = warm(one()).await;
+    assert_eq!(count(&catalog).await, json!(1));
+    // Whether the guest gets away with it is its own affair.
+    let _ = call(&catalog, "abandon", json!({})).await;
+    assert_eq!(waiting(&catalog), 0, "a call to the host would go on as its caller");
+    assert_eq!(count(&catalog).await, json!(1));
+}
+
+#[tokio::test]
 async fn a_call_that_finds_all_busy_has_a_new_instance_and_no_more_are_kept_than_wanted() {
     let catalog = warm(one()).await;
     assert_eq!(count(&catalog).await, json!(1));

@@ -1,8 +1,10 @@
 //! Does everything wrong, on request: tools, agents and a callback that trap, spin, eat memory or take long, and some that only show
 //! what the host lets them do.
 
+use std::future::{Future, poll_fn};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use hatchery_guest::prelude::*;
@@ -130,6 +132,16 @@ async fn linger(cx: ToolContext) -> Result<(), ToolError> {
     Ok(())
 }
 
+/// Begins a call of another tool and never looks at it again.
+#[tool]
+async fn abandon(cx: ToolContext) {
+    let cx: &'static ToolContext = Box::leak(Box::new(cx));
+    let wait: &'static Value = Box::leak(Box::new(json!({ "millis": 60_000 })));
+    let mut call = Box::pin(cx.call_tool::<Value>("slow", wait));
+    poll_fn(|task| Poll::Ready(call.as_mut().poll(task).is_ready())).await;
+    std::mem::forget(call);
+}
+
 /// A call of another tool.
 #[derive(Deserialize, JsonSchema)]
 struct Relayed {
@@ -206,6 +218,6 @@ async fn trapping_callback() -> Result<Option<Content>, Error> {
 
 hatchery_guest::export! {
     agents: [trapping_agent, spinning_agent, failing_agent],
-    tools: [trap, spin, allocate, huge_result, slow, echo, count, who_asks, burn, hoard, lookup, linger, relay_tool, state_rw, fatal],
+    tools: [trap, spin, allocate, huge_result, slow, echo, count, who_asks, burn, hoard, lookup, linger, abandon, relay_tool, state_rw, fatal],
     callbacks: [trapping_callback],
 }
