@@ -18,8 +18,8 @@ use crate::catalog::{Catalog, FileState, FileStatus, Sources, Troubles, conflict
 use crate::component::Component;
 use crate::engine::Engine;
 use crate::error::LoadError;
-use crate::scan::{Kind, Scan, Stamp, scan};
 use crate::revisions::Revisions;
+use crate::scan::{Kind, Scan, Stamp, scan};
 use crate::settings::{Settings, Swapping};
 
 pub(crate) use load::load_bytes;

@@ -73,12 +73,14 @@ impl Revisions {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let metadata = entry.metadata()?;
-            if let (Some(sha256), true) = (name.strip_suffix(".wasm").filter(|name| is_hash(name)), metadata.is_file()) {
+            if let (Some(sha256), true) = (name.strip_suffix(".wasm").filter(|name| is_hash(name)), metadata.is_file())
+            {
                 kept.push((metadata.modified()?, sha256.to_owned(), metadata.len()));
             }
         }
         kept.sort_by(|a, b| b.cmp(a));
-        let kept = kept.into_iter().map(|(time, sha256, size)| KeptRevision { sha256, size, served_since: stamp(time) });
+        let kept =
+            kept.into_iter().map(|(time, sha256, size)| KeptRevision { sha256, size, served_since: stamp(time) });
         Ok(kept.collect())
     }
 

@@ -18,8 +18,10 @@ const SHORT: usize = 12;
 
 /// What to go back to.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  hatchery rollback word-counter\n  hatchery rollback word-counter --list --dir my-agents\n  \
-                        hatchery rollback word-counter --to 3f5a0c --dir my-agents")]
+#[command(
+    after_help = "Examples:\n  hatchery rollback word-counter\n  hatchery rollback word-counter --list --dir my-agents\n  \
+                        hatchery rollback word-counter --to 3f5a0c --dir my-agents"
+)]
 pub struct Args {
     /// The component: the name of its file without `.wasm`
     #[arg(value_name = "NAME")]
@@ -97,7 +99,8 @@ fn kept(revisions: &Revisions, name: &str) -> anyhow::Result<Vec<KeptRevision>> 
     if kept.is_empty() {
         let names = revisions.names().with_context(|| folder.to_string())?;
         let names = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        let known = if names.is_empty() { "there is none of any component".to_owned() } else { format!("there is {names}") };
+        let known =
+            if names.is_empty() { "there is none of any component".to_owned() } else { format!("there is {names}") };
         bail!("no revision of `{name}` is kept in {folder}; {known}. `hatchery serve` keeps what it loads");
     }
     Ok(kept)
@@ -109,7 +112,9 @@ fn named<'a>(kept: &'a [KeptRevision], wanted: &str, name: &str) -> anyhow::Resu
     let fitting: Vec<_> = kept.iter().filter(|revision| revision.sha256.starts_with(&wanted)).collect();
     match fitting.as_slice() {
         [revision] => Ok(revision),
-        [] => bail!("no kept revision of `{name}` begins with `{wanted}`; `hatchery rollback {name} --list` shows them"),
+        [] => {
+            bail!("no kept revision of `{name}` begins with `{wanted}`; `hatchery rollback {name} --list` shows them")
+        }
         several => bail!("{} kept revisions of `{name}` begin with `{wanted}`; give more of it", several.len()),
     }
 }
