@@ -10,6 +10,7 @@ pub mod event;
 pub mod folder;
 pub mod host;
 pub mod paths;
+pub mod registry;
 pub mod soak;
 pub mod sse;
 
@@ -17,3 +18,4 @@ pub use answer::Answer;
 pub use conversation::{Conversation, Route};
 pub use folder::Folder;
 pub use host::Host;
+pub use registry::Registry;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use hatchery_engine::App;
 use hatchery_wasm::{
-    CatalogHandle, CodeCache, Component, ComponentSettings, Engine, EngineOptions, FileState, FileStatus, Limits,
-    LoadError, LoadOptions,
+    Admission, CatalogHandle, CodeCache, Component, ComponentSettings, Engine, EngineOptions, FileState, FileStatus,
+    Limits, LoadError, LoadOptions,
 };
 
 use crate::config::Config;
@@ -33,7 +33,15 @@ pub fn load_options(config: &Config, cache: Option<PathBuf>) -> Result<LoadOptio
         options.max_tables = options.max_tables.max(limits.tables);
     }
     let options = LoadOptions::new(Engine::new(&options)?);
-    Ok(LoadOptions { cache: CodeCache::new(cache), limits, components, ..options })
+    Ok(LoadOptions { cache: CodeCache::new(cache), limits, components, admission: admission(config), ..options })
+}
+
+/// Lets in what a trusted key has signed, when signatures are required.
+fn admission(config: &Config) -> Option<Admission> {
+    let trust = config.registry.trust();
+    trust.is_required().then(|| -> Admission {
+        Arc::new(move |path, bytes| trust.admit(path, bytes).map_err(|error| error.to_string()))
+    })
 }
 
 impl AppSource for CatalogHandle {

@@ -48,6 +48,9 @@ pub enum LoadError {
         /// What is wrong.
         reason: &'static str,
     },
+    /// Whoever runs the host does not let it in; the reason names the file.
+    #[error("{0}")]
+    NotAdmitted(String),
     /// Not WebAssembly at all.
     #[error("component `{component}` is not a WebAssembly file; it must be a component made by `hatchery build`")]
     NotWasm {

@@ -38,7 +38,7 @@ pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
 pub use inspect::{Inspection, inspect};
 pub use limits::{LimitOverrides, Limits};
-pub use loader::{LoadOptions, Progress};
+pub use loader::{Admission, LoadOptions, Progress};
 pub use models::CatalogModels;
 pub use policy::{Grants, HostPattern, PrivateEntry, Secret};
 pub use settings::ComponentSettings;

@@ -6,7 +6,7 @@
 mod load;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,15 +39,21 @@ pub struct LoadOptions {
     pub limits: Limits,
     /// Settings by component name.
     pub components: BTreeMap<String, ComponentSettings>,
+    /// Asked before a file is loaded.
+    pub admission: Option<Admission>,
     /// Told what is being loaded.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
 }
+
+/// Says why a file may not be loaded. It is given the very bytes that are, and may block.
+pub type Admission = Arc<dyn Fn(&Path, &[u8]) -> Result<(), String> + Send + Sync>;
 
 impl LoadOptions {
     /// Default limits, no cache, no settings.
     pub fn new(engine: Arc<Engine>) -> Self {
         let cache = CodeCache::new(None);
-        Self { engine, cache, limits: Limits::default(), components: BTreeMap::new(), progress: None }
+        let limits = Limits::default();
+        Self { engine, cache, limits, components: BTreeMap::new(), admission: None, progress: None }
     }
 
     fn settings(&self, component: &str) -> ComponentSettings {

@@ -9,5 +9,6 @@ mod hot_loading;
 mod misbehaviour;
 mod recordings;
 mod refused_files;
+mod registry;
 mod samples;
 mod wire;

@@ -3,6 +3,8 @@
 mod build;
 mod inspect;
 mod new;
+mod pull;
+mod push;
 mod run;
 mod serve;
 mod test;
@@ -40,6 +42,10 @@ pub enum Verb {
     Inspect(inspect::Args),
     /// Play scripted conversations and compare
     Test(test::Args),
+    /// Put a component into a registry
+    Push(push::Args),
+    /// Get components from registries, and verify those that are there
+    Pull(pull::Args),
 }
 
 impl Verb {
@@ -49,7 +55,7 @@ impl Verb {
             Self::Serve(_) => "info,notify=warn",
             // They show failed runs themselves.
             Self::Run(_) | Self::Test(_) => "warn,hatchery_engine::runner=error",
-            Self::New(_) | Self::Build(_) | Self::Inspect(_) => "warn",
+            Self::New(_) | Self::Build(_) | Self::Inspect(_) | Self::Push(_) | Self::Pull(_) => "warn",
         }
     }
 
@@ -62,6 +68,8 @@ impl Verb {
             Self::Build(args) => build::run(args),
             Self::Inspect(args) => inspect::run(args).await,
             Self::Test(args) => test::run(args).await,
+            Self::Push(args) => push::run(args).await,
+            Self::Pull(args) => pull::run(args).await,
         }
     }
 }

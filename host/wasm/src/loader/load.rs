@@ -47,6 +47,7 @@ pub(crate) async fn load(
     if current == Some(hash.as_str()) {
         return Ok(Loaded::Unchanged);
     }
+    let bytes = admit(options, path, bytes).await?;
     let (component, is_from_cache) = load_bytes(options, name, bytes, hash).await?;
     Ok(Loaded::Component { component, is_from_cache })
 }
@@ -66,6 +67,16 @@ async fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
         return Err(LoadError::TooLarge { path: path.into(), size, most: MAX_FILE });
     }
     Ok(bytes)
+}
+
+/// The same bytes, if they may be loaded.
+async fn admit(options: &LoadOptions, path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>, LoadError> {
+    let Some(admission) = options.admission.clone() else { return Ok(bytes) };
+    let file = path.to_owned();
+    let asked = tokio::task::spawn_blocking(move || admission(&file, &bytes).map(|()| bytes)).await;
+    asked
+        .map_err(|error| LoadError::BrokeOff { path: path.into(), reason: error.to_string() })?
+        .map_err(LoadError::NotAdmitted)
 }
 
 /// Checks, compiles and describes the component in `bytes`, whose SHA-256 is `hash`. Also says whether its code was in the cache.
