@@ -99,7 +99,7 @@ mod tests {
         assert!(error(&["test", ".", "--message", "x"]).contains("--message"));
         assert!(error(&["push", "x.wasm"]).contains("<REFERENCE>"));
         assert!(error(&["push", "x.wasm", "team/x:1"]).contains("does not begin with a registry's host"));
-        assert!(error(&["pull", ".", "--name", "x"]).contains("[REFERENCE]"));
+        assert!(error(&["pull", ".", "--name", "x"]).contains("REFERENCE"));
         assert!(error(&["pull", ".", "--signatures", "on"]).contains("neither `off` nor `warn` nor `require`"));
         assert!(error(&["pull", ".", "--trust", "x"]).contains("not a minisign public key"));
     }

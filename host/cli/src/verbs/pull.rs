@@ -17,10 +17,10 @@ use crate::verbs::Outcome;
 /// What to pull, and into which folder.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  hatchery pull my-agents registry.example/team/dice:1.0   add a component, or verify it when it is there\n  hatchery \
-                  pull my-agents                                    restore and verify all, as hatchery.lock says\n  hatchery pull \
-                  my-agents --update                           take what the registries have now\n\nCredentials come from \
-                  HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD, or from `docker login`."
+    after_help = "Example:\n  hatchery pull my-agents registry.example/team/dice:1.0\n  hatchery pull my-agents\n  hatchery pull my-agents \
+                  --update\n\nThe first adds a component. The second restores and verifies all that hatchery.lock lists. The third takes \
+                  what the registries have now.\n\nCredentials come from HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD, or from \
+                  `docker login`."
 )]
 pub struct Args {
     /// The served folder

@@ -15,7 +15,7 @@ use crate::verbs::Outcome;
 #[command(
     after_help = "Example:\n  hatchery push dice.wasm registry.example/team/dice:1.0\n  hatchery push dice.wasm localhost:5000/dice:1.0 \
                   --sign-with minisign.key\n\nCredentials come from HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD, or from \
-                  `docker login`. The password of a key\nis read from HATCHERY_SIGNING_PASSWORD."
+                  `docker login`. The password of a key is read from HATCHERY_SIGNING_PASSWORD."
 )]
 pub struct Args {
     /// The component
