@@ -118,7 +118,7 @@ impl Registries {
             user_agent: concat!("hatchery/", env!("CARGO_PKG_VERSION")),
             ..ClientConfig::default()
         };
-        let auth = self.credentials.of(reference.registry());
+        let auth = self.credentials.of(reference.registry()).await;
         let failed = |error| failure::explain(self, reference, &auth, error);
         let client = Client::try_from(config).map_err(failed)?;
         client.auth(reference.oci(), &auth, operation).await.map_err(failed)?;

@@ -1,19 +1,30 @@
-//! Who one is for a registry: `HATCHERY_REGISTRY_USER` and `HATCHERY_REGISTRY_PASSWORD`, or what `docker login` has written.
-//!
-//! Docker's credential helpers, which are programs, are not started.
+//! Who one is for a registry: `HATCHERY_REGISTRY_USER` and `HATCHERY_REGISTRY_PASSWORD`, or what `docker login` has written, or what one of
+//! Docker's credential helpers says: programs `docker-credential-NAME` of the PATH, which are started for the registries that Docker's
+//! configuration has them for.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use oci_client::secrets::RegistryAuth;
 use serde::Deserialize;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
 
 use crate::error::RegistryError;
 
 const USER: &str = "HATCHERY_REGISTRY_USER";
 const PASSWORD: &str = "HATCHERY_REGISTRY_PASSWORD";
+
+/// How long a credential helper may take: it may ask the person in front of it.
+const HELPER_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a helper calls a user whose secret is no password.
+const TOKEN_USER: &str = "<token>";
 
 /// Names and passwords for registries.
 #[derive(Debug, Default)]
@@ -22,9 +33,18 @@ pub struct Credentials {
     own: Option<RegistryAuth>,
     /// By host and port.
     docker: BTreeMap<String, RegistryAuth>,
-    /// Registries whose passwords are kept by a program.
-    helped: Vec<String>,
-    has_store: bool,
+    /// The helpers of single registries.
+    helpers: BTreeMap<String, String>,
+    /// The helper of the others.
+    store: Option<String>,
+}
+
+/// What a helper answers.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Helped {
+    username: String,
+    secret: String,
 }
 
 /// The part of Docker's `config.json` that matters.
@@ -73,8 +93,9 @@ impl Credentials {
         let text = std::fs::read_to_string(file).map_err(|source| RegistryError::Read { path: path(), source })?;
         let config: DockerConfig = serde_json::from_str(&text)
             .map_err(|error| RegistryError::Credentials { path: path(), reason: error.to_string() })?;
-        let mut found = Self { has_store: config.creds_store.is_some(), ..Self::default() };
-        found.helped = config.cred_helpers.into_keys().map(|key| host(&key).to_owned()).collect();
+        let mut found = Self { store: config.creds_store, ..Self::default() };
+        let helpers = config.cred_helpers.into_iter();
+        found.helpers = helpers.map(|(key, helper)| (host(&key).to_owned(), helper)).collect();
         for (key, entry) in config.auths.iter().filter(|(_, entry)| !entry.auth.is_empty()) {
             let login = login(&entry.auth).ok_or_else(|| RegistryError::Credentials {
                 path: path(),
@@ -86,18 +107,62 @@ impl Credentials {
     }
 
     /// What to show a registry.
-    pub(crate) fn of(&self, registry: &str) -> RegistryAuth {
-        self.own.as_ref().or_else(|| self.docker.get(registry)).cloned().unwrap_or(RegistryAuth::Anonymous)
-    }
-
-    /// What to do when a registry does not like it.
-    pub(crate) fn advice(&self, registry: &str) -> String {
-        if self.has_store || self.helped.iter().any(|helped| helped == registry) {
-            "passwords that Docker keeps in a credential helper are not read".to_owned()
-        } else {
-            format!("log in with `docker login {registry}`")
+    pub(crate) async fn of(&self, registry: &str) -> RegistryAuth {
+        if let Some(known) = self.own.as_ref().or_else(|| self.docker.get(registry)) {
+            return known.clone();
+        }
+        let Some(helper) = self.helpers.get(registry).or(self.store.as_ref()) else { return RegistryAuth::Anonymous };
+        match ask(helper, registry).await {
+            Ok(Helped { username, secret }) if username != TOKEN_USER => RegistryAuth::Basic(username, secret),
+            Ok(_) => {
+                tracing::warn!("docker-credential-{helper} has an identity token for {registry}, which is not used");
+                RegistryAuth::Anonymous
+            }
+            Err(Silent::HasNone(said)) => {
+                tracing::debug!("docker-credential-{helper} has no login for {registry}: {said}");
+                RegistryAuth::Anonymous
+            }
+            Err(Silent::Failed(error)) => {
+                tracing::warn!(
+                    "docker-credential-{helper}, which has the login for {registry}, does not work: {error}"
+                );
+                RegistryAuth::Anonymous
+            }
         }
     }
+}
+
+/// Why a helper gives nothing.
+enum Silent {
+    /// It says so.
+    HasNone(String),
+    /// It cannot be started, does not end or says something else.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Silent {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+async fn ask(helper: &str, registry: &str) -> Result<Helped, Silent> {
+    let mut command = Command::new(format!("docker-credential-{helper}"));
+    command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
+    let mut child = command.spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(registry.as_bytes()).await?;
+    }
+    let late = |_| io::Error::other(format!("no answer within {HELPER_PATIENCE:?}"));
+    let output = tokio::time::timeout(HELPER_PATIENCE, child.wait_with_output()).await.map_err(late)??;
+    if !output.status.success() {
+        return Err(Silent::HasNone(String::from_utf8_lossy(&output.stdout).trim().to_owned()));
+    }
+    // What it says holds the password: of what is wrong with it, only the place is told.
+    serde_json::from_slice(&output.stdout).map_err(|error| {
+        let place = format!("line {}, column {} of its answer", error.line(), error.column());
+        Silent::Failed(io::Error::new(io::ErrorKind::InvalidData, place))
+    })
 }
 
 /// The host of `https://host/v1/`, as old entries are written.
@@ -131,22 +196,21 @@ mod tests {
         RegistryAuth::Basic(user.into(), password.into())
     }
 
-    #[test]
-    fn what_docker_login_has_written_is_for_its_registry_only() {
+    #[tokio::test]
+    async fn what_docker_login_has_written_is_for_its_registry_only() {
         let config = r#"{"auths": {"localhost:5000": {"auth": "YWRhOnBhc3M6d29yZA=="}, "https://b.example/v1/": {"auth": "YWRhOng="}},
             "HttpHeaders": {}}"#;
         let found = of_docker(config, &[]).unwrap();
-        assert_eq!(found.of("localhost:5000"), basic("ada", "pass:word"));
-        assert_eq!(found.of("b.example"), basic("ada", "x"));
-        assert_eq!(found.of("localhost:5001"), RegistryAuth::Anonymous);
-        assert_eq!(found.advice("localhost:5001"), "log in with `docker login localhost:5001`");
+        assert_eq!(found.of("localhost:5000").await, basic("ada", "pass:word"));
+        assert_eq!(found.of("b.example").await, basic("ada", "x"));
+        assert_eq!(found.of("localhost:5001").await, RegistryAuth::Anonymous);
     }
 
-    #[test]
-    fn the_variables_win() {
+    #[tokio::test]
+    async fn the_variables_win() {
         let config = r#"{"auths": {"localhost:5000": {"auth": "YWRhOng="}}}"#;
         let found = of_docker(config, &[(USER, "bob"), (PASSWORD, "y")]).unwrap();
-        assert_eq!(found.of("localhost:5000"), basic("bob", "y"));
+        assert_eq!(found.of("localhost:5000").await, basic("bob", "y"));
     }
 
     #[test]
@@ -156,14 +220,10 @@ mod tests {
         assert!(of_docker("{}", &[(PASSWORD, "y")]).unwrap_err().starts_with("HATCHERY_REGISTRY_USER is not set"));
     }
 
-    #[test]
-    fn a_credential_helper_is_not_started_and_that_is_said() {
-        let config = r#"{"auths": {"a.example": {}}, "credHelpers": {"a.example": "x"}}"#;
-        let found = of_docker(config, &[]).unwrap();
-        assert_eq!(found.of("a.example"), RegistryAuth::Anonymous);
-        assert!(found.advice("a.example").contains("credential helper are not read"));
-        assert!(found.advice("b.example").contains("docker login b.example"));
-        assert!(of_docker(r#"{"credsStore": "desktop"}"#, &[]).unwrap().advice("b.example").contains("not read"));
+    #[tokio::test]
+    async fn a_helper_that_is_not_there_makes_one_a_stranger() {
+        let config = r#"{"auths": {"a.example": {}}, "credHelpers": {"a.example": "is-not-installed"}}"#;
+        assert_eq!(of_docker(config, &[]).unwrap().of("a.example").await, RegistryAuth::Anonymous);
     }
 
     #[test]

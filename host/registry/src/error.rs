@@ -72,15 +72,15 @@ pub enum RegistryError {
     },
     /// The registry wants other credentials.
     #[error(
-        "the registry does not let {who} use {reference}: {advice}, or set HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD"
+        "the registry does not let {who} use {reference}: log in with `docker login {registry}`, or set HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD"
     )]
     Unauthorized {
         /// Who asked.
         who: String,
         /// For what.
         reference: String,
-        /// What to do.
-        advice: String,
+        /// Its host and port.
+        registry: String,
     },
     /// The registry has no such thing.
     #[error("the registry has no {reference}; check its name and tag, or push it with `hatchery push`")]
@@ -125,6 +125,20 @@ pub enum RegistryError {
         locked: String,
         /// What was asked for.
         asked: String,
+    },
+    /// Only what is locked may be pulled, and this is not.
+    #[error("{}: component `{name}` is not locked there; pull it without --locked, and keep the file with the others", path.display())]
+    NotLocked {
+        /// The component.
+        name: String,
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// A locked component is not in its folder.
+    #[error("{}: it is locked, but there is no such file; `hatchery pull {}` restores it", path.display(), path.parent().unwrap_or(path).display())]
+    FileMissing {
+        /// Where it should be.
+        path: PathBuf,
     },
     /// The lock file does not say what it should.
     #[error("{}{}: {message}", path.display(), position(location))]

@@ -21,6 +21,18 @@ pub struct Folder {
     trust: Trust,
 }
 
+/// What a pull may do to what is locked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Add to it.
+    #[default]
+    Add,
+    /// Replace it by what the registries have now.
+    Update,
+    /// Nothing: what is not locked is an error, and `hatchery.lock` stays as it is.
+    Locked,
+}
+
 /// A component that is as its lock says.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -64,51 +76,56 @@ impl Folder {
         Self { path, registries, trust }
     }
 
-    /// Pulls a component and locks it. One that is locked to this reference already is restored; one that is not, or a file of another
-    /// origin, is replaced only when `update` says so.
+    /// Pulls a component and locks it. One that is locked to this reference already is restored; one that is locked to another, or a file
+    /// of another origin, is replaced only in [`Mode::Update`].
     ///
     /// # Errors
     /// When the name is taken, or the component does not come, is none or is not signed as it must be.
-    pub async fn add(&self, reference: &Reference, name: Option<&str>, update: bool) -> Result<Pulled, RegistryError> {
+    pub async fn add(&self, reference: &Reference, name: Option<&str>, mode: Mode) -> Result<Pulled, RegistryError> {
         let name = name.unwrap_or(reference.name());
         check_name(name)?;
         let mut lock = Lock::read(&self.path).await?;
-        let pulled = match lock.components.get(name) {
-            Some(locked) if !update && locked.reference == *reference => self.keep(name, locked).await?,
-            Some(locked) if !update => {
+        let pulled = match (lock.components.get(name), mode) {
+            (locked, Mode::Update) => self.renew(name, reference, locked).await?,
+            (Some(locked), _) if locked.reference == *reference => self.keep(name, locked).await?,
+            (Some(locked), _) => {
                 return Err(RegistryError::LockedElsewhere {
                     name: name.to_owned(),
                     locked: locked.reference.to_string(),
                     asked: reference.to_string(),
                 });
             }
-            None if !update && self.component(name).exists() => {
+            (None, Mode::Locked) => {
+                return Err(RegistryError::NotLocked { name: name.to_owned(), path: Lock::path(&self.path) });
+            }
+            (None, Mode::Add) if self.component(name).exists() => {
                 return Err(RegistryError::Occupied { path: self.component(name) });
             }
-            locked => self.renew(name, reference, locked).await?,
+            (None, Mode::Add) => self.renew(name, reference, None).await?,
         };
-        self.record(&mut lock, &pulled).await?;
+        self.record(&mut lock, &pulled, mode).await?;
         Ok(pulled)
     }
 
-    /// Makes all components what the lock file says, or with `update` what their references mean now, and says how that went for each.
+    /// Makes all components what the lock file says, or in [`Mode::Update`] what their references mean now, and says how that went for
+    /// each.
     ///
     /// # Errors
     /// When there is no usable lock file.
-    pub async fn restore(&self, update: bool) -> Result<Vec<Result<Pulled, RegistryError>>, RegistryError> {
+    pub async fn restore(&self, mode: Mode) -> Result<Vec<Result<Pulled, RegistryError>>, RegistryError> {
         let mut lock = Lock::read(&self.path).await?;
         if lock.components.is_empty() {
             return Err(RegistryError::NothingLocked { path: Lock::path(&self.path) });
         }
         let mut results = Vec::new();
         for (name, locked) in lock.components.clone() {
-            let result = if update {
+            let result = if mode == Mode::Update {
                 self.renew(&name, &locked.reference, Some(&locked)).await
             } else {
                 self.keep(&name, &locked).await
             };
             results.push(match result {
-                Ok(pulled) => self.record(&mut lock, &pulled).await.map(|()| pulled),
+                Ok(pulled) => self.record(&mut lock, &pulled, mode).await.map(|()| pulled),
                 Err(error) => Err(error),
             });
         }
@@ -116,7 +133,10 @@ impl Folder {
     }
 
     /// Writes down what a component is now, if that is news.
-    async fn record(&self, lock: &mut Lock, pulled: &Pulled) -> Result<(), RegistryError> {
+    async fn record(&self, lock: &mut Lock, pulled: &Pulled, mode: Mode) -> Result<(), RegistryError> {
+        if mode == Mode::Locked {
+            return Ok(());
+        }
         let before = lock.components.get(&pulled.name);
         let signer = match pulled.change {
             // Nobody may have looked at the signature this time.
@@ -140,27 +160,11 @@ impl Folder {
     async fn keep(&self, name: &str, locked: &Locked) -> Result<Pulled, RegistryError> {
         let path = self.component(name);
         let (change, verdict) = match file::read(&path).await? {
-            Some(bytes) => (Change::Unchanged, self.verify(&path, &bytes, locked).await?),
+            Some(bytes) => (Change::Unchanged, verify_file(&self.trust, &path, &bytes, locked).await?),
             None => (Change::Restored, self.restore_one(&path, locked).await?),
         };
         let signer = signer_as_locked(&path, locked, &verdict)?;
         Ok(self.pulled(name, locked, change, signer, verdict))
-    }
-
-    /// Compares a file with its lock and with the signature beside it.
-    async fn verify(&self, path: &Path, bytes: &[u8], locked: &Locked) -> Result<Verdict, RegistryError> {
-        let found = Digest::of(bytes);
-        if found != locked.file {
-            return Err(RegistryError::Differs {
-                what: path.display().to_string(),
-                expected: locked.file.to_string(),
-                found: found.to_string(),
-                advice: "delete the file and pull again to have what is locked, or take what the registry has now with --update"
-                    .to_owned(),
-            });
-        }
-        let signature = file::read_text(&signature_of(path)).await?;
-        self.trust.judge(&path.display().to_string(), bytes, signature.as_deref())
     }
 
     /// Pulls exactly what is locked.
@@ -232,7 +236,7 @@ impl Folder {
     }
 
     fn component(&self, name: &str) -> PathBuf {
-        self.path.join(format!("{name}.wasm"))
+        component(&self.path, name)
     }
 
     fn pulled(&self, name: &str, locked: &Locked, change: Change, signer: Option<KeyId>, verdict: Verdict) -> Pulled {
@@ -251,6 +255,51 @@ impl Folder {
             warnings,
         }
     }
+}
+
+/// Verifies that the files of a folder are what its lock file says, without asking any registry: by name, who has signed each, or why it is
+/// not as locked. A folder without a lock file has nothing to verify.
+///
+/// # Errors
+/// When the lock file cannot be used.
+pub async fn verify(
+    folder: &Path,
+    trust: &Trust,
+) -> Result<Vec<(String, Result<Option<KeyId>, RegistryError>)>, RegistryError> {
+    let mut verified = Vec::new();
+    for (name, locked) in Lock::read(folder).await?.components {
+        let path = component(folder, &name);
+        let result = verify_locked(trust, &path, &locked).await;
+        verified.push((name, result));
+    }
+    Ok(verified)
+}
+
+async fn verify_locked(trust: &Trust, path: &Path, locked: &Locked) -> Result<Option<KeyId>, RegistryError> {
+    let missing = || RegistryError::FileMissing { path: path.to_owned() };
+    let bytes = file::read(path).await?.ok_or_else(missing)?;
+    signer_as_locked(path, locked, &verify_file(trust, path, &bytes, locked).await?)
+}
+
+/// Compares a file with its lock and with the signature beside it.
+async fn verify_file(trust: &Trust, path: &Path, bytes: &[u8], locked: &Locked) -> Result<Verdict, RegistryError> {
+    let found = Digest::of(bytes);
+    if found != locked.file {
+        return Err(RegistryError::Differs {
+            what: path.display().to_string(),
+            expected: locked.file.to_string(),
+            found: found.to_string(),
+            advice:
+                "delete the file and pull again to have what is locked, or take what the registry has now with --update"
+                    .to_owned(),
+        });
+    }
+    let signature = file::read_text(&signature_of(path)).await?;
+    trust.judge(&path.display().to_string(), bytes, signature.as_deref())
+}
+
+fn component(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.wasm"))
 }
 
 /// The trusted key that has signed, which must be the locked one where one is locked.

@@ -22,7 +22,7 @@ pub use client::{Pushed, Registries};
 pub use component::{Digest, Interfaces, MAX_BYTES};
 pub use credentials::Credentials;
 pub use error::RegistryError;
-pub use folder::{Change, Folder, Pulled};
+pub use folder::{Change, Folder, Mode, Pulled, verify};
 pub use lock::LOCK_FILE;
 pub use progress::{Listener, Progress};
 pub use reference::Reference;

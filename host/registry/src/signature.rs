@@ -161,19 +161,23 @@ impl Trust {
         }
     }
 
-    /// True when nothing is to be used that no trusted key has signed.
-    pub fn is_required(&self) -> bool {
-        self.policy == SignaturePolicy::Require
+    /// True when loaded components are judged: with `warn` only where somebody is trusted, since otherwise nobody signs for anybody.
+    pub fn judges_what_is_loaded(&self) -> bool {
+        match self.policy {
+            SignaturePolicy::Off => false,
+            SignaturePolicy::Warn => !self.keys.is_empty(),
+            SignaturePolicy::Require => true,
+        }
     }
 
-    /// Judges a component that is about to be loaded by the signature beside its file, which this reads. Hashes all bytes: not for async
-    /// threads.
+    /// Judges a component that is about to be loaded by the signature beside its file, which this reads, and gives what the operator
+    /// should be warned of. Hashes all bytes: not for async threads.
     ///
     /// # Errors
-    /// When signatures are required and this has none that counts.
-    pub fn admit(&self, path: &Path, bytes: &[u8]) -> Result<(), RegistryError> {
-        if !self.is_required() {
-            return Ok(());
+    /// When signatures are required and this has none that counts, or when it is not what a trusted key has signed.
+    pub fn admit(&self, path: &Path, bytes: &[u8]) -> Result<Option<String>, RegistryError> {
+        if !self.judges_what_is_loaded() {
+            return Ok(None);
         }
         let beside = signature_of(path);
         let signature = match std::fs::read_to_string(&beside) {
@@ -181,7 +185,10 @@ impl Trust {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(source) => return Err(RegistryError::Read { path: beside, source }),
         };
-        self.judge(&path.display().to_string(), bytes, signature.as_deref()).map(|_| ())
+        Ok(match self.judge(&path.display().to_string(), bytes, signature.as_deref())? {
+            Verdict::Unproven(warning) => Some(warning),
+            Verdict::Signed(_) | Verdict::Unchecked => None,
+        })
     }
 
     /// Judges the bytes of `what`.
@@ -357,14 +364,19 @@ mod tests {
         let (secret, public) = pair(folder.path()).await;
         let path = folder.path().join("x.wasm");
         let admit = |policy| trust(policy, &public).admit(&path, b"bytes").map_err(|error| error.to_string());
-        admit(SignaturePolicy::Warn).unwrap();
+        assert_eq!(admit(SignaturePolicy::Off), Ok(None));
+        assert_eq!(admit(SignaturePolicy::Warn), Ok(Some(format!("{} is not signed", path.display()))));
+        assert!(!Trust::new(SignaturePolicy::Warn, Vec::new()).judges_what_is_loaded(), "nobody signs for nobody");
         let error = admit(SignaturePolicy::Require).unwrap_err();
         assert!(
             error.starts_with(&format!("{} is not signed, and signatures are required", path.display())),
             "{error}"
         );
-        std::fs::write(folder.path().join("x.wasm.minisig"), secret.sign("x.wasm", b"bytes").unwrap()).unwrap();
-        admit(SignaturePolicy::Require).unwrap();
+        let signature = folder.path().join("x.wasm.minisig");
+        std::fs::write(&signature, secret.sign("x.wasm", b"bytes").unwrap()).unwrap();
+        assert_eq!(admit(SignaturePolicy::Require), Ok(None));
+        std::fs::write(&signature, secret.sign("x.wasm", b"other").unwrap()).unwrap();
+        assert!(admit(SignaturePolicy::Warn).unwrap_err().contains("found other bytes or a forged signature"));
     }
 
     #[test]

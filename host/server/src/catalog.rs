@@ -36,11 +36,16 @@ pub fn load_options(config: &Config, cache: Option<PathBuf>) -> Result<LoadOptio
     Ok(LoadOptions { cache: CodeCache::new(cache), limits, components, admission: admission(config), ..options })
 }
 
-/// Lets in what a trusted key has signed, when signatures are required.
+/// Lets in what a trusted key has signed, and other things only with a warning, or not at all when signatures are required.
 fn admission(config: &Config) -> Option<Admission> {
     let trust = config.registry.trust();
-    trust.is_required().then(|| -> Admission {
-        Arc::new(move |path, bytes| trust.admit(path, bytes).map_err(|error| error.to_string()))
+    trust.judges_what_is_loaded().then(|| -> Admission {
+        Arc::new(move |path, bytes| {
+            if let Some(warning) = trust.admit(path, bytes).map_err(|error| error.to_string())? {
+                tracing::warn!("{warning}");
+            }
+            Ok(())
+        })
     })
 }
 

@@ -165,6 +165,36 @@ async fn a_registry_with_passwords_wants_the_right_one() -> Result<()> {
     Ok(())
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_credential_helper_of_docker_is_asked_for_the_password() -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(stage) = Stage::around(Registry::start_with_password().await?)? else { return Ok(()) };
+    let address = &stage.registry.address;
+    let helper = format!(
+        "#!/bin/sh\nread asked\n[ \"$1 $asked\" = 'get {address}' ] || {{ echo 'credentials not found'; exit 1; }}\n\
+         echo '{{\"ServerURL\": \"{address}\", \"Username\": \"{REGISTRY_USER}\", \"Secret\": \"{REGISTRY_PASSWORD}\"}}'\n"
+    );
+    stage.author.write("bin/docker-credential-vault", helper)?;
+    fs::set_permissions(stage.author.file("bin/docker-credential-vault"), fs::Permissions::from_mode(0o755))?;
+    let path = format!("{}:{}", stage.author.file("bin").display(), std::env::var("PATH")?);
+    let docker = stage.author.file("docker");
+    let push = async |config: Value| {
+        stage.author.write("docker/config.json", config.to_string())?;
+        let variables = [("DOCKER_CONFIG", docker.to_str().context("UTF-8")?), ("PATH", &path)];
+        let reference = stage.registry.reference("swap:1");
+        hatchery_with(&stage.author.served(), &["push", "swap.wasm", &reference], &variables).await
+    };
+    let elsewhere = refusal(push(json!({"credHelpers": {"elsewhere.example": "vault"}})).await?)?;
+    contains(&elsewhere, &["does not let strangers use"]);
+    let broken = refusal(push(json!({"credHelpers": {address: "broken"}})).await?)?;
+    contains(&broken, &["docker-credential-broken, which has the login for", "does not work"]);
+    for config in [json!({"credHelpers": {address: "vault"}}), json!({"credsStore": "vault"})] {
+        content(push(config).await?)?;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn what_a_registry_does_not_have_is_named() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };
@@ -201,6 +231,32 @@ async fn a_folder_is_restored_as_it_is_locked_until_an_update_is_asked_for() -> 
     contains(&content(stage.pull(&["--update"]).await?)?, &["swap updated", text_at(&newer, "/manifest")]);
     assert_eq!(stage.pulled("swap.wasm")?, swap(Newer)?);
     contains(&content(stage.pull(&["--update"]).await?)?, &["swap unchanged"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_locked_pull_restores_and_changes_nothing_that_is_locked() -> Result<()> {
+    let Some(stage) = Stage::new().await? else { return Ok(()) };
+    contains(&stage.refusal(&["--locked"]).await?, &["hatchery.lock: nothing has been pulled into this folder"]);
+    stage.push("swap:1", &[]).await?;
+    stage.push("swap:2", &[]).await?;
+    content(stage.pull_by_name("swap:1", &[]).await?)?;
+    let lock = stage.pulled("hatchery.lock")?;
+    stage.operator.remove("swap.wasm")?;
+    contains(&content(stage.pull(&["--locked"]).await?)?, &["swap restored"]);
+    contains(&content(stage.pull_by_name("swap:1", &["--locked"]).await?)?, &["swap unchanged"]);
+    let (locked, asked) = (stage.registry.reference("swap:1"), stage.registry.reference("swap:2"));
+    contains(
+        &stage.refusal(&[&asked, "--locked"]).await?,
+        &[&format!("component `swap` is locked to {locked}, not {asked}")],
+    );
+    contains(
+        &stage.refusal(&[&asked, "--locked", "--name", "other"]).await?,
+        &["hatchery.lock: component `other` is not locked there; pull it without --locked"],
+    );
+    contains(&stage.refusal(&["--locked", "--update"]).await?, &["cannot be used with"]);
+    assert_eq!(stage.pulled("hatchery.lock")?, lock);
+    assert!(!stage.operator.file("other.wasm").exists());
     Ok(())
 }
 
@@ -295,6 +351,29 @@ async fn a_host_that_requires_signatures_loads_nothing_else() -> Result<()> {
     stage.author.write("swap.wasm", swap(Newer)?)?;
     stage.push("swap:1", &["--sign-with", "minisign.key"]).await?;
     content(stage.pull_by_name("swap:1", &["--update"]).await?)?;
+    host.until_app("swap").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_signature_is_verified_again_when_a_component_is_loaded_from_the_cache() -> Result<()> {
+    let Some(stage) = Stage::new().await? else { return Ok(()) };
+    let config = format!("registry:\n  signatures: require\n  trusted_keys: [{}]\n", stage.key()?);
+    stage.operator.write("hatchery.yaml", config)?;
+    stage.push("swap:1", &["--sign-with", "minisign.key"]).await?;
+    content(stage.pull_by_name("swap:1", &[]).await?)?;
+    let signature = stage.pulled("swap.wasm.minisig")?;
+    let host = Host::serve(&stage.operator).await?;
+    host.until_app("swap").await?;
+    stage.operator.remove("swap.wasm.minisig")?;
+    contains(&host.until_refused("swap.wasm").await?, &["swap.wasm is not signed, and signatures are required"]);
+    drop(host);
+
+    // Its code is in the cache now.
+    let host = Host::serve(&stage.operator).await?;
+    contains(&host.until_refused("swap.wasm").await?, &["swap.wasm is not signed, and signatures are required"]);
+    assert!(host.apps().await?.is_empty());
+    stage.operator.write("swap.wasm.minisig", signature)?;
     host.until_app("swap").await?;
     Ok(())
 }

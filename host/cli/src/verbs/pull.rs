@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use hatchery_registry::{
-    Change, Credentials, Folder, Pulled, Reference, Registries, RegistryError, SignaturePolicy, Trust, TrustedKey,
+    Change, Credentials, Folder, Mode, Pulled, Reference, Registries, RegistryError, SignaturePolicy, Trust, TrustedKey,
 };
 use hatchery_server::Config;
 use serde_json::json;
@@ -31,8 +31,11 @@ pub struct Args {
     #[arg(long, requires = "reference")]
     name: Option<String>,
     /// Replace what is locked, and what has been changed in the folder, by what the registry has now
-    #[arg(long)]
+    #[arg(long, conflicts_with = "locked")]
     update: bool,
+    /// Leave hatchery.lock as it is: what it does not name, or names otherwise, is an error
+    #[arg(long)]
+    locked: bool,
     /// What happens to components that no trusted key has signed: off, warn or require; as hatchery.yaml says by default
     #[arg(long, value_name = "POLICY")]
     signatures: Option<SignaturePolicy>,
@@ -64,8 +67,8 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let registries = Registries::new(Credentials::of_environment()?, args.plain_http, progress.listener());
     let folder = Folder::new(args.dir.clone(), registries, args.trusts()?);
     let results = match &args.reference {
-        Some(reference) => vec![folder.add(reference, args.name.as_deref(), args.update).await],
-        None => folder.restore(args.update).await?,
+        Some(reference) => vec![folder.add(reference, args.name.as_deref(), args.mode()).await],
+        None => folder.restore(args.mode()).await?,
     };
     drop(progress);
     let mut outcome = Outcome::Success;
@@ -79,6 +82,14 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
 }
 
 impl Args {
+    fn mode(&self) -> Mode {
+        match (self.update, self.locked) {
+            (true, _) => Mode::Update,
+            (false, true) => Mode::Locked,
+            (false, false) => Mode::Add,
+        }
+    }
+
     /// Whom to trust: what hatchery.yaml says, and what the flags change and add.
     fn trusts(&self) -> anyhow::Result<Trust> {
         let config = Config::load(&self.dir)?.registry;

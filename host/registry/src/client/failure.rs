@@ -22,7 +22,7 @@ pub(super) fn explain(
     let unauthorized = || RegistryError::Unauthorized {
         who: who(auth),
         reference: reference.to_string(),
-        advice: registries.credentials.advice(reference.registry()),
+        registry: reference.registry().to_owned(),
     };
     let not_found = || RegistryError::NotFound { reference: reference.to_string() };
     let refused = |reason: &str| RegistryError::Refused { reference: reference.to_string(), reason: shortened(reason) };
