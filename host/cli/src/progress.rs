@@ -55,6 +55,10 @@ impl LoadProgress {
             let Some(bar) = bar.upgrade() else { return };
             match progress {
                 Progress::Found(components) => bar.inc_length(components as u64),
+                Progress::Compiling { name, size } => {
+                    let line = compiling(&name, size);
+                    bar.suspend(|| anstream::eprintln!("{line}"));
+                }
                 Progress::Loaded { name, .. } | Progress::Rejected { name, .. } => {
                     bar.set_message(name);
                     bar.inc(1);
@@ -62,6 +66,12 @@ impl LoadProgress {
             }
         })
     }
+}
+
+/// What people read who wait for a large component.
+fn compiling(name: &str, size: u64) -> String {
+    let size = size.div_ceil(1024);
+    format!("compiling {name} ({size} KiB), which takes a while the first time; `hatchery compile` does it ahead")
 }
 
 /// How far a component is on its way from or to a registry.
@@ -128,6 +138,14 @@ mod tests {
         assert_eq!((progress.0.bar.position(), progress.0.bar.length()), (2, Some(2)));
         drop(progress);
         tell(Progress::Found(1));
+    }
+
+    #[test]
+    fn who_waits_for_a_large_component_is_told_why() {
+        assert_eq!(
+            compiling("python-tools", 21_000_000),
+            "compiling python-tools (20508 KiB), which takes a while the first time; `hatchery compile` does it ahead"
+        );
     }
 
     #[test]

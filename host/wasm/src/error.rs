@@ -125,6 +125,14 @@ pub enum LoadError {
         /// Why.
         reason: String,
     },
+    /// It is compiled, and the code is lost.
+    #[error("component `{component}` is compiled, but its code is not kept: {reason}")]
+    NotKept {
+        /// The component.
+        component: String,
+        /// Why.
+        reason: String,
+    },
     /// Its `describe` fails or says something impossible.
     #[error("component `{component}` cannot describe itself: {reason}")]
     Describe {

@@ -24,9 +24,13 @@ use crate::settings::ComponentSettings;
 
 pub(crate) use load::load_bytes;
 use load::{Loaded, load};
+pub use load::{Precompiled, precompile};
 
 /// How long a file must stay as it is before it is read.
 pub(crate) const SETTLE: Duration = Duration::from_millis(100);
+
+/// How long people wait without a word. Most components are compiled in less.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How a directory is loaded.
 #[derive(Clone)]
@@ -43,6 +47,8 @@ pub struct LoadOptions {
     pub admission: Option<Admission>,
     /// Told what is being loaded.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
+    /// How long a compilation may take before `progress` is told that it is under way.
+    pub patience: Duration,
 }
 
 /// Says why a file may not be loaded. It is given the very bytes that are, and may block.
@@ -53,7 +59,7 @@ impl LoadOptions {
     pub fn new(engine: Arc<Engine>) -> Self {
         let cache = CodeCache::new(None);
         let limits = Limits::default();
-        Self { engine, cache, limits, components: BTreeMap::new(), admission: None, progress: None }
+        Self { engine, cache, limits, components: BTreeMap::new(), admission: None, progress: None, patience: PATIENCE }
     }
 
     fn settings(&self, component: &str) -> ComponentSettings {
@@ -73,6 +79,13 @@ impl LoadOptions {
 pub enum Progress {
     /// So many components are about to be loaded.
     Found(usize),
+    /// One is being compiled, and that takes long.
+    Compiling {
+        /// Its name.
+        name: String,
+        /// Bytes of its file.
+        size: u64,
+    },
     /// One is loaded.
     Loaded {
         /// Its name.
