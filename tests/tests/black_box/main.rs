@@ -2,8 +2,10 @@
 
 mod bad_input;
 mod cli;
+mod compile;
 mod configuration;
 mod crash;
+mod doctor;
 mod guide;
 mod hot_loading;
 mod misbehaviour;
