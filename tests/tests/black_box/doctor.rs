@@ -126,6 +126,14 @@ async fn a_component_of_a_released_contract_is_shown_with_its_version_and_one_of
 }
 
 #[tokio::test]
+async fn a_component_that_knows_no_contract_is_said_to_offer_its_functions() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("calendar.wasm", component("calendar")?)?;
+    says(&sound(&folder).await?, &["✓ calendar.wasm: wants no hatchery:agent, its functions are tools; ", " tools\n"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn files_of_one_name_and_apps_of_one_name_are_named() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("a/swap.wasm", component("swap")?)?;
@@ -259,6 +267,15 @@ async fn models_without_a_key_a_script_or_a_provider_are_broken() -> Result<()> 
     let args = [&["doctor", "."][..], &DATA].concat();
     let output = hatchery_with(&folder.served(), &args, &keys).await?;
     says(&output.stdout, &["✓ model `gemini-2.5-flash`, used by `a`\n", "✓ model `gpt-5`, used by `b`, `e`\n"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_without_a_model_is_doubtful() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("x/root_agent.yaml", "name: greeter\ndescription: Greets.\ninstruction: Greet.\n")?;
+    let said = "! app `x`: neither the agent `greeter` nor one above it has a model\n      model: gemini-2.5-flash\n";
+    says(&sound(&folder).await?, &[said]);
     Ok(())
 }
 

@@ -442,6 +442,25 @@ async fn an_update_warns_when_the_signer_is_gone() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_large_component_travels_whole() -> Result<()> {
+    let Some(stage) = Stage::new().await? else { return Ok(()) };
+    // A custom section with a name of three letters and, together with it, 2^23 bytes: more than goes in one request.
+    let mut large = swap(Older)?;
+    large.extend([&[0, 0x80, 0x80, 0x80, 0x04, 3][..], b"big"].concat());
+    large.resize(large.len() + (1 << 23) - 4, 0xa5);
+    stage.author.write("swap.wasm", &large)?;
+    stage.push("large:1", &[]).await?;
+    let pulled = stage.pull_by_name("large:1", &[]).await?;
+    contains(
+        &pulled.stderr,
+        &[&format!("pulling {} ({} KiB)", stage.registry.reference("large:1"), large.len().div_ceil(1024))],
+    );
+    content(pulled)?;
+    assert!(stage.pulled("large.wasm")? == large, "other bytes came back");
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_is_too_large_neither_goes_nor_comes() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };
     fs::File::create(stage.author.file("large.wasm"))?.set_len((256 << 20) + 1)?;

@@ -51,7 +51,7 @@ fn rebuilds(path: &Path) -> bool {
     wanted.is_some_and(|wanted| !version::is_served(&wanted))
 }
 
-/// `wants hatchery:agent 0.1.0, offered is 0.1.0; 1 agent, 2 tools`.
+/// `wants hatchery:agent 0.1.0, offered is 0.1.0; 1 agent, 2 tools`, or `wants no hatchery:agent, its functions are tools; 2 tools`.
 fn offers(component: &Component) -> String {
     let counts = [
         ("agent", component.agent_names().count()),
@@ -65,5 +65,9 @@ fn offers(component: &Component) -> String {
     ];
     let said = |(what, count): &(&str, usize)| format!("{count} {what}{}", if *count == 1 { "" } else { "s" });
     let items: Vec<_> = counts.iter().filter(|(_, count)| *count > 0).map(said).collect();
-    format!("wants hatchery:agent {}, offered is {OFFERED}; {}", component.contract().version, items.join(", "))
+    let wants = match &component.contract().version {
+        Some(version) => format!("wants hatchery:agent {version}, offered is {OFFERED}"),
+        None => "wants no hatchery:agent, its functions are tools".to_owned(),
+    };
+    format!("{wants}; {}", items.join(", "))
 }

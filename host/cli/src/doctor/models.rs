@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use hatchery_core::{AgentKind, ModelRef, ModelRegistry};
+use hatchery_core::{Agent, AgentId, AgentKind, ModelRef, ModelRegistry};
 use hatchery_engine::App;
 use hatchery_server::services;
 use hatchery_wasm::CatalogModels;
@@ -23,17 +23,34 @@ pub(super) fn findings(visit: &Visit<'_>) -> Vec<Finding> {
             users.entry(model).or_default().insert(&app.name);
         }
     }
-    users.into_iter().map(|(model, apps)| finding(visit.folder, &models, model, &apps)).collect()
+    let named = users.into_iter().map(|(model, apps)| finding(visit.folder, &models, model, &apps));
+    named.chain(visit.catalog.apps.values().flat_map(|app| without_model(app))).collect()
+}
+
+/// Agents that would ask a model, and have none. A plugin may give them one.
+fn without_model(app: &App) -> impl Iterator<Item = Finding> {
+    let has_none = |id: AgentId| {
+        let mut above = std::iter::once(id).chain(app.tree.ancestors(id));
+        !above.any(|id| model_of(app.tree.agent(id)).is_some())
+    };
+    let asks = app.tree.iter().filter(|(_, agent)| matches!(agent.kind, AgentKind::Llm(_)));
+    asks.filter(move |(id, _)| has_none(*id)).map(|(_, agent)| {
+        let said = format!("app `{}`: neither the agent `{}` nor one above it has a model", app.name, agent.name);
+        Finding::doubtful(said).fixed_by("model: gemini-2.5-flash")
+    })
+}
+
+fn model_of(agent: &Agent) -> Option<&ModelRef> {
+    match &agent.kind {
+        AgentKind::Llm(llm) => llm.model.as_ref(),
+        AgentKind::Custom(custom) => custom.model.as_ref(),
+        AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => None,
+    }
 }
 
 /// The models that an app's agents name.
 fn models_of(app: &App) -> impl Iterator<Item = &str> {
-    let named = app.tree.iter().filter_map(|(_, agent)| match &agent.kind {
-        AgentKind::Llm(llm) => llm.model.as_ref(),
-        AgentKind::Custom(custom) => custom.model.as_ref(),
-        AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => None,
-    });
-    named.map(ModelRef::name)
+    app.tree.iter().filter_map(|(_, agent)| model_of(agent)).map(ModelRef::name)
 }
 
 fn finding(folder: &Path, models: &dyn ModelRegistry, model: &str, apps: &BTreeSet<&str>) -> Finding {
