@@ -11,6 +11,7 @@ pub mod event;
 pub mod folder;
 pub mod host;
 pub mod paths;
+pub mod registry;
 pub mod soak;
 pub mod sse;
 
@@ -19,3 +20,4 @@ pub use churn::Churn;
 pub use conversation::{Conversation, Route};
 pub use folder::Folder;
 pub use host::Host;
+pub use registry::Registry;

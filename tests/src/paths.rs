@@ -24,14 +24,18 @@ pub fn hatchery() -> anyhow::Result<PathBuf> {
 }
 
 /// The `hatchery` command, ready for its arguments. Compiled code is kept for all tests, since most of a host's start would be the
-/// compilation of components that another test's host has compiled before; no model has a key.
+/// compilation of components that another test's host has compiled before; no model has a key, and no registry knows who one is.
 ///
 /// # Errors
 /// When it has not been built.
 pub fn command() -> anyhow::Result<Command> {
     let mut command = Command::new(hatchery()?);
     command.env("XDG_CACHE_HOME", scratch("cache")?).kill_on_drop(true);
+    command.env("DOCKER_CONFIG", scratch("no-docker")?);
     for variable in ["GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "HATCHERY_LOG"] {
+        command.env_remove(variable);
+    }
+    for variable in ["HATCHERY_REGISTRY_USER", "HATCHERY_REGISTRY_PASSWORD", "HATCHERY_SIGNING_PASSWORD"] {
         command.env_remove(variable);
     }
     Ok(command)

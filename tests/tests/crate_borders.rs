@@ -7,17 +7,36 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way:
-/// core ← engine ← wasm, models, stores ← server ← cli.
-const BORDERS: [(&str, &[&str]); 7] = [
+/// core ← engine ← wasm, models, stores ← server ← cli. What talks to registries of components knows none of the others.
+const BORDERS: [(&str, &[&str]); 8] = [
     ("hatchery-core", &[]),
     ("hatchery-engine", &["hatchery-core"]),
     ("hatchery-wasm", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-models", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-stores", &["hatchery-core", "hatchery-engine"]),
-    ("hatchery-server", &["hatchery-core", "hatchery-engine", "hatchery-models", "hatchery-stores", "hatchery-wasm"]),
+    ("hatchery-registry", &[]),
+    (
+        "hatchery-server",
+        &[
+            "hatchery-core",
+            "hatchery-engine",
+            "hatchery-models",
+            "hatchery-registry",
+            "hatchery-stores",
+            "hatchery-wasm",
+        ],
+    ),
     (
         "hatchery-cli",
-        &["hatchery-core", "hatchery-engine", "hatchery-models", "hatchery-server", "hatchery-stores", "hatchery-wasm"],
+        &[
+            "hatchery-core",
+            "hatchery-engine",
+            "hatchery-models",
+            "hatchery-registry",
+            "hatchery-server",
+            "hatchery-stores",
+            "hatchery-wasm",
+        ],
     ),
 ];
 

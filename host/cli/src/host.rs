@@ -54,6 +54,11 @@ impl StorageArgs {
         }
     }
 
+    /// As `hatchery.yaml` says, with the data in this folder if there is one.
+    pub fn in_directory(data_dir: Option<PathBuf>) -> Self {
+        Self { data_dir, ..Self::default() }
+    }
+
     fn override_in(&self, config: &mut Config) {
         let replace = |setting: &mut Option<String>, given: &Option<String>| {
             if given.is_some() {
@@ -65,7 +70,8 @@ impl StorageArgs {
         replace(&mut config.memory_service, &self.memory_service);
     }
 
-    fn storage(&self, folder: &Path) -> Storage {
+    /// Where data of a served folder is kept that no service says a place for.
+    pub fn storage(&self, folder: &Path) -> Storage {
         match &self.data_dir {
             _ if self.memory => Storage::InMemory,
             Some(data) => Storage::Directory(data.clone()),
@@ -75,7 +81,7 @@ impl StorageArgs {
 
     /// Where compiled components are kept: with the data if somebody says where that is, else in the user's cache, because whoever may
     /// write to the served folder must not be able to put native code there. `None` when there is no such place.
-    fn code_cache(&self, environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    pub fn code_cache(&self, environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         match &self.data_dir {
             _ if self.memory => None,
             Some(data) => Some(data.join("code")),
@@ -187,7 +193,7 @@ fn make_repeatable(config: &mut Config) {
 }
 
 /// Tells what is loaded whenever it is asked: runs use the plugins and summarizers of components that are there when they begin.
-fn current(loaded: CatalogHandle) -> impl Fn() -> Loaded + Clone + Send + Sync + 'static {
+pub fn current(loaded: CatalogHandle) -> impl Fn() -> Loaded + Clone + Send + Sync + 'static {
     move || {
         let catalog = loaded.current();
         (catalog.generation, catalog as Arc<dyn Lookup>)

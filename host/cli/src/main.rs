@@ -2,6 +2,7 @@
 
 mod chat;
 mod conversation;
+mod doctor;
 mod files;
 mod host;
 mod interrupt;
@@ -97,5 +98,12 @@ mod tests {
         assert!(error(&["run", "x", "--yes", "--no"]).contains("cannot be used with"));
         assert!(error(&["inspect"]).contains("<FILE_OR_DIR>"));
         assert!(error(&["test", ".", "--message", "x"]).contains("--message"));
+        assert!(error(&["doctor", ".", "--fix"]).contains("--fix"));
+        assert!(error(&["compile", ".", "x"]).contains("'x'"));
+        assert!(error(&["push", "x.wasm"]).contains("<REFERENCE>"));
+        assert!(error(&["push", "x.wasm", "team/x:1"]).contains("does not begin with a registry's host"));
+        assert!(error(&["pull", ".", "--name", "x"]).contains("REFERENCE"));
+        assert!(error(&["pull", ".", "--signatures", "on"]).contains("neither `off` nor `warn` nor `require`"));
+        assert!(error(&["pull", ".", "--trust", "x"]).contains("not a minisign public key"));
     }
 }

@@ -33,36 +33,41 @@ pub fn unknown_apps(config: &Config, apps: &[String]) -> Vec<String> {
     unknown.map(say).collect()
 }
 
-/// Logs a warning for each app that has settings but is not there.
-pub fn warn_of_unknown_apps(config: &Config, apps: Vec<String>, report: &CatalogReport) {
-    // The app of a YAML file that cannot be loaded is there, too.
+/// The apps that are loaded and those of YAML files that cannot be: these are there, too.
+pub fn apps_of(loaded: Vec<String>, report: &CatalogReport) -> Vec<String> {
     let broken = report.files.iter().filter(|file| file.reason.is_some()).map(|file| file.name.clone());
-    let mut known: Vec<String> = apps.into_iter().chain(broken).collect();
+    let mut known: Vec<String> = loaded.into_iter().chain(broken).collect();
     known.sort();
     known.dedup();
-    for warning in unknown_apps(config, &known) {
+    known
+}
+
+/// Logs a warning for each app that has settings but is not there.
+pub fn warn_of_unknown_apps(config: &Config, apps: Vec<String>, report: &CatalogReport) {
+    for warning in unknown_apps(config, &apps_of(apps, report)) {
         tracing::warn!("{warning}");
     }
 }
 
 /// Logs a warning for each component that has settings but is not there.
 pub fn warn_of_unknown_components(config: &Config, report: &CatalogReport) {
-    for name in unknown_components(config, report) {
-        let known = report.components.iter().map(|component| component.name.as_str()).collect::<Vec<_>>().join(", ");
-        tracing::warn!(
-            "{} has settings for `{name}`, but no component has this name; there is {known}",
-            config::FILE_NAME
-        );
+    for warning in unknown_components(config, report) {
+        tracing::warn!("{warning}");
     }
 }
 
-/// A component whose file cannot be loaded is there, too.
-fn unknown_components<'a>(config: &'a Config, report: &CatalogReport) -> Vec<&'a str> {
+/// What is wrong with the settings of components, a sentence for each. A component whose file cannot be loaded is there, too.
+pub fn unknown_components(config: &Config, report: &CatalogReport) -> Vec<String> {
     let is_there = |name: &str| {
         report.components.iter().any(|component| component.name == name)
             || report.files.iter().any(|file| file.name == name)
     };
-    config.components.keys().map(String::as_str).filter(|name| !is_there(name)).collect()
+    let known = report.components.iter().map(|component| component.name.as_str()).collect::<Vec<_>>().join(", ");
+    let known = if known.is_empty() { "none" } else { &known };
+    let say = |name| {
+        format!("{} has settings for `{name}`, but no component has this name; there is {known}", config::FILE_NAME)
+    };
+    config.components.keys().filter(|name| !is_there(name)).map(say).collect()
 }
 
 /// Follows `hatchery.yaml` in a folder that was opened with `opened`: what it says of components takes effect, the rest is said to need a
@@ -116,6 +121,7 @@ fn need_restart(opened: &Config, now: &Config) -> Vec<&'static str> {
         ("`apps`", opened.apps != now.apps),
         ("`engine`", opened.engine != now.engine),
         ("`swapping`", opened.swapping != now.swapping),
+        ("`registry`", opened.registry != now.registry),
         ("`server`", opened.server != now.server),
     ];
     sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
@@ -202,6 +208,7 @@ mod tests {
             files: vec![FileReport { name: "broken".into(), ..FileReport::default() }],
             ..CatalogReport::default()
         };
-        assert_eq!(unknown_components(&config, &report), ["dcie"]);
+        let warning = "hatchery.yaml has settings for `dcie`, but no component has this name; there is dice";
+        assert_eq!(unknown_components(&config, &report), [warning]);
     }
 }

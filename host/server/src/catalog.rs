@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use hatchery_engine::App;
 use hatchery_wasm::{
-    Catalog, CatalogHandle, CodeCache, Component, ComponentSettings, Engine, EngineOptions, FileState, FileStatus,
-    Limits, LoadError, LoadOptions, Settings,
+    Admission, Catalog, CatalogHandle, CodeCache, Component, ComponentSettings, Engine, EngineOptions, FileState,
+    FileStatus, Limits, LoadError, LoadOptions, Settings,
 };
 
 use crate::config::Config;
@@ -29,7 +29,7 @@ pub fn load_options(config: &Config, cache: Option<PathBuf>) -> Result<LoadOptio
     }
     let options = LoadOptions::new(Engine::new(&options)?);
     let drain_timeout = config.swapping.drain_timeout;
-    Ok(LoadOptions { cache: CodeCache::new(cache), settings, drain_timeout, ..options })
+    Ok(LoadOptions { cache: CodeCache::new(cache), settings, drain_timeout, admission: admission(config), ..options })
 }
 
 /// What a configuration says of components.
@@ -45,6 +45,19 @@ pub fn settings(config: &Config) -> Settings {
         (name.clone(), settings)
     });
     Settings { components: components.collect(), limits }
+}
+
+/// Lets in what a trusted key has signed, and other things only with a warning, or not at all when signatures are required.
+fn admission(config: &Config) -> Option<Admission> {
+    let trust = config.registry.trust();
+    trust.judges_what_is_loaded().then(|| -> Admission {
+        Arc::new(move |path, bytes| {
+            if let Some(warning) = trust.admit(path, bytes).map_err(|error| error.to_string())? {
+                tracing::warn!("{warning}");
+            }
+            Ok(())
+        })
+    })
 }
 
 impl AppSource for CatalogHandle {

@@ -1,5 +1,5 @@
-//! `hatchery.yaml`: services, models, plugins, limits and the settings of apps and components. Every key is optional, an unknown one is an error, and an
-//! error names the file, the line and the column.
+//! `hatchery.yaml`: services, models, plugins, limits, trusted keys and the settings of apps and components. Every key is optional, an unknown
+//! one is an error, and an error names the file, the line and the column.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hatchery_core::JsonMap;
 use hatchery_engine::plugins::PluginConfig;
+use hatchery_registry::{SignaturePolicy, Trust, TrustedKey};
 use hatchery_wasm::limits::LimitOverrides;
 use hatchery_wasm::{EngineSettings, Grants, Swapping, Warm};
 use serde::Deserialize;
@@ -45,6 +46,8 @@ pub struct Config {
     pub swapping: Swapping,
     /// Settings of single components, by name.
     pub components: BTreeMap<String, ComponentConfig>,
+    /// Whose components may come from registries.
+    pub registry: RegistryConfig,
     /// Limits and habits of the server.
     pub server: ServerConfig,
 }
@@ -71,6 +74,23 @@ pub struct ComponentConfig {
     pub limits: LimitOverrides,
     /// How instances are kept between calls; each call has a fresh one when left out.
     pub warm: Option<Warm>,
+}
+
+/// Whose components `hatchery pull` puts into this folder and, when signatures are required, whose the host loads.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RegistryConfig {
+    /// What happens to components that no trusted key has signed.
+    pub signatures: SignaturePolicy,
+    /// Keys whose signatures count.
+    pub trusted_keys: Vec<TrustedKey>,
+}
+
+impl RegistryConfig {
+    /// The two as one.
+    pub fn trust(&self) -> Trust {
+        Trust::new(self.signatures, self.trusted_keys.clone())
+    }
 }
 
 /// Limits and habits of the server.
@@ -175,6 +195,11 @@ impl Config {
             ConfigError::Invalid { file: file.to_owned(), location, message }
         })?;
         let mut config = config.unwrap_or_default();
+        config.registry.trust().check().map_err(|error| ConfigError::Invalid {
+            file: file.to_owned(),
+            location: None,
+            message: error.to_string(),
+        })?;
         let folder = file.parent().unwrap_or(Path::new(""));
         for uri in [&mut config.session_service, &mut config.artifact_service].into_iter().flatten() {
             *uri = below(folder, uri);
@@ -376,6 +401,24 @@ mod tests {
         );
         let wrong = parse("app_defaults: {compaction: often}").unwrap_err();
         assert!(wrong.contains("app_defaults.compaction: ") && wrong.contains("a mapping that says when"), "{wrong}");
+    }
+
+    #[test]
+    fn whose_signatures_count_is_read() {
+        let key = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
+        let registry = parse(&format!("registry:\n  signatures: require\n  trusted_keys: [{key}]\n")).unwrap().registry;
+        assert_eq!(registry.signatures, SignaturePolicy::Require);
+        assert_eq!(registry.trusted_keys, [key.parse().unwrap()]);
+        assert_eq!(parse("registry: {signatures: off}").unwrap().registry.signatures, SignaturePolicy::Off);
+        assert_eq!(RegistryConfig::default().signatures, SignaturePolicy::Warn);
+        let error = parse("registry: {signatures: require}").unwrap_err();
+        assert!(
+            error.starts_with("/srv/agents/hatchery.yaml: signatures are required, but no key is trusted"),
+            "{error}"
+        );
+        let error = parse("registry:\n  trusted_keys: [nobody]\n").unwrap_err();
+        assert!(error.starts_with("/srv/agents/hatchery.yaml:2:"), "{error}");
+        assert!(error.contains("registry.trusted_keys[0]: nobody: not a minisign public key"), "{error}");
     }
 
     #[test]

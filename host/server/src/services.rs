@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hatchery_core::{Services, StoreError};
+use hatchery_core::{ModelRegistry, Services, StoreError};
 use hatchery_models::{Registry, Settings};
 use thiserror::Error;
 
@@ -63,8 +63,13 @@ pub async fn open(config: &Config, storage: &Storage, directory: &Path) -> Resul
         sessions: hatchery_stores::open_sessions(&sessions).await.map_err(failed("session_service", &sessions))?,
         artifacts: hatchery_stores::open_artifacts(&artifacts).await.map_err(failed("artifact_service", &artifacts))?,
         memory: hatchery_stores::open_memory(memory).await.map_err(failed("memory_service", memory))?,
-        models: Arc::new(Registry::with_defaults(settings(Settings::from_env(), &config.models, directory))),
+        models: models(config, directory),
     })
+}
+
+/// The hosted and scripted models that a configuration and the environment give. Scripts are found below `directory`.
+pub fn models(config: &Config, directory: &Path) -> Arc<dyn ModelRegistry> {
+    Arc::new(Registry::with_defaults(settings(Settings::from_env(), &config.models, directory)))
 }
 
 /// Makes the folder when it is missing, with a `.gitignore` that keeps all of it out of the repository that it may be in.

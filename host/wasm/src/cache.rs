@@ -23,30 +23,78 @@ use place::Place;
 /// Begins each file; the digit changes with its layout.
 const MAGIC: &[u8; 8] = b"HATCHC02";
 
+/// How the name of a file of code ends.
+const EXTENSION: &str = "cwasm";
+
 /// A directory of compiled code.
 #[derive(Debug, Clone)]
-pub struct CodeCache {
-    place: Option<Place>,
+pub struct CodeCache(Inner);
+
+#[derive(Debug, Clone)]
+enum Inner {
+    Off,
+    Unusable { directory: PathBuf, reason: String },
+    Open(Place),
+}
+
+/// How a cache is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CacheState {
+    /// There is none: components are compiled each time that they are loaded.
+    Off,
+    /// Its directory cannot be used, with the same effect.
+    Unusable {
+        /// The directory.
+        directory: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// It keeps what is compiled.
+    Open {
+        /// The directory.
+        directory: PathBuf,
+        /// How many files of code it has.
+        files: usize,
+        /// Their bytes.
+        bytes: u64,
+    },
 }
 
 /// Code and where it came from.
 pub(crate) struct Code {
     pub(crate) component: Component,
     pub(crate) is_from_cache: bool,
+    /// Why it is not in the cache for the next time.
+    pub(crate) not_kept: Option<String>,
 }
 
 impl CodeCache {
     /// A cache in `directory`, which is made if needed and closed to others; `None` compiles each time. So does a directory that is a
     /// link or that belongs to somebody else.
     pub fn new(directory: Option<PathBuf>) -> Self {
-        let place = directory.and_then(|directory| match Place::open(&directory) {
-            Ok(place) => Some(place),
+        let Some(directory) = directory else { return Self(Inner::Off) };
+        Self(match Place::open(&directory) {
+            Ok(place) => Inner::Open(place),
             Err(error) => {
                 tracing::warn!("{}: no cache of compiled components: {error}", directory.display());
-                None
+                Inner::Unusable { directory, reason: error.to_string() }
             }
-        });
-        Self { place }
+        })
+    }
+
+    /// How it is now. Looks at each of its files: not for async threads.
+    pub fn state(&self) -> CacheState {
+        let place = match &self.0 {
+            Inner::Off => return CacheState::Off,
+            Inner::Unusable { directory, reason } => {
+                return CacheState::Unusable { directory: directory.clone(), reason: reason.clone() };
+            }
+            Inner::Open(place) => place,
+        };
+        let entries = fs::read_dir(place.directory()).into_iter().flatten().filter_map(Result::ok);
+        let code = entries.filter(|entry| entry.path().extension().is_some_and(|extension| extension == EXTENSION));
+        let sizes: Vec<u64> = code.filter_map(|entry| Some(entry.metadata().ok()?.len())).collect();
+        CacheState::Open { directory: place.directory().into(), files: sizes.len(), bytes: sizes.iter().sum() }
     }
 
     /// The compiled form of `bytes`, whose SHA-256 is `sha256`. Takes some 70 ms per 100 KB when it has to compile: not for async threads.
@@ -54,19 +102,25 @@ impl CodeCache {
     /// # Errors
     /// When the bytes do not compile.
     pub(crate) fn load(&self, engine: &Engine, sha256: &str, bytes: &[u8]) -> wasmtime::Result<Code> {
-        let Some(place) = &self.place else {
-            return Ok(Code { component: Component::new(engine.wasm(), bytes)?, is_from_cache: false });
+        let compiled = |not_kept| move |component| Code { component, is_from_cache: false, not_kept };
+        let place = match &self.0 {
+            Inner::Off => return Component::new(engine.wasm(), bytes).map(compiled(Some("there is no cache".into()))),
+            Inner::Unusable { reason, .. } => {
+                return Component::new(engine.wasm(), bytes).map(compiled(Some(reason.clone())));
+            }
+            Inner::Open(place) => place,
         };
         let name = file_name(engine, sha256);
         if let Some(component) = read(engine, place, &name) {
-            return Ok(Code { component, is_from_cache: true });
+            return Ok(Code { component, is_from_cache: true, not_kept: None });
         }
         let component = Component::new(engine.wasm(), bytes)?;
-        if let Err(error) = component.serialize().map_err(io::Error::other).and_then(|code| write(place, &name, &code))
-        {
-            tracing::warn!("{}: compiled code is not kept: {error}", place.path(&name).display());
+        let kept = component.serialize().map_err(io::Error::other).and_then(|code| write(place, &name, &code));
+        let not_kept = kept.err().map(|error| format!("{}: {error}", place.path(&name).display()));
+        if let Some(reason) = &not_kept {
+            tracing::warn!("compiled code is not kept: {reason}");
         }
-        Ok(Code { component, is_from_cache: false })
+        Ok(Code { component, is_from_cache: false, not_kept })
     }
 }
 
@@ -87,7 +141,7 @@ pub fn file_sha256(path: &Path) -> io::Result<String> {
 fn file_name(engine: &Engine, sha256: &str) -> String {
     let mut hasher = DefaultHasher::new();
     engine.wasm().precompile_compatibility_hash().hash(&mut hasher);
-    format!("{sha256}-{:016x}-{:x}.cwasm", hasher.finish(), Engine::features())
+    format!("{sha256}-{:016x}-{:x}.{EXTENSION}", hasher.finish(), Engine::features())
 }
 
 /// The code in a file, if it is whole and was written by this cache for this component and engine.

@@ -27,7 +27,7 @@ pub struct Catalog {
     /// What became of each file.
     pub files: Vec<FileStatus>,
     /// Which file each app is from.
-    app_files: BTreeMap<String, PathBuf>,
+    pub(crate) app_files: BTreeMap<String, PathBuf>,
 }
 
 /// What became of a file.

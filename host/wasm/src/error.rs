@@ -49,6 +49,9 @@ pub enum LoadError {
         /// What is wrong.
         reason: &'static str,
     },
+    /// Whoever runs the host does not let it in; the reason names the file.
+    #[error("{0}")]
+    NotAdmitted(String),
     /// Not WebAssembly at all.
     #[error("component `{component}` is not a WebAssembly file; it must be a component made by `hatchery build`")]
     NotWasm {
@@ -158,6 +161,14 @@ pub enum LoadError {
     /// It cannot be compiled or linked.
     #[error("component `{component}` cannot be loaded: {reason}")]
     Compile {
+        /// The component.
+        component: String,
+        /// Why.
+        reason: String,
+    },
+    /// It is compiled, and the code is lost.
+    #[error("component `{component}` is compiled, but its code is not kept: {reason}")]
+    NotKept {
         /// The component.
         component: String,
         /// Why.

@@ -6,7 +6,7 @@
 mod load;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,9 +24,13 @@ use crate::settings::{Settings, Swapping};
 
 pub(crate) use load::load_bytes;
 use load::{Loaded, load};
+pub use load::{Precompiled, precompile};
 
 /// How long a file must stay as it is before it is read.
 pub(crate) const SETTLE: Duration = Duration::from_millis(100);
+
+/// How long people wait without a word. Most components are compiled in less.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How a directory is loaded.
 #[derive(Clone)]
@@ -41,16 +45,32 @@ pub struct LoadOptions {
     pub drain_timeout: Duration,
     /// Keeps what was loaded, to go back to.
     pub revisions: Option<Revisions>,
+    /// Asked before a file is loaded.
+    pub admission: Option<Admission>,
     /// Told what is being loaded.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
+    /// How long a compilation may take before `progress` is told that it is under way.
+    pub patience: Duration,
 }
+
+/// Says why a file may not be loaded. It is given the very bytes that are, and may block.
+pub type Admission = Arc<dyn Fn(&Path, &[u8]) -> Result<(), String> + Send + Sync>;
 
 impl LoadOptions {
     /// Default limits, no cache, no settings.
     pub fn new(engine: Arc<Engine>) -> Self {
         let cache = CodeCache::new(None);
         let (settings, drain_timeout) = (Settings::default(), Swapping::default().drain_timeout);
-        Self { engine, cache, settings, drain_timeout, revisions: None, progress: None }
+        Self {
+            engine,
+            cache,
+            settings,
+            drain_timeout,
+            revisions: None,
+            admission: None,
+            progress: None,
+            patience: PATIENCE,
+        }
     }
 
     fn report(&self, progress: Progress) {
@@ -65,6 +85,13 @@ impl LoadOptions {
 pub enum Progress {
     /// So many components are about to be loaded.
     Found(usize),
+    /// One is being compiled, and that takes long.
+    Compiling {
+        /// Its name.
+        name: String,
+        /// Bytes of its file.
+        size: u64,
+    },
     /// One is loaded.
     Loaded {
         /// Its name.

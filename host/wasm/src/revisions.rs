@@ -190,7 +190,9 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(20));
             revisions.keep("swap", hash, bytes);
         };
-        [&a, &b, &c].map(keep);
+        for revision in [&a, &b, &c] {
+            keep(revision);
+        }
         assert_eq!(listed(&revisions), [c.1.clone(), b.1.clone()]);
         keep(&b);
         assert_eq!(listed(&revisions), [b.1.clone(), c.1.clone()]);

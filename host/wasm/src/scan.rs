@@ -21,9 +21,16 @@ pub(crate) enum Kind {
     Yaml,
 }
 
-/// Tells a file from a later state of itself, without reading it.
+/// Tells a file from a later state of itself, without reading it. The signature beside a component is part of its state: with another
+/// one, the component may be let in or refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
+    file: Seen,
+    signature: Option<Seen>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
     size: u64,
     modified: Option<SystemTime>,
 }
@@ -31,6 +38,14 @@ pub(crate) struct Stamp {
 impl Stamp {
     /// The stamp of a file, if there is one.
     pub(crate) fn of(path: &Path) -> Option<Self> {
+        let signature = path.extension().filter(|extension| *extension == "wasm");
+        let signature = signature.and_then(|_| Seen::at(&path.with_extension("wasm.minisig")));
+        Some(Self { file: Seen::at(path)?, signature })
+    }
+}
+
+impl Seen {
+    fn at(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
         Some(Self { size: metadata.len(), modified: metadata.modified().ok() })
     }

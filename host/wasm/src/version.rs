@@ -48,7 +48,7 @@ impl Contract {
         let mut versions = imports.iter().chain(&exports).filter_map(|name| version_of(name));
         let version = versions.next().map(str::to_owned);
         for name in imports.iter().chain(&exports) {
-            if let Some(wanted) = version_of(name).filter(|wanted| line(wanted) != line(OFFERED)) {
+            if let Some(wanted) = version_of(name).filter(|wanted| !is_served(wanted)) {
                 return Err(LoadError::Version {
                     component: component.into(),
                     wanted: line(wanted),
@@ -76,6 +76,18 @@ impl Contract {
             .iter()
             .any(|name| name.strip_prefix(PACKAGE).is_some_and(|rest| rest.split('@').next() == Some(interface)))
     }
+}
+
+/// The version of `hatchery:agent` that the component in these bytes wants, if they are one that wants any. Unlike [`Contract::read`], this
+/// also tells what was built for another host.
+pub fn wanted(bytes: &[u8]) -> Option<String> {
+    let (imports, exports) = interfaces("", bytes).ok()?;
+    imports.iter().chain(&exports).find_map(|name| version_of(name)).map(Into::into)
+}
+
+/// True when this host serves components that were built for this version.
+pub fn is_served(version: &str) -> bool {
+    line(version) == line(OFFERED)
 }
 
 /// Names of the imports and exports at the top.

@@ -22,15 +22,20 @@ impl Output {
         serde_json::from_str(&self.stdout).with_context(|| format!("{}{}", self.stdout, self.stderr))
     }
 
-    fn lines(&self) -> Result<Vec<Value>> {
+    pub(crate) fn lines(&self) -> Result<Vec<Value>> {
         self.stdout.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
     }
 }
 
 /// Runs the command in a folder to its end.
 pub(crate) async fn hatchery(folder: &Path, args: &[&str]) -> Result<Output> {
+    hatchery_with(folder, args, &[]).await
+}
+
+/// The same with variables of the environment.
+pub(crate) async fn hatchery_with(folder: &Path, args: &[&str], variables: &[(&str, &str)]) -> Result<Output> {
     let mut command = paths::command()?;
-    command.args(args).current_dir(folder).stdin(Stdio::null());
+    command.args(args).envs(variables.iter().copied()).current_dir(folder).stdin(Stdio::null());
     let output = command.output().await?;
     let text = |bytes| String::from_utf8(bytes).map(|text: String| text);
     Ok(Output { success: output.status.success(), stdout: text(output.stdout)?, stderr: text(output.stderr)? })
@@ -201,7 +206,7 @@ async fn a_new_agent_in_yaml_passes_its_own_conversation() -> Result<()> {
 #[tokio::test]
 async fn a_folder_that_is_none_is_named() -> Result<()> {
     let folder = Folder::empty()?;
-    for verb in ["serve", "run", "test", "inspect"] {
+    for verb in ["serve", "run", "test", "inspect", "pull", "compile", "doctor"] {
         let output = hatchery(&folder.served(), &[verb, "./no-such-folder"]).await?;
         assert!(!output.success, "{verb}");
         assert!(output.stderr.contains("no-such-folder"), "{verb}: {}", output.stderr);
@@ -239,7 +244,7 @@ async fn every_verb_explains_itself() -> Result<()> {
     let folder = Folder::empty()?;
     let help = hatchery(&folder.served(), &["--help"]).await?;
     ensure!(help.success, "{}", help.stderr);
-    for verb in ["serve", "run", "new", "build", "inspect", "test"] {
+    for verb in ["serve", "run", "new", "build", "inspect", "test", "push", "pull", "compile", "doctor"] {
         assert!(help.stdout.contains(&format!("  {verb}")), "{verb} is not in {}", help.stdout);
         let own = hatchery(&folder.served(), &[verb, "--help"]).await?;
         assert!(own.success && own.stdout.contains(&format!("hatchery {verb} ")), "{}", own.stdout);

@@ -2,8 +2,10 @@
 
 mod bad_input;
 mod cli;
+mod compile;
 mod configuration;
 mod crash;
+mod doctor;
 mod guide;
 mod hot_loading;
 mod misbehaviour;
@@ -12,5 +14,6 @@ mod preemption;
 mod recordings;
 mod refused_files;
 mod rollback;
+mod registry;
 mod samples;
 mod wire;

@@ -1,8 +1,12 @@
 //! The verbs, one file each. A new verb is a file and a line in each of the two places below.
 
 mod build;
+mod compile;
+mod doctor;
 mod inspect;
 mod new;
+mod pull;
+mod push;
 mod rollback;
 mod run;
 mod serve;
@@ -43,6 +47,14 @@ pub enum Verb {
     Rollback(rollback::Args),
     /// Play scripted conversations and compare
     Test(test::Args),
+    /// Say what works in a folder, what does not, and what to do
+    Doctor(doctor::Args),
+    /// Compile components ahead into the cache of compiled code
+    Compile(compile::Args),
+    /// Put a component into a registry
+    Push(push::Args),
+    /// Get components from registries, and verify those that are there
+    Pull(pull::Args),
 }
 
 impl Verb {
@@ -52,7 +64,15 @@ impl Verb {
             Self::Serve(_) => "info,notify=warn",
             // They show failed runs themselves.
             Self::Run(_) | Self::Test(_) => "warn,hatchery_engine::runner=error",
-            Self::New(_) | Self::Build(_) | Self::Inspect(_) | Self::Rollback(_) => "warn",
+            // It says itself what is wrong.
+            Self::Doctor(_) => "error",
+            Self::New(_)
+            | Self::Build(_)
+            | Self::Inspect(_)
+            | Self::Rollback(_)
+            | Self::Compile(_)
+            | Self::Push(_)
+            | Self::Pull(_) => "warn",
         }
     }
 
@@ -66,6 +86,10 @@ impl Verb {
             Self::Inspect(args) => inspect::run(args).await,
             Self::Rollback(args) => rollback::run(args),
             Self::Test(args) => test::run(args).await,
+            Self::Doctor(args) => doctor::run(args).await,
+            Self::Compile(args) => compile::run(args).await,
+            Self::Push(args) => push::run(args).await,
+            Self::Pull(args) => pull::run(args).await,
         }
     }
 }

@@ -3,13 +3,19 @@
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use super::clean_up;
 use super::key::{KEY, Key};
 
 /// The file of the key.
 const KEY_FILE: &str = "key";
+
+/// How a file ends that is still being written.
+const TEMPORARY: &str = "tmp";
+
+/// After so long a temporary file is what a process has left that was killed.
+const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// A directory that belongs to this process's user, and that nobody else can enter.
 #[derive(Debug, Clone)]
@@ -37,7 +43,13 @@ impl Place {
         };
         let place = clean_up(&temporary, opened())?;
         fs::remove_file(&temporary)?;
+        sweep(directory);
         Ok(place)
+    }
+
+    /// Where it is.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Where the file of this name is.
@@ -82,23 +94,30 @@ fn read(path: &Path, owner: Owner) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
+/// A new file under a random name: in two containers that share the directory, processes have the same numbers.
 fn create_temporary(directory: &Path) -> io::Result<(PathBuf, File)> {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let path = directory.join(format!("{}-{count}.tmp", std::process::id()));
+    let mut name = [0; 16];
+    getrandom::fill(&mut name)?;
+    let path = directory.join(format!("{:032x}.{TEMPORARY}", u128::from_ne_bytes(name)));
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    match options.open(&path) {
-        // Left behind by a process of the same number that was killed.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_file(&path)?;
-            options.open(&path)
+    options.open(&path).map(|file| (path, file))
+}
+
+/// Removes what killed processes have left behind. What cannot be looked at or removed stays, and does no harm.
+fn sweep(directory: &Path) {
+    let is_abandoned = |path: &Path| {
+        let modified = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+        let age = modified.ok().and_then(|modified| SystemTime::now().duration_since(modified).ok());
+        path.extension().is_some_and(|extension| extension == TEMPORARY) && age.is_some_and(|age| age > ABANDONED)
+    };
+    for path in fs::read_dir(directory).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())) {
+        if is_abandoned(&path) {
+            let _ = fs::remove_file(path);
         }
-        result => result,
     }
-    .map(|file| (path, file))
 }
 
 fn make(directory: &Path) -> io::Result<()> {
@@ -205,6 +224,32 @@ mod tests {
         std::os::unix::fs::symlink(&real, &link).unwrap();
         assert_eq!(Place::open(&link).unwrap_err().to_string(), "it is a link");
         assert_eq!(fs::read_dir(&real).unwrap().count(), 0, "nothing is left behind");
+    }
+
+    #[test]
+    fn a_temporary_file_is_removed_when_nobody_can_still_be_writing_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (old, _file) = create_temporary(directory.path()).unwrap();
+        let (new, _file) = create_temporary(directory.path()).unwrap();
+        let past = SystemTime::now() - 2 * ABANDONED;
+        File::options().write(true).open(&old).unwrap().set_modified(past).unwrap();
+        Place::open(directory.path()).unwrap();
+        assert!(!old.exists() && new.exists());
+    }
+
+    #[test]
+    fn processes_that_open_a_directory_at_the_same_time_have_one_key() {
+        let directory = tempfile::tempdir().unwrap();
+        let all = std::sync::Barrier::new(8);
+        let open = || {
+            all.wait();
+            Place::open(directory.path()).unwrap().key
+        };
+        let keys: Vec<Key> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(keys.iter().all(|key| *key == keys[0]));
     }
 
     #[test]

@@ -136,46 +136,6 @@ impl fmt::Display for Target {
     }
 }
 
-/// As `hatchery.yaml` can have it.
-impl fmt::Display for HostPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_plain { "http://" } else { "" })?;
-        if self.port == Port::Is(usual_port(self.is_plain)) {
-            return self.host.fmt(f);
-        }
-        write!(f, "{}:{}", self.host, self.port)
-    }
-}
-
-/// As `hatchery.yaml` can have it.
-impl fmt::Display for PrivateEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Private::Range(range) => range.fmt(f),
-            Private::Named(host, port) => write!(f, "{host}:{port}"),
-        }
-    }
-}
-
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Any => f.write_str("*"),
-            Self::Below(end) => write!(f, "*{end}"),
-            Self::Exact(host) => f.write_str(&bracketed(host)),
-        }
-    }
-}
-
-impl fmt::Display for Port {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Any => f.write_str("*"),
-            Self::Is(port) => port.fmt(f),
-        }
-    }
-}
-
 impl HostPattern {
     /// True when requests may go to `target`.
     pub(crate) fn allows(&self, target: &Target) -> bool {

@@ -31,13 +31,6 @@ enum Source {
     File(PathBuf),
 }
 
-impl Secret {
-    /// What messages call it.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-}
-
 /// As `hatchery.yaml` has it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use hatchery_wasm::{CodeCache, Progress};
+use hatchery_wasm::{CacheState, CodeCache, Progress, precompile};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -88,9 +89,76 @@ async fn a_file_that_is_a_link_or_that_others_can_write_is_compiled_again() {
     std::os::unix::fs::symlink(&aside, &file).unwrap();
     assert!(!load(&cache).await, "a link was used");
     assert!(load(&cache).await);
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
-    assert!(!load(&cache).await, "a file that others can write was used");
-    assert!(load(&cache).await);
+    for mode in [0o666, 0o660, 0o604] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        assert!(!load(&cache).await, "a file that others can use was used: {mode:o}");
+        assert!(load(&cache).await);
+    }
+    // Only root can give files away.
+    if std::os::unix::fs::chown(&file, Some(4711), None).is_ok() {
+        assert!(!load(&cache).await, "a file that belongs to somebody else was used");
+        assert!(load(&cache).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_that_share_a_directory_do_not_disturb_each_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = directory.path().join("code");
+    let hosts = || futures::future::join_all((0..4).map(|_| load(&cache)));
+    assert!(hosts().await.contains(&false), "somebody compiles");
+    assert_eq!(hosts().await, [true; 4]);
+    // All find the same damaged file, and all replace it.
+    let file = files(&cache).remove(0);
+    std::fs::write(&file, "damaged").unwrap();
+    hosts().await;
+    assert_eq!(hosts().await, [true; 4]);
+    assert_eq!(files(&cache), [file], "no temporary file is left behind");
+}
+
+#[tokio::test]
+async fn a_component_is_compiled_ahead_and_then_loaded_from_the_cache() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = directory.path().join("code");
+    let (mut lab, loads) = lab(&cache);
+    let path = lab.path("misbehaver.wasm");
+    for is_from_cache in [false, true] {
+        let made = precompile(&lab.options, &path).await.unwrap();
+        assert_eq!((made.name.as_str(), made.is_from_cache), ("misbehaver", is_from_cache));
+        assert_eq!(made.size, std::fs::metadata(&path).unwrap().len());
+    }
+    lab.catalog().await;
+    assert_eq!(*loads.lock().unwrap(), [true]);
+    assert_eq!(
+        lab.options.cache.state(),
+        CacheState::Open {
+            bytes: files(&cache).iter().map(|file| file.metadata().unwrap().len()).sum(),
+            directory: cache,
+            files: 1
+        }
+    );
+
+    lab.options.cache = CodeCache::new(None);
+    assert_eq!(lab.options.cache.state(), CacheState::Off);
+    let error = precompile(&lab.options, &path).await.unwrap_err().to_string();
+    assert_eq!(error, "component `misbehaver` is compiled, but its code is not kept: there is no cache");
+}
+
+#[tokio::test]
+async fn who_waits_for_a_compilation_is_told_of_it() {
+    let mut lab = Lab::new().with("swap");
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let noted = told.clone();
+    lab.options.cache = CodeCache::new(None);
+    lab.options.patience = Duration::ZERO;
+    lab.options.progress = Some(Arc::new(move |progress| {
+        if let Progress::Compiling { name, size } = progress {
+            noted.lock().unwrap().push((name, size));
+        }
+    }));
+    lab.catalog().await;
+    let size = std::fs::metadata(lab.path("swap.wasm")).unwrap().len();
+    assert_eq!(*told.lock().unwrap(), [("swap".to_owned(), size)]);
 }
 
 #[cfg(unix)]

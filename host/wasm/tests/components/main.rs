@@ -10,6 +10,7 @@ mod cache;
 mod callbacks;
 mod calls;
 mod confirmations;
+mod contracts;
 mod functions;
 mod grants;
 mod hot_loading;

@@ -1,0 +1,70 @@
+//! Looks at a served folder as a host does that starts, and says what works, what is doubtful and what does not work, with what to do about
+//! it. It costs what loading the folder costs, and a few describes for each component; it changes nothing but the code cache.
+//!
+//! Each group of findings is a function of the [`Visit`], in a file of its own.
+
+mod files;
+mod host;
+mod limits;
+mod locked;
+mod models;
+mod names;
+mod report;
+mod settings;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hatchery_server::{Config, ConfigError, Storage, catalog};
+use hatchery_wasm::{Catalog, CatalogHandle, LoadOptions};
+
+use crate::host::StorageArgs;
+use crate::progress::LoadProgress;
+use report::{Finding, Group, Report};
+
+/// A folder, and what a host would make of it.
+struct Visit<'a> {
+    folder: &'a Path,
+    storage: Storage,
+    config: Result<&'a Config, &'a ConfigError>,
+    options: LoadOptions,
+    /// The way to the catalog, for what looks things up in it.
+    handle: CatalogHandle,
+    catalog: Arc<Catalog>,
+}
+
+/// Examines a folder.
+pub async fn examine(folder: &Path, storage: &StorageArgs) -> anyhow::Result<Report> {
+    let read = Config::load(folder);
+    // With a file that cannot be read, what else there is can still be looked at.
+    let config = read.as_ref().ok().cloned().unwrap_or_default();
+    let mut options = catalog::load_options(&config, storage.code_cache(|name| std::env::var_os(name)))?;
+    let progress = LoadProgress::start();
+    options.progress = Some(progress.listener());
+    let handle = CatalogHandle::open(folder, options.clone()).await?;
+    drop(progress);
+    let visit = Visit {
+        folder,
+        storage: storage.storage(folder),
+        config: read.as_ref(),
+        options,
+        catalog: handle.current(),
+        handle,
+    };
+    Ok(Report::new(vec![
+        Group::new("host", host::findings(&visit)),
+        Group::new("files", files::findings(&visit)),
+        Group::new("names", names::findings(&visit.catalog)),
+        Group::new("settings", settings::findings(&visit)),
+        Group::new("limits", limits::findings(&visit).await),
+        Group::new("models", models::findings(&visit)),
+        Group::new("registry", locked::findings(&visit).await),
+    ]))
+}
+
+impl Visit<'_> {
+    /// A path as people write it who are beside the folder's files.
+    fn relative(&self, path: &Path) -> String {
+        path.strip_prefix(self.folder).unwrap_or(path).display().to_string()
+    }
+}

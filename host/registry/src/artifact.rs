@@ -1,0 +1,163 @@
+//! How a component looks in a registry: the media types and the configuration of the Wasm OCI artifact layout, which `wkg`, `oras` and other
+//! hosts read, and the signature.
+//!
+//! Those tools take a component for broken when it has a second layer, so the signature is an annotation of the one layer.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest};
+use serde::Serialize;
+
+use crate::component::{Digest, Interfaces, MAX_BYTES};
+use crate::error::RegistryError;
+use crate::reference::Reference;
+
+const CONFIG_MEDIA_TYPE: &str = "application/vnd.wasm.config.v0+json";
+pub(crate) const LAYER_MEDIA_TYPE: &str = "application/wasm";
+/// The annotation whose value is a minisign signature of the layer.
+const SIGNATURE_ANNOTATION: &str = "vnd.hatchery.signature.minisign.v1";
+
+/// The configuration of a component.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Config<'a> {
+    /// Required. Always the same, so that one file has one digest whenever it is pushed.
+    created: &'static str,
+    architecture: &'static str,
+    os: &'static str,
+    layer_digests: [&'a Digest; 1],
+    component: &'a Interfaces,
+}
+
+/// What goes into a registry.
+pub(crate) struct Artifact {
+    pub(crate) config: Bytes,
+    pub(crate) layer: Bytes,
+    pub(crate) manifest: OciImageManifest,
+}
+
+impl Artifact {
+    pub(crate) fn new(interfaces: &Interfaces, layer: Bytes, signature: Option<String>) -> serde_json::Result<Self> {
+        let digest = Digest::of(&layer);
+        let config = Config {
+            created: "1970-01-01T00:00:00Z",
+            architecture: "wasm",
+            os: "wasip2",
+            layer_digests: [&digest],
+            component: interfaces,
+        };
+        let config = Bytes::from(serde_json::to_vec(&config)?);
+        let annotations = signature.map(|signature| BTreeMap::from([(SIGNATURE_ANNOTATION.to_owned(), signature)]));
+        let manifest = OciImageManifest {
+            media_type: Some(OCI_IMAGE_MEDIA_TYPE.to_owned()),
+            config: descriptor(CONFIG_MEDIA_TYPE, &Digest::of(&config), config.len(), None),
+            layers: vec![descriptor(LAYER_MEDIA_TYPE, &digest, layer.len(), annotations)],
+            ..OciImageManifest::default()
+        };
+        Ok(Self { config, layer, manifest })
+    }
+}
+
+fn descriptor(
+    media_type: &str,
+    digest: &Digest,
+    size: usize,
+    annotations: Option<BTreeMap<String, String>>,
+) -> OciDescriptor {
+    OciDescriptor {
+        media_type: media_type.to_owned(),
+        digest: digest.to_string(),
+        size: i64::try_from(size).unwrap_or(i64::MAX),
+        annotations,
+        ..OciDescriptor::default()
+    }
+}
+
+/// What a manifest says about its component.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    pub(crate) digest: Digest,
+    pub(crate) size: u64,
+    pub(crate) signature: Option<String>,
+}
+
+impl Layer {
+    /// The component in a manifest.
+    pub(crate) fn find(reference: &Reference, manifest: OciImageManifest) -> Result<Self, RegistryError> {
+        let not = |reason: &str| RegistryError::NotComponent { what: reference.to_string(), reason: reason.to_owned() };
+        let mut layers = manifest.layers.into_iter().filter(|layer| layer.media_type == LAYER_MEDIA_TYPE);
+        let (Some(mut layer), None) = (layers.next(), layers.next()) else {
+            return Err(not(&format!("its manifest has not exactly one layer of type {LAYER_MEDIA_TYPE}")));
+        };
+        let size = u64::try_from(layer.size).map_err(|_| not("its manifest gives it a negative size"))?;
+        if size > MAX_BYTES {
+            return Err(RegistryError::TooLarge { what: reference.to_string(), size, most: MAX_BYTES });
+        }
+        let signature = layer.annotations.as_mut().and_then(|annotations| annotations.remove(SIGNATURE_ANNOTATION));
+        let digest = Digest::try_from(layer.digest).map_err(|reason| not(&reason))?;
+        Ok(Self { digest, size, signature })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn artifact(signature: Option<&str>) -> Artifact {
+        let interfaces = Interfaces { exports: vec!["hatchery:agent/guest-tools@0.1.0".into()], imports: Vec::new() };
+        Artifact::new(&interfaces, Bytes::from_static(b"wasm"), signature.map(Into::into)).unwrap()
+    }
+
+    fn reference() -> Reference {
+        "localhost:5000/x:1".parse().unwrap()
+    }
+
+    #[test]
+    fn other_tools_find_what_they_expect() {
+        let artifact = artifact(None);
+        let config: serde_json::Value = serde_json::from_slice(&artifact.config).unwrap();
+        let expected = serde_json::json!({
+            "created": "1970-01-01T00:00:00Z", "architecture": "wasm", "os": "wasip2", "layerDigests": [Digest::of(b"wasm")],
+            "component": {"exports": ["hatchery:agent/guest-tools@0.1.0"], "imports": []},
+        });
+        assert_eq!(config, expected);
+        let manifest = serde_json::to_value(&artifact.manifest).unwrap();
+        let expected = serde_json::json!({
+            "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": {"mediaType": "application/vnd.wasm.config.v0+json", "digest": Digest::of(&artifact.config),
+                "size": artifact.config.len()},
+            "layers": [{"mediaType": "application/wasm", "digest": Digest::of(b"wasm"), "size": 4}],
+        });
+        assert_eq!(manifest, expected);
+    }
+
+    #[test]
+    fn a_signature_comes_back_with_the_layer() {
+        let layer = Layer::find(&reference(), artifact(Some("signed")).manifest).unwrap();
+        assert_eq!((layer.digest, layer.size), (Digest::of(b"wasm"), 4));
+        assert_eq!(layer.signature.as_deref(), Some("signed"));
+    }
+
+    #[test]
+    fn what_holds_no_component_or_too_large_a_one_is_refused() {
+        let refusal = |change: fn(&mut OciImageManifest)| {
+            let mut manifest = artifact(None).manifest;
+            change(&mut manifest);
+            Layer::find(&reference(), manifest).unwrap_err().to_string()
+        };
+        let none = refusal(|manifest| manifest.layers.clear());
+        assert!(
+            none.starts_with("localhost:5000/x:1 is no component: its manifest has not exactly one layer"),
+            "{none}"
+        );
+        let two = refusal(|manifest| manifest.layers.extend(manifest.layers.clone()));
+        assert!(two.contains("not exactly one layer of type application/wasm"), "{two}");
+        let large = refusal(|manifest| manifest.layers.iter_mut().for_each(|layer| layer.size = 1 << 30));
+        assert!(large.starts_with("localhost:5000/x:1 has 1073741824 bytes, and a component may have"), "{large}");
+        let negative = refusal(|manifest| manifest.layers.iter_mut().for_each(|layer| layer.size = -1));
+        assert!(negative.contains("negative size"), "{negative}");
+        let digest = refusal(|manifest| manifest.layers.iter_mut().for_each(|layer| layer.digest = "md5:0".into()));
+        assert!(digest.contains("`md5:0` is no digest"), "{digest}");
+    }
+}

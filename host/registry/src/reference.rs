@@ -1,0 +1,146 @@
+//! What names a component in a registry: `registry.example/team/name:1.0`, or `…@sha256:…` for exactly one.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::component::Digest;
+use crate::error::RegistryError;
+
+/// A component in a registry, by tag, by digest or both. The registry is always named: there is no default one to mistake a folder for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Reference(oci_client::Reference);
+
+impl Reference {
+    /// The registry's host, with its port if it has one.
+    pub fn registry(&self) -> &str {
+        self.0.resolve_registry()
+    }
+
+    /// The name that the component gets when nobody gives it another: the last part of the repository's.
+    pub fn name(&self) -> &str {
+        let repository = self.0.repository();
+        repository.rsplit_once('/').map_or(repository, |(_, name)| name)
+    }
+
+    /// True when it names one manifest for good.
+    pub fn is_pinned(&self) -> bool {
+        self.0.digest().is_some()
+    }
+
+    /// The same repository, at this digest and no tag.
+    pub fn pinned(&self, digest: &Digest) -> Self {
+        let (registry, repository) = (self.0.registry().to_owned(), self.0.repository().to_owned());
+        Self(oci_client::Reference::with_digest(registry, repository, digest.to_string()))
+    }
+
+    /// True when the registry is on this machine, so that nobody in between can read or change what plain HTTP carries.
+    pub fn is_loopback(&self) -> bool {
+        let host = self.registry().rsplit_once(':').map_or(self.registry(), |(host, _)| host);
+        host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+    }
+
+    pub(crate) fn oci(&self) -> &oci_client::Reference {
+        &self.0
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<Reference> for String {
+    fn from(reference: Reference) -> Self {
+        reference.to_string()
+    }
+}
+
+impl TryFrom<String> for Reference {
+    type Error = RegistryError;
+
+    fn try_from(text: String) -> Result<Self, RegistryError> {
+        text.parse()
+    }
+}
+
+impl FromStr for Reference {
+    type Err = RegistryError;
+
+    fn from_str(text: &str) -> Result<Self, RegistryError> {
+        let wrong = |reason: &str| RegistryError::Reference { reference: text.to_owned(), reason: reason.to_owned() };
+        if text.contains("://") {
+            return Err(wrong("it has a scheme"));
+        }
+        let registry = text.split_once('/').map(|(registry, _)| registry).unwrap_or_default();
+        if registry != "localhost" && !registry.contains(['.', ':']) {
+            return Err(wrong("it does not begin with a registry's host"));
+        }
+        let reference: oci_client::Reference = text.parse().map_err(|error| wrong(&format!("{error}")))?;
+        match reference.digest() {
+            Some(digest) if !digest.starts_with("sha256:") => Err(wrong("its digest is not a SHA-256")),
+            _ => Ok(Self(reference)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Reference, String> {
+        text.parse().map_err(|error: RegistryError| error.to_string())
+    }
+
+    #[test]
+    fn a_reference_names_a_registry_a_repository_and_a_tag() {
+        let reference = parse("registry.example:5000/team/word-counter:1.2").unwrap();
+        assert_eq!((reference.registry(), reference.name()), ("registry.example:5000", "word-counter"));
+        assert_eq!(reference.to_string(), "registry.example:5000/team/word-counter:1.2");
+        assert_eq!(parse("localhost/x").unwrap().to_string(), "localhost/x:latest");
+    }
+
+    #[test]
+    fn a_pinned_reference_has_a_digest_and_no_tag() {
+        let digest = Digest::of(b"");
+        let pinned = parse("localhost:1/team/x:1.2").unwrap().pinned(&digest);
+        assert_eq!(pinned.to_string(), format!("localhost:1/team/x@{digest}"));
+        assert!(pinned.is_pinned() && parse(&pinned.to_string()) == Ok(pinned));
+    }
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for (registry, expected) in [
+            ("localhost:5000", true),
+            ("localhost", true),
+            ("127.0.0.1:5000", true),
+            ("127.8.0.1", true),
+            ("0.0.0.0:5000", false),
+            ("localhost.example:5000", false),
+            ("10.0.0.1", false),
+        ] {
+            assert_eq!(parse(&format!("{registry}/x:1")).unwrap().is_loopback(), expected, "{registry}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_reference_is_refused_with_an_example() {
+        let digest = format!("localhost/x@sha512:{}", "a".repeat(128));
+        for (text, reason) in [
+            ("word-counter", "does not begin with a registry's host"),
+            ("team/word-counter:1", "does not begin with a registry's host"),
+            ("http://registry.example/x:1", "has a scheme"),
+            ("registry.example/Team/x:1", "lowercase"),
+            ("registry.example/x:a:b", "invalid reference"),
+            (digest.as_str(), "not a SHA-256"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.starts_with(&format!("`{text}` is no reference")) && error.contains(reason), "{error}");
+            assert!(error.ends_with("write it as `registry.example/team/name:1.0`"), "{error}");
+        }
+    }
+}

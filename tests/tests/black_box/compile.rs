@@ -1,0 +1,120 @@
+//! `hatchery compile`: the code cache, filled ahead of a start.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use hatchery_tests::Folder;
+use hatchery_tests::paths::component;
+use serde_json::Value;
+
+use crate::cli::{Output, hatchery, hatchery_with};
+
+const DATA: [&str; 2] = ["--data-dir", "../data"];
+
+/// A folder with two components, and a data folder of its own.
+fn folder() -> Result<Folder> {
+    let folder = Folder::empty()?;
+    folder.write("swap.wasm", component("swap")?)?;
+    folder.write("tools/misbehaver.wasm", component("misbehaver")?)?;
+    Ok(folder)
+}
+
+async fn compile(folder: &Folder, more: &[&str]) -> Result<Output> {
+    hatchery(&folder.served(), &[&["compile"][..], &DATA, more].concat()).await
+}
+
+/// Whether each component's code was in the cache, by name.
+fn from_cache(output: &Output) -> Result<Vec<(String, bool)>> {
+    ensure!(output.success, "{}{}", output.stdout, output.stderr);
+    let mut found: Vec<_> = output
+        .lines()?
+        .iter()
+        .map(|line| (line["name"].as_str().unwrap_or_default().to_owned(), line["fromCache"] == Value::Bool(true)))
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+fn both(is_from_cache: bool) -> Vec<(String, bool)> {
+    ["misbehaver", "swap"].map(|name| (name.to_owned(), is_from_cache)).into()
+}
+
+#[tokio::test]
+async fn components_are_compiled_once_and_each_is_told_with_time_and_size() -> Result<()> {
+    let folder = folder()?;
+    let first = compile(&folder, &["--json"]).await?;
+    assert_eq!(from_cache(&first)?, both(false));
+    let line = &first.lines()?[0];
+    assert_eq!(line["size"], fs::metadata(folder.served().join(line["file"].as_str().unwrap_or_default()))?.len());
+    assert!(line["milliseconds"].is_u64(), "{line}");
+    assert_eq!(from_cache(&compile(&folder, &["--json"]).await?)?, both(true));
+
+    let shown = compile(&folder, &[]).await?;
+    let kib = component("swap")?.len().div_ceil(1024);
+    let line = shown.stdout.lines().find(|line| line.starts_with("swap  cached  ")).unwrap_or_default();
+    assert!(line.ends_with(&format!(" ms, {kib} KiB")), "{}", shown.stdout);
+    Ok(())
+}
+
+#[tokio::test]
+async fn processes_that_fill_one_cache_at_the_same_time_do_not_disturb_each_other() -> Result<()> {
+    let folder = folder()?;
+    let (one, two) = tokio::join!(compile(&folder, &["--json"]), compile(&folder, &["--json"]));
+    for output in [one?, two?] {
+        assert_eq!(from_cache(&output)?.len(), 2);
+        assert_eq!(output.stderr, "");
+    }
+    assert_eq!(from_cache(&compile(&folder, &["--json"]).await?)?, both(true));
+    let names: Vec<_> = fs::read_dir(folder.data().join("code"))?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<Result<_>>()?;
+    assert!(names.len() == 3 && !names.iter().any(|name| name.ends_with(".tmp")), "{names:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_host_loads_what_was_compiled_ahead() -> Result<()> {
+    let folder = folder()?;
+    let caches = folder.data().display().to_string();
+    let variables = [("HATCHERY_LOG", "hatchery_wasm=info"), ("XDG_CACHE_HOME", caches.as_str())];
+    let output = hatchery_with(&folder.served(), &["compile", "--json"], &variables).await?;
+    assert_eq!(from_cache(&output)?, both(false));
+    let output = hatchery_with(&folder.served(), &["run", ".", "swap", "--message", "hello"], &variables).await?;
+    ensure!(output.success, "{}", output.stderr);
+    let loaded: Vec<_> = output.stderr.lines().filter(|line| line.contains("is_from_cache")).collect();
+    assert!(loaded.len() == 2 && loaded.iter().all(|line| line.contains("is_from_cache=true")), "{}", output.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_cannot_be_compiled_is_named_and_the_others_are_compiled() -> Result<()> {
+    let folder = folder()?;
+    folder.write("broken.wasm", "not wasm")?;
+    let output = compile(&folder, &[]).await?;
+    assert!(!output.success);
+    assert!(output.stderr.contains("broken.wasm: component `broken` is not a WebAssembly file"), "{}", output.stderr);
+    assert!(output.stdout.contains("swap  compiled") && output.stdout.contains("misbehaver  "), "{}", output.stdout);
+    let output = compile(&folder, &["--json"]).await?;
+    let errors: Vec<_> = output.lines()?.into_iter().filter(|line| line.get("error").is_some()).collect();
+    assert!(!output.success && errors.len() == 1 && errors[0]["file"] == "./broken.wasm", "{}", output.stdout);
+    Ok(())
+}
+
+#[tokio::test]
+async fn code_that_has_no_place_is_an_error_that_says_where_it_could_be() -> Result<()> {
+    let folder = folder()?;
+    fs::write(folder.data().join("code"), "a file")?;
+    let output = compile(&folder, &[]).await?;
+    assert!(!output.success);
+    for part in ["../data/code: cannot keep compiled code: ", "choose another place with --data-dir"] {
+        assert!(output.stderr.contains(part), "{part:?} is not in {:?}", output.stderr);
+    }
+    let homeless = [("XDG_CACHE_HOME", ""), ("HOME", "")];
+    let output = hatchery_with(&folder.served(), &["compile"], &homeless).await?;
+    let none = "there is no place for compiled code; set HOME or XDG_CACHE_HOME, or pass --data-dir";
+    assert!(!output.success && output.stderr.contains(none), "{}", output.stderr);
+    let empty = Folder::empty()?;
+    let output = compile(&empty, &[]).await?;
+    assert!(!output.success && output.stderr.contains("no component in .; `hatchery build` makes one"));
+    Ok(())
+}

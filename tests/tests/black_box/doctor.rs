@@ -1,0 +1,322 @@
+//! `hatchery doctor`: each thing that it finds, with its mark and what to do.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use hatchery_tests::Folder;
+use hatchery_tests::paths::component;
+use serde_json::Value;
+
+use crate::cli::{Output, hatchery, hatchery_with};
+
+const DATA: [&str; 2] = ["--data-dir", "../data"];
+
+async fn doctor(folder: &Folder, more: &[&str]) -> Result<Output> {
+    hatchery(&folder.served(), &[&["doctor", "."][..], &DATA, more].concat()).await
+}
+
+/// What a doctor says who finds something broken.
+async fn broken(folder: &Folder) -> Result<String> {
+    let output = doctor(folder, &[]).await?;
+    ensure!(!output.success, "nothing is broken: {}{}", output.stdout, output.stderr);
+    Ok(output.stdout)
+}
+
+/// What a doctor says who finds nothing broken.
+async fn sound(folder: &Folder) -> Result<String> {
+    let output = doctor(folder, &[]).await?;
+    ensure!(output.success, "{}{}", output.stdout, output.stderr);
+    Ok(output.stdout)
+}
+
+fn says(said: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(said.contains(part), "{part:?} is not in:\n{said}");
+    }
+}
+
+fn yaml_agent(model: &str) -> String {
+    format!("name: greeter\ndescription: Greets.\ninstruction: Greet.\nmodel: {model}\n")
+}
+
+#[tokio::test]
+async fn a_sound_folder_is_said_to_be_sound_and_nothing_is_left_behind() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("swap.wasm", component("swap")?)?;
+    folder.write("hello/root_agent.yaml", yaml_agent("scripted:hello/answers.yaml"))?;
+    folder.write("hello/answers.yaml", "turns:\n  - reply: \"hi\"\n")?;
+    folder.write("hatchery.yaml", "apps: {hello: {max_llm_calls: 9}}\ncomponents: {swap: {}}\n")?;
+    let said = sound(&folder).await?;
+    says(
+        &said,
+        &[
+            "host\n  ✓ hatchery 0.1.0, offers hatchery:agent 0.1.",
+            "  ✓ instances come from a pool\n",
+            "  ✓ compiled code is kept in ../data/code: 1 file, ",
+            "  ✓ sessions and artifacts are kept in ../data\n",
+            "files\n  ✓ hello/root_agent.yaml: the app `hello`\n",
+            "  ✓ swap.wasm: wants hatchery:agent 0.1.",
+            "; 1 agent\n",
+            "  ✓ hatchery.yaml: all that it has settings for is there\n",
+            "  ✓ model `scripted:hello/answers.yaml`, used by `hello`\n",
+            "\nall is well\n",
+        ],
+    );
+    let left: Vec<_> = fs::read_dir(folder.data())?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+    assert_eq!(left, ["code"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn programs_get_the_same_as_json() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("broken.wasm", "not wasm")?;
+    let output = doctor(&folder, &["--json"]).await?;
+    assert!(!output.success);
+    let report = output.json()?;
+    assert_eq!(report["ok"], Value::Bool(false));
+    let groups = report["groups"].as_array().context("groups")?;
+    let names: Vec<_> = groups.iter().filter_map(|group| group["name"].as_str()).collect();
+    assert_eq!(names, ["host", "files"]);
+    let finding = &groups[1]["findings"][0];
+    assert_eq!(finding["level"], "broken");
+    let message =
+        "broken.wasm: component `broken` is not a WebAssembly file; it must be a component made by `hatchery build`";
+    assert_eq!(finding["message"], message);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_folder_without_anything_is_doubtful() -> Result<()> {
+    let said = sound(&Folder::empty()?).await?;
+    says(
+        &said,
+        &[
+            "! .: there is neither a component nor a YAML agent\n      hatchery new hello --kind yaml --path .\n",
+            "1 to look at",
+        ],
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_component_of_a_released_contract_is_shown_with_its_version_and_one_of_another_is_rebuilt() -> Result<()> {
+    let folder = Folder::empty()?;
+    let released = component("contract_0_1_0")?;
+    let newer = String::from_utf8_lossy(&released).matches("@0.1.0").count();
+    ensure!(newer > 0, "it wants no version");
+    folder.write("old.wasm", &released)?;
+    let mut other = released;
+    for place in 0..other.len().saturating_sub(6) {
+        if other.get(place..place + 6) == Some(b"@0.1.0") {
+            other.splice(place..place + 6, *b"@0.3.0");
+        }
+    }
+    folder.write("new.wasm", other)?;
+    says(
+        &broken(&folder).await?,
+        &[
+            "✓ old.wasm: wants hatchery:agent 0.1.0, offered is 0.1.",
+            "; 1 agent, 1 tool, 1 callback\n",
+            "✗ new.wasm: component `new` wants `hatchery:agent@0.3`, this host offers 0.1; rebuild it with `hatchery build`\n",
+            "\n      hatchery build CRATE --out ./new.wasm\n",
+        ],
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_component_that_knows_no_contract_is_said_to_offer_its_functions() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("calendar.wasm", component("calendar")?)?;
+    says(&sound(&folder).await?, &["✓ calendar.wasm: wants no hatchery:agent, its functions are tools; ", " tools\n"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn files_of_one_name_and_apps_of_one_name_are_named() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("a/swap.wasm", component("swap")?)?;
+    folder.write("b/swap.wasm", component("swap")?)?;
+    let said = broken(&folder).await?;
+    says(
+        &said,
+        &[
+            "✗ a/swap.wasm: `./a/swap.wasm` and `./b/swap.wasm` are components named `swap`; rename or remove one\n",
+            "      mv ./b/swap.wasm ./b/swap.wasm.unused\n",
+        ],
+    );
+
+    let folder = Folder::empty()?;
+    folder.write("swap.wasm", component("swap")?)?;
+    folder.write("swap/root_agent.yaml", yaml_agent("scripted:x.yaml"))?;
+    folder.write("x.yaml", "turns:\n  - reply: \"hi\"\n")?;
+    says(
+        &broken(&folder).await?,
+        &["`./swap/root_agent.yaml` and `./swap.wasm` are apps named `swap`; rename or remove one"],
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_name_that_two_components_offer_is_doubtful_and_using_it_alone_is_broken() -> Result<()> {
+    let folder = Folder::empty()?;
+    // The tools of a component under two names, with no app that both would have.
+    folder.write("one.wasm", component("trip_tools")?)?;
+    folder.write("two.wasm", component("trip_tools")?)?;
+    let output = doctor(&folder, &["--json"]).await?;
+    let report = output.json()?;
+    let names = report["groups"].as_array().context("groups")?.iter().find(|group| group["name"] == "names");
+    let finding = &names.context("names")?["findings"][0];
+    let fix = finding["fix"].as_str().context("a fix")?;
+    let tool = fix.strip_prefix("name: one/").context("the first owner")?;
+    let kind = finding["message"].as_str().and_then(|said| said.strip_prefix("the ")).context("a kind")?;
+    assert!(kind.contains(&format!(" `{tool}` is offered by `one`, `two`: whoever uses it must say whose")), "{kind}");
+    assert_eq!(finding["level"], "doubtful");
+    ensure!(kind.starts_with("tool"), "{kind}");
+
+    folder.write("x/root_agent.yaml", format!("{}tools:\n  - name: {tool}\n", yaml_agent("scripted:x.yaml")))?;
+    folder.write("x.yaml", "turns:\n  - reply: \"hi\"\n")?;
+    says(&broken(&folder).await?, &["✗ x/root_agent.yaml: ", &format!("`one/{tool}`"), &format!("`two/{tool}`")]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_that_names_what_is_not_there_is_broken() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("x/root_agent.yaml", format!("{}tools:\n  - name: dice/roll\n", yaml_agent("scripted:x.yaml")))?;
+    says(&broken(&folder).await?, &["✗ x/root_agent.yaml: ", "x/root_agent.yaml:6:", "tool `dice/roll` not found"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn settings_of_what_is_not_there_are_doubtful_and_wrong_ones_are_broken() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("swap.wasm", component("swap")?)?;
+    folder.write("hatchery.yaml", "apps: {dice: {}}\ncomponents: {web: {}}\n")?;
+    says(
+        &sound(&folder).await?,
+        &[
+            "! hatchery.yaml has settings for the app `dice`, but no app has this name; there is swap\n",
+            "! hatchery.yaml has settings for `web`, but no component has this name; there is swap\n",
+            "nothing is broken, 2 to look at\n",
+        ],
+    );
+    folder.write("hatchery.yaml", "plugins: [nobody]\n")?;
+    says(&broken(&folder).await?, &["✗ hatchery.yaml: ", "`nobody`"]);
+    folder.write("hatchery.yaml", "limit: {}\n")?;
+    says(&broken(&folder).await?, &["✓ swap.wasm: ", "settings\n  ✗ ./hatchery.yaml:1:1: unknown field `limit`"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn tight_limits_are_told_with_the_lines_that_widen_them() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("swap.wasm", component("swap")?)?;
+    // It begins with 17 pages, 1088 KiB.
+    let lines = |memory: &str| format!("components:\n  swap:\n    limits: {{memory: {memory}, instances: 50}}\n");
+    folder.write("hatchery.yaml", lines("2MiB"))?;
+    says(
+        &sound(&folder).await?,
+        &[
+            "! `swap` needs more than half of `limits.memory`, 2MiB, only to describe itself\n",
+            "      components:\n        swap:\n          limits:\n            memory: 4MiB\n",
+        ],
+    );
+    folder.write("hatchery.yaml", lines("256KiB"))?;
+    says(
+        &broken(&folder).await?,
+        &[
+            "✗ swap.wasm: component `swap` cannot describe itself: ",
+            "raise `limits.memory` in hatchery.yaml",
+            "✗ `swap` begins with ",
+            " of memory, and `limits.memory` is 256KiB\n",
+            "      components:\n        swap:\n          limits:\n            memory: ",
+        ],
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn models_without_a_key_a_script_or_a_provider_are_broken() -> Result<()> {
+    let folder = Folder::empty()?;
+    for (app, model) in [
+        ("a", "gemini-2.5-flash"),
+        ("b", "gpt-5"),
+        ("c", "scripted:none.yaml"),
+        ("d", "unheard-of"),
+        ("e", "gpt-5"),
+        ("f", "scripted:no/x.yaml"),
+    ] {
+        folder.write(&format!("{app}/root_agent.yaml"), yaml_agent(model))?;
+    }
+    says(
+        &broken(&folder).await?,
+        &[
+            "no key: set GOOGLE_API_KEY or GEMINI_API_KEY",
+            "(used by `a`)\n      export GOOGLE_API_KEY=\n",
+            "no key: set OPENAI_API_KEY",
+            "(used by `b`, `e`)\n      export OPENAI_API_KEY=\n",
+            "✗ model `scripted:none.yaml`: there is no file ./none.yaml (used by `c`)\n",
+            "      printf 'turns:\\n  - reply: \"Hello\"\\n' > ./none.yaml\n",
+            "      mkdir -p ./no && printf ",
+            "no provider serves this name",
+        ],
+    );
+    let keys = [("GOOGLE_API_KEY", "x"), ("OPENAI_API_KEY", "y")];
+    let args = [&["doctor", "."][..], &DATA].concat();
+    let output = hatchery_with(&folder.served(), &args, &keys).await?;
+    says(&output.stdout, &["✓ model `gemini-2.5-flash`, used by `a`\n", "✓ model `gpt-5`, used by `b`, `e`\n"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_without_a_model_is_doubtful() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("x/root_agent.yaml", "name: greeter\ndescription: Greets.\ninstruction: Greet.\n")?;
+    let said = "! app `x`: neither the agent `greeter` nor one above it has a model\n      model: gemini-2.5-flash\n";
+    says(&sound(&folder).await?, &[said]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_data_folder_that_cannot_be_written_is_broken_and_a_cache_that_cannot_is_doubtful() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("swap.wasm", component("swap")?)?;
+    fs::write(folder.data().join("file"), "")?;
+    let output = hatchery(&folder.served(), &["doctor", ".", "--data-dir", "../data/file"]).await?;
+    assert!(!output.success);
+    says(
+        &output.stdout,
+        &[
+            "! ../data/file/code: compiled code is not kept, components are compiled at each start: ",
+            "      mv ../data/file/code ../data/file/code.old\n",
+            "✗ ../data/file: sessions and artifacts cannot be kept there: ",
+            "      hatchery serve DIR --data-dir /var/lib/hatchery\n",
+            "! how tight limits are was not tried: without kept code, each try compiles a component again\n",
+        ],
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_differs_from_the_lock_file_is_broken() -> Result<()> {
+    let folder = Folder::empty()?;
+    let digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+    let entry = |name: &str| {
+        format!("  {name}:\n    reference: registry.example/{name}:1\n    manifest: {digest}\n    file: {digest}\n")
+    };
+    folder.write("swap.wasm", component("swap")?)?;
+    folder.write("hatchery.lock", format!("version: 1\ncomponents:\n{}{}", entry("gone"), entry("swap")))?;
+    says(
+        &broken(&folder).await?,
+        &[
+            "registry\n  ✗ ./gone.wasm: it is locked, but there is no such file; `hatchery pull .` restores it\n",
+            "      hatchery pull .\n",
+            &format!("  ✗ ./swap.wasm: expected {digest}, found sha256:"),
+        ],
+    );
+    folder.write("hatchery.lock", "version: 7\n")?;
+    says(&broken(&folder).await?, &["hatchery.lock:"]);
+    Ok(())
+}
