@@ -98,7 +98,8 @@ impl Churn {
             while swapped.load(Ordering::Relaxed) < self.swaps {
                 let words = says().await?;
                 let version = versions.iter().find(|(version, _)| words == version.words());
-                let (version, _) = version.with_context(|| format!("a run is of one version, not of both: {words:?}"))?;
+                let (version, _) =
+                    version.with_context(|| format!("a run is of one version, not of both: {words:?}"))?;
                 *said.entry(version.text()).or_insert(0) += 1;
             }
             anyhow::Ok(said)

@@ -1,5 +1,7 @@
 //! A host whose components compute without end, or of which all instances are in use.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use hatchery_tests::event::{text_at, tool_response};
 use hatchery_tests::host::message;
@@ -9,6 +11,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 const SPINNING: usize = 200;
+
+/// As long as no test takes.
+const FOREVER: Duration = Duration::from_secs(3600);
 
 const PATIENT: &str = "limits: {cpu: 10min, agent_wall: 10min}\n";
 
@@ -33,13 +38,15 @@ fn calls(components: &Value) -> Option<u64> {
 
 /// Starts runs that spin until their clients go away, and waits until all run.
 async fn spin(host: &Host, runs: usize) -> Result<JoinSet<()>> {
+    let sessions: Vec<_> = (0..runs).map(|run| format!("spin-{run}")).collect();
+    for session in &sessions {
+        host.create_session("spinning_agent", session).await?;
+    }
     let mut clients = JoinSet::new();
-    for run in 0..runs {
-        let session = format!("spin-{run}");
-        host.create_session("spinning_agent", &session).await?;
-        let mut body = message("spinning_agent", &session, "go");
+    for session in &sessions {
+        let mut body = message("spinning_agent", session, "go");
         body.as_object_mut().context("an object")?.insert("cancelOnDisconnect".into(), json!(true));
-        let request = host.request(Method::POST, "/run_sse").json(&body);
+        let request = host.request(Method::POST, "/run_sse").timeout(FOREVER).json(&body);
         clients.spawn(async move {
             // It is aborted, or its stream ends with the host.
             if let Ok(response) = request.send().await {

@@ -1,6 +1,9 @@
 //! `hatchery rollback`: back to a revision that has served before.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use anyhow::{Context, Result, ensure};
+use hatchery_tests::host::PATIENCE;
 use hatchery_tests::paths::Swap::{Newer, Older};
 use hatchery_tests::paths::{Swap, swap};
 use hatchery_tests::{Folder, Host, event};
@@ -27,16 +30,16 @@ async fn deploy(host: &Host, folder: &Folder, version: Swap) -> Result<()> {
 
 /// Waits until a version serves.
 async fn until(host: &Host, version: Swap) -> Result<()> {
-    let mut sessions = 0;
-    loop {
-        sessions += 1;
-        host.until_app("swap").await?;
-        let said = event::texts(&host.ask("swap", &format!("{version:?}-{sessions}"), "Who?").await?);
-        if said == version.words() {
-            return Ok(());
-        }
-        ensure!(sessions < 1000, "{said:?}");
-    }
+    static SESSIONS: AtomicUsize = AtomicUsize::new(0);
+    let says = async || {
+        let session = SESSIONS.fetch_add(1, Ordering::Relaxed).to_string();
+        anyhow::Ok(event::texts(&host.ask("swap", &session, "Who?").await?))
+    };
+    let look = async {
+        while says().await? != version.words() {}
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(PATIENCE, look).await.with_context(|| format!("{version:?} does not come: {}", host.log()))?
 }
 
 fn hash(bytes: &[u8], listed: &Value) -> Result<String> {
@@ -54,14 +57,18 @@ async fn a_bad_version_is_taken_back_and_the_old_one_answers_again() -> Result<(
     deploy(&host, &folder, Newer).await?;
 
     let list = rollback(&folder, &["swap", "--list", "--json"]).await?.json()?;
-    let in_place: Vec<_> = list["revisions"].as_array().context("revisions")?.iter().map(|it| &it["isInPlace"]).collect();
+    let in_place: Vec<_> =
+        list["revisions"].as_array().context("revisions")?.iter().map(|it| &it["isInPlace"]).collect();
     assert_eq!(in_place, [true, false], "{list}");
     let shown = rollback(&folder, &["swap", "--list"]).await?.stdout;
     let newer = event::text_at(&list, "/revisions/0/sha256").to_owned();
     let older = event::text_at(&list, "/revisions/1/sha256").to_owned();
     let mut lines = shown.lines();
     let first = lines.next().context("a line")?;
-    assert!(first.starts_with(&newer[..12]) && first.contains("served since ") && first.ends_with("in place"), "{shown}");
+    assert!(
+        first.starts_with(&newer[..12]) && first.contains("served since ") && first.ends_with("in place"),
+        "{shown}"
+    );
     assert!(lines.next().context("a second line")?.starts_with(&older[..12]), "{shown}");
 
     let done = rollback(&folder, &["swap"]).await?;

@@ -6,8 +6,9 @@
 //! a request waits for a tick or two rather than for a tick of each guest. Before a guest takes its turn it stands back once, for as long
 //! as the thread needs to look at the network.
 //!
-//! A turn is held only while the guest's code runs: neither waiting for a model nor a caller that stops looking keeps one. Whoever is
-//! called and does not come is passed over at the next tick.
+//! A turn is held only while the guest's code runs: neither waiting for a model nor a caller that stops looking keeps one. No more are
+//! called than there are turns, since those who are called run one after the other without a look at the network between them. Whoever is
+//! called and does not come in time loses the call, but not the place in the line.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -16,48 +17,73 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+/// Ticks after which a call is lost: a busy machine may leave a thread alone for some of them.
+const LATE: u32 = 50;
+
 /// The turns of an engine.
 #[derive(Clone)]
 pub(crate) struct Turns(Arc<Mutex<Line>>);
 
 struct Line {
-    /// Turns that nobody has.
+    /// Turns that nobody uses.
     free: usize,
     /// The number of whoever comes next.
     next: u64,
     waiting: BTreeMap<u64, Waker>,
+    /// Those who may use a free turn, with the ticks since they were called.
+    called: Vec<(u64, u32)>,
+}
+
+impl Line {
+    /// Calls as many as there are turns for.
+    fn call(&mut self) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        while self.called.len() < self.free
+            && let Some((number, waker)) = self.waiting.pop_first()
+        {
+            self.called.push((number, 0));
+            wakers.push(waker);
+        }
+        wakers
+    }
+
+    /// Takes back a call; false when there was none.
+    fn uncall(&mut self, number: u64) -> bool {
+        let before = self.called.len();
+        self.called.retain(|(called, _)| *called != number);
+        self.called.len() < before
+    }
 }
 
 impl Turns {
     pub(crate) fn new(count: usize) -> Self {
-        Self(Arc::new(Mutex::new(Line { free: count, next: 0, waiting: BTreeMap::new() })))
+        Self(Arc::new(Mutex::new(Line { free: count, next: 0, waiting: BTreeMap::new(), called: Vec::new() })))
     }
 
-    /// Calls as many as there are turns: those who were called before may not have come.
+    /// Calls others in place of those who have not come.
     pub(crate) fn tick(&self) {
-        let called: Vec<Waker> = {
+        self.change(|line| {
+            line.called.iter_mut().for_each(|(_, age)| *age += 1);
+            line.called.retain(|(_, age)| *age <= LATE);
+        });
+    }
+
+    /// Begins the turn of a number that was called; false when the call is lost.
+    fn take(&self, number: u64) -> bool {
+        let mut line = self.line();
+        let is_called = line.uncall(number);
+        line.free -= usize::from(is_called);
+        is_called
+    }
+
+    /// Changes the line, and calls those who can have a turn then.
+    fn change(&self, change: impl FnOnce(&mut Line)) {
+        let called = {
             let mut line = self.line();
-            let count = line.free.min(line.waiting.len());
-            (0..count).filter_map(|_| line.waiting.pop_first()).map(|(_, waker)| waker).collect()
+            change(&mut line);
+            line.call()
         };
         called.into_iter().for_each(Waker::wake);
-    }
-
-    fn take(&self) -> bool {
-        let mut line = self.line();
-        let is_free = line.free > 0;
-        line.free -= usize::from(is_free);
-        is_free
-    }
-
-    fn give_back(&self) {
-        let mut line = self.line();
-        line.free += 1;
-        let called = line.waiting.pop_first();
-        drop(line);
-        if let Some((_, waker)) = called {
-            waker.wake();
-        }
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -79,11 +105,11 @@ impl Turn {
     /// Ends the turn, if there was one, and waits for the next.
     pub(super) async fn next(&self) {
         self.stop();
-        let mut place = Place { turns: &self.turns, number: None };
+        let place = Place::at_the_end(&self.turns);
         loop {
-            place.called().await;
+            Called(&place).await;
             tokio::task::yield_now().await;
-            if self.turns.take() {
+            if self.turns.take(place.number) {
                 self.is_held.store(true, Ordering::Relaxed);
                 return;
             }
@@ -93,7 +119,7 @@ impl Turn {
     /// The guest's code has stopped running.
     pub(super) fn stop(&self) {
         if self.is_held.swap(false, Ordering::Relaxed) {
-            self.turns.give_back();
+            self.turns.change(|line| line.free += 1);
         }
     }
 }
@@ -104,51 +130,51 @@ impl Drop for Turn {
     }
 }
 
-/// A place in the line. Who was called in vain keeps it.
+/// A place in the line.
 struct Place<'a> {
     turns: &'a Turns,
-    number: Option<u64>,
+    number: u64,
 }
 
-impl<'t> Place<'t> {
-    fn called(&mut self) -> Called<'_, 't> {
-        Called { place: self, is_in_line: false }
+impl<'a> Place<'a> {
+    fn at_the_end(turns: &'a Turns) -> Self {
+        let mut line = turns.line();
+        let number = line.next;
+        line.next += 1;
+        drop(line);
+        Self { turns, number }
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if let Some(number) = self.number {
-            self.turns.line().waiting.remove(&number);
-        }
+        self.turns.change(|line| {
+            line.waiting.remove(&self.number);
+            line.uncall(self.number);
+        });
     }
 }
 
-struct Called<'p, 't> {
-    place: &'p mut Place<'t>,
-    is_in_line: bool,
-}
+/// Ready when the place is called.
+struct Called<'p>(&'p Place<'p>);
 
-impl Future for Called<'_, '_> {
+impl Future for Called<'_> {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let was_in_line = std::mem::replace(&mut self.is_in_line, true);
-        let place = &mut *self.place;
-        let mut line = place.turns.line();
-        let is_first = place.number.is_none_or(|number| line.waiting.range(..number).next().is_none());
-        let is_called = match place.number {
-            Some(number) if was_in_line => !line.waiting.contains_key(&number),
-            None if !line.waiting.is_empty() => false,
-            Some(_) | None => is_first && line.free > 0,
-        };
-        if is_called {
-            return Poll::Ready(());
-        }
-        let number = *place.number.get_or_insert(line.next);
-        line.next = line.next.max(number + 1);
-        line.waiting.insert(number, cx.waker().clone());
-        Poll::Pending
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Place { turns, number } = self.0;
+        let mut is_called = false;
+        turns.change(|line| {
+            is_called = line.called.iter().any(|(called, _)| called == number);
+            if !is_called && line.waiting.is_empty() && line.called.len() < line.free {
+                line.called.push((*number, 0));
+                is_called = true;
+            }
+            if !is_called {
+                line.waiting.insert(*number, cx.waker().clone());
+            }
+        });
+        if is_called { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
@@ -203,7 +229,8 @@ mod tests {
         tokio::pin!(absent, last);
         assert!(poll!(&mut absent).is_pending() && poll!(&mut last).is_pending());
         first.stop();
-        turns.tick();
+        assert!(poll!(&mut last).is_pending(), "it is the turn of another");
+        (0..=LATE).for_each(|_| turns.tick());
         last.await;
     }
 }
