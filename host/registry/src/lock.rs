@@ -132,7 +132,7 @@ mod tests {
             )
         };
         for (text, place, message) in [
-            (entry("x", "sha256:12"), "hatchery.lock:5:", "components.x.manifest: `sha256:12` is no digest"),
+            (entry("x", "sha256:12"), "hatchery.lock:4:", "components.x: `sha256:12` is no digest"),
             (entry("../x", digest.as_str()), "hatchery.lock: ", "`../x` cannot name a component"),
             ("version: 2\ncomponents: {}\n".into(), "hatchery.lock: ", "version 2, and this hatchery reads version 1"),
             ("version: 1\ncomponents: {}\nmore: 1\n".into(), "hatchery.lock:3:1: ", "unknown field `more`"),

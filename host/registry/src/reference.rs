@@ -134,7 +134,7 @@ mod tests {
             ("word-counter", "does not begin with a registry's host"),
             ("team/word-counter:1", "does not begin with a registry's host"),
             ("http://registry.example/x:1", "has a scheme"),
-            ("registry.example/Team/x:1", "lowercase"),
+            ("registry.example/Team/x:1", "invalid reference"),
             ("registry.example/x:a:b", "invalid reference"),
             (digest.as_str(), "not a SHA-256"),
         ] {
