@@ -7,12 +7,12 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use futures::lock::Mutex;
-use wit_bindgen::{StreamReader, StreamWriter};
 
-use crate::bindings::wit::{agents, types};
+use crate::bindings::wit::types;
 use crate::context::Context;
 use crate::error::Error;
 use crate::event::{Event, EventActions};
+use crate::host::{StreamReader, StreamWriter, agents};
 use crate::model::next;
 
 /// What a custom agent is given for one run: everything of a [`Context`], and the means to speak and to run the agents below it.
@@ -24,8 +24,8 @@ pub struct AgentContext {
 }
 
 impl AgentContext {
-    pub(crate) fn new(events: StreamWriter<types::Event>) -> Self {
-        Self { context: Context::new(), events: Rc::new(Mutex::new(Some(events))) }
+    pub(crate) fn new(events: impl Into<StreamWriter<types::Event>>) -> Self {
+        Self { context: Context::new(), events: Rc::new(Mutex::new(Some(events.into()))) }
     }
 
     /// Says a text.

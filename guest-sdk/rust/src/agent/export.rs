@@ -1,7 +1,5 @@
 //! What the host's calls of a component's agents do.
 
-use std::rc::Rc;
-
 use super::llm::{Instruction, Llm};
 use super::options::{CodeExecution, CodeRunner, Examples, Planner, Toolset};
 use super::{Agent, Common, Custom, Kind, SubAgent};
@@ -71,17 +69,12 @@ impl<S: Offer<Agent>> agents::Guest for S {
     }
 
     async fn run(agent: String) -> Result<wit_bindgen::StreamReader<types::Event>, types::Error> {
-        let run = find::<S, _>(&agent, "custom agent", |kind| match kind {
-            Kind::Custom(custom) => Some(Rc::clone(&custom.run)),
+        let custom = find::<S, _>(&agent, "custom agent", |kind| match kind {
+            Kind::Custom(custom) => Some(custom.clone()),
             Kind::Sequential | Kind::Parallel | Kind::Loop(_) | Kind::Llm(_) => None,
         })?;
         let (writer, events) = wit_stream::new();
-        let cx = AgentContext::new(writer);
-        wit_bindgen::spawn_local(async move {
-            if let Err(error) = run(cx.clone()).await {
-                cx.fail(error).await;
-            }
-        });
+        wit_bindgen::spawn_local(async move { custom.serve(AgentContext::new(writer)).await });
         Ok(events)
     }
 }

@@ -14,8 +14,8 @@ use crate::callback::{AfterAgent, BeforeAgent, CallbackRef, OnAgentError};
 use crate::error::Error;
 use crate::tool::{LocalFuture, ToolRef};
 
-pub(crate) use llm::Llm;
 pub use llm::LlmAgent;
+pub(crate) use llm::{Instruction, Llm};
 pub use options::{CodeRunner, Planner, Thinking, Toolset};
 
 /// An agent of any kind, with those below it.
@@ -58,10 +58,23 @@ impl SubAgent {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Custom {
     pub(crate) model: Option<String>,
     pub(crate) tools: Vec<String>,
     pub(crate) run: Rc<dyn Fn(AgentContext) -> LocalFuture<Result<(), Error>>>,
+}
+
+impl Custom {
+    /// Runs its code; a failure becomes the last event.
+    pub(crate) fn serve(&self, cx: AgentContext) -> impl Future<Output = ()> + use<> {
+        let run = Rc::clone(&self.run);
+        async move {
+            if let Err(error) = run(cx.clone()).await {
+                cx.fail(error).await;
+            }
+        }
+    }
 }
 
 impl Common {

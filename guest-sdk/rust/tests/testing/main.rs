@@ -1,0 +1,8 @@
+//! The host for unit tests, as authors of components use it.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "these are tests, also outside the test functions")]
+
+mod agents;
+mod calls;
+mod hooks;
+mod services;
+mod steering;
