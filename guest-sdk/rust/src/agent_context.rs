@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use futures::lock::Mutex;
 
+use crate::agent::AgentCode;
 use crate::bindings::wit::types;
 use crate::context::Context;
 use crate::error::Error;
@@ -89,8 +90,15 @@ impl AgentContext {
         Ok(())
     }
 
+    /// Runs an agent's code to its end. A failure becomes the last event.
+    pub(crate) async fn serve(self, code: AgentCode) {
+        if let Err(error) = code(self.clone()).await {
+            self.fail(error).await;
+        }
+    }
+
     /// Yields an event that says what ended the run.
-    pub(crate) async fn fail(&self, error: Error) {
+    async fn fail(&self, error: Error) {
         let event = Event { error_code: Some(error.code), error_message: Some(error.message), ..Event::default() };
         // When nobody reads the events, nobody is to be told either.
         let _unread = self.emit(event).await;

@@ -58,24 +58,14 @@ impl SubAgent {
     }
 }
 
-#[derive(Clone)]
 pub(crate) struct Custom {
     pub(crate) model: Option<String>,
     pub(crate) tools: Vec<String>,
-    pub(crate) run: Rc<dyn Fn(AgentContext) -> LocalFuture<Result<(), Error>>>,
+    pub(crate) run: AgentCode,
 }
 
-impl Custom {
-    /// Runs its code; a failure becomes the last event.
-    pub(crate) fn serve(&self, cx: AgentContext) -> impl Future<Output = ()> + use<> {
-        let run = Rc::clone(&self.run);
-        async move {
-            if let Err(error) = run(cx.clone()).await {
-                cx.fail(error).await;
-            }
-        }
-    }
-}
+/// The code of a custom agent.
+pub(crate) type AgentCode = Rc<dyn Fn(AgentContext) -> LocalFuture<Result<(), Error>>>;
 
 impl Common {
     fn new(name: impl Into<String>) -> Self {

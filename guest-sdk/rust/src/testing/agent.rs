@@ -43,7 +43,7 @@ impl Host {
         };
         let scope = self.scope(Call::new(caller, common.name));
         let (sender, yielded) = mpsc::channel(0);
-        let code = Box::pin(custom.serve(AgentContext::new(StreamWriter::Test(sender))));
+        let code = Box::pin(AgentContext::new(StreamWriter::Test(sender)).serve(custom.run));
         let mut running = Running { scope, code: Some(code), yielded, streaming: None, events: Vec::new() };
         block_on(running.run());
         running.events
