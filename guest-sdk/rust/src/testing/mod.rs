@@ -87,6 +87,7 @@ mod agent;
 mod answer;
 mod call;
 mod hooks;
+mod http;
 pub(crate) mod imports;
 mod relay;
 mod scope;
@@ -103,6 +104,7 @@ use serde_json::Value;
 
 pub use self::answer::ModelAnswer;
 pub use self::hooks::HostedPlugin;
+pub use self::http::{HttpRequest, HttpResponse};
 use self::world::World;
 pub use crate::callback::Before;
 use crate::callback::ToolCall;
@@ -181,6 +183,11 @@ impl Host {
     /// The tool calls that code has made, in order.
     pub fn tool_calls(&self) -> Vec<ToolCall> {
         self.0.borrow().tool_calls.clone()
+    }
+
+    /// The HTTP requests that code has sent, in order.
+    pub fn http_requests(&self) -> Vec<HttpRequest> {
+        self.0.borrow().http_requests.clone()
     }
 
     /// What code has logged, in order.

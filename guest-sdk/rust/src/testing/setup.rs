@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::answer::ModelAnswer;
 use super::world::{AnyTool, World};
-use super::{Host, item_name};
+use super::{Host, HttpRequest, HttpResponse, item_name};
 use crate::content::{Content, Part};
 use crate::context::MemoryEntry;
-use crate::error::ToolError;
+use crate::error::{Error, ToolError};
 use crate::event::Event;
 use crate::model::LlmRequest;
 use crate::tool::Tool;
@@ -76,7 +76,7 @@ impl Host {
         })
     }
 
-    /// What models answer, whichever is asked: a text, an [`LlmResponse`](crate::LlmResponse), an [`Error`](crate::Error) or a
+    /// What models answer, whichever is asked: a text, an [`LlmResponse`](crate::LlmResponse), an [`Error`] or a
     /// [`ModelAnswer`] of several pieces. The request has the model's name.
     pub fn model<A: Into<ModelAnswer>>(self, answer: impl Fn(LlmRequest) -> A + 'static) -> Self {
         self.with(|world| world.model = Some(Rc::new(move |request| answer(request).into())))
@@ -100,6 +100,12 @@ impl Host {
         let name = item_name(name.as_ref()).to_owned();
         let events = events.into_iter().map(Into::into).collect();
         self.with(|world| drop(world.sub_agents.insert(name, events)))
+    }
+
+    /// What answers HTTP requests, whichever host they go to. An [`Error`] stands for no answer, such as one with the code `DENIED` for a
+    /// host that is not granted.
+    pub fn http(self, answer: impl Fn(HttpRequest) -> Result<HttpResponse, Error> + 'static) -> Self {
+        self.with(|world| world.server = Some(Rc::new(answer)))
     }
 
     /// The app.

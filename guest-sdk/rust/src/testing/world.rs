@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::LogLine;
 use super::answer::ModelAnswer;
 use super::scope::Call;
+use super::{HttpRequest, HttpResponse, LogLine};
 use crate::callback::ToolCall;
 use crate::confirmation::ToolConfirmation;
 use crate::content::{Content, JsonMap, Part};
@@ -22,6 +22,9 @@ const BEGINNING: i64 = 1_893_456_000_000_000;
 
 /// A model that a test has made.
 pub(super) type AnyModel = Rc<dyn Fn(LlmRequest) -> ModelAnswer>;
+
+/// A server that a test has made.
+pub(super) type Server = Rc<dyn Fn(HttpRequest) -> Result<HttpResponse, Error>>;
 
 /// A tool that code may call.
 #[derive(Clone)]
@@ -43,12 +46,15 @@ pub(super) struct World {
     pub(super) artifacts: BTreeMap<String, Vec<Part>>,
     pub(super) memory: Vec<MemoryEntry>,
     pub(super) model: Option<AnyModel>,
+    /// What answers HTTP requests.
+    pub(super) server: Option<Server>,
     pub(super) tools: BTreeMap<String, AnyTool>,
     pub(super) sub_agents: BTreeMap<String, Vec<Event>>,
     /// What a person has decided about tool calls.
     pub(super) decision: Option<(bool, Option<Value>)>,
 
     pub(super) requests: Vec<LlmRequest>,
+    pub(super) http_requests: Vec<HttpRequest>,
     pub(super) tool_calls: Vec<ToolCall>,
     pub(super) log: Vec<LogLine>,
     pub(super) asked: Option<ToolConfirmation>,
@@ -81,10 +87,12 @@ impl World {
             artifacts: BTreeMap::new(),
             memory: Vec::new(),
             model: None,
+            server: None,
             tools: BTreeMap::new(),
             sub_agents: BTreeMap::new(),
             decision: None,
             requests: Vec::new(),
+            http_requests: Vec::new(),
             tool_calls: Vec::new(),
             log: Vec::new(),
             asked: None,

@@ -4,5 +4,6 @@
 mod agents;
 mod calls;
 mod hooks;
+mod http;
 mod services;
 mod steering;
