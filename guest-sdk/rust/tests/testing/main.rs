@@ -1,5 +1,10 @@
 //! The host for unit tests, as authors of components use it.
-#![allow(clippy::panic, clippy::unwrap_used, reason = "these are tests, also outside the test functions")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "these are tests, also outside the test functions"
+)]
 
 mod agents;
 mod calls;
