@@ -149,8 +149,7 @@ impl Host {
     pub(super) fn function_call(&self) -> Call {
         let call = self.run_call();
         let mut world = self.0.borrow_mut();
-        let hint = world.asked.as_ref().map(|asked| asked.hint.clone()).unwrap_or_default();
-        let decision = world.decision.clone();
+        let (hint, decision) = (world.hint.clone(), world.decision.clone());
         let decision = decision.map(|(confirmed, payload)| ToolConfirmation { hint, confirmed, payload });
         Call { function_call_id: Some(world.new_function_call_id()), decision, ..call }
     }
@@ -176,6 +175,7 @@ impl Host {
             let mut world = self.0.borrow_mut();
             world.apply(scope.call.actions.take());
             if let Some(asked) = scope.call.asked.take() {
+                world.hint.clone_from(&asked.hint);
                 world.asked = Some(asked);
             }
         }

@@ -10,7 +10,7 @@ use crate::callback::{
     AfterAgent, AfterModel, AfterTool, Before, BeforeAgent, BeforeModel, BeforeTool, Callback, OnAgentError,
     OnModelError, OnToolError, Run, ToolCall, answer_object,
 };
-use crate::content::Content;
+use crate::content::{Content, JsonMap};
 use crate::context::CallbackContext;
 use crate::error::Error;
 use crate::event::Event;
@@ -34,7 +34,7 @@ impl Host {
     }
 }
 
-/// What the host does with an answer before it counts.
+/// What the host does with what it hands over, and with an answer before it counts.
 trait Settle {
     fn settle(self) -> Self;
 }
@@ -43,9 +43,19 @@ macro_rules! as_it_is {
     ($($answer:ty),*) => { $( impl Settle for $answer { fn settle(self) -> Self { self } } )* };
 }
 
-as_it_is!((), Option<Content>, Option<LlmResponse>, Option<Event>, Before<LlmRequest, LlmResponse>);
+as_it_is!((), Content, Error, Event, LlmRequest, LlmResponse, ToolCall, Option<Content>, Option<LlmResponse>, Option<Event>, Before<LlmRequest, LlmResponse>);
 
-/// The answer of a tool becomes an object.
+/// The answer of a tool is shown as an object.
+impl Settle for Value {
+    fn settle(self) -> Self {
+        match self {
+            Self::Null => Self::Object(JsonMap::new()),
+            other => Self::Object(answer_object(other)),
+        }
+    }
+}
+
+/// An answer in place of a tool's becomes an object.
 impl Settle for Option<Value> {
     fn settle(self) -> Self {
         self.map(|value| Value::Object(answer_object(value)))
@@ -93,7 +103,7 @@ macro_rules! points {
                     callback: impl FnOnce() -> Callback<$point>,
                     $($input: $type),*
                 ) -> Result<$output, Error> {
-                    self.hook(self.$call(), callback().point.0, ($($input),*)).map(Settle::settle)
+                    self.hook(self.$call(), callback().point.0, ($($input.settle()),*)).map(Settle::settle)
                 }
             )*
         }
@@ -113,7 +123,7 @@ macro_rules! hooks {
                 pub fn $hook(&self, $($input: $type),*) -> Result<$output, Error> {
                     let Hooks { $hook: hook, .. } = P::HOOKS;
                     let Some(hook) = hook else { return Ok(Nothing::NOTHING) };
-                    self.host.hook(self.host.$call(), hook, ($($input),*)).map(Settle::settle)
+                    self.host.hook(self.host.$call(), hook, ($($input.settle()),*)).map(Settle::settle)
                 }
             )*
         }
@@ -135,7 +145,8 @@ points! {
     on_model_error: OnModelError(request: LlmRequest, failure: Error) => Option<LlmResponse>, run_call;
     /// Before a tool call. An answer that is no object is put into one, as `result`.
     before_tool: BeforeTool(call: ToolCall) => Before<ToolCall, Value>, function_call;
-    /// After a tool call: an object takes the place of its answer; another value is put into one, as `result`.
+    /// After a tool call: an object takes the place of its answer; another value is put into one, as `result`. So is the answer that the
+    /// code is shown.
     after_tool: AfterTool(call: ToolCall, answer: Value) => Option<Value>, function_call;
     /// When a tool call has failed: an object takes the place of the failure; another value is put into one, as `result`.
     on_tool_error: OnToolError(call: ToolCall, failure: Error) => Option<Value>, function_call;

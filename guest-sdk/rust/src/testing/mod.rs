@@ -114,6 +114,7 @@ use crate::event::Event;
 use crate::model::LlmRequest;
 
 /// The host of one test. It is set up by methods that take it and give it back, runs things as often as wanted, and tells what they did.
+/// Clones are the same host.
 #[derive(Clone)]
 #[must_use = "a host does nothing by itself: let it call something"]
 pub struct Host(Rc<RefCell<World>>);

@@ -58,6 +58,8 @@ pub(super) struct World {
     pub(super) tool_calls: Vec<ToolCall>,
     pub(super) log: Vec<LogLine>,
     pub(super) asked: Option<ToolConfirmation>,
+    /// The last question, which a decision refers to, be it in a later run.
+    pub(super) hint: String,
     /// What the calls of this run have done.
     pub(super) actions: EventActions,
 
@@ -96,6 +98,7 @@ impl World {
             tool_calls: Vec::new(),
             log: Vec::new(),
             asked: None,
+            hint: String::new(),
             actions: EventActions::default(),
             runs: 1,
             function_calls: 0,

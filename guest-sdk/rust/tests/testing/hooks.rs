@@ -72,6 +72,7 @@ async fn guard(call: &ToolCall, cx: CallbackContext) -> Result<Option<u32>, Erro
 
 #[callback(after_tool)]
 async fn round(_call: &ToolCall, answer: &mut Value) -> Result<Option<Value>, Error> {
+    // Code is shown an object, whatever the tool gave.
     answer["rounded"] = true.into();
     Ok(None)
 }
@@ -87,6 +88,7 @@ fn callbacks_around_tool_calls_give_objects() {
     assert_eq!(host.before_tool(guard, call("ls")), Ok(Before::Proceed));
     assert_eq!(host.before_tool(guard, call("rm")), Ok(Before::Respond(json!({ "result": 0 }))));
     assert_eq!(host.after_tool(round, call("ls"), json!({ "n": 1 })), Ok(Some(json!({ "n": 1, "rounded": true }))));
+    assert_eq!(host.after_tool(round, call("ls"), json!(1)), Ok(Some(json!({ "result": 1, "rounded": true }))));
     assert_eq!(host.on_tool_error(mend, call("ls"), failure()), Ok(Some(json!({ "result": "ls" }))));
 }
 

@@ -72,7 +72,9 @@ fn a_person_is_asked_and_decides() {
     assert_eq!((asked.hint.as_str(), asked.payload), ("Send 500 euros?", Some(json!({ "limit": 100 }))));
     let host = host.agrees();
     assert_eq!(send(&host), "sent 500");
-    let host = host.agrees_with(99);
+    // The decision usually comes with the user's next message.
+    let host = host.user_says("yes").user_says("go on").agrees_with(99);
+    assert_eq!(host.asked_for_confirmation(), None);
     assert_eq!(send(&host), "sent 99");
     assert_eq!(send(&host.refuses()), "refused");
 }
