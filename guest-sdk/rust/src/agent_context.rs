@@ -7,12 +7,13 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use futures::lock::Mutex;
-use wit_bindgen::{StreamReader, StreamWriter};
 
-use crate::bindings::wit::{agents, types};
+use crate::agent::AgentCode;
+use crate::bindings::wit::types;
 use crate::context::Context;
 use crate::error::Error;
 use crate::event::{Event, EventActions};
+use crate::host::{StreamReader, StreamWriter, agents};
 use crate::model::next;
 
 /// What a custom agent is given for one run: everything of a [`Context`], and the means to speak and to run the agents below it.
@@ -24,8 +25,8 @@ pub struct AgentContext {
 }
 
 impl AgentContext {
-    pub(crate) fn new(events: StreamWriter<types::Event>) -> Self {
-        Self { context: Context::new(), events: Rc::new(Mutex::new(Some(events))) }
+    pub(crate) fn new(events: impl Into<StreamWriter<types::Event>>) -> Self {
+        Self { context: Context::new(), events: Rc::new(Mutex::new(Some(events.into()))) }
     }
 
     /// Says a text.
@@ -89,8 +90,15 @@ impl AgentContext {
         Ok(())
     }
 
+    /// Runs an agent's code to its end. A failure becomes the last event.
+    pub(crate) async fn serve(self, code: AgentCode) {
+        if let Err(error) = code(self.clone()).await {
+            self.fail(error).await;
+        }
+    }
+
     /// Yields an event that says what ended the run.
-    pub(crate) async fn fail(&self, error: Error) {
+    async fn fail(&self, error: Error) {
         let event = Event { error_code: Some(error.code), error_message: Some(error.message), ..Event::default() };
         // When nobody reads the events, nobody is to be told either.
         let _unread = self.emit(event).await;

@@ -28,7 +28,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// The whole answer to a request. This is for unit tests: a model that uses its context can run in a host only.
+    /// The whole answer to a request. Unit tests of a model that uses its context go through [a host](crate::testing).
     ///
     /// # Errors
     /// As the model.
@@ -42,7 +42,7 @@ impl Model {
     }
 
     /// The pieces as they come; the code goes on while the next one is waited for.
-    fn pieces(&self, request: LlmRequest) -> impl Stream<Item = Result<LlmResponse, Error>> + use<> {
+    pub(crate) fn pieces(&self, request: LlmRequest) -> impl Stream<Item = Result<LlmResponse, Error>> + use<> {
         let (sender, receiver) = mpsc::channel(0);
         let run = (self.run)(request, Answer(Mutex::new(sender)), Context::new());
         // The code waits until each piece is taken, so that its end comes after all of them.
@@ -75,7 +75,7 @@ impl Answer {
 }
 
 /// Adds a piece to what has come before it.
-fn add(whole: &mut LlmResponse, piece: LlmResponse) {
+pub(crate) fn add(whole: &mut LlmResponse, piece: LlmResponse) {
     whole.finish_reason = piece.finish_reason.or(whole.finish_reason.take());
     whole.error_code = piece.error_code.or(whole.error_code.take());
     whole.error_message = piece.error_message.or(whole.error_message.take());

@@ -2,10 +2,10 @@
 
 use std::marker::PhantomData;
 
-use crate::bindings::wit::artifacts;
 use crate::content::Part;
 use crate::context::Context;
 use crate::error::Error;
+use crate::host::artifacts;
 
 /// The session's files. Every method fails when the component may not use them, or the service fails.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What `wit-bindgen` makes of `wit/`: the imports once, and each of the interfaces that a component may export in a module of its
 //! own, so that a component carries only the exports that [`export!`](crate::export) is asked for.
 //!
-//! Off wasm every import is a stub that panics when it is called.
+//! Off wasm every import is a stub that panics when it is called, so the rest of this crate calls them through [`host`](crate::host).
 #![allow(missing_docs, unused_qualifications, clippy::all, clippy::unwrap_used, clippy::panic, clippy::unimplemented)]
 #![allow(clippy::indexing_slicing, clippy::expect_used, dead_code, unexpected_cfgs)]
 

@@ -35,8 +35,8 @@ pub struct Callback<P> {
 /// The code of a callback or hook.
 pub type Run<I, O> = fn(I, CallbackContext) -> LocalFuture<Result<O, Error>>;
 
-/// What a callback decides before a call.
-#[doc(hidden)]
+/// What a callback or hook decides before a call.
+#[derive(Debug, Clone, PartialEq)]
 pub enum Before<I, O> {
     /// Go on.
     Proceed,
@@ -124,11 +124,16 @@ impl<P> CallbackRef<P> for &str {
 }
 
 /// An answer of a tool is an object; another value is put into one.
-pub(crate) fn answer(value: Value) -> String {
+pub(crate) fn answer_object(value: Value) -> JsonMap {
     match value {
-        Value::Object(map) => object(map),
-        other => object(JsonMap::from_iter([("result".to_owned(), other)])),
+        Value::Object(map) => map,
+        other => JsonMap::from_iter([("result".to_owned(), other)]),
     }
+}
+
+/// An answer of a tool as JSON text.
+pub(crate) fn answer(value: Value) -> String {
+    object(answer_object(value))
 }
 
 /// Reads the answer of a tool.

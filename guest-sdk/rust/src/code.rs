@@ -16,7 +16,7 @@ pub struct CodeExecutor {
 }
 
 impl CodeExecutor {
-    /// Runs code. This is for unit tests: an executor that uses its context can run in a host only.
+    /// Runs code. Unit tests of an executor that uses its context go through [a host](crate::testing).
     ///
     /// # Errors
     /// As the executor.

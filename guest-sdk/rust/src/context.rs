@@ -1,7 +1,8 @@
 //! What a component's code is given: [`Context`] is what all code may look at and change; [`ToolContext`] and [`CallbackContext`] add
 //! steering. ([`AgentContext`](crate::AgentContext) has a module of its own.)
 //!
-//! A context holds nothing: every method asks the host. Code that runs without a session, such as an agent's builder, must not.
+//! A context holds nothing: every method asks the host, which in unit tests is [the test's](crate::testing). Code that runs without a
+//! session, such as an agent's builder, must not.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -11,12 +12,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::artifacts::Artifacts;
-use crate::bindings::wit::{agents, config, memory, model, session, tools};
 use crate::confirmation::ToolConfirmation;
 use crate::content::{Content, JsonMap};
 use crate::convert::{read, read_state};
 use crate::error::{Error, ToolError};
 use crate::event::Event;
+use crate::host::{agents, config, memory, model, session, tools};
 use crate::model::{LlmRequest, LlmResponse, ResponseStream};
 
 /// Where code runs.

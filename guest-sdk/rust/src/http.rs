@@ -23,7 +23,7 @@
 //! Requests of one component run at the same time when they are awaited together, as with `join`. While all of its code waits and one
 //! of them is under way, other answers of the host (of models and tools) wait for the next piece of that request.
 //!
-//! Off wasm there is no host, and every request fails.
+//! In unit tests `hatchery_guest::testing::Host::http` answers.
 
 #[cfg(not(target_family = "wasm"))]
 mod native;
@@ -342,6 +342,7 @@ mod tests {
     fn without_a_host_a_request_fails() {
         let error = futures::executor::block_on(get("https://a.com")).unwrap_err();
         assert_eq!(error.code, "HTTP_FAILED");
+        assert!(error.message.starts_with("there is no host here:"), "{error}");
         let error = futures::executor::block_on(get("a.com")).unwrap_err();
         assert_eq!(error.message, "`a.com` is not a URL; write it as `https://host/path`");
     }

@@ -192,7 +192,10 @@
 //! # hatchery_guest::export! { models: [echo] }
 //! ```
 //!
-//! On other targets than wasm everything compiles, so that pure code can be tested; whatever asks the host panics there.
+//! # Tests
+//!
+//! `hatchery_guest::testing` has a host for unit tests by plain `cargo test`: it runs all of these, and plays models, tools, state and whatever else a
+//! component asks for. It is there on all targets but wasm, so nothing of it gets into components.
 
 extern crate self as hatchery_guest;
 
@@ -211,11 +214,14 @@ mod error;
 mod event;
 mod examples;
 mod export;
+mod host;
 pub mod http;
 pub mod log;
 mod model;
 mod plugin;
 mod summarizer;
+#[cfg(not(target_family = "wasm"))]
+pub mod testing;
 mod tool;
 
 pub use agent::{

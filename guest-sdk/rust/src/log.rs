@@ -7,7 +7,7 @@
 
 use std::fmt::Display;
 
-use crate::bindings::wit::log::write;
+use crate::host::log::write;
 
 /// Named values of a line.
 pub type Fields<'a> = &'a [(&'a str, &'a dyn Display)];

@@ -1,11 +1,11 @@
 //! Asking models: [`LlmRequest`], [`LlmResponse`] and the stream of them.
 
 use serde_json::Value;
-use wit_bindgen::StreamReader;
 
 use crate::bindings::wit::types;
 use crate::content::{Content, JsonMap, Part};
 use crate::error::Error;
+use crate::host::StreamReader;
 
 /// What a model is asked.
 #[derive(Debug, Clone, Default, PartialEq)]

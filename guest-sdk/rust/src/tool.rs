@@ -37,7 +37,7 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Calls it. This is for unit tests: a tool that uses its context can run in a host only.
+    /// Calls it. Unit tests of a tool that uses its context go through [a host](crate::testing).
     ///
     /// # Errors
     /// As the tool.

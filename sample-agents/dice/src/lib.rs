@@ -71,7 +71,35 @@ fn is_prime(number: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_prime;
+    use hatchery_guest::testing::{Before, Host};
+
+    use super::*;
+
+    #[test]
+    fn a_roll_is_kept_in_the_session() {
+        let host = Host::new();
+        let rolled: u32 = host.call(roll_die, json!({ "sides": 20 })).unwrap();
+        assert!((1..=20).contains(&rolled));
+        assert_eq!((host.state_of("last_roll"), host.state_of("last_sides")), (Some(rolled), Some(20)));
+    }
+
+    #[test]
+    fn a_die_has_six_sides_when_it_is_not_said() {
+        let host = Host::new();
+        host.call::<u32>(roll_die, ()).unwrap();
+        assert_eq!(host.state_of("last_sides"), Some(6));
+    }
+
+    #[test]
+    fn dice_that_cannot_be_rolled_are_answered_for() {
+        let call = |sides: i32| ToolCall {
+            tool: "roll_die".into(),
+            args: [("sides".into(), sides.into())].into_iter().collect(),
+        };
+        let refused = json!({ "error": "a die has two sides or more, not 1" });
+        assert_eq!(Host::new().before_tool(check_sides, call(1)), Ok(Before::Respond(refused)));
+        assert_eq!(Host::new().before_tool(check_sides, call(2)), Ok(Before::Proceed));
+    }
 
     #[test]
     fn primes_are_known() {

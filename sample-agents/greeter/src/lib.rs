@@ -43,7 +43,28 @@ hatchery_guest::export! { agents: [greeter] }
 
 #[cfg(test)]
 mod tests {
-    use super::name_in;
+    use hatchery_guest::testing::Host;
+
+    use super::*;
+
+    fn said(host: &Host) -> Vec<String> {
+        host.run(greeter).iter().map(Event::said).collect()
+    }
+
+    #[test]
+    fn a_name_is_learnt_and_known_the_next_time() {
+        let host = Host::new().user_says("Hi, my name is Ada.");
+        assert_eq!(said(&host), ["Nice to meet you, Ada.", "I will know you the next time."]);
+        let host = host.user_says("Hi");
+        assert_eq!(said(&host), ["Hello again, Ada!", "This is visit number 2."]);
+        assert_eq!(host.logged()[0].to_string(), "info greeted visits=2");
+    }
+
+    #[test]
+    fn a_stranger_is_asked_for_a_name() {
+        let host = Host::new().user_says("Hi");
+        assert_eq!(said(&host), ["Hello! What is your name?", "This is your first visit."]);
+    }
 
     #[test]
     fn a_name_is_found_in_a_sentence() {

@@ -2,9 +2,8 @@
 
 use std::rc::Rc;
 
-use super::llm::{Instruction, Llm};
 use super::options::{CodeExecution, CodeRunner, Examples, Planner, Toolset};
-use super::{Agent, Common, Custom, Kind, SubAgent};
+use super::{Agent, Common, Custom, Instruction, Kind, Llm, SubAgent};
 use crate::agent_context::AgentContext;
 use crate::bindings::agents::exports::hatchery::agent::guest_agents as agents;
 use crate::bindings::agents::wit_stream;
@@ -71,17 +70,12 @@ impl<S: Offer<Agent>> agents::Guest for S {
     }
 
     async fn run(agent: String) -> Result<wit_bindgen::StreamReader<types::Event>, types::Error> {
-        let run = find::<S, _>(&agent, "custom agent", |kind| match kind {
+        let code = find::<S, _>(&agent, "custom agent", |kind| match kind {
             Kind::Custom(custom) => Some(Rc::clone(&custom.run)),
             Kind::Sequential | Kind::Parallel | Kind::Loop(_) | Kind::Llm(_) => None,
         })?;
         let (writer, events) = wit_stream::new();
-        let cx = AgentContext::new(writer);
-        wit_bindgen::spawn_local(async move {
-            if let Err(error) = run(cx.clone()).await {
-                cx.fail(error).await;
-            }
-        });
+        wit_bindgen::spawn_local(AgentContext::new(writer).serve(code));
         Ok(events)
     }
 }

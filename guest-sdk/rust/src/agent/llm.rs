@@ -230,8 +230,8 @@ impl LlmAgent {
 #[derive(Default)]
 pub(crate) struct Llm {
     pub(super) model: Option<String>,
-    pub(super) instruction: Instruction,
-    pub(super) global_instruction: Instruction,
+    pub(crate) instruction: Instruction,
+    pub(crate) global_instruction: Instruction,
     pub(super) tools: Vec<String>,
     pub(super) toolsets: Vec<Toolset>,
     pub(super) examples: Examples,
@@ -254,7 +254,7 @@ pub(crate) struct Llm {
 }
 
 #[derive(Default)]
-pub(super) enum Instruction {
+pub(crate) enum Instruction {
     #[default]
     None,
     Text(String),

@@ -14,8 +14,8 @@ use crate::callback::{AfterAgent, BeforeAgent, CallbackRef, OnAgentError};
 use crate::error::Error;
 use crate::tool::{LocalFuture, ToolRef};
 
-pub(crate) use llm::Llm;
 pub use llm::LlmAgent;
+pub(crate) use llm::{Instruction, Llm};
 pub use options::{CodeRunner, Planner, Thinking, Toolset};
 
 /// An agent of any kind, with those below it.
@@ -61,8 +61,11 @@ impl SubAgent {
 pub(crate) struct Custom {
     pub(crate) model: Option<String>,
     pub(crate) tools: Vec<String>,
-    pub(crate) run: Rc<dyn Fn(AgentContext) -> LocalFuture<Result<(), Error>>>,
+    pub(crate) run: AgentCode,
 }
+
+/// The code of a custom agent.
+pub(crate) type AgentCode = Rc<dyn Fn(AgentContext) -> LocalFuture<Result<(), Error>>>;
 
 impl Common {
     fn new(name: impl Into<String>) -> Self {

@@ -28,3 +28,17 @@ fn @FUNCTION@() -> LlmAgent {
 }
 
 hatchery_guest::export! { agents: [@FUNCTION@], tools: [count_words] }
+
+#[cfg(test)]
+mod tests {
+    use hatchery_guest::testing::Host;
+
+    use super::*;
+
+    #[test]
+    fn words_are_counted_and_kept() {
+        let host = Host::new();
+        let words: usize = host.call(count_words, json!({ "text": "one two" })).unwrap();
+        assert_eq!((words, host.state_of("last_count")), (2, Some(2)));
+    }
+}

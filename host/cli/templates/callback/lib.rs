@@ -10,3 +10,21 @@ async fn @FUNCTION@(call: &ToolCall) -> Result<Option<Value>, Error> {
 }
 
 hatchery_guest::export! { callbacks: [@FUNCTION@] }
+
+#[cfg(test)]
+mod tests {
+    use hatchery_guest::testing::{Before, Host};
+
+    use super::*;
+
+    #[test]
+    fn empty_arguments_are_refused() {
+        let with_text = |text: &str| {
+            let args = [("text".into(), text.into())].into_iter().collect();
+            ToolCall { tool: "count_words".into(), args }
+        };
+        let refused = json!({ "error": "`text` must not be empty" });
+        assert_eq!(Host::new().before_tool(@FUNCTION@, with_text("")), Ok(Before::Respond(refused)));
+        assert_eq!(Host::new().before_tool(@FUNCTION@, with_text("x")), Ok(Before::Proceed));
+    }
+}

@@ -16,3 +16,15 @@ async fn @FUNCTION@(args: Args) -> Result<usize, ToolError> {
 }
 
 hatchery_guest::export! { tools: [@FUNCTION@] }
+
+#[cfg(test)]
+mod tests {
+    use hatchery_guest::testing::Host;
+
+    use super::*;
+
+    #[test]
+    fn words_are_counted() {
+        assert_eq!(Host::new().call(@FUNCTION@, json!({ "text": "one two" })), Ok(2));
+    }
+}

@@ -1,0 +1,138 @@
+//! Running custom agents: their events are taken one by one, and the code goes on when each is stored.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use futures::StreamExt;
+use futures::channel::mpsc;
+
+use super::relay::Relay;
+use super::scope::{Call, Caller, Scope, block_on};
+use super::stream::StreamWriter;
+use super::world::merge;
+use super::{Host, item_name, misuse};
+use crate::agent::{Agent, Kind, SubAgent};
+use crate::agent_context::AgentContext;
+use crate::bindings::wit::types;
+use crate::error::Error;
+use crate::event::{Event, EventActions};
+use crate::tool::LocalFuture;
+
+impl Host {
+    /// Runs a custom agent to its end and gives what it yields, pieces included, as the session gets it. When it fails, its last event says
+    /// so by an error code; after that it runs no further.
+    ///
+    /// # Panics
+    /// When it is another kind of agent, which is not code: test its callbacks, tools and instructions, or play a conversation with
+    /// `hatchery test`.
+    #[track_caller]
+    pub fn run<A: Into<Agent>>(&self, agent: impl FnOnce() -> A) -> Vec<Event> {
+        let Agent { common, kind } = agent().into();
+        let Kind::Custom(custom) = kind else {
+            misuse(&format!(
+                "agent `{}` is no custom agent, so it has no code to run here: test its callbacks, tools and instructions, or play a \
+                 conversation with `hatchery test`",
+                common.name
+            ));
+        };
+        let caller = Caller::Agent {
+            model: custom.model.clone(),
+            tools: custom.tools.iter().map(|tool| item_name(tool).to_owned()).collect(),
+            below: common.sub_agents.iter().map(SubAgent::name).map(|name| item_name(name).to_owned()).collect(),
+            relay: Relay::default(),
+        };
+        let scope = self.scope(Call::new(caller, common.name));
+        let (sender, yielded) = mpsc::channel(0);
+        let code = Box::pin(AgentContext::new(StreamWriter::Test(sender)).serve(custom.run));
+        let mut running = Running { scope, code: Some(code), yielded, streaming: None, events: Vec::new() };
+        block_on(running.run());
+        running.events
+    }
+}
+
+/// A custom agent that runs.
+struct Running {
+    scope: Scope,
+    /// Nothing once it has ended.
+    code: Option<LocalFuture<()>>,
+    yielded: mpsc::Receiver<types::Event>,
+    /// The id of the pieces that wait for their whole.
+    streaming: Option<String>,
+    /// What the session has got from it.
+    events: Vec<Event>,
+}
+
+impl Running {
+    async fn run(&mut self) {
+        while let Some(event) = poll_fn(|cx| self.poll_next(cx)).await {
+            self.take_stored();
+            let event = self.accept(event).unwrap_or_else(|error| self.failed(error));
+            let failed = event.error_code.is_some();
+            self.events.push(self.scope.world.borrow_mut().store(&event));
+            if failed {
+                return;
+            }
+        }
+        self.take_stored();
+        // What it has set since it last said something.
+        self.events.extend(self.scope.world.borrow_mut().flush(&self.scope.call));
+    }
+
+    /// What the code yields next: it runs on while nothing waits to be taken.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<types::Event>> {
+        if let Poll::Ready(Some(event)) = self.yielded.poll_next_unpin(cx) {
+            return Poll::Ready(Some(event));
+        }
+        if let Some(code) = &mut self.code
+            && self.scope.enter(|| code.as_mut().poll(cx)).is_ready()
+        {
+            self.code = None;
+        }
+        match self.yielded.poll_next_unpin(cx) {
+            Poll::Pending if self.code.is_none() => Poll::Ready(None),
+            event => event,
+        }
+    }
+
+    /// Takes over what was stored before a sub agent began.
+    fn take_stored(&mut self) {
+        if let Caller::Agent { relay, .. } = &self.scope.call.caller {
+            self.events.extend(relay.take_stored());
+        }
+    }
+
+    /// The event as it goes into the session: that of a sub agent as it was, or a new one with what was set before it.
+    fn accept(&mut self, event: types::Event) -> Result<Event, Error> {
+        if let Caller::Agent { relay, .. } = &self.scope.call.caller
+            && let Some(original) = relay.claim(&event.id)
+        {
+            return Ok(original);
+        }
+        let mut event = Event::try_from(event)?;
+        if event.author == "user" {
+            let message = "may not speak as `user`; leave the author of its events empty";
+            return Err(Error::new("AGENT_FAILED", format!("agent `{}`: {message}", self.scope.call.agent)));
+        }
+        let mut world = self.scope.world.borrow_mut();
+        event.id = if event.partial {
+            self.streaming.get_or_insert_with(|| world.new_id()).clone()
+        } else {
+            let mut actions = self.scope.call.actions.take();
+            merge(&mut actions, std::mem::take(&mut event.actions));
+            event.actions = actions;
+            self.streaming.take().unwrap_or_default()
+        };
+        event.invocation_id.clear();
+        Ok(world.complete(event, &self.scope.call.agent))
+    }
+
+    fn failed(&self, Error { code, message }: Error) -> Event {
+        let event = Event {
+            actions: EventActions::default(),
+            error_code: Some(code),
+            error_message: Some(message),
+            ..Event::default()
+        };
+        self.scope.world.borrow_mut().complete(event, &self.scope.call.agent)
+    }
+}

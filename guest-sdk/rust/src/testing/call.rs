@@ -1,0 +1,215 @@
+//! Running what a component offers, but for callbacks, plugins and custom agents.
+
+use std::future::Future;
+use std::rc::Rc;
+
+use futures::StreamExt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::scope::{Call, Caller, Scope, block_on};
+use super::{Host, misuse};
+use crate::agent::{Agent, Instruction, Kind, Llm};
+use crate::answer::Model;
+use crate::code::{CodeExecutor, CodeInput, CodeOutput};
+use crate::confirmation::ToolConfirmation;
+use crate::content::Content;
+use crate::context::{Context, ToolContext};
+use crate::error::{Error, ToolError};
+use crate::event::Event;
+use crate::examples::{Example, ExampleProvider};
+use crate::model::{LlmRequest, LlmResponse};
+use crate::summarizer::Summarizer;
+use crate::tool::Tool;
+
+/// Running things. What they have changed counts when they have ended, unless they have failed in a way that ends the run.
+impl Host {
+    /// Calls a tool as a model would, with arguments as JSON or as anything that becomes JSON (`()` for none). A tool with
+    /// `#[tool(confirm)]` runs once a person agrees; without that it fails with what the model is told.
+    ///
+    /// # Errors
+    /// As the tool; also when the arguments do not fit, which a model is told.
+    ///
+    /// # Panics
+    /// When the arguments cannot be JSON, or the result is not a `T`.
+    #[track_caller]
+    pub fn call<T: DeserializeOwned>(&self, tool: impl FnOnce() -> Tool, args: impl Serialize) -> Result<T, ToolError> {
+        let tool = tool();
+        let args = match serde_json::to_value(args) {
+            Ok(Value::Null) => "{}".to_owned(),
+            Ok(args) => args.to_string(),
+            Err(error) => misuse(&format!("the arguments for `{}` cannot be JSON: {error}", tool.name)),
+        };
+        let code = async {
+            agreed(&tool)?;
+            (tool.run)(args, ToolContext::new()).await
+        };
+        let result = self.serve(self.function_call(), code, |error| matches!(error, ToolError::Model(_)))?;
+        match serde_json::from_str(&result) {
+            Ok(result) => Ok(result),
+            Err(error) => misuse(&format!("`{}` gave `{result}`, which is not what is asked for: {error}", tool.name)),
+        }
+    }
+
+    /// The instruction of an LLM agent: its text as it stands, with its placeholders, or what its code makes of the session; empty when
+    /// there is none.
+    ///
+    /// # Errors
+    /// As its code.
+    ///
+    /// # Panics
+    /// When it is no LLM agent.
+    #[track_caller]
+    pub fn instruction<A: Into<Agent>>(&self, agent: impl FnOnce() -> A) -> Result<String, Error> {
+        let (name, llm) = llm(agent);
+        self.compute(name, llm.instruction)
+    }
+
+    /// As [`Host::instruction`], for the instruction that all agents below get too.
+    ///
+    /// # Errors
+    /// As its code.
+    ///
+    /// # Panics
+    /// When it is no LLM agent.
+    #[track_caller]
+    pub fn global_instruction<A: Into<Agent>>(&self, agent: impl FnOnce() -> A) -> Result<String, Error> {
+        let (name, llm) = llm(agent);
+        self.compute(name, llm.global_instruction)
+    }
+
+    /// Asks a model for its whole answer. A model has no session: its context can do no more than log and read settings.
+    ///
+    /// # Errors
+    /// As the model.
+    pub fn answer(&self, model: impl FnOnce() -> Model, request: LlmRequest) -> Result<LlmResponse, Error> {
+        let model = model();
+        self.serve(self.model_call(), model.answer(request), |_| false)
+    }
+
+    /// Asks a model for the pieces of its answer. An error is the last of them.
+    pub fn stream(&self, model: impl FnOnce() -> Model, request: LlmRequest) -> Vec<Result<LlmResponse, Error>> {
+        let pieces = model().pieces(request).collect();
+        block_on(self.scope(self.model_call()).run(pieces))
+    }
+
+    /// Has a code executor run code.
+    ///
+    /// # Errors
+    /// As the executor.
+    pub fn execute(&self, executor: impl FnOnce() -> CodeExecutor, input: CodeInput) -> Result<CodeOutput, ToolError> {
+        let run = executor().run;
+        let code = async { run(input, Context::new()).await };
+        self.serve(self.run_call(), code, |error| matches!(error, ToolError::Model(_)))
+    }
+
+    /// Has a summarizer sum up events.
+    ///
+    /// # Errors
+    /// As the summarizer.
+    pub fn summarize(
+        &self,
+        summarizer: impl FnOnce() -> Summarizer,
+        events: impl IntoIterator<Item = Event>,
+    ) -> Result<Option<Content>, Error> {
+        let (run, events) = (summarizer().run, events.into_iter().collect());
+        self.serve(self.run_call(), async { run(events, Context::new()).await }, |_| false)
+    }
+
+    /// Has a provider choose examples for what the user says.
+    ///
+    /// # Errors
+    /// As the provider.
+    pub fn examples(
+        &self,
+        provider: impl FnOnce() -> ExampleProvider,
+        query: impl Into<String>,
+    ) -> Result<Vec<Example>, Error> {
+        let (run, query) = (provider().run, query.into());
+        self.serve(self.run_call(), async { run(query, Context::new()).await }, |_| false)
+    }
+
+    fn compute(&self, agent: String, instruction: Instruction) -> Result<String, Error> {
+        match instruction {
+            Instruction::None => Ok(String::new()),
+            Instruction::Text(text) => Ok(text),
+            Instruction::Computed(compute) => {
+                self.serve(Call::new(Caller::Run, agent), async { compute(Context::new()).await }, |_| false)
+            }
+        }
+    }
+
+    /// A call on behalf of the host's agent.
+    pub(super) fn run_call(&self) -> Call {
+        Call::new(Caller::Run, self.0.borrow().info.agent.clone())
+    }
+
+    /// A call that serves a model's function call.
+    pub(super) fn function_call(&self) -> Call {
+        let call = self.run_call();
+        let mut world = self.0.borrow_mut();
+        let (hint, decision) = (world.hint.clone(), world.decision.clone());
+        let decision = decision.map(|(confirmed, payload)| ToolConfirmation { hint, confirmed, payload });
+        Call { function_call_id: Some(world.new_function_call_id()), decision, ..call }
+    }
+
+    fn model_call(&self) -> Call {
+        Call::new(Caller::Model, self.0.borrow().info.agent.clone())
+    }
+
+    pub(super) fn scope(&self, call: Call) -> Scope {
+        Scope { world: self.0.clone(), call: Rc::new(call) }
+    }
+
+    /// Runs code to its end for a call. What it has changed is kept if it ends well, or with an error that does not end the run.
+    pub(super) fn serve<T, E>(
+        &self,
+        call: Call,
+        code: impl Future<Output = Result<T, E>>,
+        goes_on: fn(&E) -> bool,
+    ) -> Result<T, E> {
+        let scope = self.scope(call);
+        let result = block_on(scope.run(code));
+        if result.as_ref().err().is_none_or(goes_on) {
+            let mut world = self.0.borrow_mut();
+            world.apply(scope.call.actions.take());
+            if let Some(asked) = scope.call.asked.take() {
+                world.hint.clone_from(&asked.hint);
+                world.asked = Some(asked);
+            }
+        }
+        result
+    }
+}
+
+/// Why a tool that needs a person's agreement does not run; without a decision a person is asked.
+fn agreed(tool: &Tool) -> Result<(), ToolError> {
+    if !tool.requires_confirmation {
+        return Ok(());
+    }
+    let cx = ToolContext::new();
+    match cx.confirmation()? {
+        Some(ToolConfirmation { confirmed: true, .. }) => Ok(()),
+        Some(_) => Err(ToolError::model("This tool call is rejected.")),
+        None => {
+            let hint = format!(
+                "Please approve or reject the tool call {}() by responding with a FunctionResponse with an expected \
+                 ToolConfirmation payload.",
+                tool.name
+            );
+            cx.request_confirmation(hint, ())?;
+            Err(ToolError::model("This tool call requires confirmation, please approve or reject."))
+        }
+    }
+}
+
+/// An LLM agent with its name.
+#[track_caller]
+fn llm<A: Into<Agent>>(agent: impl FnOnce() -> A) -> (String, Llm) {
+    let Agent { common, kind } = agent().into();
+    match kind {
+        Kind::Llm(llm) => (common.name, *llm),
+        _ => misuse(&format!("agent `{}` is no LLM agent, so it has no instruction", common.name)),
+    }
+}

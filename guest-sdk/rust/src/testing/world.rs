@@ -1,0 +1,287 @@
+//! What a test's host knows and what it has seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use super::answer::ModelAnswer;
+use super::scope::Call;
+use super::{HttpRequest, HttpResponse, LogLine};
+use crate::callback::ToolCall;
+use crate::confirmation::ToolConfirmation;
+use crate::content::{Content, JsonMap, Part};
+use crate::context::{MemoryEntry, RunInfo};
+use crate::error::{Error, ToolError};
+use crate::event::{Event, EventActions};
+use crate::model::{LlmRequest, LlmResponse};
+use crate::tool::Tool;
+
+/// When the first event of a test happens, in microseconds since 1970: the beginning of 2030. Each comes a second after the one before.
+const BEGINNING: i64 = 1_893_456_000_000_000;
+
+/// A model that a test has made.
+pub(super) type AnyModel = Rc<dyn Fn(LlmRequest) -> ModelAnswer>;
+
+/// A server that a test has made.
+pub(super) type Server = Rc<dyn Fn(HttpRequest) -> Result<HttpResponse, Error>>;
+
+/// A tool that code may call.
+#[derive(Clone)]
+pub(super) enum AnyTool {
+    /// The test's.
+    Mock(Rc<dyn Fn(Value) -> Result<Value, ToolError>>),
+    /// The component's own.
+    Own(Tool),
+}
+
+/// What a test's host knows and what it has seen.
+pub(super) struct World {
+    pub(super) info: RunInfo,
+    pub(super) user_content: Option<Content>,
+    pub(super) state: BTreeMap<String, Value>,
+    pub(super) events: Vec<Event>,
+    pub(super) config: JsonMap,
+    /// Versions by name.
+    pub(super) artifacts: BTreeMap<String, Vec<Part>>,
+    pub(super) memory: Vec<MemoryEntry>,
+    pub(super) model: Option<AnyModel>,
+    /// What answers HTTP requests.
+    pub(super) server: Option<Server>,
+    pub(super) tools: BTreeMap<String, AnyTool>,
+    pub(super) sub_agents: BTreeMap<String, Vec<Event>>,
+    /// What a person has decided about tool calls.
+    pub(super) decision: Option<(bool, Option<Value>)>,
+
+    pub(super) requests: Vec<LlmRequest>,
+    pub(super) http_requests: Vec<HttpRequest>,
+    pub(super) tool_calls: Vec<ToolCall>,
+    pub(super) log: Vec<LogLine>,
+    pub(super) asked: Option<ToolConfirmation>,
+    /// The last question, which a decision refers to, be it in a later run.
+    pub(super) hint: String,
+    /// What the calls of this run have done.
+    pub(super) actions: EventActions,
+
+    runs: u32,
+    function_calls: u32,
+    ids: u32,
+    ticks: i64,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let info = RunInfo {
+            app: "app".into(),
+            user: "user".into(),
+            session: "session".into(),
+            invocation_id: "e-1".into(),
+            agent: "agent".into(),
+            branch: None,
+            function_call_id: None,
+        };
+        Self {
+            info,
+            user_content: None,
+            state: BTreeMap::new(),
+            events: Vec::new(),
+            config: JsonMap::new(),
+            artifacts: BTreeMap::new(),
+            memory: Vec::new(),
+            model: None,
+            server: None,
+            tools: BTreeMap::new(),
+            sub_agents: BTreeMap::new(),
+            decision: None,
+            requests: Vec::new(),
+            http_requests: Vec::new(),
+            tool_calls: Vec::new(),
+            log: Vec::new(),
+            asked: None,
+            hint: String::new(),
+            actions: EventActions::default(),
+            runs: 1,
+            function_calls: 0,
+            ids: 0,
+            ticks: 0,
+        }
+    }
+
+    /// The user says something: the first message belongs to the run that there is, each further one begins a new run.
+    pub(super) fn user_says(&mut self, content: Content) {
+        if self.user_content.is_some() {
+            self.runs += 1;
+            self.info.invocation_id = format!("e-{}", self.runs);
+            self.state.retain(|key, _| !is_temp(key));
+            self.actions = EventActions::default();
+            self.asked = None;
+        }
+        let said = Event { author: "user".into(), ..Event::from(content.clone()) };
+        let said = self.complete(said, "user");
+        self.store(&said);
+        self.user_content = Some(content);
+    }
+
+    /// The event with what the host fills in.
+    pub(super) fn complete(&mut self, mut event: Event, author: &str) -> Event {
+        if event.id.is_empty() {
+            event.id = self.new_id();
+        }
+        if event.author.is_empty() {
+            event.author = author.into();
+        }
+        if event.invocation_id.is_empty() {
+            event.invocation_id.clone_from(&self.info.invocation_id);
+        }
+        if event.branch.is_none() {
+            event.branch.clone_from(&self.info.branch);
+        }
+        if event.timestamp_micros == 0 {
+            event.timestamp_micros = self.now();
+        }
+        event
+    }
+
+    /// Stores an event, unless it is partial: the session shows it, and the state what it sets. Gives it as it is stored.
+    pub(super) fn store(&mut self, event: &Event) -> Event {
+        let mut event = event.clone();
+        if !event.partial {
+            self.apply(event.actions.clone());
+            event.actions.state_delta.retain(|key, _| !is_temp(key));
+            self.events.push(event.clone());
+        }
+        event
+    }
+
+    /// Stores what a call has changed in an event of its own; nothing when it has changed nothing.
+    pub(super) fn flush(&mut self, call: &Call) -> Option<Event> {
+        let actions = call.actions.take();
+        (actions != EventActions::default()).then(|| {
+            let event = self.complete(Event { actions, ..Event::default() }, &call.agent);
+            self.store(&event)
+        })
+    }
+
+    /// Does what a call wants done.
+    pub(super) fn apply(&mut self, actions: EventActions) {
+        for (key, value) in &actions.state_delta {
+            if value.is_null() {
+                self.state.remove(key);
+            } else {
+                self.state.insert(key.clone(), value.clone());
+            }
+        }
+        merge(&mut self.actions, actions);
+    }
+
+    pub(super) fn new_id(&mut self) -> String {
+        self.ids += 1;
+        format!("event-{}", self.ids)
+    }
+
+    pub(super) fn new_function_call_id(&mut self) -> String {
+        self.function_calls += 1;
+        format!("call-{}", self.function_calls)
+    }
+
+    /// The state as a call sees it.
+    pub(super) fn state_for(&self, call: &Call) -> BTreeMap<String, Value> {
+        let mut state = self.state.clone();
+        for (key, value) in &call.actions.borrow().state_delta {
+            if value.is_null() {
+                state.remove(key);
+            } else {
+                state.insert(key.clone(), value.clone());
+            }
+        }
+        state
+    }
+
+    /// The events of a sub agent of this name.
+    pub(super) fn sub_agent(&self, name: &str) -> Option<Vec<Event>> {
+        self.sub_agents.get(name).cloned()
+    }
+
+    /// What holds words of the query: those with most of them first, then the newest.
+    pub(super) fn remembered(&self, query: &str) -> Vec<MemoryEntry> {
+        let wanted = words(query);
+        let matches = |entry: &MemoryEntry| wanted.intersection(&words(&entry.content.text())).count();
+        let mut found: Vec<_> = self.memory.iter().map(|entry| (matches(entry), entry)).collect();
+        found.retain(|(matches, _)| *matches > 0);
+        found.sort_by_key(|(matches, entry)| std::cmp::Reverse((*matches, entry.timestamp_micros)));
+        found.into_iter().map(|(_, entry)| entry.clone()).collect()
+    }
+
+    /// The model's whole answer and its pieces, or why there is none.
+    pub(super) fn note_request(&mut self, mut request: LlmRequest, own: Option<&str>) -> Result<Asked, Error> {
+        if request.model.is_empty() {
+            request.model = own.unwrap_or_default().to_owned();
+        }
+        self.requests.push(request.clone());
+        let model = self.model.clone().ok_or_else(|| {
+            let message =
+                format!("model `{}`: there is none; add `.model(|request| \"…\")` to the test's host", request.model);
+            Error::new("MODEL_UNKNOWN", message)
+        })?;
+        Ok(Asked { model, request })
+    }
+
+    pub(super) fn now(&mut self) -> i64 {
+        self.ticks += 1;
+        BEGINNING + (self.ticks - 1) * 1_000_000
+    }
+}
+
+/// A model and what it is asked.
+pub(super) struct Asked {
+    model: AnyModel,
+    request: LlmRequest,
+}
+
+impl Asked {
+    /// The responses: pieces and the whole, or the whole alone. The world must not be borrowed: the model is the test's own code.
+    pub(super) fn answer(self, streamed: bool) -> Result<Vec<LlmResponse>, Error> {
+        (self.model)(self.request).responses(streamed)
+    }
+}
+
+/// Adds what came later.
+pub(super) fn merge(actions: &mut EventActions, later: EventActions) {
+    actions.state_delta.extend(later.state_delta);
+    for (name, version) in later.artifact_delta {
+        actions.artifact_delta.retain(|(known, _)| *known != name);
+        actions.artifact_delta.push((name, version));
+    }
+    actions.skip_summarization = later.skip_summarization.or(actions.skip_summarization);
+    actions.transfer_to_agent = later.transfer_to_agent.or(actions.transfer_to_agent.take());
+    actions.escalate = later.escalate.or(actions.escalate);
+    actions.end_of_agent = later.end_of_agent.or(actions.end_of_agent);
+    actions.extra.extend(later.extra);
+}
+
+/// True for keys that last only for one run.
+fn is_temp(key: &str) -> bool {
+    key.starts_with("temp:")
+}
+
+/// Why an artifact cannot have this name.
+pub(super) fn check_artifact_name(name: &str) -> Result<(), Error> {
+    let bare = name.strip_prefix("user:").unwrap_or(name);
+    let reason = if bare.is_empty() {
+        "an artifact needs a name"
+    } else if bare.starts_with('/') {
+        "the name of an artifact cannot start with `/`"
+    } else if bare.split(['/', '\\']).any(|segment| segment == "..") {
+        "the name of an artifact cannot have `..` between its slashes"
+    } else if bare.contains('\0') {
+        "the name of an artifact cannot hold a NUL character"
+    } else {
+        return Ok(());
+    };
+    Err(Error::new("INVALID_NAME", format!("invalid name `{name}`: {reason}")))
+}
+
+fn words(text: &str) -> BTreeSet<String> {
+    let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect()
+}

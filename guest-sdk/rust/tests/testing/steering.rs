@@ -1,0 +1,95 @@
+//! Handing over, ending loops, and asking people.
+
+use hatchery_guest::ToolConfirmation;
+use hatchery_guest::prelude::*;
+use hatchery_guest::testing::Host;
+
+#[tool]
+async fn hand_over(cx: ToolContext) -> Result<(), ToolError> {
+    cx.transfer_to("support")?;
+    cx.escalate()?;
+    Ok(cx.skip_summarization()?)
+}
+
+#[callback(after_tool)]
+async fn stop(_call: &ToolCall, _answer: &Value, cx: CallbackContext) -> Result<Option<Value>, Error> {
+    cx.escalate()?;
+    Ok(None)
+}
+
+#[agent]
+async fn quitter(cx: AgentContext) -> Result<(), Error> {
+    cx.escalate().await
+}
+
+#[test]
+fn what_a_tool_wants_next_is_seen_until_the_next_run() {
+    let host = Host::new().user_says("help");
+    assert_eq!((host.transferred_to(), host.escalated(), host.skipped_summarization()), (None, false, false));
+    host.call::<()>(hand_over, ()).unwrap();
+    assert_eq!(host.transferred_to().as_deref(), Some("support"));
+    assert!(host.escalated() && host.skipped_summarization());
+    let host = host.user_says("more");
+    assert_eq!((host.transferred_to(), host.escalated(), host.skipped_summarization()), (None, false, false));
+}
+
+#[test]
+fn callbacks_and_agents_end_loops() {
+    let host = Host::new();
+    host.after_tool(stop, ToolCall::default(), json!({})).unwrap();
+    assert!(host.escalated());
+    let host = Host::new();
+    assert_eq!(host.run(quitter)[0].actions.escalate, Some(true));
+    assert!(host.escalated());
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Transfer {
+    euros: u32,
+}
+
+#[tool]
+async fn send_money(transfer: Transfer, cx: ToolContext) -> Result<String, ToolError> {
+    match cx.confirmation()? {
+        Some(ToolConfirmation { confirmed: false, .. }) => Ok("refused".into()),
+        Some(decision) => {
+            assert_eq!(decision.hint, "Send 500 euros?");
+            Ok(format!("sent {}", decision.payload_as::<u32>()?.unwrap_or(transfer.euros)))
+        }
+        None => {
+            cx.request_confirmation(format!("Send {} euros?", transfer.euros), json!({ "limit": 100 }))?;
+            Ok("waiting".into())
+        }
+    }
+}
+
+#[test]
+fn a_person_is_asked_and_decides() {
+    let host = Host::new();
+    let send = |host: &Host| host.call::<String>(send_money, json!({ "euros": 500 })).unwrap();
+    assert_eq!((send(&host).as_str(), host.asked_for_confirmation().is_some()), ("waiting", true));
+    let asked = host.asked_for_confirmation().unwrap();
+    assert_eq!((asked.hint.as_str(), asked.payload), ("Send 500 euros?", Some(json!({ "limit": 100 }))));
+    let host = host.agrees();
+    assert_eq!(send(&host), "sent 500");
+    // The decision usually comes with the user's next message.
+    let host = host.user_says("yes").user_says("go on").agrees_with(99);
+    assert_eq!(host.asked_for_confirmation(), None);
+    assert_eq!(send(&host), "sent 99");
+    assert_eq!(send(&host.refuses()), "refused");
+}
+
+#[tool(confirm)]
+async fn launch() -> &'static str {
+    "launched"
+}
+
+#[test]
+fn a_tool_with_consent_runs_once_a_person_agrees() {
+    let host = Host::new();
+    let error = host.call::<String>(launch, ()).unwrap_err();
+    assert_eq!(error, ToolError::model("This tool call requires confirmation, please approve or reject."));
+    assert!(host.asked_for_confirmation().unwrap().hint.contains("launch()"));
+    assert_eq!(host.clone().refuses().call::<String>(launch, ()), Err(ToolError::model("This tool call is rejected.")));
+    assert_eq!(host.agrees().call::<String>(launch, ()), Ok("launched".into()));
+}
