@@ -3,7 +3,7 @@
 //!
 //! `cargo build --profile guest --target wasm32-wasip2 -p misbehaver`, then `cargo bench -p hatchery-wasm --bench preemption`.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::indexing_slicing, missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../tests/components/support.rs"]
 #[allow(dead_code)]

@@ -138,6 +138,7 @@ mod tests {
                 reason: Some(evil.clone()),
                 ..Default::default()
             }],
+            ..Default::default()
         };
         let html = render(&evil, std::slice::from_ref(&evil), &report);
         assert!(!html.contains("<script"), "{html}");

@@ -123,7 +123,9 @@ impl AppSource for FakeSource {
                 reason: Some("not a component".into()),
                 previous_serves: true,
                 since: Timestamp::from_micros(1_500_000),
+                ..FileReport::default()
             }],
+            ..CatalogReport::default()
         }
     }
 }

@@ -91,7 +91,7 @@ fn folder(entry: &str) -> String {
 }
 
 /// The keys of grants that can answer a request below this one.
-fn keys<'a>(requested: &'a str) -> [&'a str; 2] {
+fn keys(requested: &str) -> [&str; 2] {
     let other = if requested == "state.read" { "state.write" } else { requested };
     [requested, other]
 }
