@@ -5,6 +5,7 @@ mod conversation;
 mod files;
 mod host;
 mod interrupt;
+mod languages;
 mod logs;
 mod open_calls;
 mod progress;

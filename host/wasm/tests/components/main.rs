@@ -15,6 +15,7 @@ mod hot_loading;
 mod imports;
 mod inspection;
 mod items;
+mod languages;
 mod limits;
 mod models;
 mod names;
