@@ -7,14 +7,14 @@ use hatchery_core::{CallContext, FunctionDeclaration, ItemKind, JsonMap, RunErro
 use serde_json::Value;
 
 use super::Component;
-use crate::bindings::exports::hatchery::agent::guest_tools::GuestIndices;
+use super::exports::ToolExports;
 use crate::convert::{bounded_tool_error, text, value, wit};
 use crate::error::CallError;
 use crate::store::Caller;
 
 pub(super) struct ComponentTool {
     pub(super) component: Arc<Component>,
-    pub(super) exports: GuestIndices,
+    pub(super) exports: ToolExports,
     pub(super) declaration: Arc<FunctionDeclaration>,
     pub(super) is_long_running: bool,
     pub(super) requires_confirmation: bool,
@@ -47,8 +47,16 @@ impl ComponentTool {
     async fn answer(&self, args: String, cx: &CallContext) -> Result<Result<Value, wit::ToolError>, CallError> {
         let name = self.declaration.name.clone();
         let call = self.component.sandbox.run(Caller::Call(cx.clone()), |mut store, instance| async move {
-            let guest = self.exports.load(&mut store, &instance)?;
-            store.run_concurrent(async move |accessor| guest.call_call(accessor, name, args).await).await?
+            match &self.exports {
+                ToolExports::Async(exports) => {
+                    let guest = exports.load(&mut store, &instance)?;
+                    store.run_concurrent(async move |accessor| guest.call_call(accessor, name, args).await).await?
+                }
+                ToolExports::Sync(exports) => {
+                    let guest = exports.load(&mut store, &instance)?;
+                    store.run_concurrent(async move |accessor| guest.call_call(accessor, name, args).await).await?
+                }
+            }
         });
         match call.await? {
             Ok(result) => self.component.accept(result, |json| value(&json, "the result")).map(Ok),

@@ -3,7 +3,7 @@
 use hatchery_core::Part;
 use wasmtime::component::HasSelf;
 
-use super::{Access, context};
+use super::{Access, Reach, context};
 use crate::bindings::hatchery::agent::artifacts::{Host, HostWithStore};
 use crate::convert::{FromWit, ToWit, wit};
 use crate::store::HostState;
@@ -12,27 +12,51 @@ impl Host for HostState {}
 
 impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
     async fn save(accessor: &Access<T>, name: String, part: wit::Part) -> Result<u64, wit::Error> {
-        let cx = context(accessor)?;
-        Ok(cx.save_artifact(&name, &Part::from_wit(part)?).await?)
+        save(accessor, name, part).await
     }
 
     async fn load(accessor: &Access<T>, name: String, version: Option<u64>) -> Result<Option<wit::Part>, wit::Error> {
-        let cx = context(accessor)?;
-        Ok(cx.load_artifact(&name, version).await?.map(|part| part.to_wit()))
+        load(accessor, name, version).await
     }
 
     async fn list(accessor: &Access<T>) -> Result<Vec<String>, wit::Error> {
-        let cx = context(accessor)?;
-        Ok(cx.list_artifacts().await?)
+        list(accessor).await
     }
 
     async fn versions(accessor: &Access<T>, name: String) -> Result<Vec<u64>, wit::Error> {
-        let run = context(accessor)?.invocation;
-        Ok(run.services.artifacts.versions(&run.session_key, &name).await?)
+        versions(accessor, name).await
     }
 
     async fn delete(accessor: &Access<T>, name: String) -> Result<(), wit::Error> {
-        let run = context(accessor)?.invocation;
-        Ok(run.services.artifacts.delete(&run.session_key, &name).await?)
+        delete(accessor, name).await
     }
+}
+
+pub(super) async fn save(mut store: impl Reach, name: String, part: wit::Part) -> Result<u64, wit::Error> {
+    let cx = context(&mut store)?;
+    Ok(cx.save_artifact(&name, &Part::from_wit(part)?).await?)
+}
+
+pub(super) async fn load(
+    mut store: impl Reach,
+    name: String,
+    version: Option<u64>,
+) -> Result<Option<wit::Part>, wit::Error> {
+    let cx = context(&mut store)?;
+    Ok(cx.load_artifact(&name, version).await?.map(|part| part.to_wit()))
+}
+
+pub(super) async fn list(mut store: impl Reach) -> Result<Vec<String>, wit::Error> {
+    let cx = context(&mut store)?;
+    Ok(cx.list_artifacts().await?)
+}
+
+pub(super) async fn versions(mut store: impl Reach, name: String) -> Result<Vec<u64>, wit::Error> {
+    let run = context(&mut store)?.invocation;
+    Ok(run.services.artifacts.versions(&run.session_key, &name).await?)
+}
+
+pub(super) async fn delete(mut store: impl Reach, name: String) -> Result<(), wit::Error> {
+    let run = context(&mut store)?.invocation;
+    Ok(run.services.artifacts.delete(&run.session_key, &name).await?)
 }

@@ -84,6 +84,11 @@ impl HostState {
         }
     }
 
+    /// What the guest has handles of.
+    pub(crate) fn resources(&mut self) -> &mut ResourceTable {
+        &mut self.table
+    }
+
     pub(super) fn meter(&mut self) -> &mut dyn ResourceLimiter {
         &mut self.meter
     }
