@@ -1,8 +1,9 @@
 //! Building components, one file per language.
 //!
-//! Rust is cargo's business. For Python the host brings the guest SDK and the contract along, has its build tools installed
+//! Rust is cargo's business. For Python and JavaScript the host brings the guest SDK and the contract along, has their build tools installed
 //! by locked versions into the user's cache ([`workshop`]), and lets the SDK do the rest.
 
+pub mod javascript;
 pub mod python;
 pub mod rust;
 mod sdk;
@@ -33,6 +34,9 @@ pub enum Language {
     Rust,
     /// Python.
     Python,
+    /// JavaScript.
+    #[value(name = "js", alias = "javascript")]
+    JavaScript,
 }
 
 impl Language {
@@ -47,10 +51,13 @@ impl Language {
         if says("pyproject.toml", "[tool.hatchery]") {
             found.push(Self::Python);
         }
+        if says("package.json", "\"hatchery\":") {
+            found.push(Self::JavaScript);
+        }
         match found.as_slice() {
             [language] => Ok(*language),
             [] => bail!(
-                "{}: there is no Cargo.toml and no pyproject.toml with [tool.hatchery]; `hatchery new` begins a component",
+                "{}: there is no Cargo.toml, no pyproject.toml with [tool.hatchery] and no package.json with \"hatchery\"; `hatchery new` begins a component",
                 dir.display()
             ),
             _ => bail!(
@@ -84,6 +91,18 @@ fn is_at_least(version: &str, wanted: (u32, u32)) -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= wanted
 }
 
+/// Copies files to the same places below another folder.
+fn copy(from: &Path, files: &[PathBuf], to: &Path) -> anyhow::Result<()> {
+    for file in files {
+        let target = to.join(file.strip_prefix(from).unwrap_or(file));
+        if let Some(parent) = target.parent() {
+            std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+        }
+        std::fs::copy(file, &target).with_context(|| target.display().to_string())?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,11 +117,16 @@ mod tests {
 
     #[test]
     fn a_project_s_manifest_tells_its_language() {
-        let python = ("pyproject.toml", "[tool.hatchery]\n");
+        let (python, js) = (("pyproject.toml", "[tool.hatchery]\n"), ("package.json", r#"{"hatchery": {}}"#));
         assert_eq!(language(&[("Cargo.toml", "")]), Ok(Language::Rust));
         assert_eq!(language(&[python]), Ok(Language::Python));
-        let error = language(&[python, ("Cargo.toml", "")]).unwrap_err();
-        assert!(error.ends_with("it could be built as Rust or as Python; keep one of them in a folder"), "{error}");
+        assert_eq!(language(&[js]), Ok(Language::JavaScript));
+        assert_eq!(language(&[("Cargo.toml", ""), ("package.json", "{}")]), Ok(Language::Rust));
+        let error = language(&[python, js]).unwrap_err();
+        assert!(
+            error.ends_with("it could be built as Python or as JavaScript; keep one of them in a folder"),
+            "{error}"
+        );
     }
 
     #[test]

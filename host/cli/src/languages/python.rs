@@ -8,7 +8,8 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 
 use super::workshop::Workshop;
-use super::{Built, ask, is_at_least, sdk};
+use super::{Built, ask, copy, is_at_least, sdk};
+use crate::files;
 
 /// The oldest Python that the SDK runs on.
 const OLDEST: (u32, u32) = (3, 11);
@@ -135,9 +136,13 @@ fn pip(tools: &Path) -> Command {
 
 /// Where the program's modules are: in the project, and in the packages that it lists, which are installed now.
 fn paths(project: &Path, work: &Path, tools: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut paths = vec![project.join("src")];
+    // A copy, because the interpreter leaves compiled modules beside the sources.
+    let program = work.join("program");
+    let _ = std::fs::remove_dir_all(&program);
+    copy(project, &files::find(project, |name| !name.ends_with(".wasm") && !name.ends_with(".pyc"))?, &program)?;
+    let mut paths = vec![program.join("src")];
     paths.retain(|path| path.is_dir());
-    paths.push(project.to_owned());
+    paths.push(program);
     let packages = work.join("packages");
     let _ = std::fs::remove_dir_all(&packages);
     let list = project.join("requirements.txt");

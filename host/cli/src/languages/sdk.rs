@@ -15,7 +15,7 @@ macro_rules! embed {
 }
 
 /// The contract.
-pub const CONTRACT: &[File] = embed!("wit", "wit": "types.wit" "imports.wit" "exports.wit" "worlds.wit");
+pub const CONTRACT: &[File] = embed!("wit", "wit": "types.wit" "imports.wit" "exports.wit" "sync.wit" "worlds.wit");
 
 /// The SDK for Python.
 pub const PYTHON: &[File] = embed!("guest-sdk/python/src/hatchery_guest", "python/hatchery_guest":
@@ -23,12 +23,22 @@ pub const PYTHON: &[File] = embed!("guest-sdk/python/src/hatchery_guest", "pytho
     "component/host.py" "component/specs.py" "content.py" "context.py" "errors.py" "offer.py" "py.typed" "schema.py" "signature.py"
     "testing.py" "tool.py");
 
+/// The SDK for JavaScript.
+pub const JAVASCRIPT: &[File] = embed!("guest-sdk/js", "javascript":
+    "package.json" "src/build.js" "src/component.js" "src/content.js" "src/context.js" "src/convert.js" "src/errors.js" "src/index.d.ts"
+    "src/index.js" "src/schema.js" "src/testing.d.ts" "src/testing.js");
+
+/// What `npm` is to install to build components in JavaScript, and its lock.
+pub const JAVASCRIPT_TOOLS: &str = include_str!("../../../../guest-sdk/js/build-tools/package.json");
+/// See [`JAVASCRIPT_TOOLS`].
+pub const JAVASCRIPT_LOCK: &str = include_str!("../../../../guest-sdk/js/build-tools/package-lock.json");
+
 /// What `pip` is to install to build components in Python.
 pub const PYTHON_LOCK: &str = include_str!("../../../../guest-sdk/python/build-requirements.txt");
 
 /// Everything that is embedded to be unpacked.
-pub fn all() -> [&'static [File]; 2] {
-    [CONTRACT, PYTHON]
+pub fn all() -> [&'static [File]; 3] {
+    [CONTRACT, PYTHON, JAVASCRIPT]
 }
 
 /// Writes files below a folder.
@@ -64,6 +74,21 @@ mod tests {
         assert_eq!(embedded(CONTRACT, "wit"), in_repository("wit", &[".wit"]));
         let python = in_repository("guest-sdk/python/src/hatchery_guest", &[".py", "py.typed"]);
         assert_eq!(embedded(PYTHON, "python/hatchery_guest"), python);
+        let mut javascript = in_repository("guest-sdk/js/src", &[".js", ".ts"]);
+        javascript = javascript.iter().map(|path| Path::new("src").join(path)).collect();
+        javascript.insert("package.json".into());
+        assert_eq!(embedded(JAVASCRIPT, "javascript"), javascript);
+    }
+
+    #[test]
+    fn everything_that_npm_installs_is_pinned_by_hash() {
+        let lock: serde_json::Value = serde_json::from_str(JAVASCRIPT_LOCK).unwrap();
+        let packages = lock["packages"].as_object().unwrap();
+        assert!(packages.len() > 1);
+        for (name, package) in packages.iter().filter(|(name, _)| !name.is_empty()) {
+            assert!(package["integrity"].as_str().is_some_and(|hash| hash.starts_with("sha512-")), "{name}");
+            assert!(package.get("resolved").is_none(), "{name}: comes from the registry that is set");
+        }
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let built = match Language::of(&args.dir)? {
         Language::Rust => languages::rust::build(&args.dir, &args.profile)?,
         Language::Python => languages::python::build(&args.dir)?,
+        Language::JavaScript => languages::javascript::build(&args.dir)?,
     };
     let Some(built) = built else { return Ok(Outcome::Failure) };
     let out = destination(&built, args.out);

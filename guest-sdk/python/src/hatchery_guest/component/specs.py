@@ -1,9 +1,11 @@
-"""What a component offers, as the contract describes it. The types of an interface are there only if the component exports it."""
+"""What a component offers, as the contract describes it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+
+from wit_world.imports import specs as wit
 
 from ..agent import Agent, CustomAgent, Instruction, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent, Toolset, json_schema
 from ..callback import Callback
@@ -13,15 +15,11 @@ from .convert import declaration_to_wit, some_json, to_json
 
 def tool(tool: Tool) -> Any:
     """A tool."""
-    from wit_world.exports import guest_tools as wit
-
     return wit.ToolSpec(declaration_to_wit(tool.declaration), tool.long_running, tool.confirm)
 
 
 def callback(callback: Callback) -> Any:
     """A callback."""
-    from wit_world.exports import guest_callbacks as wit
-
     return wit.CallbackSpec(callback.name, [callback.point.replace("_", "-")])
 
 
@@ -32,12 +30,10 @@ def names(items: Sequence[Any]) -> list[str]:
 
 def agent(agent: Agent) -> Any:
     """An agent."""
-    from wit_world.exports import guest_agents as wit
-
     return wit.AgentSpec(
         agent.name,
         agent.description,
-        _kind(agent, wit),
+        _kind(agent),
         names(agent.sub_agents),
         names(agent.before_agent),
         names(agent.after_agent),
@@ -45,10 +41,10 @@ def agent(agent: Agent) -> Any:
     )
 
 
-def _kind(agent: Agent, wit: Any) -> Any:
+def _kind(agent: Agent) -> Any:
     match agent:
         case LlmAgent():
-            return wit.AgentKind_Llm(_llm(agent, wit))
+            return wit.AgentKind_Llm(_llm(agent))
         case SequentialAgent():
             return wit.AgentKind_Sequential()
         case ParallelAgent():
@@ -60,13 +56,13 @@ def _kind(agent: Agent, wit: Any) -> Any:
     raise TypeError(f"`{agent.name}` is none of the kinds of agents; make it an LlmAgent, or mark a function with @agent")
 
 
-def _llm(agent: LlmAgent, wit: Any) -> Any:
+def _llm(agent: LlmAgent) -> Any:
     return wit.LlmAgent(
         model=agent.model,
-        instruction=_instruction(agent.instruction, wit),
-        global_instruction=_instruction(agent.global_instruction, wit),
+        instruction=_instruction(agent.instruction),
+        global_instruction=_instruction(agent.global_instruction),
         tools=names(agent.tools),
-        toolsets=[_toolset(set_, wit) for set_ in agent.toolsets],
+        toolsets=[_toolset(set_) for set_ in agent.toolsets],
         examples=wit.Examples_None_(),
         planner=wit.Planner_None_(),
         code_execution=wit.CodeExecution_None_(),
@@ -87,13 +83,13 @@ def _llm(agent: LlmAgent, wit: Any) -> Any:
     )
 
 
-def _instruction(instruction: Instruction, wit: Any) -> Any:
+def _instruction(instruction: Instruction) -> Any:
     if instruction is None:
         return wit.Instruction_None_()
     return wit.Instruction_Text(instruction) if isinstance(instruction, str) else wit.Instruction_Computed()
 
 
-def _toolset(toolset: Toolset | str, wit: Any) -> Any:
+def _toolset(toolset: Toolset | str) -> Any:
     if isinstance(toolset, str):
         toolset = Toolset(toolset)
     return wit.Toolset(toolset.name, list(toolset.only), toolset.prefix)
