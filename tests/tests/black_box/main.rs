@@ -6,6 +6,7 @@ mod configuration;
 mod crash;
 mod guide;
 mod hot_loading;
+mod languages;
 mod misbehaviour;
 mod recordings;
 mod refused_files;
