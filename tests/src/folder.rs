@@ -16,6 +16,9 @@ pub struct Folder {
     root: Arc<TempDir>,
 }
 
+/// Samples whose build tools not every machine has.
+const OTHER_LANGUAGES: [&str; 2] = ["haiku", "unit-converter"];
+
 impl Folder {
     /// An empty one.
     ///
@@ -29,7 +32,8 @@ impl Folder {
         Ok(Self { root: Arc::new(root) })
     }
 
-    /// A copy of `sample-agents` as it is served: YAML files and built components, without sources.
+    /// A copy of `sample-agents` as it is served: YAML files and built components, without sources. The samples in other languages than
+    /// Rust are not among them.
     ///
     /// # Errors
     /// When the components have not been built.
@@ -49,7 +53,32 @@ impl Folder {
             let path = folder.served().join(component);
             ensure!(path.is_file(), "sample-agents/{component} has not been built; `cargo xtask test` builds it");
         }
+        for sample in OTHER_LANGUAGES {
+            fs::remove_dir_all(folder.served().join(sample))?;
+        }
         Ok(folder)
+    }
+
+    /// Adds the samples in other languages than Rust, as far as their build tools could be had on this machine; those that could not are
+    /// named on stderr. Gives the names of those that were added.
+    ///
+    /// # Errors
+    /// When one cannot be copied.
+    pub fn with_other_languages(&self) -> anyhow::Result<Vec<&'static str>> {
+        let mut added = Vec::new();
+        for sample in OTHER_LANGUAGES {
+            let source = paths::repository().join("sample-agents").join(sample);
+            let component = source.join(format!("{sample}.wasm"));
+            if component.is_file() {
+                copy(&source, &self.served().join(sample))?;
+                added.push(sample);
+            } else {
+                let reason = fs::read_to_string(component.with_extension("skipped"));
+                let reason = reason.unwrap_or_else(|_| "`cargo xtask components` builds it".into());
+                eprintln!("SKIPPED: sample-agents/{sample} has not been built: {reason}");
+            }
+        }
+        Ok(added)
     }
 
     /// The folder that is served.

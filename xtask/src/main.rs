@@ -4,6 +4,7 @@
 //! lands is cargo's business: `CARGO_TARGET_DIR` and `build.target-dir` are honoured.
 
 mod components;
+mod languages;
 mod step;
 mod toolchain;
 mod workspace;
@@ -16,6 +17,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 use components::Components;
+use languages::Projects;
 use step::{Failed, Steps};
 use workspace::Workspace;
 
@@ -57,6 +59,7 @@ enum Verb {
 
 const TOOLCHAIN: &str = "toolchain: a C compiler, the target wasm32-wasip2";
 const HOST: &str = "host: the hatchery command";
+const LANGUAGES: &str = "components in Python and JavaScript";
 
 fn main() -> ExitCode {
     match run(Cli::parse().verb) {
@@ -81,10 +84,12 @@ fn run(verb: Verb) -> anyhow::Result<()> {
 
 fn demo(workspace: &Workspace, port: u16) -> anyhow::Result<()> {
     let samples = Components::of_samples(workspace)?;
-    let mut steps = Steps::new(4);
+    let projects = Projects::of_samples(workspace);
+    let mut steps = Steps::new(5);
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
     steps.run(&format!("components: {samples}"), || samples.build(workspace))?;
     steps.run(HOST, || host(workspace))?;
+    steps.run(&format!("{LANGUAGES}: {projects}"), || projects.build(workspace))?;
     steps.announce(&format!("hatchery serve sample-agents --port {port}, until Ctrl-C"));
     let mut serve = Command::new(workspace.host_binary()?);
     serve.args(["serve", "sample-agents", "--host", "127.0.0.1", "--port", &port.to_string()]);
@@ -94,11 +99,13 @@ fn demo(workspace: &Workspace, port: u16) -> anyhow::Result<()> {
 
 fn test(workspace: &Workspace, args: &[OsString]) -> anyhow::Result<()> {
     let components = Components::all(workspace)?;
-    let mut steps = Steps::new(5);
+    let projects = Projects::all(workspace, components.folder());
+    let mut steps = Steps::new(6);
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
     steps.run(&format!("components: {components}"), || components.build(workspace))?;
     steps.run("tests of samples that are workspaces of their own", || components.test_apart(workspace))?;
     steps.run(HOST, || host(workspace))?;
+    steps.run(&format!("{LANGUAGES}: {projects}"), || projects.build(workspace))?;
     steps.run("tests: cargo test --workspace", || {
         let mut cargo = workspace.cargo(["test", "--workspace"]);
         step::succeed(cargo.args(args).env(components::FOLDER_VARIABLE, components.folder()))
@@ -126,9 +133,12 @@ fn soak(workspace: &Workspace, minutes: f64) -> anyhow::Result<()> {
 
 fn components(workspace: &Workspace) -> anyhow::Result<()> {
     let components = Components::all(workspace)?;
-    let mut steps = Steps::new(2);
+    let projects = Projects::all(workspace, components.folder());
+    let mut steps = Steps::new(4);
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
     steps.run(&format!("components: {components}"), || components.build(workspace))?;
+    steps.run(HOST, || host(workspace))?;
+    steps.run(&format!("{LANGUAGES}: {projects}"), || projects.build(workspace))?;
     steps.finish();
     Ok(())
 }

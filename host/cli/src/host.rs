@@ -14,6 +14,7 @@ use hatchery_server::{AppSource, Config, ConfiguredApps, Storage, catalog, servi
 use hatchery_wasm::{CatalogHandle, CatalogModels, Revisions};
 use tokio::sync::watch;
 
+use crate::languages::Language;
 use crate::progress::LoadProgress;
 use crate::settings;
 
@@ -217,7 +218,9 @@ async fn follow_changes(mut changed: watch::Receiver<u64>, source: Arc<dyn AppSo
 /// True for the folder of a YAML app and for that of a component's crate, but not for a workspace of crates.
 fn is_of_one_app(folder: &Path) -> bool {
     let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
-    folder.join("root_agent.yaml").is_file() || manifest.lines().any(|line| line.trim() == "[package]")
+    let is_crate = manifest.lines().any(|line| line.trim() == "[package]");
+    let is_other = matches!(Language::of(folder), Ok(Language::Python | Language::JavaScript));
+    folder.join("root_agent.yaml").is_file() || is_crate || is_other
 }
 
 /// The folder to load for `folder`, and the app if `folder` is that of one app or component only.
@@ -365,14 +368,20 @@ mod tests {
     fn the_folder_of_one_app_is_served_with_its_neighbours() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
-        for (file, text) in
-            [("yaml/root_agent.yaml", ""), ("crate/Cargo.toml", "[package]\n"), ("many/Cargo.toml", "[workspace]\n")]
-        {
+        for (file, text) in [
+            ("yaml/root_agent.yaml", ""),
+            ("crate/Cargo.toml", "[package]\n"),
+            ("many/Cargo.toml", "[workspace]\n"),
+            ("python/pyproject.toml", "[tool.hatchery]\n"),
+            ("js/package.json", "{\"hatchery\": {}}"),
+        ] {
             std::fs::create_dir(root.join(file).parent().unwrap()).unwrap();
             std::fs::write(root.join(file), text).unwrap();
         }
         assert_eq!(served_folder(&root.join("yaml")).unwrap(), (root.clone(), Some("yaml".into())));
         assert_eq!(served_folder(&root.join("crate")).unwrap(), (root.clone(), Some("crate".into())));
+        assert_eq!(served_folder(&root.join("python")).unwrap(), (root.clone(), Some("python".into())));
+        assert_eq!(served_folder(&root.join("js")).unwrap(), (root.clone(), Some("js".into())));
         assert_eq!(served_folder(&root.join("many")).unwrap(), (root.join("many"), None));
         assert_eq!(served_folder(&root).unwrap(), (root, None));
     }

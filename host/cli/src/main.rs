@@ -6,6 +6,7 @@ mod doctor;
 mod files;
 mod host;
 mod interrupt;
+mod languages;
 mod logs;
 mod open_calls;
 mod progress;

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 
+use crate::languages::Language;
+
 /// What a template makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
@@ -22,29 +24,88 @@ pub enum Kind {
 /// Path in the new folder, and text.
 type File = (&'static str, &'static str);
 
+/// Embeds a file of a template, under its own name or another one.
+macro_rules! template {
+    ($path:literal as $name:literal) => {
+        ($name, include_str!(concat!("../templates/", $path)))
+    };
+}
+
 const MANIFEST: File = ("Cargo.toml", include_str!("../templates/Cargo.toml"));
 const IGNORED: File = (".gitignore", include_str!("../templates/gitignore"));
 
 impl Kind {
-    fn files(self) -> &'static [File] {
-        match self {
-            Self::Agent => &[
-                MANIFEST,
-                IGNORED,
-                ("src/lib.rs", include_str!("../templates/agent/lib.rs")),
-                ("answers.yaml", include_str!("../templates/agent/answers.yaml")),
+    fn files(self, language: Language) -> Vec<File> {
+        match (self, language) {
+            (Self::Yaml, _) => vec![
+                template!("yaml/root_agent.yaml" as "root_agent.yaml"),
+                template!("yaml/answers.yaml" as "answers.yaml"),
+                template!("yaml/conversation.yaml" as "conversation.yaml"),
             ],
-            Self::Tool => &[MANIFEST, IGNORED, ("src/lib.rs", include_str!("../templates/tool/lib.rs"))],
-            Self::Callback => &[MANIFEST, IGNORED, ("src/lib.rs", include_str!("../templates/callback/lib.rs"))],
-            Self::Yaml => &[
-                ("root_agent.yaml", include_str!("../templates/yaml/root_agent.yaml")),
-                ("answers.yaml", include_str!("../templates/yaml/answers.yaml")),
-                ("conversation.yaml", include_str!("../templates/yaml/conversation.yaml")),
-            ],
+            (kind, Language::Rust) => kind.rust(),
+            (kind, Language::Python) => kind.python(),
+            (kind, Language::JavaScript) => kind.javascript(),
         }
     }
 
-    /// True for what cargo builds.
+    fn rust(self) -> Vec<File> {
+        let mut files = vec![MANIFEST, IGNORED];
+        match self {
+            Self::Tool => files.push(template!("tool/lib.rs" as "src/lib.rs")),
+            Self::Callback => files.push(template!("callback/lib.rs" as "src/lib.rs")),
+            Self::Agent | Self::Yaml => files
+                .extend([template!("agent/lib.rs" as "src/lib.rs"), template!("agent/answers.yaml" as "answers.yaml")]),
+        }
+        files
+    }
+
+    fn python(self) -> Vec<File> {
+        let mut files = vec![
+            template!("python/pyproject.toml" as "pyproject.toml"),
+            template!("python/gitignore" as ".gitignore"),
+            template!("python/README.md" as "README.md"),
+        ];
+        let own = match self {
+            Self::Tool => {
+                [template!("python/tool/app.py" as "app.py"), template!("python/tool/test_app.py" as "test_app.py")]
+            }
+            Self::Callback => [
+                template!("python/callback/app.py" as "app.py"),
+                template!("python/callback/test_app.py" as "test_app.py"),
+            ],
+            Self::Agent | Self::Yaml => {
+                files.push(template!("agent/answers.yaml" as "answers.yaml"));
+                [template!("python/agent/app.py" as "app.py"), template!("python/agent/test_app.py" as "test_app.py")]
+            }
+        };
+        files.extend(own);
+        files
+    }
+
+    fn javascript(self) -> Vec<File> {
+        let mut files = vec![
+            template!("js/package.json" as "package.json"),
+            template!("js/gitignore" as ".gitignore"),
+            template!("js/README.md" as "README.md"),
+        ];
+        let own = match self {
+            Self::Tool => {
+                [template!("js/tool/index.js" as "index.js"), template!("js/tool/index.test.js" as "index.test.js")]
+            }
+            Self::Callback => [
+                template!("js/callback/index.js" as "index.js"),
+                template!("js/callback/index.test.js" as "index.test.js"),
+            ],
+            Self::Agent | Self::Yaml => {
+                files.push(template!("agent/answers.yaml" as "answers.yaml"));
+                [template!("js/agent/index.js" as "index.js"), template!("js/agent/index.test.js" as "index.test.js")]
+            }
+        };
+        files.extend(own);
+        files
+    }
+
+    /// True for what is built.
     pub fn is_component(self) -> bool {
         match self {
             Self::Agent | Self::Tool | Self::Callback => true,
@@ -62,11 +123,16 @@ pub enum Sdk {
     Version(&'static str),
 }
 
-impl fmt::Display for Sdk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Path(path) => write!(f, "{{ path = {:?} }}", path.display().to_string()),
-            Self::Version(version) => write!(f, "{version:?}"),
+impl Sdk {
+    /// As a manifest of the language says it.
+    fn written_for(&self, language: Language) -> String {
+        match (self, language) {
+            (Self::Path(path), Language::Rust) => format!("{{ path = {:?} }}", path.display().to_string()),
+            (Self::Version(version), Language::Rust) => format!("{version:?}"),
+            (Self::Path(path), Language::Python) => path.display().to_string(),
+            (Self::Version(version), Language::Python) => format!("\"hatchery-guest~={version}.0\""),
+            (Self::Path(path), Language::JavaScript) => format!("file:{}", path.display()),
+            (Self::Version(version), Language::JavaScript) => format!("^{version}.0"),
         }
     }
 }
@@ -114,23 +180,24 @@ impl Name {
 }
 
 /// Writes the files of a template into a folder, which must not hold anything yet. Gives their paths.
-pub fn write(kind: Kind, name: &Name, sdk: &Sdk, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub fn write(kind: Kind, language: Language, name: &Name, sdk: &Sdk, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if folder.is_file() || folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         bail!("{} exists already; choose another name, or another place with --path", folder.display());
     }
     let mut written = Vec::new();
-    for (path, text) in kind.files() {
+    for (path, text) in kind.files(language) {
         let path = folder.join(path);
         let parent = path.parent().unwrap_or(folder);
         std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
-        std::fs::write(&path, render(text, name, sdk)).with_context(|| path.display().to_string())?;
+        std::fs::write(&path, render(text, name, &sdk.written_for(language)))
+            .with_context(|| path.display().to_string())?;
         written.push(path);
     }
     Ok(written)
 }
 
-fn render(text: &str, name: &Name, sdk: &Sdk) -> String {
-    text.replace("@NAME@", &name.0).replace("@FUNCTION@", &name.function()).replace("@SDK@", &sdk.to_string())
+fn render(text: &str, name: &Name, sdk: &str) -> String {
+    text.replace("@NAME@", &name.0).replace("@FUNCTION@", &name.function()).replace("@SDK@", sdk)
 }
 
 #[cfg(test)]
@@ -157,9 +224,13 @@ mod tests {
     #[test]
     fn nothing_is_left_to_fill_in() {
         for kind in Kind::value_variants() {
-            for (path, text) in kind.files() {
-                let text = render(text, &name("my-thing"), &Sdk::Version("0.1"));
-                assert!(!text.contains('@'), "{kind:?} {path}: {text}");
+            for language in [Language::Rust, Language::Python, Language::JavaScript] {
+                for (path, text) in kind.files(language) {
+                    let text = render(text, &name("my-thing"), &Sdk::Version("0.1").written_for(language));
+                    for place in ["@NAME@", "@FUNCTION@", "@SDK@"] {
+                        assert!(!text.contains(place), "{kind:?} {language:?} {path}: {text}");
+                    }
+                }
             }
         }
     }
@@ -167,17 +238,23 @@ mod tests {
     #[test]
     fn a_component_depends_on_the_sdk_by_path_or_version() {
         let (_, manifest) = MANIFEST;
-        let by_path = render(manifest, &name("dice"), &Sdk::Path("../guest-sdk/rust".into()));
+        let written = |sdk: Sdk, language| sdk.written_for(language);
+        let path = written(Sdk::Path("../guest-sdk/rust".into()), Language::Rust);
+        let by_path = render(manifest, &name("dice"), &path);
         assert!(by_path.contains("hatchery-guest = { path = \"../guest-sdk/rust\" }\n"), "{by_path}");
         assert!(by_path.contains("name = \"dice\"\n"), "{by_path}");
-        assert!(render(manifest, &name("dice"), &Sdk::Version("0.1")).contains("hatchery-guest = \"0.1\"\n"));
+        let version = written(Sdk::Version("0.1"), Language::Rust);
+        assert!(render(manifest, &name("dice"), &version).contains("hatchery-guest = \"0.1\"\n"));
+        assert_eq!(written(Sdk::Version("0.1"), Language::Python), "\"hatchery-guest~=0.1.0\"");
+        assert_eq!(written(Sdk::Version("0.1"), Language::JavaScript), "^0.1.0");
+        assert_eq!(written(Sdk::Path("../js".into()), Language::JavaScript), "file:../js");
     }
 
     #[test]
     fn a_folder_that_holds_something_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("mine"), "x").unwrap();
-        let error = write(Kind::Yaml, &name("dice"), &Sdk::Version("0.1"), folder.path()).unwrap_err();
+        let error = write(Kind::Yaml, Language::Rust, &name("dice"), &Sdk::Version("0.1"), folder.path()).unwrap_err();
         assert!(error.to_string().contains("exists already"), "{error}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -185,7 +262,9 @@ mod tests {
     #[test]
     fn files_are_written_with_their_folders() {
         let folder = tempfile::tempdir().unwrap();
-        let written = write(Kind::Tool, &name("my-tool"), &Sdk::Version("0.1"), &folder.path().join("new")).unwrap();
+        let written =
+            write(Kind::Tool, Language::Rust, &name("my-tool"), &Sdk::Version("0.1"), &folder.path().join("new"))
+                .unwrap();
         assert_eq!(written.len(), 3);
         let code = std::fs::read_to_string(folder.path().join("new/src/lib.rs")).unwrap();
         assert!(code.contains("async fn my_tool("), "{code}");
@@ -194,7 +273,7 @@ mod tests {
     #[test]
     fn the_conversation_of_a_yaml_agent_is_valid() {
         let folder = tempfile::tempdir().unwrap();
-        write(Kind::Yaml, &name("dice"), &Sdk::Version("0.1"), &folder.path().join("dice")).unwrap();
+        write(Kind::Yaml, Language::Rust, &name("dice"), &Sdk::Version("0.1"), &folder.path().join("dice")).unwrap();
         let file = folder.path().join("dice/conversation.yaml");
         let conversation = Conversation::parse(&std::fs::read_to_string(&file).unwrap(), &file).unwrap();
         assert_eq!(conversation.app, "dice");

@@ -12,6 +12,7 @@ mod model;
 mod offer;
 mod plugin;
 mod summarizer;
+mod sync_agent;
 mod tool;
 
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use crate::settings::ComponentSettings;
 use crate::store::{Caller, Revision, Sandbox};
 use crate::version::Contract;
 use callback::Hooks;
-use exports::Exports;
+use exports::{CallbackExports, Exports};
 use functions::{FunctionTool, Functions};
 pub use hook::Hook;
 use offer::Offer;
@@ -226,7 +227,11 @@ impl Component {
     pub fn callback(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Callback>> {
         let exports = self.exports.callbacks.clone()?;
         let found = self.offer.callbacks.iter().find(|callback| callback.name == name)?;
-        Some(Arc::new(Hooks { component: self.clone(), exports, hooked: found.clone() }))
+        let (component, hooked) = (self.clone(), found.clone());
+        Some(match exports {
+            CallbackExports::Async(exports) => Arc::new(Hooks { component, exports, hooked }),
+            CallbackExports::Sync(exports) => Arc::new(Hooks { component, exports, hooked }),
+        })
     }
 
     /// One of its plugins.

@@ -102,6 +102,16 @@ pub enum LoadError {
         /// The import.
         import: String,
     },
+    /// It offers one kind of thing by two interfaces.
+    #[error(
+        "component `{component}` exports both `{interface}` and `sync-{interface}`; keep one of them, and put what the other offers into a component of its own"
+    )]
+    TwiceExported {
+        /// The component.
+        component: String,
+        /// The one with asynchronous functions.
+        interface: String,
+    },
     /// It offers nothing.
     #[error(
         "component `{component}` exports nothing that this host knows, such as agents or tools; export them with `hatchery_guest::export!` and rebuild it"

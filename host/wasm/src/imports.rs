@@ -10,6 +10,7 @@ mod log;
 mod memory;
 mod model;
 mod session;
+mod sync;
 mod tools;
 
 use hatchery_core::{AgentContext, CallContext, RunError, StoreError};
@@ -20,6 +21,8 @@ use crate::convert::{BadValue, ToWit, wit};
 use crate::policy::Want;
 use crate::relay::Relay;
 use crate::store::{Caller, HostState};
+
+pub use model::Answer;
 
 /// How asynchronous imports reach the store's data.
 type Access<T> = Accessor<T, HasSelf<HostState>>;
@@ -45,24 +48,40 @@ impl HostState {
     }
 }
 
-/// The same, from an asynchronous import, with the call that the guest runs for.
-fn allowed<T>(accessor: &Access<T>, want: Want<'_>) -> Result<CallContext, wit::Error> {
-    accessor.with(|mut access| {
-        let state = access.get();
+/// The store's data, from an asynchronous import or from a plain one: what a capability does is the same for both.
+trait Reach: Send {
+    fn reach<R>(&mut self, look: impl FnOnce(&mut HostState) -> R) -> R;
+}
+
+impl<T> Reach for &Access<T> {
+    fn reach<R>(&mut self, look: impl FnOnce(&mut HostState) -> R) -> R {
+        self.with(|mut access| look(access.get()))
+    }
+}
+
+impl Reach for &mut HostState {
+    fn reach<R>(&mut self, look: impl FnOnce(&mut HostState) -> R) -> R {
+        look(self)
+    }
+}
+
+/// The call that the guest runs for, if the component may do this.
+fn allowed(store: &mut impl Reach, want: Want<'_>) -> Result<CallContext, wit::Error> {
+    store.reach(|state| {
         let cx = state.context()?.clone();
         state.check(want)?;
         Ok(cx)
     })
 }
 
-/// The call that the guest runs for, from an asynchronous import.
-fn context<T>(accessor: &Access<T>) -> Result<CallContext, wit::Error> {
-    accessor.with(|mut access| access.get().context().cloned())
+/// The call that the guest runs for.
+fn context(store: &mut impl Reach) -> Result<CallContext, wit::Error> {
+    store.reach(|state| state.context().cloned())
 }
 
 /// The run of a custom agent that the guest is.
-fn agent<T>(accessor: &Access<T>) -> Result<(AgentContext, Arc<Relay>), wit::Error> {
-    accessor.with(|mut access| match &access.get().caller {
+fn agent(store: &mut impl Reach) -> Result<(AgentContext, Arc<Relay>), wit::Error> {
+    store.reach(|state| match &state.caller {
         Caller::Agent(cx, relay) => Ok((cx.clone(), relay.clone())),
         Caller::Loader | Caller::Model | Caller::Call(_) => Err(fault(
             "NOT_AN_AGENT",

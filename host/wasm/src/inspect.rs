@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::bindings::exports::hatchery::agent::guest_agents::AgentKind;
+use crate::bindings::hatchery::agent::specs::AgentKind;
 use crate::cache::sha256;
 use crate::component::{AgentSpec, Component, Hook, MODEL_PREFIX};
 use crate::error::LoadError;

@@ -5,6 +5,7 @@
 //! offered like an event: yielded, it ends the run as it would have without the guest; not yielded, the guest has dealt with it.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -124,7 +125,7 @@ impl EventSink for Sink {
 }
 
 /// The events of a running sub agent, one per read.
-pub(crate) struct SubAgent {
+pub struct SubAgent {
     name: String,
     first: Option<Offer>,
     offers: mpsc::Receiver<Offer>,
@@ -136,6 +137,20 @@ pub(crate) struct SubAgent {
 }
 
 impl SubAgent {
+    /// The next event, as the guest is shown it; nothing when the sub agent has ended.
+    pub(crate) async fn next(&mut self) -> Option<wit::Event> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<wit::Event>> {
+        self.drop_shown();
+        let offer = match self.first.take() {
+            Some(first) => Some(first),
+            None => ready!(self.offers.poll_recv(cx)),
+        };
+        Poll::Ready(offer.map(|offer| self.show(offer)))
+    }
+
     /// The guest reads on: what it has read and not yielded is dropped.
     fn drop_shown(&mut self) {
         if let Some(Held::Event(event, fate)) = self.shown.take().and_then(|id| self.relay.claim(&id)) {
@@ -180,17 +195,15 @@ impl<D> StreamProducer<D> for SubAgent {
         if destination.remaining(&mut store) == Some(0) {
             return Poll::Ready(Ok(StreamResult::Completed));
         }
-        self.drop_shown();
-        let offer = match self.first.take() {
-            Some(first) => Some(first),
-            None => match self.offers.poll_recv(cx) {
-                Poll::Pending if finish => return Poll::Ready(Ok(StreamResult::Cancelled)),
-                pending_or_offer => ready!(pending_or_offer),
-            },
-        };
-        let Some(offer) = offer else { return Poll::Ready(Ok(StreamResult::Dropped)) };
-        destination.set_buffer(Some(self.show(offer)));
-        Poll::Ready(Ok(StreamResult::Completed))
+        match self.poll_next(cx) {
+            Poll::Pending if finish => Poll::Ready(Ok(StreamResult::Cancelled)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(None) => Poll::Ready(Ok(StreamResult::Dropped)),
+            Poll::Ready(event) => {
+                destination.set_buffer(event);
+                Poll::Ready(Ok(StreamResult::Completed))
+            }
+        }
     }
 }
 

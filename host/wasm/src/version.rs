@@ -6,7 +6,7 @@ use wasmparser::{BinaryReaderError, Encoding, Parser, Payload};
 use crate::error::LoadError;
 
 /// The contract that this host offers.
-pub const OFFERED: &str = "0.1.0";
+pub const OFFERED: &str = "0.1.1";
 
 const PACKAGE: &str = "hatchery:agent/";
 
@@ -20,6 +20,9 @@ const EXPORTS: &[&str] = &[
     "guest-summarizers",
     "guest-examples",
     "guest-models",
+    "sync-guest-agents",
+    "sync-guest-tools",
+    "sync-guest-callbacks",
 ];
 
 /// WASI packages that components can use.
@@ -58,6 +61,11 @@ impl Contract {
         }
         if let Some(import) = imports.iter().find(|name| !is_offered(name)) {
             return Err(LoadError::ForeignImport { component: component.into(), import: import.clone() });
+        }
+        let names: Vec<_> = exports.iter().filter_map(|name| name.strip_prefix(PACKAGE)).collect();
+        let names: Vec<_> = names.iter().filter_map(|name| name.split('@').next()).collect();
+        if let Some(interface) = names.iter().find(|name| names.iter().any(|other| *other == format!("sync-{name}"))) {
+            return Err(LoadError::TwiceExported { component: component.into(), interface: (*interface).into() });
         }
         if !exports.iter().any(|name| may_be_offered(name)) {
             return Err(LoadError::NothingExported { component: component.into() });

@@ -8,6 +8,7 @@ mod crash;
 mod doctor;
 mod guide;
 mod hot_loading;
+mod languages;
 mod misbehaviour;
 mod network;
 mod preemption;

@@ -1,245 +1,71 @@
 //! `hatchery build`.
 
-use std::ffi::OsString;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::io::Write;
+use std::path::PathBuf;
 
-use anyhow::{Context, anyhow, bail};
-use serde::Deserialize;
+use anyhow::Context;
 
+use crate::languages::{self, Built, Language};
 use crate::terminal::{BOLD, stdout};
 use crate::verbs::Outcome;
 
 /// What to build.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  hatchery build dice\n  hatchery build dice --out my-agents/dice.wasm")]
+#[command(
+    after_help = "Example:\n  hatchery build dice\n  hatchery build dice --out my-agents/dice.wasm",
+    after_long_help = "A component in Rust is a crate; one in Python a folder with a pyproject.toml that has a table \
+                       [tool.hatchery]; one in JavaScript a folder with a package.json that has a key \"hatchery\". The build \
+                       tools of the last two are installed by their locked versions when they are needed first, and kept in the \
+                       user's cache; after that no network is needed.\n\nExample:\n  hatchery build dice\n  hatchery build dice \
+                       --out my-agents/dice.wasm"
+)]
 pub struct Args {
-    /// The folder of the component's crate
+    /// The folder of the component's sources
     #[arg(default_value = ".")]
     dir: PathBuf,
-    /// The file, or the existing folder, that gets the component; NAME.wasm in the crate's folder by default
+    /// The file, or the existing folder, that gets the component; NAME.wasm beside its sources by default
     #[arg(short, long, value_name = "PATH")]
     out: Option<PathBuf>,
-    /// The cargo profile
+    /// The cargo profile, for components in Rust
     #[arg(long, default_value = "release")]
     profile: String,
 }
 
-const TARGET: &str = "wasm32-wasip2";
-
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
-    let package = Package::find(&args.dir)?;
-    ensure_target(&args.dir)?;
-    let Some(built) = compile(&package, &args.profile)? else { return Ok(Outcome::Failure) };
-    let out = package.destination(args.out);
-    let bytes =
-        std::fs::copy(&built, &out).with_context(|| format!("cannot copy {} to {}", built.display(), out.display()))?;
+    let built = match Language::of(&args.dir)? {
+        Language::Rust => languages::rust::build(&args.dir, &args.profile)?,
+        Language::Python => languages::python::build(&args.dir)?,
+        Language::JavaScript => languages::javascript::build(&args.dir)?,
+    };
+    let Some(built) = built else { return Ok(Outcome::Failure) };
+    let out = destination(&built, args.out);
+    let bytes = std::fs::copy(&built.file, &out)
+        .with_context(|| format!("cannot copy {} to {}", built.file.display(), out.display()))?;
     writeln!(stdout(), "{BOLD}{}{BOLD:#} ({} KiB)", out.display(), bytes.div_ceil(1024))?;
     Ok(Outcome::Success)
 }
 
-fn cargo() -> OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
-}
-
-/// A program that is not there, in words that help.
-fn starting(program: &str, error: io::Error) -> anyhow::Error {
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            anyhow!("{program} was not found; install Rust from https://rustup.rs, or put {program} on the PATH")
-        }
-        _ => anyhow::Error::new(error).context(format!("cannot start {program}")),
+fn destination(built: &Built, out: Option<PathBuf>) -> PathBuf {
+    let file = format!("{}.wasm", built.name);
+    match out {
+        Some(folder) if folder.is_dir() => folder.join(file),
+        Some(path) => path,
+        None => built.folder.join(file),
     }
-}
-
-/// The crate to build.
-struct Package {
-    name: String,
-    folder: PathBuf,
-}
-
-/// What of `cargo metadata` counts.
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<MetadataPackage>,
-}
-
-#[derive(Deserialize)]
-struct MetadataPackage {
-    name: String,
-    manifest_path: PathBuf,
-    targets: Vec<MetadataTarget>,
-}
-
-#[derive(Deserialize)]
-struct MetadataTarget {
-    crate_types: Vec<String>,
-}
-
-impl Package {
-    fn find(dir: &Path) -> anyhow::Result<Self> {
-        let manifest = dir.join("Cargo.toml");
-        let manifest = manifest
-            .canonicalize()
-            .with_context(|| format!("{}: a component is a crate; `hatchery new` begins one", manifest.display()))?;
-        let output = Command::new(cargo())
-            .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
-            .arg(&manifest)
-            .stderr(Stdio::inherit())
-            .output()
-            .map_err(|error| starting("cargo", error))?;
-        if !output.status.success() {
-            bail!("cargo cannot read {}", manifest.display());
-        }
-        Self::in_metadata(&output.stdout, &manifest)
-    }
-
-    fn in_metadata(metadata: &[u8], manifest: &Path) -> anyhow::Result<Self> {
-        let metadata: Metadata = serde_json::from_slice(metadata).context("the answer of `cargo metadata`")?;
-        let package = metadata.packages.into_iter().find(|package| package.manifest_path == manifest);
-        let package = package.ok_or_else(|| {
-            anyhow!("{} is a workspace without a crate of its own; name a crate's folder", manifest.display())
-        })?;
-        let mut types = package.targets.iter().flat_map(|target| &target.crate_types);
-        if !types.any(|kind| kind == "cdylib") {
-            bail!("{} builds no component; add\n\n[lib]\ncrate-type = [\"cdylib\"]", manifest.display());
-        }
-        let folder = manifest.parent().unwrap_or(Path::new(".")).to_owned();
-        Ok(Self { name: package.name, folder })
-    }
-
-    fn destination(&self, out: Option<PathBuf>) -> PathBuf {
-        let file = format!("{}.wasm", self.name);
-        match out {
-            Some(folder) if folder.is_dir() => folder.join(file),
-            Some(path) => path,
-            None => self.folder.join(file),
-        }
-    }
-}
-
-/// Adds the target to the toolchain that builds `dir`, if it is missing.
-fn ensure_target(dir: &Path) -> anyhow::Result<()> {
-    let output = Command::new("rustc")
-        .args(["--print", "sysroot"])
-        .current_dir(dir)
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| starting("rustc", error))?;
-    if !output.status.success() {
-        bail!("rustc does not say where it is installed");
-    }
-    let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-    if sysroot.join("lib/rustlib").join(TARGET).is_dir() {
-        return Ok(());
-    }
-    anstream::eprintln!("adding the target {TARGET} through rustup");
-    let status = Command::new("rustup").args(["target", "add", TARGET]).current_dir(dir).stdout(Stdio::null()).status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(_) => bail!("rustup cannot add the target {TARGET}; try `rustup target add {TARGET}` by hand"),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
-            "the Rust in {} cannot build for {TARGET}, and there is no rustup to add it; install the target with your \
-             package manager, or Rust from https://rustup.rs",
-            sysroot.display()
-        ),
-        Err(error) => Err(starting("rustup", error)),
-    }
-}
-
-/// What cargo says about a file that it made.
-#[derive(Deserialize)]
-#[serde(tag = "reason", rename_all = "kebab-case")]
-enum Message {
-    CompilerArtifact {
-        manifest_path: PathBuf,
-        filenames: Vec<PathBuf>,
-    },
-    #[serde(other)]
-    Other,
-}
-
-/// Builds and gives the component's file; nothing when the code does not compile, which cargo has explained.
-fn compile(package: &Package, profile: &str) -> anyhow::Result<Option<PathBuf>> {
-    let manifest = package.folder.join("Cargo.toml");
-    let output = Command::new(cargo())
-        .args(["build", "--lib", "--target", TARGET, "--profile", profile])
-        .args(["--message-format", "json-render-diagnostics", "--manifest-path"])
-        .arg(&manifest)
-        .current_dir(&package.folder)
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| starting("cargo", error))?;
-    if !output.status.success() {
-        return Ok(None);
-    }
-    let built = built_file(&String::from_utf8_lossy(&output.stdout), &manifest);
-    built.map(Some).ok_or_else(|| anyhow!("cargo built {} but names no .wasm file", package.name))
-}
-
-fn built_file(messages: &str, manifest: &Path) -> Option<PathBuf> {
-    let made = messages.lines().filter_map(|line| match serde_json::from_str(line) {
-        Ok(Message::CompilerArtifact { manifest_path, filenames }) if manifest_path == manifest => Some(filenames),
-        _ => None,
-    });
-    made.flatten().find(|file| file.extension().is_some_and(|extension| extension == "wasm"))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::path::Path;
 
     use super::*;
 
-    fn package(kind: &str) -> anyhow::Result<Package> {
-        let metadata = json!({"packages": [
-            {"name": "other", "manifest_path": "/w/other/Cargo.toml", "targets": []},
-            {"name": "my-tool", "manifest_path": "/w/tool/Cargo.toml", "targets": [{"crate_types": [kind], "name": "x"}]},
-        ]});
-        Package::in_metadata(metadata.to_string().as_bytes(), Path::new("/w/tool/Cargo.toml"))
-    }
-
     #[test]
-    fn the_component_lands_beside_its_manifest_under_the_crate_s_name() {
-        let package = package("cdylib").unwrap();
-        assert_eq!(package.destination(None), Path::new("/w/tool/my-tool.wasm"));
-        assert_eq!(package.destination(Some("x/y.wasm".into())), Path::new("x/y.wasm"));
+    fn the_component_lands_beside_its_manifest_under_its_name() {
+        let built = Built { file: "/t/my_tool.wasm".into(), name: "my-tool".into(), folder: "/w/tool".into() };
+        assert_eq!(destination(&built, None), Path::new("/w/tool/my-tool.wasm"));
+        assert_eq!(destination(&built, Some("x/y.wasm".into())), Path::new("x/y.wasm"));
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(package.destination(Some(folder.path().into())), folder.path().join("my-tool.wasm"));
-    }
-
-    #[test]
-    fn a_crate_that_makes_no_component_is_told_how() {
-        let error = package("lib").map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains("crate-type = [\"cdylib\"]"), "{error}");
-        let error = Package::in_metadata(b"{\"packages\":[]}", Path::new("/w/Cargo.toml")).map(|_| ()).unwrap_err();
-        assert!(error.to_string().contains("is a workspace without a crate of its own"), "{error}");
-    }
-
-    #[test]
-    fn a_folder_without_a_crate_is_told_how_to_begin() {
-        let folder = tempfile::tempdir().unwrap();
-        let error = Package::find(folder.path()).map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains("Cargo.toml: a component is a crate; `hatchery new` begins one"), "{error}");
-    }
-
-    #[test]
-    fn a_missing_program_is_explained() {
-        let error = starting("cargo", io::Error::from(io::ErrorKind::NotFound)).to_string();
-        assert!(error.starts_with("cargo was not found; install Rust"), "{error}");
-    }
-
-    #[test]
-    fn the_built_file_is_found_among_cargo_s_messages() {
-        let messages = [
-            json!({"reason": "compiler-artifact", "manifest_path": "/r/serde/Cargo.toml", "filenames": ["/t/libserde.rlib"]}),
-            json!({"reason": "build-script-executed", "out_dir": "/t"}),
-            json!({"reason": "compiler-artifact", "manifest_path": "/w/tool/Cargo.toml", "filenames": ["/t/my_tool.wasm"]}),
-            json!({"reason": "build-finished", "success": true}),
-        ];
-        let messages = messages.map(|message| message.to_string()).join("\n");
-        assert_eq!(built_file(&messages, Path::new("/w/tool/Cargo.toml")), Some("/t/my_tool.wasm".into()));
-        assert_eq!(built_file(&messages, Path::new("/w/other/Cargo.toml")), None);
+        assert_eq!(destination(&built, Some(folder.path().into())), folder.path().join("my-tool.wasm"));
     }
 }

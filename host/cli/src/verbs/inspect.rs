@@ -178,7 +178,9 @@ fn print_grants(grants: &Comparison) -> io::Result<()> {
 /// What a component wants, without what every component is given: `hatchery:agent/session@0.1.0` as `session`, of WASI the packages.
 fn wanted(imports: &[String]) -> Vec<&str> {
     let names = imports.iter().filter_map(|import| match import.split_once('/') {
-        Some(("hatchery:agent", interface)) => interface.split('@').next().filter(|name| *name != "types"),
+        Some(("hatchery:agent", interface)) => {
+            interface.split('@').next().filter(|name| !matches!(*name, "types" | "specs"))
+        }
         Some((package, _)) => Some(package),
         None => Some(import.as_str()),
     });

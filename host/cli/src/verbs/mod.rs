@@ -39,7 +39,7 @@ pub enum Verb {
     Run(run::Args),
     /// Begin a component or a YAML agent from a template
     New(new::Args),
-    /// Compile a component with cargo
+    /// Compile a component
     Build(build::Args),
     /// Show what components export and want
     Inspect(inspect::Args),

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use crate::languages::Language;
 use crate::template::{self, Kind, Name, Sdk};
 use crate::terminal::stdout;
 use crate::verbs::Outcome;
@@ -12,7 +13,7 @@ use crate::verbs::Outcome;
 /// What to begin.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  hatchery new dice --kind agent\n  hatchery new greeter --kind yaml --path my-agents"
+    after_help = "Example:\n  hatchery new dice --kind agent\n  hatchery new haiku --lang python\n  hatchery new greeter --kind yaml --path my-agents"
 )]
 pub struct Args {
     /// The name of the component or app, and of the new folder
@@ -20,6 +21,9 @@ pub struct Args {
     /// What it is to be
     #[arg(long, value_enum, default_value_t = Kind::Agent)]
     kind: Kind,
+    /// The language of a component
+    #[arg(long, value_enum, default_value_t = Language::Rust)]
+    lang: Language,
     /// Where the new folder goes
     #[arg(long, value_name = "DIR", default_value = ".")]
     path: PathBuf,
@@ -31,14 +35,20 @@ pub struct Args {
 /// The released version that fits this host.
 const RELEASED: &str = "0.1";
 
-/// Where the SDK is in its repository.
-const IN_REPOSITORY: &str = "guest-sdk/rust";
+/// Where the SDK is in its repository, and its manifest.
+fn in_sdk(language: Language) -> (&'static str, &'static str) {
+    match language {
+        Language::Rust => ("guest-sdk/rust", "Cargo.toml"),
+        Language::Python => ("guest-sdk/python", "pyproject.toml"),
+        Language::JavaScript => ("guest-sdk/js", "package.json"),
+    }
+}
 
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let name = args.name.to_string();
     let folder = if args.path == Path::new(".") { name.into() } else { args.path.join(name) };
-    let sdk = sdk(args.sdk.as_deref(), &args.path)?;
-    let written = template::write(args.kind, &args.name, &sdk, &folder)?;
+    let sdk = sdk(args.lang, args.sdk.as_deref(), &args.path)?;
+    let written = template::write(args.kind, args.lang, &args.name, &sdk, &folder)?;
     let mut out = stdout();
     for file in written {
         writeln!(out, "{}", file.display())?;
@@ -52,33 +62,34 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Success)
 }
 
-fn sdk(given: Option<&Path>, place: &Path) -> anyhow::Result<Sdk> {
+fn sdk(language: Language, given: Option<&Path>, place: &Path) -> anyhow::Result<Sdk> {
+    let (_, manifest) = in_sdk(language);
     if let Some(given) = given {
         let path = given.canonicalize().with_context(|| format!("--sdk {}", given.display()))?;
-        if !path.join("Cargo.toml").is_file() {
+        if !path.join(manifest).is_file() {
             bail!(
-                "--sdk {}: there is no Cargo.toml; it must be the folder of the crate hatchery-guest",
+                "--sdk {}: there is no {manifest}; it must be the folder of hatchery-guest for this language",
                 given.display()
             );
         }
         return Ok(Sdk::Path(path));
     }
-    Ok(in_repository(place).map_or(Sdk::Version(RELEASED), Sdk::Path))
+    Ok(in_repository(language, place).map_or(Sdk::Version(RELEASED), Sdk::Path))
 }
 
 /// The SDK of the repository around a place, as seen from a folder in that place.
-fn in_repository(place: &Path) -> Option<PathBuf> {
+fn in_repository(language: Language, place: &Path) -> Option<PathBuf> {
+    let (sdk, manifest) = in_sdk(language);
     // The place itself need not exist yet.
     let place = std::path::absolute(place).ok()?;
     let place: PathBuf = place.components().filter(|part| *part != Component::CurDir).collect();
-    let (up, root) =
-        place.ancestors().enumerate().find(|(_, root)| root.join(IN_REPOSITORY).join("Cargo.toml").is_file())?;
+    let (up, root) = place.ancestors().enumerate().find(|(_, root)| root.join(sdk).join(manifest).is_file())?;
     let has_parent_parts = place.components().any(|part| part == Component::ParentDir);
     if has_parent_parts {
-        return Some(root.join(IN_REPOSITORY));
+        return Some(root.join(sdk));
     }
     let mut relative: PathBuf = std::iter::repeat_n("..", up + 1).collect();
-    relative.push(IN_REPOSITORY);
+    relative.push(sdk);
     Some(relative)
 }
 
@@ -89,22 +100,28 @@ mod tests {
     #[test]
     fn inside_the_repository_its_own_sdk_is_used() {
         let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(root.path().join(IN_REPOSITORY)).unwrap();
-        std::fs::write(root.path().join(IN_REPOSITORY).join("Cargo.toml"), "").unwrap();
+        for (folder, manifest) in [Language::Rust, Language::Python].map(in_sdk) {
+            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+            std::fs::write(root.path().join(folder).join(manifest), "").unwrap();
+        }
+        let sdk = |given, place: &Path| sdk(Language::Rust, given, place);
         let deep = root.path().join("agents/mine");
         assert_eq!(sdk(None, root.path()).unwrap(), Sdk::Path("../guest-sdk/rust".into()));
         assert_eq!(sdk(None, &deep).unwrap(), Sdk::Path("../../../guest-sdk/rust".into()));
         let elsewhere = tempfile::tempdir().unwrap();
         assert_eq!(sdk(None, elsewhere.path()).unwrap(), Sdk::Version("0.1"));
-        let given = root.path().join(IN_REPOSITORY);
+        let python = super::sdk(Language::Python, None, root.path()).unwrap();
+        assert_eq!(python, Sdk::Path("../guest-sdk/python".into()));
+        let given = root.path().join("guest-sdk/rust");
         assert_eq!(sdk(Some(&given), elsewhere.path()).unwrap(), Sdk::Path(given.canonicalize().unwrap()));
     }
 
     #[test]
     fn an_sdk_that_is_none_is_refused() {
         let folder = tempfile::tempdir().unwrap();
+        let sdk = |given, place: &Path| sdk(Language::Rust, given, place);
         let error = sdk(Some(folder.path()), Path::new(".")).unwrap_err().to_string();
-        assert!(error.contains("it must be the folder of the crate hatchery-guest"), "{error}");
+        assert!(error.contains("it must be the folder of hatchery-guest"), "{error}");
         assert!(sdk(Some(Path::new("/no/such")), Path::new(".")).unwrap_err().to_string().contains("--sdk /no/such"));
     }
 }

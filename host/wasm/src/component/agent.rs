@@ -16,7 +16,9 @@ use wasmtime::component::{Source, StreamConsumer, StreamResult};
 use wasmtime::{Store, StoreContextMut};
 
 use super::Component;
-use crate::bindings::exports::hatchery::agent::guest_agents::{Guest, GuestIndices};
+use super::exports::AgentExports;
+use super::sync_agent;
+use crate::bindings::exports::hatchery::agent::guest_agents::Guest;
 use crate::convert::{FromWit, bounded, bounded_event, wit};
 use crate::error::CallError;
 use crate::policy::{Access, Want};
@@ -25,7 +27,7 @@ use crate::store::{Caller, HostState, Sandbox};
 
 pub(super) struct ComponentAgent {
     pub(super) component: Arc<Component>,
-    pub(super) exports: GuestIndices,
+    pub(super) exports: AgentExports,
     pub(super) name: String,
 }
 
@@ -37,8 +39,16 @@ impl CustomAgent for ComponentAgent {
         let name = self.name.clone();
         let caller = Caller::Agent(cx.clone(), relay.clone());
         let guest = self.component.sandbox.run(caller, |mut store, instance| async move {
-            let guest = self.exports.load(&mut store, &instance)?;
-            run_to_end(store, guest, name, Events { sender, relay, taken: None }).await
+            match &self.exports {
+                AgentExports::Async(exports) => {
+                    let guest = exports.load(&mut store, &instance)?;
+                    run_to_end(store, guest, name, Events { sender, relay, taken: None }).await
+                }
+                AgentExports::Sync(exports) => {
+                    let guest = exports.load(&mut store, &instance)?;
+                    sync_agent::run_to_end(store, guest, name, sender, &relay).await
+                }
+            }
         });
         let emitting = self.emit_all(&cx, &mut yielded);
         tokio::pin!(guest, emitting);
@@ -133,11 +143,11 @@ impl ComponentAgent {
 }
 
 /// An event of the guest on its way out.
-struct Yielded {
-    event: wit::Event,
+pub(super) struct Yielded {
+    pub(super) event: wit::Event,
     /// What it stands for, if the guest got it from a sub agent.
-    held: Option<Held>,
-    done: oneshot::Sender<()>,
+    pub(super) held: Option<Held>,
+    pub(super) done: oneshot::Sender<()>,
 }
 
 /// The reading end of the guest's stream.

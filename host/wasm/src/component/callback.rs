@@ -12,7 +12,7 @@ use wasmtime::component::{Accessor, Instance};
 use super::Component;
 use super::hook::Hook;
 use super::offer::Hooked;
-use crate::bindings::exports::hatchery::agent::{guest_callbacks, guest_plugins};
+use crate::bindings::exports::hatchery::agent::{guest_callbacks, guest_plugins, sync_guest_callbacks};
 use crate::convert::{BadValue, FromWit, ToWit, Weigh, bounded, object, text, wit};
 use crate::error::CallError;
 use crate::store::HostState;
@@ -51,14 +51,40 @@ impl Interface for guest_callbacks::GuestIndices {
     }
 
     fn unlisted(hooks: &Hooks<Self>, hook: Hook, cx: &CallContext) -> Result<(), RunError> {
-        let made_for = Hook::names(&hooks.hooked.hooks);
-        let message = format!("it cannot be used as `{}`; it is made for {made_for}", hook.name());
-        Err(Self::failed(hooks.full_name(), cx, wit::Error { code: "CALLBACK_FAILED".into(), message }))
+        unlisted_callback(hooks, hook, cx)
     }
 
     fn failed(callback: String, cx: &CallContext, error: wit::Error) -> RunError {
-        RunError::Callback { callback, agent: cx.agent.to_string(), code: error.code.into(), message: error.message }
+        failed_callback(callback, cx, error)
     }
+}
+
+impl Interface for sync_guest_callbacks::GuestIndices {
+    type Guest = sync_guest_callbacks::Guest;
+
+    const KIND: ItemKind = ItemKind::Callback;
+
+    fn load(&self, store: &mut Store<HostState>, instance: &Instance) -> wasmtime::Result<Self::Guest> {
+        self.load(store, instance)
+    }
+
+    fn unlisted(hooks: &Hooks<Self>, hook: Hook, cx: &CallContext) -> Result<(), RunError> {
+        unlisted_callback(hooks, hook, cx)
+    }
+
+    fn failed(callback: String, cx: &CallContext, error: wit::Error) -> RunError {
+        failed_callback(callback, cx, error)
+    }
+}
+
+fn unlisted_callback<I: Interface + Sync>(hooks: &Hooks<I>, hook: Hook, cx: &CallContext) -> Result<(), RunError> {
+    let made_for = Hook::names(&hooks.hooked.hooks);
+    let message = format!("it cannot be used as `{}`; it is made for {made_for}", hook.name());
+    Err(I::failed(hooks.full_name(), cx, wit::Error { code: "CALLBACK_FAILED".into(), message }))
+}
+
+fn failed_callback(callback: String, cx: &CallContext, error: wit::Error) -> RunError {
+    RunError::Callback { callback, agent: cx.agent.to_string(), code: error.code.into(), message: error.message }
 }
 
 /// What a guest function gives.
@@ -114,7 +140,7 @@ impl<I: Interface + Sync> Hooks<I> {
     }
 }
 
-/// The same nine functions are in two interfaces of the contract, and so in two types that have nothing in common.
+/// The same nine functions are in three interfaces of the contract, and so in three types that have nothing in common.
 macro_rules! callback {
     ($interface:ty) => {
         #[async_trait]
@@ -262,6 +288,7 @@ macro_rules! callback {
 }
 
 callback!(guest_callbacks::GuestIndices);
+callback!(sync_guest_callbacks::GuestIndices);
 callback!(guest_plugins::GuestIndices);
 
 fn tool_call(tool: &str, args: &JsonMap) -> wit::ToolCall {

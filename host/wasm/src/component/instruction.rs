@@ -9,14 +9,15 @@ use wasmtime::Store;
 use wasmtime::component::Instance;
 
 use super::Component;
-use crate::bindings::exports::hatchery::agent::guest_agents::GuestIndices;
+use super::exports::AgentExports;
+use crate::bindings::exports::hatchery::agent::{guest_agents, sync_guest_agents};
 use crate::convert::bounded;
 use crate::error::CallError;
 use crate::store::HostState;
 
 pub(super) struct ComputedInstruction {
     pub(super) component: Arc<Component>,
-    pub(super) exports: GuestIndices,
+    pub(super) exports: AgentExports,
     pub(super) agent: String,
     pub(super) is_global: bool,
 }
@@ -25,13 +26,25 @@ pub(super) struct ComputedInstruction {
 impl InstructionProvider for ComputedInstruction {
     async fn instruction(&self, cx: &CallContext) -> Result<String, RunError> {
         let (agent, is_global) = (self.agent.clone(), self.is_global);
-        let load = |store: &mut Store<HostState>, instance: &Instance| self.exports.load(store, instance);
-        let call = self
-            .component
-            .sandbox
-            .call(cx, load, async move |accessor, guest| guest.call_instruct(accessor, agent, is_global).await);
+        let sandbox = &self.component.sandbox;
+        let answer = match &self.exports {
+            AgentExports::Async(exports) => {
+                let load = |store: &mut Store<HostState>, instance: &Instance| exports.load(store, instance);
+                let work = async move |accessor: &_, guest: guest_agents::Guest| {
+                    guest.call_instruct(accessor, agent, is_global).await
+                };
+                sandbox.call(cx, load, work).await
+            }
+            AgentExports::Sync(exports) => {
+                let load = |store: &mut Store<HostState>, instance: &Instance| exports.load(store, instance);
+                let work = async move |accessor: &_, guest: sync_guest_agents::Guest| {
+                    guest.call_instruct(accessor, agent, is_global).await
+                };
+                sandbox.call(cx, load, work).await
+            }
+        };
         let failed = |error: CallError| error.into_run_error(&self.component.name);
-        match call.await.map_err(failed)? {
+        match answer.map_err(failed)? {
             Ok(text) => {
                 self.component.check_size(&text).map_err(failed)?;
                 Ok(text)

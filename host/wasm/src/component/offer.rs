@@ -7,10 +7,11 @@ use hatchery_core::FunctionDeclaration;
 
 use super::functions::{Function, Functions};
 use super::hook::Hook;
-use crate::bindings::exports::hatchery::agent::{guest_agents, guest_callbacks, guest_plugins, guest_tools};
+use crate::bindings::exports::hatchery::agent::guest_plugins;
+use crate::bindings::hatchery::agent::specs;
 use crate::convert::FromWit;
 
-pub(crate) use guest_agents::AgentSpec;
+pub(crate) use specs::AgentSpec;
 
 /// Most agents of one component.
 const MAX_AGENTS: usize = 256;
@@ -22,8 +23,8 @@ const MAX_ITEMS: usize = 1000;
 #[derive(Default)]
 pub(super) struct Described {
     pub(super) agents: Vec<AgentSpec>,
-    pub(super) tools: Vec<guest_tools::ToolSpec>,
-    pub(super) callbacks: Vec<guest_callbacks::CallbackSpec>,
+    pub(super) tools: Vec<specs::ToolSpec>,
+    pub(super) callbacks: Vec<specs::CallbackSpec>,
     pub(super) plugins: Vec<guest_plugins::PluginSpec>,
     pub(super) code_executors: Vec<String>,
     pub(super) summarizers: Vec<String>,
@@ -118,10 +119,10 @@ impl TryFrom<Functions> for Offer {
     }
 }
 
-impl TryFrom<guest_tools::ToolSpec> for DescribedTool {
+impl TryFrom<specs::ToolSpec> for DescribedTool {
     type Error = String;
 
-    fn try_from(tool: guest_tools::ToolSpec) -> Result<Self, String> {
+    fn try_from(tool: specs::ToolSpec) -> Result<Self, String> {
         let declaration = FunctionDeclaration::from_wit(tool.declaration).map_err(|error| error.to_string())?;
         Ok(Self {
             declaration: Arc::new(declaration),

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::offer::Described;
 use super::*;
-use crate::bindings::exports::hatchery::agent::guest_tools::ToolSpec;
 use crate::bindings::exports::hatchery::agent::{guest_agents, guest_callbacks, guest_plugins};
+use crate::bindings::hatchery::agent::specs::ToolSpec;
 use crate::bindings::hatchery::agent::{log, session};
 use crate::convert::wit;
 use crate::engine::EngineOptions;
@@ -16,7 +16,7 @@ async fn described(wat: &str, limits: Limits) -> Result<Component, LoadError> {
     let options = EngineOptions { instances: 10, pooling: false, ..EngineOptions::default() };
     let engine = Engine::new(&options).unwrap();
     let code = wasmtime::component::Component::new(engine.wasm(), wat::parse_str(wat).unwrap()).unwrap();
-    let contract = Contract { version: Some("0.1.0".into()), imports: Vec::new(), exports: Vec::new() };
+    let contract = Contract { version: Some("0.1.1".into()), imports: Vec::new(), exports: Vec::new() };
     let settings = ComponentSettings { limits, ..ComponentSettings::default() };
     Component::describe(engine, "made", "hash".into(), contract, None, &code, settings).await
 }

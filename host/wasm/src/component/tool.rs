@@ -10,14 +10,15 @@ use wasmtime::Store;
 use wasmtime::component::Instance;
 
 use super::Component;
-use crate::bindings::exports::hatchery::agent::guest_tools::GuestIndices;
+use super::exports::ToolExports;
+use crate::bindings::exports::hatchery::agent::{guest_tools, sync_guest_tools};
 use crate::convert::{bounded_tool_error, text, value, wit};
 use crate::error::CallError;
 use crate::store::HostState;
 
 pub(super) struct ComponentTool {
     pub(super) component: Arc<Component>,
-    pub(super) exports: GuestIndices,
+    pub(super) exports: ToolExports,
     pub(super) declaration: Arc<FunctionDeclaration>,
     pub(super) is_long_running: bool,
     pub(super) requires_confirmation: bool,
@@ -53,12 +54,21 @@ impl Tool for ComponentTool {
 impl ComponentTool {
     async fn answer(&self, args: String, cx: &CallContext) -> Result<Result<Value, wit::ToolError>, CallError> {
         let name = self.declaration.name.clone();
-        let load = |store: &mut Store<HostState>, instance: &Instance| self.exports.load(store, instance);
-        let call = self
-            .component
-            .sandbox
-            .call(cx, load, async move |accessor, guest| guest.call_call(accessor, name, args).await);
-        match call.await? {
+        let sandbox = &self.component.sandbox;
+        let answer = match &self.exports {
+            ToolExports::Async(exports) => {
+                let load = |store: &mut Store<HostState>, instance: &Instance| exports.load(store, instance);
+                let work = async move |accessor: &_, guest: guest_tools::Guest| guest.call_call(accessor, name, args).await;
+                sandbox.call(cx, load, work).await
+            }
+            ToolExports::Sync(exports) => {
+                let load = |store: &mut Store<HostState>, instance: &Instance| exports.load(store, instance);
+                let work =
+                    async move |accessor: &_, guest: sync_guest_tools::Guest| guest.call_call(accessor, name, args).await;
+                sandbox.call(cx, load, work).await
+            }
+        };
+        match answer? {
             Ok(result) => self.component.accept(result, |json| value(&json, "the result")).map(Ok),
             Err(error) => Ok(Err(error)),
         }

@@ -2,9 +2,10 @@
 
 use wasmtime::component::{HasSelf, StreamReader};
 
-use super::{Access, agent, fault};
+use super::{Access, Reach, agent, fault};
 use crate::bindings::hatchery::agent::agents::{Host, HostWithStore};
 use crate::convert::wit;
+use crate::relay::SubAgent;
 use crate::store::HostState;
 
 impl Host for HostState {
@@ -26,11 +27,16 @@ impl Host for HostState {
 
 impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
     async fn run(accessor: &Access<T>, name: String) -> Result<StreamReader<wit::Event>, wit::Error> {
-        let (cx, relay) = agent(accessor)?;
-        let grants = accessor.with(|mut access| access.get().grants.clone());
-        let events = relay.start(&cx, name, grants).await?;
+        let events = run(accessor, name).await?;
         accessor
             .with(|access| StreamReader::new(access, events))
             .map_err(|error| fault("LIMIT_REACHED", format!("no further stream can be opened: {error:#}")))
     }
+}
+
+/// Starts an agent below the custom agent that the guest is.
+pub(super) async fn run(mut store: impl Reach, name: String) -> Result<SubAgent, wit::Error> {
+    let (cx, relay) = agent(&mut store)?;
+    let grants = store.reach(|state| state.grants.clone());
+    Ok(relay.start(&cx, name, grants).await?)
 }

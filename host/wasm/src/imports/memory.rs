@@ -2,7 +2,7 @@
 
 use wasmtime::component::HasSelf;
 
-use super::{Access, allowed};
+use super::{Access, Reach, allowed};
 use crate::bindings::hatchery::agent::memory::{Entry, Host, HostWithStore};
 use crate::convert::{ToWit, wit};
 use crate::policy::Want;
@@ -12,12 +12,16 @@ impl Host for HostState {}
 
 impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
     async fn search(accessor: &Access<T>, query: String) -> Result<Vec<Entry>, wit::Error> {
-        let cx = allowed(accessor, Want::Memory)?;
-        let entries = cx.search_memory(&query).await?.into_iter().map(|entry| Entry {
-            content: entry.content.to_wit(),
-            author: entry.author,
-            timestamp: entry.timestamp.as_micros(),
-        });
-        Ok(entries.collect())
+        search(accessor, query).await
     }
+}
+
+pub(super) async fn search(mut store: impl Reach, query: String) -> Result<Vec<Entry>, wit::Error> {
+    let cx = allowed(&mut store, Want::Memory)?;
+    let entries = cx.search_memory(&query).await?.into_iter().map(|entry| Entry {
+        content: entry.content.to_wit(),
+        author: entry.author,
+        timestamp: entry.timestamp.as_micros(),
+    });
+    Ok(entries.collect())
 }

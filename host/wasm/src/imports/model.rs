@@ -1,5 +1,6 @@
 //! `model`: language models. The guest reads a model's stream at its own pace; nothing is buffered here.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -9,7 +10,7 @@ use hatchery_engine::llm::Aggregator;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Destination, HasSelf, StreamProducer, StreamReader, StreamResult};
 
-use super::{Access, allowed, context, fault};
+use super::{Access, Reach, allowed, context, fault};
 use crate::bindings::hatchery::agent::model::{Host, HostWithStore};
 use crate::convert::{FromWit, ToWit, wit};
 use crate::policy::Want;
@@ -23,28 +24,33 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
         request: wit::LlmRequest,
         streamed: bool,
     ) -> Result<StreamReader<wit::LlmResponse>, wit::Error> {
-        let cx = context(accessor)?;
-        let mut request = LlmRequest::from_wit(request)?;
-        let model = if request.model.is_empty() {
-            let (name, model) = cx.host()?.model(&cx)?;
-            allowed(accessor, Want::Model(&name))?;
-            request.model = name;
-            model
-        } else {
-            allowed(accessor, Want::Model(&request.model))?;
-            cx.invocation.services.models.model(&request.model).map_err(RunError::Model)?
-        };
-        let delivery = if streamed { Delivery::Streamed } else { Delivery::Whole };
-        let pieces = cx.invocation.generate(&cx.agent, &*model, request, delivery).await?;
-        let answer = Answer { pieces: Some(pieces), whole: streamed.then(Aggregator::default) };
+        let answer = ask(accessor, request, streamed).await?;
         accessor
             .with(|access| StreamReader::new(access, answer))
             .map_err(|error| fault("LIMIT_REACHED", format!("no further stream can be opened: {error:#}")))
     }
 }
 
+/// Asks the model that the request names, or the agent's own.
+pub(super) async fn ask(mut store: impl Reach, request: wit::LlmRequest, streamed: bool) -> Result<Answer, wit::Error> {
+    let cx = context(&mut store)?;
+    let mut request = LlmRequest::from_wit(request)?;
+    let model = if request.model.is_empty() {
+        let (name, model) = cx.host()?.model(&cx)?;
+        allowed(&mut store, Want::Model(&name))?;
+        request.model = name;
+        model
+    } else {
+        allowed(&mut store, Want::Model(&request.model))?;
+        cx.invocation.services.models.model(&request.model).map_err(RunError::Model)?
+    };
+    let delivery = if streamed { Delivery::Streamed } else { Delivery::Whole };
+    let pieces = cx.invocation.generate(&cx.agent, &*model, request, delivery).await?;
+    Ok(Answer { pieces: Some(pieces), whole: streamed.then(Aggregator::default) })
+}
+
 /// A model's answer on its way to the guest: the pieces, then the whole.
-struct Answer {
+pub struct Answer {
     /// `None` once it has ended.
     pieces: Option<ResponseStream>,
     /// Adds up the pieces, when there are pieces.
@@ -52,6 +58,11 @@ struct Answer {
 }
 
 impl Answer {
+    /// The next response; nothing after the whole.
+    pub(super) async fn next(&mut self) -> Option<LlmResponse> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<LlmResponse>> {
         let Some(pieces) = &mut self.pieces else { return Poll::Ready(None) };
         match ready!(Pin::new(pieces).poll_next(cx)) {

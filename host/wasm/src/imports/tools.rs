@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 use wasmtime::component::HasSelf;
 
-use super::{Access, context};
+use super::{Access, Reach, context};
 use crate::bindings::hatchery::agent::tools::{Host, HostWithStore};
 use crate::convert::{object, text, wit};
 use crate::policy::Want;
@@ -15,31 +15,34 @@ impl Host for HostState {}
 
 impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
     async fn call(accessor: &Access<T>, name: String, args: String) -> Result<String, wit::ToolError> {
-        let cx = context(accessor).map_err(wit::ToolError::Fatal)?;
-        let host = cx.host().map_err(|error| wit::ToolError::Fatal(error.into()))?.clone();
-        let args = object(&args, "the arguments").map_err(|error| wit::ToolError::Model(error.to_string()))?;
-        let nesting = accessor.with(|mut access| access.get().nesting);
-        let nesting = nesting.deeper(&name).map_err(wit::ToolError::Model)?;
-        // The set ends the task when the guest, or its store, drops this call.
-        let mut task = JoinSet::new();
-        let (grants, component, output) = accessor.with(|mut access| {
-            let state = access.get();
-            (state.grants.clone(), state.component.clone(), state.output.clone())
-        });
-        let call = async move {
-            let check = |tool: &str| {
-                let checked = grants.check(&component, Want::Tool(tool));
-                // The model that asked for this can do without.
-                checked.map_err(|denial| ToolError::Model(denial.report(&output).message))
-            };
-            host.call_checked_tool(&cx, &name, args, &check).await
+        call(accessor, name, args).await
+    }
+}
+
+/// Calls a tool in a task of its own.
+pub(super) async fn call(mut store: impl Reach, name: String, args: String) -> Result<String, wit::ToolError> {
+    let cx = context(&mut store).map_err(wit::ToolError::Fatal)?;
+    let host = cx.host().map_err(|error| wit::ToolError::Fatal(error.into()))?.clone();
+    let args = object(&args, "the arguments").map_err(|error| wit::ToolError::Model(error.to_string()))?;
+    let nesting = store.reach(|state| state.nesting);
+    let nesting = nesting.deeper(&name).map_err(wit::ToolError::Model)?;
+    // The set ends the task when the guest, or its store, drops this call.
+    let mut task = JoinSet::new();
+    let (grants, component, output) =
+        store.reach(|state| (state.grants.clone(), state.component.clone(), state.output.clone()));
+    let call = async move {
+        let check = |tool: &str| {
+            let checked = grants.check(&component, Want::Tool(tool));
+            // The model that asked for this can do without.
+            checked.map_err(|denial| ToolError::Model(denial.report(&output).message))
         };
-        task.spawn(nesting.scope(call).in_current_span());
-        match task.join_next().await {
-            Some(Ok(Ok(result))) => Ok(text(&result)),
-            Some(Ok(Err(error))) => Err(error.into()),
-            Some(Err(_)) | None => Err(wit::ToolError::Model("the tool broke off".into())),
-        }
+        host.call_checked_tool(&cx, &name, args, &check).await
+    };
+    task.spawn(nesting.scope(call).in_current_span());
+    match task.join_next().await {
+        Some(Ok(Ok(result))) => Ok(text(&result)),
+        Some(Ok(Err(error))) => Err(error.into()),
+        Some(Err(_)) | None => Err(wit::ToolError::Model("the tool broke off".into())),
     }
 }
 

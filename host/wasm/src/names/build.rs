@@ -14,7 +14,7 @@ use hatchery_engine::toolsets::IntoToolset;
 use serde_json::Value;
 
 use super::{Names, Take, offers};
-use crate::bindings::exports::hatchery::agent::guest_agents;
+use crate::bindings::hatchery::agent::specs as guest_agents;
 use crate::component::{AgentSpec, Component, Hook};
 use crate::convert::{BadValue, all_from_wit, llm, object, value};
 

@@ -94,6 +94,11 @@ impl HostState {
         self.caller = Caller::Loader;
     }
 
+    /// What the guest has handles of.
+    pub(crate) fn resources(&mut self) -> &mut ResourceTable {
+        &mut self.table
+    }
+
     pub(super) fn meter(&mut self) -> &mut dyn ResourceLimiter {
         &mut self.meter
     }

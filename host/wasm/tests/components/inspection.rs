@@ -11,7 +11,7 @@ async fn a_component_is_shown_with_what_it_wants_and_offers() {
     assert_eq!(shown.name, "misbehaver");
     assert_eq!(shown.size, bytes.len() as u64);
     assert_eq!(shown.sha256.len(), 64);
-    assert_eq!(shown.contract.as_deref(), Some("0.1.0"));
+    assert_eq!(shown.contract.as_deref(), Some("0.1.1"));
     assert!(shown.imports.iter().any(|name| name.starts_with("hatchery:agent/session@")));
     assert!(shown.exports.iter().any(|name| name.starts_with("hatchery:agent/guest-tools@")));
     let echo = shown.tools.iter().find(|tool| tool.name == "echo").unwrap();

@@ -18,6 +18,7 @@ mod imports;
 mod inspection;
 mod instances;
 mod items;
+mod languages;
 mod limits;
 mod models;
 mod names;

@@ -91,6 +91,20 @@ async fn an_export_that_lacks_a_function_is_refused() {
 }
 
 #[tokio::test]
+async fn a_component_that_offers_its_tools_by_two_interfaces_is_refused() {
+    let twice = r#"(component
+        (instance $i)
+        (export "hatchery:agent/guest-tools@0.1.1" (instance $i))
+        (export "hatchery:agent/sync-guest-tools@0.1.1" (instance $i))
+    )"#;
+    assert_eq!(
+        reason("double", &text(twice)).await,
+        "component `double` exports both `guest-tools` and `sync-guest-tools`; keep one of them, and put what the other offers into a \
+         component of its own"
+    );
+}
+
+#[tokio::test]
 async fn a_file_name_that_is_no_name_is_refused() {
     let lab = Lab::new();
     let path = lab.write("my agent.wasm", text("(component)"));

@@ -23,11 +23,16 @@ use tokio_util::sync::CancellationToken;
 pub static ENGINE: LazyLock<Arc<Engine>> =
     LazyLock::new(|| Engine::new(&EngineOptions { instances: 100, ..EngineOptions::default() }).expect("an engine"));
 
-/// A built component.
-pub fn component(name: &str) -> PathBuf {
+/// Where a component is when it has been built.
+pub fn built(name: &str) -> PathBuf {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/wasm32-wasip2/guest");
     let directory = std::env::var_os("HATCHERY_COMPONENTS").map_or(built, PathBuf::from);
-    let path = directory.join(format!("{name}.wasm"));
+    directory.join(format!("{name}.wasm"))
+}
+
+/// A built component.
+pub fn component(name: &str) -> PathBuf {
+    let path = built(name);
     assert!(
         path.exists(),
         "{} is missing; build it with `cargo build --profile guest --target wasm32-wasip2 -p {}`",

@@ -1,0 +1,68 @@
+// Makes a component of a module: `node build.js MODULE CONTRACT WORK`. WORK holds the program and its packages in `app/`; what is generated
+// and what is needed to call the build tool is put beside them.
+//
+// The program is imported by Node first, to see what it offers; then a world with just that is written, and the build tool runs the program
+// once more, in WebAssembly, and takes a snapshot of it.
+
+import { copyFileSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+
+const EXPORTS = {
+  agents: ["guest-agents", "guestAgents"],
+  tools: ["guest-tools", "guestTools"],
+  callbacks: ["guest-callbacks", "guestCallbacks"],
+};
+
+function fail(message) {
+  console.error(`error: ${message}`);
+  process.exit(1);
+}
+
+async function lookAt(program, module) {
+  let found;
+  try {
+    found = await import(pathToFileURL(program));
+  } catch (error) {
+    if (error.code === "ERR_MODULE_NOT_FOUND" && error.message.includes(program)) {
+      fail(`there is no \`${module}\`; say which module it is in package.json: "hatchery": {"module": "…"}`);
+    }
+    if (error.code === "ERR_MODULE_NOT_FOUND") {
+      fail(`${error.message.split("\n")[0]}; packages must be in package.json and in package-lock.json (run \`npm install\`)`);
+    }
+    console.error(error.stack ?? String(error));
+    fail(`\`${module}\` cannot be imported`);
+  }
+  const kinds = Object.keys(EXPORTS).filter((kind) => Object.keys(found.default?.[kind] ?? {}).length);
+  if (!found.default?.isComponent || !kinds.length) {
+    fail(`\`${module}\` offers nothing; end it with \`export default component({ agents: […], tools: […], callbacks: […] })\``);
+  }
+  return kinds;
+}
+
+function generate(kinds, module, contract, work) {
+  const wit = join(work, "wit");
+  const copies = join(wit, "deps", "hatchery");
+  mkdirSync(copies, { recursive: true });
+  for (const file of readdirSync(contract)) copyFileSync(join(contract, file), join(copies, file));
+  const version = /^package hatchery:agent@(.*);$/m.exec(readFileSync(join(contract, "types.wit"), "utf8"))[1];
+  mkdirSync(join(wit, "deps", "random"), { recursive: true });
+  const random = "interface random {\n  get-random-bytes: func(len: u64) -> list<u8>;\n}\n";
+  writeFileSync(join(wit, "deps", "random", "random.wit"), `package wasi:random@0.2.0;\n\n${random}`);
+  const exports = kinds.map((kind) => `  export hatchery:agent/${EXPORTS[kind][0]}@${version};\n`).join("");
+  const imports = `  include hatchery:agent/sync-imports@${version};\n  import wasi:random/random@0.2.0;\n`;
+  writeFileSync(join(wit, "app.wit"), `package hatchery:app;\n\nworld app {\n${imports}${exports}}\n`);
+  const own = join(dirname(fileURLToPath(import.meta.url)), "component.js");
+  writeFileSync(own, readFileSync(own, "utf8").replaceAll("@@VERSION@", `@${version}`));
+  const names = kinds.map((kind) => EXPORTS[kind][1]).join(", ");
+  const lines = [
+    'import { exportsOf } from "hatchery-guest/component";',
+    `import offer from "./${module}";`,
+    `export const { ${names} } = exportsOf(offer);`,
+  ];
+  writeFileSync(join(work, "app", "hatchery-entry.js"), `${lines.join("\n")}\n`);
+}
+
+const [module, contract, work] = process.argv.slice(2);
+const kinds = await lookAt(join(work, "app", module), module);
+generate(kinds, module, contract, work);

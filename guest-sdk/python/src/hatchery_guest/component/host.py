@@ -1,0 +1,155 @@
+"""The host, asked through the contract's imports."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, ParamSpec, TypeVar
+
+from componentize_py_types import Err
+from wit_world.imports import agents, artifacts, config, log, memory, model, session, tools
+from wit_world.imports import types as wit
+
+from ..content import Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, RunInfo, ToolConfirmation
+from ..errors import Error, FatalError, ToolFailed
+from . import convert
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def error_of(failure: Any) -> Error:
+    """What the host has refused, as an exception."""
+    match failure:
+        case wit.ToolError_Model(message):
+            return ToolFailed(message)
+        case wit.ToolError_Fatal(error):
+            return FatalError(error.code, error.message)
+    return Error(failure.code, failure.message)
+
+
+def _asks(function: Callable[P, T]) -> Callable[P, T]:
+    @functools.wraps(function)
+    def ask(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except Err as error:
+            raise error_of(error.value) from None
+
+    return ask
+
+
+async def _wait(answer: Awaitable[T]) -> T:
+    try:
+        return await answer
+    except Err as error:
+        raise error_of(error.value) from None
+
+
+class ImportedHost:
+    """What ``context.Host`` says, by the imports of the component."""
+
+    @_asks
+    def info(self) -> RunInfo:
+        info = session.current()
+        return RunInfo(
+            info.app, info.user, info.session, info.invocation_id, info.agent, info.branch, info.function_call_id
+        )
+
+    @_asks
+    def user_content(self) -> Content:
+        return convert.content_from_wit(session.user_content())
+
+    @_asks
+    def get_state(self, key: str) -> tuple[bool, Json]:
+        return _found(session.get_state(key))
+
+    @_asks
+    def all_state(self) -> dict[str, Json]:
+        return {key: json.loads(value) for key, value in session.all_state()}
+
+    @_asks
+    def set_state(self, key: str, value: Json) -> None:
+        session.set_state(key, convert.to_json(value))
+
+    @_asks
+    def event_count(self) -> int:
+        return session.event_count()
+
+    @_asks
+    def events(self, offset: int, limit: int) -> list[Event]:
+        return [convert.event_from_wit(event) for event in session.events(offset, limit)]
+
+    @_asks
+    def confirmation(self) -> ToolConfirmation | None:
+        decided = session.confirmation()
+        return None if decided is None else convert.confirmation_from_wit(decided)
+
+    @_asks
+    def request_confirmation(self, hint: str, payload: Json) -> None:
+        session.request_confirmation(hint, None if payload is None else convert.to_json(payload))
+
+    @_asks
+    def config(self, key: str) -> tuple[bool, Json]:
+        return _found(config.get(key))
+
+    @_asks
+    def log(self, level: Level, message: str, fields: dict[str, str]) -> None:
+        log.write(level, message, list(fields.items()))
+
+    @_asks
+    def transfer(self, agent: str) -> None:
+        agents.transfer(agent)
+
+    @_asks
+    def escalate(self) -> None:
+        agents.escalate()
+
+    @_asks
+    def skip_summarization(self) -> None:
+        agents.skip_summarization()
+
+    async def save_artifact(self, name: str, part: Part) -> int:
+        return await _wait(artifacts.save(name, convert.part_to_wit(part)))
+
+    async def load_artifact(self, name: str, version: int | None) -> Part | None:
+        part = await _wait(artifacts.load(name, version))
+        return None if part is None else convert.part_from_wit(part)
+
+    async def list_artifacts(self) -> list[str]:
+        return await _wait(artifacts.list())
+
+    async def artifact_versions(self, name: str) -> list[int]:
+        return await _wait(artifacts.versions(name))
+
+    async def delete_artifact(self, name: str) -> None:
+        await _wait(artifacts.delete(name))
+
+    async def search_memory(self, query: str) -> list[MemoryEntry]:
+        entries = await _wait(memory.search(query))
+        return [MemoryEntry(convert.content_from_wit(it.content), it.author, it.timestamp) for it in entries]
+
+    async def call_tool(self, name: str, args: dict[str, Json]) -> Json:
+        return json.loads(await _wait(tools.call(name, convert.to_json(args))))
+
+    async def generate(self, request: LlmRequest, streamed: bool) -> AsyncIterator[LlmResponse]:
+        answer = await _wait(model.generate(convert.request_to_wit(request), streamed))
+        async for response in _items(answer):
+            yield convert.response_from_wit(response)
+
+    async def run_agent(self, name: str) -> AsyncIterator[Event]:
+        async for event in _items(await _wait(agents.run(name))):
+            yield convert.event_from_wit(event)
+
+
+def _found(text: str | None) -> tuple[bool, Json]:
+    return (False, None) if text is None else (True, json.loads(text))
+
+
+async def _items(stream: Any) -> AsyncIterator[Any]:
+    """The items of a stream one by one: reading ahead would drop a sub agent's events."""
+    with stream:
+        while not stream.writer_dropped:
+            for item in await stream.read(1):
+                yield item

@@ -1,0 +1,25 @@
+// An agent with a tool. `hatchery build` makes a component of it.
+
+import { component, llmAgent, s, tool } from "hatchery-guest";
+
+export const countWords = tool({
+  name: "count_words",
+  description: "Counts the words of a text.",
+  parameters: s.object({ text: s.string("The text whose words are counted.") }),
+  run({ text }, ctx) {
+    const words = text.split(/\s+/).filter(Boolean).length;
+    ctx.state.set("last_count", words);
+    return words;
+  },
+});
+
+// The script answers without a network and a key. For a real model write its name, such as "gemini-2.5-flash".
+const root = llmAgent({
+  name: "@NAME@",
+  description: "Counts words.",
+  model: "scripted:@NAME@/answers.yaml",
+  instruction: "Count words when asked to.",
+  tools: [countWords],
+});
+
+export default component({ agents: [root], tools: [countWords] });

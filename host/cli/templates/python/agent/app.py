@@ -1,0 +1,27 @@
+"""An agent with a tool. `hatchery build` makes a component of it."""
+
+from hatchery_guest import LlmAgent, ToolContext, export, tool
+
+
+@tool
+async def count_words(text: str, cx: ToolContext) -> int:
+    """Counts the words of a text.
+
+    Args:
+        text: The text whose words are counted.
+    """
+    words = len(text.split())
+    cx.state["last_count"] = words
+    return words
+
+
+# The script answers without a network and a key. For a real model write its name, such as "gemini-2.5-flash".
+root = LlmAgent(
+    name="@NAME@",
+    description="Counts words.",
+    model="scripted:@NAME@/answers.yaml",
+    instruction="Count words when asked to.",
+    tools=[count_words],
+)
+
+export(root, count_words)

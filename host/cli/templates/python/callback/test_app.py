@@ -1,0 +1,18 @@
+"""Unit tests of the callback."""
+
+import unittest
+
+from app import check
+from hatchery_guest import ToolCall
+from hatchery_guest.testing import FakeHost, run
+
+
+class Check(unittest.TestCase):
+    def test_an_empty_text_is_answered(self) -> None:
+        cx = FakeHost().callback_context()
+        self.assertEqual(run(check.call(cx, ToolCall("any", {"text": ""}))), {"error": "there is no text"})
+        self.assertIsNone(run(check.call(cx, ToolCall("any", {"text": "words"}))))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,220 @@
+//! One behaviour, whatever language a component is written in: the same program in each, `tests/components/polyglot`.
+//!
+//! A language whose build tools cannot be had has no component to test; its tests then say so and pass.
+
+use std::sync::Arc;
+
+use hatchery_core::{Event, JsonMap, Lookup, RunConfig, RunError, ToolError};
+use hatchery_models::scripted::{Reply, Scripted, Turn};
+use hatchery_wasm::{Catalog, ComponentSettings};
+use serde_json::{Value, json};
+
+use crate::imports::Heard;
+use crate::support::{Lab, built, call, call_in, context, run_app, said};
+
+/// A language, by the name of its component.
+type Language = &'static str;
+
+/// Each behaviour as a test of each language.
+macro_rules! in_each_language {
+    ($($behaviour:ident),* $(,)?) => {
+        in_each_language!(@ rust, "polyglot_rust": $($behaviour),*);
+        in_each_language!(@ plain, "polyglot_plain": $($behaviour),*);
+        in_each_language!(@ javascript, "polyglot_js": $($behaviour),*);
+        in_each_language!(@ python, "polyglot_python": $($behaviour),*);
+    };
+    (@ $language:ident, $component:literal: $($behaviour:ident),*) => {
+        mod $language {
+            $(
+                #[tokio::test]
+                async fn $behaviour() {
+                    if super::is_there($component) {
+                        super::$behaviour($component).await;
+                    }
+                }
+            )*
+        }
+    };
+}
+
+in_each_language! {
+    a_tool_is_described_by_its_code,
+    a_tool_gets_arguments_and_gives_a_result,
+    arguments_that_do_not_fit_are_told_to_the_model,
+    a_tool_that_fails_tells_the_model_why,
+    a_tool_can_end_the_run,
+    state_is_read_and_written,
+    a_setting_is_read,
+    a_log_line_has_its_fields,
+    an_artifact_is_saved_and_loaded,
+    tools_call_tools_at_the_same_time,
+    instances_do_not_share_their_chances,
+    a_custom_agent_says_what_it_has_to_say_in_order,
+    a_custom_agent_that_fails_ends_the_run_with_its_code,
+    callbacks_answer_revise_and_mend,
+}
+
+/// False, and said loudly, when a component could not be built here.
+fn is_there(component: Language) -> bool {
+    if built(component).is_file() {
+        return true;
+    }
+    let reason = std::fs::read_to_string(built(component).with_extension("skipped"));
+    let reason = reason.unwrap_or_else(|_| "it has not been built; `cargo xtask components` builds it".into());
+    eprintln!("SKIPPED: {component}.wasm is not there: {reason}");
+    false
+}
+
+async fn catalog(component: Language) -> Arc<Catalog> {
+    let config = JsonMap::from_iter([("greeting".to_owned(), json!({"de": ["Hallo", 1]}))]);
+    let settings = ComponentSettings { config, ..ComponentSettings::default() };
+    Lab::new().with(component).configured(component, settings).catalog().await
+}
+
+fn told(result: Result<Value, ToolError>) -> String {
+    match result {
+        Err(ToolError::Model(message)) => message,
+        other => panic!("not an error for a model: {other:?}"),
+    }
+}
+
+async fn a_tool_is_described_by_its_code(component: Language) {
+    let catalog = catalog(component).await;
+    let scale = catalog.tool("scale").unwrap();
+    let declaration = scale.declaration();
+    assert_eq!(declaration.description, "Multiplies a number.");
+    let schema = declaration.parameters.as_ref().unwrap();
+    assert_eq!(schema["type"], "object");
+    assert_eq!(schema["required"], json!(["number"]));
+    assert_eq!(schema["properties"]["number"]["type"], "number");
+    assert_eq!(schema["properties"]["number"]["description"], "The number.");
+    assert_eq!(schema["properties"]["by"]["type"], "integer");
+    assert_eq!(schema["properties"]["by"]["default"], 2);
+    assert_eq!(catalog.agent("storyteller").unwrap().description, expected_description());
+}
+
+fn expected_description() -> &'static str {
+    "Says two lines, and what a model adds; fails when the user wants it to."
+}
+
+async fn a_tool_gets_arguments_and_gives_a_result(component: Language) {
+    let catalog = catalog(component).await;
+    // Some languages write 3.0, others 3.
+    let result = call(&catalog, "scale", json!({"number": 1.5})).await.unwrap();
+    assert_eq!(result["result"].as_f64(), Some(3.0), "{result}");
+    let args = json!({"number": 2, "by": 4, "style": "text"});
+    assert_eq!(call(&catalog, "scale", args).await.unwrap(), json!({"result": "8"}));
+}
+
+async fn arguments_that_do_not_fit_are_told_to_the_model(component: Language) {
+    let catalog = catalog(component).await;
+    for (args, word) in [(json!({}), "number"), (json!({"number": 1, "style": "bold"}), "plain")] {
+        let message = told(call(&catalog, "scale", args).await);
+        assert!(message.contains(word), "{message}");
+    }
+}
+
+async fn a_tool_that_fails_tells_the_model_why(component: Language) {
+    let catalog = catalog(component).await;
+    assert_eq!(told(call(&catalog, "refuse", json!({"reason": "no “flour” left"})).await), "no “flour” left");
+}
+
+async fn a_tool_can_end_the_run(component: Language) {
+    let catalog = catalog(component).await;
+    match call(&catalog, "break_off", json!({"reason": "the oven burns"})).await {
+        Err(ToolError::Fatal { code, message, .. }) => assert_eq!((&*code, &*message), ("BROKEN", "the oven burns")),
+        other => panic!("not fatal: {other:?}"),
+    }
+}
+
+async fn state_is_read_and_written(component: Language) {
+    let catalog = catalog(component).await;
+    let cx = context(&catalog);
+    let value = json!({"list": [1, 2.5, "three", null, true], "text": "naïve 日本"});
+    let args = json!({"key": "user:thing", "value": value});
+    let first = call_in(&cx, &catalog, "remember", args.clone()).await.unwrap();
+    assert_eq!(first, json!({"before": null, "now": value}));
+    let second = call_in(&cx, &catalog, "remember", args).await.unwrap();
+    assert_eq!(second, json!({"before": value, "now": value}));
+    assert_eq!(cx.state("user:thing"), Some(value));
+}
+
+async fn a_setting_is_read(component: Language) {
+    let catalog = catalog(component).await;
+    assert_eq!(call(&catalog, "setting", json!({"key": "greeting"})).await.unwrap(), json!({"de": ["Hallo", 1]}));
+    assert_eq!(call(&catalog, "setting", json!({"key": "none"})).await.unwrap(), json!(null));
+}
+
+async fn a_log_line_has_its_fields(component: Language) {
+    let catalog = catalog(component).await;
+    let heard = Heard::default();
+    let guard = tracing::subscriber::set_default(heard.clone());
+    assert_eq!(call(&catalog, "note", json!({"text": "the bread is done"})).await.unwrap(), json!(true));
+    drop(guard);
+    let lines = heard.lines("hatchery::component");
+    assert!(lines.len() == 1 && lines[0].starts_with("the bread is done language="), "{lines:?}");
+}
+
+async fn an_artifact_is_saved_and_loaded(component: Language) {
+    let catalog = catalog(component).await;
+    let cx = context(&catalog);
+    for (version, text) in [(0, "rye"), (1, "wheat")] {
+        let kept = call_in(&cx, &catalog, "keep", json!({"name": "bread.txt", "text": text})).await.unwrap();
+        assert_eq!(kept, json!({"version": version, "text": text, "names": ["bread.txt"]}));
+    }
+}
+
+async fn tools_call_tools_at_the_same_time(component: Language) {
+    let catalog = catalog(component).await;
+    let both = call(&catalog, "both", json!({})).await.unwrap();
+    assert_eq!(both.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect::<Vec<_>>(), [2.0, 4.0]);
+}
+
+async fn instances_do_not_share_their_chances(component: Language) {
+    let catalog = catalog(component).await;
+    let one = call(&catalog, "chance", json!({})).await.unwrap();
+    let two = call(&catalog, "chance", json!({})).await.unwrap();
+    assert_ne!(one, two);
+}
+
+async fn tell(component: Language, message: &str) -> (Vec<Arc<Event>>, Option<RunError>) {
+    let model = Scripted::from_turns([Turn::new("and they lived happily.").system("Be brief.").user("Go on.")]);
+    run_app(&*catalog(component).await, "storyteller", message, model, RunConfig::default()).await
+}
+
+fn texts(events: &[Arc<Event>]) -> Vec<String> {
+    said(events).into_iter().map(|(_, text)| text).collect()
+}
+
+async fn a_custom_agent_says_what_it_has_to_say_in_order(component: Language) {
+    let (events, error) = tell(component, "hello").await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(texts(&events), ["one", "two", "and they lived happily."]);
+    let told: Vec<_> = events.iter().map(|event| event.actions.state_delta.get("told").cloned()).collect();
+    assert_eq!(told, [None, Some(json!(2)), None], "a change of state goes with the next event");
+}
+
+async fn a_custom_agent_that_fails_ends_the_run_with_its_code(component: Language) {
+    let (events, error) = tell(component, "fail").await;
+    let error = error.expect("a failure");
+    assert_eq!(error.code(), "STORY_LOST");
+    assert!(error.to_string().contains("the story is lost"), "{error}");
+    assert_eq!(texts(&events)[..2], ["one", "two"]);
+}
+
+/// What the model is told when it asks the clerk's tool with these arguments.
+async fn clerk(component: Language, tool: &str, args: Value) -> Value {
+    let model =
+        Scripted::new().on_tool(tool, "Done.").turn(Turn::new(Reply::call(tool, args)).system("Speak to user."));
+    let (events, error) = run_app(&*catalog(component).await, "clerk", "go", model, RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    let response = events.iter().find_map(|event| event.function_responses().next()).expect("a function response");
+    response.response.clone().into()
+}
+
+async fn callbacks_answer_revise_and_mend(component: Language) {
+    assert_eq!(clerk(component, "scale", json!({"number": 13})).await, json!({"vetoed": true}));
+    assert_eq!(clerk(component, "scale", json!({"number": 99})).await["result"].as_f64(), Some(2.0));
+    assert_eq!(clerk(component, "scale", json!({"number": 3})).await["result"].as_f64(), Some(6.0));
+    assert_eq!(clerk(component, "note", json!({"text": "x"})).await, json!({"result": true, "stamped": true}));
+}

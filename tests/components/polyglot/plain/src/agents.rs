@@ -1,0 +1,134 @@
+//! The agents.
+
+use std::cell::Cell;
+
+use crate::bindings::exports::hatchery::agent::sync_guest_agents::{AgentSpec, Guest, GuestTurn, Turn};
+use crate::bindings::hatchery::agent::specs::{
+    AgentKind, CodeExecution, CustomAgent, Examples, Instruction, LlmAgent, Planner,
+};
+use crate::bindings::hatchery::agent::types::{Error, Event, EventActions, LlmRequest};
+use crate::bindings::hatchery::agent::{session, sync_model};
+use crate::{Plain, said, text};
+
+impl Guest for Plain {
+    type Turn = Story;
+
+    fn describe() -> Vec<AgentSpec> {
+        let custom = AgentKind::Custom(CustomAgent { model: Some("any".into()), tools: Vec::new() });
+        let told = "Says two lines, and what a model adds; fails when the user wants it to.";
+        vec![spec("storyteller", told, custom), spec("clerk", "Calculates.", AgentKind::Llm(clerk()))]
+    }
+
+    fn instruct(_: String, _: bool) -> Result<String, Error> {
+        Ok(format!("Speak to {}.", session::current()?.user))
+    }
+
+    fn run(_: String) -> Result<Turn, Error> {
+        Ok(Turn::new(Story { at: Cell::new(0) }))
+    }
+}
+
+fn spec(name: &str, description: &str, kind: AgentKind) -> AgentSpec {
+    AgentSpec {
+        name: name.into(),
+        description: description.into(),
+        kind,
+        sub_agents: Vec::new(),
+        before_agent: Vec::new(),
+        after_agent: Vec::new(),
+        on_agent_error: Vec::new(),
+    }
+}
+
+fn clerk() -> LlmAgent {
+    LlmAgent {
+        model: Some("any".into()),
+        instruction: Instruction::Computed,
+        global_instruction: Instruction::None,
+        tools: vec!["scale".into(), "note".into()],
+        toolsets: Vec::new(),
+        examples: Examples::None,
+        planner: Planner::None,
+        code_execution: CodeExecution::None,
+        without_history: false,
+        input_schema: None,
+        output_schema: None,
+        output_key: None,
+        max_steps: None,
+        disallow_transfer_to_parent: false,
+        disallow_transfer_to_peers: false,
+        config: None,
+        before_model: Vec::new(),
+        after_model: Vec::new(),
+        before_tool: vec!["veto".into()],
+        after_tool: vec!["stamp".into()],
+        on_model_error: Vec::new(),
+        on_tool_error: Vec::new(),
+    }
+}
+
+/// A story, and how much of it is told.
+pub(crate) struct Story {
+    at: Cell<u32>,
+}
+
+impl GuestTurn for Story {
+    fn next(&self) -> Result<Option<Event>, Error> {
+        let at = self.at.replace(self.at.get() + 1);
+        match at {
+            0 => Ok(Some(event("one"))),
+            1 => {
+                session::set_state("told", "2")?;
+                Ok(Some(event("two")))
+            }
+            2 if said(Some(&session::user_content()?)) == "fail" => {
+                Err(Error { code: "STORY_LOST".into(), message: "the story is lost".into() })
+            }
+            2 => {
+                let answer = sync_model::generate(&request(), false)?;
+                let mut whole = String::new();
+                while let Some(response) = answer.next()? {
+                    whole = said(response.content.as_ref());
+                }
+                Ok(Some(event(&whole)))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+fn request() -> LlmRequest {
+    LlmRequest {
+        model: String::new(),
+        contents: vec![text("Go on.")],
+        system_instructions: vec!["Be brief.".into()],
+        tools: Vec::new(),
+        model_tools: Vec::new(),
+        config: None,
+    }
+}
+
+fn event(words: &str) -> Event {
+    Event {
+        id: String::new(),
+        invocation_id: String::new(),
+        author: String::new(),
+        content: Some(text(words)),
+        actions: EventActions {
+            state_delta: Vec::new(),
+            artifact_delta: Vec::new(),
+            skip_summarization: None,
+            transfer_to_agent: None,
+            escalate: None,
+            end_of_agent: None,
+            extra: None,
+        },
+        partial: false,
+        branch: None,
+        long_running_tool_ids: Vec::new(),
+        error_code: None,
+        error_message: None,
+        timestamp: 0,
+        extra: None,
+    }
+}

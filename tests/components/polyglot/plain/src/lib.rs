@@ -1,0 +1,43 @@
+//! What all languages must be able to do, by the contract's plain functions and without the SDK: what a component looks like whose tools know
+//! no asynchronous functions. The same is in `../rust`, `../python` and `../js`.
+
+// Generated code is as it is.
+#[allow(missing_docs, clippy::all)]
+mod bindings {
+    wit_bindgen::generate!({
+        path: "../../../../wit",
+        inline: "
+            package polyglot:plain;
+            world plain {
+                include hatchery:agent/sync-imports@0.1.1;
+                export hatchery:agent/sync-guest-agents@0.1.1;
+                export hatchery:agent/sync-guest-tools@0.1.1;
+                export hatchery:agent/sync-guest-callbacks@0.1.1;
+            }
+        ",
+        generate_all,
+    });
+}
+
+mod agents;
+mod callbacks;
+mod tools;
+
+use bindings::hatchery::agent::types::{Content, Part, PartData};
+
+struct Plain;
+
+bindings::export!(Plain with_types_in bindings);
+
+fn text(text: &str) -> Content {
+    Content { role: Some("user".into()), parts: vec![part(text)] }
+}
+
+fn part(text: &str) -> Part {
+    Part { data: PartData::Text(text.into()), thought: false, thought_signature: None, extra: None }
+}
+
+fn said(content: Option<&Content>) -> String {
+    let parts = content.into_iter().flat_map(|content| &content.parts);
+    parts.filter_map(|part| if let PartData::Text(text) = &part.data { Some(text.as_str()) } else { None }).collect()
+}

@@ -1,0 +1,114 @@
+//! The tools.
+
+use serde_json::{Map, Value, json};
+
+use crate::bindings::exports::hatchery::agent::sync_guest_tools::{Guest, ToolError, ToolSpec};
+use crate::bindings::hatchery::agent::types::{Error, FunctionDeclaration};
+use crate::bindings::hatchery::agent::{config, log, session, sync_artifacts, sync_tools};
+use crate::{Plain, part, said};
+
+impl Guest for Plain {
+    fn describe() -> Vec<ToolSpec> {
+        let scale = json!({
+            "type": "object",
+            "properties": {
+                "number": { "type": "number", "description": "The number." },
+                "by": { "type": "integer", "default": 2, "description": "How often it is taken." },
+                "style": { "type": "string", "enum": ["plain", "text"] },
+            },
+            "required": ["number"],
+        });
+        vec![
+            spec("scale", "Multiplies a number.", scale),
+            spec("refuse", "Fails so that the model is told.", json!({ "type": "object" })),
+            spec("break_off", "Fails so that the run ends.", json!({ "type": "object" })),
+            spec("remember", "Sets a state key and gives what it was and what it is.", json!({ "type": "object" })),
+            spec("setting", "Gives one of the component's own settings.", json!({ "type": "object" })),
+            spec("note", "Writes a line to the log.", json!({ "type": "object" })),
+            spec("keep", "Saves an artifact and loads it again.", json!({ "type": "object" })),
+            spec("both", "Calls another tool twice.", json!({ "type": "object" })),
+            spec("chance", "Gives a random number.", json!({ "type": "object" })),
+        ]
+    }
+
+    fn call(name: String, args: String) -> Result<String, ToolError> {
+        let args: Map<String, Value> = serde_json::from_str(&args).map_err(|error| wrong(&error.to_string()))?;
+        let result = match name.as_str() {
+            "scale" => scale(&args)?,
+            "refuse" => return Err(wrong(word(&args, "reason")?)),
+            "break_off" => {
+                let message = word(&args, "reason")?.to_owned();
+                return Err(ToolError::Fatal(Error { code: "BROKEN".into(), message }));
+            }
+            "remember" => remember(&args)?,
+            "setting" => config::get(word(&args, "key")?).map_err(refused)?.map_or(Value::Null, parsed),
+            "note" => {
+                log::write("info", word(&args, "text")?, &[("language".into(), "plain".into())]).map_err(refused)?;
+                json!(true)
+            }
+            "keep" => keep(word(&args, "name")?, word(&args, "text")?)?,
+            "both" => json!([scaled(1)?, scaled(2)?]),
+            "chance" => json!(getrandom::u32().map_err(|error| wrong(&error.to_string()))?),
+            other => return Err(wrong(&format!("this component has no tool `{other}`"))),
+        };
+        Ok(result.to_string())
+    }
+}
+
+fn spec(name: &str, description: &str, parameters: Value) -> ToolSpec {
+    let declaration = FunctionDeclaration {
+        name: name.into(),
+        description: description.into(),
+        parameters: Some(parameters.to_string()),
+        response: None,
+    };
+    ToolSpec { declaration, long_running: false, requires_confirmation: false }
+}
+
+fn wrong(message: &str) -> ToolError {
+    ToolError::Model(message.into())
+}
+
+fn refused(error: Error) -> ToolError {
+    ToolError::Model(error.message)
+}
+
+fn parsed(json: String) -> Value {
+    serde_json::from_str(&json).unwrap_or_default()
+}
+
+fn word<'a>(args: &'a Map<String, Value>, key: &str) -> Result<&'a str, ToolError> {
+    args.get(key).and_then(Value::as_str).ok_or_else(|| wrong(&format!("argument `{key}` must be a text")))
+}
+
+fn scale(args: &Map<String, Value>) -> Result<Value, ToolError> {
+    let number = args.get("number").and_then(Value::as_f64);
+    let number = number.ok_or_else(|| wrong("argument `number` must be a number"))?;
+    let result = number * args.get("by").and_then(Value::as_f64).unwrap_or(2.0);
+    match args.get("style").and_then(Value::as_str) {
+        None | Some("plain") => Ok(json!({ "result": result })),
+        Some("text") => Ok(json!({ "result": result.to_string() })),
+        Some(_) => Err(wrong("argument `style` must be plain or text")),
+    }
+}
+
+fn remember(args: &Map<String, Value>) -> Result<Value, ToolError> {
+    let key = word(args, "key")?;
+    let read = || session::get_state(key).map(|value| value.map_or(Value::Null, parsed)).map_err(refused);
+    let before = read()?;
+    session::set_state(key, &args.get("value").unwrap_or(&Value::Null).to_string()).map_err(refused)?;
+    Ok(json!({ "before": before, "now": read()? }))
+}
+
+fn keep(name: &str, text: &str) -> Result<Value, ToolError> {
+    let version = sync_artifacts::save(name, &part(text)).map_err(refused)?;
+    let loaded = sync_artifacts::load(name, None).map_err(refused)?;
+    let content = loaded.map(|part| crate::Content { role: None, parts: vec![part] });
+    Ok(json!({ "version": version, "text": said(content.as_ref()), "names": sync_artifacts::list().map_err(refused)? }))
+}
+
+fn scaled(number: u32) -> Result<Value, ToolError> {
+    let answer = sync_tools::call("scale", &json!({ "number": number }).to_string());
+    let answer = answer.map_err(|_| wrong("`scale` failed"))?;
+    Ok(parsed(answer).get("result").cloned().unwrap_or_default())
+}
