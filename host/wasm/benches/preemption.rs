@@ -43,7 +43,10 @@ fn print(what: &str, mut times: Vec<Duration>, target: Duration) {
     times.sort_unstable();
     let at = |part: usize| times[(times.len() - 1) * part / 100];
     let (p50, p99) = (at(50), at(99));
-    println!("{what}: p50 {p50:?}, p99 {p99:?}; target {target:?}, ratio {:.2}", p99.as_secs_f64() / target.as_secs_f64());
+    println!(
+        "{what}: p50 {p50:?}, p99 {p99:?}; target {target:?}, ratio {:.2}",
+        p99.as_secs_f64() / target.as_secs_f64()
+    );
 }
 
 /// From a cancel to the end of a guest that spins.

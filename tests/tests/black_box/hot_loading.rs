@@ -93,7 +93,10 @@ async fn a_deleted_component_is_gone_and_the_others_stay() -> Result<()> {
     host.until("swap is gone", |components| !has_app(components, "swap")).await?;
     let body = hatchery_tests::host::message("swap", "s", "Who are you?");
     let detail = host.post("/run", &body).await?.error(404, "APP_NOT_FOUND")?;
-    assert_eq!(detail, "App not found: swap; there is `data-analyst`, `dice`, `greeter`, `help-desk`, `trip-planner`, `web-fetch`");
+    assert_eq!(
+        detail,
+        "App not found: swap; there is `data-analyst`, `dice`, `greeter`, `help-desk`, `trip-planner`, `web-fetch`"
+    );
     host.ask("greeter", "s", "Hello").await?;
     // What was said is not lost: the same file back in its place finds its sessions.
     folder.put("swap.wasm", swap(Older)?)?;

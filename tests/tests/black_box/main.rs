@@ -14,7 +14,7 @@ mod network;
 mod preemption;
 mod recordings;
 mod refused_files;
-mod rollback;
 mod registry;
+mod rollback;
 mod samples;
 mod wire;

@@ -58,13 +58,15 @@ impl ComponentTool {
         let answer = match &self.exports {
             ToolExports::Async(exports) => {
                 let load = |store: &mut Store<HostState>, instance: &Instance| exports.load(store, instance);
-                let work = async move |accessor: &_, guest: guest_tools::Guest| guest.call_call(accessor, name, args).await;
+                let work =
+                    async move |accessor: &_, guest: guest_tools::Guest| guest.call_call(accessor, name, args).await;
                 sandbox.call(cx, load, work).await
             }
             ToolExports::Sync(exports) => {
                 let load = |store: &mut Store<HostState>, instance: &Instance| exports.load(store, instance);
-                let work =
-                    async move |accessor: &_, guest: sync_guest_tools::Guest| guest.call_call(accessor, name, args).await;
+                let work = async move |accessor: &_, guest: sync_guest_tools::Guest| {
+                    guest.call_call(accessor, name, args).await
+                };
                 sandbox.call(cx, load, work).await
             }
         };

@@ -219,7 +219,9 @@ async fn a_directory_that_is_not_there_is_an_error() {
 }
 
 /// A run of the component as it is now, which has said its first word and goes on when the listener lets it.
-async fn begun(handle: &CatalogHandle) -> (Arc<Listener>, tokio::task::JoinHandle<Result<(), hatchery_core::RunError>>) {
+async fn begun(
+    handle: &CatalogHandle,
+) -> (Arc<Listener>, tokio::task::JoinHandle<Result<(), hatchery_core::RunError>>) {
     let listener = Listener::new(0);
     let (catalog, listening) = (handle.current(), listener.clone());
     let running = tokio::spawn(async move { run_custom(&catalog, "swap", &listening).await });

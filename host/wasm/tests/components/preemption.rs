@@ -24,7 +24,11 @@ async fn unlimited(instances: u32) -> Arc<Catalog> {
 }
 
 /// Starts guests that spin, and waits until all run.
-async fn spin(catalog: &Arc<Catalog>, guests: usize, cx: &CallContext) -> JoinSet<Result<serde_json::Value, ToolError>> {
+async fn spin(
+    catalog: &Arc<Catalog>,
+    guests: usize,
+    cx: &CallContext,
+) -> JoinSet<Result<serde_json::Value, ToolError>> {
     let mut spinning = JoinSet::new();
     for _ in 0..guests {
         let (catalog, cx) = (catalog.clone(), cx.clone());
