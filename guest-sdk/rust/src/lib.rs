@@ -271,6 +271,11 @@ pub mod prelude {
 #[doc = include_str!("../../../docs/agents.md")]
 mod guide {}
 
+/// The examples of what is said about components.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/components.md")]
+mod components {}
+
 /// For the macros only.
 #[doc(hidden)]
 pub mod __private {
