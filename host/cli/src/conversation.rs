@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::anyhow;
 use hatchery_core::content::JsonMap;
 use hatchery_core::{Event, PartData, State};
+use hatchery_wasm::RecordedResponse;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -22,6 +23,9 @@ const MOST_SHOWN: usize = 200;
 pub struct Conversation {
     /// The app.
     pub app: String,
+    /// What answers HTTP requests of components; the network is not used.
+    #[serde(default)]
+    pub http: Vec<RecordedResponse>,
     /// What is said, one turn after the other in one session.
     pub turns: Vec<Turn>,
 }

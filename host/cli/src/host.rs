@@ -11,7 +11,7 @@ use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::plugins::config::Loaded;
 use hatchery_server::config::FILE_NAME;
 use hatchery_server::{AppSource, Config, ConfiguredApps, Storage, catalog, services};
-use hatchery_wasm::{CatalogHandle, CatalogModels, Revisions};
+use hatchery_wasm::{CatalogHandle, CatalogModels, Rehearsal, Revisions};
 use tokio::sync::watch;
 
 use crate::languages::Language;
@@ -119,14 +119,21 @@ pub struct Host {
 impl Host {
     /// Loads a folder.
     pub async fn open(folder: &Path, storage: &StorageArgs, watch: Watch) -> anyhow::Result<Self> {
-        Self::with_config(read_config(folder)?, folder, storage, watch).await
+        Self::with_config(read_config(folder)?, folder, storage, watch, None).await
     }
 
     /// Loads a folder for runs that are recorded, or have to go as they went before.
     pub async fn open_repeatable(folder: &Path) -> anyhow::Result<Self> {
         let mut config = read_config(folder)?;
         make_repeatable(&mut config);
-        Self::with_config(config, folder, &StorageArgs::in_memory(), Watch::No).await
+        Self::with_config(config, folder, &StorageArgs::in_memory(), Watch::No, None).await
+    }
+
+    /// Loads a folder for tests, whose components meet the same world each time.
+    pub async fn open_rehearsal(folder: &Path, rehearsal: Rehearsal) -> anyhow::Result<Self> {
+        let mut config = read_config(folder)?;
+        make_repeatable(&mut config);
+        Self::with_config(config, folder, &StorageArgs::in_memory(), Watch::No, Some(rehearsal)).await
     }
 
     async fn with_config(
@@ -134,11 +141,13 @@ impl Host {
         folder: &Path,
         storage: &StorageArgs,
         watch: Watch,
+        rehearsal: Option<Rehearsal>,
     ) -> anyhow::Result<Self> {
         let written = config.clone();
         storage.override_in(&mut config);
         let services = services::open(&config, &storage.storage(folder), folder).await?;
         let mut options = catalog::load_options(&config, storage.code_cache(|name| std::env::var_os(name)))?;
+        options.settings.rehearsal = rehearsal;
         let progress = LoadProgress::start();
         options.progress = Some(progress.listener());
         if let (Watch::Yes, Storage::Directory(data)) = (watch, storage.storage(folder)) {

@@ -41,10 +41,11 @@ pub fn settings(config: &Config) -> Settings {
             grants: Arc::new(component.grants.clone()),
             config: component.config.clone(),
             warm: component.warm.clone(),
+            recorded: None,
         };
         (name.clone(), settings)
     });
-    Settings { components: components.collect(), limits }
+    Settings { components: components.collect(), limits, rehearsal: None }
 }
 
 /// Lets in what a trusted key has signed, and other things only with a warning, or not at all when signatures are required.

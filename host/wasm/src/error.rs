@@ -273,6 +273,10 @@ impl CallError {
                 | Limit::Instances
                 | Limit::Result
                 | Limit::Log
+                | Limit::ModelCalls
+                | Limit::Tokens
+                | Limit::ToolCalls
+                | Limit::Depth
                 | Limit::OutboundCalls
                 | Limit::OutboundBytes
                 | Limit::ResponseBody

@@ -14,7 +14,7 @@ mod body;
 mod connect;
 mod egress;
 mod fault;
-mod tally;
+mod recorded;
 
 use std::sync::Arc;
 
@@ -27,10 +27,11 @@ use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
 
 pub(crate) use egress::Egress;
+pub use recorded::{RecordedHttp, RecordedResponse};
 use fault::Fault;
-use tally::Tally;
 
 use crate::store::output::Output;
+use crate::store::tally::Tally;
 use crate::store::{Caller, HostState};
 
 /// Adds `wasi:http` to what guests can import.
@@ -82,8 +83,7 @@ struct Hooks {
 }
 
 impl Http {
-    pub(crate) fn new(egress: Arc<Egress>, caller: &Caller, output: Output) -> Self {
-        let tally = Arc::new(Tally::new(egress.limits.clone()));
+    pub(crate) fn new(egress: Arc<Egress>, caller: &Caller, output: Output, tally: Arc<Tally>) -> Self {
         let hooks = Hooks { egress, tally, output, may_send: !matches!(caller, Caller::Loader) };
         Self { ctx: WasiHttpCtx::new(), hooks }
     }

@@ -13,6 +13,10 @@
 //! |                     |          | answer, what a call sets, or the events that it reads at a time      |
 //! | `limits.log`        | 64 KiB   | bytes that it writes to the log, stdout and stderr together; each    |
 //! |                     |          | line counts 128 more                                                 |
+//! | `limits.model_calls` | 100     | models that its code asks                                            |
+//! | `limits.tokens`     | 1 000 000 | tokens of these                                                    |
+//! | `limits.tool_calls` | 200      | tools that its code calls                                            |
+//! | `limits.depth`      | 8        | tools in a chain in which each is called by the one before           |
 //! | `limits.outbound_calls` | 100  | HTTP requests, refused ones included                                 |
 //! | `limits.outbound_bytes` | 64 MiB | bytes of all requests and responses, heads included                |
 //! | `limits.response_body`  | 16 MiB | bytes of one response's body                                       |
@@ -53,6 +57,14 @@ pub struct Limits {
     pub result: u64,
     /// Bytes written to the log, stdout and stderr; each line counts 128 more.
     pub log: u64,
+    /// Models that its code asks.
+    pub model_calls: u64,
+    /// Tokens that these count, of prompts and answers. An answer that is under way is let end, so a call may use a little more.
+    pub tokens: u64,
+    /// Tools that its code calls.
+    pub tool_calls: u64,
+    /// Tools in a chain in which each is called by the one before.
+    pub depth: u32,
     /// HTTP requests, refused ones included.
     pub outbound_calls: u64,
     /// Bytes of all HTTP requests and responses, heads included.
@@ -80,6 +92,10 @@ impl Default for Limits {
             agent_wall: Duration::from_secs(600),
             result: 8 << 20,
             log: 64 << 10,
+            model_calls: 100,
+            tokens: 1_000_000,
+            tool_calls: 200,
+            depth: 8,
             outbound_calls: 100,
             outbound_bytes: 64 << 20,
             response_body: 16 << 20,
@@ -118,6 +134,14 @@ pub struct LimitOverrides {
     /// See [`Limits::log`].
     #[serde(deserialize_with = "units::size")]
     pub log: Option<u64>,
+    /// See [`Limits::model_calls`].
+    pub model_calls: Option<u64>,
+    /// See [`Limits::tokens`].
+    pub tokens: Option<u64>,
+    /// See [`Limits::tool_calls`].
+    pub tool_calls: Option<u64>,
+    /// See [`Limits::depth`].
+    pub depth: Option<u32>,
     /// See [`Limits::outbound_calls`].
     pub outbound_calls: Option<u64>,
     /// See [`Limits::outbound_bytes`].
@@ -152,6 +176,10 @@ impl Limits {
             agent_wall: overrides.agent_wall.unwrap_or(self.agent_wall),
             result: overrides.result.unwrap_or(self.result),
             log: overrides.log.unwrap_or(self.log),
+            model_calls: overrides.model_calls.unwrap_or(self.model_calls),
+            tokens: overrides.tokens.unwrap_or(self.tokens),
+            tool_calls: overrides.tool_calls.unwrap_or(self.tool_calls),
+            depth: overrides.depth.unwrap_or(self.depth),
             outbound_calls: overrides.outbound_calls.unwrap_or(self.outbound_calls),
             outbound_bytes: overrides.outbound_bytes.unwrap_or(self.outbound_bytes),
             response_body: overrides.response_body.unwrap_or(self.response_body),
@@ -174,6 +202,10 @@ impl Limits {
             Limit::Describe => format!("{DESCRIBE_WALL:?}"),
             Limit::Result => units::bytes(self.result),
             Limit::Log => units::bytes(self.log),
+            Limit::ModelCalls => self.model_calls.to_string(),
+            Limit::Tokens => self.tokens.to_string(),
+            Limit::ToolCalls => self.tool_calls.to_string(),
+            Limit::Depth => self.depth.to_string(),
             Limit::OutboundCalls => self.outbound_calls.to_string(),
             Limit::OutboundBytes => units::bytes(self.outbound_bytes),
             Limit::ResponseBody => units::bytes(self.response_body),
@@ -207,6 +239,14 @@ pub(crate) enum Limit {
     Result,
     /// [`Limits::log`].
     Log,
+    /// [`Limits::model_calls`].
+    ModelCalls,
+    /// [`Limits::tokens`].
+    Tokens,
+    /// [`Limits::tool_calls`].
+    ToolCalls,
+    /// [`Limits::depth`].
+    Depth,
     /// [`Limits::outbound_calls`].
     OutboundCalls,
     /// [`Limits::outbound_bytes`].
@@ -236,6 +276,10 @@ impl Limit {
             Self::Describe => return "let `describe` only say what there is".into(),
             Self::Result => "limits.result",
             Self::Log => "limits.log",
+            Self::ModelCalls => "limits.model_calls",
+            Self::Tokens => "limits.tokens",
+            Self::ToolCalls => "limits.tool_calls",
+            Self::Depth => "limits.depth",
             Self::OutboundCalls => "limits.outbound_calls",
             Self::OutboundBytes => "limits.outbound_bytes",
             Self::ResponseBody => "limits.response_body",
@@ -257,6 +301,10 @@ impl Limit {
             Self::Describe => "for that",
             Self::Result => "in one result",
             Self::Log => "of log output",
+            Self::ModelCalls => "calls of models",
+            Self::Tokens => "tokens of models",
+            Self::ToolCalls => "calls of tools",
+            Self::Depth => "tools in a chain of calls",
             Self::OutboundCalls => "HTTP requests",
             Self::OutboundBytes => "in HTTP requests and responses",
             Self::ResponseBody => "in the body of one HTTP response",

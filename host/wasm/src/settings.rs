@@ -11,8 +11,9 @@ use hatchery_core::JsonMap;
 use serde::Deserialize;
 
 use crate::engine::EngineOptions;
+use crate::http::RecordedHttp;
 use crate::limits::{Limits, units};
-use crate::policy::{Access, Grants};
+use crate::policy::{Access, ClockGrant, Grants, RandomGrant};
 
 /// What a component is given beside its code.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -25,6 +26,8 @@ pub struct ComponentSettings {
     pub config: JsonMap,
     /// How its instances are kept between calls; `None` gives each call a fresh one.
     pub warm: Option<Warm>,
+    /// What it gets instead of the network, in tests.
+    pub recorded: Option<RecordedHttp>,
 }
 
 /// How instances are kept between calls: `components.NAME.warm` in `hatchery.yaml`, for guests whose start is dear, such as those with an
@@ -100,13 +103,47 @@ pub struct Settings {
     pub limits: Limits,
     /// Settings by component name.
     pub components: BTreeMap<String, ComponentSettings>,
+    /// What is the same each time, in tests.
+    pub rehearsal: Option<Rehearsal>,
+}
+
+/// What makes tests of components go the same each time: the time of day stands still and chance begins anew in each call, unless grants
+/// say otherwise, and recorded responses stand in for the network.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rehearsal {
+    /// The responses.
+    pub http: RecordedHttp,
+}
+
+impl Rehearsal {
+    /// 2026-01-01, midnight (UTC), since 1970.
+    const TIME: Duration = Duration::from_secs(1_767_225_600);
+
+    /// Where random numbers begin.
+    const SEED: u64 = 1;
+
+    fn apply(&self, settings: &mut ComponentSettings) {
+        let grants = Arc::make_mut(&mut settings.grants);
+        if grants.clock == ClockGrant::Real {
+            grants.clock = ClockGrant::Frozen(Self::TIME);
+        }
+        if grants.random == RandomGrant::Real {
+            grants.random = RandomGrant::Seeded(Self::SEED);
+        }
+        settings.recorded = Some(self.http.clone());
+    }
 }
 
 impl Settings {
     /// Those of one component.
     pub fn of(&self, component: &str) -> ComponentSettings {
         let own = self.components.get(component).cloned();
-        own.unwrap_or_else(|| ComponentSettings { limits: self.limits.clone(), ..ComponentSettings::default() })
+        let mut settings =
+            own.unwrap_or_else(|| ComponentSettings { limits: self.limits.clone(), ..ComponentSettings::default() });
+        if let Some(rehearsal) = &self.rehearsal {
+            rehearsal.apply(&mut settings);
+        }
+        settings
     }
 
     /// All limits that there are.

@@ -14,6 +14,7 @@ mod nesting;
 pub(crate) mod output;
 mod revision;
 mod state;
+pub(crate) mod tally;
 mod turn;
 mod warm;
 

@@ -13,6 +13,7 @@ mod misbehaviour;
 mod network;
 mod preemption;
 mod recordings;
+mod rehearsal;
 mod refused_files;
 mod registry;
 mod rollback;

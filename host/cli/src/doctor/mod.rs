@@ -4,6 +4,7 @@
 //! Each group of findings is a function of the [`Visit`], in a file of its own.
 
 mod files;
+mod grants;
 mod host;
 mod limits;
 mod locked;
@@ -56,6 +57,7 @@ pub async fn examine(folder: &Path, storage: &StorageArgs) -> anyhow::Result<Rep
         Group::new("files", files::findings(&visit)),
         Group::new("names", names::findings(&visit.catalog)),
         Group::new("settings", settings::findings(&visit)),
+        Group::new("grants", grants::findings(&visit)),
         Group::new("limits", limits::findings(&visit).await),
         Group::new("models", models::findings(&visit)),
         Group::new("registry", locked::findings(&visit).await),

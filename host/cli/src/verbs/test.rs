@@ -9,6 +9,7 @@ use hatchery_core::{Content, SessionKey};
 use hatchery_engine::plugins::recordings::{self, Recordings};
 use hatchery_engine::{RunRequest, Runner};
 use hatchery_server::AppSource;
+use hatchery_wasm::Rehearsal;
 use serde_json::json;
 
 use crate::conversation::{self, Conversation, Expected, Turn};
@@ -25,6 +26,8 @@ use crate::verbs::Outcome;
     plays every conversation.yaml in my-agents and in the folders below it:\n\n  \
     app: dice\n  turns:\n    - user: Roll a d20\n      expect:              # in this order, anything else may lie between\n        \
     - call: roll_die\n        - response: roll_die\n        - text: You rolled\n      state: {rolls_count: 1}\n\n\
+    Components find the same time of day and the same random numbers in each call. `http` answers their requests, as in\n\
+    \x20 http: [{url: https://example.com/, body: Hello}]\n\n\
     Sessions that `hatchery run --record` has recorded there (generated-recordings.yaml) are replayed: models\n\
     and tools are not called, they answer as recorded. It is a failure when they would now be asked something else.")]
 pub struct Args {
@@ -54,11 +57,15 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
             args.dir.display()
         );
     }
-    let host = Host::open_repeatable(&folder).await?;
+    let rehearsal = Rehearsal::default();
+    let host = Host::open_rehearsal(&folder, rehearsal.clone()).await?;
     let mut reports = Vec::new();
     for (file, test) in tests {
         let report = match test {
-            Test::Scripted(conversation) => play(&host.runner, host.source.as_ref(), conversation, file).await?,
+            Test::Scripted(mut conversation) => {
+                rehearsal.http.play(std::mem::take(&mut conversation.http));
+                play(&host.runner, host.source.as_ref(), conversation, file).await?
+            }
             Test::Recorded(recordings) => recorded::replay(&host, &folder, recordings, file).await?,
         };
         if !args.json {
@@ -99,7 +106,7 @@ async fn play(
     conversation: Conversation,
     file: PathBuf,
 ) -> anyhow::Result<Report> {
-    let Conversation { app, turns } = conversation;
+    let Conversation { app, turns, .. } = conversation;
     let mut report = Report::new(file, app);
     let Some(app) = source.app(&report.app) else {
         report.error = Some(format!("app `{}` not found; there is {}", report.app, source.app_names().join(", ")));

@@ -11,8 +11,8 @@ use tokio::time::{Instant, Sleep, sleep};
 use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::fault::{AnyError, Fault, Patience};
-use super::tally::{Open, Tally};
 use crate::limits::{Limit, Limits};
+use crate::store::tally::{Open, Tally};
 
 /// When something was sent last.
 #[derive(Clone)]

@@ -17,9 +17,10 @@ use wasmtime_wasi_http::{RequestOptions, WasiBody};
 use super::body::{Download, Progress, Upload};
 use super::connect::{Connector, connector};
 use super::fault::{Fault, Patience};
-use super::tally::Tally;
+use super::recorded::RecordedHttp;
 use crate::limits::{Limit, Limits};
 use crate::policy::{Denial, Grants, Placed, Target};
+use crate::store::tally::Tally;
 
 /// How long a connection that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(30);
@@ -36,18 +37,28 @@ pub(crate) struct Egress {
     grants: Arc<Grants>,
     pub(super) limits: Limits,
     secrets: Vec<Placed>,
+    /// What answers in place of the network, in tests.
+    recorded: Option<RecordedHttp>,
     /// Made for the first request: most components send none.
     client: OnceLock<Client<Connector, Upload>>,
 }
 
 impl Egress {
-    /// Reads the component's secrets.
+    /// Reads the component's secrets, which nobody gets when responses are `recorded`.
     ///
     /// # Errors
     /// When one cannot be had; the message names it.
-    pub(crate) fn new(component: Arc<str>, grants: Arc<Grants>, limits: Limits) -> Result<Self, String> {
-        let secrets = grants.secrets.iter().map(|secret| secret.read(&grants)).collect::<Result<_, _>>()?;
-        Ok(Self { component, grants, limits, secrets, client: OnceLock::new() })
+    pub(crate) fn new(
+        component: Arc<str>,
+        grants: Arc<Grants>,
+        limits: Limits,
+        recorded: Option<RecordedHttp>,
+    ) -> Result<Self, String> {
+        let secrets = match recorded {
+            Some(_) => Vec::new(),
+            None => grants.secrets.iter().map(|secret| secret.read(&grants)).collect::<Result<_, _>>()?,
+        };
+        Ok(Self { component, grants, limits, secrets, recorded, client: OnceLock::new() })
     }
 
     /// Sends a request if that is allowed, and waits until its response begins.
@@ -62,6 +73,9 @@ impl Egress {
         let target = self.admit(&parts)?;
         // Before the secrets are there: how many bytes are left must not tell how long they are.
         tally.bytes(head(&parts.headers) + parts.uri.path().len() + parts.uri.query().map_or(0, str::len))?;
+        if let Some(recorded) = &self.recorded {
+            return recorded.answer(&parts);
+        }
         for secret in &self.secrets {
             secret.place(&target, &mut parts.headers);
         }

@@ -39,6 +39,8 @@ pub(super) enum Fault {
     Unreachable { host: String, kind: io::ErrorKind, reason: String },
     #[error("TLS fails: {0}")]
     Tls(rustls::Error),
+    #[error("no response to `{method} {url}` is recorded; add it to `http` of the conversation")]
+    NotRecorded { method: String, url: String },
     #[error("the connection broke: {0}")]
     Broken(String),
 }
@@ -59,6 +61,7 @@ impl From<Fault> for WasiError {
             | Fault::Limit(_)
             | Fault::Unreachable { .. }
             | Fault::Tls(_)
+            | Fault::NotRecorded { .. }
             | Fault::Broken(_)) => Self::InternalError(Some(fault.to_string())),
         }
     }

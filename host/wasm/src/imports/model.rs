@@ -2,10 +2,11 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures::Stream;
-use hatchery_core::{Delivery, LlmRequest, LlmResponse, ResponseStream, RunError};
+use hatchery_core::{Delivery, LlmRequest, LlmResponse, ResponseStream, RunError, UsageMetadata};
 use hatchery_engine::llm::Aggregator;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Destination, HasSelf, StreamProducer, StreamReader, StreamResult};
@@ -15,6 +16,7 @@ use crate::bindings::hatchery::agent::model::{Host, HostWithStore};
 use crate::convert::{FromWit, ToWit, wit};
 use crate::policy::Want;
 use crate::store::HostState;
+use crate::store::tally::Tally;
 
 impl Host for HostState {}
 
@@ -44,9 +46,11 @@ pub(super) async fn ask(mut store: impl Reach, request: wit::LlmRequest, streame
         allowed(&mut store, Want::Model(&request.model))?;
         cx.invocation.services.models.model(&request.model).map_err(RunError::Model)?
     };
+    let tally = store.reach(|state| state.tally.clone());
+    tally.model_call().map_err(|hit| fault("LIMIT_REACHED", hit.to_string()))?;
     let delivery = if streamed { Delivery::Streamed } else { Delivery::Whole };
     let pieces = cx.invocation.generate(&cx.agent, &*model, request, delivery).await?;
-    Ok(Answer { pieces: Some(pieces), whole: streamed.then(Aggregator::default) })
+    Ok(Answer { pieces: Some(pieces), whole: streamed.then(Aggregator::default), tally, counted: 0 })
 }
 
 /// A model's answer on its way to the guest: the pieces, then the whole.
@@ -55,6 +59,10 @@ pub struct Answer {
     pieces: Option<ResponseStream>,
     /// Adds up the pieces, when there are pieces.
     whole: Option<Aggregator>,
+    /// Counts the tokens.
+    tally: Arc<Tally>,
+    /// Tokens that have been counted.
+    counted: u64,
 }
 
 impl Answer {
@@ -67,6 +75,10 @@ impl Answer {
         let Some(pieces) = &mut self.pieces else { return Poll::Ready(None) };
         match ready!(Pin::new(pieces).poll_next(cx)) {
             Some(Ok(piece)) => {
+                // Each piece tells the tokens of the call so far.
+                let total = piece.usage_metadata.as_ref().map_or(0, UsageMetadata::total);
+                self.tally.tokens(total.saturating_sub(self.counted));
+                self.counted = self.counted.max(total);
                 if let Some(whole) = &mut self.whole {
                     whole.push(piece.clone());
                 }

@@ -24,8 +24,9 @@ pub(super) async fn call(mut store: impl Reach, name: String, args: String) -> R
     let cx = context(&mut store).map_err(wit::ToolError::Fatal)?;
     let host = cx.host().map_err(|error| wit::ToolError::Fatal(error.into()))?.clone();
     let args = object(&args, "the arguments").map_err(|error| wit::ToolError::Model(error.to_string()))?;
-    let nesting = store.reach(|state| state.nesting);
-    let nesting = nesting.deeper(&name).map_err(wit::ToolError::Model)?;
+    let (nesting, tally) = store.reach(|state| (state.nesting, state.tally.clone()));
+    let taken = nesting.deeper(tally.limits()).and_then(|deeper| tally.tool_call().map(|()| deeper));
+    let nesting = taken.map_err(|hit| wit::ToolError::Model(format!("tool `{name}` is not called: {hit}")))?;
     // The set ends the task when the guest, or its store, drops this call.
     let mut task = JoinSet::new();
     let (grants, component, output) =

@@ -4,8 +4,7 @@ use std::future::Future;
 
 use tokio::task_local;
 
-/// Most tools in a chain in which each is called by the one before.
-const MOST: u32 = 8;
+use crate::limits::{Limit, LimitHit, Limits};
 
 task_local! {
     static CURRENT: Nesting;
@@ -21,14 +20,13 @@ impl Nesting {
         CURRENT.try_with(|nesting| *nesting).unwrap_or(Self(0))
     }
 
-    /// One deeper, for a call of `tool`.
+    /// One deeper.
     ///
     /// # Errors
-    /// When that is too deep; in words for a model.
-    pub(crate) fn deeper(self, tool: &str) -> Result<Self, String> {
-        if self.0 == MOST {
-            let most = format!("tools that call tools may be nested {MOST} deep");
-            return Err(format!("tool `{tool}` is not called: {most}; call it from further outside"));
+    /// When that is too deep for the component that calls.
+    pub(crate) fn deeper(self, limits: &Limits) -> Result<Self, LimitHit> {
+        if self.0 >= limits.depth {
+            return Err(limits.hit(Limit::Depth));
         }
         Ok(Self(self.0 + 1))
     }

@@ -12,6 +12,7 @@ use super::Sandbox;
 use super::kept::Kept;
 use super::nesting::Nesting;
 use super::output::Output;
+use super::tally::Tally;
 use crate::error::CallError;
 use crate::http::Http;
 use crate::limits::Meter;
@@ -44,6 +45,8 @@ pub(crate) struct HostState {
     pub(crate) output: Output,
     /// The state that the call has set.
     pub(crate) kept: Kept,
+    /// What the call has used of others.
+    pub(crate) tally: Arc<Tally>,
     /// How many tools, each called by the next, wait for this call.
     pub(crate) nesting: Nesting,
 }
@@ -65,10 +68,11 @@ impl HostState {
     /// When a folder that the component is granted has gone.
     pub(super) fn new(sandbox: &Sandbox, caller: Caller, output: Output) -> Result<Self, CallError> {
         let wasi = sandbox.surroundings.wasi(output.stream("stdout"), output.stream("stderr"))?;
+        let tally = Arc::new(Tally::new(sandbox.limits.clone()));
         Ok(Self {
             wasi,
             table: ResourceTable::new(),
-            http: Http::new(sandbox.egress.clone(), &caller, output.clone()),
+            http: Http::new(sandbox.egress.clone(), &caller, output.clone(), tally.clone()),
             meter: Meter::new(sandbox.limits.clone()),
             caller,
             component: sandbox.component.clone(),
@@ -76,6 +80,7 @@ impl HostState {
             config: sandbox.config.clone(),
             output,
             kept: Kept::new(sandbox.limits.clone()),
+            tally,
             nesting: Nesting::current(),
         })
     }
@@ -83,7 +88,8 @@ impl HostState {
     /// Begins the next call of the same instance: what was held for the one before is gone. What memory and tables take stays counted.
     pub(super) fn begin(&mut self, sandbox: &Sandbox, caller: Caller) {
         self.output.renew(&caller);
-        self.http = Http::new(sandbox.egress.clone(), &caller, self.output.clone());
+        self.tally = Arc::new(Tally::new(sandbox.limits.clone()));
+        self.http = Http::new(sandbox.egress.clone(), &caller, self.output.clone(), self.tally.clone());
         self.caller = caller;
         self.kept = Kept::new(sandbox.limits.clone());
         self.nesting = Nesting::current();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use hatchery_core::{AgentContext, AgentKind, RunError, ToolError};
-use hatchery_wasm::{Engine, EngineOptions, LimitOverrides, Limits};
+use hatchery_wasm::{ComponentSettings, Engine, EngineOptions, LimitOverrides, Limits};
 use serde_json::json;
 
-use crate::support::{Lab, Listener, call, call_in, context, run_custom};
+use crate::support::{Lab, Listener, call, call_in, context, granted, run_custom};
 
 async fn failure(limits: Limits, tool: &str, args: serde_json::Value) -> String {
     let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
@@ -68,7 +68,7 @@ async fn a_result_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn tools_that_call_tools_are_nested_eight_deep_at_most() {
+async fn tools_that_call_tools_are_nested_as_deep_as_is_allowed() {
     let catalog = Lab::new().with("misbehaver").catalog().await;
     let nested = |relays: usize| {
         let echo = json!({"tool": "echo", "args": {"value": 1}});
@@ -78,7 +78,8 @@ async fn tools_that_call_tools_are_nested_eight_deep_at_most() {
     match call(&catalog, "relay_tool", nested(9)).await {
         Err(ToolError::Model(message)) => assert_eq!(
             message,
-            "tool `echo` is not called: tools that call tools may be nested 8 deep; call it from further outside"
+            "tool `echo` is not called: it needs more than 8 tools in a chain of calls; raise `limits.depth` in hatchery.yaml to \
+             allow more"
         ),
         other => panic!("{other:?}"),
     }
@@ -226,4 +227,26 @@ async fn without_a_pool_calls_work_all_the_same() {
     lab.options.engine = engine;
     let catalog = lab.catalog().await;
     assert_eq!(call(&catalog, "echo", json!({"value": 1})).await.unwrap(), json!({"value": 1}));
+}
+
+#[tokio::test]
+async fn models_that_code_asks_their_tokens_and_tools_are_counted() {
+    let seeker = async |limits: Limits, tool: &str, name: &str| {
+        let settings = ComponentSettings { limits, ..granted(json!({"models": ["*"], "tools": ["*"]})) };
+        let catalog = Lab::new().with("seeker").with("misbehaver").configured("seeker", settings).catalog().await;
+        call(&catalog, tool, json!({ "name": name })).await.unwrap_err().to_string()
+    };
+    assert_eq!(
+        seeker(Limits { model_calls: 0, ..limits() }, "ask", "seek-1").await,
+        "it needs more than 0 calls of models; raise `limits.model_calls` in hatchery.yaml to allow more"
+    );
+    assert_eq!(
+        seeker(Limits { tokens: 0, ..limits() }, "ask", "seek-1").await,
+        "it needs more than 0 tokens of models; raise `limits.tokens` in hatchery.yaml to allow more"
+    );
+    assert_eq!(
+        seeker(Limits { tool_calls: 0, ..limits() }, "call", "misbehaver/count").await,
+        "tool `misbehaver/count` is not called: it needs more than 0 calls of tools; raise `limits.tool_calls` in \
+         hatchery.yaml to allow more"
+    );
 }
