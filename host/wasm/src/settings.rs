@@ -130,6 +130,8 @@ impl Rehearsal {
         if grants.random == RandomGrant::Real {
             grants.random = RandomGrant::Seeded(Self::SEED);
         }
+        // A kept instance would go on with the numbers where the call before left off.
+        settings.warm = None;
         settings.recorded = Some(self.http.clone());
     }
 }
