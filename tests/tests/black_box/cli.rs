@@ -114,7 +114,7 @@ async fn run_names_the_apps_that_there_are() -> Result<()> {
     let output = hatchery(&folder.served(), &["run", ".", "nobody", "-m", "Hello"]).await?;
     assert!(!output.success);
     assert!(
-        output.stderr.contains("app `nobody` not found; there is data-analyst, dice, greeter, trip-planner, web-fetch"),
+        output.stderr.contains("app `nobody` not found; there is data-analyst, dice, greeter, help-desk, trip-planner, web-fetch"),
         "{}",
         output.stderr
     );
@@ -153,7 +153,7 @@ async fn test_plays_the_conversations_of_the_samples() -> Result<()> {
     let folder = Folder::of_samples()?;
     let output = hatchery(&folder.served(), &["test", "."]).await?;
     ensure!(output.success, "{}{}", output.stdout, output.stderr);
-    assert!(output.stdout.ends_with("5 passed, 0 failed\n"), "{}", output.stdout);
+    assert!(output.stdout.ends_with("7 passed, 0 failed\n"), "{}", output.stdout);
     Ok(())
 }
 
@@ -165,7 +165,7 @@ async fn test_fails_when_an_answer_is_not_as_expected() -> Result<()> {
     let output = hatchery(&folder.served(), &["test", ".", "--json"]).await?;
     assert!(!output.success, "its exit code says so");
     let report = output.json()?;
-    assert_eq!((&report["passed"], &report["failed"]), (&4.into(), &1.into()), "{report}");
+    assert_eq!((&report["passed"], &report["failed"]), (&6.into(), &1.into()), "{report}");
     Ok(())
 }
 

@@ -20,7 +20,7 @@ async fn refusal(folder: &Folder, file: &str) -> Result<String> {
     let reason = host.until_refused(file).await?;
     assert_eq!(
         host.apps().await?,
-        ["data-analyst", "dice", "greeter", "trip-planner", "web-fetch"],
+        ["data-analyst", "dice", "greeter", "help-desk", "trip-planner", "web-fetch"],
         "the others are served"
     );
     host.ask("greeter", "s", "Hello").await?;

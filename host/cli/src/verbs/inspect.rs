@@ -18,7 +18,7 @@ use crate::{files, settings};
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  hatchery inspect dice.wasm\n  hatchery inspect my-agents --json")]
 pub struct Args {
-    /// A component, or a folder with components
+    /// A component, or a folder with components; grants and limits are those of the hatchery.yaml in the same folder
     #[arg(value_name = "FILE_OR_DIR")]
     path: PathBuf,
     /// Write a line of JSON for each component

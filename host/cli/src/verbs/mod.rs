@@ -39,7 +39,7 @@ pub enum Verb {
     Run(run::Args),
     /// Begin a component or a YAML agent from a template
     New(new::Args),
-    /// Compile a component
+    /// Build a component from sources in Rust, Python or JavaScript
     Build(build::Args),
     /// Show what components export and want
     Inspect(inspect::Args),

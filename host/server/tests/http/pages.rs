@@ -42,7 +42,7 @@ async fn components_tell_what_serves_and_what_does_not() {
     assert_eq!(
         components["components"],
         json!([{
-            "name": "kitchen", "file": "kitchen.wasm", "sha256": "c0ffee",
+            "name": "kitchen", "file": "kitchen.wasm", "sha256": "c0ffee", "calls": 0, "waitingInstances": 0,
             "agents": ["says"], "tools": ["boil"], "callbacks": [], "plugins": ["guard"], "codeExecutors": [],
             "summarizers": [], "examples": [], "models": ["echo"],
         }])

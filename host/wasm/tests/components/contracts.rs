@@ -16,7 +16,7 @@ const RELEASED: [(&str, &str); 1] = [("contract_0_1_0", "0.1.0")];
 /// A catalog with one of them, which has what it asks for.
 async fn catalog(name: &str) -> Arc<Catalog> {
     let config = JsonMap::from_iter([("greeting".to_owned(), json!("Servus"))]);
-    let settings = ComponentSettings { config, ..ComponentSettings::default() };
+    let settings = ComponentSettings { config, ..granted(json!({"models": ["*"], "tools": ["*"]})) };
     Lab::new().with(name).configured(name, settings).catalog().await
 }
 

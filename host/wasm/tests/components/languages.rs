@@ -10,7 +10,7 @@ use hatchery_wasm::{Catalog, ComponentSettings};
 use serde_json::{Value, json};
 
 use crate::imports::Heard;
-use crate::support::{Lab, built, call, call_in, context, run_app, said};
+use crate::support::{Lab, built, call, call_in, context, granted, run_app, said};
 
 /// A language, by the name of its component.
 type Language = &'static str;
@@ -67,7 +67,8 @@ fn is_there(component: Language) -> bool {
 
 async fn catalog(component: Language) -> Arc<Catalog> {
     let config = JsonMap::from_iter([("greeting".to_owned(), json!({"de": ["Hallo", 1]}))]);
-    let settings = ComponentSettings { config, ..ComponentSettings::default() };
+    let grants = json!({"models": ["*"], "artifacts": "write", "state": {"write": ["user:*", "app:*"]}});
+    let settings = ComponentSettings { config, ..granted(grants) };
     Lab::new().with(component).configured(component, settings).catalog().await
 }
 

@@ -46,7 +46,7 @@ async fn what_is_no_component_is_told_apart() {
 
 #[tokio::test]
 async fn an_import_that_nobody_offers_is_refused_by_name() {
-    for import in ["wasi:http/outgoing-handler@0.2.0", "wasi:io/poll@0.3.0", "acme:secrets/vault"] {
+    for import in ["wasi:keyvalue/store@0.2.0", "wasi:io/poll@0.3.0", "acme:secrets/vault"] {
         let wants = format!(r#"(component (import "{import}" (instance)))"#);
         assert_eq!(
             reason("nosy", &text(&wants)).await,
