@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::event::texts;
 use crate::paths::{Swap, swap};
+use crate::soak::Usage;
 use crate::{Folder, Host};
 
 /// How much is swapped, and under which load.
@@ -27,32 +28,9 @@ pub struct Churned {
     /// Runs that the clients made, by what they said.
     pub runs: BTreeMap<&'static str, u64>,
     /// What the host's process held after the first swaps.
-    pub before: Held,
+    pub before: Usage,
     /// The same after the last.
-    pub after: Held,
-}
-
-/// What a process holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
-    /// Open file handles.
-    pub handles: usize,
-    /// Memory in use, KiB.
-    pub memory: u64,
-}
-
-impl Held {
-    /// What a process holds now.
-    ///
-    /// # Errors
-    /// Where there is no `/proc`.
-    pub fn of(process: u32) -> anyhow::Result<Self> {
-        let handles = std::fs::read_dir(format!("/proc/{process}/fd"))?.count();
-        let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
-        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        let memory = memory.trim().trim_end_matches("kB").trim().parse()?;
-        Ok(Self { handles, memory })
-    }
+    pub after: Usage,
 }
 
 /// The number of what is loaded.
@@ -80,14 +58,14 @@ impl Churn {
         let process = host.process().context("the host has ended")?;
         let warm = (self.swaps / 4).max(1);
         let swapper = async {
-            let mut before = Held::of(process)?;
+            let mut before = Usage::of(process)?;
             for (turn, (version, bytes)) in versions.iter().cycle().skip(1).take(self.swaps).enumerate() {
                 let loaded = generation(&host.components().await?);
                 folder.put("swap.wasm", bytes)?;
                 host.until("there is a newer generation", |components| generation(components) > loaded).await?;
                 ensure!(says().await? == version.words(), "a new run uses new code");
                 if turn + 1 == warm {
-                    before = Held::of(process)?;
+                    before = Usage::of(process)?;
                 }
                 swapped.store(turn + 1, Ordering::Relaxed);
             }
@@ -110,6 +88,6 @@ impl Churn {
         for (version, count) in said.into_iter().flatten() {
             *runs.entry(version).or_insert(0) += count;
         }
-        Ok(Churned { runs, before, after: Held::of(process)? })
+        Ok(Churned { runs, before, after: Usage::of(process)? })
     }
 }

@@ -75,7 +75,7 @@ impl Folder {
             } else {
                 let reason = fs::read_to_string(component.with_extension("skipped"));
                 let reason = reason.unwrap_or_else(|_| "`cargo xtask components` builds it".into());
-                eprintln!("SKIPPED: sample-agents/{sample} has not been built: {reason}");
+                crate::skip(&format!("sample-agents/{sample}"), &reason);
             }
         }
         Ok(added)

@@ -1,9 +1,8 @@
 //! A real OCI registry: Debian's `docker-registry`, on a free port of this machine, with its data in a folder that is gone after the test.
 
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::{fs, io};
 
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
@@ -51,8 +50,7 @@ impl Registry {
         let program = match program().await {
             Ok(program) => program,
             Err(reason) => {
-                // Past the test harness, which shows nothing of a test that passes.
-                writeln!(io::stderr(), "SKIPPED, because there is no docker-registry to test against: {reason:#}")?;
+                crate::skip("docker-registry", &format!("{reason:#}"));
                 return Ok(None);
             }
         };
@@ -161,12 +159,17 @@ async fn unpack(folder: &Path) -> anyhow::Result<()> {
     let package = package.context("apt-get has downloaded nothing")?;
     let unpacked = staging.path().join("unpacked");
     run(staging.path(), &["dpkg-deb", "--extract", &package.to_string_lossy(), &unpacked.to_string_lossy()]).await?;
+    // What an interrupted run has left.
+    let _ = fs::remove_dir_all(folder.join("unpacked"));
     fs::rename(&unpacked, folder.join("unpacked")).context("another run has unpacked it")
 }
 
 async fn run(folder: &Path, command: &[&str]) -> anyhow::Result<()> {
     let (program, args) = command.split_first().context("a command")?;
-    let output = Command::new(program).args(args).current_dir(folder).stdin(Stdio::null()).output().await;
+    let mut started = Command::new(program);
+    started.args(args).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(PATIENCE, started.output()).await;
+    let output = output.with_context(|| format!("{command:?} takes longer than {PATIENCE:?}"))?;
     let output = output.with_context(|| format!("{program} cannot be started"))?;
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
     Ok(())

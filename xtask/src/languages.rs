@@ -17,9 +17,20 @@ const SAMPLES: [&str; 2] = ["sample-agents/haiku", "sample-agents/unit-converter
 const FIXTURES: [(&str, &str); 2] =
     [("tests/components/polyglot/js", "polyglot_js"), ("tests/components/polyglot/python", "polyglot_python")];
 
+/// Where the build tools are kept, below cargo's folder: where tests look for them too.
+const TOOLS: &str = "tmp/cache/hatchery/build";
+
 /// What `hatchery build` says when the machine is at fault, not the program that is built.
-const NO_TOOLS: [&str; 5] =
-    ["was not found", "is too old", "could not install", "virtual environment", "there is no place for build tools"];
+const NO_TOOLS: [&str; 5] = [
+    "was not found",
+    "is too old",
+    "could not install componentize-",
+    "cannot make a virtual environment",
+    "there is no place for build tools",
+];
+
+/// What it says when a tool could be had, but is not the one that it must be.
+const FAULTS: [&str; 3] = ["DO NOT MATCH THE HASHES", "EINTEGRITY", "can only install packages when"];
 
 /// Components to build: each folder, with the file that it becomes.
 pub struct Projects(Vec<(PathBuf, PathBuf)>);
@@ -42,8 +53,9 @@ impl Projects {
     /// Builds all whose tools can be had.
     pub fn build(&self, workspace: &Workspace) -> anyhow::Result<()> {
         let hatchery = workspace.host_binary()?;
+        let tools = workspace.target.join(TOOLS);
         for (folder, file) in &self.0 {
-            build(&hatchery, folder, file)?;
+            build(&hatchery, folder, file, &tools)?;
         }
         Ok(())
     }
@@ -60,9 +72,10 @@ fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-fn build(hatchery: &Path, folder: &Path, file: &Path) -> anyhow::Result<()> {
+fn build(hatchery: &Path, folder: &Path, file: &Path, tools: &Path) -> anyhow::Result<()> {
     let mut build = Command::new(hatchery);
     let build = build.arg("build").arg(folder).arg("--out").arg(file).stdout(Stdio::null());
+    build.env("HATCHERY_BUILD_CACHE", tools);
     let output = build.output().with_context(|| format!("cannot start {}", hatchery.display()))?;
     let said = String::from_utf8_lossy(&output.stderr);
     eprint!("{said}");
@@ -71,7 +84,8 @@ fn build(hatchery: &Path, folder: &Path, file: &Path) -> anyhow::Result<()> {
         let _ = fs::remove_file(&skipped);
         return Ok(());
     }
-    if !NO_TOOLS.iter().any(|reason| said.contains(reason)) {
+    let has = |reasons: &[&str]| reasons.iter().any(|reason| said.contains(reason));
+    if !has(&NO_TOOLS) || has(&FAULTS) {
         bail!("{} cannot be built", folder.display());
     }
     let _ = fs::remove_file(file);
@@ -90,7 +104,7 @@ mod tests {
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         #[cfg(unix)]
         fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        (build(&program, Path::new("x"), &folder.path().join("x.wasm")), folder)
+        (build(&program, Path::new("x"), &folder.path().join("x.wasm"), folder.path()), folder)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 /// Folders of build tools, which hold nothing of interest.
-const SKIPPED: [&str; 2] = ["target", "node_modules"];
+const SKIPPED: [&str; 4] = ["target", "node_modules", "venv", "__pycache__"];
 
 /// Files below `folder` whose name `fits`, sorted; hidden folders and those of build tools are left out.
 pub fn find(folder: &Path, fits: impl Fn(&str) -> bool) -> anyhow::Result<Vec<PathBuf>> {
@@ -20,7 +20,7 @@ pub fn find(folder: &Path, fits: impl Fn(&str) -> bool) -> anyhow::Result<Vec<Pa
                 if !name.starts_with('.') && !SKIPPED.contains(&&*name) {
                     folders.push(entry.path());
                 }
-            } else if fits(&name) {
+            } else if fits(&name) && entry.path().is_file() {
                 found.push(entry.path());
             }
         }

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::languages::Language;
 use crate::progress::LoadProgress;
-use crate::settings;
+use crate::settings::{self, Watched};
 
 /// Where the data folder is when nobody says.
 const DATA_FOLDER: &str = ".hatchery";
@@ -119,28 +119,30 @@ pub struct Host {
 impl Host {
     /// Loads a folder.
     pub async fn open(folder: &Path, storage: &StorageArgs, watch: Watch) -> anyhow::Result<Self> {
-        Self::with_config(read_config(folder)?, folder, storage, watch, None).await
+        // Looked at before it is read, so that no change is missed.
+        let watched = (watch == Watch::Yes).then(|| Watched::new(folder));
+        Self::with_config(read_config(folder)?, folder, storage, watched, None).await
     }
 
     /// Loads a folder for runs that are recorded, or have to go as they went before.
     pub async fn open_repeatable(folder: &Path) -> anyhow::Result<Self> {
         let mut config = read_config(folder)?;
         make_repeatable(&mut config);
-        Self::with_config(config, folder, &StorageArgs::in_memory(), Watch::No, None).await
+        Self::with_config(config, folder, &StorageArgs::in_memory(), None, None).await
     }
 
     /// Loads a folder for tests, whose components meet the same world each time.
     pub async fn open_rehearsal(folder: &Path, rehearsal: Rehearsal) -> anyhow::Result<Self> {
         let mut config = read_config(folder)?;
         make_repeatable(&mut config);
-        Self::with_config(config, folder, &StorageArgs::in_memory(), Watch::No, Some(rehearsal)).await
+        Self::with_config(config, folder, &StorageArgs::in_memory(), None, Some(rehearsal)).await
     }
 
     async fn with_config(
         mut config: Config,
         folder: &Path,
         storage: &StorageArgs,
-        watch: Watch,
+        watched: Option<Watched>,
         rehearsal: Option<Rehearsal>,
     ) -> anyhow::Result<Self> {
         let written = config.clone();
@@ -150,7 +152,7 @@ impl Host {
         options.settings.rehearsal = rehearsal;
         let progress = LoadProgress::start();
         options.progress = Some(progress.listener());
-        if let (Watch::Yes, Storage::Directory(data)) = (watch, storage.storage(folder)) {
+        if let (Some(_), Storage::Directory(data)) = (&watched, storage.storage(folder)) {
             options.revisions = Some(revisions(folder, Some(&data), &config));
         }
         let loaded = CatalogHandle::open(folder, options).await?;
@@ -163,9 +165,9 @@ impl Host {
         let names = plugins.names();
         let source: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(loaded.clone(), &config, current));
         let runner = Runner::with_plugins(services, plugins);
-        if watch == Watch::Yes {
+        if let Some(watched) = watched {
             loaded.watch();
-            tokio::spawn(settings::follow(folder.to_owned(), written, loaded.clone()));
+            tokio::spawn(settings::follow(folder.to_owned(), watched, written, loaded.clone()));
             tokio::spawn(follow_changes(loaded.changed(), source.clone(), runner.clone()));
         }
         Ok(Self { plugins: names, source, runner, config })

@@ -70,10 +70,9 @@ pub fn unknown_components(config: &Config, report: &CatalogReport) -> Vec<String
     config.components.keys().filter(|name| !is_there(name)).map(say).collect()
 }
 
-/// Follows `hatchery.yaml` in a folder that was opened with `opened`: what it says of components takes effect, the rest is said to need a
+/// Follows `hatchery.yaml` in a folder that was opened with `opened`, since `file` was looked at: what it says of components takes effect, the rest is said to need a
 /// restart. A file that is wrong changes nothing. Never ends.
-pub async fn follow(folder: PathBuf, opened: Config, loaded: CatalogHandle) {
-    let mut file = Watched::new(&folder);
+pub async fn follow(folder: PathBuf, mut file: Watched, opened: Config, loaded: CatalogHandle) {
     let mut interval = tokio::time::interval(LOOK_EVERY);
     loop {
         interval.tick().await;
@@ -128,7 +127,7 @@ fn need_restart(opened: &Config, now: &Config) -> Vec<&'static str> {
 }
 
 /// A file, and what it was when somebody last looked.
-struct Watched {
+pub struct Watched {
     path: PathBuf,
     seen: Stamp,
     /// True when `seen` is yet to be read.
@@ -139,7 +138,8 @@ struct Watched {
 type Stamp = Option<(Option<SystemTime>, u64)>;
 
 impl Watched {
-    fn new(folder: &Path) -> Self {
+    /// `hatchery.yaml` in a folder, as it is now.
+    pub fn new(folder: &Path) -> Self {
         let path = folder.join(config::FILE_NAME);
         Self { seen: stamp(&path), path, is_new: false }
     }

@@ -1,4 +1,4 @@
-//! Who one is for a registry: `HATCHERY_REGISTRY_USER` and `HATCHERY_REGISTRY_PASSWORD`, or what `docker login` has written, or what one of
+//! Who one is for a registry: `HATCHERY_REGISTRY_USER` and `HATCHERY_REGISTRY_PASSWORD`, for the one in `HATCHERY_REGISTRY` if that is set, or what `docker login` has written, or what one of
 //! Docker's credential helpers says: programs `docker-credential-NAME` of the PATH, which are started for the registries that Docker's
 //! configuration has them for.
 
@@ -20,6 +20,10 @@ use crate::error::RegistryError;
 const USER: &str = "HATCHERY_REGISTRY_USER";
 const PASSWORD: &str = "HATCHERY_REGISTRY_PASSWORD";
 
+/// The only registry that the two are for, host and port. A lock file names registries, and whoever may change it could ask for the
+/// password otherwise.
+const ONLY: &str = "HATCHERY_REGISTRY";
+
 /// How long a credential helper may take: it may ask the person in front of it.
 const HELPER_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -29,8 +33,10 @@ const TOKEN_USER: &str = "<token>";
 /// Names and passwords for registries.
 #[derive(Debug, Default)]
 pub struct Credentials {
-    /// For every registry; wins over the others.
+    /// Wins over the others.
     own: Option<RegistryAuth>,
+    /// The only registry that `own` is for; every one when it is not said.
+    only: Option<String>,
     /// By host and port.
     docker: BTreeMap<String, RegistryAuth>,
     /// The helpers of single registries.
@@ -85,7 +91,7 @@ impl Credentials {
         let folder = folder.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".docker")));
         let file = folder.map(|folder| folder.join("config.json")).filter(|file| file.is_file());
         let found = file.map(|file| Self::of_docker(&file)).transpose()?.unwrap_or_default();
-        Ok(Self { own, ..found })
+        Ok(Self { own, only: variable(ONLY), ..found })
     }
 
     fn of_docker(file: &Path) -> Result<Self, RegistryError> {
@@ -108,7 +114,8 @@ impl Credentials {
 
     /// What to show a registry.
     pub(crate) async fn of(&self, registry: &str) -> RegistryAuth {
-        if let Some(known) = self.own.as_ref().or_else(|| self.docker.get(registry)) {
+        let own = self.own.as_ref().filter(|_| self.only.as_deref().is_none_or(|only| only == registry));
+        if let Some(known) = own.or_else(|| self.docker.get(registry)) {
             return known.clone();
         }
         let Some(helper) = self.helpers.get(registry).or(self.store.as_ref()) else { return RegistryAuth::Anonymous };

@@ -72,11 +72,13 @@ impl Component {
         let pre = engine.linker().instantiate_pre(code).map_err(failed)?;
         let exports = Exports::of(&pre, &contract).map_err(failed)?;
         let name: Arc<str> = name.into();
-        let egress = Egress::new(name.clone(), settings.grants.clone(), settings.limits.clone(), settings.recorded.clone())
-            .map_err(|reason| LoadError::Grants { component: name.to_string(), reason })?;
+        let egress =
+            Egress::new(name.clone(), settings.grants.clone(), settings.limits.clone(), settings.recorded.clone())
+                .map_err(|reason| LoadError::Grants { component: name.to_string(), reason })?;
         let sandbox = Sandbox {
             warm: settings.warm.clone().map(|warm| engine.pool(warm)),
             revision: Revision::default(),
+            places: engine.places(code),
             engine,
             pre,
             component: name.clone(),

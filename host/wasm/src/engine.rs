@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use wasmtime::component::{HasSelf, Linker};
+use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, WasmFeatures};
 
 use crate::bindings::Component as Contract;
@@ -163,9 +163,15 @@ impl Engine {
         pool
     }
 
-    /// Waits for a free instance.
-    pub(crate) async fn slot(&self) -> Result<OwnedSemaphorePermit, CallError> {
-        if let Ok(slot) = self.slots.clone().try_acquire_owned() {
+    /// How many places an instance of a component takes. The pool has a memory and two tables for each.
+    pub(crate) fn places(&self, code: &Component) -> u32 {
+        let needed = code.resources_required().map_or(1, |it| it.num_memories.max(it.num_tables.div_ceil(2)));
+        needed.clamp(1, self.options.instances.max(1))
+    }
+
+    /// Waits for so many free places.
+    pub(crate) async fn slot(&self, places: u32) -> Result<OwnedSemaphorePermit, CallError> {
+        if let Ok(slot) = self.slots.clone().try_acquire_many_owned(places) {
             return Ok(slot);
         }
         let most = self.options.busy_queue;
@@ -173,8 +179,10 @@ impl Engine {
         if waiting.before >= most as usize {
             return Err(self.busy(Busy::Queue(most)));
         }
-        self.give_up_one();
-        match tokio::time::timeout(self.options.busy_wait, self.slots.clone().acquire_owned()).await {
+        for _ in 0..places {
+            self.give_up_one();
+        }
+        match tokio::time::timeout(self.options.busy_wait, self.slots.clone().acquire_many_owned(places)).await {
             Ok(Ok(slot)) => Ok(slot),
             Ok(Err(_)) | Err(_) => Err(self.exhausted()),
         }
@@ -195,7 +203,7 @@ impl Engine {
     }
 
     /// Ends the instance that has waited longest for a call, of all components.
-    fn give_up_one(&self) {
+    pub(crate) fn give_up_one(&self) {
         let pools: Vec<_> = self.warm_pools().iter().filter_map(Weak::upgrade).collect();
         let waiting = pools.iter().filter_map(|pool| Some((pool.oldest()?, pool)));
         if let Some((_, pool)) = waiting.min_by_key(|(since, _)| *since) {

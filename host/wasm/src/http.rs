@@ -27,8 +27,8 @@ use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
 
 pub(crate) use egress::Egress;
-pub use recorded::{RecordedHttp, RecordedResponse};
 use fault::Fault;
+pub use recorded::{RecordedHttp, RecordedResponse};
 
 use crate::store::output::Output;
 use crate::store::tally::Tally;

@@ -374,6 +374,9 @@ impl Loader {
                 }
                 let reason = error.to_string();
                 tracing::warn!("{}: rejected: {reason}", path.display());
+                // A grant may have been taken back: nothing serves on with what is not written any more.
+                let now = self.options.settings.of(&name);
+                known.component.take_if(|component| component.settings().grants != now.grants);
                 let previous_serves = known.component.is_some();
                 known.set(FileState::Rejected { reason: reason.clone(), previous_serves });
                 self.options.report(Progress::Rejected { name, reason });

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use async_trait::async_trait;
 use hatchery_core::event::new_event_id;
 use hatchery_core::{AgentContext, Event, EventData, EventSink, RunError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 use wasmtime::StoreContextMut;
@@ -21,6 +21,7 @@ use wasmtime::component::{Destination, StreamProducer, StreamResult};
 
 use crate::convert::{ToWit, wit};
 use crate::policy::Grants;
+use crate::store::nesting::Nesting;
 
 /// What the guest holds back: sub agents' events that it has read but not yielded, and the runs that wait for them. Dropping it ends
 /// those runs.
@@ -68,6 +69,8 @@ impl Relay {
         cx: &AgentContext,
         name: String,
         grants: Arc<Grants>,
+        nesting: Nesting,
+        place: OwnedSemaphorePermit,
     ) -> Result<SubAgent, RunError> {
         let host = cx.call.host()?.clone();
         let cx = cx.clone();
@@ -75,6 +78,7 @@ impl Relay {
         let sub_agent = name.clone();
         // Storing the changes may run anything, so it happens in the task and not in the guest's store.
         let run = async move {
+            let _place = place;
             let sink: Arc<dyn EventSink> = Arc::new(Sink(sender.clone()));
             let ended = match cx.flush().await {
                 Ok(()) => host.run_sub_agent(&cx.call, &sub_agent, sink).await,
@@ -88,7 +92,7 @@ impl Relay {
         {
             let mut state = self.state();
             while state.runs.try_join_next().is_some() {}
-            state.runs.spawn(run.in_current_span());
+            state.runs.spawn(nesting.scope(run).in_current_span());
         }
         let first = match offers.recv().await {
             Some(Offer::Failure(error)) => return Err(error),
@@ -308,12 +312,18 @@ pub(crate) mod tests {
         AgentContext { call, sink: stored.clone() }
     }
 
+    async fn start(cx: &AgentContext) -> SubAgent {
+        let nesting = Nesting::current();
+        let place = nesting.place().unwrap();
+        Arc::new(Relay::default()).start(cx, "teller".into(), Arc::default(), nesting, place).await.unwrap()
+    }
+
     #[tokio::test]
     async fn changes_of_the_guest_are_stored_before_its_sub_agent_begins() {
         let stored = Arc::new(Stored::default());
         let cx = context(&stored);
         cx.call.set_state("at", json!(1));
-        let sub_agent = Arc::new(Relay::default()).start(&cx, "teller".into(), Arc::default()).await.unwrap();
+        let sub_agent = start(&cx).await;
         match sub_agent.first {
             Some(Offer::Event(event, _)) => assert_eq!(event.author, r#"[{"at":1}]"#),
             Some(Offer::Failure(error)) => panic!("{error}"),
@@ -324,8 +334,7 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn a_sub_agent_is_told_the_event_that_was_stored_in_place_of_its_own() {
         let stored = Arc::new(Stored::default());
-        let mut sub_agent =
-            Arc::new(Relay::default()).start(&context(&stored), "teller".into(), Arc::default()).await.unwrap();
+        let mut sub_agent = start(&context(&stored)).await;
         let Some(Offer::Event(_, fate)) = sub_agent.first.take() else { panic!("no event") };
         fate.decided(Event::new(EventData { author: "another".into(), ..EventData::default() }));
         match sub_agent.offers.recv().await {

@@ -10,7 +10,7 @@
 
 mod clock;
 pub(crate) mod kept;
-mod nesting;
+pub(crate) mod nesting;
 pub(crate) mod output;
 mod revision;
 mod state;
@@ -59,6 +59,8 @@ pub(crate) struct Sandbox {
     /// Instances that wait for a call, if the operator wants any.
     pub(crate) warm: Option<Arc<Pool>>,
     pub(crate) revision: Revision,
+    /// How many of the engine's places an instance takes: a component with many memories takes several.
+    pub(crate) places: u32,
     pub(crate) surroundings: Surroundings,
 }
 
@@ -112,7 +114,8 @@ impl Sandbox {
             });
             let (answer, is_at_rest) = called.await.flatten().map_err(Fault::Guest)?;
             // A stream or a call of the host that the guest still holds would go on as the caller who asked for it.
-            if is_at_rest && live.store.concurrent_state_table_size() <= held {
+            let is_released = live.store.data().is_released() && live.store.concurrent_state_table_size() <= held;
+            if is_at_rest && is_released {
                 self.keep(live);
             }
             Ok(answer)
@@ -127,6 +130,10 @@ impl Sandbox {
         {
             live.store.data_mut().end();
             pool.keep(live);
+            // Somebody may have come to wait meanwhile, and found nothing to take.
+            if self.engine.is_short() {
+                self.engine.give_up_one();
+            }
         }
     }
 
@@ -167,7 +174,7 @@ impl Sandbox {
     }
 
     async fn fresh(&self, caller: Caller, clock: Arc<Clock>, output: Output) -> Result<Live, Fault> {
-        let slot = self.engine.slot().await.map_err(Fault::Call)?;
+        let slot = self.engine.slot(self.places).await.map_err(Fault::Call)?;
         let mut store = self.store(caller, clock, output.clone()).map_err(Fault::Call)?;
         let instance = self.pre.instantiate_async(&mut store).await.map_err(Fault::Guest)?;
         Ok(Live { store, instance, output, served: 0, _slot: slot })

@@ -114,7 +114,9 @@ async fn run_names_the_apps_that_there_are() -> Result<()> {
     let output = hatchery(&folder.served(), &["run", ".", "nobody", "-m", "Hello"]).await?;
     assert!(!output.success);
     assert!(
-        output.stderr.contains("app `nobody` not found; there is data-analyst, dice, greeter, help-desk, trip-planner, web-fetch"),
+        output.stderr.contains(
+            "app `nobody` not found; there is data-analyst, dice, greeter, help-desk, trip-planner, web-fetch"
+        ),
         "{}",
         output.stderr
     );

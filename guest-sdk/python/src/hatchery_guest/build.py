@@ -59,7 +59,7 @@ def look_at(module: str, paths: list[str]) -> Offer | None:
                 file=sys.stderr,
             )
         return None
-    except Exception:
+    except (Exception, SystemExit):
         traceback.print_exc()
         print(f"error: `{module}` cannot be imported", file=sys.stderr)
         return None

@@ -17,7 +17,9 @@ fn of(component: &Component) -> Vec<Finding> {
     }
     if !compared.unused.is_empty() {
         let said = format!("`{name}` is granted what it does not request: {}", keys(&compared.unused));
-        findings.push(Finding::doubtful(said).fixed_by(format!("take it out of `components.{name}.grants` in hatchery.yaml")));
+        findings.push(
+            Finding::doubtful(said).fixed_by(format!("take it out of `components.{name}.grants` in hatchery.yaml")),
+        );
     }
     if findings.is_empty() && is_concerned(&compared) {
         findings.push(Finding::good(format!("`{name}` is granted what it requests")));

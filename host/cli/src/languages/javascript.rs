@@ -132,7 +132,11 @@ impl Node {
             Self::install_locked(&app, "the packages")?;
         }
         let own = sdk.join("javascript");
-        copy(&own, &files::find(&own, |_| true)?, &app.join("node_modules").join(SDK))?;
+        // npm leaves a link there when the project has the SDK by its folder; nothing may be written through it.
+        let brought = app.join("node_modules").join(SDK);
+        let _ = std::fs::remove_file(&brought);
+        let _ = std::fs::remove_dir_all(&brought);
+        copy(&own, &files::find(&own, |_| true)?, &brought)?;
         Ok(app)
     }
 

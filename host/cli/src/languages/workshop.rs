@@ -11,7 +11,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use sha2::{Digest, Sha256};
 
 use super::sdk;
@@ -80,9 +80,11 @@ impl Workshop {
             return Ok(Some(component));
         }
         let _ = fs::remove_file(&key_file);
+        let _ = fs::remove_file(&component);
         if !build(&work, &component)? {
             return Ok(None);
         }
+        ensure!(component.is_file(), "the build tool says that it is done, but it has made no component");
         fs::write(&key_file, key).with_context(|| key_file.display().to_string())?;
         Ok(Some(component))
     }

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use hatchery_wasm::write_in_place;
 
 use crate::languages::{self, Built, Language};
 use crate::terminal::{BOLD, stdout};
@@ -38,10 +39,17 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         Language::JavaScript => languages::javascript::build(&args.dir)?,
     };
     let Some(built) = built else { return Ok(Outcome::Failure) };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    ensure!(
+        !built.name.is_empty() && !built.name.starts_with('.') && built.name.chars().all(is_plain),
+        "`{}` cannot name a component: only letters, digits, `_`, `-` and `.` can be in a name",
+        built.name
+    );
     let out = destination(&built, args.out);
-    let bytes = std::fs::copy(&built.file, &out)
-        .with_context(|| format!("cannot copy {} to {}", built.file.display(), out.display()))?;
-    writeln!(stdout(), "{BOLD}{}{BOLD:#} ({} KiB)", out.display(), bytes.div_ceil(1024))?;
+    let bytes = std::fs::read(&built.file).with_context(|| built.file.display().to_string())?;
+    // A host may be watching: it sees the old file or the new one, never half of it.
+    write_in_place(&out, &bytes).with_context(|| format!("cannot write {}", out.display()))?;
+    writeln!(stdout(), "{BOLD}{}{BOLD:#} ({} KiB)", out.display(), bytes.len().div_ceil(1024))?;
     Ok(Outcome::Success)
 }
 

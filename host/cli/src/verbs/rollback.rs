@@ -64,6 +64,10 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     }
     let bytes = revisions.read(&args.name, &target.sha256);
     let bytes = bytes.with_context(|| format!("revision {} of `{}`", short(&target.sha256), args.name))?;
+    // What the host would not load is not put in its place.
+    if let Some(warning) = config.registry.trust().admit(&place.file, &bytes)? {
+        tracing::warn!("{warning}");
+    }
     write_in_place(&place.file, &bytes).with_context(|| format!("{} stays as it is", place.file.display()))?;
     report(&args, target, &place)?;
     Ok(Outcome::Success)

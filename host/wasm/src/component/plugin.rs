@@ -55,14 +55,20 @@ impl Plugin for Hooks<GuestIndices> {
         if !self.is_wanted(Hook::OnEvent, cx)? {
             return Ok(None);
         }
-        let (name, before, event) = (self.hooked.name.clone(), &event.actions.state_delta, event.to_wit());
-        let call = self.run(cx, async move |accessor, guest| guest.call_on_event(accessor, name, event).await);
-        let revised =
+        let Sandbox { grants, component, .. } = &self.component.sandbox;
+        let (name, before, shown) =
+            (self.hooked.name.clone(), &event.actions.state_delta, grants.visible(event.to_wit()));
+        let call = self.run(cx, async move |accessor, guest| guest.call_on_event(accessor, name, shown).await);
+        let mut revised =
             self.accept(call.await?, |event| event.map(bounded_event).map(EventData::from_wit).transpose())?;
         let delta = revised.iter().flat_map(|revised| &revised.actions.state_delta);
-        let Sandbox { grants, component, .. } = &self.component.sandbox;
         for (key, _) in delta.filter(|(key, value)| before.get(*key) != Some(value)) {
             grants.check(component, Want::State(Access::Write, key)).map_err(|denial| denial.end(cx))?;
+        }
+        if let Some(revised) = &mut revised {
+            // What it was not shown is not its to take away.
+            let hidden = before.iter().filter(|(key, _)| !grants.shows_state(key));
+            revised.actions.state_delta.extend(hidden.map(|(key, value)| (key.clone(), value.clone())));
         }
         Ok(revised)
     }

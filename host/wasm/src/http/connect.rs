@@ -13,6 +13,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
@@ -26,6 +27,9 @@ pub(super) type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<Tc
 
 /// TLS sessions that one component may take up again.
 const KEPT_TLS_SESSIONS: usize = 64;
+
+/// Names that are looked up at one time, for all components.
+const MOST_LOOKUPS: usize = 64;
 
 /// What makes connections for a component.
 ///
@@ -81,8 +85,7 @@ impl Gate {
     /// The addresses of a host that the component may connect to.
     async fn addresses(&self, target: &Target) -> Result<Vec<SocketAddr>, Fault> {
         let no_address = |reason: String| Fault::NoAddress { host: target.host.clone(), reason };
-        let found =
-            lookup_host((target.host.as_str(), target.port)).await.map_err(|error| no_address(error.to_string()))?;
+        let found = look_up(target.host.clone(), target.port).await.map_err(|error| no_address(error.to_string()))?;
         let (mut allowed, mut refused) = (Vec::new(), None);
         for address in found {
             match forbidden(&self.grants.private_network, target, address.ip()) {
@@ -102,6 +105,18 @@ impl Gate {
             Some(_) | None => Ok(allowed),
         }
     }
+}
+
+/// Asks the system for the addresses of a host. That occupies a thread until the system answers, also when nobody waits any more, so only
+/// so many ask at one time.
+async fn look_up(host: String, port: u16) -> std::io::Result<Vec<SocketAddr>> {
+    static PLACES: Semaphore = Semaphore::const_new(MOST_LOOKUPS);
+    let place = PLACES.acquire().await.map_err(std::io::Error::other)?;
+    let asked = tokio::spawn(async move {
+        let _place = place;
+        lookup_host((host.as_str(), port)).await.map(Iterator::collect)
+    });
+    asked.await.map_err(std::io::Error::other)?
 }
 
 /// TLS with the roots of this machine, and sessions of the component's own.

@@ -63,7 +63,9 @@ impl RecordedHttp {
         let responses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = responses.iter().find(|it| it.method.eq_ignore_ascii_case(method) && same_url(&it.url, &url));
         let found = found.ok_or_else(|| Fault::NotRecorded { method: method.into(), url })?;
-        found.response().ok_or_else(|| Fault::Broken(format!("the recorded response to `{}` cannot be sent", found.url)))
+        found
+            .response()
+            .ok_or_else(|| Fault::Broken(format!("the recorded response to `{}` cannot be sent", found.url)))
     }
 }
 

@@ -7,6 +7,7 @@ use crate::bindings::hatchery::agent::agents::{Host, HostWithStore};
 use crate::convert::wit;
 use crate::relay::SubAgent;
 use crate::store::HostState;
+use crate::store::nesting::MOST_AT_ONCE;
 
 impl Host for HostState {
     fn transfer(&mut self, agent: String) -> Result<(), wit::Error> {
@@ -37,6 +38,10 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 /// Starts an agent below the custom agent that the guest is.
 pub(super) async fn run(mut store: impl Reach, name: String) -> Result<SubAgent, wit::Error> {
     let (cx, relay) = agent(&mut store)?;
-    let grants = store.reach(|state| state.grants.clone());
-    Ok(relay.start(&cx, name, grants).await?)
+    let (grants, nesting) = store.reach(|state| (state.grants.clone(), state.nesting.clone()));
+    let place = nesting.place();
+    let place = place.ok_or_else(|| {
+        fault("LIMIT_REACHED", format!("agent `{name}` is not run: {MOST_AT_ONCE} calls run already; wait for some"))
+    })?;
+    Ok(relay.start(&cx, name, grants, nesting, place).await?)
 }

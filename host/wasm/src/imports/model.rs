@@ -50,7 +50,7 @@ pub(super) async fn ask(mut store: impl Reach, request: wit::LlmRequest, streame
     tally.model_call().map_err(|hit| fault("LIMIT_REACHED", hit.to_string()))?;
     let delivery = if streamed { Delivery::Streamed } else { Delivery::Whole };
     let pieces = cx.invocation.generate(&cx.agent, &*model, request, delivery).await?;
-    Ok(Answer { pieces: Some(pieces), whole: streamed.then(Aggregator::default), tally, counted: 0 })
+    Ok(Answer { pieces: Some(pieces), whole: streamed.then(Aggregator::default), tally, counted: 0, said: 0 })
 }
 
 /// A model's answer on its way to the guest: the pieces, then the whole.
@@ -63,6 +63,8 @@ pub struct Answer {
     tally: Arc<Tally>,
     /// Tokens that have been counted.
     counted: u64,
+    /// Bytes of text so far.
+    said: u64,
 }
 
 impl Answer {
@@ -79,6 +81,7 @@ impl Answer {
                 let total = piece.usage_metadata.as_ref().map_or(0, UsageMetadata::total);
                 self.tally.tokens(total.saturating_sub(self.counted));
                 self.counted = self.counted.max(total);
+                self.said += piece.content.as_ref().map_or(0, |content| content.text().len() as u64);
                 if let Some(whole) = &mut self.whole {
                     whole.push(piece.clone());
                 }
@@ -96,6 +99,15 @@ impl Answer {
                 self.pieces = None;
                 Poll::Ready(self.whole.take().and_then(Aggregator::finish))
             }
+        }
+    }
+}
+
+impl Drop for Answer {
+    /// An answer that is not read to its end may not have told its tokens; some four bytes are one.
+    fn drop(&mut self) {
+        if self.pieces.is_some() {
+            self.tally.tokens((self.said / 4).saturating_sub(self.counted));
         }
     }
 }

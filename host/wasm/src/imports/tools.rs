@@ -10,6 +10,7 @@ use crate::bindings::hatchery::agent::tools::{Host, HostWithStore};
 use crate::convert::{object, text, wit};
 use crate::policy::Want;
 use crate::store::HostState;
+use crate::store::nesting::MOST_AT_ONCE;
 
 impl Host for HostState {}
 
@@ -24,9 +25,12 @@ pub(super) async fn call(mut store: impl Reach, name: String, args: String) -> R
     let cx = context(&mut store).map_err(wit::ToolError::Fatal)?;
     let host = cx.host().map_err(|error| wit::ToolError::Fatal(error.into()))?.clone();
     let args = object(&args, "the arguments").map_err(|error| wit::ToolError::Model(error.to_string()))?;
-    let (nesting, tally) = store.reach(|state| (state.nesting, state.tally.clone()));
+    let (nesting, tally) = store.reach(|state| (state.nesting.clone(), state.tally.clone()));
     let taken = nesting.deeper(tally.limits()).and_then(|deeper| tally.tool_call().map(|()| deeper));
     let nesting = taken.map_err(|hit| wit::ToolError::Model(format!("tool `{name}` is not called: {hit}")))?;
+    let _place = nesting.place().ok_or_else(|| {
+        wit::ToolError::Model(format!("tool `{name}` is not called: {MOST_AT_ONCE} calls run already; wait for some"))
+    })?;
     // The set ends the task when the guest, or its store, drops this call.
     let mut task = JoinSet::new();
     let (grants, component, output) =

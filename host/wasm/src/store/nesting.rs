@@ -1,23 +1,34 @@
 //! How deep tools call tools. It follows the chain of calls from store to store, as a value of the task that runs a call.
 
 use std::future::Future;
+use std::sync::Arc;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task_local;
 
 use crate::limits::{Limit, LimitHit, Limits};
+
+/// Most calls of tools and runs of agents at one time that code has begun on behalf of one call from outside.
+pub(crate) const MOST_AT_ONCE: usize = 64;
 
 task_local! {
     static CURRENT: Nesting;
 }
 
 /// The tools that wait for a call, counted.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Nesting(u32);
+#[derive(Debug, Clone)]
+pub(crate) struct Nesting {
+    depth: u32,
+    /// Free places of calls that run at one time in this tree of calls, so that none of them can take all of the engine's.
+    places: Arc<Semaphore>,
+}
 
 impl Nesting {
     /// That of the task which is running.
-    pub(super) fn current() -> Self {
-        CURRENT.try_with(|nesting| *nesting).unwrap_or(Self(0))
+    pub(crate) fn current() -> Self {
+        CURRENT
+            .try_with(Clone::clone)
+            .unwrap_or_else(|_| Self { depth: 0, places: Arc::new(Semaphore::new(MOST_AT_ONCE)) })
     }
 
     /// One deeper.
@@ -25,10 +36,16 @@ impl Nesting {
     /// # Errors
     /// When that is too deep for the component that calls.
     pub(crate) fn deeper(self, limits: &Limits) -> Result<Self, LimitHit> {
-        if self.0 >= limits.depth {
+        if self.depth >= limits.depth {
             return Err(limits.hit(Limit::Depth));
         }
-        Ok(Self(self.0 + 1))
+        Ok(Self { depth: self.depth + 1, ..self })
+    }
+
+    /// A place for one more call, until it is dropped; nothing when too many run at one time. It never waits: those that run may wait for
+    /// this one.
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        self.places.clone().try_acquire_owned().ok()
     }
 
     /// Runs a call at this depth.

@@ -95,6 +95,12 @@ impl HostState {
         self.nesting = Nesting::current();
     }
 
+    /// True when nothing that the call has asked for goes on: each request and each answer of a model holds the call's counters, beside
+    /// this state and its `http`.
+    pub(super) fn is_released(&self) -> bool {
+        Arc::strong_count(&self.tally) == 2
+    }
+
     /// Lets go of the call that has ended, while the instance waits for the next.
     pub(super) fn end(&mut self) {
         self.caller = Caller::Loader;

@@ -8,7 +8,7 @@ use hatchery_wasm::version;
 use hatchery_wasm::{Catalog, ComponentSettings, inspect};
 use serde_json::json;
 
-use crate::support::{Lab, call, component, run_app, said};
+use crate::support::{Lab, call, component, granted, run_app, said};
 
 /// The built components of released versions, with these.
 const RELEASED: [(&str, &str); 1] = [("contract_0_1_0", "0.1.0")];

@@ -126,7 +126,7 @@ async fn a_component_with_too_large_tables_is_rejected() {
 #[tokio::test]
 async fn one_component_can_have_limits_of_its_own() {
     let own = Limits::default().with(&LimitOverrides { memory: Some(8 << 20), ..LimitOverrides::default() });
-    let settings = hatchery_wasm::ComponentSettings { limits: own, ..Default::default() };
+    let settings = ComponentSettings { limits: own, ..Default::default() };
     let catalog = Lab::new().with("misbehaver").with("dice").configured("misbehaver", settings).catalog().await;
     assert_eq!(catalog.components["misbehaver"].limits().memory, 8 << 20);
     assert_eq!(catalog.components["dice"].limits().memory, 64 << 20);

@@ -66,14 +66,26 @@ impl Default for Budget {
     }
 }
 
+impl Budget {
+    fn spend(&mut self, parts: usize) -> Result<(), String> {
+        self.0 = self.0.checked_sub(parts).ok_or("has types that are too large")?;
+        Ok(())
+    }
+
+    /// A name is copied wherever its type is used, so it costs by its length.
+    fn name(&mut self, name: &str) -> Result<String, String> {
+        self.spend(1 + name.len() / 32)?;
+        Ok(name.into())
+    }
+}
+
 impl Shape {
     /// The shape of a type.
     ///
     /// # Errors
     /// What is wrong with it, after the name of a function, when it is not plain data.
     pub(super) fn of(ty: &Type, budget: &mut Budget) -> Result<Self, String> {
-        budget.0 = budget.0.checked_sub(1).ok_or("has types that are too large")?;
-        let names = |names: &mut dyn Iterator<Item = &str>| names.map(Into::into).collect();
+        budget.spend(1)?;
         let mut of = |ty: Type| Self::of(&ty, budget);
         Ok(match ty {
             Type::Bool => Self::Bool,
@@ -94,23 +106,26 @@ impl Shape {
                 item => Self::List(Box::new(of(item)?)),
             },
             Type::Record(record) => {
-                let fields = record.fields().map(|it| Ok(Field { name: it.name.into(), shape: of(it.ty)? }));
+                let fields = record
+                    .fields()
+                    .map(|it| Ok(Field { name: budget.name(it.name)?, shape: Self::of(&it.ty, budget)? }));
                 Self::Record(fields.collect::<Result<_, String>>()?)
             }
             Type::Tuple(tuple) => Self::Tuple(tuple.types().map(of).collect::<Result<_, _>>()?),
             Type::Variant(variant) => {
-                let cases = variant
-                    .cases()
-                    .map(|case| Ok(Case { name: case.name.into(), payload: case.ty.map(&mut of).transpose()? }));
+                let cases = variant.cases().map(|case| {
+                    let payload = case.ty.map(|ty| Self::of(&ty, budget)).transpose()?;
+                    Ok(Case { name: budget.name(case.name)?, payload })
+                });
                 Self::Variant(cases.collect::<Result<_, String>>()?)
             }
-            Type::Enum(cases) => Self::Enum(names(&mut cases.names())),
+            Type::Enum(cases) => Self::Enum(cases.names().map(|name| budget.name(name)).collect::<Result<_, _>>()?),
             Type::Option(option) => Self::Option(Box::new(of(option.ty())?)),
             Type::Result(result) => Self::Result {
                 ok: result.ok().map(&mut of).transpose()?.map(Box::new),
                 error: result.err().map(of).transpose()?.map(Box::new),
             },
-            Type::Flags(flags) => Self::Flags(names(&mut flags.names())),
+            Type::Flags(flags) => Self::Flags(flags.names().map(|name| budget.name(name)).collect::<Result<_, _>>()?),
             Type::Own(_) | Type::Borrow(_) => return Err("uses a resource".into()),
             Type::Future(_) => return Err("uses a future".into()),
             Type::Stream(_) => return Err("uses a stream".into()),
