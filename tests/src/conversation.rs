@@ -22,6 +22,8 @@ pub struct Conversation {
 #[serde(deny_unknown_fields)]
 struct Turn {
     user: String,
+    /// What the session has of it, where a plugin changes it.
+    stored: Option<String>,
     #[serde(default)]
     expect: Vec<Expected>,
     #[serde(default)]
@@ -91,7 +93,8 @@ impl Conversation {
             let (said, answered): (Vec<_>, Vec<_>) =
                 stored.into_iter().partition(|event| text_at(event, "/author") == "user");
             ensure!(answered == yielded, "what is stored is not what was yielded: {answered:?}, {yielded:?}");
-            ensure!(said.last().map(event::text).as_deref() == Some(&turn.user), "the user's text is not stored");
+            let expected = turn.stored.as_ref().unwrap_or(&turn.user);
+            ensure!(said.last().map(event::text).as_ref() == Some(expected), "the user's text is not stored: {said:?}");
         }
         Ok(pieces)
     }

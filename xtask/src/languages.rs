@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -31,6 +32,31 @@ const NO_TOOLS: [&str; 5] = [
 
 /// What it says when a tool could be had, but is not the one that it must be.
 const FAULTS: [&str; 3] = ["DO NOT MATCH THE HASHES", "EINTEGRITY", "can only install packages when"];
+
+/// Tests of what is written in other languages: the folder, the program, its arguments.
+const TESTS: [(&str, &str, &[&str]); 3] = [
+    ("guest-sdk/python", "python3", &["-m", "unittest", "discover", "--start-directory", "tests"]),
+    ("sample-agents/unit-converter", "python3", &["-m", "unittest"]),
+    ("guest-sdk/js", "node", &["--test"]),
+];
+
+/// Runs the tests that need nothing but the language itself. What is not there is said loudly.
+pub fn test_sdks(workspace: &Workspace) -> anyhow::Result<()> {
+    for (folder, program, args) in TESTS {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(workspace.root.join(folder)).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("PYTHONPATH", workspace.root.join("guest-sdk/python/src"));
+        match command.status() {
+            Ok(status) if status.success() => {}
+            Ok(status) => bail!("the tests in {folder} have failed: {status}"),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                eprintln!("\nSKIPPED: the tests in {folder}, because {program} was not found\n");
+            }
+            Err(error) => return Err(error).with_context(|| format!("cannot start {program}")),
+        }
+    }
+    Ok(())
+}
 
 /// Components to build: each folder, with the file that it becomes.
 pub struct Projects(Vec<(PathBuf, PathBuf)>);

@@ -100,12 +100,13 @@ fn demo(workspace: &Workspace, port: u16) -> anyhow::Result<()> {
 fn test(workspace: &Workspace, args: &[OsString]) -> anyhow::Result<()> {
     let components = Components::all(workspace)?;
     let projects = Projects::all(workspace, components.folder());
-    let mut steps = Steps::new(6);
+    let mut steps = Steps::new(7);
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
     steps.run(&format!("components: {components}"), || components.build(workspace))?;
     steps.run("tests of samples that are workspaces of their own", || components.test_apart(workspace))?;
     steps.run(HOST, || host(workspace))?;
     steps.run(&format!("{LANGUAGES}: {projects}"), || projects.build(workspace))?;
+    steps.run("tests of the SDKs for Python and JavaScript", || languages::test_sdks(workspace))?;
     steps.run("tests: cargo test --workspace", || {
         let mut cargo = workspace.cargo(["test", "--workspace"]);
         step::succeed(cargo.args(args).env(components::FOLDER_VARIABLE, components.folder()))

@@ -36,6 +36,9 @@ pub struct Conversation {
 pub struct Turn {
     /// What the user says.
     pub user: String,
+    /// What the session has of it, where a plugin changes it; otherwise that is not looked at.
+    #[serde(default)]
+    pub stored: Option<String>,
     /// What must come back, in this order; anything else may lie between.
     #[serde(default)]
     pub expect: Vec<Expected>,
@@ -237,7 +240,10 @@ mod tests {
             ]
         );
         assert_eq!(conversation.turns[0].state["rolls_count"], 1);
-        assert_eq!(conversation.turns[1], Turn { user: "Bye".into(), expect: vec![], state: JsonMap::new() });
+        assert_eq!(
+            conversation.turns[1],
+            Turn { user: "Bye".into(), stored: None, expect: vec![], state: JsonMap::new() }
+        );
     }
 
     #[test]

@@ -309,8 +309,7 @@ mod tests {
     fn wrong_grants_are_an_error_with_their_place() {
         let error = |grant: &str| parse(&format!("components:\n  web:\n    grants:\n      {grant}\n")).unwrap_err();
         let unknown = error("model: [x]");
-        let expected =
-            "/srv/agents/hatchery.yaml:4:7: components.web.grants: unknown field `model`, expected one of ";
+        let expected = "/srv/agents/hatchery.yaml:4:7: components.web.grants: unknown field `model`, expected one of ";
         assert!(unknown.starts_with(expected), "{unknown}");
         for (grant, expected) in [
             ("models: ['']", "a pattern is not empty; `*` stands for all names"),

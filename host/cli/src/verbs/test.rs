@@ -123,9 +123,14 @@ async fn play(
 
 async fn judge(runner: &Runner, key: &SessionKey, turn: Turn, heard: Heard) -> anyhow::Result<TurnReport> {
     let Heard { seen, failure } = heard;
-    let session = runner.services().sessions.get(key, EventWindow::Recent(0)).await?;
+    let session = runner.services().sessions.get(key, EventWindow::All).await?;
+    let said = session.as_ref().and_then(|session| session.events.iter().rev().find(|event| event.author == "user"));
+    let said = said.and_then(|event| event.content.as_ref()).map(|content| content.text());
     let state = session.map(|session| session.state).unwrap_or_default();
     let mut problems: Vec<_> = failure.iter().map(report::failed).collect();
+    if let Some(stored) = turn.stored.filter(|stored| said.as_ref() != Some(stored)) {
+        problems.push(format!("the session has {said:?} of what the user said, not {stored:?}"));
+    }
     problems.extend(conversation::compare_state(&turn.state, &state));
     let met = |(expected, met): (&Expected, bool)| Met { expectation: expected.to_string(), met };
     let expected: Vec<_> = turn.expect.iter().zip(conversation::compare(&turn.expect, &seen)).map(met).collect();

@@ -206,6 +206,7 @@ mod tests {
             ("::ffff:169.254.169.254", Special::Metadata),
             ("64:ff9b::a9fe:a9fe", Special::Metadata),
             ("100.100.100.200", Special::Metadata),
+            ("168.63.129.16", Special::Metadata),
             ("fd00:ec2::254", Special::Metadata),
             ("100.64.0.1", Special::CarrierNat),
             ("100.127.255.255", Special::CarrierNat),

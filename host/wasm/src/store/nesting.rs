@@ -53,3 +53,20 @@ impl Nesting {
         CURRENT.scope(self, call)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_one_tree_share_their_places() {
+        let outer = Nesting::current();
+        let inner = outer.clone().deeper(&Limits::default()).unwrap();
+        let places: Vec<_> =
+            (0..MOST_AT_ONCE).map(|turn| if turn % 2 == 0 { &outer } else { &inner }.place()).collect();
+        assert!(places.iter().all(Option::is_some));
+        assert!(outer.place().is_none() && inner.place().is_none());
+        drop(places);
+        assert!(inner.place().is_some());
+    }
+}

@@ -163,3 +163,25 @@ async fn an_inspection_shows_the_functions() {
     let names: Vec<_> = shown.tools.iter().map(|tool| tool.name.as_str()).collect();
     assert!(names.contains(&"weekday-of") && names.contains(&"version") && !names.contains(&"sharpen"), "{names:?}");
 }
+
+#[tokio::test]
+async fn names_that_are_used_again_and_again_are_too_large_a_type() {
+    let cases: String = (0..200).map(|case| format!(" \"c{case}\"")).collect();
+    let parts = " $e".repeat(150);
+    let text = format!(
+        "(component (type $cases (enum{cases})) (export $e \"cases\" (type $cases))
+        (core module $m (memory (export \"m\") 1)
+            (func (export \"realloc\") (param i32 i32 i32 i32) (result i32) i32.const 0)
+            (func (export \"f\") (param i32)))
+        (core instance $i (instantiate $m))
+        (type $many (tuple{parts}))
+        (func $f (param \"it\" $many)
+            (canon lift (core func $i \"f\") (memory (core memory $i \"m\")) (realloc (core func $i \"realloc\"))))
+        (export \"f\" (func $f)))"
+    );
+    let lab = Lab::new();
+    lab.write("wordy.wasm", wat::parse_str(&text).unwrap());
+    let catalog = lab.open().await.current();
+    let reason = lab.reason(&catalog, "wordy.wasm");
+    assert!(reason.contains("`f` has types that are too large"), "{reason}");
+}
