@@ -13,11 +13,12 @@ const SETTINGS: &str = "limits: {cpu: 200ms, wall: 2s, memory: 24MiB}\n\
 
 /// An agent whose model calls the tool that the user names.
 const CALLER: &str = "name: caller\nmodel: scripted:caller/answers.yaml\ninstruction: Call tools.\n\
-    tools:\n  - name: misbehaver/trap\n  - name: misbehaver/spin\n  - name: misbehaver/allocate\n  - name: misbehaver/echo\n";
+    tools:\n  - name: misbehaver/trap\n  - name: misbehaver/spin\n  - name: misbehaver/allocate\n  - name: misbehaver/echo\n  - name: seeker/ask\n";
 
 const ANSWERS: &str = "turns:\n\
-    \x20 - when: {tool: [trap, spin, allocate, echo]}\n    reply: \"it answered\"\n\
+    \x20 - when: {tool: [trap, spin, allocate, echo, ask]}\n    reply: \"it answered\"\n\
     \x20 - when: {user: trap}\n    reply: [{call: {name: trap}}]\n\
+    \x20 - when: {user: deny}\n    reply: [{call: {name: ask, args: {name: any}}}]\n\
     \x20 - when: {user: spin}\n    reply: [{call: {name: spin}}]\n\
     \x20 - when: {user: allocate}\n    reply: [{call: {name: allocate}}]\n\
     \x20 - reply: [{call: {name: echo, args: {value: 1}}}]\n";
@@ -28,6 +29,7 @@ pub(super) fn prepare(folder: &Folder) -> anyhow::Result<()> {
     folder.write("caller/root_agent.yaml", CALLER)?;
     folder.write("caller/answers.yaml", ANSWERS)?;
     folder.put("misbehaver.wasm", paths::component("misbehaver")?)?;
+    folder.put("seeker.wasm", paths::component("seeker")?)?;
     folder.put("greeter.wasm", paths::component("greeter")?)?;
     folder.put("swap.wasm", swap(Swap::Older)?)
 }
@@ -41,6 +43,8 @@ pub(super) enum Load {
     Swapped,
     /// A tool that works.
     Tool,
+    /// A tool that asks for what it is not granted.
+    Denied,
     /// A tool that traps.
     Trapping,
     /// A tool that never ends.
@@ -51,7 +55,7 @@ pub(super) enum Load {
 
 impl Load {
     /// Good ones come more often than bad ones, as spinning costs most of the time that there is.
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Agent,
         Self::Swapped,
         Self::Tool,
@@ -63,6 +67,7 @@ impl Load {
         Self::Swapped,
         Self::Tool,
         Self::Swapped,
+        Self::Denied,
         Self::Spinning,
     ];
 
@@ -71,6 +76,7 @@ impl Load {
             Self::Agent => "agent",
             Self::Swapped => "swapped",
             Self::Tool => "tool",
+            Self::Denied => "denied",
             Self::Trapping => "trapping",
             Self::Spinning => "spinning",
             Self::Allocating => "allocating",
@@ -86,6 +92,7 @@ impl Load {
             Self::Agent => ("greeter", "Hello"),
             Self::Swapped => ("swap", "Who are you?"),
             Self::Tool => ("caller", "echo"),
+            Self::Denied => ("caller", "deny"),
             Self::Trapping => ("caller", "trap"),
             Self::Spinning => ("caller", "spin"),
             Self::Allocating => ("caller", "allocate"),
@@ -109,6 +116,7 @@ impl Load {
                 }
             }
             Self::Tool => ensure!(tool_response(&events, "echo")?["value"] == 1, "no echo"),
+            Self::Denied => failure("ask", "may not ask the model")?,
             Self::Trapping => failure("trap", "it crashed")?,
             Self::Spinning => failure("spin", "raise `limits.cpu`")?,
             Self::Allocating => failure("allocate", "raise `limits.memory`")?,
