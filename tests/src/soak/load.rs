@@ -118,7 +118,8 @@ impl Load {
             Self::Tool => ensure!(tool_response(&events, "echo")?["value"] == 1, "no echo"),
             Self::Denied => failure("ask", "may not ask the model")?,
             Self::Trapping => failure("trap", "it crashed")?,
-            Self::Spinning => failure("spin", "raise `limits.cpu`")?,
+            // By CPU time or, when many want the processors, by time.
+            Self::Spinning => failure("spin", "raise `limits.")?,
             Self::Allocating => failure("allocate", "raise `limits.memory`")?,
         }
         Ok(())
