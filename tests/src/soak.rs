@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde::Serialize;
 
+use crate::churn::generation;
 use crate::host::entry;
 use crate::paths::{Swap, swap};
 use crate::{Folder, Host};
@@ -154,11 +155,10 @@ impl Soak {
     }
 
     async fn replace(&self, version: Swap) -> anyhow::Result<()> {
-        let generation = |components: &serde_json::Value| components.get("generation").cloned();
         let before = generation(&self.host.components().await?);
         self.folder.put("swap.wasm", swap(version)?)?;
         let serves = |components: &serde_json::Value| {
-            generation(components) != before && entry(components, "swap.wasm").is_some_and(|it| it["state"] == "loaded")
+            generation(components) > before && entry(components, "swap.wasm").is_some_and(|it| it["state"] == "loaded")
         };
         self.host.until("the other version serves", serves).await?;
         Ok(())

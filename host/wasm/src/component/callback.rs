@@ -41,41 +41,31 @@ pub(super) trait Interface: Sized {
     fn failed(name: String, cx: &CallContext, error: wit::Error) -> RunError;
 }
 
-impl Interface for guest_callbacks::GuestIndices {
-    type Guest = guest_callbacks::Guest;
+/// Callbacks are in two interfaces of the contract that have nothing in common but their functions' names.
+macro_rules! interface {
+    ($module:ident) => {
+        impl Interface for $module::GuestIndices {
+            type Guest = $module::Guest;
 
-    const KIND: ItemKind = ItemKind::Callback;
+            const KIND: ItemKind = ItemKind::Callback;
 
-    fn load(&self, store: &mut Store<HostState>, instance: &Instance) -> wasmtime::Result<Self::Guest> {
-        self.load(store, instance)
-    }
+            fn load(&self, store: &mut Store<HostState>, instance: &Instance) -> wasmtime::Result<Self::Guest> {
+                self.load(store, instance)
+            }
 
-    fn unlisted(hooks: &Hooks<Self>, hook: Hook, cx: &CallContext) -> Result<(), RunError> {
-        unlisted_callback(hooks, hook, cx)
-    }
+            fn unlisted(hooks: &Hooks<Self>, hook: Hook, cx: &CallContext) -> Result<(), RunError> {
+                unlisted_callback(hooks, hook, cx)
+            }
 
-    fn failed(callback: String, cx: &CallContext, error: wit::Error) -> RunError {
-        failed_callback(callback, cx, error)
-    }
+            fn failed(callback: String, cx: &CallContext, error: wit::Error) -> RunError {
+                failed_callback(callback, cx, error)
+            }
+        }
+    };
 }
 
-impl Interface for sync_guest_callbacks::GuestIndices {
-    type Guest = sync_guest_callbacks::Guest;
-
-    const KIND: ItemKind = ItemKind::Callback;
-
-    fn load(&self, store: &mut Store<HostState>, instance: &Instance) -> wasmtime::Result<Self::Guest> {
-        self.load(store, instance)
-    }
-
-    fn unlisted(hooks: &Hooks<Self>, hook: Hook, cx: &CallContext) -> Result<(), RunError> {
-        unlisted_callback(hooks, hook, cx)
-    }
-
-    fn failed(callback: String, cx: &CallContext, error: wit::Error) -> RunError {
-        failed_callback(callback, cx, error)
-    }
-}
+interface!(guest_callbacks);
+interface!(sync_guest_callbacks);
 
 fn unlisted_callback<I: Interface + Sync>(hooks: &Hooks<I>, hook: Hook, cx: &CallContext) -> Result<(), RunError> {
     let made_for = Hook::names(&hooks.hooked.hooks);
