@@ -1,30 +1,30 @@
-//! `cargo xtask soak`: a host under everything at once; prints a line from time to time, and ends with 1 when something did not hold.
+//! `cargo xtask soak`: a host under everything at once; prints a line from time to time and tables at the end, and ends with 1 when something
+//! did not hold. Its arguments are a number of minutes and `--json`.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use hatchery_tests::soak::{Plan, run};
+use hatchery_tests::soak::{Plan, Report, run};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    let minutes = std::env::args().nth(1).unwrap_or_else(|| "1".into());
+    let (flags, words): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
+    let is_json = flags.iter().any(|flag| flag == "--json");
+    let minutes = words.into_iter().next().unwrap_or_else(|| "1".into());
     let minutes: f64 = minutes.parse().with_context(|| format!("`{minutes}` is not a number of minutes"))?;
     let plan = Plan {
         lasts: Duration::try_from_secs_f64(minutes * 60.0)?,
         clients: 16,
+        attackers: 4,
         swap_every: Duration::from_millis(250),
         look_every: Duration::from_secs(5),
     };
-    let outcome = run(&plan, |sample| println!("{sample}")).await?;
-    if let Some(last) = outcome.samples.last() {
-        println!("{last}");
-        for (kind, count) in &last.good {
-            println!("  {count:>8}  {kind} ended as it must");
-        }
-    }
-    for complaint in &outcome.complaints {
-        println!("  ✗ {complaint}");
+    let outcome = run(&plan, |sample| eprintln!("{sample}")).await?;
+    if is_json {
+        println!("{}", serde_json::to_string(&outcome)?);
+    } else {
+        print!("{}", Report(&outcome));
     }
     Ok(if outcome.complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

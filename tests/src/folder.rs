@@ -91,6 +91,20 @@ impl Folder {
         self.root.path().join("data")
     }
 
+    /// A configuration outside of the served folder, where folders cannot ask for rights by themselves. [`Host::serve`](crate::Host::serve)
+    /// takes it when it is there.
+    pub fn operator_config(&self) -> PathBuf {
+        self.root.path().join("operator.yaml")
+    }
+
+    /// Writes the operator's configuration.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_operator_config(&self, text: &str) -> anyhow::Result<()> {
+        fs::write(self.operator_config(), text).context("the operator's configuration")
+    }
+
     /// A file in the served folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.served().join(name)

@@ -1,5 +1,6 @@
 //! The real `hatchery serve`, and a client of it.
 
+use std::ffi::{OsStr, OsString};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::folder::Folder;
@@ -16,6 +17,9 @@ use crate::{Answer, event, paths};
 
 /// Longer than anything takes that a test waits for; who waits so long has found a defect.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Longer than a cold cache takes to be filled when all tests do so at the same time. Compilers run with a low priority.
+const LOADING_PATIENCE: Duration = Duration::from_secs(300);
 
 /// How often a test looks whether the host has noticed a change in its folder: from outside there is nothing to wait on.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -54,10 +58,48 @@ impl Host {
     /// # Errors
     /// When it does not start.
     pub async fn serve_in(folder: &Folder, environment: &[(&str, &str)]) -> anyhow::Result<Self> {
-        let mut command = paths::command()?;
-        command.envs(environment.iter().copied());
+        Self::launch(paths::command()?, folder, environment, &own_config(folder), Until::Loaded).await
+    }
+
+    /// The same by a command of one's own, which gets the arguments of `hatchery` appended.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn serve_by(command: Command, folder: &Folder) -> anyhow::Result<Self> {
+        Self::launch(command, folder, &[], &own_config(folder), Until::Loaded).await
+    }
+
+    /// The same, but ready as soon as it listens, whatever is still being loaded.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn serve_while_loading(folder: &Folder, environment: &[(&str, &str)]) -> anyhow::Result<Self> {
+        Self::launch(paths::command()?, folder, environment, &own_config(folder), Until::Listening).await
+    }
+
+    /// The same as [`Host::serve_in`] with more arguments, and a configuration that nobody trusts unless these say so.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn serve_with(
+        folder: &Folder,
+        environment: &[(&str, &str)],
+        args: &[impl AsRef<OsStr>],
+    ) -> anyhow::Result<Self> {
+        let args: Vec<_> = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
+        Self::launch(paths::command()?, folder, environment, &args, Until::Loaded).await
+    }
+
+    async fn launch(
+        mut command: Command,
+        folder: &Folder,
+        environment: &[(&str, &str)],
+        args: &[OsString],
+        until: Until,
+    ) -> anyhow::Result<Self> {
+        command.envs(environment.iter().copied()).arg("serve").args(args);
         let data = folder.data();
-        command.arg("serve").arg(folder.served());
+        command.arg(folder.served());
         command.arg("--session-service").arg(format!("sqlite://{}", data.join("sessions.db").display()));
         command.arg("--artifact-service").arg(format!("file://{}", data.join("artifacts").display()));
         command.args(["--port", "0", "--json"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -66,11 +108,11 @@ impl Host {
         let stderr = child.stderr.take().context("stderr is a pipe")?;
         tokio::spawn(log.clone().follow(stderr));
         let mut stdout = BufReader::new(child.stdout.take().context("stdout is a pipe")?);
-        let mut line = String::new();
-        let ready = tokio::time::timeout(PATIENCE, stdout.read_line(&mut line)).await;
-        ready.with_context(|| format!("not ready after {PATIENCE:?}: {}", log.text()))??;
-        let announced: Value =
-            serde_json::from_str(&line).with_context(|| format!("said {line:?} at the start: {}", log.text()))?;
+        let mut announced = announcement(&mut stdout, &log, PATIENCE).await?;
+        let is_loading = announced.pointer("/loading/0").is_some();
+        if is_loading && until == Until::Loaded {
+            announced = announcement(&mut stdout, &log, LOADING_PATIENCE).await?;
+        }
         // A pipe that nobody reads would stop the host one day.
         tokio::spawn(Log::default().follow(stdout));
         let url = announced.get("url").and_then(Value::as_str).context("no `url` announced")?.to_owned();
@@ -113,14 +155,22 @@ impl Host {
     /// # Errors
     /// When it does not come to that.
     pub async fn until_logged(&self, text: &str) -> anyhow::Result<()> {
+        self.until_log(&format!("{text:?}"), |log| log.contains(text)).await
+    }
+
+    /// Waits until its log is as `is_so` says.
+    ///
+    /// # Errors
+    /// When it does not come to that.
+    pub async fn until_log(&self, what: &str, is_so: impl Fn(&str) -> bool) -> anyhow::Result<()> {
         let look = async {
             let mut looks = tokio::time::interval(LOOK_AGAIN);
-            while !self.log.text().contains(text) {
+            while !is_so(&self.log.text()) {
                 looks.tick().await;
             }
         };
         let found = tokio::time::timeout(PATIENCE, look).await;
-        found.with_context(|| format!("waited {PATIENCE:?} for {text:?} in the host's log: {}", self.log.text()))
+        found.with_context(|| format!("waited {PATIENCE:?} for {what} in the host's log: {}", self.log.text()))
     }
 
     /// A request, as it is.
@@ -284,6 +334,32 @@ impl Host {
     pub async fn until_app(&self, app: &str) -> anyhow::Result<Value> {
         self.until(&format!("there is the app {app}"), |components| has_app(components, app)).await
     }
+}
+
+/// The arguments that trust the configuration of a folder, if it has one: the operator's outside of it, or the test's own in it.
+fn own_config(folder: &Folder) -> Vec<OsString> {
+    let files = [folder.operator_config(), folder.file("hatchery.yaml")];
+    let file = files.into_iter().find(|file| file.is_file());
+    file.map(|file| vec!["--config".into(), file.into()]).unwrap_or_default()
+}
+
+/// What a host that starts is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    Listening,
+    Loaded,
+}
+
+/// Reads the next line in which a host says where it listens and what is loaded.
+async fn announcement(
+    stdout: &mut (impl AsyncBufRead + Unpin),
+    log: &Log,
+    patience: Duration,
+) -> anyhow::Result<Value> {
+    let mut line = String::new();
+    let ready = tokio::time::timeout(patience, stdout.read_line(&mut line)).await;
+    ready.with_context(|| format!("not ready after {patience:?}: {}", log.text()))??;
+    serde_json::from_str(&line).with_context(|| format!("said {line:?} at the start: {}", log.text()))
 }
 
 /// True when an app of this name is loaded.

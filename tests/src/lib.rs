@@ -11,11 +11,14 @@ pub mod churn;
 pub mod conversation;
 pub mod event;
 pub mod folder;
+pub mod heavy;
 pub mod host;
 pub mod paths;
 pub mod registry;
 pub mod soak;
 pub mod sse;
+pub mod stage;
+pub mod swapping;
 
 /// Says that something is not tested here, past the test harness, which shows nothing of a test that passes.
 pub fn skip(what: &str, reason: &str) {
@@ -29,3 +32,4 @@ pub use conversation::{Conversation, Route};
 pub use folder::Folder;
 pub use host::Host;
 pub use registry::Registry;
+pub use stage::Stage;

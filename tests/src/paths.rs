@@ -24,20 +24,23 @@ pub fn hatchery() -> anyhow::Result<PathBuf> {
 }
 
 /// The `hatchery` command, ready for its arguments. Compiled code is kept for all tests, since most of a host's start would be the
-/// compilation of components that another test's host has compiled before; no model has a key, and no registry knows who one is.
+/// compilation of components that another test's host has compiled before. The user of this machine is left out of it: no folder is
+/// trusted, no model has a key, and no registry knows who one is.
 ///
 /// # Errors
 /// When it has not been built.
 pub fn command() -> anyhow::Result<Command> {
     let mut command = Command::new(hatchery()?);
     command.env("XDG_CACHE_HOME", scratch("cache")?).kill_on_drop(true);
+    command.env("XDG_CONFIG_HOME", scratch("config")?);
     command.env("DOCKER_CONFIG", scratch("no-docker")?);
     for variable in ["GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "HATCHERY_LOG"] {
         command.env_remove(variable);
     }
-    for variable in ["HATCHERY_REGISTRY_USER", "HATCHERY_REGISTRY_PASSWORD", "HATCHERY_SIGNING_PASSWORD"] {
+    for variable in ["HATCHERY_REGISTRY", "HATCHERY_REGISTRY_USER", "HATCHERY_REGISTRY_PASSWORD"] {
         command.env_remove(variable);
     }
+    command.env_remove("HATCHERY_SIGNING_PASSWORD");
     Ok(command)
 }
 
@@ -54,20 +57,34 @@ pub fn component(name: &str) -> anyhow::Result<Vec<u8>> {
     std::fs::read(&path).with_context(|| path.display().to_string())
 }
 
+/// The component `puppet` with a way to attack by what it describes; see its source for their names.
+///
+/// # Errors
+/// When it has not been built.
+pub fn puppet(attack: &str) -> anyhow::Result<Vec<u8>> {
+    const BUILT: &[u8] = b"puppet:harmless-----------------";
+    let attack = format!("puppet:{attack:-<width$}", width = BUILT.len() - "puppet:".len());
+    ensure!(attack.len() == BUILT.len(), "{attack} is too long");
+    replace(component("puppet")?, BUILT, attack.as_bytes()).context("puppet.wasm")
+}
+
 /// The component `swap` saying one of two texts, as if its author had changed it.
 ///
 /// # Errors
 /// When it has not been built.
 pub fn swap(text: Swap) -> anyhow::Result<Vec<u8>> {
-    const BUILT: &[u8] = b"unset";
-    let mut component = component("swap")?;
-    let mut places = component.windows(BUILT.len()).enumerate().filter(|(_, window)| *window == BUILT);
-    let place = places.next().map(|(place, _)| place).context("swap.wasm does not hold its text")?;
-    ensure!(places.next().is_none(), "swap.wasm holds its text more than once");
-    for (byte, new) in component.iter_mut().skip(place).zip(text.text().bytes()) {
-        *byte = new;
+    replace(component("swap")?, b"unset", text.text().as_bytes()).context("swap.wasm")
+}
+
+/// Puts a text into the only place where another one of the same length is.
+fn replace(mut bytes: Vec<u8>, old: &[u8], new: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let mut places = bytes.windows(old.len()).enumerate().filter(|(_, window)| *window == old);
+    let place = places.next().map(|(place, _)| place).context("it does not hold the text to replace")?;
+    ensure!(places.next().is_none(), "it holds the text to replace more than once");
+    for (byte, new) in bytes.iter_mut().skip(place).zip(new) {
+        *byte = *new;
     }
-    Ok(component)
+    Ok(bytes)
 }
 
 /// What [`swap`] says; both are as long as what it was built with.

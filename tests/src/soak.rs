@@ -1,25 +1,25 @@
-//! A host under everything at once for as long as one likes: good components, swapped ones, and some that trap, spin, eat memory or ask for
-//! what they were not granted. It counts what came of each request, and watches memory and file handles of the process.
+//! A host under everything at once for as long as one likes: good components, swapped ones, some that trap, spin, eat memory or ask for what
+//! they were not granted, and hostile ones. It counts what came of each request, and watches memory and file handles of the process.
 //!
 //! What must hold: good requests are answered, bad ones fail in the way that they must, and neither memory nor handles grow.
 
+mod attacks;
 mod load;
+mod report;
 mod usage;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde::Serialize;
 
-use crate::churn::generation;
-use crate::host::entry;
-use crate::paths::{Swap, swap};
+use crate::swapping::Swapper;
 use crate::{Folder, Host};
 use load::Load;
+pub use report::Report;
 pub use usage::Usage;
 
 /// What a soak is made of.
@@ -29,6 +29,8 @@ pub struct Plan {
     pub lasts: Duration,
     /// How many clients ask at the same time.
     pub clients: usize,
+    /// How many clients attack at the same time.
+    pub attackers: usize,
     /// How often a component is replaced.
     pub swap_every: Duration,
     /// How often numbers are taken.
@@ -45,6 +47,8 @@ pub struct Sample {
     pub good: BTreeMap<&'static str, u64>,
     /// Other requests, by kind and reason, so far.
     pub failed: BTreeMap<String, u64>,
+    /// Attacks, by name and how they ended, so far.
+    pub attacks: BTreeMap<&'static str, BTreeMap<String, u64>>,
     /// Swaps so far.
     pub swaps: u64,
     /// What the host's process uses.
@@ -52,24 +56,9 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// All requests so far.
+    /// All requests so far, without attacks.
     pub fn requests(&self) -> u64 {
         self.good.values().sum::<u64>() + self.failed.values().sum::<u64>()
-    }
-}
-
-impl fmt::Display for Sample {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let failed: u64 = self.failed.values().sum();
-        let rate = self.requests() as f64 / self.at.max(0.001);
-        write!(
-            f,
-            "{:>6.0} s  {:>8} requests ({rate:>5.0}/s)  {failed:>4} failed  {:>5} swaps  {}",
-            self.at,
-            self.requests(),
-            self.swaps,
-            self.usage,
-        )
     }
 }
 
@@ -77,7 +66,7 @@ impl fmt::Display for Sample {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// The numbers over time; the last are those of the end.
+    /// The numbers over time; the first are those before any load, the last those of the end.
     pub samples: Vec<Sample>,
     /// What does not hold, a sentence each.
     pub complaints: Vec<String>,
@@ -87,6 +76,7 @@ pub struct Outcome {
 struct Counts {
     good: BTreeMap<&'static str, u64>,
     failed: BTreeMap<String, u64>,
+    attacks: BTreeMap<&'static str, BTreeMap<String, u64>>,
     swaps: u64,
 }
 
@@ -97,15 +87,22 @@ struct Counts {
 pub async fn run(plan: &Plan, mut tell: impl FnMut(&Sample)) -> anyhow::Result<Outcome> {
     let folder = Folder::empty()?;
     load::prepare(&folder)?;
+    attacks::prepare(&folder)?;
     let host = Host::serve(&folder).await?;
+    for app in ["caller", "greeter", "swap", crate::stage::ATTACKER] {
+        host.until_app(app).await?;
+    }
     let soak = Soak { host, folder, counts: Mutex::default(), is_over: AtomicBool::new(false), began: Instant::now() };
     let clients = (0..plan.clients).map(|client| soak.client(client));
+    let attackers = (0..plan.attackers).map(|attacker| soak.attacker(attacker, plan.attackers));
     let watch = async {
         let samples = soak.watch(plan, &mut tell).await;
         soak.is_over.store(true, Ordering::SeqCst);
         samples
     };
-    let (samples, (), _) = tokio::join!(watch, soak.swapper(plan.swap_every), futures::future::join_all(clients));
+    let all = futures::future::join_all(clients);
+    let (samples, (), _, _) =
+        tokio::join!(watch, soak.swap(plan.swap_every), all, futures::future::join_all(attackers));
     let mut samples = samples?;
     soak.host.get("/health").await?.json(200).context("the host does not answer at the end")?;
     samples.push(soak.sample()?);
@@ -122,51 +119,64 @@ struct Soak {
 }
 
 impl Soak {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count_failure(&self, what: &str, error: &anyhow::Error) {
+        *self.counts().failed.entry(format!("{what}: {error:#}")).or_default() += 1;
+    }
+
     /// Asks for one thing after the other, each kind in turn.
     async fn client(&self, client: usize) {
         for (number, load) in Load::ALL.into_iter().cycle().skip(client).enumerate() {
             if self.is_over.load(Ordering::SeqCst) {
                 return;
             }
-            let asked = load.ask(&self.host, &format!("soak-{client}-{number}")).await;
-            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            match asked {
-                Ok(()) => *counts.good.entry(load.name()).or_default() += 1,
-                Err(error) => *counts.failed.entry(format!("{}: {error:#}", load.name())).or_default() += 1,
+            match load.ask(&self.host, &format!("soak-{client}-{number}")).await {
+                Ok(()) => *self.counts().good.entry(load.name()).or_default() += 1,
+                Err(error) => self.count_failure(load.name(), &error),
+            }
+        }
+    }
+
+    /// Tries one attack after the other; attackers begin at different places of the list.
+    async fn attacker(&self, attacker: usize, attackers: usize) {
+        let attacks = attacks::all();
+        let first = attacker * attacks.len() / attackers.max(1);
+        for (number, attack) in attacks.iter().cycle().skip(first).enumerate() {
+            if self.is_over.load(Ordering::SeqCst) {
+                return;
+            }
+            match attack.attempt(&self.host, &format!("attack-{attacker}-{number}")).await {
+                Ok(ending) => *self.counts().attacks.entry(attack.name).or_default().entry(ending).or_default() += 1,
+                Err(error) => self.count_failure(attack.name, &error),
             }
         }
     }
 
     /// Replaces a component by its other version again and again, each time once the last one serves.
-    async fn swapper(&self, every: Duration) {
+    async fn swap(&self, every: Duration) {
         let mut ticks = tokio::time::interval(every);
-        for version in [Swap::Newer, Swap::Older].into_iter().cycle() {
+        let mut swapper = match Swapper::new(&self.host, &self.folder) {
+            Ok(swapper) => swapper,
+            Err(error) => return self.count_failure("swap", &error),
+        };
+        loop {
             ticks.tick().await;
             if self.is_over.load(Ordering::SeqCst) {
                 return;
             }
-            let replaced = self.replace(version).await;
-            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            match replaced {
-                Ok(()) => counts.swaps += 1,
-                Err(error) => *counts.failed.entry(format!("swap: {error:#}")).or_default() += 1,
+            match swapper.swap().await {
+                Ok(_) => self.counts().swaps += 1,
+                Err(error) => self.count_failure("swap", &error),
             }
         }
     }
 
-    async fn replace(&self, version: Swap) -> anyhow::Result<()> {
-        let before = generation(&self.host.components().await?);
-        self.folder.put("swap.wasm", swap(version)?)?;
-        let serves = |components: &serde_json::Value| {
-            generation(components) > before && entry(components, "swap.wasm").is_some_and(|it| it["state"] == "loaded")
-        };
-        self.host.until("the other version serves", serves).await?;
-        Ok(())
-    }
-
     async fn watch(&self, plan: &Plan, tell: &mut impl FnMut(&Sample)) -> anyhow::Result<Vec<Sample>> {
         let mut ticks = tokio::time::interval(plan.look_every);
-        let mut samples = Vec::new();
+        let mut samples = vec![self.sample()?];
         ticks.tick().await;
         while self.began.elapsed() < plan.lasts {
             ticks.tick().await;
@@ -179,11 +189,12 @@ impl Soak {
 
     fn sample(&self) -> anyhow::Result<Sample> {
         let usage = Usage::of(self.host.process().context("the host has died")?)?;
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.counts();
         Ok(Sample {
             at: self.began.elapsed().as_secs_f64(),
             good: counts.good.clone(),
             failed: counts.failed.clone(),
+            attacks: counts.attacks.clone(),
             swaps: counts.swaps,
             usage,
         })
@@ -197,7 +208,13 @@ fn complaints(samples: &[Sample]) -> Vec<String> {
         last.failed.iter().map(|(reason, count)| format!("{count} requests failed: {reason}")).collect();
     let unasked = Load::ALL.into_iter().filter(|load| !last.good.contains_key(load.name()));
     complaints.extend(unasked.map(|load| format!("no request of the kind `{}` ended well", load.name())));
-    if let Some(early) = samples.get(samples.len() / 3) {
+    if last.swaps == 0 {
+        complaints.push("nothing was swapped".into());
+    }
+    if last.attacks.is_empty() {
+        complaints.push("nothing attacked".into());
+    }
+    if let Some(early) = samples.get(report::warm_up(samples)) {
         complaints.extend(last.usage.growth_since(&early.usage));
     }
     complaints

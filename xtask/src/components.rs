@@ -108,7 +108,7 @@ mod tests {
             "{samples}"
         );
         let fixtures = all.strip_prefix(&format!("{samples}, ")).unwrap();
-        assert!(fixtures.contains("misbehaver") && fixtures.ends_with(", swap"), "{fixtures}");
+        assert!(fixtures.contains("misbehaver") && fixtures.ends_with(", swap, vault"), "{fixtures}");
     }
 
     #[test]

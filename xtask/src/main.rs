@@ -4,6 +4,7 @@
 //! lands is cargo's business: `CARGO_TARGET_DIR` and `build.target-dir` are honoured.
 
 mod components;
+mod fuzz;
 mod languages;
 mod step;
 mod toolchain;
@@ -45,12 +46,24 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Put the host under good, swapped and misbehaving components at once, and watch its memory and handles
+    /// Put the host under good, swapped and hostile components at once, and watch its memory and handles
     #[command(after_help = "Example:\n  cargo xtask soak --minutes 30")]
     Soak {
         /// How long it goes on
         #[arg(long, default_value_t = 5.0)]
         minutes: f64,
+        /// Print every number as one JSON object at the end, instead of tables
+        #[arg(long)]
+        json: bool,
+    },
+    /// Look for bytes that break the host where bytes of strangers come in, with libFuzzer
+    #[command(after_help = "Example:\n  cargo xtask fuzz event --seconds 60")]
+    Fuzz {
+        /// The door, a folder of tests/fuzz/corpus; all of them when left out
+        target: Option<String>,
+        /// How long each is tried
+        #[arg(long, default_value_t = 600)]
+        seconds: u64,
     },
     /// Build the sample components, and those that only tests use
     #[command(after_help = "Example:\n  cargo xtask components")]
@@ -77,7 +90,8 @@ fn run(verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::Demo { port } => demo(&workspace, port),
         Verb::Test { args } => test(&workspace, &args),
-        Verb::Soak { minutes } => soak(&workspace, minutes),
+        Verb::Soak { minutes, json } => soak(&workspace, minutes, json),
+        Verb::Fuzz { target, seconds } => fuzz(&workspace, target.as_deref(), seconds),
         Verb::Components => components(&workspace),
     }
 }
@@ -93,6 +107,8 @@ fn demo(workspace: &Workspace, port: u16) -> anyhow::Result<()> {
     steps.announce(&format!("hatchery serve sample-agents --port {port}, until Ctrl-C"));
     let mut serve = Command::new(workspace.host_binary()?);
     serve.args(["serve", "sample-agents", "--host", "127.0.0.1", "--port", &port.to_string()]);
+    // The samples are the repository's own: what they ask for outside of their folder is given.
+    serve.args(["--config", "sample-agents/hatchery.yaml"]);
     // The host takes the place of this process, so that signals reach it and its exit code is the demo's.
     Err(serve.current_dir(&workspace.root).exec()).context("cannot start the host")
 }
@@ -115,7 +131,7 @@ fn test(workspace: &Workspace, args: &[OsString]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn soak(workspace: &Workspace, minutes: f64) -> anyhow::Result<()> {
+fn soak(workspace: &Workspace, minutes: f64, is_json: bool) -> anyhow::Result<()> {
     let components = Components::all(workspace)?;
     let mut steps = Steps::new(4);
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
@@ -126,8 +142,21 @@ fn soak(workspace: &Workspace, minutes: f64) -> anyhow::Result<()> {
     })?;
     steps.run(&format!("soak: {minutes} minutes"), || {
         let mut soak = Command::new(workspace.host_binary()?.with_file_name("examples").join("soak"));
-        step::succeed(soak.arg(minutes.to_string()).env(components::FOLDER_VARIABLE, components.folder()))
+        soak.arg(minutes.to_string()).args(is_json.then_some("--json"));
+        step::succeed(soak.env(components::FOLDER_VARIABLE, components.folder()))
     })?;
+    steps.finish();
+    Ok(())
+}
+
+fn fuzz(workspace: &Workspace, target: Option<&str>, seconds: u64) -> anyhow::Result<()> {
+    let targets = fuzz::choose(fuzz::targets(workspace)?, target)?;
+    let mut steps = Steps::new(2 + targets.len());
+    steps.run("cargo-fuzz", fuzz::prepare)?;
+    steps.run("the doors for libFuzzer", || fuzz::build(workspace))?;
+    for target in &targets {
+        steps.run(&format!("{target}: {seconds} s"), || fuzz::run(workspace, target, seconds))?;
+    }
     steps.finish();
     Ok(())
 }
@@ -169,6 +198,13 @@ mod tests {
     fn what_follows_test_goes_to_cargo() {
         let Verb::Test { args } = parse(&["test", "hot_loading", "--", "--nocapture"]) else { panic!("not `test`") };
         assert_eq!(args, ["hot_loading", "--", "--nocapture"]);
+    }
+
+    #[test]
+    fn fuzzing_takes_ten_minutes_for_each_target_unless_told_otherwise() {
+        assert!(matches!(parse(&["fuzz"]), Verb::Fuzz { target: None, seconds: 600 }));
+        let Verb::Fuzz { target, seconds } = parse(&["fuzz", "event", "--seconds", "9"]) else { panic!("not `fuzz`") };
+        assert_eq!((target.as_deref(), seconds), (Some("event"), 9));
     }
 
     #[test]

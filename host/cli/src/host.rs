@@ -9,17 +9,44 @@ use hatchery_core::{Lookup, Services};
 use hatchery_engine::Runner;
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::plugins::config::Loaded;
-use hatchery_server::config::FILE_NAME;
-use hatchery_server::{AppSource, Config, ConfiguredApps, Storage, catalog, services};
+use hatchery_server::services::Scripts;
+use hatchery_server::trust::HostPaths;
+use hatchery_server::{
+    AppSource, Config, ConfigSource, ConfiguredApps, LoadedConfig, Storage, TrustStore, host_key, services,
+};
 use hatchery_wasm::{CatalogHandle, CatalogModels, Rehearsal, Revisions};
 use tokio::sync::watch;
 
+use crate::compiler;
 use crate::languages::Language;
 use crate::progress::LoadProgress;
-use crate::settings::{self, Watched};
+use crate::settings::{Follower, Watched};
 
 /// Where the data folder is when nobody says.
 const DATA_FOLDER: &str = ".hatchery";
+
+/// The file in the data folder that says who has which name.
+const KNOWN_NAMES: &str = "names.json";
+/// Which configuration counts.
+#[derive(Debug, Default, clap::Args)]
+pub struct ConfigArgs {
+    /// Use this configuration in place of DIR/hatchery.yaml, and trust it whatever it asks for; relative paths in it start at its own
+    /// folder
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigArgs {
+    /// Where the configuration of a served folder is.
+    pub fn source(&self, folder: &Path) -> ConfigSource {
+        ConfigSource::of_folder(folder).trusting(trust_store()).named(self.config.clone())
+    }
+}
+
+/// The user's list of trusted folders. `None` if there is no place for one.
+pub fn trust_store() -> Option<TrustStore> {
+    TrustStore::of_user(|name| std::env::var_os(name))
+}
 
 /// Which services to use, and where they keep their data. What is not said here is as `hatchery.yaml` says.
 #[derive(Debug, Default, clap::Args)]
@@ -80,6 +107,24 @@ impl StorageArgs {
         }
     }
 
+    /// What of the host's own is on the disk, which no component may reach.
+    pub fn host_paths(&self, source: &ConfigSource, config: &Config) -> HostPaths {
+        let folder = source.folder();
+        let mut paths = HostPaths::new()
+            .private("the data of the host (`--data-dir`)", folder.join(DATA_FOLDER))
+            .with_services(config);
+        if let Storage::Directory(data) = self.storage(folder) {
+            paths = paths.private("the data of the host (`--data-dir`)", data);
+        }
+        if let Some(cache) = self.code_cache(|name| std::env::var_os(name)) {
+            paths = paths.private("the cache of compiled code and its key", cache);
+        }
+        match source.store().and_then(|store| store.file().parent()) {
+            Some(folder) => paths.read_only("the list of trusted folders", folder),
+            None => paths,
+        }
+    }
+
     /// Where compiled components are kept: with the data if somebody says where that is, else in the user's cache, because whoever may
     /// write to the served folder must not be able to put native code there. `None` when there is no such place.
     pub fn code_cache(&self, environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
@@ -104,6 +149,34 @@ pub enum Watch {
     No,
 }
 
+/// A configuration that was read, and how its changes are noticed.
+pub struct ReadConfig {
+    source: ConfigSource,
+    loaded: LoadedConfig,
+    watched: Option<Watched>,
+}
+
+impl ReadConfig {
+    /// Reads the configuration of a folder.
+    ///
+    /// # Errors
+    /// When there is no such folder, or a host could not start with what is left of the configuration.
+    pub fn read(source: ConfigSource, watch: Watch) -> anyhow::Result<Self> {
+        if !source.folder().is_dir() {
+            bail!("{} is not a folder", source.folder().display());
+        }
+        // Looked at before it is read, so that no change is missed.
+        let watched = (watch == Watch::Yes).then(|| Watched::new(&source));
+        let loaded = source.load()?.require_host_rights()?;
+        Ok(Self { source, loaded, watched })
+    }
+
+    /// What was read.
+    pub fn loaded(&self) -> &LoadedConfig {
+        &self.loaded
+    }
+}
+
 /// A folder, loaded.
 pub struct Host {
     /// What `hatchery.yaml` and the command line say.
@@ -114,63 +187,104 @@ pub struct Host {
     pub source: Arc<dyn AppSource>,
     /// Runs them.
     pub runner: Runner,
+    /// Where scripts of models are.
+    pub scripts: Scripts,
+    loaded: CatalogHandle,
+    file: PathBuf,
 }
 
 impl Host {
-    /// Loads a folder.
-    pub async fn open(folder: &Path, storage: &StorageArgs, watch: Watch) -> anyhow::Result<Self> {
-        // Looked at before it is read, so that no change is missed.
-        let watched = (watch == Watch::Yes).then(|| Watched::new(folder));
-        Self::with_config(read_config(folder)?, folder, storage, watched, None).await
+    /// Loads the folder of a configuration.
+    pub async fn open(read: ReadConfig, storage: &StorageArgs) -> anyhow::Result<Self> {
+        Self::open_with(read, storage, None).await
+    }
+
+    /// Begins to load the folder of a configuration. [`Host::finish_loading`] waits for its components.
+    pub async fn start(read: ReadConfig, storage: &StorageArgs) -> anyhow::Result<Self> {
+        Self::with_config(read, storage, None).await
+    }
+
+    async fn open_with(read: ReadConfig, storage: &StorageArgs, rehearsal: Option<Rehearsal>) -> anyhow::Result<Self> {
+        let mut host = Self::with_config(read, storage, rehearsal).await?;
+        host.finish_loading().await?;
+        Ok(host)
+    }
+
+    /// True while something is loaded for the first time.
+    pub fn is_loading(&self) -> bool {
+        self.loaded.current().loading().next().is_some()
+    }
+
+    /// Waits until all components are loaded or rejected.
+    ///
+    /// # Errors
+    /// When a plugin that every run has to pass is not there then.
+    pub async fn finish_loading(&mut self) -> anyhow::Result<()> {
+        self.loaded.loaded().await;
+        let plugins = ConfiguredPlugins::new(&self.config.plugins, current(self.loaded.clone()))
+            .with_context(|| self.file.display().to_string())?;
+        self.plugins = plugins.names();
+        Ok(())
     }
 
     /// Loads a folder for runs that are recorded, or have to go as they went before.
-    pub async fn open_repeatable(folder: &Path) -> anyhow::Result<Self> {
-        let mut config = read_config(folder)?;
-        make_repeatable(&mut config);
-        Self::with_config(config, folder, &StorageArgs::in_memory(), None, None).await
+    pub async fn open_repeatable(source: ConfigSource) -> anyhow::Result<Self> {
+        let mut read = ReadConfig::read(source, Watch::No)?;
+        make_repeatable(&mut read.loaded.config);
+        Self::open_with(read, &StorageArgs::in_memory(), None).await
     }
 
     /// Loads a folder for tests, whose components meet the same world each time.
-    pub async fn open_rehearsal(folder: &Path, rehearsal: Rehearsal) -> anyhow::Result<Self> {
-        let mut config = read_config(folder)?;
-        make_repeatable(&mut config);
-        Self::with_config(config, folder, &StorageArgs::in_memory(), None, Some(rehearsal)).await
+    pub async fn open_rehearsal(source: ConfigSource, rehearsal: Rehearsal) -> anyhow::Result<Self> {
+        let mut read = ReadConfig::read(source.for_rehearsal(), Watch::No)?;
+        make_repeatable(&mut read.loaded.config);
+        Self::open_with(read, &StorageArgs::in_memory(), Some(rehearsal)).await
     }
 
     async fn with_config(
-        mut config: Config,
-        folder: &Path,
+        read: ReadConfig,
         storage: &StorageArgs,
-        watched: Option<Watched>,
         rehearsal: Option<Rehearsal>,
     ) -> anyhow::Result<Self> {
+        let ReadConfig { source, loaded: LoadedConfig { mut config, file, .. }, watched } = read;
+        let folder = source.folder();
         let written = config.clone();
         storage.override_in(&mut config);
-        let services = services::open(&config, &storage.storage(folder), folder).await?;
-        let mut options = catalog::load_options(&config, storage.code_cache(|name| std::env::var_os(name)))?;
+        let paths = storage.host_paths(&source, &config);
+        paths.check(&config, &file)?;
+        let scripts = Scripts::of_folder(folder, &config);
+        let services = services::open(&config, &storage.storage(folder), &scripts).await?;
+        let signer = host_key::open(&config, &storage.storage(folder), |name| std::env::var_os(name))?;
+        let mut options = compiler::load_options(&config, storage.code_cache(|name| std::env::var_os(name)))?;
         options.settings.rehearsal = rehearsal;
         let progress = LoadProgress::start();
         options.progress = Some(progress.listener());
         if let (Some(_), Storage::Directory(data)) = (&watched, storage.storage(folder)) {
+            options.known_names = Some(data.join(KNOWN_NAMES));
             options.revisions = Some(revisions(folder, Some(&data), &config));
         }
-        let loaded = CatalogHandle::open(folder, options).await?;
-        drop(progress);
+        let loaded = CatalogHandle::start(folder, options).await?;
+        let shown = loaded.clone();
+        tokio::spawn(async move {
+            shown.loaded().await;
+            drop(progress);
+        });
         let models = CatalogModels { catalog: loaded.clone(), rest: services.models.clone() };
         let services = Services { models: Arc::new(models), ..services };
         let current = current(loaded.clone());
-        let plugins = ConfiguredPlugins::new(&config.plugins, current.clone())
-            .with_context(|| folder.join(FILE_NAME).display().to_string())?;
+        let plugins = ConfiguredPlugins::while_loading(&config.plugins, current.clone())
+            .with_context(|| file.display().to_string())?;
         let names = plugins.names();
-        let source: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(loaded.clone(), &config, current));
-        let runner = Runner::with_plugins(services, plugins);
+        let apps: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(loaded.clone(), &config, current));
+        let runner = Runner::with_signer(services, plugins, signer);
         if let Some(watched) = watched {
             loaded.watch();
-            tokio::spawn(settings::follow(folder.to_owned(), watched, written, loaded.clone()));
-            tokio::spawn(follow_changes(loaded.changed(), source.clone(), runner.clone()));
+            let follower =
+                Follower { source, opened: written, catalog: loaded.clone(), scripts: scripts.clone(), paths };
+            tokio::spawn(follower.follow(watched));
+            tokio::spawn(follow_changes(loaded.changed(), apps.clone(), runner.clone()));
         }
-        Ok(Self { plugins: names, source, runner, config })
+        Ok(Self { plugins: names, source: apps, runner, config, scripts, loaded, file })
     }
 
     /// Waits until nothing is under way, then closes the plugins and the toolsets of the apps.
@@ -186,13 +300,6 @@ impl Host {
 pub fn revisions(folder: &Path, data: Option<&Path>, config: &Config) -> Revisions {
     let data = data.map_or_else(|| folder.join(DATA_FOLDER), Path::to_path_buf);
     Revisions::new(data.join("revisions"), config.swapping.keep)
-}
-
-fn read_config(folder: &Path) -> anyhow::Result<Config> {
-    if !folder.is_dir() {
-        bail!("{} is not a folder", folder.display());
-    }
-    Ok(Config::load(folder)?)
 }
 
 /// Takes out compaction, since a summary is in a prompt or not yet as it happens, and the recorder, which would add to the recordings that
@@ -261,6 +368,10 @@ mod tests {
 
     use super::*;
 
+    fn read(folder: &Path) -> anyhow::Result<ReadConfig> {
+        ReadConfig::read(ConfigSource::of_folder(folder), Watch::No)
+    }
+
     /// A plugin and a toolset that note, under their names, when they are closed.
     struct Closes(&'static str, Arc<Mutex<Vec<&'static str>>>);
 
@@ -314,7 +425,7 @@ mod tests {
     #[tokio::test]
     async fn plugins_and_then_the_toolsets_of_all_apps_are_closed_with_the_host() {
         let folder = tempfile::tempdir().unwrap();
-        let host = Host::open(folder.path(), &StorageArgs::in_memory(), Watch::No).await.unwrap();
+        let host = Host::open(read(folder.path()).unwrap(), &StorageArgs::in_memory()).await.unwrap();
         let closed = Arc::new(Mutex::new(Vec::new()));
         let plugins = Plugins::new(vec![Arc::new(Closes("plugin", closed.clone()))]).unwrap();
         let runner = Runner::with_plugins(host.runner.services().clone(), plugins);
@@ -328,8 +439,8 @@ mod tests {
         let yaml = "plugins: [{name: recorder, args: {folder: recorded}}, logging]\n\
                     app_defaults: {max_llm_calls: 9, compaction: {interval: 1, overlap: 0}}\n\
                     apps: {dice: {compaction: {token_threshold: 1, retention: 1}}}\n";
-        std::fs::write(folder.path().join(FILE_NAME), yaml).unwrap();
-        let host = Host::open_repeatable(folder.path()).await.unwrap();
+        std::fs::write(folder.path().join("hatchery.yaml"), yaml).unwrap();
+        let host = Host::open_repeatable(ConfigSource::of_folder(folder.path())).await.unwrap();
         assert_eq!(host.plugins, ["logging_plugin"]);
         assert_eq!(host.config.app_defaults.to_string(), "max_llm_calls: 9");
         assert_eq!(host.config.apps["dice"].to_string(), "");
@@ -397,10 +508,9 @@ mod tests {
         assert_eq!(served_folder(&root).unwrap(), (root, None));
     }
 
-    #[tokio::test]
-    async fn a_folder_that_is_none_is_named() {
-        let error =
-            Host::open(Path::new("/no/such"), &StorageArgs::in_memory(), Watch::No).await.map(|_| ()).unwrap_err();
+    #[test]
+    fn a_folder_that_is_none_is_named() {
+        let error = read(Path::new("/no/such")).map(|_| ()).unwrap_err();
         assert_eq!(error.to_string(), "/no/such is not a folder");
         assert_eq!(served_folder(Path::new("/no/such")).unwrap_err().to_string(), "/no/such is not a folder");
     }

@@ -1,6 +1,10 @@
 //! The `hatchery` command: one file per verb in `verbs/`. Results go to stdout, everything else to stderr.
 
+#[cfg(not(target_env = "msvc"))]
+mod allocator;
+mod audit;
 mod chat;
+mod compiler;
 mod conversation;
 mod doctor;
 mod files;
@@ -37,6 +41,9 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = compiler::run_worker() {
+        return code;
+    }
     let cli = Cli::parse();
     match run(cli) {
         Ok(Outcome::Success) => ExitCode::SUCCESS,
@@ -97,6 +104,7 @@ mod tests {
         assert!(error(&["serve", ".", "--memory", "--data-dir", "x"]).contains("cannot be used with"));
         assert!(error(&["new", "x", "--kind", "model"]).contains("[possible values: agent, tool, callback, yaml]"));
         assert!(error(&["run", "x", "--yes", "--no"]).contains("cannot be used with"));
+        assert!(error(&["trust", ".", "--yes", "--list"]).contains("cannot be used with"));
         assert!(error(&["inspect"]).contains("<FILE_OR_DIR>"));
         assert!(error(&["test", ".", "--message", "x"]).contains("--message"));
         assert!(error(&["doctor", ".", "--fix"]).contains("--fix"));

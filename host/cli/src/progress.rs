@@ -107,6 +107,15 @@ fn shown() -> std::sync::MutexGuard<'static, Option<ProgressBar>> {
     SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Writes something while no bar is on the terminal.
+pub fn suspend<T>(write: impl FnOnce() -> T) -> T {
+    let shown = shown().clone();
+    match shown {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
+
 /// Stderr, on which a bar makes way for each write.
 pub struct BehindBar;
 

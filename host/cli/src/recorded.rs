@@ -22,7 +22,7 @@ pub fn never_compacted(app: &App) -> Arc<App> {
 }
 
 /// Says what was said in a recorded session, up to the first turn that is not as it was.
-pub async fn replay(host: &Host, served: &Path, recordings: Recordings, file: PathBuf) -> anyhow::Result<Report> {
+pub async fn replay(host: &Host, recordings: Recordings, file: PathBuf) -> anyhow::Result<Report> {
     let Recordings { app, initial_state, user_messages, .. } = recordings;
     let mut report = Report::new(file, app.unwrap_or_default());
     if report.app.is_empty() || user_messages.is_empty() {
@@ -36,7 +36,7 @@ pub async fn replay(host: &Host, served: &Path, recordings: Recordings, file: Pa
     };
     let app = never_compacted(&app);
     // Services of its own: what other sessions leave in the state of the app or the user is not in the recording.
-    let services = services::open(&host.config, &Storage::InMemory, served).await?;
+    let services = services::open(&host.config, &Storage::InMemory, &host.scripts).await?;
     let folder = report.file.parent().unwrap_or(Path::new("."));
     let runner = host.runner.with_first(services, Arc::new(Replay::of_folder(folder)));
     let key = runner.services().sessions.create(&app.name, USER, None, initial_state).await?.key;

@@ -1,11 +1,15 @@
 //! What is said about `hatchery.yaml`: what it chooses, settings for what there is not, and changes: those of components
 //! take effect at once, others at the next start.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use hatchery_server::{AppConfig, AppSource, CatalogReport, Config, catalog, config};
+use hatchery_server::services::Scripts;
+use hatchery_server::trust::HostPaths;
+use hatchery_server::{AppConfig, AppSource, CatalogReport, Config, ConfigSource, catalog, config};
 use hatchery_wasm::CatalogHandle;
+
+use crate::audit::changes;
 
 /// How often the file is looked at. A look costs microseconds.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -70,42 +74,81 @@ pub fn unknown_components(config: &Config, report: &CatalogReport) -> Vec<String
     config.components.keys().filter(|name| !is_there(name)).map(say).collect()
 }
 
-/// Follows `hatchery.yaml` in a folder that was opened with `opened`, since `file` was looked at: what it says of components takes effect, the rest is said to need a
-/// restart. A file that is wrong changes nothing. Never ends.
-pub async fn follow(folder: PathBuf, mut file: Watched, opened: Config, loaded: CatalogHandle) {
-    let mut interval = tokio::time::interval(LOOK_EVERY);
-    loop {
-        interval.tick().await;
-        if file.has_changed() {
-            take_over(&folder, &opened, &loaded).await;
-        }
-    }
+/// Takes over changes of the configuration of a folder that is served.
+pub struct Follower {
+    /// Where the configuration is.
+    pub source: ConfigSource,
+    /// What the host was started with.
+    pub opened: Config,
+    /// What serves.
+    pub catalog: CatalogHandle,
+    /// Where scripts of models are.
+    pub scripts: Scripts,
+    /// What belongs to the host alone.
+    pub paths: HostPaths,
 }
 
-async fn take_over(folder: &Path, opened: &Config, loaded: &CatalogHandle) {
-    let config = match Config::load(folder) {
-        Ok(config) => config,
-        Err(error) => {
-            tracing::warn!("{error}; the settings of before stay in force");
-            return;
+impl Follower {
+    /// Follows the file and the list of trusted folders since they were looked at: what the file says of components takes effect, the rest
+    /// is said to need a restart. A file that is wrong changes nothing; what nobody trusts any more is withdrawn. Never ends.
+    pub async fn follow(self, mut watched: Watched) {
+        let mut interval = tokio::time::interval(LOOK_EVERY);
+        let mut in_force = self.opened.clone();
+        loop {
+            interval.tick().await;
+            if watched.has_changed()
+                && let Some(config) = self.take_over().await
+            {
+                in_force = self.put_in_force(&in_force, config).await;
+            }
         }
-    };
-    let later = need_restart(opened, &config);
-    if !later.is_empty() {
-        let file = folder.join(config::FILE_NAME);
-        tracing::warn!(
-            "{} has changed: restart the server, it still runs with the old {}",
-            file.display(),
-            later.join(", ")
-        );
     }
-    let settings = catalog::settings(&config);
-    if let Some(warning) = loaded.beyond_pool(&settings) {
-        tracing::warn!("{warning}");
+
+    /// The configuration as it is now, without what is not trusted. `None` if it cannot be used.
+    async fn take_over(&self) -> Option<Config> {
+        let loaded = match self.source.load() {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                tracing::warn!("{error}; the settings of before stay in force");
+                return None;
+            }
+        };
+        if let Err(error) = self.paths.check(&loaded.config, &loaded.file) {
+            tracing::warn!("{error}; the settings of before stay in force");
+            return None;
+        }
+        if !loaded.file.exists() {
+            tracing::warn!("{} is gone: components have no grants, and the limits of the host", loaded.file.display());
+        }
+        changes::record_trust(&loaded);
+        if let Some(explanation) = loaded.explanation() {
+            tracing::warn!("{explanation}");
+        }
+        Some(loaded.config)
     }
-    loaded.configure(settings).await;
-    warn_of_unknown_components(&config, &loaded.report());
-    tracing::info!("{}: limits and settings of components are in force", config::FILE_NAME);
+
+    /// Gives the configuration that is in force from now on.
+    async fn put_in_force(&self, before: &Config, config: Config) -> Config {
+        let later = need_restart(&self.opened, &config);
+        if !later.is_empty() {
+            let file = self.source.file();
+            tracing::warn!(
+                "{} has changed: restart the server, it still runs with the old {}",
+                file.display(),
+                later.join(", ")
+            );
+        }
+        changes::record_grants(before, &config);
+        self.scripts.update(&config);
+        let settings = catalog::settings(&config);
+        if let Some(warning) = self.catalog.beyond_pool(&settings) {
+            tracing::warn!("{warning}");
+        }
+        self.catalog.configure(settings).await;
+        warn_of_unknown_components(&config, &self.catalog.report());
+        tracing::info!("{}: limits and settings of components are in force", config::FILE_NAME);
+        config
+    }
 }
 
 /// The sections that are read at the start only and say something else now.
@@ -118,18 +161,22 @@ fn need_restart(opened: &Config, now: &Config) -> Vec<&'static str> {
         ("`plugins`", opened.plugins != now.plugins),
         ("`app_defaults`", opened.app_defaults != now.app_defaults),
         ("`apps`", opened.apps != now.apps),
+        ("`quotas`", opened.quotas != now.quotas),
+        ("`durability`", opened.durability != now.durability),
         ("`engine`", opened.engine != now.engine),
         ("`swapping`", opened.swapping != now.swapping),
         ("`registry`", opened.registry != now.registry),
         ("`server`", opened.server != now.server),
+        ("`signed_as`, `signed_by` and `sha256` of `components`", opened.bindings() != now.bindings()),
+        ("`audit`", opened.audit != now.audit),
     ];
     sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
 }
 
-/// A file, and what it was when somebody last looked.
+/// Files, and what they were when somebody last looked.
 pub struct Watched {
-    path: PathBuf,
-    seen: Stamp,
+    paths: Vec<PathBuf>,
+    seen: Vec<Stamp>,
     /// True when `seen` is yet to be read.
     is_new: bool,
 }
@@ -138,16 +185,18 @@ pub struct Watched {
 type Stamp = Option<(Option<SystemTime>, u64)>;
 
 impl Watched {
-    /// `hatchery.yaml` in a folder, as it is now.
-    pub fn new(folder: &Path) -> Self {
-        let path = folder.join(config::FILE_NAME);
-        Self { seen: stamp(&path), path, is_new: false }
+    /// A configuration, and the list that says whether it is trusted, as they are now.
+    pub fn new(source: &ConfigSource) -> Self {
+        let list = source.store().map(|store| store.file().to_owned());
+        let paths: Vec<_> = std::iter::once(source.file()).chain(list).collect();
+        Self { seen: stamps(&paths), paths, is_new: false }
     }
 
-    /// True when it is another one than before, or came, or went, and has been so for two looks: somebody may still be writing it.
+    /// True when they are other ones than before, or came, or went, and have been so for two looks: somebody may still be writing.
     fn has_changed(&mut self) -> bool {
-        let now = stamp(&self.path);
-        if std::mem::replace(&mut self.seen, now) != now {
+        let now = stamps(&self.paths);
+        if self.seen != now {
+            self.seen = now;
             self.is_new = true;
             return false;
         }
@@ -155,12 +204,16 @@ impl Watched {
     }
 }
 
-fn stamp(path: &Path) -> Stamp {
-    std::fs::metadata(path).ok().map(|metadata| (metadata.modified().ok(), metadata.len()))
+fn stamps(paths: &[PathBuf]) -> Vec<Stamp> {
+    let stamp =
+        |path: &PathBuf| std::fs::metadata(path).ok().map(|metadata| (metadata.modified().ok(), metadata.len()));
+    paths.iter().map(stamp).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use hatchery_server::{ComponentReport, FileReport};
 
     use super::*;
@@ -168,7 +221,7 @@ mod tests {
     #[test]
     fn a_change_of_the_file_is_seen_once() {
         let folder = tempfile::tempdir().unwrap();
-        let mut file = Watched::new(folder.path());
+        let mut file = Watched::new(&ConfigSource::of_folder(folder.path()));
         assert!(!file.has_changed());
         std::fs::write(folder.path().join("hatchery.yaml"), "# one").unwrap();
         assert!(!file.has_changed(), "it may still be written");
@@ -189,6 +242,10 @@ mod tests {
         assert!(need_restart(&opened, &config("plugins: [logging]\nlimits: {log: 2}")).is_empty());
         let changed = config("server: {max_connections: 3}\napps: {dice: {resumable: true}}");
         assert_eq!(need_restart(&opened, &changed), ["`plugins`", "`apps`", "`server`"]);
+        let bound = config("plugins: [logging]\ncomponents: {a: {signed_as: b}}");
+        assert_eq!(need_restart(&opened, &bound), ["`signed_as`, `signed_by` and `sha256` of `components`"]);
+        let changed = config("plugins: [logging]\nquotas: {user_sessions: 3}\ndurability: power");
+        assert_eq!(need_restart(&opened, &changed), ["`quotas`", "`durability`"]);
     }
 
     #[test]

@@ -147,6 +147,40 @@ pub struct LlmAgent {
     pub after_tool: Vec<Arc<dyn Callback>>,
     /// Run when a tool call has failed.
     pub on_tool_error: Vec<Arc<dyn Callback>>,
+    /// What it may reach beyond its session; `None` is everything.
+    pub capabilities: Option<Arc<dyn Capabilities>>,
+}
+
+impl LlmAgent {
+    /// Checks that the agent may do this.
+    ///
+    /// # Errors
+    /// The refusal, which ends the run.
+    pub fn check(&self, cx: &CallContext, capability: Capability<'_>) -> Result<(), RunError> {
+        self.capabilities.as_ref().map_or(Ok(()), |capabilities| capabilities.check(cx, capability))
+    }
+}
+
+/// Something that the engine does on behalf of an agent and that reaches beyond its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability<'a> {
+    /// To read this state key, of any scope.
+    ReadState(&'a str),
+    /// To set this state key, of any scope.
+    WriteState(&'a str),
+    /// To read artifacts.
+    ReadArtifacts,
+    /// To save artifacts.
+    WriteArtifacts,
+}
+
+/// The rights of an agent, asked whenever the engine acts for it on something that is known only while it runs.
+pub trait Capabilities: Send + Sync {
+    /// Checks that the agent may do this.
+    ///
+    /// # Errors
+    /// The refusal, which ends the run.
+    fn check(&self, cx: &CallContext, capability: Capability<'_>) -> Result<(), RunError>;
 }
 
 /// How a model is made to think before it acts.

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use crate::content::Part;
 use crate::error::StoreError;
 use crate::session::SessionKey;
+use crate::usage::ArtifactUsage;
 
 /// Keeps artifacts. Every implementation passes the same suite of tests.
 #[async_trait]
@@ -26,4 +27,23 @@ pub trait ArtifactService: Send + Sync {
 
     /// Deletes all versions; no error when there are none.
     async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError>;
+
+    /// How much the artifacts of the session and of its user take. The provided method reads every version that the session sees, and
+    /// does not count those of the user's other sessions.
+    async fn usage(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
+        let mut usage = ArtifactUsage::default();
+        for name in self.list(session).await? {
+            for version in self.versions(session, &name).await? {
+                let Some(part) = self.load(session, &name, Some(version)).await? else { continue };
+                let bytes = part.stored_bytes();
+                if !name.starts_with("user:") {
+                    usage.session_versions += 1;
+                    usage.session_bytes += bytes;
+                }
+                usage.user_versions += 1;
+                usage.user_bytes += bytes;
+            }
+        }
+        Ok(usage)
+    }
 }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::base64_bytes;
-use crate::extra::Extra;
+use crate::extra::{Extra, KnownKeys};
+use crate::json_len::json_len;
 
 /// A JSON object.
 pub type JsonMap = Map<String, Value>;
@@ -76,6 +77,21 @@ pub struct Part {
     pub extra: Extra,
 }
 
+impl KnownKeys for Part {
+    const NOUN: &'static str = "a part";
+    const KEYS: &'static [&'static str] = &[
+        "text",
+        "inlineData",
+        "fileData",
+        "functionCall",
+        "functionResponse",
+        "executableCode",
+        "codeExecutionResult",
+        "thought",
+        "thoughtSignature",
+    ];
+}
+
 /// What a [`Part`] holds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum PartData {
@@ -109,6 +125,17 @@ impl Part {
         match &self.data {
             PartData::Text(text) => Some(text),
             _ => None,
+        }
+    }
+
+    /// Bytes that quotas count for the part as an artifact: inline data as it is, and the JSON of everything else.
+    pub fn stored_bytes(&self) -> u64 {
+        match &self.data {
+            PartData::InlineData(blob) => {
+                let data = PartData::InlineData(Blob { data: Bytes::new(), ..blob.clone() });
+                (json_len(&Self { data, ..self.clone() }) + blob.data.len()) as u64
+            }
+            _ => json_len(self) as u64,
         }
     }
 }
@@ -165,6 +192,11 @@ pub struct FunctionCall {
     pub extra: Extra,
 }
 
+impl KnownKeys for FunctionCall {
+    const NOUN: &'static str = "a function call";
+    const KEYS: &'static [&'static str] = &["id", "name", "args"];
+}
+
 /// A tool's answer to a [`FunctionCall`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -181,6 +213,11 @@ pub struct FunctionResponse {
     pub extra: Extra,
 }
 
+impl KnownKeys for FunctionResponse {
+    const NOUN: &'static str = "a function response";
+    const KEYS: &'static [&'static str] = &["id", "name", "response"];
+}
+
 /// Code that a model wrote to be run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -193,6 +230,11 @@ pub struct ExecutableCode {
     /// Keys that this version does not know.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+impl KnownKeys for ExecutableCode {
+    const NOUN: &'static str = "executable code";
+    const KEYS: &'static [&'static str] = &["language", "code"];
 }
 
 /// What running code gave.
@@ -210,10 +252,15 @@ pub struct CodeExecutionResult {
     pub extra: Extra,
 }
 
+impl KnownKeys for CodeExecutionResult {
+    const NOUN: &'static str = "a code execution result";
+    const KEYS: &'static [&'static str] = &["outcome", "output"];
+}
+
 /// The JSON form of a part: a flat object of optional keys.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct PartJson {
+pub(crate) struct PartJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", alias = "inline_data")]
@@ -253,17 +300,25 @@ impl From<PartJson> for Part {
             data,
             thought: json.thought.unwrap_or(false),
             thought_signature: json.thought_signature,
-            extra: without_nulls(json.extra),
+            extra: json.extra.without_nulls(),
         }
     }
 }
 
-/// A key that says nothing is as good as absent.
-fn without_nulls(mut extra: Extra) -> Extra {
-    if extra.values().any(Value::is_null) {
-        extra.retain(|_, value| !value.is_null());
+impl PartJson {
+    /// The kinds of data that are there, by their keys.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &'static str> {
+        let kinds = [
+            ("text", self.text.is_some()),
+            ("inlineData", self.inline_data.is_some()),
+            ("fileData", self.file_data.is_some()),
+            ("functionCall", self.function_call.is_some()),
+            ("functionResponse", self.function_response.is_some()),
+            ("executableCode", self.executable_code.is_some()),
+            ("codeExecutionResult", self.code_execution_result.is_some()),
+        ];
+        kinds.into_iter().filter_map(|(key, is_there)| is_there.then_some(key))
     }
-    extra
 }
 
 impl From<Part> for PartJson {

@@ -2,7 +2,7 @@
 //! the [`AgentContext`] of a custom agent.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::artifact::ArtifactService;
+use crate::caller::Caller;
 use crate::confirmation::{REQUEST_CONFIRMATION, ToolConfirmation};
 use crate::content::{Content, JsonMap, Part};
 use crate::error::{ModelError, RunError, StoreError, ToolError};
@@ -18,6 +19,7 @@ use crate::event::{Event, EventActions, EventData, USER, UsageMetadata};
 use crate::memory::{MemoryEntry, MemoryService};
 use crate::model::{Delivery, LlmRequest, LlmResponse, Model, ModelRegistry, ResponseStream};
 use crate::plugin::Plugin;
+use crate::provenance::{Claim, EventSigner, remove_proof};
 use crate::session::{Session, SessionKey, SessionService};
 use crate::state::{Scope, State};
 use crate::tool::ToolCheck;
@@ -48,6 +50,10 @@ pub struct RunConfig {
     pub auto_create_session: bool,
     /// Most tokens, as the models count them, of all model calls of the run together; 0 is no limit.
     pub max_tokens: u64,
+    /// Most events of the run that are stored; 0 is no limit.
+    pub max_events: u32,
+    /// Most bytes of the JSON of all events of the run, streamed pieces included; 0 is no limit.
+    pub max_run_bytes: u64,
     /// Whether files in the user's message are saved as artifacts, and only named in the session.
     pub save_input_blobs_as_artifacts: bool,
     /// Whether the calls of one turn come before all their responses in a prompt; by default as the model wants it.
@@ -62,6 +68,8 @@ impl Default for RunConfig {
             tool_execution: ToolExecution::Parallel,
             auto_create_session: false,
             max_tokens: 0,
+            max_events: 2_000,
+            max_run_bytes: 32 << 20,
             save_input_blobs_as_artifacts: false,
             group_function_responses: None,
         }
@@ -84,6 +92,8 @@ pub struct Invocation {
     pub id: String,
     /// The session.
     pub session_key: SessionKey,
+    /// Who asked for the run.
+    pub caller: Caller,
     /// What the user said. A plugin may change it before it is stored, and nobody after that.
     pub user_content: RwLock<Arc<Content>>,
     /// How the run is wanted.
@@ -98,6 +108,8 @@ pub struct Invocation {
     pub spent: Arc<Spent>,
     /// How many agents called as tools this run is inside of.
     pub depth: u32,
+    /// Proves which events the host itself has made.
+    pub signer: EventSigner,
 }
 
 /// What a run has used up.
@@ -107,6 +119,23 @@ pub struct Spent {
     pub llm_calls: AtomicU32,
     /// Tokens, as the models count them.
     pub tokens: AtomicU64,
+    /// Steps of checks against JSON Schemas.
+    pub check_steps: AtomicU64,
+    /// Events that are stored or, of agents called as tools, kept until the call ends.
+    pub events: AtomicU32,
+    /// Bytes of the JSON of these events and of all streamed pieces.
+    pub event_bytes: AtomicU64,
+    /// The limit of events or bytes that was exceeded first.
+    exceeded: OnceLock<ExceededLimit>,
+}
+
+/// A limit of the run, and the agent that exceeded it.
+#[derive(Debug)]
+struct ExceededLimit {
+    limit: &'static str,
+    value: u64,
+    agent: String,
+    key: &'static str,
 }
 
 impl Spent {
@@ -132,6 +161,11 @@ impl Invocation {
     /// The state as it is now.
     pub fn state(&self) -> State {
         self.session.read().unwrap_or_else(PoisonError::into_inner).state.clone()
+    }
+
+    /// True when the event carries a valid proof of the claim: this host has made it, in this session.
+    pub fn proves(&self, event: &EventData, claim: Claim) -> bool {
+        self.signer.proves(&self.session_key, event, claim)
     }
 
     /// The events so far.
@@ -171,6 +205,52 @@ impl Invocation {
             });
         }
         Ok(())
+    }
+
+    /// Counts an event of an agent before it is stored or sent on. Once one is refused, so are all that follow.
+    ///
+    /// # Errors
+    /// [`RunError::Limit`] if it is one too many, or too large.
+    pub fn count_event(&self, event: &Event) -> Result<(), RunError> {
+        let (most_events, most_bytes) = (self.run_config.max_events, self.run_config.max_run_bytes);
+        if !event.partial && most_events > 0 {
+            let events = self.spent.events.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+            if events > most_events {
+                let limit = "the limit of events in one run";
+                return Err(self.exceed(limit, u64::from(most_events), "max_events", event));
+            }
+        }
+        if most_bytes > 0 {
+            // The JSON is kept for the store or the client, which need it next.
+            let bytes = event.json().len() as u64;
+            let bytes = self.spent.event_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+            if bytes > most_bytes {
+                let limit = "the limit of bytes of events in one run";
+                return Err(self.exceed(limit, most_bytes, "max_run_bytes", event));
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that an event has exceeded a limit; the first of a run goes to the audit log.
+    fn exceed(&self, limit: &'static str, value: u64, key: &'static str, event: &Event) -> RunError {
+        let agent = event.author.clone();
+        if self.spent.exceeded.set(ExceededLimit { limit, value, agent: agent.clone(), key }).is_ok() {
+            let SessionKey { app, user, id: session } = &self.session_key;
+            let origin = self.caller.origin;
+            let detail = format!("{limit} of {value} reached by agent `{agent}`");
+            tracing::warn!(
+                target: "hatchery::audit", %app, %user, %session, invocation = self.id, %origin, limit = key, detail,
+                "limit"
+            );
+        }
+        RunError::Limit { limit, value, agent, key }
+    }
+
+    /// The error of the limit of events or bytes that the run has exceeded, if any. It ends the run also if an agent goes on.
+    pub fn exceeded_limit(&self) -> Option<RunError> {
+        let ExceededLimit { limit, value, agent, key } = self.spent.exceeded.get()?;
+        Some(RunError::Limit { limit, value: *value, agent: agent.clone(), key })
     }
 
     /// Refuses `agent` a model call once the run's tokens are spent.
@@ -276,16 +356,25 @@ impl CallContext {
     /// the same arguments, and [`CallContext::confirmation`] tells the decision.
     ///
     /// # Errors
-    /// Outside a function call.
+    /// Outside a function call, and inside of an agent that is called as a tool.
     pub fn request_confirmation(&self, hint: impl Into<String>, payload: Option<Value>) -> Result<(), RunError> {
         let Some(id) = self.function_call_id.as_deref() else {
             return Err(RunError::BadInput("a confirmation can be asked for only in a tool call".into()));
         };
+        if self.invocation.depth > 0 {
+            let message = "a confirmation cannot be asked for inside of an agent that is called as a tool";
+            return Err(RunError::BadInput(message.into()));
+        }
         let request = ToolConfirmation { hint: hint.into(), confirmed: false, payload };
         // Of strings, a bool and JSON: this cannot fail.
         let request = serde_json::to_value(request).unwrap_or_default();
         self.actions().requested_tool_confirmations.insert(id.into(), request);
         Ok(())
+    }
+
+    /// Who asked for the run.
+    pub fn caller(&self) -> &Caller {
+        &self.invocation.caller
     }
 
     /// The value of a state key, own changes included.
@@ -375,6 +464,15 @@ pub trait AgentHost: Send + Sync {
     /// When there is no such agent, or its run fails.
     async fn run_sub_agent(&self, cx: &CallContext, name: &str, sink: Arc<dyn EventSink>) -> Result<(), RunError>;
 
+    /// Judges an event that the agent of `cx` is about to emit, complete but for its proof, and gives what the host vouches for in it.
+    ///
+    /// # Errors
+    /// When the agent may not say this.
+    fn admit(&self, cx: &CallContext, event: &EventData) -> Result<Option<Claim>, RunError> {
+        let _ = (cx, event);
+        Ok(None)
+    }
+
     /// The plugins that follow the run into agents which are called as tools; by default there are none.
     fn plugins(&self) -> Vec<Arc<dyn Plugin>> {
         Vec::new()
@@ -417,12 +515,24 @@ pub struct AgentContext {
 }
 
 impl AgentContext {
-    /// Completes an event (author, branch, invocation, pending changes of state) and sends it on.
+    /// Completes an event (author, branch, invocation, pending changes of state) and sends it on. A proof that it carries is taken out.
     ///
     /// # Errors
     /// As [`EventSink::emit`]; when the author is the user, for whom only the user speaks; when it asks for a confirmation in the name of
-    /// another agent, whose tool would then run.
-    pub async fn emit(&self, mut data: EventData) -> Result<Arc<Event>, RunError> {
+    /// another agent, whose tool would then run; and as [`AgentHost::admit`].
+    pub async fn emit(&self, data: EventData) -> Result<Arc<Event>, RunError> {
+        self.complete(data, None).await
+    }
+
+    /// The same with a proof of what the event claims. For the engine, which alone knows whether that is true.
+    ///
+    /// # Errors
+    /// As [`AgentContext::emit`].
+    pub async fn emit_with_proof(&self, data: EventData, claim: Claim) -> Result<Arc<Event>, RunError> {
+        self.complete(data, Some(claim)).await
+    }
+
+    async fn complete(&self, mut data: EventData, claim: Option<Claim>) -> Result<Arc<Event>, RunError> {
         if data.author.is_empty() {
             data.author = self.call.agent.to_string();
         } else if data.author == USER {
@@ -432,6 +542,10 @@ impl AgentContext {
             let message = format!("may not ask for a confirmation as `{}`; that agent asks by itself", data.author);
             return Err(RunError::Agent { agent: self.call.agent.to_string(), code: "AGENT_FAILED".into(), message });
         }
+        let vouched = match self.call.host.as_ref() {
+            Some(host) => host.admit(&self.call, &data)?,
+            None => None,
+        };
         data.invocation_id.clone_from(&self.call.invocation.id);
         if data.branch.is_none() {
             data.branch = self.call.branch.as_deref().map(Into::into);
@@ -441,6 +555,11 @@ impl AgentContext {
             actions.merge(std::mem::take(&mut data.actions));
             actions.state_delta = self.call.invocation.without_temp(actions.state_delta);
             data.actions = actions;
+        }
+        let Invocation { signer, session_key, .. } = self.call.invocation.as_ref();
+        match claim.or(vouched).filter(|_| !data.partial) {
+            Some(claim) => signer.sign(session_key, &mut data, claim),
+            None => remove_proof(&mut data),
         }
         self.sink.emit(Event::new(data)).await
     }

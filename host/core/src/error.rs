@@ -11,6 +11,9 @@ use crate::session::SessionKey;
 /// The code of a failure of the storage itself, whose words are not for clients.
 const STORE_FAILED: &str = "STORE_FAILED";
 
+/// The code of a storage without room, whose words are not for clients either.
+const STORE_FULL: &str = "STORE_FULL";
+
 /// What goes wrong in a session, artifact or memory service.
 #[derive(Debug, Error)]
 pub enum StoreError {
@@ -31,6 +34,32 @@ pub enum StoreError {
     /// The caller may not do this.
     #[error("{0}")]
     Refused(String),
+    /// A quota is used up.
+    #[error("{message}; raise `{key}` in hatchery.yaml to allow more")]
+    QuotaExceeded {
+        /// What may take how much, and what to do about it without raising the quota.
+        message: String,
+        /// The setting that raises it.
+        key: &'static str,
+        /// True if the request is too large by itself, false if what is stored leaves no room for it.
+        is_request: bool,
+    },
+    /// Other requests keep the storage busy: the same request may succeed later.
+    #[error("{what}; try again in {} s", retry_after.as_secs().max(1))]
+    Busy {
+        /// What is busy, in words for clients.
+        what: String,
+        /// How long to wait before the next try.
+        retry_after: Duration,
+    },
+    /// The disk, or the file system's quota, is used up. What was stored before is still there.
+    #[error("{what}: no space is left: {source}")]
+    Full {
+        /// What was being done, with the file or table.
+        what: String,
+        /// Why it failed.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The storage itself failed.
     #[error("{what}: {source}")]
     Backend {
@@ -54,6 +83,9 @@ impl StoreError {
             Self::SessionNotFound(_) => "SESSION_NOT_FOUND",
             Self::InvalidName { .. } => "INVALID_NAME",
             Self::Refused(_) => "REFUSED",
+            Self::QuotaExceeded { .. } => "QUOTA_EXCEEDED",
+            Self::Busy { .. } => "STORE_BUSY",
+            Self::Full { .. } => STORE_FULL,
             Self::Backend { .. } => STORE_FAILED,
         }
     }
@@ -178,10 +210,13 @@ impl From<StoreError> for ToolError {
     fn from(error: StoreError) -> Self {
         let message = error.to_string();
         match error {
-            StoreError::Backend { .. } => Self::Fatal { tool: String::new(), code: error.code().into(), message },
+            StoreError::Backend { .. } | StoreError::Full { .. } | StoreError::Busy { .. } => {
+                Self::Fatal { tool: String::new(), code: error.code().into(), message }
+            }
             StoreError::SessionExists(_)
             | StoreError::SessionNotFound(_)
             | StoreError::InvalidName { .. }
+            | StoreError::QuotaExceeded { .. }
             | StoreError::Refused(_) => Self::Model(message),
         }
     }
@@ -266,6 +301,9 @@ pub enum RunError {
     /// The caller's input is wrong.
     #[error("{0}")]
     BadInput(String),
+    /// What the user says is nothing that a user can say, or that a model takes.
+    #[error("{0}")]
+    InvalidMessage(String),
     /// An agent says that it failed.
     #[error("agent `{agent}`: {message}")]
     Agent {
@@ -303,6 +341,9 @@ impl RunError {
             Self::Store(_) | Self::Tool(ToolError::Fatal { .. }) if self.code() == STORE_FAILED => {
                 "the storage failed; the server's log holds the cause".into()
             }
+            Self::Store(_) | Self::Tool(ToolError::Fatal { .. }) if self.code() == STORE_FULL => {
+                "the storage is full, and nothing of this was stored; the operator must free some space".into()
+            }
             Self::Internal(_) => "the server failed; its log holds the cause".into(),
             error => error.to_string(),
         }
@@ -323,6 +364,7 @@ impl RunError {
             Self::Limit { .. } => "LIMIT_REACHED",
             Self::PluginMissing { .. } => "PLUGIN_MISSING",
             Self::BadInput(_) => "BAD_INPUT",
+            Self::InvalidMessage(_) => "INVALID_MESSAGE",
             Self::Cancelled => "CANCELLED",
             Self::Stopped => "STOPPED",
             Self::Internal(_) => "INTERNAL",

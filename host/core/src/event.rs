@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::content::{Content, FunctionCall, FunctionResponse, JsonMap, PartData};
-use crate::extra::Extra;
+use crate::extra::{Extra, KnownKeys};
+use crate::json_len::json_len;
 use crate::time::Timestamp;
 
 /// The author of what a person says.
@@ -83,6 +84,33 @@ pub struct EventData {
     pub timestamp: Timestamp,
 }
 
+impl KnownKeys for EventData {
+    const NOUN: &'static str = "an event";
+    const KEYS: &'static [&'static str] = &[
+        "id",
+        "invocationId",
+        "author",
+        "content",
+        "actions",
+        "partial",
+        "turnComplete",
+        "interrupted",
+        "errorCode",
+        "errorMessage",
+        "finishReason",
+        "usageMetadata",
+        "avgLogprobs",
+        "modelVersion",
+        "branch",
+        "groundingMetadata",
+        "customMetadata",
+        "inputTranscription",
+        "outputTranscription",
+        "longRunningToolIds",
+        "timestamp",
+    ];
+}
+
 /// What an event does beside saying something.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -117,6 +145,22 @@ pub struct EventActions {
     /// Keys that this version does not know.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+impl KnownKeys for EventActions {
+    const NOUN: &'static str = "actions";
+    const KEYS: &'static [&'static str] = &[
+        "stateDelta",
+        "artifactDelta",
+        "skipSummarization",
+        "transferToAgent",
+        "escalate",
+        "endOfAgent",
+        "endInvocation",
+        "requestedAuthConfigs",
+        "requestedToolConfirmations",
+        "compaction",
+    ];
 }
 
 impl EventActions {
@@ -156,6 +200,11 @@ pub struct Compaction {
     pub extra: Extra,
 }
 
+impl KnownKeys for Compaction {
+    const NOUN: &'static str = "a compaction";
+    const KEYS: &'static [&'static str] = &["startTimestamp", "endTimestamp", "compactedContent"];
+}
+
 /// Tokens of one model call. Keys that this version does not know are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -178,6 +227,17 @@ pub struct UsageMetadata {
     /// The rest.
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+impl KnownKeys for UsageMetadata {
+    const NOUN: &'static str = "usage metadata";
+    const KEYS: &'static [&'static str] = &[
+        "promptTokenCount",
+        "candidatesTokenCount",
+        "thoughtsTokenCount",
+        "cachedContentTokenCount",
+        "totalTokenCount",
+    ];
 }
 
 impl UsageMetadata {
@@ -228,6 +288,11 @@ impl Event {
     /// True once the JSON has been made.
     pub fn has_json(&self) -> bool {
         self.json.get().is_some()
+    }
+
+    /// Bytes of the JSON, which is counted without keeping it if it has not been made yet.
+    pub fn json_len(&self) -> usize {
+        self.json.get().map_or_else(|| json_len(&self.data), Bytes::len)
     }
 
     /// Function calls in the content.

@@ -11,8 +11,10 @@ use serde::{Serialize, Serializer};
 use crate::content::JsonMap;
 use crate::error::StoreError;
 use crate::event::Event;
-use crate::state::State;
+use crate::id::IdKind;
+use crate::state::{Scope, State, entry_bytes};
 use crate::time::Timestamp;
+use crate::usage::{SessionUsage, StateUsage, Usage};
 
 /// Names a session. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,6 +31,16 @@ impl SessionKey {
     /// A key of the three names.
     pub fn new(app: impl Into<Arc<str>>, user: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
         Self { app: app.into(), user: user.into(), id: id.into() }
+    }
+
+    /// Checks the three names, see [`IdKind::check`].
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidName`] for the first that is too long or has control characters.
+    pub fn check(&self) -> Result<(), StoreError> {
+        IdKind::App.check(&self.app)?;
+        IdKind::User.check(&self.user)?;
+        IdKind::Session.check(&self.id)
     }
 }
 
@@ -105,6 +117,43 @@ pub trait SessionService: Send + Sync {
     /// Gives the session's new revision. `temp:` keys are never stored. Partial events are refused.
     ///
     /// # Errors
-    /// [`StoreError::SessionNotFound`] when the session does not exist.
+    /// [`StoreError::SessionNotFound`] when the session does not exist, [`StoreError::Full`] when there is no room left. After an
+    /// error nothing of the event is stored.
     async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError>;
+
+    /// How much the session, its user and its app take. Services keep running totals for this; the provided method reads everything of
+    /// the user, and does not see the shared state of a user without sessions.
+    async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
+        let mut usage = Usage::default();
+        for listed in self.list(&key.app, &key.user).await? {
+            let Some(session) = self.get(&listed.key, EventWindow::All).await? else { continue };
+            let own = SessionUsage {
+                events: session.revision,
+                event_bytes: session.events.iter().map(|event| event.json_len() as u64).sum(),
+                state: state_usage(&session.state, Scope::Session),
+            };
+            let shared = state_usage(&session.state, Scope::User);
+            if usage.user.sessions == 0 {
+                usage.user.state = shared;
+                usage.app = state_usage(&session.state, Scope::App);
+            }
+            usage.user.sessions += 1;
+            usage.user.event_bytes += own.event_bytes;
+            usage.user.state.keys += own.state.keys;
+            usage.user.state.bytes += own.state.bytes;
+            if session.key == *key {
+                usage.session = own;
+            }
+        }
+        Ok(usage)
+    }
+}
+
+/// What the keys of one scope take.
+fn state_usage(state: &State, scope: Scope) -> StateUsage {
+    let entries = state.iter().filter(|(key, _)| Scope::of(key).0 == scope);
+    entries.fold(StateUsage::default(), |usage, (key, value)| StateUsage {
+        keys: usage.keys + 1,
+        bytes: usage.bytes + entry_bytes(key, value),
+    })
 }

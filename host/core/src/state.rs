@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::content::JsonMap;
+use crate::json_len::json_len;
 
 /// Written by some ADK clients in a state delta where others write `null`: the key is to be deleted.
 const REMOVED: &str = "__ADK_SENTINEL_REMOVED__";
@@ -52,6 +53,11 @@ impl Scope {
 /// True for a value that in a delta means "delete this key".
 pub fn is_removal(value: &Value) -> bool {
     value.is_null() || value.as_str() == Some(REMOVED)
+}
+
+/// Bytes that quotas count for a key: those of its name and of its value as JSON.
+pub fn entry_bytes(key: &str, value: &Value) -> u64 {
+    (key.len() + json_len(value)) as u64
 }
 
 /// Values by full key (with prefix). Cloning costs nothing: clones share their data until one of them changes.

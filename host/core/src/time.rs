@@ -10,6 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(i64);
 
+/// Furthest from 1970 that a timestamp is read. Up to here a float holds microseconds, so that what is written is read as the same.
+const MOST_SECONDS: f64 = 4_294_967_296.0;
+
 impl Timestamp {
     /// Now. Each call of a process gives a later time than the one before it, also when the clock is set back: what happened later is
     /// later, and a time tells one event from the others.
@@ -51,6 +54,33 @@ impl<'de> Deserialize<'de> for Timestamp {
             return Err(D::Error::custom("a timestamp must be a finite number"));
         }
         let seconds = if number.abs() >= 1e11 { number / 1e3 } else { number };
+        if seconds.abs() > MOST_SECONDS {
+            return Err(D::Error::custom("a timestamp must lie between the years 1834 and 2106"));
+        }
         Ok(Self((seconds * 1e6).round() as i64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_time_that_a_float_cannot_hold_is_refused() {
+        for text in ["4294967297", "-4294967297", "1e13", "17952492455555555555555555555", "4294967296001"] {
+            let error = serde_json::from_str::<Timestamp>(text).unwrap_err().to_string();
+            assert!(error.starts_with("a timestamp must lie between the years 1834 and 2106"), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_as_the_same(micros in -4_294_967_296_000_000_i64..=4_294_967_296_000_000) {
+            let time = Timestamp::from_micros(micros);
+            let written = serde_json::to_string(&time).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Timestamp>(&written).unwrap(), time);
+        }
     }
 }

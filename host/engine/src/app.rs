@@ -38,6 +38,10 @@ pub struct RunSettings {
     pub max_llm_calls: Option<u32>,
     /// Most tokens of a run; 0 is no limit.
     pub max_tokens: Option<u64>,
+    /// Most stored events of a run; 0 is no limit.
+    pub max_events: Option<u32>,
+    /// Most bytes of the JSON of a run's events; 0 is no limit.
+    pub max_run_bytes: Option<u64>,
     /// Whether the tool calls of one model answer run at the same time.
     pub tool_execution: Option<ToolExecution>,
     /// Whether files in the user's message are saved as artifacts.
@@ -50,6 +54,8 @@ impl RunSettings {
         RunConfig {
             max_llm_calls: self.max_llm_calls.unwrap_or(config.max_llm_calls),
             max_tokens: self.max_tokens.unwrap_or(config.max_tokens),
+            max_events: self.max_events.unwrap_or(config.max_events),
+            max_run_bytes: self.max_run_bytes.unwrap_or(config.max_run_bytes),
             tool_execution: self.tool_execution.unwrap_or(config.tool_execution),
             save_input_blobs_as_artifacts: self
                 .save_input_blobs_as_artifacts

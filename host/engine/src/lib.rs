@@ -51,6 +51,7 @@ pub mod toolsets;
 pub mod yaml;
 
 mod agents;
+mod provenance;
 mod tasks;
 
 pub use app::{App, AppSettings, RunSettings};

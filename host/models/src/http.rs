@@ -4,6 +4,7 @@
 //! go to another host.
 
 use std::error::Error;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -15,8 +16,8 @@ use hatchery_core::error::{ModelError, ModelErrorKind};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url, redirect};
 
-use crate::Secret;
 use crate::failure::Origin;
+use crate::{BaseUrl, Secret};
 
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long a model may think before its first byte.
@@ -130,6 +131,34 @@ pub(crate) fn key_header(prefix: &str, key: &Secret, origin: &Origin) -> Result<
     })?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+/// Checks that a key may be sent to `url`: the operator has chosen where it goes, and it goes encrypted or stays on this machine.
+pub(crate) fn check_key_destination(url: &Url, base: Option<&BaseUrl>, origin: &Origin) -> Result<(), ModelError> {
+    let Origin { key_variable, url_variable, .. } = origin;
+    if base.is_some_and(|base| !base.may_have_keys()) {
+        let message = format!(
+            "the key in {key_variable} is not sent to the base URL that the folder's hatchery.yaml names; set {url_variable}, or let \
+             the operator look at the file and run `hatchery trust DIR`"
+        );
+        return Err(origin.error(ModelErrorKind::Auth, message));
+    }
+    if url.scheme() != "https" && !is_loopback(url) {
+        let message = format!(
+            "the key in {key_variable} is not sent in plain text to another machine; write {url_variable} with https, or unset \
+             {key_variable} for a server that wants none"
+        );
+        return Err(origin.error(ModelErrorKind::Auth, message));
+    }
+    Ok(())
+}
+
+fn is_loopback(url: &Url) -> bool {
+    // `localhost` and what is below it is this machine by RFC 6761, and not a matter of name servers.
+    let is_local_name = |name: &str| name == "localhost" || name.ends_with(".localhost");
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    address.map_or_else(|_| is_local_name(host.trim_end_matches('.')), |address| address.is_loopback())
 }
 
 /// Reads a base URL and appends path segments, escaped as they need.
@@ -298,6 +327,31 @@ mod tests {
         assert!(body == "abcdef" && matches!(end, Collected::All));
         let (body, end) = collect(chunks(), 5).await;
         assert!(body == "abcde" && matches!(end, Collected::TooMuch));
+    }
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        let is = |url: &str| is_loopback(&Url::parse(url).unwrap());
+        for url in [
+            "http://127.0.0.1:1/x",
+            "http://127.9.9.9",
+            "http://[::1]:1",
+            "http://localhost",
+            "http://LOCALHOST./",
+            "http://a.localhost",
+        ] {
+            assert!(is(url), "{url}");
+        }
+        for url in [
+            "http://10.0.0.1",
+            "http://localhost.evil.example",
+            "http://127.0.0.1.evil.example",
+            "http://0.0.0.0",
+            "http://[::]",
+            "http://notlocalhost",
+        ] {
+            assert!(!is(url), "{url}");
+        }
     }
 
     #[test]

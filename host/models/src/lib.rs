@@ -11,6 +11,8 @@
 
 mod failure;
 mod finish;
+#[doc(hidden)]
+pub mod fuzz;
 mod gemini;
 mod http;
 mod openai;
@@ -20,4 +22,4 @@ mod settings;
 mod sse;
 
 pub use registry::{Factory, Registry};
-pub use settings::{Secret, Settings};
+pub use settings::{BaseUrl, Secret, Settings, WrittenFolders};

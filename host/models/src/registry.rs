@@ -54,7 +54,8 @@ impl Registry {
     pub fn with_defaults(settings: Settings) -> Self {
         let http = Http::default();
         let mut registry = Self::new();
-        registry.register(Box::new(ScriptedFactory::new(&settings.scripts_dir)));
+        registry
+            .register(Box::new(ScriptedFactory::new(&settings.scripts_dir).outside(settings.written_folders.clone())));
         registry.register(Box::new(GeminiFactory::new(&settings, http.clone())));
         registry.register(Box::new(OpenAiFactory::new(&settings, http)));
         registry

@@ -1,7 +1,10 @@
 //! Where providers are and how to get in.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
 
 /// A key. Shown as `[hidden]`, never as it is.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,19 +34,85 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// A provider's base URL, and who has chosen it: that decides whether the environment's key is sent there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BaseUrl {
+    url: String,
+    is_from_folder: bool,
+}
+
+impl BaseUrl {
+    /// One that a folder's own configuration names. No key is sent there.
+    pub fn of_folder(url: impl Into<String>) -> Self {
+        Self { url: url.into(), is_from_folder: true }
+    }
+
+    /// The URL.
+    pub fn as_str(&self) -> &str {
+        &self.url
+    }
+
+    /// True if keys may be sent there, because the operator has chosen it.
+    pub fn may_have_keys(&self) -> bool {
+        !self.is_from_folder
+    }
+}
+
+/// A URL that the operator has chosen, in the environment or a trusted configuration.
+impl From<String> for BaseUrl {
+    fn from(url: String) -> Self {
+        Self { url, is_from_folder: false }
+    }
+}
+
+/// A URL that the operator has chosen, in the environment or a trusted configuration.
+impl From<&str> for BaseUrl {
+    fn from(url: &str) -> Self {
+        url.to_owned().into()
+    }
+}
+
+/// Folders whose files are not read as scripts, since components may write there. Clones share the list, which can change at any time.
+#[derive(Debug, Clone, Default)]
+pub struct WrittenFolders(Arc<ArcSwap<Vec<PathBuf>>>);
+
+impl WrittenFolders {
+    /// Replaces the list. The paths are canonical.
+    pub fn set(&self, folders: Vec<PathBuf>) {
+        self.0.store(Arc::new(folders));
+    }
+
+    /// Whether a file is in one of them, wherever links lead from `path`. It costs a look at the file system unless the list is empty.
+    pub fn contain(&self, path: &Path) -> bool {
+        let folders = self.0.load();
+        let is_inside = |path: PathBuf| folders.iter().any(|folder| path.starts_with(folder));
+        !folders.is_empty() && path.canonicalize().is_ok_and(is_inside)
+    }
+}
+
+impl PartialEq for WrittenFolders {
+    fn eq(&self, other: &Self) -> bool {
+        *self.0.load() == *other.0.load()
+    }
+}
+
+impl Eq for WrittenFolders {}
+
 /// Where providers are and how to get in. The default has no keys, the providers' own URLs, and scripts in the current directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Gemini's base URL without the version, default `https://generativelanguage.googleapis.com`.
-    pub gemini_base_url: Option<String>,
+    pub gemini_base_url: Option<BaseUrl>,
     /// Gemini's key.
     pub gemini_api_key: Option<Secret>,
     /// The base URL of chat completions, version included, default `https://api.openai.com/v1`.
-    pub openai_base_url: Option<String>,
+    pub openai_base_url: Option<BaseUrl>,
     /// OpenAI's key; not needed when a base URL is set.
     pub openai_api_key: Option<Secret>,
     /// Where relative names of `scripted:<file>` start; empty for the current directory.
     pub scripts_dir: PathBuf,
+    /// Folders below `scripts_dir` that hold no scripts.
+    pub written_folders: WrittenFolders,
 }
 
 impl Settings {
@@ -58,11 +127,12 @@ impl Settings {
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
         let value = |name| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         Self {
-            gemini_base_url: value("GOOGLE_GEMINI_BASE_URL"),
+            gemini_base_url: value("GOOGLE_GEMINI_BASE_URL").map(BaseUrl::from),
             gemini_api_key: value("GOOGLE_API_KEY").or_else(|| value("GEMINI_API_KEY")).map(Secret),
-            openai_base_url: value("OPENAI_BASE_URL"),
+            openai_base_url: value("OPENAI_BASE_URL").map(BaseUrl::from),
             openai_api_key: value("OPENAI_API_KEY").map(Secret),
             scripts_dir: PathBuf::new(),
+            written_folders: WrittenFolders::default(),
         }
     }
 }

@@ -83,8 +83,16 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// The component in a manifest.
-    pub(crate) fn find(reference: &Reference, manifest: OciImageManifest) -> Result<Self, RegistryError> {
+    /// Reads a manifest and finds the component in it.
+    pub(crate) fn read(reference: &Reference, manifest: &[u8]) -> Result<Self, RegistryError> {
+        let manifest = serde_json::from_slice(manifest).map_err(|error| RegistryError::NotComponent {
+            what: reference.to_string(),
+            reason: format!("its manifest cannot be read: {error}"),
+        })?;
+        Self::find(reference, manifest)
+    }
+
+    fn find(reference: &Reference, manifest: OciImageManifest) -> Result<Self, RegistryError> {
         let not = |reason: &str| RegistryError::NotComponent { what: reference.to_string(), reason: reason.to_owned() };
         let mut layers = manifest.layers.into_iter().filter(|layer| layer.media_type == LAYER_MEDIA_TYPE);
         let (Some(mut layer), None) = (layers.next(), layers.next()) else {

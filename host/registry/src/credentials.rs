@@ -1,5 +1,5 @@
-//! Who one is for a registry: `HATCHERY_REGISTRY_USER` and `HATCHERY_REGISTRY_PASSWORD`, for the one in `HATCHERY_REGISTRY` if that is set, or what `docker login` has written, or what one of
-//! Docker's credential helpers says: programs `docker-credential-NAME` of the PATH, which are started for the registries that Docker's
+//! Who one is for a registry: `HATCHERY_REGISTRY_USER` and `HATCHERY_REGISTRY_PASSWORD` for the one in `HATCHERY_REGISTRY`, or what `docker login`
+//! has written, or what one of Docker's credential helpers says: programs `docker-credential-NAME` of the PATH, which are started for the registries that Docker's
 //! configuration has them for.
 
 use std::collections::BTreeMap;
@@ -33,10 +33,8 @@ const TOKEN_USER: &str = "<token>";
 /// Names and passwords for registries.
 #[derive(Debug, Default)]
 pub struct Credentials {
-    /// Wins over the others.
-    own: Option<RegistryAuth>,
-    /// The only registry that `own` is for; every one when it is not said.
-    only: Option<String>,
+    /// One registry, and what wins over the others there.
+    own: Option<(String, RegistryAuth)>,
     /// By host and port.
     docker: BTreeMap<String, RegistryAuth>,
     /// The helpers of single registries.
@@ -75,14 +73,17 @@ impl Credentials {
     /// Those of this process: its variables, and `config.json` in `DOCKER_CONFIG` or in `~/.docker`.
     ///
     /// # Errors
-    /// When one of the two variables is missing, or the file does not say what it should.
+    /// When one of the three variables is missing, or the file does not say what it should.
     pub fn of_environment() -> Result<Self, RegistryError> {
         Self::find(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
     fn find(variable: impl Fn(&'static str) -> Option<String>) -> Result<Self, RegistryError> {
         let own = match (variable(USER), variable(PASSWORD)) {
-            (Some(user), Some(password)) => Some(RegistryAuth::Basic(user, password)),
+            (Some(user), Some(password)) => {
+                let registry = variable(ONLY).ok_or(RegistryError::RegistryNotNamed { password: PASSWORD })?;
+                Some((registry, RegistryAuth::Basic(user, password)))
+            }
             (Some(_), None) => return Err(RegistryError::HalfCredentials { set: USER, missing: PASSWORD }),
             (None, Some(_)) => return Err(RegistryError::HalfCredentials { set: PASSWORD, missing: USER }),
             (None, None) => None,
@@ -91,7 +92,14 @@ impl Credentials {
         let folder = folder.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".docker")));
         let file = folder.map(|folder| folder.join("config.json")).filter(|file| file.is_file());
         let found = file.map(|file| Self::of_docker(&file)).transpose()?.unwrap_or_default();
-        Ok(Self { own, only: variable(ONLY), ..found })
+        Ok(Self { own, ..found })
+    }
+
+    /// A login for one registry.
+    #[cfg(test)]
+    pub(crate) fn for_registry(registry: &str, user: &str, password: &str) -> Self {
+        let login = RegistryAuth::Basic(user.to_owned(), password.to_owned());
+        Self { own: Some((registry.to_owned(), login)), ..Self::default() }
     }
 
     fn of_docker(file: &Path) -> Result<Self, RegistryError> {
@@ -114,7 +122,7 @@ impl Credentials {
 
     /// What to show a registry.
     pub(crate) async fn of(&self, registry: &str) -> RegistryAuth {
-        let own = self.own.as_ref().filter(|_| self.only.as_deref().is_none_or(|only| only == registry));
+        let own = self.own.as_ref().filter(|(only, _)| only == registry).map(|(_, login)| login);
         if let Some(known) = own.or_else(|| self.docker.get(registry)) {
             return known.clone();
         }
@@ -214,10 +222,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_variables_win() {
+    async fn the_variables_win_for_the_registry_that_they_name() {
         let config = r#"{"auths": {"localhost:5000": {"auth": "YWRhOng="}}}"#;
-        let found = of_docker(config, &[(USER, "bob"), (PASSWORD, "y")]).unwrap();
+        let found = of_docker(config, &[(USER, "bob"), (PASSWORD, "y"), (ONLY, "localhost:5000")]).unwrap();
         assert_eq!(found.of("localhost:5000").await, basic("bob", "y"));
+        assert_eq!(found.of("localhost:5001").await, RegistryAuth::Anonymous);
+        assert_eq!(found.of("evil.example").await, RegistryAuth::Anonymous);
+    }
+
+    #[test]
+    fn a_password_is_for_no_registry_that_only_a_lock_file_names() {
+        let error = of_docker("{}", &[(USER, "bob"), (PASSWORD, "y")]).unwrap_err();
+        assert_eq!(
+            error,
+            "HATCHERY_REGISTRY is not set, but HATCHERY_REGISTRY_PASSWORD is: a password is sent to one registry only; set \
+             HATCHERY_REGISTRY to its host and port, as in `registry.example:5000`"
+        );
     }
 
     #[test]

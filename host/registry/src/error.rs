@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::signature::KeyId;
+
 /// Why something about registries fails. Each message names the file, the reference or the key, and the next step.
 #[derive(Debug, Error)]
 pub enum RegistryError {
@@ -72,7 +74,7 @@ pub enum RegistryError {
     },
     /// The registry wants other credentials.
     #[error(
-        "the registry does not let {who} use {reference}: log in with `docker login {registry}`, or set HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD"
+        "the registry does not let {who} use {reference}: log in with `docker login {registry}`, or set HATCHERY_REGISTRY={registry}, HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD"
     )]
     Unauthorized {
         /// Who asked.
@@ -193,7 +195,45 @@ pub enum RegistryError {
         /// That it has no signature, or whose it is.
         problem: String,
         /// What to do.
-        advice: &'static str,
+        advice: String,
+    },
+    /// A component is to be signed by a key that is not trusted.
+    #[error(
+        "components.{name}.signed_by: the key {id} is not trusted; add its public key to `registry.trusted_keys` of hatchery.yaml"
+    )]
+    SignerNotTrusted {
+        /// The component.
+        name: String,
+        /// The key.
+        id: KeyId,
+    },
+    /// A manifest is larger than any needs to be.
+    #[error("the manifest of {reference} has more than {most} bytes; it is none of a component, check the name")]
+    ManifestTooLarge {
+        /// What was asked for.
+        reference: String,
+        /// How many there may be.
+        most: u64,
+    },
+    /// The registry wants a login to be sent where it is not sent.
+    #[error(
+        "the registry {registry} wants its login sent to {realm}, over plain HTTP: nothing is sent there; ask its operator for a \
+         token service over HTTPS"
+    )]
+    Realm {
+        /// Its host and port.
+        registry: String,
+        /// Where to.
+        realm: String,
+    },
+    /// Credentials that nobody says the registry of.
+    #[error(
+        "HATCHERY_REGISTRY is not set, but {password} is: a password is sent to one registry only; set HATCHERY_REGISTRY to its \
+         host and port, as in `registry.example:5000`"
+    )]
+    RegistryNotNamed {
+        /// The variable that is set.
+        password: &'static str,
     },
 }
 

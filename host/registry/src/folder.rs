@@ -12,7 +12,7 @@ use crate::error::RegistryError;
 use crate::file;
 use crate::lock::{Lock, Locked};
 use crate::reference::Reference;
-use crate::signature::{KeyId, Trust, Verdict, signature_of};
+use crate::signature::{KeyId, Subject, Trust, Verdict, signature_of};
 
 /// A served folder.
 pub struct Folder {
@@ -160,15 +160,15 @@ impl Folder {
     async fn keep(&self, name: &str, locked: &Locked) -> Result<Pulled, RegistryError> {
         let path = self.component(name);
         let (change, verdict) = match file::read(&path).await? {
-            Some(bytes) => (Change::Unchanged, verify_file(&self.trust, &path, &bytes, locked).await?),
-            None => (Change::Restored, self.restore_one(&path, locked).await?),
+            Some(bytes) => (Change::Unchanged, verify_file(&self.trust, name, &path, &bytes, locked).await?),
+            None => (Change::Restored, self.restore_one(name, &path, locked).await?),
         };
         let signer = signer_as_locked(&path, locked, &verdict)?;
         Ok(self.pulled(name, locked, change, signer, verdict))
     }
 
     /// Pulls exactly what is locked.
-    async fn restore_one(&self, path: &Path, locked: &Locked) -> Result<Verdict, RegistryError> {
+    async fn restore_one(&self, name: &str, path: &Path, locked: &Locked) -> Result<Verdict, RegistryError> {
         let pinned = locked.reference.pinned(&locked.manifest);
         let found = match self.registries.look_up(&pinned).await {
             Err(RegistryError::NotFound { .. }) => return Err(self.gone(pinned, locked).await),
@@ -178,7 +178,8 @@ impl Folder {
             return Err(differs(pinned.to_string(), &locked.file, &found.layer.digest));
         }
         let bytes = self.registries.fetch(&pinned, &found.layer).await?;
-        let verdict = self.trust.judge(&pinned.to_string(), &bytes, found.layer.signature.as_deref())?;
+        let verdict =
+            self.trust.judge(&pinned.to_string(), locked.subject(name), &bytes, found.layer.signature.as_deref())?;
         // What does not have the signer that is locked is not written at all.
         signer_as_locked(path, locked, &verdict)?;
         self.write(path, &bytes, found.layer.signature.as_deref()).await?;
@@ -205,7 +206,8 @@ impl Folder {
             Some(bytes) => bytes,
             None => self.registries.fetch(reference, &layer).await?,
         };
-        let verdict = self.trust.judge(&reference.to_string(), &bytes, layer.signature.as_deref())?;
+        let subject = Subject { name, version: reference.version() };
+        let verdict = self.trust.judge(&reference.to_string(), subject, &bytes, layer.signature.as_deref())?;
         let same = before.filter(|before| before.manifest == manifest);
         let signer = match verdict {
             // Nobody has looked, and it is still what it was.
@@ -269,20 +271,31 @@ pub async fn verify(
     let mut verified = Vec::new();
     for (name, locked) in Lock::read(folder).await?.components {
         let path = component(folder, &name);
-        let result = verify_locked(trust, &path, &locked).await;
+        let result = verify_locked(trust, &name, &path, &locked).await;
         verified.push((name, result));
     }
     Ok(verified)
 }
 
-async fn verify_locked(trust: &Trust, path: &Path, locked: &Locked) -> Result<Option<KeyId>, RegistryError> {
+async fn verify_locked(
+    trust: &Trust,
+    name: &str,
+    path: &Path,
+    locked: &Locked,
+) -> Result<Option<KeyId>, RegistryError> {
     let missing = || RegistryError::FileMissing { path: path.to_owned() };
     let bytes = file::read(path).await?.ok_or_else(missing)?;
-    signer_as_locked(path, locked, &verify_file(trust, path, &bytes, locked).await?)
+    signer_as_locked(path, locked, &verify_file(trust, name, path, &bytes, locked).await?)
 }
 
 /// Compares a file with its lock and with the signature beside it.
-async fn verify_file(trust: &Trust, path: &Path, bytes: &[u8], locked: &Locked) -> Result<Verdict, RegistryError> {
+async fn verify_file(
+    trust: &Trust,
+    name: &str,
+    path: &Path,
+    bytes: &[u8],
+    locked: &Locked,
+) -> Result<Verdict, RegistryError> {
     let found = Digest::of(bytes);
     if found != locked.file {
         return Err(RegistryError::Differs {
@@ -295,7 +308,7 @@ async fn verify_file(trust: &Trust, path: &Path, bytes: &[u8], locked: &Locked) 
         });
     }
     let signature = file::read_text(&signature_of(path)).await?;
-    trust.judge(&path.display().to_string(), bytes, signature.as_deref())
+    trust.judge(&path.display().to_string(), locked.subject(name), bytes, signature.as_deref())
 }
 
 fn component(folder: &Path, name: &str) -> PathBuf {

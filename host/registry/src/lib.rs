@@ -26,4 +26,19 @@ pub use folder::{Change, Folder, Mode, Pulled, verify};
 pub use lock::LOCK_FILE;
 pub use progress::{Listener, Progress};
 pub use reference::Reference;
-pub use signature::{KeyId, PASSWORD_VARIABLE, SignaturePolicy, SigningKey, Trust, TrustedKey};
+pub use signature::{Binding, KeyId, PASSWORD_VARIABLE, SignaturePolicy, SigningKey, Trust, TrustedKey};
+
+/// Doors for fuzzing that have no public one.
+#[doc(hidden)]
+pub mod fuzz {
+    use crate::artifact::Layer;
+    use crate::{Reference, RegistryError};
+
+    /// Reads a manifest as a pull does.
+    ///
+    /// # Errors
+    /// When it is no manifest of a component.
+    pub fn read_manifest(reference: &Reference, manifest: &[u8]) -> Result<(), RegistryError> {
+        Layer::read(reference, manifest).map(|_| ())
+    }
+}

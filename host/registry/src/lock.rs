@@ -10,7 +10,7 @@ use crate::component::{Digest, check_name};
 use crate::error::RegistryError;
 use crate::file;
 use crate::reference::Reference;
-use crate::signature::KeyId;
+use crate::signature::{KeyId, Subject};
 
 /// The file's name in the served directory.
 pub const LOCK_FILE: &str = "hatchery.lock";
@@ -40,6 +40,13 @@ pub(crate) struct Locked {
     /// The trusted key that has signed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) signer: Option<KeyId>,
+}
+
+impl Locked {
+    /// What its signature is to be for.
+    pub(crate) fn subject<'a>(&'a self, name: &'a str) -> Subject<'a> {
+        Subject { name, version: self.reference.version() }
+    }
 }
 
 impl Lock {

@@ -43,6 +43,13 @@ impl Reference {
         host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
     }
 
+    /// The version that the tag names: one that begins with a digit, or with `v` and a digit. Other tags, such as `latest`, are moved from
+    /// version to version.
+    pub(crate) fn version(&self) -> Option<&str> {
+        let tag = self.0.tag()?;
+        tag.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit()).then_some(tag)
+    }
+
     pub(crate) fn oci(&self) -> &oci_client::Reference {
         &self.0
     }
@@ -110,6 +117,18 @@ mod tests {
         let pinned = parse("localhost:1/team/x:1.2").unwrap().pinned(&digest);
         assert_eq!(pinned.to_string(), format!("localhost:1/team/x@{digest}"));
         assert!(pinned.is_pinned() && parse(&pinned.to_string()) == Ok(pinned));
+    }
+
+    #[test]
+    fn a_version_is_told_from_a_tag_that_moves() {
+        for (text, version) in [
+            ("localhost/x:1.2", Some("1.2")),
+            ("localhost/x:v3", Some("v3")),
+            ("localhost/x", None),
+            ("localhost/x:stable", None),
+        ] {
+            assert_eq!(parse(text).unwrap().version(), version, "{text}");
+        }
     }
 
     #[test]

@@ -1,8 +1,13 @@
 //! Signatures in the format of minisign, and whom to trust.
 //!
-//! What is signed are the bytes of the component, so that `minisign -V` verifies a pulled file with the signature beside it. Signatures of
-//! the format before 2020, which are not over a hash, are not accepted.
+//! What is signed are the bytes of the component, so that `minisign -V` verifies a pulled file with the signature beside it, and the trusted
+//! comment with the file's name and version: `file:dice.wasm`, `version:1.0`. A signature counts for a component of that name only.
+//! Signatures of the format before 2020, which are not over a hash, are not accepted.
 
+mod binding;
+mod comment;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::{fmt, io};
@@ -15,6 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::RegistryError;
 use crate::file;
+pub use binding::Binding;
+use comment::Comment;
 
 /// The variable with the password of an encrypted signing key.
 pub const PASSWORD_VARIABLE: &str = "HATCHERY_SIGNING_PASSWORD";
@@ -121,6 +128,16 @@ impl FromStr for SignaturePolicy {
 pub struct Trust {
     policy: SignaturePolicy,
     keys: Vec<TrustedKey>,
+    bindings: BTreeMap<String, Binding>,
+}
+
+/// The component that a signature is to be for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    /// The component's name: that of its file without `.wasm`.
+    pub(crate) name: &'a str,
+    /// The version that it was asked for by, if it was.
+    pub(crate) version: Option<&'a str>,
 }
 
 /// What a signature says.
@@ -147,14 +164,26 @@ impl Verdict {
 impl Trust {
     /// These keys, and this for what they have not signed.
     pub fn new(policy: SignaturePolicy, keys: Vec<TrustedKey>) -> Self {
-        Self { policy, keys }
+        Self { policy, keys, bindings: BTreeMap::new() }
+    }
+
+    /// Adds what single components must be, by name.
+    #[must_use]
+    pub fn with_bindings(self, bindings: BTreeMap<String, Binding>) -> Self {
+        Self { bindings, ..self }
     }
 
     /// Checks that somebody can fulfil what is required.
     ///
     /// # Errors
-    /// When signatures are required of nobody.
+    /// When signatures are required of nobody, or a component's of a key that is not trusted.
     pub fn check(&self) -> Result<(), RegistryError> {
+        let is_trusted = |id: &KeyId| self.keys.iter().any(|key| key.id == *id);
+        for (name, binding) in &self.bindings {
+            if let Some(id) = binding.signed_by.filter(|id| !is_trusted(id)) {
+                return Err(RegistryError::SignerNotTrusted { name: name.clone(), id });
+            }
+        }
         match self.policy {
             SignaturePolicy::Require if self.keys.is_empty() => Err(RegistryError::NobodyTrusted),
             _ => Ok(()),
@@ -163,6 +192,10 @@ impl Trust {
 
     /// True when loaded components are judged: with `warn` only where somebody is trusted, since otherwise nobody signs for anybody.
     pub fn judges_what_is_loaded(&self) -> bool {
+        !self.bindings.is_empty() || self.policy_judges()
+    }
+
+    fn policy_judges(&self) -> bool {
         match self.policy {
             SignaturePolicy::Off => false,
             SignaturePolicy::Warn => !self.keys.is_empty(),
@@ -170,7 +203,7 @@ impl Trust {
         }
     }
 
-    /// Judges a component that is about to be loaded by the signature beside its file, which this reads, and gives what the operator
+    /// Judges a component that is about to be loaded by the signature beside its file, which this reads, and returns what the operator
     /// should be warned of. Hashes all bytes: not for async threads.
     ///
     /// # Errors
@@ -185,41 +218,92 @@ impl Trust {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(source) => return Err(RegistryError::Read { path: beside, source }),
         };
-        Ok(match self.judge(&path.display().to_string(), bytes, signature.as_deref())? {
+        self.admit_signed(path, bytes, signature.as_deref())
+    }
+
+    /// As [`Trust::admit`], with a signature that is not beside the file yet.
+    ///
+    /// # Errors
+    /// As [`Trust::admit`].
+    pub fn admit_signed(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        signature: Option<&str>,
+    ) -> Result<Option<String>, RegistryError> {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        if !self.policy_judges() && !self.bindings.contains_key(&*name) {
+            return Ok(None);
+        }
+        let subject = Subject { name: &name, version: None };
+        Ok(match self.judge(&path.display().to_string(), subject, bytes, signature)? {
             Verdict::Unproven(warning) => Some(warning),
             Verdict::Signed(_) | Verdict::Unchecked => None,
         })
     }
 
-    /// Judges the bytes of `what`.
-    pub(crate) fn judge(&self, what: &str, bytes: &[u8], signature: Option<&str>) -> Result<Verdict, RegistryError> {
-        if self.policy == SignaturePolicy::Off {
+    /// Judges the bytes of `what`, which are to be the component `subject`.
+    pub(crate) fn judge(
+        &self,
+        what: &str,
+        subject: Subject<'_>,
+        bytes: &[u8],
+        signature: Option<&str>,
+    ) -> Result<Verdict, RegistryError> {
+        let binding = self.bindings.get(subject.name).cloned().unwrap_or_default();
+        binding.check_bytes(what, subject.name, bytes)?;
+        let unproven = |problem| self.unproven(&binding, what, problem);
+        if self.policy == SignaturePolicy::Off && binding.signed_by.is_none() {
             return Ok(Verdict::Unchecked);
         }
-        let Some(text) = signature else { return self.unproven(what, "is not signed".to_owned()) };
+        let Some(text) = signature else { return unproven(Problem::unsigned()) };
         let id = text.lines().nth(1).and_then(KeyId::in_base64);
         let Some((id, signature)) = id.zip(Signature::decode(text).ok()) else {
             return Err(wrong(what, "a minisign signature", "something else"));
         };
         let Some(trusted) = self.keys.iter().find(|trusted| trusted.id == id) else {
-            return self.unproven(what, format!("is signed by the key {id}, which is not trusted"));
+            return unproven(Problem::stranger(id));
         };
-        match trusted.key.verify(bytes, &signature, false) {
-            Ok(()) => Ok(Verdict::Signed(id)),
-            Err(_) => Err(wrong(what, &format!("what the key {id} has signed"), "other bytes or a forged signature")),
+        if trusted.key.verify(bytes, &signature, false).is_err() {
+            return Err(wrong(what, &format!("what the key {id} has signed"), "other bytes or a forged signature"));
         }
+        let problem = binding.problem_of_signer(subject.name, id).or_else(|| {
+            // An operator who pinned the bytes has decided what they are for.
+            let is_bound = binding.sha256.is_some();
+            let comment = Comment::parse(signature.trusted_comment());
+            if is_bound { None } else { comment.problem(subject, binding.signed_as.as_deref()) }
+        });
+        problem.map_or(Ok(Verdict::Signed(id)), unproven)
     }
 
-    fn unproven(&self, what: &str, problem: String) -> Result<Verdict, RegistryError> {
-        match self.policy {
-            SignaturePolicy::Require => Err(RegistryError::Untrusted {
-                what: what.to_owned(),
-                problem,
-                advice: "have it signed with `hatchery push --sign-with`, or trust its key with --trust or `registry.trusted_keys` of \
-                         hatchery.yaml",
-            }),
-            SignaturePolicy::Warn | SignaturePolicy::Off => Ok(Verdict::Unproven(format!("{what} {problem}"))),
+    fn unproven(&self, binding: &Binding, what: &str, problem: Problem) -> Result<Verdict, RegistryError> {
+        let Problem { problem, advice } = problem;
+        if self.policy == SignaturePolicy::Require || binding.signed_by.is_some() {
+            return Err(RegistryError::Untrusted { what: what.to_owned(), problem, advice });
         }
+        Ok(Verdict::Unproven(format!("{what} {problem}")))
+    }
+}
+
+/// Why a signature does not count.
+#[derive(Debug)]
+struct Problem {
+    /// Follows the name of the file or the reference.
+    problem: String,
+    /// What to do.
+    advice: String,
+}
+
+impl Problem {
+    const HOW_TO_SIGN: &str = "have it signed with `hatchery push --sign-with`, or trust its key with --trust or `registry.trusted_keys` of hatchery.yaml";
+
+    fn unsigned() -> Self {
+        Self { problem: "is not signed".into(), advice: Self::HOW_TO_SIGN.into() }
+    }
+
+    fn stranger(id: KeyId) -> Self {
+        let problem = format!("is signed by the key {id}, which is not trusted");
+        Self { problem, advice: Self::HOW_TO_SIGN.into() }
     }
 }
 
@@ -275,9 +359,10 @@ impl SigningKey {
     }
 
     /// The text of a signature of a component, for a file beside it.
-    pub(crate) fn sign(&self, name: &str, bytes: &[u8]) -> Result<String, RegistryError> {
-        let comment = format!("signature of {name} by the key {}", self.id);
-        let signed = minisign::sign(None, &self.key, bytes, Some(&format!("file:{name}")), Some(&comment));
+    pub(crate) fn sign(&self, subject: Subject<'_>, bytes: &[u8]) -> Result<String, RegistryError> {
+        let comment = format!("signature of {}.wasm by the key {}", subject.name, self.id);
+        let trusted = Comment::of(subject).to_string();
+        let signed = minisign::sign(None, &self.key, bytes, Some(&trusted), Some(&comment));
         let failed = |error| RegistryError::Key { what: format!("the key {}", self.id), reason: format!("{error}") };
         Ok(signed.map_err(failed)?.into_string())
     }
@@ -290,123 +375,4 @@ fn is_encrypted(text: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use minisign::KeyPair;
-
-    use super::*;
-
-    /// A secret key in a file, and its public key.
-    async fn pair(folder: &Path) -> (SigningKey, TrustedKey) {
-        let pair = KeyPair::generate_unencrypted_keypair().unwrap();
-        let path = folder.join("key");
-        std::fs::write(&path, pair.sk.to_box(None).unwrap().into_string()).unwrap();
-        let key = SigningKey::read(&path, None).await.unwrap();
-        (key, pair.pk.to_box().unwrap().into_string().parse().unwrap())
-    }
-
-    fn trust(policy: SignaturePolicy, key: &TrustedKey) -> Trust {
-        Trust::new(policy, vec![key.clone()])
-    }
-
-    #[tokio::test]
-    async fn a_signature_of_a_trusted_key_counts() {
-        let folder = tempfile::tempdir().unwrap();
-        let (secret, public) = pair(folder.path()).await;
-        assert_eq!(secret.id(), public.id());
-        let signature = secret.sign("x.wasm", b"bytes").unwrap();
-        let trust = trust(SignaturePolicy::Require, &public);
-        assert_eq!(trust.judge("x", b"bytes", Some(&signature)).unwrap(), Verdict::Signed(secret.id()));
-    }
-
-    #[tokio::test]
-    async fn other_bytes_are_refused_even_where_no_signature_is_required() {
-        let folder = tempfile::tempdir().unwrap();
-        let (secret, public) = pair(folder.path()).await;
-        let signature = secret.sign("x.wasm", b"bytes").unwrap();
-        let judge = |policy| trust(policy, &public).judge("x.wasm", b"other", Some(&signature));
-        let error = judge(SignaturePolicy::Warn).unwrap_err().to_string();
-        let id = secret.id();
-        assert!(
-            error.starts_with(&format!("x.wasm: expected what the key {id} has signed, found other bytes")),
-            "{error}"
-        );
-        assert_eq!(judge(SignaturePolicy::Off).unwrap(), Verdict::Unchecked);
-        let error = trust(SignaturePolicy::Warn, &public).judge("x.wasm", b"", Some("nonsense")).unwrap_err();
-        assert!(error.to_string().contains("expected a minisign signature, found something else"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn who_is_not_trusted_and_who_has_not_signed_is_warned_of_or_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let (stranger, _) = pair(folder.path()).await;
-        let (_, public) = pair(folder.path()).await;
-        let signature = stranger.sign("x.wasm", b"bytes").unwrap();
-        for (signature, problem) in [
-            (Some(signature.as_str()), format!("x.wasm is signed by the key {}, which is not trusted", stranger.id())),
-            (None, "x.wasm is not signed".to_owned()),
-        ] {
-            let judge = |policy| trust(policy, &public).judge("x.wasm", b"bytes", signature);
-            assert_eq!(judge(SignaturePolicy::Warn).unwrap(), Verdict::Unproven(problem.clone()));
-            let error = judge(SignaturePolicy::Require).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("{problem}, and signatures are required; ")), "{error}");
-        }
-    }
-
-    #[test]
-    fn signatures_cannot_be_required_of_nobody() {
-        let error = Trust::new(SignaturePolicy::Require, Vec::new()).check().unwrap_err().to_string();
-        assert!(error.contains("no key is trusted; name one in `registry.trusted_keys`"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn what_is_loaded_needs_a_signature_beside_it_only_where_one_is_required() {
-        let folder = tempfile::tempdir().unwrap();
-        let (secret, public) = pair(folder.path()).await;
-        let path = folder.path().join("x.wasm");
-        let admit = |policy| trust(policy, &public).admit(&path, b"bytes").map_err(|error| error.to_string());
-        assert_eq!(admit(SignaturePolicy::Off), Ok(None));
-        assert_eq!(admit(SignaturePolicy::Warn), Ok(Some(format!("{} is not signed", path.display()))));
-        assert!(!Trust::new(SignaturePolicy::Warn, Vec::new()).judges_what_is_loaded(), "nobody signs for nobody");
-        let error = admit(SignaturePolicy::Require).unwrap_err();
-        assert!(
-            error.starts_with(&format!("{} is not signed, and signatures are required", path.display())),
-            "{error}"
-        );
-        let signature = folder.path().join("x.wasm.minisig");
-        std::fs::write(&signature, secret.sign("x.wasm", b"bytes").unwrap()).unwrap();
-        assert_eq!(admit(SignaturePolicy::Require), Ok(None));
-        std::fs::write(&signature, secret.sign("x.wasm", b"other").unwrap()).unwrap();
-        assert!(admit(SignaturePolicy::Warn).unwrap_err().contains("found other bytes or a forged signature"));
-    }
-
-    #[test]
-    fn key_ids_and_policies_are_written_as_they_are_read() {
-        let id = KeyId::try_from("00E7620F1842B4E8".to_owned()).unwrap();
-        assert_eq!(id.to_string(), "00E7620F1842B4E8");
-        assert!(KeyId::try_from("E7".to_owned()).unwrap_err().contains("`E7` is no key id"));
-        assert_eq!("require".parse(), Ok(SignaturePolicy::Require));
-        assert!(
-            "on".parse::<SignaturePolicy>().unwrap_err().contains("`on` is neither `off` nor `warn` nor `require`")
-        );
-    }
-
-    #[test]
-    fn what_is_no_public_key_is_named() {
-        let error = "RWnonsense".parse::<TrustedKey>().unwrap_err().to_string();
-        assert!(error.starts_with("RWnonsense: not a minisign public key"), "{error}");
-    }
-
-    #[tokio::test]
-    async fn what_is_no_secret_key_says_what_is_missing() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("key");
-        let read = async || SigningKey::read(&path, None).await.map(|_| ()).unwrap_err().to_string();
-        assert!(read().await.ends_with("key: there is no such file; `minisign -G` makes a key"));
-        std::fs::write(&path, "untrusted comment: x\nRWnonsense\n").unwrap();
-        assert!(read().await.contains("key: not a minisign secret key: "));
-        let plain = KeyPair::generate_unencrypted_keypair().unwrap().sk.to_bytes();
-        let encrypted = STANDARD.encode([plain.get(..2).unwrap(), b"Sc", plain.get(4..).unwrap()].concat());
-        std::fs::write(&path, format!("untrusted comment: x\n{encrypted}\n")).unwrap();
-        assert!(read().await.ends_with("key: the key has a password; set HATCHERY_SIGNING_PASSWORD"));
-    }
-}
+mod tests;

@@ -13,7 +13,9 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::byte_size::ByteSize;
 use crate::config::Config;
+use crate::quotas::QuotaOverrides;
 use crate::source::{AppSource, CatalogReport};
 
 /// Settings of an app, or of all. It prints as `key: value, …`, with the keys that are set.
@@ -29,6 +31,15 @@ pub struct AppConfig {
     /// Most tokens of all model calls of a run together; 0, the default, is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
+    /// Most stored events of a run, 2,000 by default; 0 is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_events: Option<u32>,
+    /// Most bytes of the JSON of a run's events, 32 MiB by default; 0 is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_run_bytes: Option<ByteSize>,
+    /// Quotas that differ from `quotas`.
+    #[serde(skip_serializing_if = "QuotaOverrides::is_empty")]
+    pub quotas: QuotaOverrides,
     /// Whether files in the user's message are saved as artifacts, and only named in the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub save_input_blobs_as_artifacts: Option<bool>,
@@ -87,6 +98,9 @@ impl AppConfig {
             resumable: self.resumable.or(defaults.resumable),
             max_llm_calls: self.max_llm_calls.or(defaults.max_llm_calls),
             max_tokens: self.max_tokens.or(defaults.max_tokens),
+            max_events: self.max_events.or(defaults.max_events),
+            max_run_bytes: self.max_run_bytes.or(defaults.max_run_bytes),
+            quotas: self.quotas.over(&defaults.quotas),
             save_input_blobs_as_artifacts: self
                 .save_input_blobs_as_artifacts
                 .or(defaults.save_input_blobs_as_artifacts),
@@ -101,6 +115,8 @@ impl AppConfig {
             run: RunSettings {
                 max_llm_calls: self.max_llm_calls,
                 max_tokens: self.max_tokens,
+                max_events: self.max_events,
+                max_run_bytes: self.max_run_bytes.map(|size| size.bytes() as u64),
                 tool_execution: self.tool_execution.map(Into::into),
                 save_input_blobs_as_artifacts: self.save_input_blobs_as_artifacts,
             },
@@ -176,6 +192,10 @@ impl<S: AppSource> AppSource for ConfiguredApps<S> {
         self.source.app_names()
     }
 
+    fn loading(&self) -> Vec<String> {
+        self.source.loading()
+    }
+
     fn report(&self) -> CatalogReport {
         self.source.report()
     }
@@ -217,7 +237,8 @@ mod tests {
     fn an_app_has_its_own_settings_and_those_of_all_for_the_rest() {
         let apps = apps(
             "app_defaults: {max_llm_calls: 9, tool_execution: sequential}\n\
-             apps: {dice: {resumable: true, max_llm_calls: 3, max_tokens: 100, save_input_blobs_as_artifacts: true}}\n",
+             apps: {dice: {resumable: true, max_llm_calls: 3, max_tokens: 100, max_events: 7, max_run_bytes: 1 MiB,\n    \
+             save_input_blobs_as_artifacts: true}}\n",
         );
         let dice = &apps.app("dice").unwrap().settings;
         assert!(dice.resumable);
@@ -225,6 +246,8 @@ mod tests {
         let expected = RunSettings {
             max_llm_calls: Some(3),
             max_tokens: Some(100),
+            max_events: Some(7),
+            max_run_bytes: Some(1 << 20),
             tool_execution: sequential,
             save_input_blobs_as_artifacts: Some(true),
         };
@@ -263,10 +286,14 @@ mod tests {
         let config = AppConfig {
             resumable: Some(true),
             max_tokens: Some(100),
+            max_run_bytes: Some(ByteSize(1 << 20)),
             tool_execution: Some(ToolExecutionConfig::Sequential),
             ..AppConfig::default()
         };
-        assert_eq!(config.to_string(), "resumable: true, max_tokens: 100, tool_execution: sequential");
+        assert_eq!(
+            config.to_string(),
+            "resumable: true, max_tokens: 100, max_run_bytes: 1048576, tool_execution: sequential"
+        );
         assert_eq!(AppConfig::default().to_string(), "");
     }
 }

@@ -5,31 +5,33 @@ use std::sync::Arc;
 
 use hatchery_engine::App;
 use hatchery_wasm::{
-    Admission, Catalog, CatalogHandle, CodeCache, Component, ComponentSettings, Engine, EngineOptions, FileState,
-    FileStatus, Limits, LoadError, LoadOptions, Settings,
+    Admission, Catalog, CatalogHandle, CodeCache, Compiler, Component, ComponentSettings, Engine, FileState,
+    FileStatus, Limits, LoadError, LoadOptions, Settings, Worker,
 };
 
 use crate::config::Config;
 use crate::source::{AppSource, CatalogReport, ComponentReport, DrainingReport, FileReport};
 
-/// How to load components as a configuration says. Compiled code is kept in `cache`, if there is one.
+/// How to load components as a configuration says. Compiled code is kept in `cache`, if there is one. Components are compiled in this process;
+/// [`Compiler::with_worker`] puts that into processes of their own.
 ///
 /// # Errors
 /// When components cannot run on this machine.
 pub fn load_options(config: &Config, cache: Option<PathBuf>) -> Result<LoadOptions, LoadError> {
     let settings = settings(config);
-    let mut options = EngineOptions {
-        instances: config.engine.instances.get(),
-        busy_wait: config.engine.busy_wait,
-        busy_queue: config.engine.busy_queue,
-        ..EngineOptions::default()
-    };
+    let mut options = config.engine.options();
     for limits in settings.limits() {
         options = options.fitting(limits);
     }
     let options = LoadOptions::new(Engine::new(&options)?);
-    let drain_timeout = config.swapping.drain_timeout;
-    Ok(LoadOptions { cache: CodeCache::new(cache), settings, drain_timeout, admission: admission(config), ..options })
+    Ok(LoadOptions {
+        compiler: Compiler::new(Worker::InProcess, config.engine.compile.clone()),
+        cache: CodeCache::new(cache),
+        settings,
+        drain_timeout: config.swapping.drain_timeout,
+        admission: admission(config),
+        ..options
+    })
 }
 
 /// What a configuration says of components.
@@ -42,6 +44,8 @@ pub fn settings(config: &Config) -> Settings {
             config: component.config.clone(),
             warm: component.warm.clone(),
             recorded: None,
+            private: component.private,
+            refusal: component.refusal.clone(),
         };
         (name.clone(), settings)
     });
@@ -50,15 +54,22 @@ pub fn settings(config: &Config) -> Settings {
 
 /// Lets in what a trusted key has signed, and other things only with a warning, or not at all when signatures are required.
 fn admission(config: &Config) -> Option<Admission> {
-    let trust = config.registry.trust();
+    let trust = config.trust();
     trust.judges_what_is_loaded().then(|| -> Admission {
         Arc::new(move |path, bytes| {
-            if let Some(warning) = trust.admit(path, bytes).map_err(|error| error.to_string())? {
+            let admitted = trust.admit(path, bytes).map_err(|error| error.to_string());
+            if let Some(warning) = admitted.inspect_err(|refusal| audit_refusal(path, "load", refusal))? {
                 tracing::warn!("{warning}");
             }
             Ok(())
         })
     })
+}
+
+/// Records that a component is refused by its signature; `action` is what it was wanted for.
+pub fn audit_refusal(path: &Path, action: &str, refusal: &str) {
+    let component = path.file_stem().unwrap_or_default().to_string_lossy();
+    tracing::warn!(target: "hatchery::audit", component = &*component, action, decision = "refused", detail = refusal, "signature");
 }
 
 impl AppSource for CatalogHandle {
@@ -68,6 +79,10 @@ impl AppSource for CatalogHandle {
 
     fn app_names(&self) -> Vec<String> {
         self.current().apps.keys().cloned().collect()
+    }
+
+    fn loading(&self) -> Vec<String> {
+        self.current().loading().map(Into::into).collect()
     }
 
     fn report(&self) -> CatalogReport {
@@ -82,13 +97,13 @@ impl AppSource for CatalogHandle {
         CatalogReport {
             draining: draining.collect(),
             generation: catalog.generation,
-            components: catalog.components.values().map(|it| component(it, &catalog.files, self.directory())).collect(),
+            components: catalog.components.values().map(|it| component(it, &catalog, self.directory())).collect(),
             files: catalog.files.iter().map(|status| file(status, &catalog, self.directory())).collect(),
         }
     }
 }
 
-fn component(component: &Component, files: &[FileStatus], directory: &Path) -> ComponentReport {
+fn component(component: &Component, catalog: &Catalog, directory: &Path) -> ComponentReport {
     let serves = |status: &&FileStatus| {
         let is_component = status.path.extension().is_some_and(|extension| extension == "wasm");
         is_component && status.name == component.name() && !matches!(status.state, FileState::Conflict { .. })
@@ -96,7 +111,7 @@ fn component(component: &Component, files: &[FileStatus], directory: &Path) -> C
     let names = |names: &mut dyn Iterator<Item = &str>| names.map(Into::into).collect();
     ComponentReport {
         name: component.name().into(),
-        file: files.iter().find(serves).map(|status| relative(&status.path, directory)).unwrap_or_default(),
+        file: catalog.files.iter().find(serves).map(|status| relative(&status.path, directory)).unwrap_or_default(),
         sha256: component.sha256().into(),
         calls: component.running(),
         waiting_instances: component.waiting(),
@@ -108,12 +123,14 @@ fn component(component: &Component, files: &[FileStatus], directory: &Path) -> C
         summarizers: names(&mut component.summarizer_names()),
         examples: names(&mut component.example_names()),
         models: names(&mut component.model_names()),
+        conflicts: catalog.shadowed(component.name()).to_vec(),
     }
 }
 
 fn file(status: &FileStatus, catalog: &Catalog, directory: &Path) -> FileReport {
     let (state, previous_serves) = match status.state {
         FileState::Pending => ("pending", false),
+        FileState::Compiling { previous_serves } => ("compiling", previous_serves),
         FileState::Loaded => ("loaded", false),
         FileState::Rejected { previous_serves, .. } => ("rejected", previous_serves),
         FileState::Conflict { .. } => ("conflict", false),
@@ -125,11 +142,28 @@ fn file(status: &FileStatus, catalog: &Catalog, directory: &Path) -> FileReport 
         path: relative(&status.path, directory),
         name: status.name.clone(),
         state: state.into(),
-        reason: status.state.reason().map(Into::into),
+        reason: status.state.reason().map(|reason| for_clients(reason, directory)),
         previous_serves,
         sha256: revision.map(|component| component.sha256().into()),
         since: status.since,
     }
+}
+
+/// A reason without the host's paths: those below the served directory become relative, and of others only the name is left.
+fn for_clients(reason: &str, directory: &Path) -> String {
+    let mut reason = reason.to_owned();
+    for directory in [Some(directory.to_owned()), directory.canonicalize().ok()].into_iter().flatten() {
+        let prefix = format!("{}/", directory.display());
+        if prefix.len() > 1 && !prefix.starts_with("./") {
+            reason = reason.replace(&prefix, "");
+        }
+    }
+    let name = |path: &str| Path::new(path).file_name().map(|name| format!("…/{}", name.to_string_lossy()));
+    let shown = reason.split('`').enumerate().map(|(index, text)| match text.starts_with('/') && index % 2 == 1 {
+        true => name(text).unwrap_or_else(|| "…".into()),
+        false => text.to_owned(),
+    });
+    shown.collect::<Vec<_>>().join("`")
 }
 
 fn relative(path: &Path, directory: &Path) -> String {
@@ -175,6 +209,33 @@ mod tests {
     }
 
     #[test]
+    fn clients_are_told_no_path_of_the_host() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().display();
+        let told = |reason: String| for_clients(&reason, folder.path());
+        assert_eq!(
+            told(format!("`{root}/a/x.wasm` and `{root}/x.wasm` are components named `x`; rename or remove one")),
+            "`a/x.wasm` and `x.wasm` are components named `x`; rename or remove one"
+        );
+        assert_eq!(told(format!("{root}/x.wasm: cannot be read: denied")), "x.wasm: cannot be read: denied");
+        assert_eq!(
+            told("component `x` cannot be given the folder `/home/ada/secret-plans` as /data: not found".into()),
+            "component `x` cannot be given the folder `…/secret-plans` as /data: not found"
+        );
+        assert_eq!(told("`/` contains `a`".into()), "`…` contains `a`");
+    }
+
+    #[tokio::test]
+    async fn a_component_whose_settings_are_not_trusted_is_refused_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("web.wasm"), "not even read").unwrap();
+        let mut config = Config::parse("components: {web: {}}", Path::new("hatchery.yaml")).unwrap();
+        config.components.get_mut("web").unwrap().refusal = Some("nobody has trusted it".into());
+        let source = CatalogHandle::open(folder.path(), load_options(&config, None).unwrap()).await.unwrap();
+        assert_eq!(source.report().files[0].reason.as_deref(), Some("nobody has trusted it"));
+    }
+
+    #[test]
     fn limits_come_from_the_section_of_the_component_then_from_the_common_one() {
         let text = "limits: {memory: 1GiB, log: 10}\ncomponents: {search: {limits: {log: 20}, config: {depth: 3}}}\n";
         let config = Config::parse(text, Path::new("hatchery.yaml")).unwrap();
@@ -183,5 +244,16 @@ mod tests {
         let search = &options.settings.components["search"];
         assert_eq!((search.limits.memory, search.limits.log), (1 << 30, 20));
         assert_eq!(search.config["depth"], 3);
+    }
+
+    #[test]
+    fn a_private_component_is_private_to_all_others() {
+        let text = "components: {vault: {private: true}, search: {grants: {tools: ['*']}}}\n";
+        let config = Config::parse(text, Path::new("hatchery.yaml")).unwrap();
+        let settings = settings(&config);
+        for other in ["search", "unlisted"] {
+            assert!(settings.of(other).grants.private_components.contains("vault"), "{other}");
+        }
+        assert!(settings.of("vault").grants.private_components.is_empty());
     }
 }

@@ -8,14 +8,18 @@ use std::time::Duration;
 
 use hatchery_core::JsonMap;
 use hatchery_engine::plugins::PluginConfig;
-use hatchery_registry::{SignaturePolicy, Trust, TrustedKey};
-use hatchery_wasm::limits::LimitOverrides;
+use hatchery_registry::{Binding, Digest, KeyId, SignaturePolicy, Trust, TrustedKey};
+use hatchery_wasm::limits::{LimitOverrides, units};
+use hatchery_wasm::policy::PathConflict;
 use hatchery_wasm::{EngineSettings, Grants, Swapping, Warm};
 use serde::Deserialize;
 use thiserror::Error;
 
 use crate::apps::AppConfig;
+use crate::audit::AuditConfig;
 use crate::byte_size::ByteSize;
+use crate::quotas::{DurabilityConfig, QuotaOverrides};
+use crate::trust::Authority;
 
 /// The file's name in the served directory.
 pub const FILE_NAME: &str = "hatchery.yaml";
@@ -40,6 +44,10 @@ pub struct Config {
     pub apps: BTreeMap<String, AppConfig>,
     /// Limits of every component.
     pub limits: LimitOverrides,
+    /// How much sessions, users and apps may store.
+    pub quotas: QuotaOverrides,
+    /// Which crash a session in SQLite survives.
+    pub durability: DurabilityConfig,
     /// What all components share.
     pub engine: EngineSettings,
     /// How components are replaced.
@@ -50,6 +58,11 @@ pub struct Config {
     pub registry: RegistryConfig,
     /// Limits and habits of the server.
     pub server: ServerConfig,
+    /// The audit log.
+    pub audit: AuditConfig,
+    /// Who answers for what reaches outside of the folder. No file can say it.
+    #[serde(skip)]
+    pub authority: Authority,
 }
 
 /// Where hosted models are. The environment's variables win over these.
@@ -74,6 +87,24 @@ pub struct ComponentConfig {
     pub limits: LimitOverrides,
     /// How instances are kept between calls; each call has a fresh one when left out.
     pub warm: Option<Warm>,
+    /// Whether what the component offers is for YAML agents and its own agents only, whatever other components are
+    /// granted.
+    pub private: bool,
+    /// The name that the component is signed under, where that is not its own.
+    pub signed_as: Option<String>,
+    /// The id of the only key whose signature counts for the component, which then needs one.
+    pub signed_by: Option<KeyId>,
+    /// The digest of the only bytes that the component may have.
+    pub sha256: Option<Digest>,
+    /// Why the component is not loaded, if what it asks for is not trusted.
+    #[serde(skip)]
+    pub refusal: Option<String>,
+}
+
+impl ComponentConfig {
+    fn binding(&self) -> Binding {
+        Binding { signed_as: self.signed_as.clone(), signed_by: self.signed_by, sha256: self.sha256.clone() }
+    }
 }
 
 /// Whose components `hatchery pull` puts into this folder and, when signatures are required, whose the host loads.
@@ -86,13 +117,6 @@ pub struct RegistryConfig {
     pub trusted_keys: Vec<TrustedKey>,
 }
 
-impl RegistryConfig {
-    /// The two as one.
-    pub fn trust(&self) -> Trust {
-        Trust::new(self.signatures, self.trusted_keys.clone())
-    }
-}
-
 /// Limits and habits of the server.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -100,20 +124,41 @@ pub struct ServerConfig {
     /// Names of hosts, with or without a port, that requests may come under beside those of this machine (`localhost`, `127.0.0.1`);
     /// `*` is any.
     pub allowed_hosts: Vec<String>,
-    /// Largest request body.
+    /// Largest body of a request with content: a run, an artifact or a session that is imported.
     pub body_limit: ByteSize,
+    /// Largest body of any other request.
+    pub small_body_limit: ByteSize,
+    /// Memory that the bodies of all requests may take at the same time, as they came and parsed.
+    pub body_memory: ByteSize,
+    /// How long the body of a request may take in all.
+    #[serde(deserialize_with = "units::time")]
+    pub body_deadline: Duration,
+    /// How long a client may read nothing of its answer.
+    #[serde(deserialize_with = "units::time")]
+    pub write_timeout: Duration,
     /// Most connections at the same time; further ones wait.
     pub max_connections: usize,
+    /// Most connections of one peer, which is an IPv4 address or an IPv6 network of 64 bits; further ones are refused. Behind a proxy
+    /// all clients are one peer.
+    pub max_connections_per_peer: usize,
     /// Most runs at the same time, those that wait for their session's turn included.
     pub max_concurrent_runs: usize,
     /// Whether a run is cancelled when its client goes away; a request can say otherwise.
     pub cancel_on_disconnect: bool,
+    /// Whether clients may create sessions with events of their own.
+    pub allow_import: bool,
+    /// The file with the key that proves which events the host has made, for hosts that share sessions; `host.key` in the data folder
+    /// when left out. `HATCHERY_SECRET_FILE` wins over it.
+    pub secret_file: Option<PathBuf>,
     /// How long the head of a request may take, and how long a connection may be idle between two requests.
     #[serde(skip)]
     pub head_timeout: Duration,
     /// How long the body of a request may be silent.
     #[serde(skip)]
     pub body_timeout: Duration,
+    /// Bytes of a body that have to come in each second, on average.
+    #[serde(skip)]
+    pub min_body_rate: ByteSize,
     /// How long a stream may be silent before it says that it is alive.
     #[serde(skip)]
     pub keep_alive: Duration,
@@ -127,11 +172,19 @@ impl Default for ServerConfig {
         Self {
             allowed_hosts: Vec::new(),
             body_limit: ByteSize(16 << 20),
+            small_body_limit: ByteSize(1 << 20),
+            body_memory: ByteSize(512 << 20),
+            body_deadline: Duration::from_secs(300),
+            write_timeout: Duration::from_secs(30),
             max_connections: 4096,
+            max_connections_per_peer: 256,
             max_concurrent_runs: 512,
             cancel_on_disconnect: false,
+            allow_import: false,
+            secret_file: None,
             head_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(30),
+            min_body_rate: ByteSize(1 << 10),
             keep_alive: Duration::from_secs(15),
             drain_timeout: Duration::from_secs(10),
         }
@@ -148,6 +201,31 @@ pub enum ConfigError {
         file: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// The file is not there, and somebody has said that it must be.
+    #[error(
+        "{}: there is no such file, and {}", file.display(),
+        if *is_named { "--config names it" } else { "--config-required asks for one" }
+    )]
+    Missing {
+        /// The file.
+        file: PathBuf,
+        /// Whether it was named on the command line.
+        is_named: bool,
+    },
+    /// It asks for rights of the whole host that nobody has trusted.
+    #[error("{explanation}")]
+    Untrusted {
+        /// The rights, and what to do.
+        explanation: String,
+    },
+    /// A component is granted a folder that belongs to the host.
+    #[error("{}: {conflict}", file.display())]
+    ProtectedPath {
+        /// The file.
+        file: PathBuf,
+        /// Which one, and whose it is.
+        conflict: Box<PathConflict>,
     },
     /// The file does not say what it should.
     #[error("{}{}: {message}", file.display(), position(location))]
@@ -166,7 +244,25 @@ fn position(location: &Option<(usize, usize)>) -> String {
 }
 
 impl Config {
-    /// Reads `hatchery.yaml` in a directory; without one, everything has its default.
+    /// Returns which signatures count, for all components and for single ones.
+    pub fn trust(&self) -> Trust {
+        self.trust_with(self.registry.signatures, self.registry.trusted_keys.clone())
+    }
+
+    /// The same with another policy and other keys for all.
+    pub fn trust_with(&self, policy: SignaturePolicy, keys: Vec<TrustedKey>) -> Trust {
+        Trust::new(policy, keys).with_bindings(self.bindings())
+    }
+
+    /// What single components must be, by name.
+    pub fn bindings(&self) -> BTreeMap<String, Binding> {
+        let bindings = self.components.iter().map(|(name, component)| (name.clone(), component.binding()));
+        bindings.filter(|(_, binding)| *binding != Binding::default()).collect()
+    }
+
+    /// Reads `hatchery.yaml` in a directory; without one, everything has its default. Whether it is trusted, [`ConfigSource`] asks.
+    ///
+    /// [`ConfigSource`]: crate::trust::ConfigSource
     ///
     /// # Errors
     /// When the file cannot be read or does not say what it should.
@@ -195,30 +291,50 @@ impl Config {
             ConfigError::Invalid { file: file.to_owned(), location, message }
         })?;
         let mut config = config.unwrap_or_default();
-        config.registry.trust().check().map_err(|error| ConfigError::Invalid {
+        config.trust().check().map_err(|error| ConfigError::Invalid {
             file: file.to_owned(),
             location: None,
             message: error.to_string(),
         })?;
+        if config.audit.max_size < AuditConfig::SMALLEST {
+            let message =
+                format!("audit.max_size is {}; it must be at least {}", config.audit.max_size, AuditConfig::SMALLEST);
+            return Err(ConfigError::Invalid { file: file.to_owned(), location: None, message });
+        }
         let folder = file.parent().unwrap_or(Path::new(""));
         for uri in [&mut config.session_service, &mut config.artifact_service].into_iter().flatten() {
             *uri = below(folder, uri);
         }
         for (name, component) in &mut config.components {
             component.grants.resolve_paths(folder);
-            if let Some(granted) = component.grants.writes(folder) {
-                let message = format!(
-                    "components.{name}.grants.files: the folder {} holds {FILE_NAME} and all components; grant one below it for writing",
-                    granted.host.display()
-                );
-                return Err(ConfigError::Invalid { file: file.to_owned(), location: None, message });
-            }
+            check_not_written(name, &component.grants, folder, file)?;
         }
         for plugin in &mut config.plugins {
             plugin.resolve_paths(folder);
         }
+        if let Some(file) = &mut config.server.secret_file {
+            *file = folder.join(&*file);
+        }
+        if let Some(log) = &mut config.audit.file {
+            *log = folder.join(&*log);
+        }
         Ok(config)
     }
+
+    /// Checks that no component may write the folder that is served, which need not be that of the configuration's `file`.
+    pub(crate) fn check_served_folder(&self, folder: &Path, file: &Path) -> Result<(), ConfigError> {
+        let mut components = self.components.iter();
+        components.try_for_each(|(name, component)| check_not_written(name, &component.grants, folder, file))
+    }
+}
+
+fn check_not_written(component: &str, grants: &Grants, folder: &Path, file: &Path) -> Result<(), ConfigError> {
+    let Some(granted) = grants.writes(folder) else { return Ok(()) };
+    let message = format!(
+        "components.{component}.grants.files: the folder {} holds {FILE_NAME} and all components; grant one below it for writing",
+        granted.host.display()
+    );
+    Err(ConfigError::Invalid { file: file.to_owned(), location: None, message })
 }
 
 /// A URI of a relative file (`sqlite:data.db`) with the file put below `folder`; any other URI as it is.
@@ -261,7 +377,8 @@ mod tests {
              limits: {memory: 64 MiB}\n\
              components:\n  search: {config: {depth: 3}, limits: {memory: 1 MiB}}\n\
              server: {allowed_hosts: [agents.example], body_limit: 1 MiB, max_connections: 9, max_concurrent_runs: 3,\n    \
-             cancel_on_disconnect: true}\n",
+             cancel_on_disconnect: true, small_body_limit: 9 KiB, body_memory: 2 GiB, body_deadline: 1min,\n    \
+             write_timeout: 5s, max_connections_per_peer: 7, allow_import: true, secret_file: ../host.key}\n",
         )
         .unwrap();
         assert_eq!(config.session_service.as_deref(), Some("postgres://db/x"));
@@ -279,7 +396,12 @@ mod tests {
         assert_eq!(config.server.allowed_hosts, ["agents.example"]);
         assert_eq!(config.server.max_connections, 9);
         assert_eq!(config.server.max_concurrent_runs, 3);
-        assert!(config.server.cancel_on_disconnect);
+        assert!(config.server.cancel_on_disconnect && config.server.allow_import);
+        assert_eq!(config.server.secret_file.as_deref(), Some(Path::new("/srv/agents/../host.key")));
+        assert_eq!((config.server.small_body_limit, config.server.body_memory), (ByteSize(9 << 10), ByteSize(2 << 30)));
+        assert_eq!(config.server.body_deadline, Duration::from_secs(60));
+        assert_eq!(config.server.write_timeout, Duration::from_secs(5));
+        assert_eq!(config.server.max_connections_per_peer, 7);
     }
 
     #[test]
@@ -288,7 +410,8 @@ mod tests {
         assert_eq!(
             error,
             "/srv/agents/hatchery.yaml:3:3: server: unknown field `body_limits`, expected one of `allowed_hosts`, \
-             `body_limit`, `max_connections`, `max_concurrent_runs`, `cancel_on_disconnect`"
+             `body_limit`, `small_body_limit`, `body_memory`, `body_deadline`, `write_timeout`, `max_connections`, \
+             `max_connections_per_peer`, `max_concurrent_runs`, `cancel_on_disconnect`, `allow_import`, `secret_file`"
         );
     }
 
@@ -339,13 +462,15 @@ mod tests {
     #[test]
     fn how_instances_live_and_are_swapped_is_read_with_units() {
         let config = parse(
-            "engine: {instances: 10, busy_wait: 50ms}\nswapping: {drain_timeout: 1min, keep: 0}\n\
+            "engine: {instances: 10, busy_wait: 50ms, memory: 1GiB}\nswapping: {drain_timeout: 1min, keep: 0}\n\
              components: {python: {warm: {size: 2, idle: 30}}, rust: {}}\n",
         )
         .unwrap();
         let engine = &config.engine;
         assert_eq!((engine.instances.get(), engine.busy_wait), (10, Duration::from_millis(50)));
         assert_eq!(engine.busy_queue, EngineSettings::default().busy_queue);
+        let options = engine.options();
+        assert_eq!((options.memory, options.run_memory), (1 << 30, 256 << 20));
         assert_eq!(config.swapping, Swapping { drain_timeout: Duration::from_secs(60), keep: 0 });
         let warm = config.components["python"].warm.as_ref().unwrap();
         assert_eq!((warm.size.get(), warm.max_calls.get(), warm.idle), (2, 1000, Duration::from_secs(30)));
@@ -365,7 +490,7 @@ mod tests {
         assert_eq!(
             error,
             "/srv/agents/hatchery.yaml:3:5: apps.dice: unknown field `max_calls`, expected one of `resumable`, `max_llm_calls`, \
-             `max_tokens`, `save_input_blobs_as_artifacts`, `tool_execution`, `compaction`"
+             `max_tokens`, `max_events`, `max_run_bytes`, `quotas`, `save_input_blobs_as_artifacts`, `tool_execution`, `compaction`"
         );
         let error = parse("app_defaults: {tool_execution: both}").unwrap_err();
         assert!(
@@ -415,9 +540,36 @@ mod tests {
             error.starts_with("/srv/agents/hatchery.yaml: signatures are required, but no key is trusted"),
             "{error}"
         );
+        let bound = parse("components: {dice: {signed_as: die, signed_by: '0000000000000001'}}").unwrap_err();
+        assert_eq!(
+            bound,
+            "/srv/agents/hatchery.yaml: components.dice.signed_by: the key 0000000000000001 is not trusted; add its public key to \
+             `registry.trusted_keys` of hatchery.yaml"
+        );
+        let error = parse("components: {dice: {sha256: c0ffee}}").unwrap_err();
+        assert!(error.contains("components.dice: `c0ffee` is no digest; one is `sha256:` and 64"), "{error}");
         let error = parse("registry:\n  trusted_keys: [nobody]\n").unwrap_err();
         assert!(error.starts_with("/srv/agents/hatchery.yaml:2:"), "{error}");
         assert!(error.contains("registry.trusted_keys: nobody: not a minisign public key"), "{error}");
+    }
+
+    #[test]
+    fn the_audit_log_is_chosen_and_a_tiny_one_refused() {
+        let audit = parse("audit: {file: logs/audit.log, max_size: 1 MiB, keep: 2}").unwrap().audit;
+        assert_eq!(audit.file.as_deref(), Some(Path::new("/srv/agents/logs/audit.log")));
+        assert_eq!((audit.max_size, audit.keep, audit.enabled), (ByteSize(1 << 20), 2, true));
+        assert_eq!(
+            parse("audit: {max_size: 10}").unwrap_err(),
+            "/srv/agents/hatchery.yaml: audit.max_size is 10 bytes; it must be at least 4 KiB (4096 bytes)"
+        );
+    }
+
+    #[test]
+    fn no_file_can_say_that_it_is_trusted() {
+        for text in ["authority: operator", "components: {a: {refusal: null}}"] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains("unknown field `"), "{error}");
+        }
     }
 
     #[test]

@@ -53,6 +53,16 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "APP_NOT_FOUND", format!("App not found: {name}; {hint}"))
     }
 
+    /// 503: there is no app of this name yet; `loading` are the apps and components that are still being loaded.
+    pub fn app_loading(name: &str, loading: &[String]) -> Self {
+        let loading = loading.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let detail = format!(
+            "App not loaded yet: {name}; still loading {loading}; try again, GET /components shows the progress"
+        );
+        let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "APP_LOADING", detail);
+        Self { retry_after: Some(Duration::from_secs(1)), ..error }
+    }
+
     /// 404: there is no artifact of this name, or not in this version.
     pub fn artifact_not_found(name: &str, version: Option<u64>) -> Self {
         let version = version.map(|version| format!(", version {version}")).unwrap_or_default();
@@ -117,6 +127,7 @@ impl From<RunError> for ApiError {
         let retry_after = match &error {
             RunError::Model(error) => error.retry_after,
             RunError::Component { code: COMPONENT_BUSY, .. } => Some(Duration::from_secs(1)),
+            RunError::Store(StoreError::Busy { retry_after, .. }) => Some(*retry_after),
             _ => None,
         };
         Self { retry_after, ..Self::new(status(&error), error.code(), detail(&error)) }
@@ -126,7 +137,7 @@ impl From<RunError> for ApiError {
 /// What a client is told about an error of a run; what it is not told goes to the log.
 pub(crate) fn detail(error: &RunError) -> String {
     match error {
-        RunError::Store(StoreError::Backend { what, source }) => {
+        RunError::Store(StoreError::Backend { what, source } | StoreError::Full { what, source }) => {
             tracing::error!(what, error = %source, "storage failed");
         }
         RunError::Internal(cause) => tracing::error!(cause, "a run failed by a defect of the host"),
@@ -142,6 +153,10 @@ fn status(error: &RunError) -> StatusCode {
             StoreError::SessionNotFound(_) => StatusCode::NOT_FOUND,
             StoreError::InvalidName { .. } => StatusCode::BAD_REQUEST,
             StoreError::Refused(_) => StatusCode::FORBIDDEN,
+            StoreError::QuotaExceeded { is_request: true, .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            StoreError::QuotaExceeded { is_request: false, .. } => StatusCode::TOO_MANY_REQUESTS,
+            StoreError::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            StoreError::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
             StoreError::Backend { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         },
         RunError::Model(error) => match error.kind {
@@ -157,6 +172,7 @@ fn status(error: &RunError) -> StatusCode {
         },
         RunError::NotFound { .. } => StatusCode::NOT_FOUND,
         RunError::BadInput(_) => StatusCode::BAD_REQUEST,
+        RunError::InvalidMessage(_) => StatusCode::UNPROCESSABLE_ENTITY,
         RunError::Cancelled
         | RunError::Stopped
         | RunError::PluginMissing { .. }
@@ -186,12 +202,18 @@ mod tests {
     fn every_error_of_a_run_has_its_status_and_code() {
         let key = || SessionKey::new("app", "user", "s");
         let (agent, message) = ("a".to_owned(), "no".to_owned());
-        let cases: [(RunError, u16, &str); 27] = [
+        let quota = |is_request| StoreError::QuotaExceeded { message: "no".into(), key: "quotas.x", is_request };
+        let busy = StoreError::Busy { what: "no".into(), retry_after: Duration::from_secs(1) };
+        let cases: [(RunError, u16, &str); 32] = [
             (StoreError::SessionExists(key()).into(), 409, "SESSION_EXISTS"),
             (StoreError::SessionNotFound(key()).into(), 404, "SESSION_NOT_FOUND"),
             (StoreError::InvalidName { name: "..".into(), reason: "no" }.into(), 400, "INVALID_NAME"),
             (StoreError::Refused("no".into()).into(), 403, "REFUSED"),
             (StoreError::backend("table", "no").into(), 500, "STORE_FAILED"),
+            (StoreError::Full { what: "table".into(), source: "no".into() }.into(), 507, "STORE_FULL"),
+            (quota(true).into(), 413, "QUOTA_EXCEEDED"),
+            (quota(false).into(), 429, "QUOTA_EXCEEDED"),
+            (busy.into(), 503, "STORE_BUSY"),
             (model(ModelErrorKind::UnknownModel), 500, "MODEL_UNKNOWN"),
             (model(ModelErrorKind::Auth), 502, "MODEL_AUTH"),
             (model(ModelErrorKind::RateLimited), 429, "MODEL_RATE_LIMITED"),
@@ -240,6 +262,7 @@ mod tests {
                 "CENSORED",
             ),
             (RunError::BadInput("no".into()), 400, "BAD_INPUT"),
+            (RunError::InvalidMessage("no".into()), 422, "INVALID_MESSAGE"),
             (RunError::Agent { agent, code: "AGENT_FAILED".into(), message: message.clone() }, 500, "AGENT_FAILED"),
             (RunError::Cancelled, 503, "CANCELLED"),
             (RunError::Internal("no".into()), 500, "INTERNAL"),
@@ -256,6 +279,9 @@ mod tests {
     fn what_only_the_operator_should_see_is_not_told() {
         let error = ApiError::from(StoreError::backend("/srv/secret.db", "disk I/O error"));
         assert_eq!(error.detail, "the storage failed; the server's log holds the cause");
+        let full = StoreError::Full { what: "/srv/secret.db".into(), source: "disk full".into() };
+        let told = "the storage is full, and nothing of this was stored; the operator must free some space";
+        assert_eq!(ApiError::from(full).detail, told);
         let error = ApiError::from(RunError::Internal("index 3 of 2".into()));
         assert_eq!(error.detail, "the server failed; its log holds the cause");
     }
@@ -267,6 +293,16 @@ mod tests {
         let response = ApiError::from(RunError::Model(error)).into_response();
         assert_eq!(response.status(), 429);
         assert_eq!(response.headers()[header::RETRY_AFTER], "3");
+    }
+
+    #[test]
+    fn a_busy_store_says_when_to_come_back() {
+        let busy = StoreError::Busy { what: "busy".into(), retry_after: Duration::from_secs(1) };
+        let response = ApiError::from(busy).into_response();
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()[header::RETRY_AFTER]),
+            (503, &"1".parse().unwrap())
+        );
     }
 
     #[test]

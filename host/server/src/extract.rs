@@ -1,27 +1,15 @@
-//! Reading requests: bodies within the limit, JSON with good errors, path and query parameters.
+//! Reading requests: JSON with good errors, path and query parameters.
 
-use std::time::Duration;
-
-use axum::body::{Body, BodyDataStream, Bytes};
+use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
-use futures::{StreamExt, TryStreamExt};
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
-use tokio::time::timeout;
 
-use crate::byte_size::ByteSize;
-use crate::config::ServerConfig;
+use crate::body;
 use crate::error::ApiError;
 use crate::state::AppState;
-
-/// How much of a body that is too large is read and thrown away before the answer. A client that is still writing when the connection
-/// closes sees a broken connection in place of the answer.
-const MOST_DISCARDED: usize = 64 << 20;
-
-/// How much memory a body's announced length takes before the body is there.
-const MOST_RESERVED: usize = 64 << 10;
 
 /// A JSON body, read but not yet parsed.
 pub(crate) struct RawJson(Bytes);
@@ -55,7 +43,7 @@ impl FromRequest<AppState> for RawJson {
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let bytes = read(&parts.headers, body, state.config()).await?;
+        let bytes = body::read(&parts, body, state.config()).await?;
         if !bytes.is_empty() {
             check_content_type(&parts.headers)?;
         }
@@ -114,53 +102,4 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
         "UNSUPPORTED_MEDIA_TYPE",
         format!("the body must be JSON: send the header `Content-Type: application/json` (got {given})"),
     ))
-}
-
-async fn read(headers: &HeaderMap, body: Body, config: &ServerConfig) -> Result<Bytes, ApiError> {
-    let (limit, patience) = (config.body_limit.bytes(), config.body_timeout);
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    let mut chunks = body.into_data_stream();
-    if announced.is_some_and(|length| length > limit) {
-        // A client that asked first has sent nothing yet: reading would make it send.
-        if !headers.contains_key(header::EXPECT) {
-            discard(chunks, patience).await;
-        }
-        return Err(too_large(limit));
-    }
-    let mut bytes = Vec::with_capacity(announced.unwrap_or_default().min(MOST_RESERVED));
-    while let Some(chunk) = timeout(patience, chunks.try_next())
-        .await
-        .map_err(|_| too_slow(patience))?
-        .map_err(|error| ApiError::bad_input(format!("the body ended early: {error}")))?
-    {
-        if bytes.len() + chunk.len() > limit {
-            discard(chunks, patience).await;
-            return Err(too_large(limit));
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes.into())
-}
-
-async fn discard(mut chunks: BodyDataStream, patience: Duration) {
-    let mut discarded = 0;
-    while let Ok(Some(Ok(chunk))) = timeout(patience, chunks.next()).await {
-        discarded += chunk.len();
-        if discarded > MOST_DISCARDED {
-            return;
-        }
-    }
-}
-
-fn too_slow(patience: Duration) -> ApiError {
-    let detail = format!("nothing more of the body came for {} s; send it without pauses", patience.as_secs_f64());
-    ApiError::new(StatusCode::REQUEST_TIMEOUT, "BODY_TIMEOUT", detail)
-}
-
-fn too_large(limit: usize) -> ApiError {
-    ApiError::new(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        "BODY_TOO_LARGE",
-        format!("the body is larger than {}; raise server.body_limit in hatchery.yaml to allow more", ByteSize(limit)),
-    )
 }

@@ -1,15 +1,23 @@
-//! Keeps web pages away from the server: a page elsewhere can make the browser send requests here (foreign `Origin`), or have its own
-//! name lead here (foreign `Host`, DNS rebinding). Programs that are no browsers send no `Origin`.
+//! Keeps web pages away from the server: a page elsewhere can make the browser send requests here (foreign `Origin`, or `Sec-Fetch-Site` where
+//! a request has no origin, as those for images do not), or have its own name lead here (foreign `Host`, DNS rebinding). Programs that are
+//! no browsers send neither.
 
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::error::ApiError;
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+
+/// What a person may open by a link from anywhere.
+const PAGES: [&str; 3] = ["/", "/dev-ui", "/dev-ui/"];
 
 /// Which names requests may come under.
 pub(crate) struct Guard {
@@ -29,7 +37,7 @@ impl Guard {
         Self { allowed: allowed.to_vec(), any: allowed.iter().any(|name| name == "*"), hint }
     }
 
-    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
         let host = uri.authority().map(Authority::as_str).or(text(header::HOST));
         if let Some(host) = host
@@ -50,7 +58,22 @@ impl Guard {
                 ));
             }
         }
-        Ok(())
+        let is_page = || {
+            method == Method::GET
+                && PAGES.contains(&uri.path())
+                && text(FETCH_MODE) == Some("navigate")
+                && text(FETCH_DEST) == Some("document")
+        };
+        match text(FETCH_SITE) {
+            None | Some("same-origin" | "none") => Ok(()),
+            Some(_) if is_page() => Ok(()),
+            Some(site) => Err(refused(
+                "SITE_NOT_ALLOWED",
+                format!(
+                    "a `{site}` request of a browser not allowed; of web pages only the server's own may send requests"
+                ),
+            )),
+        }
     }
 
     /// With or without a port, as the list has it.
@@ -62,9 +85,9 @@ impl Guard {
     }
 }
 
-/// Refuses requests under a foreign `Host` or from a foreign `Origin`.
+/// Refuses requests under a foreign `Host`, and those that pages elsewhere send.
 pub(crate) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    match guard.check(request.uri(), request.headers()) {
+    match guard.check(request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     }
@@ -95,7 +118,7 @@ mod tests {
         for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
             value.map(|value| headers.insert(name, HeaderValue::from_static(value)));
         }
-        guard.check(&Uri::from_static("/list-apps"), &headers).err().map(|error| error.code)
+        guard.check(&Method::GET, &Uri::from_static("/list-apps"), &headers).err().map(|error| error.code)
     }
 
     #[test]
@@ -122,6 +145,29 @@ mod tests {
             assert_eq!(code(Some("localhost:8080"), Some(origin)).as_deref(), Some("ORIGIN_NOT_ALLOWED"), "{origin}");
         }
         assert_eq!(code(None, Some("http://localhost")).as_deref(), Some("ORIGIN_NOT_ALLOWED"));
+    }
+
+    #[test]
+    fn of_other_sites_a_browser_may_only_open_the_page() {
+        let code = |method: Method, path: &'static str, fetch: [&'static str; 3]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [FETCH_SITE, FETCH_MODE, FETCH_DEST].into_iter().zip(fetch) {
+                headers.insert(name, HeaderValue::from_static(value));
+            }
+            let checked = Guard::new(true, &[]).check(&method, &Uri::from_static(path), &headers);
+            checked.err().map(|error| error.code)
+        };
+        let refused = Some("SITE_NOT_ALLOWED".to_owned());
+        for site in ["cross-site", "same-site", "something-new"] {
+            assert_eq!(code(Method::GET, "/list-apps", [site, "no-cors", "image"]), refused);
+            assert_eq!(code(Method::GET, "/list-apps", [site, "navigate", "document"]), refused);
+            assert_eq!(code(Method::POST, "/run", [site, "navigate", "document"]), refused);
+            assert_eq!(code(Method::GET, "/dev-ui", [site, "navigate", "iframe"]), refused);
+            assert_eq!(code(Method::GET, "/dev-ui", [site, "navigate", "document"]), None);
+        }
+        for site in ["same-origin", "none"] {
+            assert_eq!(code(Method::POST, "/run", [site, "cors", "empty"]), None);
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use crate::connections::Connections;
 use crate::guard::Guard;
 use crate::state::AppState;
-use crate::{guard, observe, routes};
+use crate::{body, descriptors, guard, headers, observe, routes};
 
 /// How long cancelled runs get to say so to their clients.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -65,11 +65,12 @@ impl Server {
     }
 
     /// Serves until `shutdown` ends. Then it takes no more requests, gives active runs `drain_timeout` to end, cancels those that have not, and
-    /// returns.
+    /// returns. Raises the process's limit of open files as far as it may.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let config = self.state.config();
         let router = router(self.state.clone(), self.address.ip().is_loopback());
-        let connections = Connections::new(router, config.max_connections, config.head_timeout);
+        let most = descriptors::clamp_connections(config.max_connections, descriptors::raise_limit());
+        let connections = Connections::new(router, most, config);
         tokio::select! {
             never = connections.accept(self.listener) => match never {},
             () = shutdown => {}
@@ -95,8 +96,10 @@ impl Server {
 fn router(state: AppState, loopback: bool) -> Router {
     let guard = Arc::new(Guard::new(loopback, &state.config().allowed_hosts));
     routes::all()
+        .layer(middleware::from_fn_with_state(state.body_budget().clone(), body::hold))
         .layer(middleware::from_fn_with_state(guard, guard::check))
         .layer(CatchPanicLayer::custom(observe::panicked))
         .layer(middleware::from_fn(observe::observe))
+        .layer(middleware::from_fn(headers::add))
         .with_state(state)
 }

@@ -14,6 +14,12 @@ pub trait AppSource: Send + Sync {
     /// Names of all apps, sorted.
     fn app_names(&self) -> Vec<String>;
 
+    /// Names of apps and components that are not served yet because they are still being loaded, sorted by file. A component's apps are
+    /// known only when it is loaded.
+    fn loading(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What is loaded, and what is not and why.
     fn report(&self) -> CatalogReport;
 }
@@ -78,6 +84,9 @@ pub struct ComponentReport {
     pub examples: Vec<String>,
     /// Names of its models.
     pub models: Vec<String>,
+    /// What it offers under names that other components had first, a sentence each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<String>,
 }
 
 /// A file of the served directory.
@@ -88,7 +97,7 @@ pub struct FileReport {
     pub path: String,
     /// The component, or the app of a `root_agent.yaml`.
     pub name: String,
-    /// `pending`, `loaded`, `rejected` or `conflict`.
+    /// `pending`, `compiling`, `loaded`, `rejected` or `conflict`.
     pub state: String,
     /// Why it does not serve, for a person.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,6 +8,7 @@ use hatchery_core::{Services, Session, SessionKey};
 use hatchery_engine::{App, Runner};
 use tokio_util::sync::CancellationToken;
 
+use crate::body::BodyBudget;
 use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::source::AppSource;
@@ -22,6 +23,7 @@ struct Shared {
     runner: Runner,
     source: Arc<dyn AppSource>,
     config: ServerConfig,
+    body_budget: BodyBudget,
     starting: AtomicUsize,
     stop_runs: CancellationToken,
 }
@@ -29,8 +31,18 @@ struct Shared {
 impl AppState {
     /// Serves the apps of `source` by `runner`.
     pub fn new(runner: Runner, source: Arc<dyn AppSource>, config: ServerConfig) -> Self {
-        let stop_runs = CancellationToken::new();
-        Self { shared: Arc::new(Shared { runner, source, config, starting: AtomicUsize::new(0), stop_runs }) }
+        let (stop_runs, body_budget) = (CancellationToken::new(), BodyBudget::new(config.body_memory));
+        let starting = AtomicUsize::new(0);
+        Self { shared: Arc::new(Shared { runner, source, config, body_budget, starting, stop_runs }) }
+    }
+
+    /// Bytes that the bodies of requests may take beside those that there are now.
+    pub fn available_body_memory(&self) -> usize {
+        self.shared.body_budget.available()
+    }
+
+    pub(crate) fn body_budget(&self) -> &BodyBudget {
+        &self.shared.body_budget
     }
 
     /// Runs agents.
@@ -61,9 +73,14 @@ impl AppState {
     /// The app of this name.
     ///
     /// # Errors
-    /// 404 with the names that there are.
+    /// 404 with the names that there are; 503 while something is loaded that may bring it.
     pub fn app(&self, name: &str) -> Result<Arc<App>, ApiError> {
-        self.source().app(name).ok_or_else(|| ApiError::app_not_found(name, &self.source().app_names()))
+        // Asked first: what is loaded in between is found.
+        let loading = self.source().loading();
+        self.source().app(name).ok_or_else(|| match loading.is_empty() {
+            true => ApiError::app_not_found(name, &self.source().app_names()),
+            false => ApiError::app_loading(name, &loading),
+        })
     }
 
     /// The session with as many events as `window` says.

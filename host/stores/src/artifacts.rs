@@ -1,6 +1,7 @@
 //! Artifact services, and what they have in common.
 
 mod directory;
+mod layout;
 mod memory;
 mod name;
 

@@ -9,7 +9,7 @@ use hatchery_core::{Event, StoreError};
 use uuid::Uuid;
 
 pub use memory::MemorySessions;
-pub use sqlite::SqliteSessions;
+pub use sqlite::{Durability, SqliteSessions};
 
 /// The id of a new session: the one asked for without the blanks around it, or a UUID when that leaves nothing.
 fn new_session_id(asked: Option<&str>) -> Arc<str> {

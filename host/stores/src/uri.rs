@@ -8,7 +8,7 @@ use hatchery_core::artifact::ArtifactService;
 use hatchery_core::memory::MemoryService;
 use hatchery_core::session::SessionService;
 
-use crate::{DirectoryArtifacts, KeywordMemory, MemoryArtifacts, MemorySessions, SqliteSessions};
+use crate::{DirectoryArtifacts, Durability, KeywordMemory, MemoryArtifacts, MemorySessions, SqliteSessions};
 
 const SESSIONS: &str =
     "a session service is one of `memory:`, `sqlite:///absolute/path.db` and `sqlite:relative/path.db`";
@@ -21,9 +21,17 @@ const MEMORY: &str = "a memory service is `memory:`";
 /// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and [`StoreError::Refused`] when
 /// the database cannot be used.
 pub async fn open_sessions(uri: &str) -> Result<Arc<dyn SessionService>, StoreError> {
+    open_sessions_with(uri, Durability::default()).await
+}
+
+/// The same, with another durability of SQLite; sessions in memory survive nothing.
+///
+/// # Errors
+/// As [`open_sessions`].
+pub async fn open_sessions_with(uri: &str, durability: Durability) -> Result<Arc<dyn SessionService>, StoreError> {
     match split(uri) {
         ("memory", "") => Ok(Arc::new(MemorySessions::new())),
-        ("sqlite", rest) => Ok(Arc::new(SqliteSessions::open(path(uri, rest, SESSIONS)?).await?)),
+        ("sqlite", rest) => Ok(Arc::new(SqliteSessions::open_with(path(uri, rest, SESSIONS)?, durability).await?)),
         _ => Err(invalid(uri, SESSIONS)),
     }
 }

@@ -60,14 +60,6 @@ pub enum CacheState {
     },
 }
 
-/// Code and where it came from.
-pub(crate) struct Code {
-    pub(crate) component: Component,
-    pub(crate) is_from_cache: bool,
-    /// Why it is not in the cache for the next time.
-    pub(crate) not_kept: Option<String>,
-}
-
 impl CodeCache {
     /// A cache in `directory`, which is made if needed and closed to others; `None` compiles each time. So does a directory that is a
     /// link or that belongs to somebody else.
@@ -97,31 +89,40 @@ impl CodeCache {
         CacheState::Open { directory: place.directory().into(), files: sizes.len(), bytes: sizes.iter().sum() }
     }
 
-    /// The compiled form of `bytes`, whose SHA-256 is `sha256`. Takes some 70 ms per 100 KB when it has to compile: not for async threads.
+    /// Returns the code of the component with this SHA-256, or `None` if there is none that can be used. Reads a file: not for async
+    /// threads.
+    pub(crate) fn get(&self, engine: &Engine, sha256: &str) -> Option<Component> {
+        match &self.0 {
+            Inner::Off | Inner::Unusable { .. } => None,
+            Inner::Open(place) => read(engine, place, &file_name(engine, sha256)),
+        }
+    }
+
+    /// Keeps code that was just compiled from the component with this SHA-256. Writes a file: not for async threads.
     ///
     /// # Errors
-    /// When the bytes do not compile.
-    pub(crate) fn load(&self, engine: &Engine, sha256: &str, bytes: &[u8]) -> wasmtime::Result<Code> {
-        let compiled = |not_kept| move |component| Code { component, is_from_cache: false, not_kept };
+    /// When it cannot be kept, with the reason.
+    pub(crate) fn put(&self, engine: &Engine, sha256: &str, code: &[u8]) -> Result<(), String> {
         let place = match &self.0 {
-            Inner::Off => return Component::new(engine.wasm(), bytes).map(compiled(Some("there is no cache".into()))),
-            Inner::Unusable { reason, .. } => {
-                return Component::new(engine.wasm(), bytes).map(compiled(Some(reason.clone())));
-            }
+            Inner::Off => return Err("there is no cache".into()),
+            Inner::Unusable { reason, .. } => return Err(reason.clone()),
             Inner::Open(place) => place,
         };
         let name = file_name(engine, sha256);
-        if let Some(component) = read(engine, place, &name) {
-            return Ok(Code { component, is_from_cache: true, not_kept: None });
-        }
-        let component = Component::new(engine.wasm(), bytes)?;
-        let kept = component.serialize().map_err(io::Error::other).and_then(|code| write(place, &name, &code));
-        let not_kept = kept.err().map(|error| format!("{}: {error}", place.path(&name).display()));
-        if let Some(reason) = &not_kept {
-            tracing::warn!("compiled code is not kept: {reason}");
-        }
-        Ok(Code { component, is_from_cache: false, not_kept })
+        write(place, &name, code)
+            .map_err(|error| format!("{}: {error}", place.path(&name).display()))
+            .inspect_err(|reason| tracing::warn!("compiled code is not kept: {reason}"))
     }
+}
+
+/// Loads code that was just compiled for this engine.
+///
+/// # Errors
+/// When it was compiled for another version or configuration of wasmtime.
+pub(crate) fn load_compiled(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
+    // SAFETY: the bytes are the result of `Engine::precompile_component` in this process, or in a child process that this process has
+    // started and connected to by pipes. They are as trustworthy as the compiler. wasmtime refuses code of another configuration.
+    unsafe { Component::deserialize(engine.wasm(), code) }
 }
 
 /// Hexadecimal SHA-256.
@@ -159,7 +160,7 @@ fn read(engine: &Engine, place: &Place, name: &str) -> Option<Component> {
         tracing::warn!("{}: is damaged or not from this cache, so the component is compiled again", path.display());
         return None;
     };
-    // SAFETY: the bytes are those that `write` got from `Component::serialize` for this component and engine: the keyed hash in front of
+    // SAFETY: the bytes are those that `write` got from this host's compiler for this component and engine: the keyed hash in front of
     // them says so, and only the owner of the directory can read the key. The same bytes are checked and loaded, so nothing can be
     // swapped in between. wasmtime itself refuses code of another version or configuration.
     match unsafe { Component::deserialize(engine.wasm(), code) } {

@@ -13,7 +13,7 @@ use hatchery_engine::App;
 use serde::Serialize;
 
 use crate::component::Component;
-use crate::names::{Components, Names, roots};
+use crate::names::{Components, Names, Owners, Shadowed, roots};
 
 /// Everything that is loaded. Immutable.
 #[derive(Default)]
@@ -28,6 +28,10 @@ pub struct Catalog {
     pub files: Vec<FileStatus>,
     /// Which file each app is from.
     pub(crate) app_files: BTreeMap<String, PathBuf>,
+    /// Which component an item's name alone means.
+    pub(crate) owners: Owners,
+    /// What components offer under names that others had first.
+    pub(crate) shadowed: Shadowed,
 }
 
 /// What became of a file.
@@ -51,6 +55,11 @@ pub struct FileStatus {
 pub enum FileState {
     /// It was seen and is about to be loaded.
     Pending,
+    /// It is being compiled, in a process of its own.
+    Compiling {
+        /// True when the version before it serves.
+        previous_serves: bool,
+    },
     /// It serves.
     Loaded,
     /// It cannot be used. What it was before goes on serving, if it was any good.
@@ -71,7 +80,7 @@ impl FileState {
     /// Why it does not serve.
     pub fn reason(&self) -> Option<&str> {
         match self {
-            Self::Pending | Self::Loaded => None,
+            Self::Pending | Self::Compiling { .. } | Self::Loaded => None,
             Self::Rejected { reason, .. } | Self::Conflict { reason } => Some(reason),
         }
     }
@@ -81,6 +90,35 @@ impl Catalog {
     /// The app of this name.
     pub fn app(&self, name: &str) -> Option<&Arc<App>> {
         self.apps.get(name)
+    }
+
+    /// What `component` offers under names that others had first, a sentence each.
+    pub fn shadowed(&self, component: &str) -> &[String] {
+        self.shadowed.get(component).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn names(&self) -> Names<'_> {
+        Names(&self.components, &self.owners)
+    }
+
+    /// Names of components and apps that have never served and are still on their way.
+    pub fn loading(&self) -> impl Iterator<Item = &str> {
+        let is_loading =
+            |state: &FileState| matches!(state, FileState::Pending | FileState::Compiling { previous_serves: false });
+        self.files.iter().filter(move |file| is_loading(&file.state)).map(|file| file.name.as_str())
+    }
+
+    /// The same with other states of files.
+    pub(crate) fn with_files(&self, files: Vec<FileStatus>) -> Self {
+        Self {
+            generation: self.generation,
+            components: self.components.clone(),
+            apps: self.apps.clone(),
+            files,
+            app_files: self.app_files.clone(),
+            owners: self.owners.clone(),
+            shadowed: self.shadowed.clone(),
+        }
     }
 
     /// The status of a file.
@@ -93,52 +131,57 @@ impl Catalog {
     /// # Errors
     /// When none does.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        Names(&self.components).model(name)
+        self.names().model(name)
     }
 }
 
 impl Lookup for Catalog {
     fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, LookupError> {
-        Names(&self.components).tool(name)
+        self.names().tool(name)
     }
 
     fn callback(&self, name: &str) -> Result<Arc<dyn Callback>, LookupError> {
-        Names(&self.components).callback(name)
+        self.names().callback(name)
     }
 
     fn agent(&self, name: &str) -> Result<Agent, LookupError> {
-        Names(&self.components).agent(name)
+        self.names().agent(name)
     }
 
     fn toolset(&self, name: &str) -> Result<Arc<dyn Toolset>, LookupError> {
-        Names(&self.components).toolset(name)
+        self.names().toolset(name)
     }
 
     fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, LookupError> {
-        Names(&self.components).plugin(name, args)
+        self.names().plugin(name, args)
     }
 
     fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, LookupError> {
-        Names(&self.components).code_executor(name)
+        self.names().code_executor(name)
     }
 
     fn summarizer(&self, name: &str) -> Result<Arc<dyn Summarizer>, LookupError> {
-        Names(&self.components).summarizer(name)
+        self.names().summarizer(name)
     }
 
     fn examples(&self, name: &str) -> Result<Arc<dyn ExampleProvider>, LookupError> {
-        Names(&self.components).examples(name)
+        self.names().examples(name)
     }
 }
 
 /// What a new catalog is made from.
+#[derive(Default)]
 pub(crate) struct Sources {
     /// Components that serve.
     pub(crate) components: Components,
     /// The file of each of them.
     pub(crate) component_files: BTreeMap<String, PathBuf>,
+    /// Components that are there and do not serve, by their files: they are still being loaded, or cannot be. What is theirs waits for them.
+    pub(crate) awaited: BTreeMap<PathBuf, String>,
     /// The `root_agent.yaml` files; false for those that are being changed. What such a file was before goes on serving.
     pub(crate) root_agents: BTreeMap<PathBuf, bool>,
+    /// Folders that components may write.
+    pub(crate) written: Vec<PathBuf>,
 }
 
 /// An app that wants to be in the catalog.
@@ -155,7 +198,11 @@ impl Catalog {
     /// The catalog after this one. Its `files` are still to be filled in; the states of files whose apps fail are given apart. Reads the
     /// YAML files: not for async threads.
     pub(crate) fn next(&self, sources: Sources) -> (Self, Troubles) {
-        let names = Names(&sources.components);
+        let awaited = sources.awaited.values().map(String::as_str).collect();
+        let (owners, shadowed) = self.owners.next(&sources.components, &awaited);
+        let changing = sources.root_agents.iter().filter(|(_, is_settled)| !**is_settled).map(|(file, _)| file);
+        let awaited: BTreeSet<PathBuf> = sources.awaited.keys().chain(changing).cloned().collect();
+        let names = Names(&sources.components, &owners);
         let mut candidates = Vec::new();
         let mut troubles = Troubles::new();
         for (name, component) in &sources.components {
@@ -177,25 +224,41 @@ impl Catalog {
                 let incumbent = self.apps.get(&name).filter(|_| self.app_files.get(&name) == Some(&file))?;
                 return Some(Candidate { name, app: Ok(incumbent.clone()), file });
             }
-            let loaded = hatchery_engine::yaml::load_agent(&file, &names).map_err(|error| error.to_string());
+            let loaded = hatchery_engine::yaml::load_agent_outside(&file, &names, &sources.written);
+            let loaded = loaded.map_err(|error| error.to_string());
             let app = loaded.and_then(|loaded| app(&name, loaded.agent));
             Some(Candidate { name, file, app })
         }));
-        let mut next = Self { generation: self.generation + 1, components: sources.components, ..Self::default() };
-        self.choose(candidates, &mut next, &mut troubles);
+        let generation = self.generation + 1;
+        let mut next = Self { generation, components: sources.components, owners, shadowed, ..Self::default() };
+        self.choose(candidates, &awaited, &mut next, &mut troubles);
         (next, troubles)
     }
 
-    /// Settles which candidate serves under each name.
-    fn choose(&self, candidates: Vec<Candidate>, next: &mut Self, troubles: &mut Troubles) {
+    /// Settles which candidate serves under each name. Names of `awaited` files stay theirs, although they have no candidate.
+    fn choose(
+        &self,
+        candidates: Vec<Candidate>,
+        awaited: &BTreeSet<PathBuf>,
+        next: &mut Self,
+        troubles: &mut Troubles,
+    ) {
+        // A grant may have been taken back: nothing serves on with what is not granted any more.
+        let keeps_grants = self.components.iter().all(|(name, before)| {
+            let now = next.components.get(name);
+            now.is_none_or(|now| now.settings().grants == before.settings().grants)
+        });
+        let kept = self.app_files.iter().filter(|(_, file)| awaited.contains(*file));
+        next.app_files = kept.map(|(name, file)| (name.clone(), file.clone())).collect();
         let mut by_name: BTreeMap<String, Vec<Candidate>> = BTreeMap::new();
         for candidate in candidates {
             by_name.entry(candidate.name.clone()).or_default().push(candidate);
         }
         for (name, mut rivals) in by_name {
             let incumbent = self.app_files.get(&name);
-            let files: BTreeSet<PathBuf> = rivals.iter().map(|rival| rival.file.clone()).collect();
-            if rivals.len() > 1 {
+            let absent = incumbent.filter(|file| awaited.contains(*file));
+            let files: BTreeSet<PathBuf> = rivals.iter().map(|rival| &rival.file).chain(absent).cloned().collect();
+            if files.len() > 1 {
                 let reason = conflict("apps", &name, &files);
                 for rival in rivals.extract_if(.., |rival| Some(&rival.file) != incumbent) {
                     troubles.insert(rival.file, FileState::Conflict { reason: reason.clone() });
@@ -205,15 +268,17 @@ impl Catalog {
             let served = match app {
                 Ok(app) => Some(app),
                 Err(reason) => {
-                    let previous = self.apps.get(&name).filter(|_| incumbent == Some(&file)).cloned();
+                    let previous = self.apps.get(&name).filter(|_| keeps_grants && incumbent == Some(&file)).cloned();
                     let previous_serves = previous.is_some();
                     troubles.insert(file.clone(), FileState::Rejected { reason, previous_serves });
                     previous
                 }
             };
+            if served.is_some() || incumbent == Some(&file) {
+                next.app_files.insert(name.clone(), file);
+            }
             if let Some(app) = served {
-                next.apps.insert(name.clone(), app);
-                next.app_files.insert(name, file);
+                next.apps.insert(name, app);
             }
         }
     }

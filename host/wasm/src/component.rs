@@ -3,6 +3,7 @@
 mod agent;
 mod callback;
 mod code_executor;
+mod described_size;
 mod examples;
 mod exports;
 mod functions;
@@ -21,15 +22,18 @@ use hatchery_core::agent::InstructionProvider;
 use hatchery_core::{
     Callback, CodeExecutor, CustomAgent, ExampleProvider, ItemKind, Model, Plugin, RunError, Summarizer, Tool, Toolset,
 };
+use wasmtime::ResourcesRequired;
+use wasmtime::component::InstancePre;
 
 use crate::convert::{BadValue, Weigh, bounded, wit};
 use crate::engine::Engine;
 use crate::error::{CallError, LoadError};
 use crate::http::Egress;
 use crate::limits::{Limit, Limits};
-use crate::policy::{Comparison, Requests, Surroundings};
+use crate::names::described;
+use crate::policy::{Comparison, Grants, Requests, Surroundings};
 use crate::settings::ComponentSettings;
-use crate::store::{Caller, Revision, Sandbox};
+use crate::store::{Caller, HostState, Revision, Sandbox};
 use crate::version::Contract;
 use callback::Hooks;
 use exports::{CallbackExports, Exports};
@@ -66,36 +70,48 @@ impl Component {
         code: &wasmtime::component::Component,
         settings: ComponentSettings,
     ) -> Result<Self, LoadError> {
-        let surroundings = Surroundings::new(name, &settings.grants)?;
         let failed =
             |error: wasmtime::Error| LoadError::Compile { component: name.into(), reason: format!("{error:#}") };
         let pre = engine.linker().instantiate_pre(code).map_err(failed)?;
         let exports = Exports::of(&pre, &contract).map_err(failed)?;
-        let name: Arc<str> = name.into();
-        let egress =
-            Egress::new(name.clone(), settings.grants.clone(), settings.limits.clone(), settings.recorded.clone())
-                .map_err(|reason| LoadError::Grants { component: name.to_string(), reason })?;
-        let sandbox = Sandbox {
-            warm: settings.warm.clone().map(|warm| engine.pool(warm)),
-            revision: Revision::default(),
-            places: engine.places(code),
-            engine,
-            pre,
-            component: name.clone(),
-            config: Arc::new(settings.config.clone()),
-            limits: settings.limits.clone(),
-            grants: settings.grants.clone(),
-            egress: Arc::new(egress),
-            surroundings,
-        };
+        let sandbox = sandbox(engine, name.into(), pre, &settings)?;
         let offer = if contract.is_plain() {
             Offer::try_from(Functions::of(sandbox.engine.wasm(), code))
         } else {
             let described = sandbox.run(Caller::Loader, |store, instance| exports.describe(store, instance)).await;
             described.map_err(|error| error.to_string()).and_then(Offer::try_from)
         };
-        let offer = offer.map_err(|reason| LoadError::Describe { component: name.to_string(), reason })?;
-        Ok(Self { name, sha256, contract, requests, settings, sandbox, exports, offer })
+        let offer = offer.map_err(|reason| LoadError::Describe { component: name.into(), reason })?;
+        Ok(Self { name: name.into(), sha256, contract, requests, settings, sandbox, exports, offer })
+    }
+
+    /// The same revision with other settings, without running any of its code. It offers what it described before, which may depend on its
+    /// configuration: then it has to be described again.
+    ///
+    /// # Errors
+    /// When something that it is granted is not there.
+    pub(crate) fn with_settings(&self, settings: ComponentSettings) -> Result<Self, LoadError> {
+        let Sandbox { engine, pre, .. } = &self.sandbox;
+        Ok(Self {
+            name: self.name.clone(),
+            sha256: self.sha256.clone(),
+            contract: self.contract.clone(),
+            requests: self.requests.clone(),
+            sandbox: sandbox(engine.clone(), self.name.clone(), pre.clone(), &settings)?,
+            exports: self.exports.clone(),
+            offer: self.offer.clone(),
+            settings,
+        })
+    }
+
+    /// Asks the same revision again what it offers, as with [`Component::describe`].
+    ///
+    /// # Errors
+    /// As [`Component::describe`].
+    pub(crate) async fn describe_again(&self, settings: ComponentSettings) -> Result<Self, LoadError> {
+        let Sandbox { engine, pre, .. } = &self.sandbox;
+        let (sha256, contract, requests) = (self.sha256.clone(), self.contract.clone(), self.requests.clone());
+        Self::describe(engine.clone(), &self.name, sha256, contract, requests, pre.component(), settings).await
     }
 
     /// Its name: the file's name without `.wasm`.
@@ -118,9 +134,14 @@ impl Component {
         &self.settings
     }
 
-    /// What it requests against what it is granted.
+    /// What it requests, and what its agents are described with, against what it is granted.
     pub fn comparison(&self) -> Comparison {
-        Comparison::new(self.requests.as_ref(), &self.settings.grants)
+        self.comparison_with(&self.settings.grants)
+    }
+
+    /// What it requests against what it could be granted.
+    pub(crate) fn comparison_with(&self, grants: &Grants) -> Comparison {
+        Comparison::new(self.requests.as_ref(), &described(self), grants)
     }
 
     /// What its calls may use.
@@ -327,6 +348,41 @@ impl Component {
         }
         Ok(())
     }
+}
+
+/// What the memories of an instance begin with, bytes.
+fn initial_memory(code: &wasmtime::component::Component) -> u64 {
+    /// Other sizes of pages are not among the features that components may use.
+    const PAGE: u64 = 64 << 10;
+    // The largest of them stands for each.
+    let pages = |it: ResourcesRequired| u64::from(it.num_memories) * it.max_initial_memory_size.unwrap_or(0);
+    code.resources_required().map_or(0, pages).saturating_mul(PAGE)
+}
+
+/// What calls of a component run in.
+fn sandbox(
+    engine: Arc<Engine>,
+    name: Arc<str>,
+    pre: InstancePre<HostState>,
+    settings: &ComponentSettings,
+) -> Result<Sandbox, LoadError> {
+    let surroundings = Surroundings::new(&name, &settings.grants)?;
+    let egress = Egress::new(name.clone(), settings.grants.clone(), settings.limits.clone(), settings.recorded.clone())
+        .map_err(|reason| LoadError::Grants { component: name.to_string(), reason })?;
+    Ok(Sandbox {
+        warm: settings.warm.clone().map(|warm| engine.pool(warm)),
+        revision: Revision::default(),
+        places: engine.places(pre.component()),
+        initial_memory: initial_memory(pre.component()),
+        engine,
+        pre,
+        component: name,
+        config: Arc::new(settings.config.clone()),
+        limits: settings.limits.clone(),
+        grants: settings.grants.clone(),
+        egress: Arc::new(egress),
+        surroundings,
+    })
 }
 
 #[cfg(test)]

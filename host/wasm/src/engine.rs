@@ -17,12 +17,17 @@ use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationCon
 use crate::bindings::Component as Contract;
 use crate::error::{Busy, CallError, LoadError};
 use crate::http;
-use crate::limits::Limits;
+use crate::limits::{Limits, machine};
+use crate::policy;
 use crate::settings::Warm;
-use crate::store::{HostState, Pool, Turns};
+use crate::store::memory::EngineMemory;
+use crate::store::{HostState, Pool, Turns, stream};
 
 /// How often a running guest looks whether it is to stop, and how long it may run before others have a turn.
 const EPOCH_TICK: Duration = Duration::from_millis(2);
+
+/// Memory that should be left for a new instance beside what it begins with, bytes.
+const HEADROOM: u64 = 1 << 20;
 
 /// Core instances that one component may bring on average; most have three.
 const CORE_INSTANCES_PER_COMPONENT: u32 = 8;
@@ -54,7 +59,12 @@ pub struct EngineOptions {
     pub max_memory: u64,
     /// Most table elements that any component may be given.
     pub max_tables: u64,
-    /// How long a call waits for a free instance before it fails with `COMPONENT_BUSY`.
+    /// Most memory that all instances may have at one time, bytes. Half of what the process may use, so that the rest is there for
+    /// sessions, code and the system.
+    pub memory: u64,
+    /// Most of it that the instances of one run may have. A quarter.
+    pub run_memory: u64,
+    /// How long a call waits for a free instance, or for memory, before it fails with `COMPONENT_BUSY`.
     pub busy_wait: Duration,
     /// Most calls that wait at one time; a further one fails at once.
     pub busy_queue: u32,
@@ -65,7 +75,11 @@ pub struct EngineOptions {
 impl Default for EngineOptions {
     fn default() -> Self {
         let limits = Limits::default();
+        // Whole MiB, for messages.
+        let memory = (machine::memory() / 2) >> 20 << 20;
         Self {
+            memory,
+            run_memory: Self::share_of_run(memory),
             instances: 1000,
             max_memory: limits.memory,
             max_tables: limits.tables,
@@ -77,11 +91,20 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
+    /// Returns what one run may have of `memory` by default: a quarter, at most 1 GiB.
+    pub(crate) fn share_of_run(memory: u64) -> u64 {
+        /// More than a message needs whose calls keep within the default of `limits.memory`, sixteen at a time.
+        const MOST: u64 = 1 << 30;
+        ((memory / 4) >> 20 << 20).min(MOST)
+    }
+
     /// With room for what `limits` allow.
     #[must_use]
     pub fn fitting(mut self, limits: &Limits) -> Self {
         self.max_memory = self.max_memory.max(limits.memory);
         self.max_tables = self.max_tables.max(limits.tables);
+        // One instance must be able to have what it may have, where that is not more than all may have.
+        self.run_memory = self.run_memory.max(limits.memory.min(self.memory));
         self
     }
 }
@@ -91,6 +114,7 @@ pub struct Engine {
     wasm: wasmtime::Engine,
     linker: Linker<HostState>,
     slots: Arc<Semaphore>,
+    memory: Arc<EngineMemory>,
     /// How many calls wait for an instance.
     waiting: AtomicUsize,
     /// Pools of instances that wait for a call.
@@ -112,8 +136,9 @@ impl Engine {
         start_epochs(&wasm, turns.clone())
             .map_err(|error| LoadError::Engine(format!("cannot start the epoch thread: {error}")))?;
         let slots = Arc::new(Semaphore::new(options.instances as usize));
+        let memory = EngineMemory::new(options.memory, options.run_memory);
         let (waiting, warm) = (AtomicUsize::new(0), Mutex::default());
-        Ok(Arc::new(Self { wasm, linker, slots, waiting, warm, turns, options: options.clone(), pooled }))
+        Ok(Arc::new(Self { wasm, linker, slots, memory, waiting, warm, turns, options: options.clone(), pooled }))
     }
 
     /// wasmtime's engine.
@@ -188,9 +213,39 @@ impl Engine {
         }
     }
 
-    /// True when calls wait for an instance.
+    /// Waits until there is memory for a new instance that begins with `bytes`. Instances that wait for a call make room.
+    ///
+    /// # Errors
+    /// When that takes too long, or too many calls wait already.
+    pub(crate) async fn room(&self, bytes: u64) -> Result<(), CallError> {
+        if self.memory.has_room(bytes.saturating_add(HEADROOM)) {
+            return Ok(());
+        }
+        while !self.memory.has_room(bytes.saturating_add(HEADROOM)) && self.give_up_one() {}
+        if self.memory.has_room(bytes) {
+            return Ok(());
+        }
+        let waiting = Waiting::enter(&self.waiting);
+        if waiting.before >= self.options.busy_queue as usize {
+            return Err(self.memory.exhausted().into());
+        }
+        let room = self.memory.wait_for(bytes, || self.give_up_one());
+        tokio::time::timeout(self.options.busy_wait, room).await.map_err(|_| self.memory.exhausted().into())
+    }
+
+    /// The memory of all instances.
+    pub(crate) fn memory(&self) -> &Arc<EngineMemory> {
+        &self.memory
+    }
+
+    /// Bytes of memory that all instances have now.
+    pub fn memory_in_use(&self) -> u64 {
+        self.memory.used()
+    }
+
+    /// True when calls wait for an instance, or memory runs out: then nothing is kept that is not in use.
     pub(crate) fn is_short(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        self.waiting.load(Ordering::Relaxed) > 0 || self.memory.is_short()
     }
 
     /// The error of a call that found no free instance.
@@ -202,13 +257,11 @@ impl Engine {
         CallError::Busy { instances: self.options.instances, reason }
     }
 
-    /// Ends the instance that has waited longest for a call, of all components.
-    pub(crate) fn give_up_one(&self) {
+    /// Ends the instance that has waited longest for a call, of all components; false when none waits.
+    pub(crate) fn give_up_one(&self) -> bool {
         let pools: Vec<_> = self.warm_pools().iter().filter_map(Weak::upgrade).collect();
         let waiting = pools.iter().filter_map(|pool| Some((pool.oldest()?, pool)));
-        if let Some((_, pool)) = waiting.min_by_key(|(since, _)| *since) {
-            pool.give_up_one();
-        }
+        waiting.min_by_key(|(since, _)| *since).is_some_and(|(_, pool)| pool.give_up_one())
     }
 
     fn warm_pools(&self) -> MutexGuard<'_, Vec<Weak<Pool>>> {
@@ -247,6 +300,13 @@ fn allocate(options: &EngineOptions) -> wasmtime::Result<(wasmtime::Engine, bool
     Ok((wasmtime::Engine::new(&config())?, false))
 }
 
+/// An engine that only compiles, for processes of [`crate::compile`]. Its code runs in engines of [`Engine::new`].
+pub(crate) fn compiler(threads: std::num::NonZeroU32) -> wasmtime::Result<wasmtime::Engine> {
+    let mut config = config();
+    config.parallel_compilation(threads.get() > 1);
+    wasmtime::Engine::new(&config)
+}
+
 fn config() -> Config {
     let mut config = Config::new();
     config.wasm_features(WasmFeatures::all(), false);
@@ -281,6 +341,8 @@ fn pool(options: &EngineOptions) -> PoolingAllocationConfig {
 fn link(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<HostState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    policy::link(&mut linker)?;
+    stream::link(&mut linker)?;
     http::link(&mut linker)?;
     Contract::add_to_linker::<_, HasSelf<HostState>>(&mut linker, |state| state)?;
     Ok(linker)

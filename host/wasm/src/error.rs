@@ -8,6 +8,7 @@ use hatchery_core::{ItemKind, ModelError, ModelErrorKind, RunError, ToolError};
 use thiserror::Error;
 
 use crate::limits::{Limit, LimitHit};
+use crate::store::memory::MemoryError;
 
 /// Why a component, or the engine, cannot be used. Each message names the component or the file, and the next step.
 #[derive(Debug, Error)]
@@ -24,7 +25,7 @@ pub enum LoadError {
         source: std::io::Error,
     },
     /// A file is larger than any component.
-    #[error("{}: has {size} bytes, and a component may have {most}; build it with `hatchery build`, which strips it", path.display())]
+    #[error("{}: has {size} bytes, and a component may have {most}; build it with `hatchery build`, which strips it, or raise `engine.compile.max_file_size` in hatchery.yaml", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -130,7 +131,7 @@ pub enum LoadError {
     },
     /// A folder that it is granted cannot be opened.
     #[error(
-        "component `{component}` cannot be given the folder {} as {guest}: {reason}; make the folder, or take it out of \
+        "component `{component}` cannot be given the folder `{}` as {guest}: {reason}; make the folder, or take it out of \
          `components.{component}.grants.files` in hatchery.yaml", folder.display()
     )]
     Folder {
@@ -208,6 +209,9 @@ pub(crate) enum CallError {
     /// A limit was exceeded.
     #[error(transparent)]
     Limit(#[from] LimitHit),
+    /// Memory that is shared with other calls is used up.
+    #[error(transparent)]
+    Memory(MemoryError),
     /// The guest's code trapped.
     #[error("it crashed: {reason}{}", said(output))]
     Trapped {
@@ -219,14 +223,6 @@ pub(crate) enum CallError {
     /// It broke the contract, as with a result that is not JSON.
     #[error("it broke the contract: {0}")]
     Contract(String),
-    /// A folder that it is granted cannot be opened any more.
-    #[error("the folder {} that it is granted cannot be opened: {reason}; put it back", folder.display())]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// Why.
-        reason: String,
-    },
     /// The run was cancelled.
     #[error("the run was cancelled")]
     Cancelled,
@@ -260,7 +256,26 @@ fn said(output: &str) -> String {
     if output.is_empty() { String::new() } else { format!("; it said: {output}") }
 }
 
+impl From<MemoryError> for CallError {
+    fn from(error: MemoryError) -> Self {
+        match error {
+            MemoryError::Instance(hit) => Self::Limit(hit),
+            MemoryError::Run(_) | MemoryError::Engine(_) => Self::Memory(error),
+        }
+    }
+}
+
 impl CallError {
+    /// The key of the limit that was exceeded, if one was, or the name of one without a key.
+    pub(crate) fn limit(&self) -> Option<&'static str> {
+        match self {
+            Self::Limit(hit) => Some(hit.limit.key().unwrap_or("fixed")),
+            Self::Memory(error) => Some(error.key()),
+            Self::Busy { .. } => Some("engine.instances"),
+            Self::Trapped { .. } | Self::Contract(_) | Self::Cancelled | Self::Replaced => None,
+        }
+    }
+
     /// The stable code that clients see.
     fn code(&self) -> &'static str {
         match self {
@@ -271,6 +286,8 @@ impl CallError {
                 Limit::Wall | Limit::AgentWall | Limit::Describe => "COMPONENT_TIMEOUT",
                 Limit::Tables
                 | Limit::Instances
+                | Limit::Handles
+                | Limit::Headers
                 | Limit::Result
                 | Limit::Log
                 | Limit::ModelCalls
@@ -285,8 +302,10 @@ impl CallError {
                 | Limit::FirstByteTimeout
                 | Limit::BetweenBytesTimeout => "COMPONENT_LIMIT",
             },
+            Self::Memory(MemoryError::Engine(_)) => "COMPONENT_BUSY",
+            Self::Memory(MemoryError::Run(_) | MemoryError::Instance(_)) => "COMPONENT_MEMORY",
             Self::Trapped { .. } => "COMPONENT_TRAPPED",
-            Self::Contract(_) | Self::Folder { .. } => "COMPONENT_FAILED",
+            Self::Contract(_) => "COMPONENT_FAILED",
             Self::Cancelled => "CANCELLED",
             Self::Replaced => "COMPONENT_REPLACED",
         }
@@ -323,11 +342,11 @@ impl CallError {
     /// The error of a model, whose name in the registry names the component too.
     pub(crate) fn into_model_error(self, model: &str) -> ModelError {
         let kind = match &self {
-            Self::Busy { .. } => ModelErrorKind::RateLimited,
+            Self::Busy { .. } | Self::Memory(MemoryError::Engine(_)) => ModelErrorKind::RateLimited,
             Self::Limit(LimitHit { limit: Limit::Wall | Limit::AgentWall | Limit::Describe, .. }) => {
                 ModelErrorKind::Timeout
             }
-            Self::Limit(_) | Self::Trapped { .. } | Self::Replaced | Self::Folder { .. } => ModelErrorKind::Server,
+            Self::Limit(_) | Self::Memory(_) | Self::Trapped { .. } | Self::Replaced => ModelErrorKind::Server,
             Self::Contract(_) => ModelErrorKind::BadResponse,
             Self::Cancelled => ModelErrorKind::Cancelled,
         };

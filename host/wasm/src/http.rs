@@ -14,6 +14,7 @@ mod body;
 mod connect;
 mod egress;
 mod fault;
+mod guard;
 mod recorded;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub(crate) use egress::Egress;
 use fault::Fault;
 pub use recorded::{RecordedHttp, RecordedResponse};
 
+use crate::limits::HEADERS;
 use crate::store::output::Output;
 use crate::store::tally::Tally;
 use crate::store::{Caller, HostState};
@@ -43,6 +45,7 @@ pub(crate) fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     linker.instance("wasi:io/error@0.2.12")?.func_wrap("[method]error.to-debug-string", debug_string)?;
     linker.instance("wasi:http/types@0.2.12")?.func_wrap("http-error-code", error_code)?;
+    guard::link(linker)?;
     linker.allow_shadowing(false);
     Ok(())
 }
@@ -67,6 +70,9 @@ fn error_code(
     }),))
 }
 
+/// Most bytes that the host takes of a request's body before they are sent.
+const MAX_UNSENT: usize = 64 << 10;
+
 /// What one call has of HTTP.
 pub(crate) struct Http {
     ctx: WasiHttpCtx,
@@ -78,14 +84,21 @@ struct Hooks {
     tally: Arc<Tally>,
     /// Where the operator reads of what was refused.
     output: Output,
-    /// False while a component describes itself: whether it loads must not hang on a network.
-    may_send: bool,
+    /// True while a component describes itself: whether it loads must not hang on a network.
+    is_describing: bool,
 }
 
 impl Http {
     pub(crate) fn new(egress: Arc<Egress>, caller: &Caller, output: Output, tally: Arc<Tally>) -> Self {
-        let hooks = Hooks { egress, tally, output, may_send: !matches!(caller, Caller::Loader) };
-        Self { ctx: WasiHttpCtx::new(), hooks }
+        let hooks = Hooks { egress, tally, output, is_describing: matches!(caller, Caller::Loader) };
+        let mut ctx = WasiHttpCtx::new();
+        ctx.set_field_size_limit(HEADERS);
+        Self { ctx, hooks }
+    }
+
+    /// True if there is any host that requests may be sent to.
+    pub(crate) fn may_send(&self) -> bool {
+        !self.hooks.is_describing && self.hooks.egress.has_network()
     }
 
     pub(crate) fn view<'a>(&'a mut self, table: &'a mut ResourceTable) -> WasiHttpCtxView<'a> {
@@ -97,16 +110,24 @@ impl Http {
 type Rest = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 impl WasiHttpHooks for Hooks {
+    fn p2_outgoing_body_buffer_chunks(&mut self) -> usize {
+        1
+    }
+
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        MAX_UNSENT
+    }
+
     fn send_request(
         &mut self,
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
         _: Rest,
     ) -> Box<dyn Future<Output = Result<(Response<WasiBody>, Rest), Error>> + Send> {
-        let (egress, tally, may_send) = (self.egress.clone(), self.tally.clone(), self.may_send);
+        let (egress, tally, is_describing) = (self.egress.clone(), self.tally.clone(), self.is_describing);
         let output = self.output.clone();
         let sent = async move {
-            if !may_send {
+            if is_describing {
                 return Err(Fault::Describing.into());
             }
             let sent = egress.send(&tally, request, options.unwrap_or_default()).await;

@@ -20,6 +20,7 @@ use wasmtime::component::{Accessor, HasSelf};
 use crate::convert::{BadValue, ToWit, wit};
 use crate::policy::Want;
 use crate::relay::Relay;
+use crate::store::memory::Held;
 use crate::store::{Caller, HostState};
 
 pub use model::Answer;
@@ -88,6 +89,11 @@ fn agent(store: &mut impl Reach) -> Result<(AgentContext, Arc<Relay>), wit::Erro
             "only a custom agent can run other agents; a tool or callback can transfer to one",
         )),
     })
+}
+
+/// Counts bytes that the host holds for the guest to the instance's memory, until the returned guard is dropped.
+fn hold(store: &mut impl Reach, bytes: u64) -> Result<Held, wit::Error> {
+    store.reach(|state| state.tally.hold(bytes)).map_err(|error| fault("LIMIT_REACHED", error.to_string()))
 }
 
 fn fault(code: &str, message: impl Into<String>) -> wit::Error {

@@ -1,5 +1,8 @@
 //! What a component file is, wants and offers, as data for people and scripts.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -7,9 +10,11 @@ use crate::bindings::hatchery::agent::specs::AgentKind;
 use crate::cache::sha256;
 use crate::component::{AgentSpec, Component, Hook, MODEL_PREFIX};
 use crate::error::LoadError;
-use crate::loader::{LoadOptions, load_bytes};
+use crate::loader::{LoadOptions, admit, check_name, load_bytes, read};
 use crate::names::roots;
-use crate::policy::Comparison;
+use crate::policy::{Comparison, Requests};
+use crate::settings::ComponentSettings;
+use crate::version::Contract;
 
 /// A component file, looked at.
 #[derive(Debug, Clone, Serialize)]
@@ -44,8 +49,13 @@ pub struct Inspection {
     pub examples: Vec<String>,
     /// Names of its models, as agents write them.
     pub models: Vec<String>,
-    /// What it requests, and what it is granted.
+    /// What it requests, and what it would be granted.
     pub grants: Comparison,
+    /// Why the host would not load it. Then what it offers is known only if the reason is not about its code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// Whether its code was run to ask what it offers. If not, all that is known of its items is `exports`.
+    pub is_described: bool,
 }
 
 /// An agent of a component.
@@ -111,17 +121,65 @@ pub struct InspectedPlugin {
     pub hooks: Vec<&'static str>,
 }
 
-/// Looks at the bytes of a component: checks, compiles and describes it as serving would.
+/// Looks at the bytes of a component: checks and compiles it, and has it describe itself without any of the rights that it is granted.
 ///
 /// # Errors
 /// As loading it.
 pub async fn inspect(options: &LoadOptions, name: &str, bytes: Vec<u8>) -> Result<Inspection, LoadError> {
     let (size, hash) = (bytes.len() as u64, sha256(&bytes));
-    let (component, _) = load_bytes(options, name, bytes.into(), hash).await?;
-    Ok(describe(&component, size))
+    let settings = options.settings.of(name);
+    let mut options = options.clone();
+    let without_rights = ComponentSettings { grants: Arc::default(), warm: None, refusal: None, ..settings.clone() };
+    options.settings.components.insert(name.to_owned(), without_rights);
+    let (component, _) = load_bytes(&options, name, bytes.into(), hash).await?;
+    Ok(described(&component, size, &settings))
 }
 
-fn describe(component: &Component, size: u64) -> Inspection {
+/// Looks at a component's file. Code that the host would not admit is not run: then only what can be read from the file is shown.
+///
+/// # Errors
+/// As loading it, but for being refused.
+pub async fn inspect_file(options: &LoadOptions, path: &Path) -> Result<Inspection, LoadError> {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    check_name(&name, path)?;
+    let bytes = read(options, path).await?;
+    let refused = match admit(options, path, bytes.clone()).await {
+        Ok(_) => None,
+        Err(LoadError::NotAdmitted(reason)) => Some(reason),
+        Err(error) => return Err(error),
+    };
+    match refused {
+        None => inspect(options, &name, bytes.into()).await,
+        Some(reason) => unrun(&name, &bytes, reason, &options.settings.of(&name)),
+    }
+}
+
+/// What the bytes say without being run.
+fn unrun(name: &str, bytes: &[u8], reason: String, settings: &ComponentSettings) -> Result<Inspection, LoadError> {
+    let contract = Contract::read(name, bytes)?;
+    let requests = Requests::read(name, bytes)?;
+    Ok(Inspection {
+        name: name.into(),
+        size: bytes.len() as u64,
+        sha256: sha256(bytes),
+        contract: contract.version,
+        imports: contract.imports,
+        exports: contract.exports,
+        agents: Vec::new(),
+        tools: Vec::new(),
+        callbacks: Vec::new(),
+        plugins: Vec::new(),
+        code_executors: Vec::new(),
+        summarizers: Vec::new(),
+        examples: Vec::new(),
+        models: Vec::new(),
+        grants: Comparison::new(requests.as_ref(), &Requests::default(), &settings.grants),
+        refused: Some(reason),
+        is_described: false,
+    })
+}
+
+fn described(component: &Component, size: u64, settings: &ComponentSettings) -> Inspection {
     let roots = roots(component);
     let agents = component.agents().iter().map(|spec| agent(spec, roots.contains(&spec.name.as_str())));
     let tools = component.tools().iter().map(|tool| InspectedTool {
@@ -153,7 +211,9 @@ fn describe(component: &Component, size: u64) -> Inspection {
         summarizers: component.summarizer_names().map(Into::into).collect(),
         examples: component.example_names().map(Into::into).collect(),
         models: component.model_names().map(|model| format!("{MODEL_PREFIX}{}/{model}", component.name())).collect(),
-        grants: component.comparison(),
+        grants: component.comparison_with(&settings.grants),
+        refused: settings.refusal.clone(),
+        is_described: true,
     }
 }
 

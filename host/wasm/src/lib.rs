@@ -12,11 +12,14 @@
 mod bindings;
 pub mod cache;
 pub mod catalog;
+pub mod compile;
 pub mod component;
 mod convert;
 mod draining;
 pub mod engine;
 pub mod error;
+#[doc(hidden)]
+pub mod fuzz;
 mod http;
 mod imports;
 pub mod inspect;
@@ -36,16 +39,20 @@ pub mod watch;
 
 pub use cache::{CacheState, CodeCache, file_sha256};
 pub use catalog::{Catalog, FileState, FileStatus};
+pub use compile::{CompileLimits, Compiler, Worker};
 pub use component::{Component, Hook};
 pub use draining::DrainingRevision;
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
 pub use http::{RecordedHttp, RecordedResponse};
-pub use inspect::{Inspection, inspect};
+pub use inspect::{Inspection, inspect, inspect_file};
 pub use limits::{LimitOverrides, Limits};
 pub use loader::{Admission, LoadOptions, Precompiled, Progress, precompile};
 pub use models::CatalogModels;
-pub use policy::{Comparison, Grants, HostPattern, PrivateEntry, Secret};
+pub use policy::{
+    Comparison, Grants, HostPattern, PathConflict, PrivateEntry, ProtectedPath, Secret, check_read_folders,
+    check_written_folders,
+};
 pub use revisions::{KeptRevision, Revisions, component_files, write_in_place};
 pub use settings::{ComponentSettings, EngineSettings, Rehearsal, Settings, Swapping, Warm};
 pub use watch::CatalogHandle;

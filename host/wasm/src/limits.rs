@@ -3,9 +3,10 @@
 //!
 //! | key                 | default  | what it limits                                                       |
 //! |---------------------|----------|----------------------------------------------------------------------|
-//! | `limits.memory`     | 64 MiB   | sum of all linear memories                                           |
+//! | `limits.memory`     | 64 MiB   | sum of all linear memories, and of what the host holds for the call  |
 //! | `limits.tables`     | 100 000  | sum of all table elements                                            |
 //! | `limits.instances`  | 30       | core instances                                                       |
+//! | `limits.handles`    | 1000     | streams, files, requests and so on that are open at one time         |
 //! | `limits.cpu`        | 5 s      | time in which its code really runs; waiting does not count           |
 //! | `limits.wall`       | 30 s     | time from start to end of a call: of a tool, a callback and so on    |
 //! | `limits.agent_wall` | 10 min   | the same for a run of a custom agent, or an answer of a model        |
@@ -25,6 +26,7 @@
 //! | `limits.first_byte_timeout` | 30 s | time from a request's last byte to its response's first         |
 //! | `limits.between_bytes_timeout` | 30 s | time in which no more of a response comes                   |
 
+pub(crate) mod machine;
 pub mod units;
 
 use std::fmt;
@@ -32,20 +34,24 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use thiserror::Error;
-use wasmtime::ResourceLimiter;
 
 /// How long a component may take to describe itself, however long its calls may take.
 pub(crate) const DESCRIBE_WALL: Duration = Duration::from_secs(5);
 
+/// Most bytes of the headers of one HTTP message, with what they take in the host's memory.
+pub(crate) const HEADERS: usize = 16 << 10;
+
 /// The limits of one component's calls. See the module's comment for the defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Sum of all linear memories, bytes.
+    /// Sum of all linear memories and of what the host holds for the call, such as bodies and headers of HTTP requests, bytes.
     pub memory: u64,
     /// Sum of all table elements.
     pub tables: u64,
     /// Core instances.
     pub instances: u64,
+    /// Streams, files, requests and so on that are open at one time.
+    pub handles: u32,
     /// Time in which the guest's code runs.
     pub cpu: Duration,
     /// Time from start to end of a call: of a tool, a callback and so on.
@@ -87,6 +93,7 @@ impl Default for Limits {
             memory: 64 << 20,
             tables: 100_000,
             instances: 30,
+            handles: 1000,
             cpu: Duration::from_secs(5),
             wall: Duration::from_secs(30),
             agent_wall: Duration::from_secs(600),
@@ -119,6 +126,8 @@ pub struct LimitOverrides {
     pub tables: Option<u64>,
     /// See [`Limits::instances`].
     pub instances: Option<u64>,
+    /// See [`Limits::handles`].
+    pub handles: Option<u32>,
     /// See [`Limits::cpu`].
     #[serde(deserialize_with = "units::duration")]
     pub cpu: Option<Duration>,
@@ -171,6 +180,7 @@ impl Limits {
             memory: overrides.memory.unwrap_or(self.memory),
             tables: overrides.tables.unwrap_or(self.tables),
             instances: overrides.instances.unwrap_or(self.instances),
+            handles: overrides.handles.unwrap_or(self.handles),
             cpu: overrides.cpu.unwrap_or(self.cpu),
             wall: overrides.wall.unwrap_or(self.wall),
             agent_wall: overrides.agent_wall.unwrap_or(self.agent_wall),
@@ -196,6 +206,8 @@ impl Limits {
             Limit::Memory => units::bytes(self.memory),
             Limit::Tables => self.tables.to_string(),
             Limit::Instances => self.instances.to_string(),
+            Limit::Handles => self.handles.to_string(),
+            Limit::Headers => units::bytes(HEADERS as u64),
             Limit::Cpu => format!("{:?}", self.cpu),
             Limit::Wall => format!("{:?}", self.wall),
             Limit::AgentWall => format!("{:?}", self.agent_wall),
@@ -227,6 +239,10 @@ pub(crate) enum Limit {
     Tables,
     /// [`Limits::instances`].
     Instances,
+    /// [`Limits::handles`].
+    Handles,
+    /// [`HEADERS`].
+    Headers,
     /// [`Limits::cpu`].
     Cpu,
     /// [`Limits::wall`].
@@ -264,16 +280,17 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// What helps, for all but one a key in `hatchery.yaml`.
-    fn remedy(self) -> String {
-        let key = match self {
+    /// The key in `hatchery.yaml`; `None` for what cannot be changed.
+    pub(crate) fn key(self) -> Option<&'static str> {
+        Some(match self {
             Self::Memory => "limits.memory",
             Self::Tables => "limits.tables",
             Self::Instances => "limits.instances",
+            Self::Handles => "limits.handles",
             Self::Cpu => "limits.cpu",
             Self::Wall => "limits.wall",
             Self::AgentWall => "limits.agent_wall",
-            Self::Describe => return "let `describe` only say what there is".into(),
+            Self::Describe | Self::Headers => return None,
             Self::Result => "limits.result",
             Self::Log => "limits.log",
             Self::ModelCalls => "limits.model_calls",
@@ -287,8 +304,16 @@ impl Limit {
             Self::ConnectTimeout => "limits.connect_timeout",
             Self::FirstByteTimeout => "limits.first_byte_timeout",
             Self::BetweenBytesTimeout => "limits.between_bytes_timeout",
-        };
-        format!("raise `{key}` in hatchery.yaml to allow more")
+        })
+    }
+
+    /// The next step.
+    fn remedy(self) -> String {
+        match (self, self.key()) {
+            (_, Some(key)) => format!("raise `{key}` in hatchery.yaml to allow more"),
+            (Self::Headers, None) => "let it send fewer or shorter headers".into(),
+            (_, None) => "let `describe` only say what there is".into(),
+        }
     }
 
     fn unit(self) -> &'static str {
@@ -296,6 +321,8 @@ impl Limit {
             Self::Memory => "of memory",
             Self::Tables => "table elements",
             Self::Instances => "core instances",
+            Self::Handles => "open handles",
+            Self::Headers => "in the headers of one HTTP message",
             Self::Cpu => "of CPU time",
             Self::Wall | Self::AgentWall => "from start to end",
             Self::Describe => "for that",
@@ -332,105 +359,9 @@ impl fmt::Display for LimitHit {
     }
 }
 
-/// Adds up what a store's memories and tables take, and refuses what is too much.
-pub(crate) struct Meter {
-    limits: Limits,
-    memory: Usage,
-    tables: Usage,
-}
-
-/// A sum with the last step, which is taken back when the growth fails after all.
-#[derive(Default)]
-struct Usage {
-    total: u64,
-    last: u64,
-}
-
-impl Usage {
-    /// Adds a growth; false, and nothing added, when the sum would exceed `most`.
-    fn grow(&mut self, current: usize, desired: usize, most: u64) -> bool {
-        let step = desired.saturating_sub(current) as u64;
-        if self.total.saturating_add(step) > most {
-            return false;
-        }
-        self.total += step;
-        self.last = step;
-        true
-    }
-
-    fn take_back(&mut self) {
-        self.total -= std::mem::take(&mut self.last);
-    }
-}
-
-impl Meter {
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, memory: Usage::default(), tables: Usage::default() }
-    }
-}
-
-impl ResourceLimiter for Meter {
-    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        if self.memory.grow(current, desired, self.limits.memory) {
-            Ok(true)
-        } else {
-            Err(self.limits.hit(Limit::Memory).into())
-        }
-    }
-
-    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
-        tracing::debug!("a component's memory cannot grow: {error:#}");
-        self.memory.take_back();
-        Ok(())
-    }
-
-    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
-        if self.tables.grow(current, desired, self.limits.tables) {
-            Ok(true)
-        } else {
-            Err(self.limits.hit(Limit::Tables).into())
-        }
-    }
-
-    fn table_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
-        tracing::debug!("a component's table cannot grow: {error:#}");
-        self.tables.take_back();
-        Ok(())
-    }
-
-    fn instances(&self) -> usize {
-        usize::try_from(self.limits.instances).unwrap_or(usize::MAX)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn memories_are_added_up_and_the_error_names_value_and_key() {
-        let mut meter = Meter::new(Limits { memory: 3 << 16, ..Limits::default() });
-        assert!(meter.memory_growing(0, 1 << 16, None).unwrap());
-        assert!(meter.memory_growing(0, 2 << 16, None).unwrap());
-        let error = meter.memory_growing(1 << 16, 2 << 16, None).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "it needs more than 192 KiB of memory; raise `limits.memory` in hatchery.yaml to allow more"
-        );
-    }
-
-    #[test]
-    fn a_growth_that_fails_is_not_counted() {
-        let mut meter = Meter::new(Limits { tables: 10, ..Limits::default() });
-        assert!(meter.table_growing(0, 8, None).unwrap());
-        meter.table_grow_failed(wasmtime::format_err!("no room")).unwrap();
-        assert!(meter.table_growing(0, 10, None).unwrap());
-        let error = meter.table_growing(10, 11, None).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "it needs more than 10 table elements; raise `limits.tables` in hatchery.yaml to allow more"
-        );
-    }
 
     #[test]
     fn overrides_are_read_with_units() {

@@ -2,113 +2,39 @@
 //!
 //! A file is read once: its hash, its check and its code come from the same bytes. A file that cannot be used changes nothing but its own
 //! status; what it was before goes on serving.
+//!
+//! Loads are tasks of their own. The loader starts them and takes over their results; it never waits for one, so settings take effect and
+//! other files are loaded while a component is compiled.
 
+mod apply;
+mod audit;
+mod flight;
 mod load;
+mod options;
+mod publish;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hatchery_core::Timestamp;
-use tokio::task::{JoinError, JoinSet};
+use tokio::sync::watch;
 
-use crate::cache::CodeCache;
-use crate::catalog::{Catalog, FileState, FileStatus, Sources, Troubles, conflict, folder_name};
+use crate::catalog::{Catalog, FileState, Troubles, conflict, folder_name};
 use crate::component::Component;
-use crate::engine::Engine;
 use crate::error::LoadError;
-use crate::revisions::Revisions;
+use crate::names::KnownNames;
 use crate::scan::{Kind, Scan, Stamp, scan};
-use crate::settings::{Settings, Swapping};
+use flight::{Flight, Flights, Landed};
+use load::load;
 
-pub(crate) use load::load_bytes;
-use load::{Loaded, load};
 pub use load::{Precompiled, precompile};
+pub(crate) use load::{admit, check_name, load_bytes, read};
+pub use options::{Admission, LoadOptions, Progress};
 
 /// How long a file must stay as it is before it is read.
 pub(crate) const SETTLE: Duration = Duration::from_millis(100);
-
-/// How long people wait without a word. Most components are compiled in less.
-const PATIENCE: Duration = Duration::from_secs(3);
-
-/// How a directory is loaded.
-#[derive(Clone)]
-pub struct LoadOptions {
-    /// Runs the components.
-    pub engine: Arc<Engine>,
-    /// Keeps compiled code.
-    pub cache: CodeCache,
-    /// What the operator says of components.
-    pub settings: Settings,
-    /// How long runs may go on with a revision that was replaced before they are ended.
-    pub drain_timeout: Duration,
-    /// Keeps what was loaded, to go back to.
-    pub revisions: Option<Revisions>,
-    /// Asked before a file is loaded.
-    pub admission: Option<Admission>,
-    /// Told what is being loaded.
-    pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
-    /// How long a compilation may take before `progress` is told that it is under way.
-    pub patience: Duration,
-}
-
-/// Says why a file may not be loaded. It is given the very bytes that are, and may block.
-pub type Admission = Arc<dyn Fn(&Path, &[u8]) -> Result<(), String> + Send + Sync>;
-
-impl LoadOptions {
-    /// Default limits, no cache, no settings.
-    pub fn new(engine: Arc<Engine>) -> Self {
-        let cache = CodeCache::new(None);
-        let (settings, drain_timeout) = (Settings::default(), Swapping::default().drain_timeout);
-        Self {
-            engine,
-            cache,
-            settings,
-            drain_timeout,
-            revisions: None,
-            admission: None,
-            progress: None,
-            patience: PATIENCE,
-        }
-    }
-
-    fn report(&self, progress: Progress) {
-        if let Some(listener) = &self.progress {
-            listener(progress);
-        }
-    }
-}
-
-/// What the loader is doing, for people who wait.
-#[derive(Debug, Clone)]
-pub enum Progress {
-    /// So many components are about to be loaded.
-    Found(usize),
-    /// One is being compiled, and that takes long.
-    Compiling {
-        /// Its name.
-        name: String,
-        /// Bytes of its file.
-        size: u64,
-    },
-    /// One is loaded.
-    Loaded {
-        /// Its name.
-        name: String,
-        /// How long it took.
-        took: Duration,
-        /// True when it did not have to be compiled.
-        is_from_cache: bool,
-    },
-    /// One cannot be loaded.
-    Rejected {
-        /// Its name.
-        name: String,
-        /// Why.
-        reason: String,
-    },
-}
 
 /// What is known about a file.
 struct Known {
@@ -126,6 +52,8 @@ struct Known {
     needs_folder: Option<PathBuf>,
     /// What its last good version gave.
     component: Option<Arc<Component>>,
+    /// False when `component` described itself with settings that are not in force any more.
+    is_described: bool,
 }
 
 impl Known {
@@ -149,36 +77,44 @@ pub(crate) struct Loader {
     files: BTreeMap<PathBuf, Known>,
     /// The file that serves under each component name.
     owners: BTreeMap<String, PathBuf>,
-}
-
-/// What a pass over the directory came to.
-pub(crate) struct Pass {
-    /// The next catalog, if anything has changed.
-    pub(crate) catalog: Option<Catalog>,
-    /// True when something has not settled yet: look again soon.
-    pub(crate) is_unsettled: bool,
+    /// The owners of names, as the file of them holds them.
+    known_names: KnownNames,
+    flights: Flights,
+    /// Files of the first look that are not loaded yet; `None` before it. Until there are none, no app keeps its name against another:
+    /// which of two serves must not depend on which is compiled first.
+    starting: Option<BTreeSet<PathBuf>>,
+    /// True when the catalog is out of date.
+    has_changed: bool,
+    /// Why files whose components are loaded cannot serve, as of the last catalog.
+    troubles: Troubles,
 }
 
 impl Loader {
-    pub(crate) fn new(directory: PathBuf, options: LoadOptions) -> Self {
-        Self { directory, options, files: BTreeMap::new(), owners: BTreeMap::new() }
-    }
-
-    /// Takes over what the operator says of components now. Those of which something else is said than before are loaded anew with the next
-    /// pass: their code is cached, so that costs their description.
-    pub(crate) fn configure(&mut self, settings: Settings) {
-        for known in self.files.values_mut().filter(|known| known.kind == Kind::Component) {
-            if known.is_loaded && self.options.settings.of(&known.name) != settings.of(&known.name) {
-                known.is_loaded = false;
-                // The file is as it was: there is nothing to wait for.
-                known.seen = known.seen.checked_sub(SETTLE).unwrap_or(known.seen);
-            }
+    /// `activity` counts up whenever there is something to take over with [`Loader::collect`].
+    pub(crate) fn new(directory: PathBuf, options: LoadOptions, activity: Arc<watch::Sender<u64>>) -> Self {
+        let known_names = options.known_names.as_deref().map(KnownNames::read).unwrap_or_default();
+        let [owners, _] = known_names.files(&directory);
+        Self {
+            directory,
+            options,
+            files: BTreeMap::new(),
+            owners,
+            known_names,
+            flights: Flights::new(activity),
+            starting: None,
+            has_changed: false,
+            troubles: Troubles::new(),
         }
-        self.options.settings = settings;
     }
 
-    /// Looks at the directory, loads what has been the same for `settle`, and makes the catalog that follows `current`.
-    pub(crate) async fn pass(&mut self, current: &Arc<Catalog>, settle: Duration) -> Pass {
+    /// Returns the catalog before the first one: nothing serves, and names have their owners.
+    pub(crate) fn initial(&self) -> Catalog {
+        let [_, app_files] = self.known_names.files(&self.directory);
+        Catalog { app_files, owners: self.known_names.items.clone(), ..Catalog::default() }
+    }
+
+    /// Looks at the directory and starts to load what has been the same for `settle`.
+    pub(crate) async fn look(&mut self, settle: Duration) {
         self.try_missing_folders_again();
         let (directory, written) = (self.directory.clone(), self.options.settings.written());
         let found = tokio::task::spawn_blocking(move || scan(&directory, &written)).await;
@@ -187,27 +123,54 @@ impl Loader {
             Scan::failed(&self.directory)
         });
         self.note(&found);
-        let mut changed = self.forget_missing(&found, settle);
+        self.has_changed |= self.forget_missing(&found, settle);
         let conflicts = self.conflicts();
         let ready = self.settled(settle);
-        changed |= self.mark_conflicts(&conflicts);
+        self.has_changed |= self.mark_conflicts(&conflicts);
         let (components, others): (Vec<_>, Vec<_>) = ready
             .into_iter()
             .filter(|path| !conflicts.contains_key(path))
             .partition(|path| self.files.get(path).is_some_and(|known| known.kind == Kind::Component));
-        changed |= !others.is_empty();
+        self.has_changed |= !others.is_empty();
         for path in others {
             if let Some(known) = self.files.get_mut(&path) {
                 known.is_loaded = true;
             }
         }
-        changed |= self.load_all(components).await;
-        let is_unsettled = self
-            .files
-            .iter()
-            .any(|(path, known)| known.is_missing || !known.is_loaded && !conflicts.contains_key(path));
-        let catalog = if changed || current.generation == 0 { self.publish(current).await } else { None };
-        Pass { catalog, is_unsettled }
+        if !components.is_empty() {
+            self.options.report(Progress::Found(components.len()));
+        }
+        for path in components {
+            self.start(path);
+        }
+        if self.starting.is_none() {
+            self.starting = Some(self.files.keys().filter(|path| self.flights.contains(path)).cloned().collect());
+        }
+    }
+
+    /// Takes over the results of loads.
+    pub(crate) fn collect(&mut self) {
+        while let Some((flight, landed)) = self.flights.next_landed() {
+            self.has_changed |= self.settle_load(flight, landed);
+        }
+        for path in self.flights.compiling() {
+            if let Some(known) = self.files.get_mut(path) {
+                known.set(FileState::Compiling { previous_serves: known.component.is_some() });
+            }
+        }
+    }
+
+    /// True while loads are under way.
+    pub(crate) fn is_loading(&self) -> bool {
+        !self.flights.is_empty()
+    }
+
+    /// True when something has not settled yet: look again soon.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.files.iter().any(|(path, known)| {
+            let waits = !known.is_loaded && !self.flights.contains(path);
+            known.is_missing || waits && !matches!(known.state, FileState::Conflict { .. })
+        })
     }
 
     /// A component whose granted folder was not there is loaded once the folder is.
@@ -239,6 +202,7 @@ impl Loader {
                     since: Timestamp::now(),
                     needs_folder: None,
                     component: None,
+                    is_described: false,
                 }
             });
             known.is_missing = false;
@@ -247,6 +211,10 @@ impl Loader {
                 known.stamp = *stamp;
                 known.seen = Instant::now();
                 known.is_loaded = false;
+                if self.flights.contains(path) {
+                    self.flights.abort(path);
+                    known.set(if known.component.is_some() { FileState::Loaded } else { FileState::Pending });
+                }
             }
         }
     }
@@ -260,7 +228,11 @@ impl Loader {
             }
         }
         let before = self.files.len();
-        self.files.retain(|path, known| !found.misses(path) || known.seen.elapsed() < settle);
+        let gone = self.files.extract_if(.., |path, known| found.misses(path) && known.seen.elapsed() >= settle);
+        for (path, known) in gone {
+            self.flights.abort(&path);
+            audit::swap(&known.name, known.component.as_ref().map(|component| component.sha256()), None);
+        }
         let files = &self.files;
         self.owners.retain(|_, owner| files.contains_key(owner));
         self.files.len() != before
@@ -288,6 +260,7 @@ impl Loader {
                 (Some(reason), state) => {
                     let conflict = FileState::Conflict { reason: reason.clone() };
                     changed |= *state != conflict;
+                    self.flights.abort(path);
                     known.set(conflict);
                 }
                 // The other file is gone: this one gets its turn.
@@ -303,142 +276,93 @@ impl Loader {
 
     /// Files that are to be loaded and have been the same for `settle`.
     fn settled(&self, settle: Duration) -> Vec<PathBuf> {
-        let ready = |known: &Known| !known.is_loaded && !known.is_missing && known.seen.elapsed() >= settle;
-        self.files.iter().filter(|(_, known)| ready(known)).map(|(path, _)| path.clone()).collect()
+        let ready = |(path, known): &(&PathBuf, &Known)| {
+            !known.is_loaded && !known.is_missing && known.seen.elapsed() >= settle && !self.flights.contains(path)
+        };
+        self.files.iter().filter(ready).map(|(path, _)| path.clone()).collect()
     }
 
-    /// Loads components, a few at a time. True when a status has changed.
-    async fn load_all(&mut self, paths: Vec<PathBuf>) -> bool {
-        if paths.is_empty() {
+    /// Starts to load a component.
+    fn start(&mut self, path: PathBuf) {
+        let Some(known) = self.files.get(&path) else { return };
+        let (options, name, file) = (self.options.clone(), known.name.clone(), path.clone());
+        let current = known.component.as_ref().filter(|_| known.is_described);
+        let current = current.map(|component| component.sha256().to_owned());
+        let settings = self.options.settings.of(&name);
+        self.flights.start(path, known.stamp, settings, |ticket| async move {
+            load(&options, &name, &file, current.as_deref(), ticket).await
+        });
+    }
+
+    /// Takes over the result of a load. True when the catalog has to change.
+    fn settle_load(&mut self, flight: Flight, landed: Landed) -> bool {
+        let Landed { path, took, result, .. } = landed;
+        let Some(known) = self.files.get_mut(&path) else { return false };
+        if Stamp::of(&path) != Some(flight.stamp) {
+            // It changed while it was being read: the next look reads it again.
+            known.seen = Instant::now();
+            known.is_loaded = false;
+            known.set(if known.component.is_some() { FileState::Loaded } else { FileState::Pending });
             return false;
         }
-        self.options.report(Progress::Found(paths.len()));
-        let most = std::thread::available_parallelism().map_or(1, usize::from);
-        let (mut queue, mut running, mut changed) = (paths.into_iter(), JoinSet::new(), false);
-        let mut begun = HashMap::new();
-        loop {
-            while running.len() < most
-                && let Some(path) = queue.next()
-            {
-                let Some(known) = self.files.get(&path) else { continue };
-                let (options, name, stamp) = (self.options.clone(), known.name.clone(), known.stamp);
-                let is_current = |it: &&Arc<Component>| *it.settings() == self.options.settings.of(&name);
-                let current = known.component.as_ref().filter(is_current).map(|it| it.sha256().to_owned());
-                let file = path.clone();
-                let task = running.spawn(async move { load(&options, &name, &file, current.as_deref()).await });
-                begun.insert(task.id(), (path, stamp, Instant::now()));
-            }
-            let (task, result) = match running.join_next_with_id().await {
-                None => return changed,
-                Some(Ok((task, result))) => (task, Ok(result)),
-                Some(Err(error)) => (error.id(), Err(error)),
-            };
-            let Some((path, stamp, began)) = begun.remove(&task) else { continue };
-            changed |= self.settle_load(path.clone(), stamp, began.elapsed(), whole(path, result));
-        }
-    }
-
-    /// Takes over the result of a load. True when a status has changed.
-    fn settle_load(&mut self, path: PathBuf, stamp: Stamp, took: Duration, result: Result<Loaded, LoadError>) -> bool {
-        let Some(known) = self.files.get_mut(&path) else { return false };
-        if Stamp::of(&path) != Some(stamp) {
-            // It changed while it was being read: the next pass reads it again.
-            known.seen = Instant::now();
+        let name = known.name.clone();
+        let now = self.options.settings.of(&name);
+        if result.is_err() && flight.settings != now {
+            // It failed with settings that are not in force any more.
+            self.start(path);
             return false;
         }
         known.is_loaded = true;
         known.needs_folder = None;
-        let name = known.name.clone();
-        match result {
-            Ok(Loaded::Unchanged) => {
+        match result.and_then(|loaded| apply::bring_up_to_date(loaded, &self.options.settings, &name)) {
+            Ok(apply::Current::Unchanged) => {
                 let changed = known.state != FileState::Loaded;
                 known.set(FileState::Loaded);
                 changed
             }
-            Ok(Loaded::Component { component, is_from_cache }) => {
+            Ok(apply::Current::Component { component, is_from_cache, is_described }) => {
                 tracing::info!(component = name, sha256 = component.sha256(), ?took, is_from_cache, "loaded");
                 if let Some(lines) = component.comparison().missing_lines(&name) {
                     tracing::warn!(
                         "component `{name}` requests more than it is granted; to grant it, add to hatchery.yaml:\n{lines}"
                     );
                 }
-                known.component = Some(component);
+                let previous = known.component.replace(component.clone());
+                let old = previous.as_ref().map(|previous| previous.sha256());
+                if old != Some(component.sha256()) {
+                    audit::swap(&name, old, Some(component.sha256()));
+                }
+                known.is_described = is_described;
                 known.set(FileState::Loaded);
-                self.owners.insert(name.clone(), path);
+                self.owners.insert(name.clone(), path.clone());
                 self.options.report(Progress::Loaded { name, took, is_from_cache });
+                if !is_described {
+                    self.describe_again(path);
+                }
                 true
             }
             Err(error) => {
-                if let LoadError::Folder { folder, .. } = &error {
-                    known.needs_folder = Some(folder.clone()).filter(|folder| !folder.is_dir());
-                }
-                let reason = error.to_string();
-                tracing::warn!("{}: rejected: {reason}", path.display());
-                // A grant may have been taken back: nothing serves on with what is not written any more.
-                let now = self.options.settings.of(&name);
-                known.component.take_if(|component| component.settings().grants != now.grants);
-                let previous_serves = known.component.is_some();
-                known.set(FileState::Rejected { reason: reason.clone(), previous_serves });
-                self.options.report(Progress::Rejected { name, reason });
+                self.reject(&path, &error);
                 true
             }
         }
     }
 
-    /// The catalog of what serves now; none when making it breaks off, which is a defect.
-    async fn publish(&mut self, current: &Arc<Catalog>) -> Option<Catalog> {
-        let mut sources =
-            Sources { components: BTreeMap::new(), component_files: BTreeMap::new(), root_agents: BTreeMap::new() };
-        for (path, known) in &self.files {
-            if let Some(component) = &known.component {
-                sources.components.insert(known.name.clone(), component.clone());
-                sources.component_files.insert(known.name.clone(), path.clone());
-            }
-            if known.kind == Kind::RootAgent {
-                sources.root_agents.insert(path.clone(), known.is_settled());
-            }
+    /// Notes that a file cannot be loaded.
+    fn reject(&mut self, path: &Path, error: &LoadError) {
+        let Some(known) = self.files.get_mut(path) else { return };
+        if let LoadError::Folder { folder, .. } = error {
+            known.needs_folder = Some(folder.clone()).filter(|folder| !folder.is_dir());
         }
-        let previous = current.clone();
-        let made = tokio::task::spawn_blocking(move || previous.next(sources)).await;
-        let made = made.inspect_err(|error| tracing::error!("making the catalog broke off: {error}"));
-        let (mut next, troubles) = made.ok()?;
-        self.note_troubles(&troubles);
-        next.files = self.statuses(&troubles);
-        Some(next)
-    }
-
-    /// YAML apps are loaded with the catalog, so their states are known only now.
-    fn note_troubles(&mut self, troubles: &Troubles) {
-        let settled = |known: &Known| known.kind == Kind::RootAgent && known.is_settled();
-        for (path, known) in self.files.iter_mut().filter(|(_, known)| settled(known)) {
-            let state = troubles.get(path).cloned().unwrap_or(FileState::Loaded);
-            if let (Some(reason), true) = (state.reason(), known.state != state) {
-                tracing::warn!("{}: rejected: {reason}", path.display());
-            }
-            known.set(state);
-        }
-    }
-
-    /// Status by file. A component that loaded but whose agents do not fit shows that.
-    fn statuses(&self, troubles: &Troubles) -> Vec<FileStatus> {
-        let shown = self.files.iter().filter(|(_, known)| known.kind != Kind::Yaml);
-        shown
-            .map(|(path, known)| {
-                let trouble = troubles.get(path).filter(|_| known.state == FileState::Loaded);
-                let state = trouble.unwrap_or(&known.state).clone();
-                FileStatus { path: path.clone(), name: known.name.clone(), state, since: known.since }
-            })
-            .collect()
-    }
-}
-
-/// The result of a load, which counts as failed when it broke off: the file is not tried again before it changes.
-fn whole(path: PathBuf, result: Result<Result<Loaded, LoadError>, JoinError>) -> Result<Loaded, LoadError> {
-    result.unwrap_or_else(|error| {
         let reason = error.to_string();
-        tracing::error!("{}: loading broke off: {reason}", path.display());
-        Err(LoadError::BrokeOff { path, reason })
-    })
+        tracing::warn!("{}: rejected: {reason}", path.display());
+        // A grant may have been taken back: nothing serves on with what is not written any more.
+        let now = self.options.settings.of(&known.name);
+        known.component.take_if(|component| now.refusal.is_some() || component.settings().grants != now.grants);
+        let previous_serves = known.component.is_some();
+        known.set(FileState::Rejected { reason: reason.clone(), previous_serves });
+        self.options.report(Progress::Rejected { name: known.name.clone(), reason });
+    }
 }
 
 #[cfg(test)]

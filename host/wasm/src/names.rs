@@ -2,6 +2,8 @@
 
 mod build;
 mod models;
+mod needs;
+mod owners;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -13,12 +15,15 @@ use hatchery_core::{
 use hatchery_engine::builtin;
 
 use crate::component::Component;
+pub(crate) use owners::{KnownNames, Owners, Shadowed};
+
+pub(crate) use needs::described;
 
 /// Components by name.
 pub(crate) type Components = BTreeMap<String, Arc<Component>>;
 
-/// Looks names up in a set of components.
-pub(crate) struct Names<'a>(pub(crate) &'a Components);
+/// Looks names up in a set of components, some of which are the owners of names that others have, too.
+pub(crate) struct Names<'a>(pub(crate) &'a Components, pub(crate) &'a Owners);
 
 impl Lookup for Names<'_> {
     fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, LookupError> {
@@ -82,9 +87,23 @@ impl Names<'_> {
         }
         let mut found = self.0.values().filter(|component| offers(component, kind, name));
         match (found.next(), found.next()) {
-            (Some(component), None) => Ok((component, name)),
+            (Some(component), None) => match self.1.of(kind, name).filter(|owner| *owner != component.name()) {
+                None => Ok((component, name)),
+                Some(owner) => Err(LookupError::Broken {
+                    kind,
+                    name: name.into(),
+                    reason: format!(
+                        "it is that of `{owner}`, which is not loaded; to have that of another component, name it, as in `{}/{name}`",
+                        component.name()
+                    ),
+                }),
+            },
             (None, _) => Err(self.unknown(kind, name)),
             (Some(first), Some(second)) => {
+                let owner = self.1.of(kind, name).and_then(|owner| self.0.get(owner));
+                if let Some(owner) = owner.filter(|owner| offers(owner, kind, name)) {
+                    return Ok((owner, name));
+                }
                 let all = [first, second].into_iter().chain(found);
                 let candidates = all.map(|component| format!("{}/{name}", component.name())).collect();
                 Err(LookupError::Ambiguous { kind, name: name.into(), candidates })

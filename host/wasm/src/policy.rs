@@ -13,12 +13,14 @@ mod files;
 mod fixed;
 mod network;
 mod pattern;
+mod protected;
 mod requests;
 mod secrets;
 mod surroundings;
+mod trail;
 mod want;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -28,14 +30,16 @@ pub use environment::Variable;
 pub use files::{Access, Folder};
 pub use fixed::{ClockGrant, RandomGrant};
 pub use pattern::Pattern;
+pub(crate) use protected::check_folders_of;
+pub use protected::{PathConflict, ProtectedPath, check_read_folders, check_written_folders};
 pub use requests::{Requests, WantedFolder};
 
-pub(crate) use denial::{CODE as DENIED, Denial};
+pub(crate) use denial::{CODE as DENIED, Denial, lines};
 pub use network::{HostPattern, PrivateEntry};
 pub(crate) use network::{Target, forbidden};
 pub(crate) use secrets::Placed;
 pub use secrets::Secret;
-pub(crate) use surroundings::Surroundings;
+pub(crate) use surroundings::{Folders, Surroundings, link};
 pub(crate) use want::Want;
 
 /// What one component is granted. The default is nothing.
@@ -48,7 +52,8 @@ pub struct Grants {
     pub private_network: Vec<PrivateEntry>,
     /// What the host adds to requests.
     pub secrets: Vec<Secret>,
-    /// Models that its code may ask. An agent that it describes as data needs no grant for the agent's model: the host asks.
+    /// Models that its code may ask, and that its agents may be described with. Its own need no grant: those that it
+    /// offers, and scripts that have its name or lie in the folder that has its name.
     pub models: Vec<Pattern>,
     /// Whether its code may search what was said in the user's earlier sessions.
     pub memory: bool,
@@ -56,7 +61,10 @@ pub struct Grants {
     pub artifacts: Option<Access>,
     /// State that is shared beyond the session.
     pub state: StateGrants,
-    /// Tools of others that its code may call, among those that its agent was given, by full name as in `search/find`.
+    /// Tools of others that its code may call, among those that its agent was given, by full name as in `search/find`;
+    /// and items of others that its agents may be described with: tools, callbacks, code executors and example
+    /// providers by full name, whole toolsets as `search/*`, agents as `agent:search/clerk`, and tools that run inside
+    /// of models, such as `url_context`.
     pub tools: Vec<Pattern>,
     /// Environment variables that it sees, by name.
     pub environment: BTreeMap<String, Variable>,
@@ -66,6 +74,10 @@ pub struct Grants {
     pub clock: ClockGrant,
     /// Where its random numbers come from.
     pub random: RandomGrant,
+    /// Other components that keep what they offer to themselves, by `components.NAME.private`: none of the patterns
+    /// stands for it.
+    #[serde(skip)]
+    pub private_components: BTreeSet<String>,
 }
 
 /// Keys `user:…` and `app:…` that a component may use. Those of the session, and `temp:…`, it may always use.
@@ -82,6 +94,7 @@ impl Grants {
     /// Lets relative folders start at `folder`, which is that of `hatchery.yaml`.
     pub fn resolve_paths(&mut self, folder: &Path) {
         for granted in &mut self.files {
+            granted.base = granted.host.is_relative().then(|| folder.to_owned());
             granted.host = folder.join(&granted.host);
         }
     }

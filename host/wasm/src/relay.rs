@@ -217,8 +217,8 @@ pub(crate) mod tests {
 
     use hatchery_core::context::AgentHost;
     use hatchery_core::{
-        CallContext, Content, Invocation, JsonMap, Model, ModelError, ModelRegistry, RunConfig, Services, Session,
-        SessionKey, State as SessionState, Timestamp, ToolCheck, ToolError,
+        CallContext, Caller, CallerOrigin, Content, Invocation, JsonMap, Model, ModelError, ModelRegistry, RunConfig,
+        Services, Session, SessionKey, State as SessionState, Timestamp, ToolCheck, ToolError,
     };
     use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
     use serde_json::{Value, json};
@@ -299,6 +299,7 @@ pub(crate) mod tests {
         };
         let invocation = Invocation {
             id: "e-test".into(),
+            caller: Caller::claimed("user", CallerOrigin::InProcess),
             session_key: key,
             user_content: RwLock::new(Arc::new(Content::user("hello"))),
             run_config: RunConfig::default(),
@@ -307,6 +308,7 @@ pub(crate) mod tests {
             session: RwLock::new(session),
             spent: Arc::default(),
             depth: 0,
+            signer: Default::default(),
         };
         let call = CallContext::new(Arc::new(invocation), "agent", None).with_host(Arc::new(Teller(stored.clone())));
         AgentContext { call, sink: stored.clone() }

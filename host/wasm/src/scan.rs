@@ -83,8 +83,8 @@ pub(crate) fn is_ignored(directory: &Path, path: &Path) -> bool {
 /// Looks through `directory`, skipping hidden folders, those of build tools, and those that components may write: a component that may
 /// keep files must not be able to add agents.
 pub(crate) fn scan(directory: &Path, written: &[PathBuf]) -> Scan {
-    let is_written = |folder: &Path| {
-        !written.is_empty() && folder.canonicalize().is_ok_and(|folder| written.iter().any(|it| folder.starts_with(it)))
+    let is_written = |path: &Path| {
+        !written.is_empty() && path.canonicalize().is_ok_and(|path| written.iter().any(|it| path.starts_with(it)))
     };
     let mut scan = Scan::default();
     let mut open = vec![directory.to_path_buf()];
@@ -113,7 +113,10 @@ pub(crate) fn scan(directory: &Path, written: &[PathBuf]) -> Scan {
                     open.push(path);
                 }
             } else if let (Some(kind), Some(stamp)) = (kind(&name), Stamp::of(&path)) {
-                scan.files.insert(path, (kind, stamp));
+                // A link to a file that a component may write would make that file an agent or a component.
+                if !(is_link(&path) && is_written(&path)) {
+                    scan.files.insert(path, (kind, stamp));
+                }
             }
         }
     }

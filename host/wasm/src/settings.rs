@@ -1,7 +1,7 @@
 //! What the operator says of components in `hatchery.yaml`: of one (`components.NAME`), of all (`limits`), of what all share (`engine`), and
 //! of how they change (`swapping`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use std::time::Duration;
 use hatchery_core::JsonMap;
 use serde::Deserialize;
 
+use crate::compile::CompileLimits;
 use crate::engine::EngineOptions;
 use crate::http::RecordedHttp;
 use crate::limits::{Limits, units};
-use crate::policy::{Access, ClockGrant, Grants, RandomGrant};
+use crate::policy::{Access, ClockGrant, Grants, PathConflict, RandomGrant, check_folders_of};
 
 /// What a component is given beside its code.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,6 +29,10 @@ pub struct ComponentSettings {
     pub warm: Option<Warm>,
     /// What it gets instead of the network, in tests.
     pub recorded: Option<RecordedHttp>,
+    /// Whether what it offers is for YAML agents and its own agents only, whatever other components are granted.
+    pub private: bool,
+    /// Why it is not loaded at all, if its settings are not trusted.
+    pub refusal: Option<String>,
 }
 
 /// How instances are kept between calls: `components.NAME.warm` in `hatchery.yaml`, for guests whose start is dear, such as those with an
@@ -70,12 +75,37 @@ pub struct EngineSettings {
     pub busy_wait: Duration,
     /// Most calls that wait at one time; a further one fails at once.
     pub busy_queue: u32,
+    /// Most memory of all instances at one time, bytes; half of the memory that there is when it is left out.
+    #[serde(deserialize_with = "units::size")]
+    pub memory: Option<u64>,
+    /// Most memory of all instances that work for one run, bytes; a quarter of `memory`, at most 1 GiB, when it is left out.
+    #[serde(deserialize_with = "units::size")]
+    pub run_memory: Option<u64>,
+    /// What compiling a component may use.
+    pub compile: CompileLimits,
+}
+
+impl EngineSettings {
+    /// The options of an engine.
+    pub fn options(&self) -> EngineOptions {
+        let default = EngineOptions::default();
+        let memory = self.memory.unwrap_or(default.memory);
+        EngineOptions {
+            instances: self.instances.get(),
+            busy_wait: self.busy_wait,
+            busy_queue: self.busy_queue,
+            memory,
+            run_memory: self.run_memory.unwrap_or_else(|| EngineOptions::share_of_run(memory)),
+            ..default
+        }
+    }
 }
 
 impl Default for EngineSettings {
     fn default() -> Self {
         let EngineOptions { instances, busy_wait, busy_queue, .. } = EngineOptions::default();
-        Self { instances: NonZeroU32::new(instances).unwrap_or(NonZeroU32::MIN), busy_wait, busy_queue }
+        let instances = NonZeroU32::new(instances).unwrap_or(NonZeroU32::MIN);
+        Self { instances, busy_wait, busy_queue, memory: None, run_memory: None, compile: CompileLimits::default() }
     }
 }
 
@@ -142,6 +172,11 @@ impl Settings {
         let own = self.components.get(component).cloned();
         let mut settings =
             own.unwrap_or_else(|| ComponentSettings { limits: self.limits.clone(), ..ComponentSettings::default() });
+        let private = self.components.iter().filter(|(name, other)| other.private && *name != component);
+        let private: BTreeSet<String> = private.map(|(name, _)| name.clone()).collect();
+        if !private.is_empty() {
+            Arc::make_mut(&mut settings.grants).private_components = private;
+        }
         if let Some(rehearsal) = &self.rehearsal {
             rehearsal.apply(&mut settings);
         }
@@ -153,8 +188,16 @@ impl Settings {
         self.components.values().map(|settings| &settings.limits).chain([&self.limits])
     }
 
+    /// Checks that no folder that a component may write contains a folder or secret of `component`, or the other way round.
+    ///
+    /// # Errors
+    /// The first conflict.
+    pub(crate) fn check_folders(&self, component: &str) -> Result<(), PathConflict> {
+        check_folders_of(component, self.components.iter().map(|(name, settings)| (name.as_str(), &*settings.grants)))
+    }
+
     /// Folders that components may write. What they put there is theirs: nothing of it is loaded.
-    pub(crate) fn written(&self) -> Vec<PathBuf> {
+    pub fn written(&self) -> Vec<PathBuf> {
         let files = self.components.values().flat_map(|settings| &settings.grants.files);
         let written = files.filter(|folder| folder.access == Access::Write);
         written.filter_map(|folder| folder.host.canonicalize().ok()).collect()

@@ -10,10 +10,13 @@
 
 mod clock;
 pub(crate) mod kept;
+pub(crate) mod memory;
+pub(crate) mod meter;
 pub(crate) mod nesting;
 pub(crate) mod output;
 mod revision;
 mod state;
+pub(crate) mod stream;
 pub(crate) mod tally;
 mod turn;
 mod warm;
@@ -25,8 +28,9 @@ use std::time::Duration;
 
 use hatchery_core::{CallContext, JsonMap};
 use tokio_util::sync::CancellationToken;
-use wasmtime::component::{Accessor, Instance, InstancePre};
+use wasmtime::component::{Accessor, Instance, InstancePre, ResourceTableError};
 use wasmtime::{PoolConcurrencyLimitError, Store, Trap, UpdateDeadline};
+use wasmtime_wasi_http::FieldMapError;
 
 use crate::engine::Engine;
 use crate::error::CallError;
@@ -34,6 +38,7 @@ use crate::http::Egress;
 use crate::limits::{DESCRIBE_WALL, Limit, LimitHit, Limits};
 use crate::policy::{Grants, Surroundings};
 use clock::{Clock, Stop};
+use memory::MemoryError;
 use output::Output;
 pub(crate) use revision::Revision;
 pub(crate) use state::{Caller, HostState};
@@ -43,9 +48,6 @@ pub(crate) use warm::Pool;
 
 /// Most bytes that one host call may copy out of a guest, as a multiple of the result limit: strings are copied before they are measured.
 const COPY_FACTOR: u64 = 4;
-
-/// Ids of streams, tasks and resources that a guest may hold at one time.
-const MAX_HANDLES: usize = 10_000;
 
 /// What a component is, as far as its calls need it.
 pub(crate) struct Sandbox {
@@ -61,6 +63,8 @@ pub(crate) struct Sandbox {
     pub(crate) revision: Revision,
     /// How many of the engine's places an instance takes: a component with many memories takes several.
     pub(crate) places: u32,
+    /// What the memories of an instance begin with, bytes.
+    pub(crate) initial_memory: u64,
     pub(crate) surroundings: Surroundings,
 }
 
@@ -99,7 +103,7 @@ impl Sandbox {
         let guest = async {
             let mut live = match waiting {
                 Some(mut live) => {
-                    live.store.data_mut().begin(self, caller);
+                    live.store.data_mut().begin(self, caller).map_err(|error| Fault::Call(error.into()))?;
                     arm(&mut live.store, clock);
                     live
                 }
@@ -164,30 +168,36 @@ impl Sandbox {
         let Watch { clock, cancel, wall, limit } = watch;
         let _running = self.revision.enter();
         let guest = clock::metered(clock, guest);
-        tokio::select! {
+        let result = tokio::select! {
             biased;
             () = cancel.cancelled() => Err(CallError::Cancelled),
             () = self.revision.ended() => Err(CallError::Replaced),
             result = guest => result.map_err(|fault| self.explain(fault, limit, output)),
             () = tokio::time::sleep(wall) => Err(self.limits.hit(limit).into()),
+        };
+        if let Err(error) = &result
+            && let Some(limit) = error.limit()
+        {
+            output.report_limit(limit, error);
         }
+        result
     }
 
     async fn fresh(&self, caller: Caller, clock: Arc<Clock>, output: Output) -> Result<Live, Fault> {
         let slot = self.engine.slot(self.places).await.map_err(Fault::Call)?;
-        let mut store = self.store(caller, clock, output.clone()).map_err(Fault::Call)?;
+        self.engine.room(self.initial_memory).await.map_err(Fault::Call)?;
+        let mut store = self.store(caller, clock, output.clone());
         let instance = self.pre.instantiate_async(&mut store).await.map_err(Fault::Guest)?;
         Ok(Live { store, instance, output, served: 0, _slot: slot })
     }
 
-    fn store(&self, caller: Caller, clock: Arc<Clock>, output: Output) -> Result<Store<HostState>, CallError> {
-        let state = HostState::new(self, caller, output)?;
-        let mut store = Store::new(self.engine.wasm(), state);
+    fn store(&self, caller: Caller, clock: Arc<Clock>, output: Output) -> Store<HostState> {
+        let mut store = Store::new(self.engine.wasm(), HostState::new(self, caller, output));
         store.limiter(HostState::meter);
         store.set_hostcall_fuel(usize::try_from(self.limits.result.saturating_mul(COPY_FACTOR)).unwrap_or(usize::MAX));
-        store.set_max_component_handles(MAX_HANDLES);
+        store.set_max_component_handles(self.limits.handles as usize);
         arm(&mut store, clock);
-        Ok(store)
+        store
     }
 
     /// Says in our words why wasmtime gave up on a guest.
@@ -198,6 +208,15 @@ impl Sandbox {
         };
         if let Some(hit) = error.downcast_ref::<LimitHit>() {
             return hit.clone().into();
+        }
+        if let Some(error) = error.downcast_ref::<MemoryError>() {
+            return error.clone().into();
+        }
+        if let Some(ResourceTableError::Full) = error.downcast_ref() {
+            return self.limits.hit(Limit::Handles).into();
+        }
+        if let Some(FieldMapError::TotalSizeTooBig | FieldMapError::TooManyFields) = error.downcast_ref() {
+            return self.limits.hit(Limit::Headers).into();
         }
         if let Some(stop) = error.downcast_ref::<Stop>() {
             return match stop {
@@ -210,9 +229,12 @@ impl Sandbox {
             return self.engine.exhausted();
         }
         let text = format!("{error:#}");
-        // wasmtime has no types for these two.
+        // wasmtime has no types for these.
         if text.contains("instance count too high") {
             return self.limits.hit(Limit::Instances).into();
+        }
+        if text.contains("store handle limit exceeded") {
+            return self.limits.hit(Limit::Handles).into();
         }
         if text.contains("fuel allocated for hostcalls has been exhausted") {
             return self.limits.hit(Limit::Result).into();
@@ -229,8 +251,9 @@ impl Sandbox {
 /// Makes the guest look at this clock from the next tick on.
 fn arm(store: &mut Store<HostState>, clock: Arc<Clock>) {
     store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(move |_| {
+    store.epoch_deadline_callback(move |mut store| {
         clock.check()?;
+        store.data_mut().count_resources()?;
         Ok(UpdateDeadline::YieldCustom(1, Box::pin(clock.clone().next_turn())))
     });
 }

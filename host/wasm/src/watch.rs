@@ -2,6 +2,7 @@
 //! case nothing woke it.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -34,7 +35,12 @@ struct Shared {
     engine: Arc<Engine>,
     current: ArcSwap<Catalog>,
     generation: watch::Sender<u64>,
+    /// Held to look at the directory and to publish, never while something is compiled.
     loader: tokio::sync::Mutex<Loader>,
+    /// Counts up when a load begins to compile and when it ends.
+    activity: Arc<watch::Sender<u64>>,
+    /// How many callers want no catalog before all loads have ended.
+    holds: AtomicUsize,
     draining: Mutex<Draining>,
 }
 
@@ -44,20 +50,59 @@ impl CatalogHandle {
     /// # Errors
     /// When the directory cannot be read.
     pub async fn open(directory: impl Into<PathBuf>, options: LoadOptions) -> Result<Self, LoadError> {
-        let directory = directory.into();
+        let handle = Self::new(directory.into(), options).await?;
+        handle.0.reload().await;
+        handle.drive();
+        Ok(handle)
+    }
+
+    /// As [`CatalogHandle::open`], but returns as soon as the directory was looked at. Components and apps are in the catalog as they are
+    /// loaded; [`CatalogHandle::loaded`] waits for them.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub async fn start(directory: impl Into<PathBuf>, options: LoadOptions) -> Result<Self, LoadError> {
+        let handle = Self::new(directory.into(), options).await?;
+        handle.0.pass(Some(Duration::ZERO)).await;
+        handle.drive();
+        Ok(handle)
+    }
+
+    async fn new(directory: PathBuf, options: LoadOptions) -> Result<Self, LoadError> {
         if let Err(source) = tokio::fs::read_dir(&directory).await {
             return Err(LoadError::Read { path: directory, source });
         }
-        let handle = Self(Arc::new(Shared {
-            engine: options.engine.clone(),
-            draining: Mutex::new(Draining::new(options.drain_timeout)),
-            loader: tokio::sync::Mutex::new(Loader::new(directory.clone(), options)),
+        let activity = Arc::new(watch::Sender::new(0));
+        let (engine, drain_timeout) = (options.engine.clone(), options.drain_timeout);
+        let loader = Loader::new(directory.clone(), options, activity.clone());
+        Ok(Self(Arc::new(Shared {
+            engine,
+            draining: Mutex::new(Draining::new(drain_timeout)),
+            current: ArcSwap::from_pointee(loader.initial()),
+            loader: tokio::sync::Mutex::new(loader),
+            activity,
+            holds: AtomicUsize::new(0),
             directory,
-            current: ArcSwap::default(),
             generation: watch::Sender::new(0),
-        }));
-        handle.0.pass(Duration::ZERO).await;
-        Ok(handle)
+        })))
+    }
+
+    /// Takes over the results of loads as they come, in a task of its own.
+    fn drive(&self) {
+        let (shared, mut activity) = (Arc::downgrade(&self.0), self.0.activity.subscribe());
+        // What happened before this counts as well.
+        activity.mark_changed();
+        tokio::spawn(async move {
+            while activity.changed().await.is_ok() {
+                let Some(shared) = shared.upgrade() else { return };
+                shared.pass(None).await;
+            }
+        });
+    }
+
+    /// Waits until no load is under way.
+    pub async fn loaded(&self) {
+        self.0.settle().await;
     }
 
     /// The catalog that serves now.
@@ -88,9 +133,9 @@ impl CatalogHandle {
         &self.0.directory
     }
 
-    /// Looks at the directory now, without waiting for files to settle, and gives the catalog that then serves.
+    /// Looks at the directory now, without waiting for files to settle, and returns the catalog of what is there when all is loaded.
     pub async fn reload_now(&self) -> Arc<Catalog> {
-        self.0.pass(Duration::ZERO).await;
+        self.0.reload().await;
         self.current()
     }
 
@@ -99,11 +144,15 @@ impl CatalogHandle {
         settings.limits().find_map(|limits| self.0.engine.beyond_pool(limits))
     }
 
-    /// Takes over what the operator says of components now: those of which something else is said than before are described anew and
-    /// serve in the next generation. Calls that are under way go on as they began.
+    /// Applies settings of components. When this returns, new calls of every component that serves have them, whatever is being compiled.
+    /// Components whose configuration or limits differ are then described again, which [`CatalogHandle::loaded`] waits for. Calls that are
+    /// under way go on as they began.
     pub async fn configure(&self, settings: Settings) {
-        self.0.loader.lock().await.configure(settings);
-        self.0.pass(SETTLE).await;
+        let mut loader = self.0.loader.lock().await;
+        loader.configure(settings);
+        self.0.publish(&mut loader).await;
+        drop(loader);
+        self.0.pass(Some(SETTLE)).await;
     }
 
     /// Starts watching, in a task of its own. New code serves within a second of its file.
@@ -119,16 +168,32 @@ impl CatalogHandle {
 }
 
 impl Shared {
-    /// One look at the directory. True when something has not settled yet.
-    async fn pass(&self, settle: Duration) -> bool {
+    /// Looks at the directory if `look` says for how long files must have been the same, takes over what has been loaded, and publishes it
+    /// unless somebody wants all at once.
+    async fn pass(&self, look: Option<Duration>) -> Pass {
         let mut loader = self.loader.lock().await;
-        let pass = loader.pass(&self.current.load(), settle).await;
-        if let Some(catalog) = pass.catalog {
+        if let Some(settle) = look {
+            loader.look(settle).await;
+        }
+        loader.collect();
+        let pass = Pass { is_loading: loader.is_loading(), is_unsettled: loader.is_unsettled() };
+        if !pass.is_loading || self.holds.load(Ordering::Relaxed) == 0 {
+            self.publish(&mut loader).await;
+        }
+        pass
+    }
+
+    /// Publishes what has changed. Callers hold the lock, so that catalogs follow each other.
+    async fn publish(&self, loader: &mut Loader) {
+        let current = self.current.load_full();
+        if let Some(catalog) = loader.publish(&current).await {
             let generation = catalog.generation;
             let catalog = Arc::new(catalog);
             let replaced = self.current.swap(catalog.clone());
             self.draining().replace(&replaced, &catalog);
-            self.generation.send_replace(generation);
+            if generation != replaced.generation {
+                self.generation.send_replace(generation);
+            }
         }
         let unused = self.draining().sweep();
         if !unused.is_empty() {
@@ -139,11 +204,49 @@ impl Shared {
                 }
             });
         }
-        pass.is_unsettled
+    }
+
+    /// Loads what is there and publishes it all at once.
+    async fn reload(&self) {
+        let _hold = Hold::new(&self.holds);
+        self.pass(Some(Duration::ZERO)).await;
+        self.settle().await;
+    }
+
+    /// Takes over the results of loads until none is under way.
+    async fn settle(&self) {
+        let mut activity = self.activity.subscribe();
+        while self.pass(None).await.is_loading {
+            // The sender is ours: it is there.
+            let _ = activity.changed().await;
+        }
     }
 
     fn draining(&self) -> MutexGuard<'_, Draining> {
         self.draining.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a pass came to.
+struct Pass {
+    is_loading: bool,
+    /// True when something has not settled yet: look again soon.
+    is_unsettled: bool,
+}
+
+/// Delays catalogs until all loads have ended, while it is there.
+struct Hold<'a>(&'a AtomicUsize);
+
+impl<'a> Hold<'a> {
+    fn new(holds: &'a AtomicUsize) -> Self {
+        holds.fetch_add(1, Ordering::Relaxed);
+        Self(holds)
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -175,7 +278,7 @@ async fn keep_current<A: Send>(shared: Weak<Shared>, mut nudged: mpsc::Receiver<
                 drop(alive);
                 return;
             };
-            if !shared.pass(SETTLE).await {
+            if !shared.pass(Some(SETTLE)).await.is_unsettled {
                 break;
             }
             drop(shared);

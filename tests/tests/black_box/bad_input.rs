@@ -95,14 +95,14 @@ async fn a_body_of_20_mb_is_413_and_the_limit_and_its_key_are_named() -> Result<
 }
 
 #[tokio::test]
-async fn a_message_without_parts_is_400() -> Result<()> {
+async fn a_message_without_parts_is_422() -> Result<()> {
     let host = samples().await?;
     host.create_session("greeter", "s").await?;
     for new_message in [json!({"role": "user", "parts": []}), json!({"role": "user"}), json!({})] {
         let mut body = message("greeter", "s", "");
         body["newMessage"] = new_message;
         for path in ["/run", "/run_sse"] {
-            host.post(path, &body).await?.error(400, "BAD_INPUT")?;
+            host.post(path, &body).await?.error(422, "INVALID_MESSAGE")?;
         }
     }
     assert_eq!(host.session("greeter", "s").await?["events"], json!([]));

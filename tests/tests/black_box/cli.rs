@@ -111,7 +111,8 @@ async fn the_agents_of_a_parallel_agent_are_shown_once() -> Result<()> {
 #[tokio::test]
 async fn run_names_the_apps_that_there_are() -> Result<()> {
     let folder = Folder::of_samples()?;
-    let output = hatchery(&folder.served(), &["run", ".", "nobody", "-m", "Hello"]).await?;
+    let output =
+        hatchery(&folder.served(), &["run", ".", "nobody", "-m", "Hello", "--config", "hatchery.yaml"]).await?;
     assert!(!output.success);
     assert!(
         output.stderr.contains(

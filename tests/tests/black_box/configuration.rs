@@ -1,9 +1,12 @@
 //! What `hatchery.yaml` chooses: plugins and settings of apps for runs, and what components may do.
 
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use hatchery_tests::event::{self, text_at};
-use hatchery_tests::host::message;
-use hatchery_tests::{Folder, Host, paths};
+use hatchery_tests::host::{entry, message};
+use hatchery_tests::{Folder, Host, heavy, paths};
 use serde_json::{Value, json};
 
 use crate::cli::hatchery;
@@ -222,6 +225,109 @@ async fn a_grant_that_is_written_while_the_host_serves_allows_the_next_call() ->
     host.until_logged("hatchery.yaml:4:7: components.seeker.grants: unknown field `memories`").await?;
     host.until_logged("; the settings of before stay in force").await?;
     assert_eq!(remembered(&host, "still").await?, json!({"result": 0}));
+    Ok(())
+}
+
+/// The state of a file, as `/components` shows it.
+fn state<'a>(components: &'a Value, file: &str) -> &'a str {
+    entry(components, file).map(|entry| text_at(entry, "/state")).unwrap_or_default()
+}
+
+/// Waits until a process is gone, which one that nobody has waited for is not.
+async fn until_gone(process: &Path) {
+    let mut look = tokio::time::interval(Duration::from_millis(20));
+    while process.exists() {
+        look.tick().await;
+    }
+}
+
+/// The process that compiles a component of this host.
+async fn compiler(host: &Host) -> Result<PathBuf> {
+    host.until("it compiles", |components| state(components, "heavy.wasm") == "compiling").await?;
+    let mut look = tokio::time::interval(Duration::from_millis(20));
+    loop {
+        let mut children = heavy::children(host.process().context("it runs")?);
+        if let Some(child) = children.pop() {
+            ensure!(children.is_empty(), "{children:?} compile as well");
+            return Ok(child);
+        }
+        look.tick().await;
+    }
+}
+
+#[tokio::test]
+async fn a_host_serves_and_takes_grants_back_while_a_component_is_compiled() -> Result<()> {
+    let folder = seeker("components: {seeker: {grants: {memory: true}}}\n")?;
+    // The others are to be there first.
+    ensure!(hatchery(&folder.served(), &["compile", "."]).await?.success, "the component compiles");
+    folder.put("heavy.wasm", heavy::nested_loops(6000)?)?;
+    let host = Host::serve_while_loading(&folder, &[]).await?;
+    let loading = host.get("/health").await?.json(200)?;
+    assert!(loading["loading"].as_array().is_some_and(|names| names.contains(&json!("heavy"))), "{loading}");
+    host.until_app("asker").await?;
+    assert_eq!(remembered(&host, "before").await?, json!({"result": 0}));
+
+    let absent = host.post("/run", &message("nobody", "s", "Hi")).await?;
+    assert_eq!(absent.headers["retry-after"], "1");
+    let detail = absent.error(503, "APP_LOADING")?;
+    assert_eq!(
+        detail,
+        "App not loaded yet: nobody; still loading `heavy`; try again, GET /components shows the progress"
+    );
+
+    let child = compiler(&host).await?;
+    folder.put("hatchery.yaml", "components: {seeker: {grants: {memory: false}}}\n")?;
+    host.until_logged("hatchery.yaml: limits and settings of components are in force").await?;
+    host.until_logged("hatchery::audit: grants component=\"seeker\" added=\"\" removed=\"memory true\"").await?;
+    let denied = remembered(&host, "after").await?;
+    assert!(text_at(&denied, "/error").contains("component `seeker` may not search the user's memory"), "{denied}");
+    let components = host.components().await?;
+    assert_eq!(state(&components, "heavy.wasm"), "compiling", "all of this was while it compiled: {components}");
+    assert!(child.exists());
+
+    let number = child.file_name().and_then(|name| name.to_str()).context("a number")?.to_owned();
+    let killed = std::process::Command::new("kill").args(["-9", &number]).status()?;
+    ensure!(killed.success(), "cannot kill {number}");
+    assert_eq!(
+        host.until_refused("heavy.wasm").await?,
+        "component `heavy` cannot be loaded: the compiler crashed (signal: 9 (SIGKILL)); change the file to try again"
+    );
+    until_gone(&child).await;
+    host.post("/run", &message("nobody", "s", "Hi")).await?.error(404, "APP_NOT_FOUND")?;
+    assert_eq!(host.get("/health").await?.json(200)?, json!({"status": "ok"}));
+    assert!(host.stop().await?, "it ends without complaint");
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_compiler_outlives_its_host() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("heavy.wasm", heavy::nested_loops(6000)?)?;
+    let host = Host::serve_while_loading(&folder, &[]).await?;
+    let child = compiler(&host).await?;
+    assert!(host.stop().await?, "it ends without complaint");
+    until_gone(&child).await;
+    let host = Host::serve_while_loading(&folder, &[]).await?;
+    let child = compiler(&host).await?;
+    host.kill().await?;
+    until_gone(&child).await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_component_that_takes_too_long_to_compile_leaves_the_last_good_revision_serving() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("hatchery.yaml", "engine: {compile: {time: 2s}}\n")?;
+    folder.put("swap.wasm", paths::component("swap")?)?;
+    let host = Host::serve(&folder).await?;
+    folder.put("swap.wasm", heavy::nested_loops(6000)?)?;
+    assert_eq!(
+        host.until_refused("swap.wasm").await?,
+        "component `swap` cannot be loaded: compiling it takes more than 2s of CPU time; split its largest functions, or raise \
+         `engine.compile.time` in hatchery.yaml"
+    );
+    assert_eq!(entry(&host.components().await?, "swap.wasm").context("the file")?["previousServes"], json!(true));
+    host.ask("swap", "s", "Who are you?").await?;
     Ok(())
 }
 

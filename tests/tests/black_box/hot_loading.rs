@@ -1,10 +1,10 @@
 //! Files that come, change and go while the host runs.
 
 use anyhow::{Context, Result};
-use hatchery_tests::churn::is_drained;
 use hatchery_tests::host::{entry, has_app, reason};
 use hatchery_tests::paths::Swap::{Newer, Older};
 use hatchery_tests::paths::swap;
+use hatchery_tests::swapping::is_drained;
 use hatchery_tests::{Churn, Folder, Host, event};
 use serde_json::{Value, json};
 

@@ -1,7 +1,10 @@
 //! Components in Python and JavaScript, from the template to an answer, and what is said when their tools are missing.
 
+use std::path::Path;
+
 use anyhow::{Result, ensure};
 use hatchery_tests::{Folder, paths, skip};
+use serde_json::{Map, json};
 
 use crate::cli::{Output, hatchery};
 
@@ -45,6 +48,101 @@ async fn a_new_agent_in_python_builds_and_is_served() -> Result<()> {
 #[tokio::test]
 async fn a_new_agent_in_javascript_builds_and_is_served() -> Result<()> {
     a_new_agent_counts_words("js").await
+}
+
+/// Writes modules to a project that leave a trace in `trace` when they run natively, under the names of what build tools import.
+fn plant_python_modules(folder: &Folder, project: &str, trace: &Path) -> Result<()> {
+    for module in ["argparse", "ensurepip", "json", "pip", "sitecustomize", "subprocess", "tomllib", "venv"] {
+        let mark = trace.join(module);
+        let code =
+            format!("try:\n    open({:?}, 'w').close()\nexcept OSError:\n    pass\n", mark.display().to_string());
+        folder.write(&format!("{project}/{module}.py"), code)?;
+    }
+    Ok(())
+}
+
+fn traces(trace: &Path) -> Result<Vec<std::ffi::OsString>> {
+    std::fs::read_dir(trace)?.map(|entry| Ok(entry?.file_name())).collect()
+}
+
+#[tokio::test]
+async fn a_project_s_modules_are_not_taken_for_those_of_build_tools() -> Result<()> {
+    let (folder, trace, cache) = (Folder::empty()?, tempfile::tempdir()?, tempfile::tempdir()?);
+    folder.write("py/pyproject.toml", "[tool.hatchery]\n")?;
+    folder.write(
+        "py/app.py",
+        "from hatchery_guest import export, tool\n\n@tool\nasync def f() -> int:\n    return 1\n\nexport(f)\n",
+    )?;
+    plant_python_modules(&folder, "py", trace.path())?;
+    // Once where the tools have to be installed, which fails after the virtual environment, and once where they may be there.
+    let mut fresh = paths::command()?;
+    fresh.args(["build", "."]).current_dir(folder.file("py")).env("HATCHERY_BUILD_CACHE", cache.path());
+    fresh.envs([
+        ("PIP_INDEX_URL", "http://127.0.0.1:9/simple"),
+        ("PIP_RETRIES", "0"),
+        ("PIP_CONFIG_FILE", "/dev/null"),
+    ]);
+    fresh.env("PIP_NO_CACHE_DIR", "1");
+    let fresh = fresh.output().await?;
+    let stderr = String::from_utf8_lossy(&fresh.stderr);
+    ensure!(lacks_tools(&stderr), "{stderr}");
+    assert!(traces(trace.path())?.is_empty(), "{:?}", traces(trace.path())?);
+    let installed = hatchery(&folder.file("py"), &["build", "."]).await?;
+    if lacks_tools(&installed.stderr) {
+        skip("py", installed.stderr.trim());
+    }
+    assert!(traces(trace.path())?.is_empty(), "{:?}: {}", traces(trace.path())?, installed.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn scripts_of_packages_do_not_run() -> Result<()> {
+    let (folder, trace) = (Folder::empty()?, tempfile::tempdir()?);
+    let mark = |name: &str| format!("touch '{}'", trace.path().join(name).display());
+    let scripts = |of: &str| {
+        let names = ["preinstall", "install", "postinstall", "prepare", "prepublish"];
+        names.map(|name| (name.to_owned(), json!(mark(&format!("{of}-{name}"))))).into_iter().collect::<Map<_, _>>()
+    };
+    let own = json!({
+        "name": "js", "type": "module", "hatchery": {}, "scripts": scripts("own"), "dependencies": {"helper": "file:./helper"},
+    });
+    let lock = json!({
+        "name": "js", "lockfileVersion": 3, "requires": true, "packages": {
+            "": {"name": "js", "dependencies": {"helper": "file:./helper"}},
+            "helper": {"version": "1.0.0", "hasInstallScript": true},
+            "node_modules/helper": {"resolved": "helper", "link": true},
+        },
+    });
+    folder.write("js/package.json", own.to_string())?;
+    folder.write("js/package-lock.json", lock.to_string())?;
+    let helper = json!({"name": "helper", "version": "1.0.0", "type": "module", "scripts": scripts("helper")});
+    folder.write("js/helper/package.json", helper.to_string())?;
+    folder.write("js/helper/index.js", "export const one = 1;\n")?;
+    folder.write("js/.npmrc", "ignore-scripts=false\n")?;
+    folder.write(
+        "js/index.js",
+        "import { component, s, tool } from \"hatchery-guest\";\nimport { one } from \"helper\";\n\
+         const f = tool({ name: \"f\", description: \"One.\", parameters: s.object({}), run: () => one });\n\
+         export default component({ tools: [f] });\n",
+    )?;
+    let Some(built) = build(&folder, "js").await? else { return Ok(()) };
+    assert!(traces(trace.path())?.is_empty(), "{:?}", traces(trace.path())?);
+    ensure!(built.success, "{}", built.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_build_runs_is_told_before_it_runs() -> Result<()> {
+    let help = hatchery(&Folder::empty()?.served(), &["build", "--help"]).await?.stdout;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "A build runs code of the project and of its dependencies on this machine",
+        "build.rs",
+        "Build only what you would run",
+    ] {
+        assert!(help.contains(part), "{help}");
+    }
+    Ok(())
 }
 
 #[tokio::test]

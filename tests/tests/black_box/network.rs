@@ -117,9 +117,9 @@ async fn a_denial_is_a_line_for_the_operator() -> Result<()> {
     let host = Host::serve(&Folder::of_samples()?).await?;
     let events = host.ask("web-fetch", "s", "Read https://www.rust-lang.org/").await?;
     assert!(event::texts(&events).concat().contains("network: [\"www.rust-lang.org\"]"));
-    host.until_logged("hatchery::audit").await?;
+    host.until_logged("hatchery::audit: denied").await?;
     let log = host.log();
-    let line = log.lines().find(|line| line.contains("hatchery::audit")).context("the line")?;
+    let line = log.lines().find(|line| line.contains("hatchery::audit: denied")).context("the line")?;
     for part in ["denied", "web-fetch", "send requests to `https://www.rust-lang.org`"] {
         assert!(line.contains(part), "{line}");
     }

@@ -4,6 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use hatchery_tests::event::text_at;
+use hatchery_tests::host::has_app;
 use hatchery_tests::paths::Swap::{Newer, Older};
 use hatchery_tests::paths::{component, swap};
 use hatchery_tests::registry::{REGISTRY_PASSWORD, REGISTRY_USER};
@@ -43,7 +44,10 @@ impl Stage {
     }
 
     async fn pull(&self, args: &[&str]) -> Result<Output> {
-        hatchery(&self.operator.served(), &[&["pull", "."][..], args].concat()).await
+        // What the operator has written is the operator's to trust.
+        let named = ["--config", "hatchery.yaml"];
+        let named: &[&str] = if self.operator.file("hatchery.yaml").exists() { &named } else { &[] };
+        hatchery(&self.operator.served(), &[&["pull", "."][..], named, args].concat()).await
     }
 
     async fn pull_by_name(&self, name: &str, more: &[&str]) -> Result<Output> {
@@ -147,12 +151,23 @@ async fn a_registry_with_passwords_wants_the_right_one() -> Result<()> {
         hatchery_with(&stage.author.served(), &["push", "swap.wasm", &reference], variables).await
     };
     let login = format!("log in with `docker login {}`", stage.registry.address);
+    let address = stage.registry.address.as_str();
+    let named = format!("or set HATCHERY_REGISTRY={address}, HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD");
     let stranger = refusal(push(&[]).await?)?;
-    contains(&stranger, &["does not let strangers use", &reference, &login, "or set HATCHERY_REGISTRY_USER"]);
-    let wrong = [("HATCHERY_REGISTRY_USER", REGISTRY_USER), ("HATCHERY_REGISTRY_PASSWORD", "guess")];
+    contains(&stranger, &["does not let strangers use", &reference, &login, &named]);
+    let registry = ("HATCHERY_REGISTRY", address);
+    let wrong = [registry, ("HATCHERY_REGISTRY_USER", REGISTRY_USER), ("HATCHERY_REGISTRY_PASSWORD", "guess")];
     contains(&refusal(push(&wrong).await?)?, &["does not let `ada` use"]);
     contains(&stage.refusal(&[&reference]).await?, &["does not let strangers use", &login]);
-    let right = [("HATCHERY_REGISTRY_USER", REGISTRY_USER), ("HATCHERY_REGISTRY_PASSWORD", REGISTRY_PASSWORD)];
+    let right =
+        [registry, ("HATCHERY_REGISTRY_USER", REGISTRY_USER), ("HATCHERY_REGISTRY_PASSWORD", REGISTRY_PASSWORD)];
+    let for_any = refusal(push(&right[1..]).await?)?;
+    contains(
+        &for_any,
+        &["HATCHERY_REGISTRY is not set, but HATCHERY_REGISTRY_PASSWORD is", "set HATCHERY_REGISTRY to its"],
+    );
+    let elsewhere = [("HATCHERY_REGISTRY", "registry.example"), right[1], right[2]];
+    contains(&refusal(push(&elsewhere).await?)?, &["does not let strangers use"]);
     content(push(&right).await?)?;
 
     // The base64 of the user, a colon and the password.
@@ -352,6 +367,89 @@ async fn a_host_that_requires_signatures_loads_nothing_else() -> Result<()> {
     stage.push("swap:1", &["--sign-with", "minisign.key"]).await?;
     content(stage.pull_by_name("swap:1", &["--update"]).await?)?;
     host.until_app("swap").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_signed_component_does_not_serve_under_the_name_of_another() -> Result<()> {
+    let Some(stage) = Stage::new().await? else { return Ok(()) };
+    let config = format!("registry:\n  signatures: require\n  trusted_keys: [{}]\n", stage.key()?);
+    stage.operator.write("hatchery.yaml", &config)?;
+    let signed = stage.push("swap:1.0", &["--sign-with", "minisign.key"]).await?;
+    let other_name =
+        "is signed as `swap.wasm`, not as `vault.wasm`, and signatures are required; rename the file to `swap.wasm`";
+    contains(
+        &refusal(stage.pull_by_name("swap:1.0", &["--name", "vault"]).await?)?,
+        &[other_name, "allow it by `components.vault.signed_as: swap` of hatchery.yaml"],
+    );
+    content(stage.pull_by_name("swap:1.0", &[]).await?)?;
+    for end in ["wasm", "wasm.minisig"] {
+        fs::copy(stage.operator.file(&format!("swap.{end}")), stage.operator.file(&format!("vault.{end}")))?;
+    }
+    let host = Host::serve(&stage.operator).await?;
+    contains(&host.until_refused("vault.wasm").await?, &[other_name]);
+    host.until_app("swap").await?;
+    host.until_logged("decision=\"refused\"").await?;
+    drop(host);
+
+    // The operator may say otherwise.
+    stage.operator.remove("swap.wasm")?;
+    stage.operator.write("hatchery.yaml", format!("{config}components: {{vault: {{signed_as: swap}}}}\n"))?;
+    Host::serve(&stage.operator).await?.until_app("swap").await?;
+
+    // What another tag means now is not what was signed.
+    let manifest = stage.registry.manifest("swap", "1.0").await?;
+    for (tag, is_fine) in [("2.0", false), ("stable", true)] {
+        stage.registry.put_manifest("swap", tag, &manifest).await?;
+        let output = stage.pull_by_name(&format!("swap:{tag}"), &["--update"]).await?;
+        if is_fine {
+            contains(&content(output)?, &["signed by", text_at(&signed, "/signer")]);
+        } else {
+            let asked = stage.registry.reference("swap:2.0");
+            contains(
+                &refusal(output)?,
+                &[&format!("{asked} is signed as version 1.0, not as 2.0, and signatures are required")],
+            );
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_can_go_back_to_what_was_signed_and_to_nothing_else() -> Result<()> {
+    let Some(stage) = Stage::new().await? else { return Ok(()) };
+    let config = format!("registry:\n  signatures: require\n  trusted_keys: [{}]\n", stage.key()?);
+    stage.operator.write("hatchery.yaml", config)?;
+    let host = Host::serve(&stage.operator).await?;
+    for (version, tag) in [(Older, "swap:1.0"), (Newer, "swap:2.0")] {
+        stage.author.write("swap.wasm", swap(version)?)?;
+        let pushed = stage.push(tag, &["--sign-with", "minisign.key"]).await?;
+        content(stage.pull_by_name(tag, &["--update"]).await?)?;
+        let digest = text_at(&pushed, "/digest").trim_start_matches("sha256:").to_owned();
+        let serves = |components: &Value| text_at(components, "/components/0/sha256") == digest;
+        host.until(&format!("{tag} serves"), serves).await?;
+    }
+    let rollback =
+        async || hatchery(&stage.operator.served(), &["rollback", "swap", "--config", "hatchery.yaml"]).await;
+    let newer_signature = stage.pulled("swap.wasm.minisig")?;
+    content(rollback().await?)?;
+    assert_eq!(stage.pulled("swap.wasm")?, swap(Older)?);
+    assert_ne!(stage.pulled("swap.wasm.minisig")?, newer_signature);
+    let older = |components: &Value| text_at(components, "/files/0/state") == "loaded" && has_app(components, "swap");
+    host.until("the older one serves", older).await?;
+    drop(host);
+
+    // Write access to the kept revisions does not come with the key.
+    stage.operator.write("swap.wasm", swap(Newer)?)?;
+    let kept = stage.operator.file(".hatchery/revisions/swap");
+    let signatures = fs::read_dir(&kept)?.filter_map(|entry| Some(entry.ok()?.path()));
+    for signature in signatures.filter(|path| path.extension().is_some_and(|extension| extension == "minisig")) {
+        fs::remove_file(signature)?;
+    }
+    let output = rollback().await?;
+    contains(&output.stderr, &["revision ", "swap.wasm is not signed, and signatures are required", "signature"]);
+    refusal(output)?;
+    assert_eq!(stage.pulled("swap.wasm")?, swap(Newer)?, "nothing has changed");
     Ok(())
 }
 

@@ -45,8 +45,9 @@ def main() -> int:
 
 def look_at(module: str, paths: list[str]) -> Offer | None:
     """What a program exports; nothing when it cannot be imported or exports nothing, which is said."""
-    sys.path[:0] = paths
     sys.dont_write_bytecode = True
+    own_paths = list(sys.path)
+    sys.path[:0] = paths
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -63,6 +64,9 @@ def look_at(module: str, paths: list[str]) -> Offer | None:
         traceback.print_exc()
         print(f"error: `{module}` cannot be imported", file=sys.stderr)
         return None
+    finally:
+        # What this program imports from here on is none of the project's modules, whatever their names.
+        sys.path[:] = own_paths
     if not OFFER.kinds():
         print(f"error: `{module}` exports nothing; end it with `export(…)` of its agents, tools and callbacks", file=sys.stderr)
         return None

@@ -25,7 +25,9 @@ fn finding(visit: &Visit<'_>, status: &FileStatus) -> Finding {
             Some(component) if !is_root(&status.path) => Finding::good(format!("{file}: {}", offers(component))),
             _ => Finding::good(format!("{file}: the app `{}`", status.name)),
         },
-        FileState::Pending => Finding::doubtful(format!("{file}: it is still changing; look again when it is written")),
+        FileState::Pending | FileState::Compiling { .. } => {
+            Finding::doubtful(format!("{file}: it is still changing; look again when it is written"))
+        }
         FileState::Conflict { reason } => {
             let aside = status.path.with_added_extension("unused");
             let fix = format!("mv {} {}", shell(&status.path), shell(&aside));

@@ -6,7 +6,7 @@ use super::report::shell;
 use super::{Finding, Visit};
 
 pub(super) async fn findings(visit: &Visit<'_>) -> Vec<Finding> {
-    let trust = visit.config.map(|config| config.registry.trust()).unwrap_or_default();
+    let trust = visit.config.map(|config| config.trust()).unwrap_or_default();
     let verified = match hatchery_registry::verify(visit.folder, &trust).await {
         Ok(verified) => verified,
         Err(error) => return vec![Finding::broken(error.to_string())],

@@ -16,9 +16,10 @@ mod settings;
 use std::path::Path;
 use std::sync::Arc;
 
-use hatchery_server::{Config, ConfigError, Storage, catalog};
+use hatchery_server::{Config, ConfigError, ConfigSource, LoadedConfig, Storage};
 use hatchery_wasm::{Catalog, CatalogHandle, LoadOptions};
 
+use crate::compiler;
 use crate::host::StorageArgs;
 use crate::progress::LoadProgress;
 use report::{Finding, Group, Report};
@@ -28,18 +29,23 @@ struct Visit<'a> {
     folder: &'a Path,
     storage: Storage,
     config: Result<&'a Config, &'a ConfigError>,
+    /// The configuration with what is withheld from it, if it can be read.
+    loaded: Option<&'a LoadedConfig>,
     options: LoadOptions,
     /// The way to the catalog, for what looks things up in it.
     handle: CatalogHandle,
     catalog: Arc<Catalog>,
 }
 
-/// Examines a folder.
-pub async fn examine(folder: &Path, storage: &StorageArgs) -> anyhow::Result<Report> {
-    let read = Config::load(folder);
+/// Examines the folder of a configuration.
+pub async fn examine(source: &ConfigSource, storage: &StorageArgs) -> anyhow::Result<Report> {
+    let folder = source.folder();
+    let read = source.load().and_then(|loaded| {
+        storage.host_paths(source, &loaded.config).check(&loaded.config, &loaded.file).map(|()| loaded)
+    });
     // With a file that cannot be read, what else there is can still be looked at.
-    let config = read.as_ref().ok().cloned().unwrap_or_default();
-    let mut options = catalog::load_options(&config, storage.code_cache(|name| std::env::var_os(name)))?;
+    let config = read.as_ref().map(|loaded| loaded.config.clone()).unwrap_or_default();
+    let mut options = compiler::load_options(&config, storage.code_cache(|name| std::env::var_os(name)))?;
     let progress = LoadProgress::start();
     options.progress = Some(progress.listener());
     let handle = CatalogHandle::open(folder, options.clone()).await?;
@@ -47,7 +53,8 @@ pub async fn examine(folder: &Path, storage: &StorageArgs) -> anyhow::Result<Rep
     let visit = Visit {
         folder,
         storage: storage.storage(folder),
-        config: read.as_ref(),
+        loaded: read.as_ref().ok(),
+        config: read.as_ref().map(|loaded| &loaded.config),
         options,
         catalog: handle.current(),
         handle,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hatchery_core::{Agent, AgentId, AgentKind, ModelRef, ModelRegistry};
 use hatchery_engine::App;
-use hatchery_server::services;
+use hatchery_server::services::{self, Scripts};
 use hatchery_wasm::CatalogModels;
 
 use super::report::shell;
@@ -15,7 +15,7 @@ const SCRIPTED: &str = "scripted:";
 
 pub(super) fn findings(visit: &Visit<'_>) -> Vec<Finding> {
     let config = visit.config.ok().cloned().unwrap_or_default();
-    let rest = services::models(&config, visit.folder);
+    let rest = services::models(&config, &Scripts::of_folder(visit.folder, &config));
     let models = CatalogModels { catalog: visit.handle.clone(), rest };
     let mut users: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for app in visit.catalog.apps.values() {

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
+use hatchery_server::shell::quoted_path;
 use serde::Serialize;
 
 use crate::terminal::{BOLD, DIM, ERROR, GOOD, harmless};
@@ -85,9 +86,7 @@ impl Finding {
 
 /// A path as a word of a command line.
 pub fn shell(path: &Path) -> String {
-    let path = path.display().to_string();
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%".contains(c);
-    if !path.is_empty() && path.chars().all(is_plain) { path } else { format!("'{}'", path.replace('\'', "'\\''")) }
+    quoted_path(path)
 }
 
 impl Group {

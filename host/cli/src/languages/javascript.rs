@@ -1,4 +1,7 @@
 //! Components in JavaScript: componentize-qjs, a build tool with a small engine, driven by the guest SDK.
+//!
+//! Nothing of the project runs before its program does: npm and Node are started outside of the project, whose `.npmrc` is not read, and no
+//! package runs scripts when it is installed. The program itself is imported natively.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -40,8 +43,8 @@ fn index() -> String {
 pub fn build(dir: &Path) -> anyhow::Result<Option<Built>> {
     let folder = dir.canonicalize().with_context(|| dir.display().to_string())?;
     let manifest = Manifest::read(&folder.join("package.json"))?;
-    let node = Node::find()?;
     let workshop = Workshop::open()?;
+    let node = Node::find(workshop.folder())?;
     let tools = workshop.tools("javascript", &[sdk::JAVASCRIPT_LOCK, &node.version], |tools| node.install(tools))?;
     let sdk = workshop.sdk()?;
     let component = workshop.component(&folder, &[&sdk.to_string_lossy(), &tools.to_string_lossy()], |work, out| {
@@ -78,11 +81,11 @@ struct Node {
 }
 
 impl Node {
-    fn find() -> anyhow::Result<Self> {
+    fn find(place: &Path) -> anyhow::Result<Self> {
         let advice = "install Node 20 or newer with npm, from https://nodejs.org or your package manager, or set HATCHERY_NODE to it";
         let program = std::env::var_os("HATCHERY_NODE").filter(|chosen| !chosen.is_empty());
         let program = program.unwrap_or_else(|| "node".into());
-        let version = ask(&program, &["--version"], advice)?;
+        let version = ask(&program, &["--version"], place, advice)?;
         if !is_at_least(&version, OLDEST) {
             bail!("{} is Node {version}, which is too old; {advice}", program.display());
         }
@@ -92,7 +95,12 @@ impl Node {
     /// Has npm install what a lock file in a folder says.
     fn install_locked(folder: &Path, what: &str) -> anyhow::Result<()> {
         let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
-        ask(npm.as_ref(), &["--version"], "npm comes with Node, from https://nodejs.org or your package manager")?;
+        ask(
+            npm.as_ref(),
+            &["--version"],
+            folder,
+            "npm comes with Node, from https://nodejs.org or your package manager",
+        )?;
         let mut install = Command::new(npm);
         install.args(["ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
         // What npm says of its own on stdout is not what was asked for.
@@ -151,7 +159,7 @@ impl Node {
     ) -> anyhow::Result<bool> {
         let mut prepare = Command::new(&self.program);
         prepare.arg(app.join("node_modules").join(SDK).join("src/build.js")).arg(module).arg(sdk.join("wit")).arg(work);
-        if !prepare.status().context("cannot start Node")?.success() {
+        if !prepare.current_dir(work).status().context("cannot start Node")?.success() {
             return Ok(false);
         }
         let mut compile = Command::new(&self.program);

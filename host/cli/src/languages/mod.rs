@@ -71,9 +71,10 @@ impl Language {
 
 /// What a program of the machine says on stdout.
 ///
-/// Errors name the program; `advice` says how one gets it.
-fn ask(program: &OsStr, args: &[&str], advice: &str) -> anyhow::Result<String> {
-    let output = Command::new(program).args(args).stderr(Stdio::null()).output();
+/// It is started in the folder `place`, which is none of the project's: programs look for settings and modules where they are. Errors name the
+/// program; `advice` says how one gets it.
+fn ask(program: &OsStr, args: &[&str], place: &Path, advice: &str) -> anyhow::Result<String> {
+    let output = Command::new(program).args(args).current_dir(place).stderr(Stdio::null()).output();
     let name = program.display();
     let output = match output {
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!("{name} was not found; {advice}"),
@@ -138,9 +139,11 @@ mod tests {
 
     #[test]
     fn programs_that_are_missing_or_fail_come_with_advice() {
-        let error = ask(OsStr::new("/no/such/python3"), &["--version"], "install Python").unwrap_err().to_string();
+        let here = Path::new(".");
+        let error =
+            ask(OsStr::new("/no/such/python3"), &["--version"], here, "install Python").unwrap_err().to_string();
         assert_eq!(error, "/no/such/python3 was not found; install Python");
-        let error = ask(OsStr::new("false"), &["-v"], "install it anew").unwrap_err().to_string();
+        let error = ask(OsStr::new("false"), &["-v"], here, "install it anew").unwrap_err().to_string();
         assert!(error.starts_with("`false -v` failed") && error.ends_with("install it anew"), "{error}");
     }
 

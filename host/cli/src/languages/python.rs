@@ -1,4 +1,7 @@
 //! Components in Python: componentize-py, in a virtual environment of its own, driven by the guest SDK.
+//!
+//! Nothing of the project runs before its program does: Python is isolated (`-I`, or `-P` where it needs to find the SDK) and started outside of
+//! the project, so that a `json.py` or `pip.py` there is not taken for the module of that name. The program itself is imported natively.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -51,9 +54,9 @@ fn app() -> String {
 /// Builds the project in a folder; nothing when the program is wrong, which has been said.
 pub fn build(dir: &Path) -> anyhow::Result<Option<Built>> {
     let folder = dir.canonicalize().with_context(|| dir.display().to_string())?;
-    let python = Python::find()?;
-    let manifest = python.read(&folder.join("pyproject.toml"))?;
     let workshop = Workshop::open()?;
+    let python = Python::find(workshop.folder())?;
+    let manifest = python.read(&folder.join("pyproject.toml"), workshop.folder())?;
     let tools = workshop.tools("python", &[sdk::PYTHON_LOCK, &python.version], |tools| python.install(tools))?;
     let sdk = workshop.sdk()?;
     let built_with = [sdk::PYTHON_LOCK, &sdk.to_string_lossy(), &python.version].map(ToOwned::to_owned);
@@ -76,12 +79,12 @@ struct Python {
 }
 
 impl Python {
-    fn find() -> anyhow::Result<Self> {
+    fn find(place: &Path) -> anyhow::Result<Self> {
         let advice = "install Python 3.11 or newer, for example with `apt install python3 python3-venv`, or set HATCHERY_PYTHON to it";
         let program = std::env::var_os("HATCHERY_PYTHON").filter(|chosen| !chosen.is_empty());
         let program = program.unwrap_or_else(|| "python3".into());
         let say = "import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable)";
-        let version = ask(&program, &["-c", say], advice)?;
+        let version = ask(&program, &["-I", "-c", say], place, advice)?;
         let number = version.split(' ').next().unwrap_or_default();
         if !is_at_least(number, OLDEST) {
             bail!("{} is Python {number}, which is too old; {advice}", program.display());
@@ -90,10 +93,10 @@ impl Python {
     }
 
     /// Reads a project's manifest: Python knows TOML.
-    fn read(&self, manifest: &Path) -> anyhow::Result<Manifest> {
+    fn read(&self, manifest: &Path, place: &Path) -> anyhow::Result<Manifest> {
         let load = "import json, sys, tomllib; print(json.dumps(tomllib.load(open(sys.argv[1], 'rb')), default=str))";
         let mut read = Command::new(&self.program);
-        let read = read.args(["-c", load]).arg(manifest).output();
+        let read = read.args(["-I", "-c", load]).arg(manifest).current_dir(place).output();
         let read = read.with_context(|| format!("cannot start {}", self.program.display()))?;
         if !read.status.success() {
             let said = String::from_utf8_lossy(&read.stderr);
@@ -105,7 +108,12 @@ impl Python {
     /// Makes a virtual environment with the build tools in it.
     fn install(&self, tools: &Path) -> anyhow::Result<()> {
         anstream::eprintln!("installing componentize-py for Python, once; it is kept in {}", tools.display());
-        let made = Command::new(&self.program).args(["-m", "venv"]).arg(tools).stdout(Stdio::null()).status();
+        let made = Command::new(&self.program)
+            .args(["-I", "-m", "venv"])
+            .arg(tools)
+            .current_dir(tools)
+            .stdout(Stdio::null())
+            .status();
         let made = made.with_context(|| format!("cannot start {}", self.program.display()))?;
         if !made.success() {
             bail!("Python cannot make a virtual environment; on Debian and Ubuntu `apt install python3-venv` helps");
@@ -130,7 +138,7 @@ fn program(tools: &Path, name: &str) -> PathBuf {
 
 fn pip(tools: &Path) -> Command {
     let mut pip = Command::new(program(tools, "python"));
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]);
+    pip.args(["-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]).current_dir(tools);
     pip
 }
 
@@ -165,7 +173,7 @@ fn paths(project: &Path, work: &Path, tools: &Path) -> anyhow::Result<Vec<PathBu
 
 fn compile(module: &str, tools: &Path, sdk: &Path, work: &Path, paths: &[PathBuf], out: &Path) -> anyhow::Result<bool> {
     let mut build = Command::new(program(tools, "python"));
-    build.args(["-m", "hatchery_guest.build", "--module", module]);
+    build.args(["-P", "-s", "-m", "hatchery_guest.build", "--module", module]);
     for (option, path) in [("--wit", &*sdk.join("wit")), ("--work", work), ("--out", out)] {
         build.arg(option).arg(path);
     }

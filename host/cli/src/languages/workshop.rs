@@ -38,6 +38,11 @@ impl Workshop {
         Ok(Self { folder, _lock: lock })
     }
 
+    /// A folder that nothing of any project is in.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The folder of the SDKs and the contract.
     pub fn sdk(&self) -> anyhow::Result<PathBuf> {
         let files = sdk::all();

@@ -17,7 +17,10 @@ use crate::verbs::Outcome;
     after_long_help = "A component in Rust is a crate; one in Python a folder with a pyproject.toml that has a table \
                        [tool.hatchery]; one in JavaScript a folder with a package.json that has a key \"hatchery\". The build \
                        tools of the last two are installed by their locked versions when they are needed first, and kept in the \
-                       user's cache; after that no network is needed.\n\nExample:\n  hatchery build dice\n  hatchery build dice \
+                       user's cache; after that no network is needed.\n\nA build runs code of the project and of its dependencies on this machine, \
+                       with your rights: cargo runs build scripts (build.rs) and procedural macros, and a module in Python or \
+                       JavaScript is imported to see what it exports. Build only what you would run; `hatchery serve` needs the \
+                       .wasm file alone.\n\nExample:\n  hatchery build dice\n  hatchery build dice \
                        --out my-agents/dice.wasm"
 )]
 pub struct Args {

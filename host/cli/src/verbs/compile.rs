@@ -1,23 +1,24 @@
 //! `hatchery compile`.
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use hatchery_server::{Config, catalog};
 use hatchery_wasm::{CacheState, Precompiled, precompile};
 use serde_json::json;
 
-use crate::files;
-use crate::host::StorageArgs;
+use crate::host::{ConfigArgs, StorageArgs};
 use crate::terminal::{BOLD, DIM, ERROR, explain, harmless, plain_stdout, stdout};
 use crate::verbs::Outcome;
+use crate::{compiler, files};
 
 /// What to compile, and where the code goes.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  hatchery compile my-agents\n  hatchery compile my-agents --data-dir /var/lib/hatchery   \
-                        for an image whose host is started with the same --data-dir"
+                        for an image whose host is started with the same --data-dir\n\nNothing \
+                        of the components runs."
 )]
 pub struct Args {
     /// The folder with components (*.wasm)
@@ -26,6 +27,8 @@ pub struct Args {
     /// The data folder of the host that will serve, which keeps compiled code there; the user's cache when left out
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArgs,
     /// Write a line of JSON for each component
     #[arg(long)]
     json: bool,
@@ -39,9 +42,9 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     if components.is_empty() {
         bail!("no component in {}; `hatchery build` makes one", args.dir.display());
     }
-    let config = Config::load(&args.dir)?;
+    let config = args.config.source(&args.dir).load()?.require_host_rights()?.config;
     let cache = StorageArgs::in_directory(args.data_dir).code_cache(|name| std::env::var_os(name));
-    let options = catalog::load_options(&config, cache)?;
+    let options = compiler::load_options(&config, cache)?;
     match options.cache.state() {
         CacheState::Open { .. } => {}
         CacheState::Off => bail!("there is no place for compiled code; set HOME or XDG_CACHE_HOME, or pass --data-dir"),
@@ -50,8 +53,18 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         }
     }
     let mut outcome = Outcome::Success;
-    for file in components {
-        match precompile(&options, &file).await {
+    let mut files = components.into_iter();
+    let mut under_way = VecDeque::new();
+    loop {
+        while under_way.len() < config.engine.compile.processes.get() as usize
+            && let Some(file) = files.next()
+        {
+            let options = options.clone();
+            under_way.push_back(tokio::spawn(async move { (precompile(&options, &file).await, file) }));
+        }
+        let Some(next) = under_way.pop_front() else { break };
+        let (made, file) = next.await?;
+        match made {
             Ok(made) if args.json => print_json(&made, &file)?,
             Ok(made) => print(&made)?,
             Err(error) => {

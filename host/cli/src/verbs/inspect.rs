@@ -3,24 +3,28 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use hatchery_engine::yaml::ROOT_FILE;
-use hatchery_server::{Config, catalog};
 use hatchery_wasm::policy::Listed;
-use hatchery_wasm::{Comparison, Inspection, Limits, LoadOptions, inspect};
+use hatchery_wasm::{Comparison, Inspection, Limits, LoadOptions, inspect_file};
 use serde_json::{Value, json};
 
+use crate::host::ConfigArgs;
 use crate::terminal::{BOLD, DIM, ERROR, explain, harmless, plain_stdout, stdout};
 use crate::verbs::Outcome;
-use crate::{files, settings};
+use crate::{compiler, files, settings};
 
 /// What to inspect.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  hatchery inspect dice.wasm\n  hatchery inspect my-agents --json")]
+#[command(after_help = "Example:\n  hatchery inspect dice.wasm\n  hatchery inspect my-agents --json\n\n\
+    A component is compiled and asked what it offers, without any rights: it finds no file, no variable, no network and no real\n\
+    clock, whatever hatchery.yaml says. What signatures keep out is not run at all, and shown as far as it can be read.")]
 pub struct Args {
     /// A component, or a folder with components; grants and limits are those of the hatchery.yaml in the same folder
     #[arg(value_name = "FILE_OR_DIR")]
     path: PathBuf,
+    #[command(flatten)]
+    config: ConfigArgs,
     /// Write a line of JSON for each component
     #[arg(long)]
     json: bool,
@@ -35,16 +39,22 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     if components.is_empty() {
         bail!("no component in {}; `hatchery build` makes one", args.path.display());
     }
-    let config = Config::load(folder)?;
-    let options = catalog::load_options(&config, None)?;
+    let loaded = args.config.source(if folder == Path::new("") { Path::new(".") } else { folder }).load()?;
+    let config = &loaded.config;
+    let options = compiler::load_options(config, None)?;
     let mut outcome = Outcome::Success;
     let mut apps = if args.path.is_dir() { yaml_apps(folder)? } else { Vec::new() };
     for file in components {
         let found = look_at(&options, &file).await;
         apps.extend(found.iter().flat_map(|found| &found.agents).filter(|it| it.is_app).map(|it| it.name.clone()));
         match found {
-            Ok(found) if args.json => print_json(&found, &options.settings.of(&found.name).limits, &file)?,
-            Ok(found) => print(&found, &options.settings.of(&found.name).limits, &file)?,
+            Ok(found) => {
+                if !found.is_described {
+                    outcome = Outcome::Failure;
+                }
+                let limits = &options.settings.of(&found.name).limits;
+                if args.json { print_json(&found, limits, &file)? } else { print(&found, limits, &file)? }
+            }
             Err(error) if args.json => {
                 outcome = Outcome::Failure;
                 print_line(&json!({"file": file, "error": explain(&error)}))?;
@@ -55,10 +65,13 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
             }
         }
     }
+    if let Some(explanation) = loaded.explanation() {
+        anstream::eprintln!("{ERROR}warning:{ERROR:#} {}", harmless(&explanation));
+    }
     // One component says nothing about which apps there are, nor do those that cannot be read.
     if args.path.is_dir() && outcome == Outcome::Success {
         apps.sort();
-        for warning in settings::unknown_apps(&config, &apps) {
+        for warning in settings::unknown_apps(config, &apps) {
             anstream::eprintln!("{ERROR}warning:{ERROR:#} {warning}");
         }
     }
@@ -73,9 +86,7 @@ fn yaml_apps(folder: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 async fn look_at(options: &LoadOptions, file: &Path) -> anyhow::Result<Inspection> {
-    let bytes = std::fs::read(file).context("cannot be read")?;
-    let name = file.file_stem().unwrap_or_default().to_string_lossy();
-    Ok(inspect(options, &name, bytes).await?)
+    Ok(inspect_file(options, file).await?)
 }
 
 fn print_json(found: &Inspection, limits: &Limits, file: &Path) -> anyhow::Result<()> {
@@ -105,6 +116,16 @@ fn print(found: &Inspection, limits: &Limits, file: &Path) -> io::Result<()> {
         file.display(),
         found.contract.as_ref().map_or("plain functions".into(), |version| format!("hatchery:agent {version}")),
     )?;
+    if let Some(reason) = &found.refused {
+        writeln!(out, "  {ERROR}refused{ERROR:#}   {}", harmless(reason))?;
+    }
+    if !found.is_described {
+        writeln!(
+            out,
+            "  exports   {}  {DIM}it was not run, so this is all that is known of what it offers{DIM:#}",
+            harmless(&wanted(&found.exports).join(", "))
+        )?;
+    }
     for agent in &found.agents {
         let app = if agent.is_app { "app, " } else { "" };
         let description = harmless(&agent.description);
@@ -143,7 +164,7 @@ fn print(found: &Inspection, limits: &Limits, file: &Path) -> io::Result<()> {
     for (kind, name) in named.iter().flat_map(|(kind, names)| names.iter().map(move |name| (kind, name))) {
         writeln!(out, "  {kind:<9} {}", harmless(name))?;
     }
-    writeln!(out, "  wants     {}", wanted(&found.imports).join(", "))?;
+    writeln!(out, "  wants     {}", harmless(&wanted(&found.imports).join(", ")))?;
     let mib = limits.memory.div_ceil(1 << 20);
     writeln!(
         out,
@@ -211,6 +232,8 @@ fn arguments(schema: Option<&Value>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hatchery_server::Config;
+
     use super::*;
 
     #[test]
@@ -240,12 +263,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x.wasm");
         std::fs::write(&file, "not wasm").unwrap();
-        assert_eq!(run(Args { path: file.clone(), json: true }).await.unwrap(), Outcome::Failure);
-        let options = catalog::load_options(&Config::default(), None).unwrap();
+        assert_eq!(
+            run(Args { path: file.clone(), config: ConfigArgs::default(), json: true }).await.unwrap(),
+            Outcome::Failure
+        );
+        let options = hatchery_server::catalog::load_options(&Config::default(), None).unwrap();
         let error = look_at(&options, &file).await.map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("is not a WebAssembly file"), "{error}");
         let empty = tempfile::tempdir().unwrap();
-        let error = run(Args { path: empty.path().into(), json: false }).await.unwrap_err().to_string();
+        let error = run(Args { path: empty.path().into(), config: ConfigArgs::default(), json: false })
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("`hatchery build` makes one"), "{error}");
     }
 }

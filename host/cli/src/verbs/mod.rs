@@ -11,6 +11,7 @@ mod rollback;
 mod run;
 mod serve;
 mod test;
+mod trust;
 
 use clap::Subcommand;
 
@@ -49,6 +50,8 @@ pub enum Verb {
     Test(test::Args),
     /// Say what works in a folder, what does not, and what to do
     Doctor(doctor::Args),
+    /// Decide whether a folder's hatchery.yaml may reach outside of the folder
+    Trust(trust::Args),
     /// Compile components ahead into the cache of compiled code
     Compile(compile::Args),
     /// Put a component into a registry
@@ -70,6 +73,7 @@ impl Verb {
             | Self::Build(_)
             | Self::Inspect(_)
             | Self::Rollback(_)
+            | Self::Trust(_)
             | Self::Compile(_)
             | Self::Push(_)
             | Self::Pull(_) => "warn",
@@ -87,6 +91,7 @@ impl Verb {
             Self::Rollback(args) => rollback::run(args),
             Self::Test(args) => test::run(args).await,
             Self::Doctor(args) => doctor::run(args).await,
+            Self::Trust(args) => trust::run(args),
             Self::Compile(args) => compile::run(args).await,
             Self::Push(args) => push::run(args).await,
             Self::Pull(args) => pull::run(args).await,

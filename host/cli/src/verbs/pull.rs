@@ -7,9 +7,9 @@ use anyhow::{Context, bail};
 use hatchery_registry::{
     Change, Credentials, Folder, Mode, Pulled, Reference, Registries, RegistryError, SignaturePolicy, Trust, TrustedKey,
 };
-use hatchery_server::Config;
 use serde_json::json;
 
+use crate::host::ConfigArgs;
 use crate::progress::TransferProgress;
 use crate::terminal::{BOLD, DIM, ERROR, explain, plain_stdout, stdout};
 use crate::verbs::Outcome;
@@ -19,8 +19,8 @@ use crate::verbs::Outcome;
 #[command(
     after_help = "Example:\n  hatchery pull my-agents registry.example/team/dice:1.0\n  hatchery pull my-agents\n  hatchery pull my-agents \
                   --update\n\nThe first adds a component. The second restores and verifies all that hatchery.lock lists. The third takes \
-                  what the registries have now.\n\nCredentials come from HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD, or from \
-                  `docker login`."
+                  what the registries have now.\n\nCredentials come from HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD for the registry \
+                  in HATCHERY_REGISTRY, or from `docker login`."
 )]
 pub struct Args {
     /// The served folder
@@ -42,6 +42,8 @@ pub struct Args {
     /// Trust this minisign public key, or the one in this file, too
     #[arg(long, value_name = "KEY_OR_FILE", value_parser = trusted_key)]
     trust: Vec<TrustedKey>,
+    #[command(flatten)]
+    config: ConfigArgs,
     /// Speak plain HTTP, as is done with registries on this machine anyway
     #[arg(long)]
     plain_http: bool,
@@ -92,9 +94,9 @@ impl Args {
 
     /// Whom to trust: what hatchery.yaml says, and what the flags change and add.
     fn trusts(&self) -> anyhow::Result<Trust> {
-        let config = Config::load(&self.dir)?.registry;
-        let keys = config.trusted_keys.into_iter().chain(self.trust.iter().cloned()).collect();
-        let trust = Trust::new(self.signatures.unwrap_or(config.signatures), keys);
+        let config = self.config.source(&self.dir).load()?.require_host_rights()?.config;
+        let keys = config.registry.trusted_keys.iter().chain(&self.trust).cloned().collect();
+        let trust = config.trust_with(self.signatures.unwrap_or(config.registry.signatures), keys);
         trust.check()?;
         Ok(trust)
     }

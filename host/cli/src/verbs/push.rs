@@ -14,8 +14,9 @@ use crate::verbs::Outcome;
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  hatchery push dice.wasm registry.example/team/dice:1.0\n  hatchery push dice.wasm localhost:5000/dice:1.0 \
-                  --sign-with minisign.key\n\nCredentials come from HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD, or from \
-                  `docker login`. The password of a key is read from HATCHERY_SIGNING_PASSWORD."
+                  --sign-with minisign.key\n\nCredentials come from HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD for the registry in \
+                  HATCHERY_REGISTRY, or from `docker login`. A signature is for the name in the reference and, if the tag is one, \
+                  the version. The password of a key is read from HATCHERY_SIGNING_PASSWORD."
 )]
 pub struct Args {
     /// The component

@@ -1,15 +1,15 @@
 //! `hatchery rollback`: puts a revision of a component that has served before back in its place. It works on files and needs no server; one
 //! that watches the folder swaps as it always does.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use hatchery_server::{Config, catalog};
+use hatchery_server::catalog;
 use hatchery_wasm::{KeptRevision, Revisions, Settings, component_files, file_sha256, write_in_place};
 use serde_json::json;
 
-use crate::host::revisions;
+use crate::host::{ConfigArgs, revisions};
 use crate::terminal::{BOLD, DIM, plain_stdout, stdout};
 use crate::verbs::Outcome;
 
@@ -35,6 +35,8 @@ pub struct Args {
     /// The folder for data, if the server was told another than DIR/.hatchery
     #[arg(long, value_name = "DATA_DIR")]
     data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArgs,
     /// Only show which revisions there are
     #[arg(long)]
     list: bool,
@@ -47,7 +49,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if !args.dir.is_dir() {
         bail!("{} is not a folder", args.dir.display());
     }
-    let config = Config::load(&args.dir)?;
+    let config = args.config.source(&args.dir).load()?.require_host_rights()?.config;
     let revisions = revisions(&args.dir, args.data_dir.as_deref(), &config);
     let kept = kept(&revisions, &args.name)?;
     let place = Place::find(&args.dir, &args.name, &catalog::settings(&config))?;
@@ -63,14 +65,32 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         bail!("`{}` is at {} already", args.name, short(&target.sha256));
     }
     let bytes = revisions.read(&args.name, &target.sha256);
-    let bytes = bytes.with_context(|| format!("revision {} of `{}`", short(&target.sha256), args.name))?;
+    let revision = || format!("revision {} of `{}`", short(&target.sha256), args.name);
+    let bytes = bytes.with_context(revision)?;
+    let signature = revisions.read_signature(&args.name, &target.sha256).with_context(revision)?;
     // What the host would not load is not put in its place.
-    if let Some(warning) = config.registry.trust().admit(&place.file, &bytes)? {
+    let admitted = config.trust().admit_signed(&place.file, &bytes, signature.as_deref());
+    let admitted = admitted.inspect_err(|error| catalog::audit_refusal(&place.file, "roll back", &error.to_string()));
+    if let Some(warning) = admitted.with_context(revision)? {
         tracing::warn!("{warning}");
     }
-    write_in_place(&place.file, &bytes).with_context(|| format!("{} stays as it is", place.file.display()))?;
+    put_in_place(&place.file, &bytes, signature.as_deref())
+        .with_context(|| format!("{} stays as it is", place.file.display()))?;
     report(&args, target, &place)?;
     Ok(Outcome::Success)
+}
+
+/// Replaces a component with its signature: first the signature, since a host that watches the folder looks at both when the file changes.
+fn put_in_place(file: &Path, bytes: &[u8], signature: Option<&str>) -> io::Result<()> {
+    let beside = file.with_extension("wasm.minisig");
+    match signature {
+        Some(signature) => write_in_place(&beside, signature.as_bytes())?,
+        None => match std::fs::remove_file(&beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        },
+    }
+    write_in_place(file, bytes)
 }
 
 /// The file of a component, and what is in it; nothing when it is to be made.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use hatchery_core::{Content, Delivery, RunError, SessionKey};
+use hatchery_core::{CallerOrigin, Content, Delivery, RunError, SessionKey};
 use hatchery_engine::plugins::Recorder;
 use hatchery_engine::{App, Run, RunRequest, Runner};
 use hatchery_server::AppSource;
@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader, Lines};
 use tokio_util::sync::CancellationToken;
 
 use crate::chat::Chat;
-use crate::host::{Host, StorageArgs, Watch, served_folder};
+use crate::host::{ConfigArgs, Host, ReadConfig, StorageArgs, Watch, served_folder};
 use crate::interrupt::Interrupts;
 use crate::open_calls::{self, Decision, OpenCalls, Question};
 use crate::recorded;
@@ -26,7 +26,9 @@ use crate::verbs::Outcome;
     after_help = "Example:\n  hatchery run my-agents dice\n  hatchery run my-agents/dice --message 'Roll a d20'\n  \
                         echo 'Roll a d20' | hatchery run my-agents dice --json\n  \
                         hatchery run my-agents bank --message 'Pay the rent' --yes\n  \
-                        hatchery run my-agents dice --record my-agents/dice/recorded/two-rolls"
+                        hatchery run my-agents dice --record my-agents/dice/recorded/two-rolls\n\n\
+    Agents and components of the folder run, with the grants of hatchery.yaml; those that reach outside of the folder need\n\
+    `hatchery trust`."
 )]
 pub struct Args {
     /// The folder, an app's folder in it, or the name of an app in the current folder
@@ -40,6 +42,8 @@ pub struct Args {
     /// Record the session in this folder, for `hatchery test` to replay; what is recorded there already is replaced
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArgs,
     /// Write every event as a line of JSON
     #[arg(long)]
     json: bool,
@@ -67,8 +71,11 @@ const USER: &str = "user";
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let (folder, app) = place(&args.place, args.app)?;
     let host = match args.record {
-        Some(_) => Host::open_repeatable(&folder).await?,
-        None => Host::open(&folder, &StorageArgs::in_memory(), Watch::No).await?,
+        Some(_) => Host::open_repeatable(args.config.source(&folder)).await?,
+        None => {
+            let read = ReadConfig::read(args.config.source(&folder), Watch::No)?;
+            Host::open(read, &StorageArgs::in_memory()).await?
+        }
     };
     let app = choose(host.source.as_ref(), app)?;
     let key = host.runner.services().sessions.create(&app.name, USER, None, Default::default()).await?.key;
@@ -212,6 +219,7 @@ impl<R: AsyncBufRead + Unpin> Talk<R> {
         let cancel = CancellationToken::new();
         request.config.delivery = Delivery::Streamed;
         request.cancel = cancel.clone();
+        request.origin = CallerOrigin::Cli;
         let run = self.runner.run(self.app.clone(), request).await?;
         let several = self.app.agent_names().len() > 1;
         let show = show(run, self.json, several);
@@ -312,6 +320,7 @@ mod tests {
     use async_trait::async_trait;
     use hatchery_core::confirmation::REQUEST_CONFIRMATION;
     use hatchery_core::{Agent, AgentContext, AgentKind, Custom, CustomAgent, EventData, EventWindow};
+    use hatchery_server::services::Scripts;
     use hatchery_server::{Config, Storage, services};
     use serde_json::{Value, json};
 
@@ -341,7 +350,7 @@ mod tests {
     async fn pay(decider: Decider, typed: &'static str) -> (Outcome, Option<String>) {
         let code = Arc::new(Bank);
         let bank = Agent::new("bank", "", AgentKind::Custom(Custom { code, model: None, tools: vec![] }));
-        let services = services::open(&Config::default(), &Storage::InMemory, Path::new(".")).await.unwrap();
+        let services = services::open(&Config::default(), &Storage::InMemory, &Scripts::default()).await.unwrap();
         let key = services.sessions.create("bank", USER, None, Default::default()).await.unwrap().key;
         let mut talk = Talk {
             runner: Runner::new(services),

@@ -3,17 +3,20 @@
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::pin::pin;
 
 use anyhow::{Context, anyhow, bail};
-use hatchery_server::config::{Config, FILE_NAME, ServerConfig};
-use hatchery_server::{AppSource, AppState, Server};
+use hatchery_server::config::ServerConfig;
+use hatchery_server::shell::session_commands;
+use hatchery_server::{AppSource, AppState, CatalogReport, Config, LoadedConfig, Server, Storage, services};
 use serde_json::json;
 
-use crate::host::{Host, StorageArgs, Watch};
+use crate::audit::{self, changes};
+use crate::host::{ConfigArgs, Host, ReadConfig, StorageArgs, Watch};
 use crate::interrupt::Interrupts;
-use crate::settings;
-use crate::terminal::{BOLD, DIM, stdout};
+use crate::terminal::{BOLD, DIM, ERROR, harmless, stdout};
 use crate::verbs::Outcome;
+use crate::{progress, settings};
 
 /// What to serve, where.
 #[derive(clap::Args)]
@@ -33,10 +36,17 @@ pub struct Args {
     allow_unauthenticated: bool,
     #[command(flatten)]
     storage: StorageArgs,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Do not start without a configuration, and keep the one that is in force when its file goes away: with it would go the signatures
+    /// and limits that it asks for
+    #[arg(long)]
+    config_required: bool,
     /// Load what is there and look no more
     #[arg(long)]
     no_watch: bool,
-    /// Write where it listens, and what is loaded, as one line of JSON
+    /// Write where it listens, and what is loaded and loading, as a line of JSON; a second line follows when all is loaded, if the first
+    /// one has names in "loading"
     #[arg(long)]
     json: bool,
 }
@@ -44,14 +54,16 @@ pub struct Args {
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let mut interrupts = Interrupts::listen()?;
     let address = resolve(&args.host, args.port)?;
-    let allowed_hosts = allowed_hosts(address, &args)?;
     let watch = if args.no_watch { Watch::No } else { Watch::Yes };
-    let opened = interrupts.race(Host::open(&args.dir, &args.storage, watch)).await;
-    let Some(host) = opened.transpose()? else { return Ok(Outcome::Interrupted) };
-    let report = host.source.report();
-    settings::log_choices(&host.config, &host.plugins);
-    settings::warn_of_unknown_apps(&host.config, host.source.app_names(), &report);
-    settings::warn_of_unknown_components(&host.config, &report);
+    let read = ReadConfig::read(args.config.source(&args.dir).required(args.config_required), watch)?;
+    let allowed_hosts = allowed_hosts(address, &args, read.loaded())?;
+    begin_audit(&args, read.loaded())?;
+    let opened = interrupts.race(Host::start(read, &args.storage)).await;
+    let Some(mut host) = opened.transpose()? else { return Ok(Outcome::Interrupted) };
+    let is_loading = host.is_loading();
+    if !is_loading {
+        finish_loading(&mut host).await?;
+    }
     let config = ServerConfig { allowed_hosts, ..host.config.server.clone() };
     let state = AppState::new(host.runner.clone(), host.source.clone(), config);
     let server = Server::bind(address, state).await?;
@@ -59,15 +71,64 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     if !address.ip().is_loopback() {
         tracing::warn!(%address, "there is no authentication: whoever can reach this address can run every agent");
     }
-    announce(address, host.source.as_ref(), args.json)?;
-    server.serve(interrupts.first()).await;
+    // A second announcement follows exactly when the first one names something.
+    let loading = if is_loading { host.source.loading() } else { Vec::new() };
+    announce(address, host.source.as_ref(), &loading, args.json)?;
+    let mut loaded = Ok(());
+    let stop = async {
+        let mut interrupted = pin!(interrupts.first());
+        if is_loading {
+            let finish = async {
+                finish_loading(&mut host).await?;
+                match loading.is_empty() {
+                    true => Ok(()),
+                    false => announce_loaded(address, host.source.as_ref(), args.json),
+                }
+            };
+            tokio::select! {
+                () = &mut interrupted => return,
+                finished = finish => loaded = finished,
+            }
+        }
+        if loaded.is_ok() {
+            interrupted.await;
+        }
+    };
+    server.serve(stop).await;
     host.close().await;
-    Ok(Outcome::Success)
+    loaded.map(|()| Outcome::Success)
+}
+
+/// Waits until all components are loaded, then logs what the configuration has chosen and what of it is unknown.
+async fn finish_loading(host: &mut Host) -> anyhow::Result<()> {
+    host.finish_loading().await?;
+    let report = host.source.report();
+    settings::log_choices(&host.config, &host.plugins);
+    settings::warn_of_unknown_apps(&host.config, host.source.app_names(), &report);
+    settings::warn_of_unknown_components(&host.config, &report);
+    Ok(())
+}
+
+/// Opens the audit log, and records with which rights the host starts.
+fn begin_audit(args: &Args, loaded: &LoadedConfig) -> anyhow::Result<()> {
+    let storage = args.storage.storage(&args.dir);
+    if let Some(path) = audit::place(&loaded.config.audit, &storage) {
+        if let Storage::Directory(folder) = &storage {
+            services::make_data_folder(folder).with_context(|| folder.display().to_string())?;
+        }
+        audit::open(&path, &loaded.config.audit)?;
+    }
+    if let Some(explanation) = loaded.explanation() {
+        tracing::warn!("{explanation}");
+    }
+    changes::record_trust(loaded);
+    changes::record_grants(&Config::default(), &loaded.config);
+    Ok(())
 }
 
 /// The names that requests may come under. Beyond loopback somebody must have said them, or that they do not matter.
-fn allowed_hosts(address: SocketAddr, args: &Args) -> anyhow::Result<Vec<String>> {
-    let listed = Config::load(&args.dir)?.server.allowed_hosts;
+fn allowed_hosts(address: SocketAddr, args: &Args, loaded: &LoadedConfig) -> anyhow::Result<Vec<String>> {
+    let listed = loaded.config.server.allowed_hosts.clone();
     if address.ip().is_loopback() || !listed.is_empty() {
         return Ok(listed);
     }
@@ -79,7 +140,7 @@ fn allowed_hosts(address: SocketAddr, args: &Args) -> anyhow::Result<Vec<String>
          ask for in {}:\n\n  server:\n    allowed_hosts: [agents.example]\n\nor pass --allow-unauthenticated, which lets requests \
          in under any name",
         args.host,
-        args.dir.join(FILE_NAME).display()
+        loaded.file.display()
     )
 }
 
@@ -91,25 +152,63 @@ fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     addresses.next().ok_or_else(|| anyhow!("--host {host}: the name has no address"))
 }
 
-fn announce(address: SocketAddr, source: &dyn AppSource, as_json: bool) -> anyhow::Result<()> {
-    let mut out = stdout();
-    let url = format!("http://{}", reachable(address));
-    let apps = source.app_names();
+/// Writes where the server listens, and what is loaded or still loading.
+fn announce(address: SocketAddr, source: &dyn AppSource, loading: &[String], as_json: bool) -> anyhow::Result<()> {
+    let url = url(address);
+    if as_json {
+        return write_json(address, source, loading);
+    }
+    progress::suspend(|| writeln!(stdout(), "{BOLD}Serving {url}{BOLD:#}  {DIM}page {url}/dev-ui{DIM:#}"))?;
+    if loading.is_empty() {
+        return write_apps(&url, source);
+    }
+    progress::suspend(|| writeln!(stdout(), "loading: {}", loading.join(", ")))?;
+    Ok(stdout().flush()?)
+}
+
+/// Writes what is loaded by now, when [`announce`] could not.
+fn announce_loaded(address: SocketAddr, source: &dyn AppSource, as_json: bool) -> anyhow::Result<()> {
+    if as_json { write_json(address, source, &[]) } else { write_apps(&url(address), source) }
+}
+
+fn url(address: SocketAddr) -> String {
+    format!("http://{}", reachable(address))
+}
+
+fn write_json(address: SocketAddr, source: &dyn AppSource, loading: &[String]) -> anyhow::Result<()> {
     let report = source.report();
     let failed: Vec<_> = report.files.iter().filter(|file| file.reason.is_some()).collect();
-    if as_json {
-        writeln!(out, "{}", json!({"address": address.to_string(), "url": url, "apps": apps, "failed": failed}))?;
-        return Ok(out.flush()?);
-    }
-    writeln!(out, "{BOLD}Serving {url}{BOLD:#}  {DIM}page {url}/dev-ui{DIM:#}")?;
-    match apps.first() {
-        Some(first) => {
-            writeln!(out, "apps: {}", apps.join(", "))?;
-            writeln!(out, "try:\n{}", indented(&curl(&url, first)))?;
-        }
-        None => writeln!(out, "no app is loaded yet: put a component or a folder with root_agent.yaml there")?,
-    }
+    let line = json!({
+        "address": address.to_string(), "url": url(address), "apps": source.app_names(), "loading": loading,
+        "failed": failed,
+    });
+    let mut out = stdout();
+    writeln!(out, "{line}")?;
     Ok(out.flush()?)
+}
+
+/// What does not serve under its name because another has it, a sentence each.
+fn conflicts(report: &CatalogReport) -> impl Iterator<Item = &str> {
+    let files = report.files.iter().filter(|file| file.state == "conflict");
+    let files = files.filter_map(|file| file.reason.as_deref());
+    files.chain(report.components.iter().flat_map(|component| &component.conflicts).map(String::as_str))
+}
+
+/// Writes the apps, how to talk to the first one, and which names are in conflict.
+fn write_apps(url: &str, source: &dyn AppSource) -> anyhow::Result<()> {
+    let apps = source.app_names();
+    let mut text = match apps.first() {
+        Some(first) => {
+            let commands = indented(&harmless(&session_commands(url, first)));
+            format!("apps: {}\ntry:\n{commands}", harmless(&apps.join(", ")))
+        }
+        None => "no app is loaded yet: put a component or a folder with root_agent.yaml there".into(),
+    };
+    for conflict in conflicts(&source.report()) {
+        text.push_str(&format!("\n{ERROR}conflict:{ERROR:#} {}", harmless(conflict)));
+    }
+    progress::suspend(|| writeln!(stdout(), "{text}"))?;
+    Ok(stdout().flush()?)
 }
 
 /// An address that a client on this machine can use.
@@ -121,14 +220,6 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-fn curl(url: &str, app: &str) -> String {
-    format!(
-        "curl -s -X POST {url}/apps/{app}/users/me/sessions/first\n\
-         curl -N {url}/run_sse -H 'Content-Type: application/json' -d '{{\"appName\":\"{app}\",\"userId\":\"me\",\
-         \"sessionId\":\"first\",\"newMessage\":{{\"parts\":[{{\"text\":\"Hello\"}}]}},\"streaming\":true}}'"
-    )
-}
-
 fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
@@ -136,6 +227,7 @@ fn indented(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use hatchery_server::{ComponentReport, ConfigSource, FileReport};
 
     use super::*;
 
@@ -158,7 +250,10 @@ mod tests {
         let names = |host: &str, more: &[&str]| {
             let words = ["serve", folder.path().to_str().unwrap(), "--host", host];
             let args = Command::parse_from(words.iter().chain(more)).args;
-            allowed_hosts(resolve(host, 80).unwrap(), &args).map_err(|error| error.to_string())
+            // The names are the operator's word: here as by `hatchery trust`.
+            let file = Some(folder.path().join("hatchery.yaml")).filter(|file| file.exists());
+            let loaded = ConfigSource::of_folder(&args.dir).named(file).load().unwrap();
+            allowed_hosts(resolve(host, 80).unwrap(), &args, &loaded).map_err(|error| error.to_string())
         };
         let none: Vec<String> = Vec::new();
         assert_eq!(names("127.0.0.1", &[]), Ok(none));
@@ -176,6 +271,19 @@ mod tests {
         std::fs::write(file, "server:\n  allowed_hosts: [agents.example]\n").unwrap();
         assert_eq!(names("0.0.0.0", &[]), Ok(vec!["agents.example".into()]));
         assert_eq!(names("0.0.0.0", &["--allow-unauthenticated"]), Ok(vec!["agents.example".into()]));
+    }
+
+    #[test]
+    fn every_conflict_of_names_is_told() {
+        let file = |state: &str| FileReport {
+            state: state.into(),
+            reason: Some(format!("{state}!")),
+            ..FileReport::default()
+        };
+        let component = ComponentReport { conflicts: vec!["the tool is taken".into()], ..ComponentReport::default() };
+        let (files, components) = (vec![file("rejected"), file("conflict")], vec![component]);
+        let report = CatalogReport { files, components, ..CatalogReport::default() };
+        assert_eq!(conflicts(&report).collect::<Vec<_>>(), ["conflict!", "the tool is taken"]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::conversation::{self, Conversation, Expected, Turn};
 use crate::files;
-use crate::host::{Host, served_folder};
+use crate::host::{ConfigArgs, Host, served_folder};
 use crate::recorded;
 use crate::report::{self, Heard, Met, Report, TurnReport};
 use crate::terminal::stdout;
@@ -29,10 +29,14 @@ use crate::verbs::Outcome;
     Components find the same time of day and the same random numbers in each call. `http` answers their requests, as in\n\
     \x20 http: [{url: https://example.com/, body: Hello}]\n\n\
     Sessions that `hatchery run --record` has recorded there (generated-recordings.yaml) are replayed: models\n\
-    and tools are not called, they answer as recorded. It is a failure when they would now be asked something else.")]
+    and tools are not called, they answer as recorded. It is a failure when they would now be asked something else.\n\n\
+    Agents and components of the folder run, with the grants of hatchery.yaml; those that reach outside of the folder need\n\
+    `hatchery trust`, but for those of the network, which is not there in tests.")]
 pub struct Args {
     /// The folder with the apps, or the folder of one app
     dir: PathBuf,
+    #[command(flatten)]
+    config: ConfigArgs,
     /// Write the results as JSON
     #[arg(long)]
     json: bool,
@@ -58,7 +62,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         );
     }
     let rehearsal = Rehearsal::default();
-    let host = Host::open_rehearsal(&folder, rehearsal.clone()).await?;
+    let host = Host::open_rehearsal(args.config.source(&folder), rehearsal.clone()).await?;
     let mut reports = Vec::new();
     for (file, test) in tests {
         let report = match test {
@@ -66,7 +70,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
                 rehearsal.http.play(std::mem::take(&mut conversation.http));
                 play(&host.runner, host.source.as_ref(), conversation, file).await?
             }
-            Test::Recorded(recordings) => recorded::replay(&host, &folder, recordings, file).await?,
+            Test::Recorded(recordings) => recorded::replay(&host, recordings, file).await?,
         };
         if !args.json {
             report.print(&mut stdout())?;

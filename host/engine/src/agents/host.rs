@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use hatchery_core::context::AgentHost;
 use hatchery_core::{
-    AgentId, AgentKind, CallContext, EventSink, JsonMap, Model, ModelError, ModelErrorKind, ModelRef, Plugin, RunError,
-    Tool, ToolCheck, ToolError,
+    AgentId, AgentKind, CallContext, Claim, EventData, EventSink, JsonMap, Model, ModelError, ModelErrorKind, ModelRef,
+    Plugin, RunError, Tool, ToolCheck, ToolError,
 };
 use serde_json::Value;
 
 use super::past::Past;
-use super::{Frame, Lane, Outcome, run};
+use super::{Frame, Lane, Outcome, custom, run};
 use crate::llm::arguments;
 use crate::llm::toolbox::add_toolsets;
 use crate::plugins::Plugins;
@@ -57,17 +57,26 @@ impl AgentHost for Host {
     ) -> Result<Value, ToolError> {
         let tool = self.tool(cx, name).await?;
         check(&tool.full_name())?;
-        if tool.requires_confirmation() {
-            let reason = "it needs a person's agreement, which only the model of an LLM agent can wait for";
-            return Err(ToolError::Model(format!("tool `{name}` cannot be called here: {reason}")));
-        }
         let call = cx.for_call(cx.function_call_id.as_deref());
-        let tool = self.frame.plugins.tool(&call, tool.clone());
+        let called = self.frame.plugins.tool(&call, tool.clone());
+        if tool.requires_confirmation() || called.requires_confirmation() {
+            return Err(needs_person(name));
+        }
         // The tool sees what its caller has changed.
         call.actions().state_delta = cx.actions().state_delta.clone();
-        let result = guarded(&self.frame.plugins, tool.as_ref(), args, &call).await;
-        cx.actions().merge(call.take_actions());
-        result
+        let result = guarded(&self.frame.plugins, called.as_ref(), args, &call).await;
+        let mut actions = call.take_actions();
+        // The answer would go to the caller, about whose own call the person would seem to have been asked.
+        let has_asked = !std::mem::take(&mut actions.requested_tool_confirmations).is_empty();
+        cx.actions().merge(actions);
+        if has_asked { Err(needs_person(name)) } else { result }
+    }
+
+    fn admit(&self, cx: &CallContext, event: &EventData) -> Result<Option<Claim>, RunError> {
+        match &self.frame.agent(self.agent).kind {
+            AgentKind::Custom(_) => custom::admit(&self.frame.app.tree, cx, event),
+            _ => Ok(None),
+        }
     }
 
     fn plugins(&self) -> Vec<Arc<dyn Plugin>> {
@@ -158,6 +167,11 @@ async fn mended(
 /// A plugin's own failure ends the run.
 fn failed(tool: &str, error: &RunError) -> ToolError {
     ToolError::Fatal { tool: tool.into(), code: error.code().to_owned().into(), message: error.client_message() }
+}
+
+fn needs_person(tool: &str) -> ToolError {
+    let reason = "it needs a person's agreement, which only the model of an LLM agent can wait for";
+    ToolError::Model(format!("tool `{tool}` cannot be called here: {reason}"))
 }
 
 fn find<'a>(tools: &'a [Arc<dyn Tool>], name: &str) -> Option<&'a Arc<dyn Tool>> {

@@ -19,6 +19,7 @@ use crate::llm;
 use crate::llm::confirmation::{self, Decided};
 use crate::llm::contents::Views;
 use crate::plugins::Plugins;
+use crate::provenance::Verifier;
 use host::Host;
 pub(crate) use host::{model_of, resolve_model, unknown_tool};
 use past::{Past, is_first, is_last, is_mended};
@@ -72,7 +73,8 @@ impl Frame {
     pub(crate) fn decided(&self, message: &Event, agent: &str) -> Vec<Decided> {
         let events = self.invocation.events();
         let place = events.iter().rposition(|event| event.id == message.id);
-        confirmation::decided(&events.take(place.unwrap_or_default()), message, agent)
+        let before = events.take(place.unwrap_or_default());
+        confirmation::decided(&before, message, agent, &Verifier::of(&self.invocation))
     }
 
     pub(crate) fn agent(&self, id: AgentId) -> &Agent {

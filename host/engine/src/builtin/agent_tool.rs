@@ -68,6 +68,7 @@ impl AgentTool {
         let invocation = Arc::new(Invocation {
             id: new_invocation_id(),
             session_key: caller.session_key.clone(),
+            caller: caller.caller.clone(),
             user_content: RwLock::new(message.clone()),
             run_config: caller.run_config.clone(),
             services: caller.services.clone(),
@@ -75,6 +76,7 @@ impl AgentTool {
             session: RwLock::new(session),
             spent: caller.spent.clone(),
             depth: caller.depth + 1,
+            signer: caller.signer.clone(),
         });
         let heard = Arc::new(Heard { invocation: invocation.clone(), caller: cx.clone() });
         let said = EventData { author: USER.into(), content: Some(message), ..EventData::default() };
@@ -106,7 +108,9 @@ impl Tool for AgentTool {
         let name = &self.declaration.name;
         let answer = self.answer(args, cx).await.map_err(|error| match error {
             RunError::Tool(error @ ToolError::Fatal { .. }) => error,
-            RunError::Store(error @ StoreError::Backend { .. }) => error.into(),
+            RunError::Store(
+                error @ (StoreError::Backend { .. } | StoreError::Full { .. } | StoreError::Busy { .. }),
+            ) => error.into(),
             error if matches!(error.code(), "CANCELLED" | "LIMIT_REACHED") => ToolError::Fatal {
                 tool: name.clone(),
                 code: error.code().to_owned().into(),
@@ -140,6 +144,7 @@ struct Heard {
 #[async_trait]
 impl EventSink for Heard {
     async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
+        self.invocation.count_event(&event)?;
         if event.partial {
             return Ok(event);
         }

@@ -99,6 +99,7 @@ fn context(frame: &Frame, cancel: &CancellationToken) -> CallContext {
     let invocation = Arc::new(Invocation {
         id: new_invocation_id(),
         session_key: run.session_key.clone(),
+        caller: run.caller.clone(),
         user_content: RwLock::default(),
         run_config: RunConfig { delivery: Delivery::Whole, max_llm_calls: MAX_MODEL_CALLS, ..run.run_config.clone() },
         services: run.services.clone(),
@@ -106,6 +107,7 @@ fn context(frame: &Frame, cancel: &CancellationToken) -> CallContext {
         session: RwLock::new(session),
         spent: Arc::default(),
         depth: 0,
+        signer: run.signer.clone(),
     });
     let frame = Frame::new(frame.app.clone(), invocation, Plugins::default(), Views::default(), None);
     agents::call_context(&frame, frame.app.root_id(), None, Past::none())

@@ -1,13 +1,22 @@
 //! Instructions: templates filled in from state and artifacts, and what every agent is told about itself.
 
-use hatchery_core::{Agent, CallContext, Instruction, RunError};
+use std::sync::Arc;
+
+use hatchery_core::{Agent, CallContext, Capabilities, Capability, Instruction, RunError};
 use serde_json::Value;
 
-/// The text of an instruction, if there is one.
-pub(crate) async fn text(instruction: &Instruction, cx: &CallContext) -> Result<Option<String>, RunError> {
+/// What the author of an instruction may reach; `None` is everything.
+type Rights<'a> = Option<&'a Arc<dyn Capabilities>>;
+
+/// The text of an instruction, if there is one. What a template names must be within the rights of its author.
+pub(crate) async fn text(
+    instruction: &Instruction,
+    rights: Rights<'_>,
+    cx: &CallContext,
+) -> Result<Option<String>, RunError> {
     match instruction {
         Instruction::None => Ok(None),
-        Instruction::Template(template) => fill(template, cx).await.map(Some),
+        Instruction::Template(template) => fill(template, rights, cx).await.map(Some),
         Instruction::Computed(provider) => provider.instruction(cx).await.map(Some),
     }
 }
@@ -26,7 +35,7 @@ pub(super) fn identity(agent: &Agent) -> String {
 
 /// Fills in `{key}`, `{key?}` (empty when missing), `{app:key}`, `{artifact.name}`. Braces around anything that is not a key stay as
 /// they are, so that JSON and code in an instruction need no escapes.
-async fn fill(template: &str, cx: &CallContext) -> Result<String, RunError> {
+async fn fill(template: &str, rights: Rights<'_>, cx: &CallContext) -> Result<String, RunError> {
     if !template.contains('{') {
         return Ok(template.into());
     }
@@ -34,13 +43,41 @@ async fn fill(template: &str, cx: &CallContext) -> Result<String, RunError> {
     for piece in pieces(template) {
         match piece {
             Piece::Text(text) => filled.push_str(text),
-            Piece::Placeholder { whole, name, optional } => match value(name, optional, cx).await? {
+            Piece::Placeholder { whole, name, optional } => match value(name, optional, rights, cx).await? {
                 Some(value) => filled.push_str(&value),
                 None => filled.push_str(whole),
             },
         }
     }
     Ok(filled)
+}
+
+/// What a template reads when it is filled in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placeholder<'a> {
+    /// A state key, with its prefix.
+    State(&'a str),
+    /// An artifact, by its name.
+    Artifact(&'a str),
+}
+
+impl<'a> Placeholder<'a> {
+    /// Returns what `name`, which stands between braces, is a placeholder of; `None` for text that only has braces
+    /// around it.
+    fn of(name: &'a str) -> Option<Self> {
+        match name.strip_prefix("artifact.") {
+            Some(artifact) => Some(Self::Artifact(artifact)),
+            None => is_state_key(name).then_some(Self::State(name)),
+        }
+    }
+}
+
+/// Returns the placeholders of a template, in order.
+pub fn placeholders(template: &str) -> impl Iterator<Item = Placeholder<'_>> {
+    pieces(template).into_iter().filter_map(|piece| match piece {
+        Piece::Placeholder { name, .. } => Placeholder::of(name),
+        Piece::Text(_) => None,
+    })
 }
 
 /// A stretch of a template.
@@ -83,7 +120,8 @@ fn pieces(template: &str) -> Vec<Piece<'_>> {
 }
 
 /// What stands for a placeholder; nothing when it is not one.
-async fn value(name: &str, optional: bool, cx: &CallContext) -> Result<Option<String>, RunError> {
+async fn value(name: &str, optional: bool, rights: Rights<'_>, cx: &CallContext) -> Result<Option<String>, RunError> {
+    let check = |capability| rights.map_or(Ok(()), |rights| rights.check(cx, capability));
     let missing = |what: &str| match optional {
         true => Ok(Some(String::new())),
         false => Err(RunError::BadInput(format!(
@@ -91,19 +129,23 @@ async fn value(name: &str, optional: bool, cx: &CallContext) -> Result<Option<St
             cx.agent
         ))),
     };
-    if let Some(artifact) = name.strip_prefix("artifact.") {
-        return match cx.load_artifact(artifact, None).await? {
-            Some(part) => Ok(Some(serde_json::to_string(&part).unwrap_or_default())),
-            None => missing(&format!("artifact `{artifact}`")),
-        };
-    }
-    if !is_state_key(name) {
-        return Ok(None);
-    }
-    match cx.state(name) {
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(value) => Ok(Some(value.to_string())),
-        None => missing(&format!("state key `{name}`")),
+    match Placeholder::of(name) {
+        None => Ok(None),
+        Some(Placeholder::Artifact(artifact)) => {
+            check(Capability::ReadArtifacts)?;
+            match cx.load_artifact(artifact, None).await? {
+                Some(part) => Ok(Some(serde_json::to_string(&part).unwrap_or_default())),
+                None => missing(&format!("artifact `{artifact}`")),
+            }
+        }
+        Some(Placeholder::State(key)) => {
+            check(Capability::ReadState(key))?;
+            match cx.state(key) {
+                Some(Value::String(text)) => Ok(Some(text)),
+                Some(value) => Ok(Some(value.to_string())),
+                None => missing(&format!("state key `{key}`")),
+            }
+        }
     }
 }
 
@@ -145,6 +187,18 @@ mod tests {
                 .collect();
             assert_eq!(whole, template);
         }
+    }
+
+    #[test]
+    fn placeholders_are_what_filling_in_would_read() {
+        let found: Vec<_> = placeholders("{a?} {{user:b}} {artifact.c.txt} {\"json\": 1} { app:d }").collect();
+        let expected = [
+            Placeholder::State("a"),
+            Placeholder::State("user:b"),
+            Placeholder::Artifact("c.txt"),
+            Placeholder::State("app:d"),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

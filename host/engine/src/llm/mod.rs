@@ -19,14 +19,16 @@ pub(crate) mod transfer;
 use std::sync::Arc;
 
 use futures::StreamExt;
+use hatchery_core::agent::Capability;
 use hatchery_core::event::{new_event_id, new_function_call_id};
 use hatchery_core::{
-    AgentContext, AgentId, Content, Delivery, Event, EventData, LlmAgent, LlmRequest, LlmResponse, Model, ModelError,
-    ModelErrorKind, PartData, RunError, Tool,
+    AgentContext, AgentId, Claim, Content, Delivery, Event, EventData, LlmAgent, LlmRequest, LlmResponse, Model,
+    ModelError, ModelErrorKind, PartData, RunError, Tool,
 };
 use serde_json::Value;
 
 pub use aggregate::Aggregator;
+pub use instructions::{Placeholder, placeholders};
 use machine::{Machine, Next};
 pub(crate) use tools::as_map;
 
@@ -41,6 +43,7 @@ pub(crate) async fn run(
     cx: &AgentContext,
     past: &Past,
 ) -> Result<Ended, RunError> {
+    output_schema::ensure_usable(llm, &cx.call).await?;
     let mut step = Step { frame, id, llm, cx, past, tools: toolbox::own(frame, id, llm) };
     let mut machine = Machine::new(machine::Settings {
         max_steps: llm.max_steps,
@@ -223,8 +226,11 @@ impl Step<'_> {
         response.partial = false;
         let mut data = event_of(event_id, response);
         data.long_running_tool_ids = self.long_running_calls(&data);
-        self.keep_output(&mut data);
-        let event = self.cx.emit(data).await?;
+        self.keep_output(&mut data).await?;
+        let event = match data.long_running_tool_ids.is_empty() {
+            true => self.cx.emit(data).await?,
+            false => self.cx.emit_with_proof(data, Claim::Call).await?,
+        };
         match (&event.error_code, &event.content) {
             (Some(code), None) => Err(RunError::Reported {
                 code: code.clone(),
@@ -250,31 +256,33 @@ impl Step<'_> {
     /// Says the answer that a tool has taken.
     async fn say_answer(&self, answer: String) -> Result<Arc<Event>, RunError> {
         let mut data = event_of(new_event_id(), LlmResponse::text(answer));
-        self.keep_output(&mut data);
+        self.keep_output(&mut data).await?;
         self.cx.emit(data).await
     }
 
     /// Puts a final answer's text into the state key that the agent names; as JSON when the answer has a schema.
-    fn keep_output(&self, data: &mut EventData) {
+    async fn keep_output(&self, data: &mut EventData) -> Result<(), RunError> {
         let LlmAgent { output_key, output_schema, .. } = self.llm;
         if output_key.is_none() && output_schema.is_none() {
-            return;
+            return Ok(());
         }
-        let Some(content) = &data.content else { return };
+        let Some(content) = &data.content else { return Ok(()) };
         let text = content.text();
         let goes_on = content.function_calls().next().is_some()
             || code::is_due(self.llm, content)
             || code::ends_in_result(content);
         if goes_on || text.is_empty() {
-            return;
+            return Ok(());
         }
         let value = match output_schema {
-            Some(schema) => output_schema::read(schema, text, &self.cx.call.agent),
+            Some(schema) => output_schema::read(schema, text, &self.cx.call).await?,
             None => Value::String(text),
         };
         if let Some(key) = output_key {
+            self.llm.check(&self.cx.call, Capability::WriteState(key))?;
             data.actions.state_delta.insert(key.clone(), value);
         }
+        Ok(())
     }
 }
 

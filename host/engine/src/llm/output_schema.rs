@@ -12,7 +12,8 @@ use hatchery_core::{
 };
 use serde_json::{Value, json};
 
-use super::{code, schema};
+use super::code;
+use super::schema::{self, Failure};
 
 /// The tool's name.
 pub(super) const SET_MODEL_RESPONSE: &str = "set_model_response";
@@ -37,19 +38,41 @@ pub(super) fn answer(event: &Event) -> Option<&Value> {
     given.find_map(|response| response.response.get(RESULT))
 }
 
-/// What a final answer is worth: JSON of the schema. An answer that is not stays a text, and a warning says why.
-pub(super) fn read(schema: &Value, text: String, agent: &str) -> Value {
-    let fitting = serde_json::from_str(&text).map_err(|error| format!("it is not JSON: {error}")).and_then(|answer| {
-        schema::check(schema, &answer, format_args!("the answers of agent `{agent}`"))?;
-        Ok(answer)
-    });
-    fitting.unwrap_or_else(|reason| {
-        tracing::warn!(
-            agent,
-            "the answer of agent `{agent}` does not fit its output schema and stays a text: {reason}"
-        );
-        Value::String(text)
+/// Makes sure that answers can be checked.
+///
+/// # Errors
+/// When the agent's schema cannot be used.
+pub(super) async fn ensure_usable(llm: &LlmAgent, cx: &CallContext) -> Result<(), RunError> {
+    let Some(schema) = &llm.output_schema else { return Ok(()) };
+    let result = schema::check_schema(schema, &cx.invocation).await;
+    result.map_err(|failure| match failure {
+        Failure::Cancelled => RunError::Cancelled,
+        Failure::Unusable(reason) | Failure::Unfit(reason) | Failure::TooMuch(reason) => RunError::Agent {
+            agent: cx.agent.to_string(),
+            code: "OUTPUT_SCHEMA_UNUSABLE".into(),
+            message: format!(
+                "its output schema cannot be used, so no answer of it could be checked; mend `output_schema`: {reason}"
+            ),
+        },
     })
+}
+
+/// What a final answer is worth: JSON of the schema. An answer that is not stays a text, and a warning says why.
+///
+/// # Errors
+/// When the run is cancelled.
+pub(super) async fn read(schema: &Value, text: String, cx: &CallContext) -> Result<Value, RunError> {
+    let reason = match serde_json::from_str(&text) {
+        Ok(answer) => match schema::check(schema, answer, &cx.invocation).await {
+            Ok(answer) => return Ok(answer),
+            Err(Failure::Cancelled) => return Err(RunError::Cancelled),
+            Err(Failure::Unfit(reason) | Failure::Unusable(reason) | Failure::TooMuch(reason)) => reason,
+        },
+        Err(error) => format!("it is not JSON: {error}"),
+    };
+    let agent = &*cx.agent;
+    tracing::warn!(agent, "the answer of agent `{agent}` does not fit its output schema and stays a text: {reason}");
+    Ok(Value::String(text))
 }
 
 /// Takes the final answer.
@@ -208,19 +231,19 @@ mod tests {
     fn what_a_wrapped_schema_refers_to_is_still_there() {
         let schema = json!({"type": "array", "items": {"$ref": "#/$defs/town"}, "$defs": {"town": {"type": "string"}}});
         let parameters = wrapped(schema);
-        let check = |value| schema::check(&parameters, &value, format_args!("a test"));
-        assert_eq!(check(json!({"result": ["Rome"]})), Ok(()));
-        assert_eq!(check(json!({"result": [1]})), Err("at `/result/0`: 1 is not of type \"string\"".into()));
+        let check = |value| schema::fault_of(&parameters, value);
+        assert_eq!(check(json!({"result": ["Rome"]})), "");
+        assert_eq!(check(json!({"result": [1]})), "at `/result/0`: 1 is not of type \"string\"");
     }
 
     #[test]
     fn a_wrapped_schema_that_refers_to_itself_still_does() {
         let tree = json!({"type": "array", "items": {"$ref": "#/$defs/tree"}, "$defs": {"tree": {"$ref": "#"}}});
-        let check = |value| schema::check(&wrapped(tree.clone()), &value, format_args!("a test"));
-        assert_eq!(check(json!({"result": [[], [[]]]})), Ok(()));
-        assert_eq!(check(json!({"result": [[], [1]]})), Err("at `/result/1/0`: 1 is not of type \"array\"".into()));
+        let check = |value| schema::fault_of(&wrapped(tree.clone()), value);
+        assert_eq!(check(json!({"result": [[], [[]]]})), "");
+        assert_eq!(check(json!({"result": [[], [1]]})), "at `/result/1/0`: 1 is not of type \"array\"");
         let pair = json!({"type": ["object", "null"], "properties": {"a": {"type": "string"}, "b": {"$ref": "#/properties/a"}}});
-        let fault = schema::check(&wrapped(pair), &json!({"result": {"b": 1}}), format_args!("a test"));
-        assert_eq!(fault, Err("at `/result/b`: 1 is not of type \"string\"".into()));
+        let fault = schema::fault_of(&wrapped(pair), json!({"result": {"b": 1}}));
+        assert_eq!(fault, "at `/result/b`: 1 is not of type \"string\"");
     }
 }

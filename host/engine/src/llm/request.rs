@@ -17,9 +17,11 @@ pub(super) async fn build(step: &Step<'_>) -> Result<(Arc<dyn Model>, LlmRequest
     let (name, model) = resolve_model(frame, *id, &cx.call)?;
     let mut request = LlmRequest { model: name, config: llm.generate_content_config.clone(), ..LlmRequest::default() };
     if let AgentKind::Llm(root) = &frame.app.root().kind {
-        request.system_instructions.extend(instructions::text(&root.global_instruction, &cx.call).await?);
+        let text = instructions::text(&root.global_instruction, root.capabilities.as_ref(), &cx.call).await?;
+        request.system_instructions.extend(text);
     }
-    request.system_instructions.extend(instructions::text(&llm.instruction, &cx.call).await?);
+    let text = instructions::text(&llm.instruction, llm.capabilities.as_ref(), &cx.call).await?;
+    request.system_instructions.extend(text);
     request.system_instructions.push(instructions::identity(agent));
     request.system_instructions.extend(transfer::instruction(frame, *id, llm));
     request.system_instructions.extend(examples::instruction(llm.examples.as_ref(), &cx.call).await?);

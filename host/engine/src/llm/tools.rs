@@ -5,19 +5,22 @@ use std::sync::Arc;
 use hatchery_core::confirmation::hint_for_clients;
 use hatchery_core::context::ToolExecution;
 use hatchery_core::{
-    CallContext, Callback, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap, Part,
-    PartData, RunError, Tool, ToolConfirmation, ToolError,
+    CallContext, Callback, Claim, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap,
+    Part, PartData, RunError, Tool, ToolConfirmation, ToolError,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::confirmation::Decided;
+use super::confirmation::{Consent, Decided, MAX_REQUESTS, Request};
 use super::{Step, arguments, confirmation};
 use crate::agents::unknown_tool;
 use crate::tasks::joined;
 
 /// The event with the answers of tools, if there are any yet, and the ids of the calls that the user has to answer.
 type Answers = (Option<Arc<Event>>, Vec<String>);
+
+/// A call, and what a person has decided about it, if they were asked.
+type Due = (FunctionCall, Option<(ToolConfirmation, Request)>);
 
 impl Step<'_> {
     /// Runs the tools that `answer` calls.
@@ -31,16 +34,13 @@ impl Step<'_> {
         let is_later = |call: &&FunctionCall| self.tool(&call.name).is_some_and(|tool| tool.is_long_running());
         let calls = decided.iter().map(|it| &it.call);
         let later: Vec<_> = calls.filter(is_later).filter_map(|call| call.id.clone()).collect();
-        self.answers(decided.into_iter().map(|it| (it.call, Some(it.confirmation))).collect(), &later).await
+        let due = decided.into_iter().map(|it| (it.call, Some((it.confirmation, it.request))));
+        self.answers(due.collect(), &later).await
     }
 
     /// The answers to `calls`: as they are stored, or from the tools. They are one event, in the order of the calls; another one before it
     /// asks a person about those calls that need it. Those whose ids are in `later` have long-running tools.
-    async fn answers(
-        &self,
-        calls: Vec<(FunctionCall, Option<ToolConfirmation>)>,
-        later: &[String],
-    ) -> Result<Answers, RunError> {
+    async fn answers(&self, calls: Vec<Due>, later: &[String]) -> Result<Answers, RunError> {
         let mut asked = self.recall(confirmation::is_request).await?;
         let answered = self.recall(is_answer).await?;
         if answered.is_none() && self.past.has_more() {
@@ -52,12 +52,13 @@ impl Step<'_> {
             return Ok((Some(answered), pending));
         }
         self.past.go_live(&self.cx.call.agent)?;
-        let (content, actions) = self.run_tools(&calls).await?;
+        let (content, actions, final_args) = self.run_tools(&calls).await?;
         // A person who has been asked before the run was interrupted is not asked again.
+        let shown = calls.iter().map(|(call, _)| call).zip(&final_args);
         if asked.is_none()
-            && let Some(request) = confirmation::request(calls.iter().map(|(call, _)| call), &actions)
+            && let Some(request) = confirmation::request(shown, &actions)
         {
-            asked = Some(self.cx.emit(request).await?);
+            asked = Some(self.cx.emit_with_proof(request, Claim::Confirmation).await?);
         }
         let nothing_yet = content.is_none() && actions.is_empty();
         if nothing_yet && !self.frame.app.settings.resumable {
@@ -66,30 +67,36 @@ impl Step<'_> {
         // A run that goes on must find that its tools have run, also where they have nothing to say yet.
         let ids = calls.iter().filter(|_| nothing_yet).filter_map(|(call, _)| call.id.clone());
         let long_running_tool_ids = ids.collect();
-        let event = self.cx.emit(EventData { content, actions, long_running_tool_ids, ..EventData::default() }).await?;
+        let hands_over = [&actions, &*self.cx.call.actions()].iter().any(|actions| actions.transfer_to_agent.is_some());
+        let data = EventData { content, actions, long_running_tool_ids, ..EventData::default() };
+        let event = match hands_over {
+            true => self.cx.emit_with_proof(data, Claim::Transfer).await?,
+            false => self.cx.emit(data).await?,
+        };
         let pending = pending(asked.as_deref(), later, Some(&event));
         Ok((Some(event), pending))
     }
 
-    async fn run_tools(
-        &self,
-        calls: &[(FunctionCall, Option<ToolConfirmation>)],
-    ) -> Result<(Option<Arc<Content>>, EventActions), RunError> {
+    /// The answers of the tools, what they change, and the arguments of each call after all callbacks.
+    async fn run_tools(&self, calls: &[Due]) -> Result<(Option<Arc<Content>>, EventActions, Vec<JsonMap>), RunError> {
         let calls: Vec<_> = calls.iter().map(|(call, decision)| self.prepare(call, decision.clone())).collect();
         let results = match self.cx.call.invocation.run_config.tool_execution {
             ToolExecution::Parallel if calls.len() > 1 => at_once(calls).await?,
             ToolExecution::Parallel | ToolExecution::Sequential => in_order(calls).await?,
         };
         let mut parts = Vec::with_capacity(results.len());
+        let mut final_args = Vec::with_capacity(results.len());
         let mut actions = EventActions::default();
         for result in results {
             parts.extend(result.response.map(|response| Part::from(PartData::FunctionResponse(response))));
             actions.merge(result.actions);
+            final_args.push(result.args);
         }
-        Ok(((!parts.is_empty()).then(|| Arc::new(Content::new("user", parts))), actions))
+        Ok(((!parts.is_empty()).then(|| Arc::new(Content::new("user", parts))), actions, final_args))
     }
 
-    fn prepare(&self, call: &FunctionCall, decision: Option<ToolConfirmation>) -> Call {
+    fn prepare(&self, call: &FunctionCall, decided: Option<(ToolConfirmation, Request)>) -> Call {
+        let (decision, request) = decided.unzip();
         let cx = self.cx.call.for_call(call.id.as_deref()).with_confirmation(decision);
         let own = self.tool(&call.name);
         let tool = own.map(|tool| self.frame.plugins.tool(&cx, tool.clone()));
@@ -97,6 +104,7 @@ impl Step<'_> {
         Call {
             call: call.clone(),
             needs_confirmation: own.is_some_and(needs) || tool.as_ref().is_some_and(needs),
+            request,
             tool: tool.ok_or_else(|| unknown_tool(&call.name, &self.tools)),
             before: self.frame.plugins.before(&self.llm.before_tool).cloned().collect(),
             after: self.frame.plugins.before(&self.llm.after_tool).cloned().collect(),
@@ -133,6 +141,8 @@ struct Call {
     tool: Result<Arc<dyn Tool>, String>,
     /// Whether a person has to agree, also when a plugin has put something else in the tool's place.
     needs_confirmation: bool,
+    /// What a person has been asked about the call, if they have decided.
+    request: Option<Request>,
     before: Vec<Arc<dyn Callback>>,
     after: Vec<Arc<dyn Callback>>,
     on_error: Vec<Arc<dyn Callback>>,
@@ -144,6 +154,8 @@ struct Answered {
     /// Nothing when the tool answers later.
     response: Option<FunctionResponse>,
     actions: EventActions,
+    /// The arguments after all callbacks.
+    args: JsonMap,
 }
 
 async fn in_order(calls: Vec<Call>) -> Result<Vec<Answered>, RunError> {
@@ -176,38 +188,44 @@ async fn at_once(calls: Vec<Call>) -> Result<Vec<Answered>, RunError> {
 
 impl Call {
     async fn run(self) -> Result<Answered, RunError> {
-        let response = self.respond().await?.map(|response| FunctionResponse {
+        let mut args = self.call.args.clone();
+        let response = self.respond(&mut args).await?.map(|response| FunctionResponse {
             id: self.call.id.clone(),
             name: self.call.name.clone(),
             response,
             ..FunctionResponse::default()
         });
-        Ok(Answered { response, actions: self.cx.take_actions() })
+        let mut actions = self.cx.take_actions();
+        if !actions.requested_tool_confirmations.is_empty() {
+            // A call asks about itself only.
+            actions.requested_tool_confirmations.retain(|id, _| self.call.id.as_ref() == Some(id));
+        }
+        Ok(Answered { response, actions, args })
     }
 
-    async fn respond(&self) -> Result<Option<JsonMap>, RunError> {
+    /// What the call comes to. Callbacks may change `args`.
+    async fn respond(&self, args: &mut JsonMap) -> Result<Option<JsonMap>, RunError> {
         let tool = match &self.tool {
             Ok(tool) => tool,
             Err(message) => return Ok(Some(error_map(message))),
         };
         let name = &self.call.name;
-        let mut args = self.call.args.clone();
         let mut response = None;
         for callback in &self.before {
-            response = callback.before_tool(&self.cx, name, &mut args).await?;
+            response = callback.before_tool(&self.cx, name, args).await?;
             if response.is_some() {
                 break;
             }
         }
         let response = match response {
             Some(response) => response,
-            None => match self.call_tool(tool.as_ref(), &args).await? {
+            None => match self.call_tool(tool.as_ref(), args).await? {
                 Some(response) => response,
                 None => return Ok(None),
             },
         };
         for callback in &self.after {
-            if let Some(replacement) = callback.after_tool(&self.cx, name, &args, &response).await? {
+            if let Some(replacement) = callback.after_tool(&self.cx, name, args, &response).await? {
                 return Ok(Some(replacement));
             }
         }
@@ -215,8 +233,8 @@ impl Call {
     }
 
     async fn call_tool(&self, tool: &dyn Tool, args: &JsonMap) -> Result<Option<JsonMap>, RunError> {
-        let result = match arguments::checked(tool.declaration(), args.clone()) {
-            Ok(args) => match self.withheld()? {
+        let result = match arguments::checked(tool.declaration(), args.clone(), &self.cx).await? {
+            Ok(args) => match self.withheld(&args)? {
                 Some(reason) => return Ok(Some(error_map(reason))),
                 None => {
                     let cancel = &self.cx.invocation.cancel;
@@ -252,12 +270,24 @@ pub(crate) fn as_map(result: Value) -> JsonMap {
 }
 
 impl Call {
-    /// Why the tool does not run: a person has not agreed to it, and is asked if they have not been yet.
-    fn withheld(&self) -> Result<Option<&'static str>, RunError> {
+    /// Why the tool does not run with these arguments: a person has not agreed to them, and is asked if they have not been yet.
+    fn withheld(&self, args: &JsonMap) -> Result<Option<&'static str>, RunError> {
+        let decision = self.cx.confirmation();
+        if let (Some(decision), Some(request)) = (decision, &self.request) {
+            let consent = match decision.confirmed {
+                true if *args != request.args => Consent::Mismatch,
+                true => Consent::Given,
+                false => Consent::Denied,
+            };
+            consent.audit(&self.call.name, &self.cx);
+            if matches!(consent, Consent::Mismatch) {
+                return self.ask_again(request).map(Some);
+            }
+        }
         if !self.needs_confirmation {
             return Ok(None);
         }
-        match self.cx.confirmation() {
+        match decision {
             Some(decision) if decision.confirmed => Ok(None),
             Some(_) => Ok(Some("This tool call is rejected.")),
             None if self.cx.invocation.depth > 0 => Ok(Some(
@@ -268,6 +298,22 @@ impl Call {
                 Ok(Some("This tool call requires confirmation, please approve or reject."))
             }
         }
+    }
+
+    /// Asks about the arguments as they are now, unless they have changed too often.
+    fn ask_again(&self, request: &Request) -> Result<&'static str, RunError> {
+        if request.count >= MAX_REQUESTS {
+            return Ok(
+                "This tool call has not run: its arguments change each time after a person has agreed to them, who \
+                       is not asked any more.",
+            );
+        }
+        let ToolConfirmation { hint, payload, .. } = &request.question;
+        self.cx.request_confirmation(hint.clone(), payload.clone())?;
+        Ok(
+            "This tool call has not run: its arguments have changed after a person agreed to them. Please approve or reject \
+            it as it is now.",
+        )
     }
 }
 

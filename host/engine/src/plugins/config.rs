@@ -74,6 +74,22 @@ impl ConfiguredPlugins {
         list: &[PluginConfig],
         loaded: impl Fn() -> Loaded + Send + Sync + 'static,
     ) -> Result<Self, PluginError> {
+        let plugins = Self::while_loading(list, loaded)?;
+        if let Err(error) = &plugins.found().plugins {
+            return Err(error.clone());
+        }
+        Ok(plugins)
+    }
+
+    /// As [`ConfiguredPlugins::new`] while components are still being loaded: one of theirs may be missing. No run begins before it is
+    /// there.
+    ///
+    /// # Errors
+    /// When one that comes with the engine does not take its arguments.
+    pub fn while_loading(
+        list: &[PluginConfig],
+        loaded: impl Fn() -> Loaded + Send + Sync + 'static,
+    ) -> Result<Self, PluginError> {
         let listed = list.iter().enumerate().map(|(index, plugin)| match builtin(&plugin.name, &plugin.args) {
             Some(Ok(plugin)) => Ok(Listed::Builtin(plugin)),
             Some(Err(reason)) => Err(PluginError { index, name: plugin.name.clone(), reason }),
@@ -81,8 +97,8 @@ impl ConfiguredPlugins {
         });
         let listed = listed.collect::<Result<Vec<_>, _>>()?;
         let (generation, lookup) = loaded();
-        let plugins = find(&listed, lookup.as_ref())?;
-        let found = Mutex::new(Found { generation, plugins: Ok(plugins) });
+        let plugins = find(&listed, lookup.as_ref());
+        let found = Mutex::new(Found { generation, plugins });
         Ok(Self { listed, loaded: Box::new(loaded), found })
     }
 
@@ -237,6 +253,14 @@ impl ReflectAndRetryArgs {
 }
 
 impl PluginConfig {
+    /// The folder in the arguments of a plugin that comes with the engine.
+    pub fn folder(&self) -> Option<&Path> {
+        match (self.name.as_str(), self.args.get("folder")) {
+            ("recorder" | "adk_replay" | "replay", Some(Value::String(path))) => Some(Path::new(path)),
+            _ => None,
+        }
+    }
+
     /// Puts relative paths in the arguments of a plugin that comes with the engine below `folder`.
     pub fn resolve_paths(&mut self, folder: &Path) {
         if let ("recorder" | "adk_replay" | "replay", Some(Value::String(path))) =

@@ -22,7 +22,7 @@ impl Callback for GlobalInstruction {
     }
 
     async fn before_model(&self, cx: &CallContext, request: &mut LlmRequest) -> Result<Option<LlmResponse>, RunError> {
-        if let Some(text) = instructions::text(&self.0, cx).await? {
+        if let Some(text) = instructions::text(&self.0, None, cx).await? {
             request.system_instructions.insert(0, text);
         }
         Ok(None)

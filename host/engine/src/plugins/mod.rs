@@ -13,7 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hatchery_core::{CallContext, Callback, Content, Event, EventData, Model, ModelError, Plugin, RunError, Tool};
+use hatchery_core::provenance::remove_proof;
+use hatchery_core::{
+    CallContext, Callback, Content, Event, EventData, Invocation, Model, ModelError, Plugin, RunError, Tool,
+};
 use thiserror::Error;
 use tokio::time::sleep;
 
@@ -157,15 +160,8 @@ impl Plugins {
     /// What takes the place of an event, under the same id, of the same invocation, at the same time.
     pub(crate) async fn on_event(&self, cx: &CallContext, event: &Event) -> Result<Option<Arc<Event>>, RunError> {
         for plugin in self.iter() {
-            if let Some(mut data) = or_cancelled(cx, plugin.on_event(cx, event)).await? {
-                data.actions.state_delta = cx.invocation.without_temp(data.actions.state_delta);
-                return Ok(Some(Event::new(EventData {
-                    id: event.id.clone(),
-                    invocation_id: event.invocation_id.clone(),
-                    partial: event.partial,
-                    timestamp: event.timestamp,
-                    ..data
-                })));
+            if let Some(data) = or_cancelled(cx, plugin.on_event(cx, event)).await? {
+                return Ok(Some(Event::new(replacement(cx, event, data))));
             }
         }
         Ok(None)
@@ -206,6 +202,28 @@ impl Plugins {
             }
         }
     }
+}
+
+/// Returns the event that replaces `event`. It is signed if `event` is and the author is the same: what is proven is what is
+/// stored.
+fn replacement(cx: &CallContext, event: &Event, data: EventData) -> EventData {
+    let Invocation { signer, session_key, .. } = cx.invocation.as_ref();
+    let mut data = EventData {
+        id: event.id.clone(),
+        invocation_id: event.invocation_id.clone(),
+        partial: event.partial,
+        timestamp: event.timestamp,
+        ..data
+    };
+    data.actions.state_delta = cx.invocation.without_temp(std::mem::take(&mut data.actions.state_delta));
+    if data.actions.compaction.take().is_some() {
+        tracing::warn!(invocation = %event.invocation_id, "a plugin has put `actions.compaction` into an event; it is left out, since only the host summarizes");
+    }
+    match signer.claim(session_key, event).filter(|_| data.author == event.author) {
+        Some(claim) => signer.sign(session_key, &mut data, claim),
+        None => remove_proof(&mut data),
+    }
+    data
 }
 
 /// What a hook gives, unless the run is cancelled while the hook waits.

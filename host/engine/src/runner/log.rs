@@ -104,6 +104,9 @@ impl Log {
             Kind::Said => self.plugins.on_event(&self.cx, &event).await?.unwrap_or(event),
             Kind::Failure => self.plugins.on_event(&self.cx, &event).await.unwrap_or_default().unwrap_or(event),
         };
+        if kind == Kind::Said {
+            self.cx.invocation.count_event(&event)?;
+        }
         if !event.partial {
             self.store(&event).await?;
         }
@@ -118,6 +121,15 @@ impl Log {
 
     async fn store(&self, event: &Arc<Event>) -> Result<(), RunError> {
         let invocation = &self.cx.invocation;
+        event.check_storable().map_err(|error| {
+            let (key, agent) = (&invocation.session_key, &event.author);
+            tracing::warn!(
+                target: "hatchery::audit", app = &*key.app, user = &*key.user, session = &*key.id,
+                invocation = invocation.id, action = "store an event", agent, detail = %error, "denied"
+            );
+            let message = format!("an event of it cannot be stored: {error}");
+            RunError::Agent { agent: agent.clone(), code: "INVALID_EVENT".into(), message }
+        })?;
         let sessions = &invocation.services.sessions;
         let revision = sessions.append(&invocation.session_key, event).await?;
         let known = {

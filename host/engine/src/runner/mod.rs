@@ -3,6 +3,7 @@
 mod blobs;
 mod continuation;
 mod log;
+mod message;
 mod resumption;
 mod turns;
 
@@ -15,9 +16,10 @@ use std::task::{Context, Poll};
 use futures::future::{MaybeDone, maybe_done};
 use futures::{FutureExt, Stream, poll};
 use hatchery_core::event::{USER, new_invocation_id};
+use hatchery_core::message::check_message;
 use hatchery_core::{
-    CallContext, Content, Event, EventData, EventSink, EventWindow, Invocation, JsonMap, Plugin, RunConfig, RunError,
-    Services, Session, SessionKey, StoreError,
+    CallContext, Caller, CallerOrigin, Claim, Content, Event, EventData, EventSigner, EventSink, EventWindow,
+    Invocation, JsonMap, Plugin, RunConfig, RunError, Services, Session, SessionKey, StoreError,
 };
 use imbl::Vector;
 use tokio::sync::{OwnedMutexGuard, mpsc, watch};
@@ -27,8 +29,8 @@ use crate::agents::past::Past;
 use crate::agents::{self, Frame, Lane};
 use crate::app::App;
 use crate::compaction::{self, Compactions};
-use crate::llm::contents::Views;
 use crate::plugins::{First, PluginSource, Plugins};
+use crate::provenance::Verifier;
 use log::{Client, EventLog};
 use resumption::Resumed;
 use turns::{Live, Turns};
@@ -46,6 +48,7 @@ struct Shared {
     turns: Turns,
     active: watch::Sender<usize>,
     compactions: Compactions,
+    signer: EventSigner,
 }
 
 /// What is kept of a session, held for as long as a turn of it is under way.
@@ -75,6 +78,8 @@ pub struct RunRequest {
     pub state_delta: JsonMap,
     /// How the run is wanted.
     pub config: RunConfig,
+    /// How the request reached the host.
+    pub origin: CallerOrigin,
     /// Stops the run when cancelled.
     pub cancel: CancellationToken,
 }
@@ -89,6 +94,7 @@ impl RunRequest {
             invocation_id: None,
             state_delta: JsonMap::new(),
             config: RunConfig::default(),
+            origin: CallerOrigin::default(),
             cancel: CancellationToken::new(),
         }
     }
@@ -139,11 +145,17 @@ impl Runner {
         Self::with_plugins(services, Plugins::default())
     }
 
-    /// A runner on these services, whose runs pass the plugins that this gives when they begin.
+    /// A runner on these services, whose runs pass the plugins that this gives when they begin. It proves its own events by a key of this
+    /// process, so that runs go on and requests can be answered for as long as the process lives.
     pub fn with_plugins(services: Services, plugins: impl PluginSource + 'static) -> Self {
+        Self::with_signer(services, plugins, EventSigner::of_process())
+    }
+
+    /// The same with a key that outlives the process, or that other processes with the same sessions have too.
+    pub fn with_signer(services: Services, plugins: impl PluginSource + 'static, signer: EventSigner) -> Self {
         let (plugins, turns) = (Arc::new(plugins), Turns::default());
         let (active, compactions) = (watch::Sender::new(0), Compactions::default());
-        Self(Arc::new(Shared { services, plugins, turns, active, compactions }))
+        Self(Arc::new(Shared { services, plugins, turns, active, compactions, signer }))
     }
 
     /// Looks the plugins up again, so that nothing holds on to those that have been replaced although no run begins.
@@ -158,7 +170,7 @@ impl Runner {
     /// name.
     #[must_use]
     pub fn with_first(&self, services: Services, plugin: Arc<dyn Plugin>) -> Self {
-        Self::with_plugins(services, First { plugin, rest: self.0.plugins.clone() })
+        Self::with_signer(services, First { plugin, rest: self.0.plugins.clone() }, self.0.signer.clone())
     }
 
     /// Waits until no run and no compaction is under way, then closes the plugins.
@@ -190,21 +202,18 @@ impl Runner {
     /// up the next.
     ///
     /// # Errors
-    /// When the message has no parts, the session does not exist and is not to be created, there is no run to go on with, or a plugin is
-    /// not there.
+    /// When the message is none that a user can say, an id is too long or has control characters, the session does not
+    /// exist and is not to be created, there is no run to go on with, or a plugin is not there.
     pub async fn run(&self, app: Arc<App>, request: RunRequest) -> Result<Run, RunError> {
-        let says_nothing = |message: &Content| message.parts.is_empty();
-        if request.message.as_ref().map_or(request.invocation_id.is_none(), says_nothing) {
-            return Err(RunError::BadInput(
-                "newMessage has no parts; send at least one, such as {\"text\": \"hello\"}".into(),
-            ));
-        }
+        message::check(&request)?;
         let plugins = self.0.plugins.current()?;
         let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
+        key.check()?;
         let create = request.config.auto_create_session;
         let turn = self.queue(&key, create).await?;
         if let Turn::Begun(live, _) = &turn {
-            Resumed::find(&app, &request, &live.session.events)?;
+            message::check_answers(&request, &live.session.events)?;
+            Resumed::find(&app, &request, &live.session.events, &self.verifier(&key))?;
         }
         let (client, events) = mpsc::channel(UNREAD_EVENTS);
         let active = ActiveRun::new(&self.0);
@@ -265,7 +274,7 @@ impl Runner {
             return refreshed;
         }
         match self.0.services.sessions.create(&key.app, &key.user, Some(&key.id), JsonMap::new()).await {
-            Ok(session) => Ok(Live { session, views: Views::default() }),
+            Ok(session) => Ok(Live::new(session)),
             // Somebody else was faster.
             Err(StoreError::SessionExists(_)) => self.refresh(key, None).await,
             Err(error) => Err(error.into()),
@@ -275,14 +284,17 @@ impl Runner {
     /// One turn, from the session as it is to what is `kept` of it for the next turn.
     async fn turn(&self, key: SessionKey, wanted: Wanted, live: Live, kept: &mut Option<Live>) -> Result<(), RunError> {
         let Wanted { app, plugins, request, client } = wanted;
-        let Live { session, views } = live;
-        let resumed = match Resumed::find(&app, &request, &session.events) {
+        let Live { session, views, bytes } = live;
+        let checked = message::check_answers(&request, &session.events);
+        let found = checked.and_then(|()| Resumed::find(&app, &request, &session.events, &self.verifier(&key)));
+        let resumed = match found {
             Ok(resumed) => resumed,
             Err(error) => {
-                *kept = Some(Live { session, views });
+                *kept = Some(Live { session, views, bytes });
                 return Err(error);
             }
         };
+        let known = session.events.len();
         let message = request.message.map(|message| Arc::new(as_user(message)));
         let (id, user_content, told) = match &resumed {
             Some(run) => {
@@ -293,6 +305,7 @@ impl Runner {
         };
         let invocation = Arc::new(Invocation {
             id,
+            caller: Caller::claimed(key.user.clone(), request.origin),
             session_key: key,
             user_content: RwLock::new(user_content),
             run_config: app.settings.run.over(request.config),
@@ -301,6 +314,7 @@ impl Runner {
             session: RwLock::new(session),
             spent: Arc::default(),
             depth: 0,
+            signer: self.0.signer.clone(),
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
         let log = EventLog::new(cx.clone(), plugins.clone(), client, told);
@@ -308,7 +322,9 @@ impl Runner {
         let frame = Frame::new(app, invocation.clone(), plugins.clone(), views, compactions);
         let said = Said { message, state_delta: request.state_delta };
         let conversation = AssertUnwindSafe(converse(&frame, &cx, &log, said, resumed)).catch_unwind().await;
-        let result = match conversation.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))) {
+        let conversation = conversation.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
+        // A limit ends the run also if the agent that reached it goes on as if nothing had happened.
+        let result = match invocation.exceeded_limit().map_or(conversation, Err) {
             Ok(()) | Err(RunError::Stopped) => Ok(()),
             Err(error) => {
                 plugins.on_run_error(&cx, &error).await;
@@ -318,9 +334,14 @@ impl Runner {
         log.close().await;
         compaction::after_run(&frame);
         let session = invocation.session.read().unwrap_or_else(PoisonError::into_inner).clone();
-        self.0.turns.note_size(&session.key, session.events.len());
-        *kept = Some(Live { session, views: frame.take_views() });
+        let bytes = bytes + turns::json_bytes(&session.events.skip(known));
+        self.0.turns.note_size(&session.key, session.events.len(), bytes);
+        *kept = Some(Live { session, views: frame.take_views(), bytes });
         result
+    }
+
+    fn verifier<'a>(&'a self, session: &'a SessionKey) -> Verifier<'a> {
+        Verifier { signer: &self.0.signer, session }
     }
 
     /// The session as the service has it now: what is known of it, and the events that were appended elsewhere since.
@@ -332,12 +353,13 @@ impl Runner {
             let now = sessions.get(key, window).await?.ok_or_else(missing)?;
             if now.created == live.session.created && now.revision >= live.session.revision {
                 let mut events = live.session.events;
+                let bytes = live.bytes + turns::json_bytes(&now.events);
                 events.append(now.events);
-                return Ok(Live { session: Session { events, ..now }, views: live.views });
+                return Ok(Live { session: Session { events, ..now }, views: live.views, bytes });
             }
         }
         let session = sessions.get(key, EventWindow::All).await?.ok_or_else(missing)?;
-        Ok(Live { session, views: Views::default() })
+        Ok(Live::new(session))
     }
 }
 
@@ -381,7 +403,7 @@ async fn converse(
         if let Some(opening) = beginning.iter().rev().find(said) {
             frame.open(opening.clone());
         }
-        let (agent, branch) = continuation::agent_to_run(&app.tree, &beginning);
+        let (agent, branch) = continuation::agent_to_run(&app.tree, &beginning, &Verifier::of(invocation));
         let run = agents::run(frame.clone(), agent, Lane { branch, past, sink: Arc::new(log.clone()) });
         invocation.cancel.run_until_cancelled(run).await.ok_or(RunError::Cancelled)??;
     }
@@ -419,23 +441,32 @@ async fn record(
         return Ok(None);
     };
     if let Some(replacement) = plugins.on_user_message(cx, &message).await? {
+        check_message(&replacement)?;
         message = Arc::new(as_user(replacement));
         if opens {
             *invocation.user_content.write().unwrap_or_else(PoisonError::into_inner) = message.clone();
         }
     }
     let message = blobs::kept_as_artifacts(cx, message).await?;
-    let message = event(cx, USER, Some(message));
+    let mut message = event_data(cx, USER, Some(message));
+    if opens {
+        invocation.signer.sign(&invocation.session_key, &mut message, Claim::Run);
+    }
+    let message = Event::new(message);
     log.record_message(message.clone()).await?;
     Ok(Some(message))
 }
 
 /// An event of the run itself, with the changes that are pending in `cx`.
 fn event(cx: &CallContext, author: &str, content: Option<Arc<Content>>) -> Arc<Event> {
+    Event::new(event_data(cx, author, content))
+}
+
+fn event_data(cx: &CallContext, author: &str, content: Option<Arc<Content>>) -> EventData {
     let mut actions = cx.take_actions();
     actions.state_delta = cx.invocation.without_temp(actions.state_delta);
     let invocation_id = cx.invocation.id.clone();
-    Event::new(EventData { invocation_id, author: author.into(), content, actions, ..EventData::default() })
+    EventData { invocation_id, author: author.into(), content, actions, ..EventData::default() }
 }
 
 /// Puts a failure into the session, where the client and later readers find it, unless an event says it already.

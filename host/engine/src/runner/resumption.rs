@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use hatchery_core::agent::AgentTree;
 use hatchery_core::event::USER;
-use hatchery_core::{Content, Event, RunError};
+use hatchery_core::{Claim, Content, Event, RunError};
 use imbl::Vector;
 
 use super::RunRequest;
 use crate::agents::past::{Past, is_failure};
 use crate::app::App;
+use crate::provenance::Verifier;
 
 /// A stored run that goes on.
 pub(super) struct Resumed {
@@ -20,19 +21,25 @@ pub(super) struct Resumed {
 }
 
 impl Resumed {
-    /// The run that the request goes on with; nothing when it begins a new one.
+    /// The run that the request goes on with, or `None` when it begins a new one.
     ///
     /// # Errors
-    /// When there is no such run, or the message cannot go on with it.
-    pub(super) fn find(app: &App, request: &RunRequest, events: &Vector<Arc<Event>>) -> Result<Option<Self>, RunError> {
+    /// When there is no such run, this host did not record it, or the message cannot go on with it.
+    pub(super) fn find(
+        app: &App,
+        request: &RunRequest,
+        events: &Vector<Arc<Event>>,
+        verifier: &Verifier<'_>,
+    ) -> Result<Option<Self>, RunError> {
         let answers = request.message.as_ref().filter(|message| message.function_responses().next().is_some());
-        let answered = answers.filter(|_| app.settings.resumable).and_then(|answers| Answered::find(answers, events));
+        let answers_of_runs = answers.filter(|_| app.settings.resumable);
+        let answered = answers_of_runs.and_then(|answers| Answered::find(answers, events, verifier));
         if answered.as_ref().is_some_and(Answered::has_been_heard) {
             // The run has gone on and does not wait any more: what is said about its calls now begins a new one.
             return Ok(None);
         }
         let Some(invocation_id) = &request.invocation_id else {
-            return Ok(answered.and_then(|answered| Self::new(&answered.call.invocation_id, events)));
+            return Ok(answered.and_then(|answered| Self::new(&answered.call.invocation_id, events, verifier)));
         };
         if request.message.is_some() && answers.is_none() {
             return Err(RunError::BadInput(format!(
@@ -44,16 +51,22 @@ impl Resumed {
             // The run did not wait for the answers: they begin a new one.
             return Ok(None);
         }
-        Self::new(invocation_id, events).map(Some).ok_or_else(|| RunError::NotFound {
+        Self::new(invocation_id, events, verifier).map(Some).ok_or_else(|| RunError::NotFound {
             what: "Invocation",
             name: invocation_id.clone(),
-            hint: "; the session has no message of the user that began it".into(),
+            hint: if events.iter().any(|event| is_message_of(event, invocation_id)) {
+                "; its message carries no proof that this host recorded it (it was imported, was stored by an older version, or the host's \
+                 key has changed), so send the message again as a new one"
+                    .into()
+            } else {
+                "; the session has no message of the user that began it".into()
+            },
         })
     }
 
-    fn new(invocation_id: &str, events: &Vector<Arc<Event>>) -> Option<Self> {
-        let opening = events.iter().position(|event| event.author == USER && event.invocation_id == invocation_id)?;
-        Some(Self { invocation_id: invocation_id.into(), opening })
+    fn new(invocation_id: &str, events: &Vector<Arc<Event>>, verifier: &Verifier<'_>) -> Option<Self> {
+        let opens = |event: &Arc<Event>| is_message_of(event, invocation_id) && verifier.proves(event, Claim::Run);
+        Some(Self { invocation_id: invocation_id.into(), opening: events.iter().position(opens)? })
     }
 
     /// The events up to what the user said to begin the run.
@@ -82,6 +95,10 @@ impl Resumed {
     }
 }
 
+fn is_message_of(event: &Event, invocation_id: &str) -> bool {
+    event.author == USER && event.invocation_id == invocation_id
+}
+
 /// Calls that a message answers.
 struct Answered<'a> {
     ids: HashSet<&'a str>,
@@ -92,11 +109,12 @@ struct Answered<'a> {
 }
 
 impl<'a> Answered<'a> {
-    fn find(answers: &'a Content, events: &'a Vector<Arc<Event>>) -> Option<Self> {
+    fn find(answers: &'a Content, events: &'a Vector<Arc<Event>>, verifier: &Verifier<'_>) -> Option<Self> {
         let ids: HashSet<_> = answers.function_responses().filter_map(|answer| answer.id.as_deref()).collect();
         let calls =
             |event: &Event| event.function_calls().any(|call| call.id.as_deref().is_some_and(|id| ids.contains(id)));
-        let place = events.iter().rposition(|event| event.author != USER && calls(event))?;
+        let is_call = |event: &Arc<Event>| event.author != USER && calls(event) && verifier.proves_open_calls(event);
+        let place = events.iter().rposition(is_call)?;
         let call = events.get(place)?;
         Some(Self { ids, call, later: events.skip(place + 1) })
     }

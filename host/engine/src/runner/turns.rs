@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use hatchery_core::{Session, SessionKey};
+use hatchery_core::{Event, Session, SessionKey};
+use imbl::Vector;
 use tokio::sync::{Mutex as TurnLock, OwnedMutexGuard};
 
 use crate::llm::contents::Views;
@@ -14,11 +15,28 @@ use crate::llm::contents::Views;
 const KEPT_SESSIONS: usize = 1024;
 /// Events that all kept sessions may have together: some 50 MB of short ones, which services in memory share.
 const KEPT_EVENTS: usize = 50_000;
+/// Bytes of JSON that the events of all kept sessions may have together.
+const KEPT_BYTES: usize = 128 << 20;
 
 /// A session as its last turn left it.
 pub(super) struct Live {
     pub(super) session: Session,
     pub(super) views: Views,
+    /// Bytes of the events' JSON.
+    pub(super) bytes: usize,
+}
+
+impl Live {
+    /// A session that was just read.
+    pub(super) fn new(session: Session) -> Self {
+        let bytes = json_bytes(&session.events);
+        Self { session, views: Views::default(), bytes }
+    }
+}
+
+/// Bytes of the JSON that is kept of events. An event without any is shared with a service in memory.
+pub(super) fn json_bytes(events: &Vector<Arc<Event>>) -> usize {
+    events.iter().filter(|event| event.has_json()).map(|event| event.json_len()).sum()
 }
 
 /// A place in a session's queue.
@@ -33,6 +51,8 @@ struct Kept {
     sessions: HashMap<SessionKey, Entry>,
     /// Events of all entries.
     events: usize,
+    /// Bytes of their JSON.
+    bytes: usize,
     /// Turns so far: the time by which entries are old or new.
     turns: u64,
 }
@@ -41,6 +61,7 @@ struct Kept {
 struct Entry {
     slot: Arc<TurnLock<Option<Live>>>,
     events: usize,
+    bytes: usize,
     last_turn: u64,
 }
 
@@ -59,13 +80,15 @@ impl Turns {
         slot.lock_owned().boxed()
     }
 
-    /// Notes how many events a session has after its turn.
-    pub(super) fn note_size(&self, key: &SessionKey, events: usize) {
+    /// Notes how many events a session has after its turn, and how many bytes of JSON.
+    pub(super) fn note_size(&self, key: &SessionKey, events: usize, bytes: usize) {
         let mut kept = self.kept();
         let Some(entry) = kept.sessions.get_mut(key) else { return };
         let before = std::mem::replace(&mut entry.events, events);
+        let bytes_before = std::mem::replace(&mut entry.bytes, bytes);
         kept.events = (kept.events + events).saturating_sub(before);
-        if kept.events > KEPT_EVENTS {
+        kept.bytes = (kept.bytes + bytes).saturating_sub(bytes_before);
+        if kept.events > KEPT_EVENTS || kept.bytes > KEPT_BYTES {
             kept.let_go();
         }
     }
@@ -88,11 +111,15 @@ impl Kept {
             .collect();
         idle.sort_unstable_by_key(|(last_turn, _)| *last_turn);
         for (_, key) in idle {
-            if self.sessions.len() <= KEPT_SESSIONS / 4 * 3 && self.events <= KEPT_EVENTS / 4 * 3 {
+            if self.sessions.len() <= KEPT_SESSIONS / 4 * 3
+                && self.events <= KEPT_EVENTS / 4 * 3
+                && self.bytes <= KEPT_BYTES / 4 * 3
+            {
                 break;
             }
             if let Some(entry) = self.sessions.remove(&key) {
                 self.events = self.events.saturating_sub(entry.events);
+                self.bytes = self.bytes.saturating_sub(entry.bytes);
             }
         }
     }
@@ -108,7 +135,7 @@ mod tests {
 
     async fn turn(turns: &Turns, number: usize, events: usize) {
         drop(turns.begin(&key(number)).await);
-        turns.note_size(&key(number), events);
+        turns.note_size(&key(number), events, 0);
     }
 
     #[tokio::test]
@@ -131,6 +158,18 @@ mod tests {
         }
         let kept = turns.kept();
         assert!(kept.events <= KEPT_EVENTS, "{}", kept.events);
+        assert!(kept.sessions.contains_key(&key(9)) && !kept.sessions.contains_key(&key(0)));
+    }
+
+    #[tokio::test]
+    async fn sessions_with_large_events_count_for_their_bytes() {
+        let turns = Turns::default();
+        for number in 0..10 {
+            drop(turns.begin(&key(number)).await);
+            turns.note_size(&key(number), 1, KEPT_BYTES / 5);
+        }
+        let kept = turns.kept();
+        assert!(kept.bytes <= KEPT_BYTES, "{}", kept.bytes);
         assert!(kept.sessions.contains_key(&key(9)) && !kept.sessions.contains_key(&key(0)));
     }
 

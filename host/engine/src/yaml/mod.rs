@@ -59,8 +59,16 @@ pub struct Loaded {
 /// # Errors
 /// When a file cannot be read or is not an agent config, or a name in it is not found.
 pub fn load_agent(path: &Path, lookup: &dyn Lookup) -> Result<Loaded, ConfigError> {
+    load_agent_outside(path, lookup, &[])
+}
+
+/// As [`load_agent`], and reads nothing that is in one of the folders `written`, which are canonical: components may write there.
+///
+/// # Errors
+/// As [`load_agent`], and when a file is in one of these folders.
+pub fn load_agent_outside(path: &Path, lookup: &dyn Lookup, written: &[PathBuf]) -> Result<Loaded, ConfigError> {
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")).to_path_buf();
-    let mut loader = Loader { folder, lookup, files: Vec::new(), names: HashMap::new(), depth: 0 };
+    let mut loader = Loader { folder, lookup, written, files: Vec::new(), names: HashMap::new(), depth: 0 };
     let agent = loader.agent(path)?;
     Ok(Loaded { agent, files: loader.files })
 }
@@ -69,6 +77,8 @@ struct Loader<'a> {
     /// The folder that no file may leave.
     folder: PathBuf,
     lookup: &'a dyn Lookup,
+    /// Folders that components may write.
+    written: &'a [PathBuf],
     files: Vec<PathBuf>,
     /// Names of agents, and the files that they are in.
     names: HashMap<String, PathBuf>,
@@ -84,6 +94,7 @@ struct Source<'a> {
 
 impl Loader<'_> {
     fn agent(&mut self, path: &Path) -> Result<Agent, ConfigError> {
+        self.check_not_written(path)?;
         let text = read(path)?;
         self.files.push(path.to_path_buf());
         self.depth += 1;
@@ -125,6 +136,17 @@ impl Loader<'_> {
             kind,
             sub_agents,
         })
+    }
+
+    /// Refuses a file that a component may write, wherever links lead from `path`.
+    fn check_not_written(&self, path: &Path) -> Result<(), ConfigError> {
+        let is_written = |path: PathBuf| self.written.iter().any(|folder| path.starts_with(folder));
+        if self.written.is_empty() || !path.canonicalize().is_ok_and(is_written) {
+            return Ok(());
+        }
+        let message =
+            "is in a folder that a component may write, so it is not read as an agent; move it elsewhere".into();
+        Err(ConfigError::at(path, None, message))
     }
 
     fn check_name(&mut self, name: &str, source: &Source<'_>) -> Result<(), ConfigError> {
@@ -171,6 +193,7 @@ impl Loader<'_> {
             before_tool: self.callbacks("before_tool_callbacks", &config.before_tool_callbacks, source)?,
             after_tool: self.callbacks("after_tool_callbacks", &config.after_tool_callbacks, source)?,
             on_tool_error: self.callbacks("on_tool_error_callbacks", &config.on_tool_error_callbacks, source)?,
+            capabilities: None,
         })
     }
 

@@ -106,15 +106,16 @@ async fn a_callback_for_failed_tools_sees_what_does_not_fit() {
 }
 
 #[tokio::test]
-async fn parameters_that_cannot_be_checked_are_warned_of_once() {
+async fn a_tool_whose_parameters_cannot_be_checked_is_not_called() {
     let warnings = Warnings::heard();
-    let parameters = json!({"$ref": "https://schemas.invalid/echo.json"});
-    for _ in 0..2 {
-        assert_eq!(answer(parameters.clone(), json!({"x": 1}), |_| {}).await, "root: answer echo{\"x\":1}");
-    }
+    let parameters = json!({"properties": {"x": {"type": "nonsense"}}});
+    let said = answer(parameters, json!({"x": 1}), |_| {}).await;
+    let start = "root: answer echo{\"error\":\"`echo` cannot be called, since the JSON Schema of its parameters cannot be used, which only its \
+                 author can mend: at `/properties/x/type`: ";
+    assert!(said.starts_with(start), "{said}");
     let lines = warnings.lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].starts_with("nothing is checked by the JSON Schema of tool `echo`, which cannot be used: "));
+    assert!(lines[0].starts_with("tool `echo` cannot be called: the JSON Schema of its parameters cannot be used: "));
 }
 
 /// Calls its tool with arguments that do not fit.

@@ -410,7 +410,7 @@ fn a_schema_that_is_none_is_refused() {
         (json!({"type": "text"}), "`type` can be null, boolean, object, array, number, integer, string, not \"text\""),
         (json!({"type": "object", "properties": ["a"]}), "`properties` is [\"a\"], not an object"),
         (json!({"properties": {"a": {}}, "required": ["b"]}), "`required` names \"b\", which is not in `properties`"),
-        (json!({"items": {"pattern": "("}}), "\"(\" is not a \"regex\""),
+        (json!({"items": {"pattern": "("}}), "at `/items/pattern`: \"(\" is not a \"regex\""),
     ] {
         assert_eq!(
             error_of(llm("root").output_json_schema(schema.clone()).build()),

@@ -291,7 +291,10 @@ async fn a_run_is_left_while_it_saves_the_users_files() {
     app.config.save_input_blobs_as_artifacts = true;
     let services = hatchery_core::Services { artifacts: stuck.clone(), ..app.runner.services().clone() };
     let app = Harness { runner: Runner::new(services), ..app };
-    let file = Content::new("user", vec![PartData::InlineData(Blob::default()).into()]);
+    let file = Content::new(
+        "user",
+        vec![PartData::InlineData(Blob { mime_type: "image/png".into(), ..Blob::default() }).into()],
+    );
     assert!(matches!(end(&app, &stuck, file).await, RunError::Cancelled));
 }
 

@@ -1,7 +1,8 @@
 //! What is logged while a test runs.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -50,6 +51,67 @@ impl Visit for Message<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if field.name() == "message" {
             self.0.lock().unwrap().push(format!("{value:?}"));
+        }
+    }
+}
+
+/// The audit events of this thread, for as long as it lives: each in a line of its fields and its kind.
+pub struct Audit(Lines);
+
+type Lines = Arc<Mutex<Vec<String>>>;
+
+thread_local! {
+    static LINES: RefCell<Option<Lines>> = const { RefCell::new(None) };
+}
+
+impl Audit {
+    pub fn heard() -> Self {
+        // One listener for all threads, because callsites cache which subscribers want them.
+        static LISTEN: Once = Once::new();
+        LISTEN.call_once(|| tracing::subscriber::set_global_default(AuditListener).unwrap());
+        let lines = Lines::default();
+        LINES.set(Some(lines.clone()));
+        Self(lines)
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        LINES.set(None);
+    }
+}
+
+struct AuditListener;
+
+impl Subscriber for AuditListener {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "hatchery::audit"
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut line = AuditLine(event.metadata().level().to_string());
+        event.record(&mut line);
+        LINES.with_borrow(|lines| lines.iter().for_each(|lines| lines.lock().unwrap().push(line.0.clone())));
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+struct AuditLine(String);
+
+impl Visit for AuditLine {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        match field.name() {
+            "invocation" => {}
+            name => self.0.push_str(&format!(" {name}={value:?}")),
         }
     }
 }

@@ -186,6 +186,24 @@ async fn a_plugin_that_is_not_there_is_named_with_its_place_and_those_that_are()
 }
 
 #[tokio::test]
+async fn no_run_begins_before_the_component_of_a_plugin_is_loaded() {
+    let loaded = Loaded::new(None);
+    let source = loaded.clone();
+    let current = move || {
+        let (generation, component) = &*source.0.lock().unwrap();
+        (*generation, component.clone() as Arc<dyn Lookup>)
+    };
+    let list: Vec<PluginConfig> = serde_json::from_value(json!(["logging", "kitchen/says"])).unwrap();
+    let plugins = ConfiguredPlugins::while_loading(&list, current).unwrap();
+    assert!(plugins.names().is_empty());
+    let missing = plugins.current().map(|_| ()).unwrap_err();
+    assert_eq!(missing.code(), "PLUGIN_MISSING");
+    assert!(missing.to_string().contains("kitchen/says"), "{missing}");
+    loaded.change(Some("hello"));
+    assert_eq!(plugins.current().unwrap().iter().count(), 2);
+}
+
+#[tokio::test]
 async fn a_plugin_has_one_place() {
     assert_eq!(
         error(json!(["says", "logging", "kitchen/says"])),

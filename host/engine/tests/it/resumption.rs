@@ -439,10 +439,13 @@ async fn code_around_a_paused_agent_pauses_with_it() {
 }
 
 #[tokio::test]
-async fn an_answer_to_no_call_goes_to_the_root() {
+async fn an_answer_to_no_call_is_refused() {
     let mut app = Harness::new(counter("root", &[], "what?")).await;
     app.resumable();
-    assert_eq!(briefs(&app.send(answer("adk-unknown", "order", json!({}))).await), ["root: what?"]);
+    let unknown = app.request(answer("adk-unknown", "order", json!({})));
+    let error = app.runner.run(app.app.clone(), unknown).await.unwrap_err();
+    assert_eq!(error.code(), "INVALID_MESSAGE");
+    assert!(app.session().await.events.is_empty());
 }
 
 #[tokio::test]

@@ -17,27 +17,23 @@ use reqwest::header::HeaderMap;
 
 use self::partial_args::PartialCalls;
 use crate::failure::Origin;
-use crate::http::{Endpoint, Http, endpoint_url, key_header};
+use crate::http::{Endpoint, Http, check_key_destination, endpoint_url, key_header};
 use crate::registry::Factory;
-use crate::settings::{Secret, Settings};
+use crate::settings::{BaseUrl, Secret, Settings};
 use crate::sse::{self, Decoder};
 
 const DEFAULT_URL: &str = "https://generativelanguage.googleapis.com";
 
 /// Serves `gemini-*`, `gemma-*` and `models/*`.
 pub(crate) struct GeminiFactory {
-    base_url: String,
+    base_url: Option<BaseUrl>,
     key: Option<Secret>,
     http: Http,
 }
 
 impl GeminiFactory {
     pub(crate) fn new(settings: &Settings, http: Http) -> Self {
-        Self {
-            base_url: settings.gemini_base_url.clone().unwrap_or_else(|| DEFAULT_URL.to_owned()),
-            key: settings.gemini_api_key.clone(),
-            http,
-        }
+        Self { base_url: settings.gemini_base_url.clone(), key: settings.gemini_api_key.clone(), http }
     }
 }
 
@@ -59,10 +55,11 @@ impl Factory for GeminiFactory {
             return Err(origin.error(ModelErrorKind::Auth, message));
         };
         let model = name.strip_prefix("models/").unwrap_or(name);
-        let url = |method: &str| {
-            endpoint_url(&self.base_url, ["v1beta", "models", format!("{model}:{method}").as_str()], &origin)
-        };
+        let base_url = self.base_url.as_ref().map_or(DEFAULT_URL, BaseUrl::as_str);
+        let url =
+            |method: &str| endpoint_url(base_url, ["v1beta", "models", format!("{model}:{method}").as_str()], &origin);
         let whole_url = url("generateContent")?;
+        check_key_destination(&whole_url, self.base_url.as_ref(), &origin)?;
         let mut stream_url = url("streamGenerateContent")?;
         stream_url.query_pairs_mut().append_pair("alt", "sse");
         let mut headers = HeaderMap::new();
@@ -101,10 +98,15 @@ impl Model for Gemini {
             Delivery::Streamed => {
                 let response = self.endpoint.post(&self.stream_url, body).await?;
                 let payloads = sse::payloads(self.endpoint.event_stream(response)?, origin.clone());
-                Ok(sse::responses(payloads, Chunks { origin: origin.clone(), calls: PartialCalls::default() }))
+                Ok(sse::responses(payloads, decoder(origin.clone())))
             }
         }
     }
+}
+
+/// Decodes a streamed answer.
+pub(crate) fn decoder(origin: Arc<Origin>) -> impl Decoder {
+    Chunks { origin, calls: PartialCalls::default() }
 }
 
 /// Each payload is a response of its own, save for calls whose arguments come in pieces.

@@ -19,16 +19,16 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 
 use crate::failure::Origin;
-use crate::http::{Endpoint, Http, endpoint_url, key_header};
+use crate::http::{Endpoint, Http, check_key_destination, endpoint_url, key_header};
 use crate::registry::Factory;
-use crate::settings::{Secret, Settings};
-use crate::sse;
+use crate::settings::{BaseUrl, Secret, Settings};
+use crate::sse::{self, Decoder};
 
 const DEFAULT_URL: &str = "https://api.openai.com/v1";
 
 /// Serves `openai/*`, `gpt-*`, `o1*`, `o3*` and `o4*`.
 pub(crate) struct OpenAiFactory {
-    base_url: Option<String>,
+    base_url: Option<BaseUrl>,
     key: Option<Secret>,
     http: Http,
 }
@@ -64,8 +64,11 @@ impl Factory for OpenAiFactory {
                 return Err(origin.error(ModelErrorKind::Auth, message));
             }
         }
-        let base_url = self.base_url.as_deref().unwrap_or(DEFAULT_URL);
+        let base_url = self.base_url.as_ref().map_or(DEFAULT_URL, BaseUrl::as_str);
         let url = endpoint_url(base_url, ["chat", "completions"], &origin)?;
+        if self.key.is_some() {
+            check_key_destination(&url, self.base_url.as_ref(), &origin)?;
+        }
         let client = self.http.client(&origin)?;
         let model = name.strip_prefix("openai/").unwrap_or(name).to_owned();
         Ok(Arc::new(OpenAi { model, url, endpoint: Endpoint { client, headers, origin: Arc::new(origin) } }))
@@ -103,8 +106,13 @@ impl Model for OpenAi {
             }
             Delivery::Streamed => {
                 let payloads = sse::payloads(self.endpoint.event_stream(response)?, origin.clone());
-                Ok(sse::responses(payloads, streamed::Deltas::new(origin.clone())))
+                Ok(sse::responses(payloads, decoder(origin.clone())))
             }
         }
     }
+}
+
+/// Decodes a streamed answer.
+pub(crate) fn decoder(origin: Arc<Origin>) -> impl Decoder {
+    streamed::Deltas::new(origin)
 }

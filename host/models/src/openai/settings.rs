@@ -69,6 +69,10 @@ fn function(tool: &FunctionDeclaration) -> Tool<'_> {
     Tool { kind: "function", function: Function { name: &tool.name, description: &tool.description, parameters } }
 }
 
+/// Keys that the body has by itself. A setting of that name would override them: the right to set a temperature would
+/// choose the model.
+const OWN: [&str; 5] = ["model", "messages", "tools", "stream", "stream_options"];
+
 /// The settings as keys of the body. `topK` has no counterpart and is left out.
 pub(super) fn settings(config: &GenerateContentConfig) -> JsonMap {
     let mut settings = JsonMap::new();
@@ -90,7 +94,7 @@ pub(super) fn settings(config: &GenerateContentConfig) -> JsonMap {
             "toolConfig" => set("tool_choice", tool_choice(value)),
             "responseLogprobs" => set("logprobs", Some(value.clone())),
             "logprobs" if value.is_number() => set("top_logprobs", Some(value.clone())),
-            key if LEFT_OUT.contains(&key) => {}
+            key if LEFT_OUT.contains(&key) || OWN.contains(&key) => {}
             key => set(key, Some(value.clone())),
         }
     }
@@ -141,5 +145,18 @@ fn tool_choice(tool_config: &Value) -> Option<Value> {
         ("NONE", _) => Some("none".into()),
         ("AUTO", _) => Some("auto".into()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_setting_overrides_what_the_body_has_by_itself() {
+        let extra =
+            OWN.iter().map(|key| ((*key).to_owned(), json!("other"))).chain([("user".to_owned(), json!("ada"))]);
+        let config = GenerateContentConfig { extra: extra.collect(), ..GenerateContentConfig::default() };
+        assert_eq!(Value::Object(settings(&config)), json!({"user": "ada"}));
     }
 }

@@ -1,7 +1,6 @@
 //! Scripts in YAML files: the format, and re-reading a file that has changed.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -32,12 +31,17 @@ impl ScriptFile {
         Self { place, loaded: ArcSwapOption::empty() }
     }
 
-    pub(super) fn path(&self) -> &Path {
-        self.place.path()
+    pub(super) fn name(&self) -> &str {
+        self.place.name()
     }
 
-    /// The turns as the file has them now; the error names the file, and line and column where it is wrong.
+    /// The turns as the file has them now; the error names the script, and line and column where it is wrong.
     pub(super) fn turns(&self) -> Result<Arc<Vec<Turn>>, String> {
+        let turns = self.current();
+        turns.inspect_err(|error| tracing::warn!(path = %self.place.path().display(), "{error}"))
+    }
+
+    fn current(&self) -> Result<Arc<Vec<Turn>>, String> {
         let metadata = self.place.metadata()?;
         let (modified, length) = (metadata.modified().ok(), metadata.len());
         if let Some(loaded) = self.loaded.load().as_deref()
@@ -47,9 +51,8 @@ impl ScriptFile {
             return Ok(loaded.turns.clone());
         }
         let text = self.place.read()?;
-        let turns = parse(&text).map_err(|error| {
-            format!("the script {} is wrong: {}", self.path().display(), without_values(&error.to_string()))
-        })?;
+        let turns = parse(&text)
+            .map_err(|error| format!("the script {} is wrong: {}", self.name(), without_values(&error.to_string())))?;
         let turns = Arc::new(turns);
         self.loaded.store(Some(Arc::new(Loaded { modified, length, turns: turns.clone() })));
         Ok(turns)
@@ -58,7 +61,7 @@ impl ScriptFile {
 
 impl fmt::Debug for ScriptFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ScriptFile").field(&self.path()).finish()
+        f.debug_tuple("ScriptFile").field(&self.place.path()).finish()
     }
 }
 
@@ -67,10 +70,10 @@ fn parse(text: &str) -> Result<Vec<Turn>, serde_yaml::Error> {
     Ok(script.turns.into_iter().map(|turn| turn.0).collect())
 }
 
-/// A message of the parser without the value that it complains about: the file may be one that its reader should not see, and
+/// A message of the parser without the value or key that it complains about: the file may be one that its reader should not see, and
 /// the place says enough. `invalid type: string "secret", expected a list` becomes `invalid type: string, expected a list`.
 fn without_values(message: &str) -> String {
-    let about = ["invalid type: ", "invalid value: ", "unknown variant "];
+    let about = ["invalid type: ", "invalid value: ", "unknown variant ", "unknown field ", "duplicate entry "];
     let found = about.iter().filter_map(|about| Some(message.find(about)? + about.len())).min();
     let Some((head, value)) = found.and_then(|end| message.split_at_checked(end)) else { return message.to_owned() };
     let kind = value.split(['"', '`', ',']).next().unwrap_or_default();

@@ -62,6 +62,7 @@ use self::place::Place;
 pub use self::reply::Reply;
 use self::tail::Tail;
 pub use self::turn::Turn;
+use crate::WrittenFolders;
 use crate::registry::Factory;
 
 /// A model that plays a script, from a file or built in Rust:
@@ -167,7 +168,7 @@ impl Scripted {
                 let turns = file
                     .turns()
                     .map_err(|message| ModelError::new(ModelErrorKind::BadRequest, &request.model, message))?;
-                play_turns(&turns, &file.path().display().to_string(), &tail, delivery).await
+                play_turns(&turns, file.name(), &tail, delivery).await
             }
             Script::Sequence { replies, next } => {
                 let call = next.fetch_add(1, Ordering::Relaxed);
@@ -219,12 +220,19 @@ impl Model for Scripted {
 #[derive(Debug)]
 pub struct ScriptedFactory {
     base: PathBuf,
+    written: WrittenFolders,
 }
 
 impl ScriptedFactory {
-    /// Files are looked up in `base`. A name that is absolute, has `..`, or is a link that leads out of `base` is refused.
+    /// Files are looked up in `base`. A name that is absolute, has `..` or a hidden part, or is a link that leads out of `base` is refused.
     pub fn new(base: impl Into<PathBuf>) -> Self {
-        Self { base: base.into() }
+        Self { base: base.into(), written: WrittenFolders::default() }
+    }
+
+    /// Reads nothing that is in one of these folders.
+    #[must_use]
+    pub fn outside(self, written: WrittenFolders) -> Self {
+        Self { written, ..self }
     }
 }
 
@@ -238,12 +246,10 @@ impl Factory for ScriptedFactory {
         let file = name.strip_prefix("scripted:").filter(|file| !file.is_empty()).ok_or_else(|| {
             unknown("the file is missing; write `scripted:<file>`, such as `scripted:answers.yaml`".into())
         })?;
-        let place = Place::below(&self.base, file).ok_or_else(|| {
-            unknown(format!(
-                "a script's name is a path below the scripts folder {}, without `.` and `..`; put the file there and write \
-                 `scripted:<file>`, such as `scripted:dice/answers.yaml`",
-                self.base.display()
-            ))
+        let place = Place::below(&self.base, file, self.written.clone()).ok_or_else(|| {
+            let message = "a script's name is a path below the scripts folder, without `.`, `..` and hidden parts; put the file there and \
+                           write `scripted:<file>`, such as `scripted:dice/answers.yaml`";
+            unknown(message.into())
         })?;
         Ok(Arc::new(Scripted::at(place)))
     }

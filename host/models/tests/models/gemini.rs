@@ -44,7 +44,7 @@ async fn a_request_goes_to_the_models_address_with_the_key() {
 async fn a_name_cannot_leave_its_place_in_the_address() {
     let fake = Fake::start([ok(), ok()]).await;
     let settings = Settings {
-        gemini_base_url: Some(format!("{}/proxy/", fake.url)),
+        gemini_base_url: Some(format!("{}/proxy/", fake.url).into()),
         gemini_api_key: Some("k".into()),
         ..Settings::default()
     };
@@ -183,8 +183,11 @@ async fn a_conversation_that_does_not_end_with_the_user_is_asked_to_go_on() {
 #[tokio::test]
 async fn gemma_hears_its_instructions_from_the_user() {
     let fake = Fake::start([ok()]).await;
-    let settings =
-        Settings { gemini_base_url: Some(fake.url.clone()), gemini_api_key: Some("k".into()), ..Settings::default() };
+    let settings = Settings {
+        gemini_base_url: Some(fake.url.as_str().into()),
+        gemini_api_key: Some("k".into()),
+        ..Settings::default()
+    };
     let model = Registry::with_defaults(settings).model("models/gemma-3-27b-it").unwrap();
     whole(model.as_ref(), LlmRequest { system_instructions: vec!["Be brief.".into()], ..says("hi") }).await.unwrap();
     let contents = json!([

@@ -89,7 +89,7 @@ async fn a_server_that_is_not_there_is_a_network_error_that_names_the_host() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let settings = Settings { openai_base_url: Some(url), ..Settings::default() };
+    let settings = Settings { openai_base_url: Some(url.into()), ..Settings::default() };
     let model = Registry::with_defaults(settings).model("gpt-5").unwrap();
     let error = refusal(model.as_ref(), says("hi"), Delivery::Whole).await;
     assert_eq!((error.kind, error.status), (ModelErrorKind::Network, None));

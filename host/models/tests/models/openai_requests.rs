@@ -53,7 +53,7 @@ async fn a_request_goes_to_chat_completions_with_the_key() {
 #[tokio::test]
 async fn a_server_of_ones_own_needs_no_key() {
     let fake = Fake::start([ok()]).await;
-    let settings = Settings { openai_base_url: Some(format!("{}/v1/", fake.url)), ..Settings::default() };
+    let settings = Settings { openai_base_url: Some(format!("{}/v1/", fake.url).into()), ..Settings::default() };
     let model = Registry::with_defaults(settings).model("openai/org/llama").unwrap();
     whole(model.as_ref(), says("hi")).await.unwrap();
     let asked = fake.asked();

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use hatchery_core::error::{ModelError, ModelErrorKind};
 use hatchery_core::model::{Model, ModelRegistry};
 use hatchery_models::scripted::Scripted;
-use hatchery_models::{Factory, Registry, Secret, Settings};
+use hatchery_models::{BaseUrl, Factory, Registry, Secret, Settings};
 
 use crate::support::{says, texts, whole};
 
@@ -15,7 +15,7 @@ fn error(registry: &Registry, name: &str) -> ModelError {
 }
 
 fn keys() -> Settings {
-    Settings { gemini_api_key: Some("g".into()), openai_api_key: Some("o".into()), ..Settings::default() }
+    Settings { gemini_api_key: Some("key-g".into()), openai_api_key: Some("key-o".into()), ..Settings::default() }
 }
 
 #[test]
@@ -89,6 +89,52 @@ fn a_base_url_that_is_none_is_refused_with_its_variable() {
 }
 
 #[test]
+fn a_key_is_not_sent_to_a_base_url_that_a_folder_names() {
+    let url = || Some(BaseUrl::of_folder("https://evil.example"));
+    let registry = Registry::with_defaults(Settings { openai_base_url: url(), gemini_base_url: url(), ..keys() });
+    for (model, key, variable) in [
+        ("gpt-5", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+        ("gemini-2.5-flash", "GOOGLE_API_KEY or GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
+    ] {
+        let error = error(&registry, model);
+        assert_eq!(error.kind, ModelErrorKind::Auth);
+        assert_eq!(
+            error.message,
+            format!(
+                "the key in {key} is not sent to the base URL that the folder's hatchery.yaml names; set {variable}, or let the \
+                 operator look at the file and run `hatchery trust DIR`"
+            )
+        );
+    }
+    let without_key = Settings { openai_base_url: url(), ..Settings::default() };
+    assert!(Registry::with_defaults(without_key).model("gpt-5").is_ok(), "there is no key to lose");
+}
+
+#[test]
+fn a_key_goes_in_plain_text_to_this_machine_only() {
+    let served = |url: &str| {
+        let settings = Settings { openai_base_url: Some(url.into()), gemini_base_url: Some(url.into()), ..keys() };
+        let registry = Registry::with_defaults(settings);
+        ["gpt-5", "gemini-2.5-flash"].map(|model| registry.model(model).map(|_| ()))
+    };
+    for url in ["http://127.0.0.1:11434/v1", "http://localhost:1", "http://[::1]:1", "https://proxy.example"] {
+        assert!(served(url).iter().all(Result::is_ok), "{url}");
+    }
+    for url in ["http://proxy.example", "http://10.0.0.7:8080", "http://localhost.evil.example", "HTTP://proxy.example"]
+    {
+        let [openai, gemini] = served(url).map(Result::unwrap_err);
+        assert_eq!(
+            openai.message,
+            "the key in OPENAI_API_KEY is not sent in plain text to another machine; write OPENAI_BASE_URL with https, or unset \
+             OPENAI_API_KEY for a server that wants none"
+        );
+        assert!(gemini.message.contains("write GOOGLE_GEMINI_BASE_URL with https"), "{gemini}");
+    }
+    let without_key = Settings { openai_base_url: Some("http://10.0.0.7:8080".into()), ..Settings::default() };
+    assert!(Registry::with_defaults(without_key).model("gpt-5").is_ok());
+}
+
+#[test]
 fn a_scripted_name_without_a_file_is_refused() {
     let error = error(&Registry::with_defaults(Settings::default()), "scripted:");
     assert_eq!(error.message, "the file is missing; write `scripted:<file>`, such as `scripted:answers.yaml`");
@@ -153,7 +199,7 @@ fn settings_come_from_the_usual_variables() {
         gemini_api_key: Some("gk".into()),
         openai_base_url: Some("http://o".into()),
         openai_api_key: Some("ok".into()),
-        scripts_dir: "".into(),
+        ..Settings::default()
     };
     assert_eq!(settings, expected);
     let both = Settings::from_variables(|name| name.ends_with("API_KEY").then(|| name.to_owned()));

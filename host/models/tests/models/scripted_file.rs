@@ -8,7 +8,7 @@ use hatchery_core::content::Content;
 use hatchery_core::error::ModelErrorKind;
 use hatchery_core::model::{Delivery, LlmRequest, Model, ModelRegistry};
 use hatchery_models::scripted::Scripted;
-use hatchery_models::{Registry, Settings};
+use hatchery_models::{Registry, Settings, WrittenFolders};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -32,9 +32,8 @@ async fn wrong(yaml: &str) -> String {
     let directory = TempDir::new().unwrap();
     let error = refusal(model(directory.path(), yaml).as_ref(), says("x"), Delivery::Whole).await;
     assert_eq!(error.kind, ModelErrorKind::BadRequest);
-    let file = directory.path().join("answers.yaml");
-    let start = format!("the script {} is wrong: ", file.display());
-    error.message.strip_prefix(&start).unwrap_or_else(|| panic!("{error}")).to_owned()
+    let start = "the script answers.yaml is wrong: ";
+    error.message.strip_prefix(start).unwrap_or_else(|| panic!("{error}")).to_owned()
 }
 
 const DICE: &str = r#"
@@ -145,14 +144,10 @@ async fn no_fitting_turn_is_an_error_that_names_the_file_and_the_text() {
     let directory = TempDir::new().unwrap();
     let model = model(directory.path(), "turns: [{ when: { user: a }, reply: b }]");
     let error = refusal(model.as_ref(), says("zzz"), Delivery::Whole).await;
-    let file = directory.path().join("answers.yaml");
     assert_eq!(
         error.message,
-        format!(
-            "no turn of {} fits: the last user text is \"zzz\"; add a turn whose `when` fits it, or a last one without `when`, \
-             which fits always",
-            file.display()
-        )
+        "no turn of answers.yaml fits: the last user text is \"zzz\"; add a turn whose `when` fits it, or a last one without `when`, \
+         which fits always"
     );
 }
 
@@ -161,10 +156,9 @@ async fn a_missing_file_is_an_error_that_names_it_and_is_read_once_it_is_there()
     let directory = TempDir::new().unwrap();
     let model = named(directory.path(), "scripted:answers.yaml");
     let error = refusal(model.as_ref(), says("x"), Delivery::Whole).await;
-    let file = directory.path().join("answers.yaml");
-    assert!(error.message.starts_with(&format!("cannot read the script {}: ", file.display())), "{error}");
+    assert!(error.message.starts_with("cannot read the script answers.yaml: "), "{error}");
     assert!(error.message.ends_with("; check the name after `scripted:`"), "{error}");
-    fs::write(file, "turns: [{ reply: here }]").unwrap();
+    fs::write(directory.path().join("answers.yaml"), "turns: [{ reply: here }]").unwrap();
     assert_eq!(text(&model, says("x")).await, "here");
 }
 
@@ -182,12 +176,22 @@ async fn a_changed_file_is_read_again() {
 #[test]
 fn a_model_name_cannot_leave_the_scripts_folder() {
     let registry = Registry::with_defaults(Settings { scripts_dir: "/srv/agents".into(), ..Settings::default() });
-    for name in ["/etc/passwd", "../answers.yaml", "dice/../../answers.yaml", "dice/..", ".", "./answers.yaml"] {
+    for name in [
+        "/etc/passwd",
+        "../answers.yaml",
+        "dice/../../answers.yaml",
+        "dice/..",
+        ".",
+        "./answers.yaml",
+        ".env",
+        ".hatchery/sessions.db",
+        "dice/.secret.yaml",
+    ] {
         let error = registry.model(&format!("scripted:{name}")).map(|_| ()).unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::UnknownModel, "{name}");
         assert_eq!(
             error.message,
-            "a script's name is a path below the scripts folder /srv/agents, without `.` and `..`; put the file there and write \
+            "a script's name is a path below the scripts folder, without `.`, `..` and hidden parts; put the file there and write \
              `scripted:<file>`, such as `scripted:dice/answers.yaml`",
             "{name}"
         );
@@ -211,15 +215,39 @@ async fn a_link_may_lead_around_in_the_scripts_folder_but_not_out_of_it() {
         let error = refusal(named(&folder, &format!("scripted:{name}")).as_ref(), says("x"), Delivery::Whole).await;
         assert_eq!(
             error.message,
-            format!(
-                "the script {} is a link that leads out of the scripts folder {}; put the file itself there",
-                folder.join(name).display(),
-                folder.display()
-            )
+            format!("the script {name} is a link that leads out of the scripts folder; put the file itself there")
         );
     }
     let anywhere: Arc<dyn Model> = Arc::new(Scripted::file(folder.join("outside.yaml")));
     assert_eq!(text(&anywhere, says("x")).await, "secret");
+}
+
+#[tokio::test]
+async fn nothing_that_a_component_may_write_is_a_script() {
+    let directory = TempDir::new().unwrap();
+    let root = directory.path().canonicalize().unwrap();
+    fs::create_dir_all(root.join("data/below")).unwrap();
+    fs::write(root.join("data/below/answers.yaml"), "turns: [{ reply: planted }]").unwrap();
+    symlink("data/below/answers.yaml", root.join("answers.yaml")).unwrap();
+    fs::write(root.join("own.yaml"), "turns: [{ reply: own }]").unwrap();
+    let written_folders = WrittenFolders::default();
+    let settings =
+        Settings { scripts_dir: root.clone(), written_folders: written_folders.clone(), ..Settings::default() };
+    let registry = Registry::with_defaults(settings);
+    let [own, planted, link] = ["own.yaml", "data/below/answers.yaml", "answers.yaml"]
+        .map(|name| registry.model(&format!("scripted:{name}")).unwrap());
+    assert_eq!(text(&planted, says("x")).await, "planted", "nobody may write there yet");
+    written_folders.set(vec![root.join("data")]);
+    for (model, name) in [(&planted, "data/below/answers.yaml"), (&link, "answers.yaml")] {
+        let error = refusal(model.as_ref(), says("x"), Delivery::Whole).await;
+        assert_eq!(
+            error.message,
+            format!(
+                "the script {name} is in a folder that a component may write, so it is not read; move it elsewhere"
+            )
+        );
+    }
+    assert_eq!(text(&own, says("x")).await, "own");
 }
 
 #[tokio::test]
@@ -231,7 +259,7 @@ async fn a_file_that_becomes_a_link_out_of_the_folder_is_no_longer_read() {
     fs::remove_file(directory.path().join("answers.yaml")).unwrap();
     symlink(other.path().join("secret"), directory.path().join("answers.yaml")).unwrap();
     let error = refusal(model.as_ref(), says("x"), Delivery::Whole).await;
-    assert!(error.message.contains(" leads out of the scripts folder "), "{error}");
+    assert!(error.message.contains(" leads out of the scripts folder;"), "{error}");
 }
 
 #[tokio::test]
@@ -242,11 +270,10 @@ async fn what_is_not_a_regular_file_is_refused_without_waiting_for_it() {
     for name in ["folder", "pipe"] {
         let model = named(directory.path(), &format!("scripted:{name}"));
         let error = refusal(model.as_ref(), says("x"), Delivery::Whole).await;
-        let file = directory.path().join(name);
-        assert_eq!(error.message, format!("the script {} is not a regular file", file.display()));
+        assert_eq!(error.message, format!("the script {name} is not a regular file"));
     }
     let endless = refusal(&Scripted::file("/dev/zero"), says("x"), Delivery::Whole).await;
-    assert_eq!(endless.message, "the script /dev/zero is not a regular file");
+    assert_eq!(endless.message, "the script zero is not a regular file");
 }
 
 #[tokio::test]
@@ -255,7 +282,7 @@ async fn a_file_of_more_than_four_mebibytes_is_refused() {
     let path = directory.path().join("big.yaml");
     fs::File::create(&path).unwrap().set_len(4 * 1024 * 1024 + 1).unwrap();
     let error = refusal(named(directory.path(), "scripted:big.yaml").as_ref(), says("x"), Delivery::Whole).await;
-    assert_eq!(error.message, format!("the script {} has more than 4194304 bytes, which is the most", path.display()));
+    assert_eq!(error.message, "the script big.yaml has more than 4194304 bytes, which is the most");
 }
 
 #[tokio::test]
@@ -282,6 +309,8 @@ async fn errors_do_not_show_what_is_in_the_file() {
         "%s3cr3t",
         "@s3cr3t",
         "turns: []\nturns: [s3cr3t]",
+        "s3cr3t: x",
+        "turns: [{ s3cr3t: x }]",
     ];
     for yaml in cases {
         let message = wrong(yaml).await;
@@ -298,7 +327,7 @@ async fn errors_do_not_show_what_is_in_the_file() {
 async fn an_unknown_key_is_an_error_with_its_place() {
     let message = wrong("turns:\n  - when: { usr: x }\n    reply: y\n").await;
     assert!(
-        message.contains("unknown field `usr`, expected one of `user`, `tool`, `result`, `system`, `context`, `step`"),
+        message.contains("unknown field, expected one of `user`, `tool`, `result`, `system`, `context`, `step`"),
         "{message}"
     );
     assert!(message.ends_with(" at line 2 column 13"), "{message}");

@@ -118,7 +118,7 @@ impl Fake {
 
     pub fn gemini(&self) -> Arc<dyn Model> {
         let settings = Settings {
-            gemini_base_url: Some(self.url.clone()),
+            gemini_base_url: Some(self.url.as_str().into()),
             gemini_api_key: Some("gemini-key".into()),
             ..Settings::default()
         };
@@ -131,7 +131,7 @@ impl Fake {
 
     pub fn openai_named(&self, name: &str) -> Arc<dyn Model> {
         let settings = Settings {
-            openai_base_url: Some(format!("{}/v1", self.url)),
+            openai_base_url: Some(format!("{}/v1", self.url).into()),
             openai_api_key: Some("openai-key".into()),
             ..Settings::default()
         };

@@ -19,13 +19,9 @@ pub(super) fn explain(
     auth: &RegistryAuth,
     error: OciDistributionError,
 ) -> RegistryError {
-    let unauthorized = || RegistryError::Unauthorized {
-        who: who(auth),
-        reference: reference.to_string(),
-        registry: reference.registry().to_owned(),
-    };
+    let unauthorized = || unauthorized(reference, auth);
     let not_found = || RegistryError::NotFound { reference: reference.to_string() };
-    let refused = |reason: &str| RegistryError::Refused { reference: reference.to_string(), reason: shortened(reason) };
+    let refused = |reason: &str| refused(reference, reason);
     match &error {
         OciDistributionError::UnauthorizedError { .. } | OciDistributionError::AuthenticationFailure(_) => {
             unauthorized()
@@ -54,9 +50,18 @@ pub(super) fn explain(
     }
 }
 
-/// True when the client says that bytes do not fit their digest.
-pub(super) fn is_of_digest(error: &std::io::Error) -> bool {
-    error.get_ref().is_some_and(|cause| cause.is::<DigestError>())
+/// The error of a login that the registry does not accept.
+pub(super) fn unauthorized(reference: &Reference, auth: &RegistryAuth) -> RegistryError {
+    RegistryError::Unauthorized {
+        who: who(auth),
+        reference: reference.to_string(),
+        registry: reference.registry().to_owned(),
+    }
+}
+
+/// The error of a registry that does not serve what it is asked for.
+pub(super) fn refused(reference: &Reference, reason: &str) -> RegistryError {
+    RegistryError::Refused { reference: reference.to_string(), reason: shortened(reason) }
 }
 
 /// The error of bytes that are not those that were asked for.
@@ -139,7 +144,7 @@ mod tests {
     #[test]
     fn who_may_not_is_told_how_to_log_in() {
         let expected = "the registry does not let `ada` use registry.example/x:1: log in with `docker login registry.example`, or set \
-                        HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD";
+                        HATCHERY_REGISTRY=registry.example, HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD";
         for said in [
             status(401, ""),
             status(403, ""),

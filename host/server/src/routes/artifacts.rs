@@ -1,21 +1,25 @@
 //! Artifacts of a session. Names may contain `/`, so everything below `artifacts/` is one route that is taken apart here.
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use hatchery_core::session::EventWindow;
 use hatchery_core::{Part, PartData, SessionKey};
 use serde::{Deserialize, Serialize};
 
+use crate::body::LargeBody;
 use crate::error::ApiError;
 use crate::extract::{Json, Params, QueryParams};
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
-        .route("/apps/{app}/users/{user}/sessions/{session}/artifacts", get(list).post(save))
+        .route(
+            "/apps/{app}/users/{user}/sessions/{session}/artifacts",
+            get(list).post(save).layer(Extension(LargeBody)),
+        )
         .route("/apps/{app}/users/{user}/sessions/{session}/artifacts/{*path}", get(read).delete(delete))
 }
 

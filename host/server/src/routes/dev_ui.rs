@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::get;
 
+use crate::shell::session_commands;
 use crate::source::{CatalogReport, ComponentReport};
 use crate::state::AppState;
 
@@ -22,27 +23,39 @@ async fn root() -> Redirect {
 async fn page(State(state): State<AppState>, headers: HeaderMap) -> Response {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost:8080");
     let source = state.source();
-    let html = render(host, &source.app_names(), &source.report());
-    let policy = HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
-    let headers =
-        [(header::CONTENT_SECURITY_POLICY, policy), (header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
-    (headers, Html(html)).into_response()
+    let nonce = uuid::Uuid::new_v4().simple().to_string();
+    let html = render(host, &nonce, &source.app_names(), &source.report());
+    ([(header::CONTENT_SECURITY_POLICY, policy(&nonce))], Html(html)).into_response()
+}
+
+/// Nothing but the page's own style.
+fn policy(nonce: &str) -> String {
+    format!(
+        "default-src 'none'; style-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
 }
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
     table{border-collapse:collapse;width:100%}td,th{border-bottom:1px solid #ccc;padding:.3rem .6rem;text-align:left;\
     vertical-align:top}pre{background:#8881;padding:1rem;overflow-x:auto}.failed{color:#b00}:root{color-scheme:light dark}";
 
-fn render(host: &str, apps: &[String], report: &CatalogReport) -> String {
+fn render(host: &str, nonce: &str, apps: &[String], report: &CatalogReport) -> String {
     let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Hatchery</title><style>{STYLE}</style></head>\
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Hatchery</title><style nonce=\"{nonce}\">{STYLE}</style></head>\
          <body><h1>Hatchery</h1><h2>Apps</h2>"
     );
     if apps.is_empty() {
         html.push_str("<p>No app is loaded.</p>");
     }
     for app in apps {
-        push(&mut html, format_args!("<h3>{}</h3><pre>{}</pre>", escape(app), escape(&curl(host, app))));
+        push(
+            &mut html,
+            format_args!(
+                "<h3>{}</h3><pre>{}</pre>",
+                escape(app),
+                escape(&session_commands(&format!("http://{host}"), app))
+            ),
+        );
     }
     html.push_str("<h2>Components</h2>");
     table(
@@ -91,16 +104,6 @@ fn table<const N: usize>(html: &mut String, heads: [&str; N], rows: impl Iterato
     html.push_str("</table>");
 }
 
-/// Two commands that talk to an app.
-fn curl(host: &str, app: &str) -> String {
-    let url = format!("http://{host}");
-    format!(
-        "curl -X POST '{url}/apps/{app}/users/me/sessions/first'\n\
-         curl -N '{url}/run_sse' -H 'Content-Type: application/json' -d '{{\"appName\":\"{app}\",\"userId\":\"me\",\
-         \"sessionId\":\"first\",\"newMessage\":{{\"parts\":[{{\"text\":\"Hello\"}}]}},\"streaming\":true}}'"
-    )
-}
-
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -140,15 +143,15 @@ mod tests {
             }],
             ..Default::default()
         };
-        let html = render(&evil, std::slice::from_ref(&evil), &report);
+        let html = render(&evil, "n", std::slice::from_ref(&evil), &report);
         assert!(!html.contains("<script"), "{html}");
         assert!(!html.contains("alert('"), "{html}");
-        assert_eq!(html.matches("&lt;script&gt;alert(&#39;x&#39;)").count(), 10, "{html}");
+        assert_eq!(html.matches("&lt;script&gt;alert(&#39;x&#39;)").count(), 6, "{html}");
         assert!(html.contains("Generation 7"));
     }
 
     #[test]
     fn a_page_without_apps_says_so() {
-        assert!(render("h", &[], &CatalogReport::default()).contains("No app is loaded."));
+        assert!(render("h", "n", &[], &CatalogReport::default()).contains("No app is loaded."));
     }
 }

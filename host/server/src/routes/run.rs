@@ -4,26 +4,32 @@
 
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use axum::{Extension, Router};
 use hatchery_core::content::JsonMap;
-use hatchery_core::{Content, Delivery, RunConfig, RunError};
+use hatchery_core::message::ClientMessage;
+use hatchery_core::{CallerOrigin, Content, Delivery, RunConfig, RunError};
 use hatchery_engine::{Run, RunRequest};
 use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::body::LargeBody;
 use crate::error::{self, ApiError};
 use crate::extract::Json;
 use crate::json;
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/run", post(run)).route("/run_sse", post(run_sse)).route("/run-sse", post(run_sse))
+    Router::new()
+        .route("/run", post(run))
+        .route("/run_sse", post(run_sse))
+        .route("/run-sse", post(run_sse))
+        .layer(Extension(LargeBody))
 }
 
 #[derive(Deserialize)]
@@ -36,7 +42,7 @@ struct RunBody {
     #[serde(alias = "session_id")]
     session_id: Option<String>,
     #[serde(alias = "new_message")]
-    new_message: Option<Content>,
+    new_message: Option<ClientMessage>,
     #[serde(alias = "invocation_id")]
     invocation_id: Option<String>,
     streaming: Option<bool>,
@@ -71,10 +77,11 @@ fn request(body: RunBody, delivery: Delivery, cancel: CancellationToken) -> Resu
     Ok(RunRequest {
         user: required("userId", body.user_id)?,
         session: required("sessionId", body.session_id)?,
-        message: body.new_message,
+        message: body.new_message.map(Content::try_from).transpose()?,
         invocation_id,
         state_delta: body.state_delta.unwrap_or_default(),
         config: RunConfig { delivery, ..RunConfig::default() },
+        origin: CallerOrigin::Http,
         cancel,
     })
 }

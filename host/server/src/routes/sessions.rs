@@ -1,17 +1,19 @@
 //! Sessions: create, import, list, read, change and delete.
 
-use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
+use axum::{Extension, Router};
 use hatchery_core::content::JsonMap;
 use hatchery_core::event::USER;
+use hatchery_core::provenance::remove_proof;
 use hatchery_core::session::EventWindow;
 use hatchery_core::{Event, EventActions, EventData, Session, SessionKey, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::body::LargeBody;
 use crate::error::ApiError;
 use crate::extract::{Json, Params, QueryParams, RawJson};
 use crate::json;
@@ -21,7 +23,7 @@ use crate::state::AppState;
 const EVALUATION_IDS: [&str; 3] = ["adk-eval-session-", "___eval___session___", "ADK_EVAL_"];
 
 pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/apps/{app}/users/{user}/sessions", get(list).post(create)).route(
+    Router::new().route("/apps/{app}/users/{user}/sessions", get(list).post(create).layer(Extension(LargeBody))).route(
         "/apps/{app}/users/{user}/sessions/{session}",
         get(read).post(create_with_id).patch(change).delete(delete),
     )
@@ -47,6 +49,9 @@ async fn create(
         return Err(ApiError::bad_input(format!("events[{index}] is partial; only whole events can be imported")));
     }
     state.app(&app)?;
+    if !events.is_empty() {
+        admit_import(&state, &app, &user, body.session_id.as_deref().unwrap_or_default(), events.len())?;
+    }
     let sessions = &state.services().sessions;
     let session = sessions.create(&app, &user, body.session_id.as_deref(), body.state.unwrap_or_default()).await?;
     if events.is_empty() {
@@ -59,10 +64,37 @@ async fn create(
     json::session(&state.session(&session.key, EventWindow::All).await?)
 }
 
-async fn import(state: &AppState, key: &SessionKey, events: Vec<EventData>) -> Result<(), ApiError> {
-    for event in events {
-        state.services().sessions.append(key, &Event::new(event)).await?;
+/// Imported events say what they like about agents, tools and other people, so importing is the operator's decision.
+fn admit_import(state: &AppState, app: &str, user: &str, session: &str, count: usize) -> Result<(), ApiError> {
+    let detail = format!("{count} events");
+    if state.config().allow_import {
+        tracing::info!(target: "hatchery::audit", app, user, session, decision = "allowed", detail, "import");
+        return Ok(());
     }
+    tracing::warn!(target: "hatchery::audit", app, user, session, decision = "refused", detail, "import");
+    Err(ApiError::new(
+        StatusCode::FORBIDDEN,
+        "IMPORT_NOT_ALLOWED",
+        "a session is created without events here; to let clients import sessions, set `server: { allow_import: true }` in hatchery.yaml",
+    ))
+}
+
+async fn import(state: &AppState, key: &SessionKey, events: Vec<EventData>) -> Result<(), ApiError> {
+    for mut event in events {
+        remove_proof(&mut event);
+        append(state, key, event).await?;
+    }
+    Ok(())
+}
+
+/// Appends an event of a client, if it can be read again.
+async fn append(state: &AppState, key: &SessionKey, event: EventData) -> Result<(), ApiError> {
+    let event = Event::new(event);
+    event.check_storable().map_err(|error| {
+        let detail = format!("an event cannot be stored: {error}");
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_EVENT", detail)
+    })?;
+    state.services().sessions.append(key, &event).await?;
     Ok(())
 }
 
@@ -134,13 +166,13 @@ async fn change(
 ) -> Result<Response, ApiError> {
     state.app(&app)?;
     let key = SessionKey::new(app, user, id);
-    let event = Event::new(EventData {
+    let event = EventData {
         author: USER.into(),
         invocation_id: format!("p-{}", uuid::Uuid::new_v4()),
         actions: EventActions { state_delta: body.state_delta, ..EventActions::default() },
         ..EventData::default()
-    });
-    state.services().sessions.append(&key, &event).await?;
+    };
+    append(&state, &key, event).await?;
     json::session(&state.session(&key, EventWindow::All).await?)
 }
 
@@ -149,6 +181,17 @@ async fn delete(
     Params((app, user, id)): Params<(String, String, String)>,
 ) -> Result<StatusCode, ApiError> {
     state.app(&app)?;
-    state.services().sessions.delete(&SessionKey::new(app, user, id)).await?;
+    let key = SessionKey::new(app, user, id);
+    state.services().sessions.delete(&key).await?;
+    delete_artifacts(&state, &key).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Deletes a session's own artifacts: nobody could reach them any more, and they would count towards the user's quota.
+async fn delete_artifacts(state: &AppState, key: &SessionKey) -> Result<(), ApiError> {
+    let artifacts = &state.services().artifacts;
+    for name in artifacts.list(key).await?.iter().filter(|name| !name.starts_with("user:")) {
+        artifacts.delete(key, name).await?;
+    }
+    Ok(())
 }

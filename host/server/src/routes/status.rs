@@ -1,5 +1,6 @@
 //! `GET /health` and `GET /version`.
 
+use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
@@ -10,8 +11,10 @@ pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/health", get(health)).route("/version", get(version))
 }
 
-async fn health() -> Json<Value> {
-    Json(json!({"status": "ok"}))
+/// `{"status": "ok"}`, with the names of what is still being loaded as `loading` if there is anything.
+async fn health(State(state): State<AppState>) -> Json<Value> {
+    let loading = state.source().loading();
+    Json(if loading.is_empty() { json!({"status": "ok"}) } else { json!({"status": "ok", "loading": loading}) })
 }
 
 async fn version() -> Json<Value> {

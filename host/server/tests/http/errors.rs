@@ -152,7 +152,7 @@ async fn what_a_run_needs_is_asked_for_by_name() {
     problem(host.post("/run", &body).await, 400, "BAD_INPUT").await;
     body = run_body("says", "hello");
     body["newMessage"] = json!({"role": "user", "parts": []});
-    let body = problem(host.post("/run", &body).await, 400, "BAD_INPUT").await;
+    let body = problem(host.post("/run", &body).await, 422, "INVALID_MESSAGE").await;
     assert!(body["detail"].as_str().unwrap().contains("parts"), "{body}");
 }
 
@@ -184,6 +184,13 @@ async fn web_pages_elsewhere_cannot_reach_a_server_on_loopback() {
     let body = problem(request.send().await.unwrap(), 403, "ORIGIN_NOT_ALLOWED").await;
     assert!(body["detail"].as_str().unwrap().starts_with("Forbidden: origin `https://evil.example`"), "{body}");
     success(host.request(Method::GET, "/list-apps").header("origin", own).send().await.unwrap()).await;
+    // A page's image or script has no origin, but a browser says that it is for another site.
+    let request = host.request(Method::GET, "/list-apps").header("sec-fetch-site", "cross-site");
+    let body = problem(request.send().await.unwrap(), 403, "SITE_NOT_ALLOWED").await;
+    assert_eq!(
+        body["detail"],
+        "Forbidden: a `cross-site` request of a browser not allowed; of web pages only the server's own may send requests"
+    );
 }
 
 #[tokio::test]

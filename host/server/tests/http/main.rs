@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 mod artifacts;
+mod audit;
+mod bodies;
 mod errors;
 mod pages;
+mod quotas;
 mod runs;
 mod sessions;
 mod shutdown;
+mod slow_clients;
 mod support;

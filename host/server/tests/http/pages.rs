@@ -1,21 +1,25 @@
+use reqwest::Method;
 use serde_json::json;
 
-use crate::support::Host;
+use crate::support::{Host, run_body};
 
 #[tokio::test]
 async fn apps_are_listed_by_name() {
     let host = Host::start().await;
-    assert_eq!(host.get_json("/list-apps").await, json!(["fails", "says", "streams", "waits"]));
-    assert_eq!(host.get_json("/list-apps?relative_path=./").await, json!(["fails", "says", "streams", "waits"]));
+    assert_eq!(host.get_json("/list-apps").await, json!(["fails", "floods", "says", "streams", "waits"]));
+    assert_eq!(
+        host.get_json("/list-apps?relative_path=./").await,
+        json!(["fails", "floods", "says", "streams", "waits"])
+    );
 }
 
 #[tokio::test]
 async fn a_detailed_list_tells_what_apps_are_made_of() {
     let host = Host::start().await;
     let list = host.get_json("/list-apps?detailed=true").await;
-    assert_eq!(list["apps"].as_array().unwrap().len(), 4);
+    assert_eq!(list["apps"].as_array().unwrap().len(), 5);
     assert_eq!(
-        list["apps"][1],
+        list["apps"][2],
         json!({
             "name": "says", "rootAgentName": "says", "description": "It says.", "isComputerUse": false,
             "agents": [{"name": "says", "description": "It says.", "kind": "custom", "subAgents": [], "tools": []}],
@@ -66,13 +70,41 @@ async fn the_root_leads_to_a_page_about_everything() {
     for path in ["/dev-ui", "/dev-ui/"] {
         let response = host.get(path).await;
         assert_eq!(response.headers()["content-type"], "text/html; charset=utf-8");
-        assert_eq!(response.headers()["content-security-policy"], "default-src 'none'; style-src 'unsafe-inline'");
+        let policy = response.headers()["content-security-policy"].to_str().unwrap().to_owned();
+        let nonce = policy.split('\'').find_map(|word| word.strip_prefix("nonce-")).unwrap();
+        assert_eq!(
+            policy,
+            format!(
+                "default-src 'none'; style-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+            )
+        );
         let html = response.text().await.unwrap();
+        assert!(html.contains(&format!("<style nonce=\"{nonce}\">")), "{html}");
         assert!(html.contains("<h3>says</h3>"), "{html}");
-        assert!(html.contains(&format!("curl -N &#39;http://{}/run_sse&#39;", host.address)), "{html}");
+        assert!(html.contains(&format!("curl -N http://{}/run_sse -H", host.address)), "{html}");
         assert!(html.contains("&lt;b&gt;broken&lt;/b&gt;.wasm"), "{html}");
         assert!(html.contains("not a component"), "{html}");
         assert!(html.contains("<td>plugin guard, model echo</td>"), "{html}");
         assert!(!html.contains("<b>"), "{html}");
+    }
+}
+
+#[tokio::test]
+async fn every_answer_tells_browsers_to_make_nothing_else_of_it() {
+    let host = Host::start().await;
+    host.session("says").await;
+    let run = host.post("/run_sse", &run_body("says", "hello")).await;
+    let refused = host.request(Method::GET, "/health").header("origin", "https://evil.example").send().await.unwrap();
+    let panicked = host.get("/apps/panics/users/u/sessions").await;
+    let answers = [host.get("/health").await, host.get("/dev-ui").await, host.get("/nowhere").await];
+    for response in answers.into_iter().chain([run, refused, panicked]) {
+        let (url, headers) = (response.url().clone(), response.headers());
+        let get = |name: &str| headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default();
+        assert_eq!(get("x-content-type-options"), "nosniff", "{url}");
+        assert_eq!(get("cross-origin-resource-policy"), "same-origin", "{url}");
+        assert_eq!(get("referrer-policy"), "no-referrer", "{url}");
+        assert!(get("content-security-policy").contains("frame-ancestors 'none'"), "{url}");
+        let cached = if url.path() == "/run_sse" { "no-cache" } else { "no-store" };
+        assert_eq!(get("cache-control"), cached, "{url}");
     }
 }

@@ -224,3 +224,39 @@ async fn a_run_is_cancelled_with_its_client_when_the_configuration_says_so() {
     let events = host.post_json("/run", &run_body("waits", "again")).await;
     assert_eq!(events[1]["content"]["parts"][0]["text"], "Done.");
 }
+
+#[tokio::test]
+async fn a_message_that_no_model_takes_is_refused_and_the_session_goes_on() {
+    let host = Host::start().await;
+    host.session("says").await;
+    let call = json!({"id": "c1", "name": "pay", "args": {"amount": 1}});
+    for (part, wrong) in [
+        (
+            json!({"foo": 1}),
+            "newMessage.parts[1] has `foo`, which is no kind of data; send `text`, `inlineData`, `fileData` or \
+             `functionResponse`",
+        ),
+        (json!({"text": "hi", "foo": 1}), "newMessage.parts[1] has the unknown key `foo`"),
+        (json!({"functionCall": call}), "newMessage.parts[1] is a `functionCall`, which only a model can make"),
+        (json!({"function_call": call}), "newMessage.parts[1] is a `functionCall`, which only a model can make"),
+        (
+            json!({"text": "hi", "functionCall": call}),
+            "newMessage.parts[1] has both `text` and `functionCall`; a part holds one kind of data",
+        ),
+        (
+            json!({"functionResponse": {"id": "c1", "name": "pay", "response": {"done": true}}}),
+            "newMessage.parts[1] has a `functionResponse` of id `c1`, but the session has no such call",
+        ),
+    ] {
+        for path in ["/run", "/run_sse", "/run-sse"] {
+            let mut body = run_body("says", "hello");
+            body["newMessage"]["parts"] = json!([{"text": "hello"}, part]);
+            let body = problem(host.post(path, &body).await, 422, "INVALID_MESSAGE").await;
+            assert_eq!(body["detail"], wrong);
+        }
+    }
+    let session = host.get_json("/apps/says/users/u/sessions/s").await;
+    assert_eq!(session["events"], json!([]), "nothing of it is stored");
+    let events = host.post_json("/run", &run_body("says", "hello")).await;
+    assert_eq!(events[0]["content"]["parts"][0]["text"], "You said: hello");
+}

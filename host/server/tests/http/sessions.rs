@@ -1,7 +1,9 @@
+use hatchery_server::ServerConfig;
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
+use crate::audit::Audit;
 use crate::support::{Host, post_bytes, problem, run_body, success, wait_for};
 
 const SESSIONS: &str = "/apps/says/users/u/sessions";
@@ -86,7 +88,7 @@ async fn sessions_are_listed_newest_first_without_events_and_evaluations() {
 
 #[tokio::test]
 async fn events_of_a_session_can_be_limited_by_number_and_time() {
-    let host = Host::start().await;
+    let host = importing().await;
     let events: Vec<_> =
         (1..=4).map(|n| json!({"id": n.to_string(), "author": "user", "timestamp": 100.0 + f64::from(n)})).collect();
     host.post_json(SESSIONS, &json!({"sessionId": "s", "events": events})).await;
@@ -107,21 +109,80 @@ async fn events_of_a_session_can_be_limited_by_number_and_time() {
     assert!(body["detail"].as_str().unwrap().contains("numRecentEvents"), "{body}");
 }
 
+/// A host whose operator lets clients import sessions.
+async fn importing() -> Host {
+    Host::with(ServerConfig { allow_import: true, ..ServerConfig::default() }).await
+}
+
+/// Events without what proves that the host has made them.
+fn without_proofs(events: &Value) -> Value {
+    let mut events = events.clone();
+    for event in events.as_array_mut().unwrap() {
+        event.as_object_mut().unwrap().remove("customMetadata");
+    }
+    events
+}
+
 #[tokio::test]
-async fn an_exported_session_can_be_imported() {
-    let host = Host::start().await;
+async fn an_exported_session_can_be_imported_where_the_operator_allows_it() {
+    let host = importing().await;
     host.session("says").await;
     host.post_json("/run", &run_body("says", "hello")).await;
     let exported = host.get_json(&format!("{SESSIONS}/s")).await;
+    assert!(exported["events"][0]["customMetadata"]["hatchery:proof"].is_string(), "{exported}");
     let imported = host.post_json(SESSIONS, &json!({"state": exported["state"], "events": exported["events"]})).await;
     assert_ne!(imported["id"], exported["id"]);
-    assert_eq!(imported["events"], exported["events"]);
+    assert_eq!(imported["events"], without_proofs(&exported["events"]));
     assert_eq!(imported["state"], json!({"said": "hello"}));
 }
 
 #[tokio::test]
-async fn an_import_of_a_partial_event_leaves_nothing_behind() {
+async fn a_run_of_an_imported_session_is_not_resumed_even_under_its_old_id() {
+    let host = importing().await;
+    host.session("says").await;
+    host.post_json("/run", &run_body("says", "hello")).await;
+    let exported = host.get_json(&format!("{SESSIONS}/s")).await;
+    let invocation = &exported["events"][0]["invocationId"];
+    let resume = json!({"appName": "says", "userId": "u", "sessionId": "s", "invocationId": invocation});
+    host.post_json("/run", &resume).await;
+    host.request(Method::DELETE, &format!("{SESSIONS}/s")).send().await.unwrap();
+    host.post_json(SESSIONS, &json!({"sessionId": "s", "events": exported["events"]})).await;
+    let body = problem(host.post("/run", &resume).await, 404, "NOT_FOUND").await;
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.contains("carries no proof that this host recorded it"), "{detail}");
+}
+
+#[tokio::test]
+async fn an_import_is_refused_unless_the_operator_allows_it() {
     let host = Host::start().await;
+    let events = json!([{"author": "user"}]);
+    let response = host.post(SESSIONS, &json!({"sessionId": "s", "events": events})).await;
+    let body = problem(response, 403, "IMPORT_NOT_ALLOWED").await;
+    assert_eq!(
+        body["detail"],
+        "a session is created without events here; to let clients import sessions, set `server: { allow_import: true }` in hatchery.yaml"
+    );
+    problem(host.get(&format!("{SESSIONS}/s")).await, 404, "SESSION_NOT_FOUND").await;
+    host.post_json(SESSIONS, &json!({"sessionId": "s", "events": []})).await;
+}
+
+#[tokio::test]
+async fn imports_are_in_the_audit_log() {
+    let audit = Audit::heard();
+    let import = json!({"sessionId": "s", "events": [{"author": "user"}]});
+    Host::start().await.post(SESSIONS, &import).await;
+    importing().await.post_json(SESSIONS, &import).await;
+    let who = r#"app="says" user="u" session="s""#;
+    let lines = [
+        format!("WARN message=import {who} decision=\"refused\" detail=\"1 events\""),
+        format!("INFO message=import {who} decision=\"allowed\" detail=\"1 events\""),
+    ];
+    assert_eq!(audit.lines(), lines);
+}
+
+#[tokio::test]
+async fn an_import_of_a_partial_event_leaves_nothing_behind() {
+    let host = importing().await;
     let events = json!([{"author": "user"}, {"author": "says", "partial": true}]);
     let response = host.post(SESSIONS, &json!({"sessionId": "s", "events": events})).await;
     let body = problem(response, 400, "BAD_INPUT").await;
@@ -182,7 +243,7 @@ async fn an_unknown_app_is_404_for_every_session_route() {
             request = request.json(&json!({"stateDelta": {}}));
         }
         let body = problem(request.send().await.unwrap(), 404, "APP_NOT_FOUND").await;
-        let detail = "App not found: nobody; there is `fails`, `says`, `streams`, `waits`";
+        let detail = "App not found: nobody; there is `fails`, `floods`, `says`, `streams`, `waits`";
         assert_eq!(body["detail"], detail, "{method} {path}");
     }
 }
@@ -210,4 +271,24 @@ async fn the_state_can_be_changed_while_a_run_is_under_way() {
     let session = host.get_json("/apps/waits/users/u/sessions/s").await;
     assert_eq!(session["state"]["mood"], "good");
     assert_eq!(session["events"].as_array().unwrap().len(), 4, "{session}");
+}
+
+#[tokio::test]
+async fn an_event_that_could_not_be_read_again_is_refused() {
+    let host = importing().await;
+    host.session("says").await;
+    let deep = (0..101).fold(json!(1), |inner, _| json!([inner]));
+    let path = "/apps/says/users/u/sessions/s";
+    let response = host.request(Method::PATCH, path).json(&json!({"stateDelta": {"a": deep}})).send().await.unwrap();
+    let body = problem(response, 422, "INVALID_EVENT").await;
+    assert_eq!(body["detail"], "an event cannot be stored: `actions.stateDelta` is nested more than 100 levels deep");
+    assert_eq!(host.get_json(path).await["events"], json!([]));
+    let actions = json!({"state_delta": {"user:a": 1}});
+    let events = json!({"sessionId": "imported", "events": [{"author": "says", "actions": actions}]});
+    let body = problem(host.post("/apps/says/users/u/sessions", &events).await, 422, "INVALID_EVENT").await;
+    assert_eq!(
+        body["detail"],
+        "an event cannot be stored: `actions` has `state_delta` among its further keys, but that is a field of actions"
+    );
+    problem(host.get("/apps/says/users/u/sessions/imported").await, 404, "SESSION_NOT_FOUND").await;
 }

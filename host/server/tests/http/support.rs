@@ -10,11 +10,11 @@ use hatchery_core::{Agent, AgentContext, Content, EventData, RunError, Services,
 use hatchery_engine::{App, PluginSource, Plugins, Runner};
 use hatchery_models::Registry;
 use hatchery_server::{AppSource, AppState, CatalogReport, ComponentReport, FileReport, Server, ServerConfig};
-use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
+use hatchery_stores::{AppQuotas, KeywordMemory, MemoryArtifacts, MemorySessions, Quotas};
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
@@ -63,6 +63,21 @@ impl CustomAgent for Fails {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.say("So far so good.").await?;
         Err(RunError::Agent { agent: "fails".into(), code: "AGENT_FAILED".into(), message: "the oven is cold".into() })
+    }
+}
+
+/// Says more than a connection holds that nobody reads.
+struct Floods(Arc<Signals>);
+
+#[async_trait]
+impl CustomAgent for Floods {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let _cancelled = GivesWhenDropped(self.0.clone(), cx.call.invocation.cancel.clone());
+        for _ in 0..24 {
+            cx.say("x".repeat(1 << 20)).await?;
+        }
+        self.0.go_on.acquire().await.unwrap().forget();
+        Ok(())
     }
 }
 
@@ -135,6 +150,7 @@ pub struct Host {
     pub address: SocketAddr,
     pub signals: Arc<Signals>,
     pub services: Services,
+    pub state: AppState,
     client: Client,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
@@ -150,19 +166,30 @@ impl Host {
     }
 
     pub async fn bind(config: ServerConfig, address: &str) -> Self {
-        Self::launch(config, address, Plugins::default()).await
+        Self::launch(config, address, Plugins::default(), AppQuotas::default()).await
     }
 
     /// One whose runs pass these plugins.
     pub async fn with_plugins(plugins: impl PluginSource + 'static) -> Self {
-        Self::launch(ServerConfig::default(), "127.0.0.1:0", plugins).await
+        Self::launch(ServerConfig::default(), "127.0.0.1:0", plugins, AppQuotas::default()).await
     }
 
-    async fn launch(config: ServerConfig, address: &str, plugins: impl PluginSource + 'static) -> Self {
+    /// One whose users may store this much.
+    pub async fn with_quotas(quotas: Quotas) -> Self {
+        Self::launch(ServerConfig::default(), "127.0.0.1:0", Plugins::default(), quotas.into()).await
+    }
+
+    async fn launch(
+        config: ServerConfig,
+        address: &str,
+        plugins: impl PluginSource + 'static,
+        quotas: AppQuotas,
+    ) -> Self {
         let signals =
             Arc::new(Signals { go_on: Semaphore::new(0), begun: Semaphore::new(0), cancelled: Semaphore::new(0) });
-        let agents: [(&str, Arc<dyn CustomAgent>); 4] = [
+        let agents: [(&str, Arc<dyn CustomAgent>); 5] = [
             ("fails", Arc::new(Fails)),
+            ("floods", Arc::new(Floods(signals.clone()))),
             ("says", Arc::new(Says)),
             ("streams", Arc::new(Streams)),
             ("waits", Arc::new(Waits(signals.clone()))),
@@ -175,21 +202,21 @@ impl Host {
             );
             Arc::new(App::new(name, agent).unwrap())
         });
-        let services = Services {
+        let services = quotas.enforce(Services {
             sessions: Arc::new(MemorySessions::new()),
             artifacts: Arc::new(MemoryArtifacts::new()),
             memory: Arc::new(KeywordMemory::new()),
             models: Arc::new(Registry::new()),
-        };
+        });
         let runner = Runner::with_plugins(services.clone(), plugins);
         let state = AppState::new(runner, Arc::new(FakeSource(apps.into())), config);
-        let server = Server::bind(address.parse().unwrap(), state).await.unwrap();
+        let server = Server::bind(address.parse().unwrap(), state.clone()).await.unwrap();
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(server.serve(async {
             let _ = stopped.await;
         }));
-        Self { address, signals, services, client: client(), stop: Some(stop), task }
+        Self { address, signals, services, state, client: client(), stop: Some(stop), task }
     }
 
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -233,6 +260,15 @@ impl Host {
         let mut answer = Vec::new();
         tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
         answer
+    }
+
+    /// A connection from another address of this machine, `127.0.0.2` and so on.
+    pub async fn connect_from(&self, local: &str, request: &[u8]) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(local.parse().unwrap(), 0)).unwrap();
+        let mut stream = socket.connect(self.address).await.unwrap();
+        stream.write_all(request).await.unwrap();
+        stream
     }
 
     pub async fn connect(&self, request: &[u8]) -> TcpStream {

@@ -4,11 +4,13 @@
 //! <app>/<user>/sessions/<session>/<name>/<version>
 //! <app>/<user>/user/<name>/<version>          names that start with `user:`
 //! .unfinished/                                what is being written or deleted
+//! .layout                                     the version of this layout
 //! ```
 //! A file is the part's JSON on one line, then the bytes of its inline data as they are. A version appears whole, under a number that
 //! nobody else got, by linking the finished file to its place; an artifact disappears whole, by moving its folder away. So several
 //! processes may share a directory, and a crash leaves nothing but rubbish in `.unfinished`, which the next opening removes when
-//! it is old. The file system must know hard links. Saving reads the names of the versions that are there.
+//! it is old. The file system must know hard links. Saving reads the names of the versions that are there. Folders and files are made
+//! for their owner only.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -18,10 +20,12 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use bytes::Bytes;
 use hatchery_core::artifact::ArtifactService;
-use hatchery_core::{Part, PartData, SessionKey, StoreError};
+use hatchery_core::{ArtifactUsage, Part, PartData, SessionKey, StoreError};
 use uuid::Uuid;
 
+use super::layout;
 use super::name::{Name, USER_PREFIX, from_file_name, to_file_name};
+use crate::private;
 
 const UNFINISHED: &str = ".unfinished";
 
@@ -34,14 +38,23 @@ pub struct DirectoryArtifacts {
 }
 
 impl DirectoryArtifacts {
-    /// Uses a directory, making it and the folders above it when they are missing.
+    /// Uses a directory, making it and the folders above it when they are missing, and bringing its layout up to date.
     ///
     /// # Errors
     /// [`StoreError::Backend`] when it cannot be made.
     pub async fn open(root: impl AsRef<Path>) -> Result<Self, StoreError> {
         let root = root.as_ref().to_owned();
         let unfinished = root.join(UNFINISHED);
-        let open = move || fs::create_dir_all(&unfinished).and_then(|()| remove_abandoned(&unfinished));
+        let folder = root.clone();
+        let open = move || {
+            let was_there = folder.is_dir();
+            private::create_dir_all(&unfinished)?;
+            if was_there {
+                private::warn_if_readable(&folder);
+            }
+            remove_abandoned(&unfinished)?;
+            layout::upgrade(&folder)
+        };
         blocking("open", root.clone(), open).await?;
         Ok(Self { root })
     }
@@ -119,6 +132,22 @@ impl ArtifactService for DirectoryArtifacts {
         })
         .await
     }
+
+    async fn usage(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
+        let (own, users) = (self.owner(session, false)?, self.owner(session, true)?);
+        blocking("count", own.clone(), move || {
+            let (session_versions, session_bytes) = stored_in(&own)?;
+            let (mut user_versions, mut user_bytes) = stored_in(&users)?;
+            let sessions = own.parent().unwrap_or(&own);
+            for file_name in file_names_in(sessions)? {
+                let (versions, bytes) = stored_in(&sessions.join(file_name))?;
+                user_versions += versions;
+                user_bytes += bytes;
+            }
+            Ok(ArtifactUsage { session_versions, session_bytes, user_versions, user_bytes })
+        })
+        .await
+    }
 }
 
 /// Runs file operations where they may block, and says what they were for when they fail.
@@ -128,7 +157,13 @@ where
     F: FnOnce() -> io::Result<T> + Send + 'static,
 {
     let done = tokio::task::spawn_blocking(operation).await.map_err(io::Error::other).and_then(|result| result);
-    done.map_err(|error| StoreError::backend(format!("cannot {doing} artifacts in {}", path.display()), error))
+    done.map_err(|error| {
+        let what = format!("cannot {doing} artifacts in {}", path.display());
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { what, source: error.into() },
+            _ => StoreError::backend(what, error),
+        }
+    })
 }
 
 /// Writes a new file that is on the disk before it gets its name.
@@ -137,7 +172,7 @@ fn write(path: &Path, mut part: Part) -> io::Result<()> {
         PartData::InlineData(blob) => std::mem::take(&mut blob.data),
         _ => Bytes::new(),
     };
-    let mut file = fs::File::create_new(path)?;
+    let mut file = private::create_file(path)?;
     let mut head = serde_json::to_vec(&part)?;
     head.push(b'\n');
     file.write_all(&head)?;
@@ -161,7 +196,7 @@ fn decode(file: Vec<u8>) -> io::Result<Part> {
 /// Links a finished file into the artifact's folder under the next free number.
 fn publish(unfinished: &Path, folder: &Path) -> io::Result<u64> {
     loop {
-        match fs::create_dir_all(folder) {
+        match private::create_dir_all(folder) {
             // It was there, and was deleted before it could be looked at.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && !is_other_than_folder(folder) => continue,
             made => made?,
@@ -203,6 +238,27 @@ fn names_in(owner: &Path) -> io::Result<Vec<String>> {
         }
     }
     Ok(names)
+}
+
+/// How many versions an owner's folder holds, and how many bytes of parts. The line feed in each file is not of the part.
+fn stored_in(owner: &Path) -> io::Result<(u64, u64)> {
+    let (mut count, mut bytes) = (0, 0);
+    if !owner.is_dir() {
+        return Ok((count, bytes));
+    }
+    for file_name in file_names_in(owner)? {
+        let artifact = owner.join(file_name);
+        if !artifact.is_dir() {
+            continue;
+        }
+        for version in versions_in(&artifact)? {
+            // What was deleted meanwhile takes nothing.
+            let Some(metadata) = unless_missing(fs::metadata(artifact.join(version.to_string())))? else { continue };
+            count += 1;
+            bytes += metadata.len().saturating_sub(1);
+        }
+    }
+    Ok((count, bytes))
 }
 
 /// The names of the files in a folder that are text; none when there is no such folder.

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
 use hatchery_core::artifact::ArtifactService;
-use hatchery_core::{Part, SessionKey, StoreError};
+use hatchery_core::{ArtifactUsage, Part, SessionKey, StoreError};
 
 use super::name::Name;
 
@@ -101,5 +101,27 @@ impl ArtifactService for MemoryArtifacts {
             }
         }
         Ok(())
+    }
+
+    async fn usage(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
+        let owners = self.read();
+        let mut usage = ArtifactUsage::default();
+        for (owner, artifacts) in owners.iter() {
+            let is_users = match owner {
+                Owner::Session(key) => key.app == session.app && key.user == session.user,
+                Owner::User { app, user } => *app == session.app && *user == session.user,
+            };
+            if !is_users {
+                continue;
+            }
+            let versions = artifacts.values().map(|versions| versions.len() as u64).sum::<u64>();
+            let bytes = artifacts.values().flatten().map(|part| part.stored_bytes()).sum::<u64>();
+            usage.user_versions += versions;
+            usage.user_bytes += bytes;
+            if *owner == Owner::Session(session.clone()) {
+                (usage.session_versions, usage.session_bytes) = (versions, bytes);
+            }
+        }
+        Ok(usage)
     }
 }

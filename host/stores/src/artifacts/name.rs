@@ -45,18 +45,40 @@ impl<'a> Name<'a> {
 /// Starts the names of artifacts that belong to a user.
 pub(super) const USER_PREFIX: &str = "user:";
 
-/// Writes any name as one file name: letters, digits, `-`, `_` and all dots but a leading one stay as they are, every other character
-/// becomes `%` and two hexadecimal digits per byte. Different names give different file names.
+/// Writes any name as one file name: lower-case letters, letters without case, digits, `-`, `_` and all dots but a leading one stay as
+/// they are, every other character becomes `%` and two hexadecimal digits per byte. Different names give file names that differ also
+/// for file systems that ignore case.
 ///
 /// # Errors
 /// [`StoreError::InvalidName`] when that is longer than file systems allow.
 pub(super) fn to_file_name(name: &str) -> Result<String, StoreError> {
+    let file_name = escape(name, |character| character.is_alphanumeric() && is_own_fold(character));
+    if file_name.len() > MAX_FILE_NAME_BYTES {
+        let reason =
+            "too long: as a file name it may take up to 255 bytes, three for each special character or capital letter";
+        return Err(StoreError::InvalidName { name: name.to_owned(), reason });
+    }
+    Ok(file_name)
+}
+
+/// The file name that versions before this layout gave a name: capital letters stay as they are.
+pub(super) fn to_old_file_name(name: &str) -> String {
+    escape(name, char::is_alphanumeric)
+}
+
+/// True for a character that no other one equals when case is ignored, or that stands for all that do: `a`, but neither `A` nor `ſ`.
+fn is_own_fold(character: char) -> bool {
+    character.to_uppercase().flat_map(char::to_lowercase).eq([character])
+}
+
+/// Writes a name with all characters escaped but those that `is_plain`, `-`, `_` and dots that do not come first.
+fn escape(name: &str, is_plain: impl Fn(char) -> bool) -> String {
     let mut file_name = String::with_capacity(name.len());
     for character in name.chars() {
         let plain = match character {
             '-' | '_' => true,
             '.' => !file_name.is_empty(),
-            other => other.is_alphanumeric(),
+            other => is_plain(other),
         };
         if plain {
             file_name.push(character);
@@ -66,15 +88,20 @@ pub(super) fn to_file_name(name: &str) -> Result<String, StoreError> {
             }
         }
     }
-    if file_name.len() > MAX_FILE_NAME_BYTES {
-        let reason = "too long: as a file name it may take up to 255 bytes, three for each special character";
-        return Err(StoreError::InvalidName { name: name.to_owned(), reason });
-    }
-    Ok(if file_name.is_empty() { EMPTY.to_owned() } else { file_name })
+    if file_name.is_empty() { EMPTY.to_owned() } else { file_name }
 }
 
 /// The name that [`to_file_name`] writes so, or `None` when it writes none so.
 pub(super) fn from_file_name(file_name: &str) -> Option<String> {
+    unescape(file_name).filter(|name| to_file_name(name).is_ok_and(|written| written == file_name))
+}
+
+/// The name that [`to_old_file_name`] wrote so, or `None` when it wrote none so.
+pub(super) fn from_old_file_name(file_name: &str) -> Option<String> {
+    unescape(file_name).filter(|name| to_old_file_name(name) == file_name)
+}
+
+fn unescape(file_name: &str) -> Option<String> {
     let mut parts = file_name.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
     for part in parts {
@@ -82,8 +109,7 @@ pub(super) fn from_file_name(file_name: &str) -> Option<String> {
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
         bytes.extend_from_slice(rest.as_bytes());
     }
-    let name = String::from_utf8(bytes).ok()?;
-    (to_file_name(&name).ok()? == file_name).then_some(name)
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -97,13 +123,24 @@ mod tests {
         fn every_name_is_read_back_from_its_file_name(name in "\\PC{1,20}|[./\\\\%:a\u{0}]{1,8}") {
             let file_name = to_file_name(&name).unwrap();
             prop_assert!(!file_name.starts_with('.') && !file_name.contains(['/', '\\', '\0', ':']));
-            prop_assert_eq!(from_file_name(&file_name), Some(name));
+            prop_assert_eq!(from_file_name(&file_name), Some(name.clone()));
+            prop_assert_eq!(from_old_file_name(&to_old_file_name(&name)), Some(name));
+        }
+
+        #[test]
+        fn different_names_differ_also_where_case_is_ignored(a in "[aAbBſsSßµμKkΣσςıIi]{1,4}", b in "[aAbBſsSßµμKkΣσςıIi]{1,4}") {
+            let fold = |name: &str| {
+                let file_name = to_file_name(name).unwrap();
+                (file_name.to_lowercase(), file_name.to_uppercase())
+            };
+            let (folded, other) = (fold(&a), fold(&b));
+            prop_assert!(a == b || (folded.0 != other.0 && folded.1 != other.1), "{a} {b}");
         }
     }
 
     #[test]
     fn a_file_name_that_no_name_is_written_as_is_not_read() {
-        for file_name in ["", "%", ".hidden", "a%2fb", "a%41", "%zz", "%F", "a b", "%FF"] {
+        for file_name in ["", "%", "A", ".hidden", "a%2fb", "a%61", "%zz", "%F", "a b", "%FF"] {
             assert_eq!(from_file_name(file_name), None, "{file_name}");
         }
     }
@@ -115,11 +152,14 @@ mod tests {
         assert_eq!(to_file_name("a/b").unwrap(), "a%2Fb");
         assert_eq!(to_file_name("..").unwrap(), "%2E.");
         assert_eq!(to_file_name("").unwrap(), "%");
+        assert_eq!(to_file_name("Ann").unwrap(), "%41nn");
     }
 
     #[test]
     fn a_name_belongs_to_the_user_or_to_the_session() {
         assert_eq!(Name::parse("user:a/b").unwrap(), Name { full: "user:a/b", bare: "a/b", is_users: true });
         assert_eq!(Name::parse("a").unwrap(), Name { full: "a", bare: "a", is_users: false });
+        let error = Name::parse("user:a\0b").unwrap_err().to_string();
+        assert_eq!(error, "invalid name `user:a\0b`: the name of an artifact cannot hold a NUL character");
     }
 }

@@ -10,8 +10,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
-use hatchery_core::state::Scope;
-use hatchery_core::{Event, EventWindow, JsonMap, Session, SessionKey, SessionService, State, StoreError, Timestamp};
+use hatchery_core::state::{Scope, entry_bytes, is_removal};
+use hatchery_core::{
+    Event, EventWindow, JsonMap, Session, SessionKey, SessionService, SessionUsage, State, StateUsage, StoreError,
+    Timestamp, Usage, UserUsage,
+};
 use imbl::Vector;
 
 use super::{new_session_id, refuse_partial};
@@ -25,6 +28,8 @@ pub struct MemorySessions {
     apps: RwLock<HashMap<Arc<str>, Shared>>,
     /// State of the users, under its full keys.
     users: RwLock<HashMap<AppAndUser, Shared>>,
+    /// What the users' sessions and state take.
+    usage: RwLock<HashMap<AppAndUser, UserUsage>>,
     /// The newest time of creation that was given out, in microseconds.
     newest: AtomicI64,
 }
@@ -36,12 +41,14 @@ type AppAndUser = (Arc<str>, Arc<str>);
 struct Shared {
     state: State,
     version: u64,
+    usage: StateUsage,
 }
 
 struct Stored {
     session: Session,
     /// Versions of the app's and the user's state that are merged into the session's.
     merged: (u64, u64),
+    usage: SessionUsage,
     /// Set once no longer in the map, for those who found it there before.
     deleted: bool,
 }
@@ -68,18 +75,33 @@ impl MemorySessions {
 
     /// Applies a delta: the session's own keys to its state, shared ones where every session finds them.
     fn apply(&self, stored: &mut Stored, delta: &JsonMap) {
+        let before = stored.usage.state;
+        let mut users = StateUsage::default();
         let Session { key, state, .. } = &mut stored.session;
         for (name, value) in delta {
             match Scope::of(name).0 {
-                Scope::Session => state.set(name, value.clone()),
+                Scope::Session => set(state, &mut stored.usage.state, name, value),
                 Scope::User => {
                     let owner = (key.app.clone(), key.user.clone());
-                    write(&self.users).entry(owner).or_default().set(name, value);
+                    let mut shared = write(&self.users);
+                    let shared = shared.entry(owner).or_default();
+                    let before = shared.usage;
+                    shared.set(name, value);
+                    users = add_change(users, before, shared.usage);
                 }
                 Scope::App => write(&self.apps).entry(key.app.clone()).or_default().set(name, value),
                 Scope::Temp => {}
             }
         }
+        let users = add_change(users, before, stored.usage.state);
+        self.change_usage(&stored.session.key, |usage| {
+            usage.state.keys = usage.state.keys.wrapping_add(users.keys);
+            usage.state.bytes = usage.state.bytes.wrapping_add(users.bytes);
+        });
+    }
+
+    fn change_usage(&self, key: &SessionKey, change: impl FnOnce(&mut UserUsage)) {
+        change(write(&self.usage).entry((key.app.clone(), key.user.clone())).or_default());
     }
 
     /// Brings the shared part of the session's state up to date and gives the session without events.
@@ -106,9 +128,28 @@ impl MemorySessions {
 
 impl Shared {
     fn set(&mut self, name: &str, value: &serde_json::Value) {
-        self.state.set(name, value.clone());
+        set(&mut self.state, &mut self.usage, name, value);
         self.version += 1;
     }
+}
+
+/// Sets a key, and keeps the totals in step.
+fn set(state: &mut State, usage: &mut StateUsage, name: &str, value: &serde_json::Value) {
+    if let Some(old) = state.get(name) {
+        usage.keys -= 1;
+        usage.bytes -= entry_bytes(name, old);
+    }
+    if !is_removal(value) {
+        usage.keys += 1;
+        usage.bytes += entry_bytes(name, value);
+    }
+    state.set(name, value.clone());
+}
+
+/// Adds the change from `before` to `after` to a sum of changes, which wraps around where it is negative.
+fn add_change(sum: StateUsage, before: StateUsage, after: StateUsage) -> StateUsage {
+    let add = |sum: u64, before: u64, after: u64| sum.wrapping_add(after).wrapping_sub(before);
+    StateUsage { keys: add(sum.keys, before.keys, after.keys), bytes: add(sum.bytes, before.bytes, after.bytes) }
 }
 
 #[async_trait]
@@ -124,7 +165,8 @@ impl SessionService for MemorySessions {
             created,
             last_update_time: created,
         };
-        let stored = Arc::new(Mutex::new(Stored { session, merged: (0, 0), deleted: false }));
+        let stored =
+            Arc::new(Mutex::new(Stored { session, merged: (0, 0), usage: SessionUsage::default(), deleted: false }));
         // Locked before others can find it, so that nobody sees it without its first state.
         let mut new = lock(&stored);
         {
@@ -132,8 +174,9 @@ impl SessionService for MemorySessions {
             if sessions.contains_key(&key) {
                 return Err(StoreError::SessionExists(key));
             }
-            sessions.insert(key, stored.clone());
+            sessions.insert(key.clone(), stored.clone());
         }
+        self.change_usage(&key, |usage| usage.sessions += 1);
         self.apply(&mut new, &state);
         Ok(self.current(&mut new))
     }
@@ -171,7 +214,15 @@ impl SessionService for MemorySessions {
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
         let removed = write(&self.sessions).remove(key);
         if let Some(stored) = removed {
-            lock(&stored).deleted = true;
+            let mut stored = lock(&stored);
+            stored.deleted = true;
+            let SessionUsage { event_bytes, state, .. } = stored.usage;
+            self.change_usage(key, |usage| {
+                usage.sessions = usage.sessions.saturating_sub(1);
+                usage.event_bytes = usage.event_bytes.saturating_sub(event_bytes);
+                usage.state.keys = usage.state.keys.saturating_sub(state.keys);
+                usage.state.bytes = usage.state.bytes.saturating_sub(state.bytes);
+            });
         }
         Ok(())
     }
@@ -184,11 +235,22 @@ impl SessionService for MemorySessions {
             return Err(StoreError::SessionNotFound(key.clone()));
         }
         self.apply(&mut stored, &event.actions.state_delta);
+        let bytes = event.json_len() as u64;
+        stored.usage.events += 1;
+        stored.usage.event_bytes += bytes;
+        self.change_usage(key, |usage| usage.event_bytes += bytes);
         let session = &mut stored.session;
         session.events.push_back(event.clone());
         session.last_update_time = event.timestamp;
         session.revision += 1;
         Ok(session.revision)
+    }
+
+    async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
+        let session = self.find(key).map(|stored| lock(&stored).usage).unwrap_or_default();
+        let user = read(&self.usage).get(&(key.app.clone(), key.user.clone())).copied().unwrap_or_default();
+        let app = read(&self.apps).get(&key.app).map(|shared| shared.usage).unwrap_or_default();
+        Ok(Usage { session, user, app })
     }
 }
 

@@ -2,12 +2,16 @@
 //!
 //! An event is one row with its JSON as it came; reading a session takes the rows of its events and of its state through indexes, so
 //! other sessions and, with [`EventWindow::AfterRevision`], earlier events cost nothing. An append is one transaction of one row, a
-//! counter and the state keys that change. The log is synchronised at checkpoints only: a crash of the process loses
-//! nothing, a crash of the machine may lose the newest appends but never half of one. Several processes may use one file; they
-//! wait for each other's writes for up to five seconds.
+//! few counters and the state keys that change. What a crash can lose is chosen by [`Durability`]; it is never half of an append.
+//!
+//! There is one connection that writes. Each user has at most one write that waits for it, and the others of that user queue behind,
+//! so users take turns. A write waits for up to five seconds in each queue, then it fails with [`StoreError::Busy`]. Several processes
+//! may use one file; they wait for each other's writes for up to five seconds too.
 
 mod database;
+mod failure;
 mod queries;
+mod state;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,19 +19,39 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use hatchery_core::state::{Scope, is_removal};
-use hatchery_core::{Event, EventWindow, JsonMap, Session, SessionKey, SessionService, State, StoreError, Timestamp};
+use hatchery_core::state::Scope;
+use hatchery_core::{
+    Event, EventWindow, JsonMap, Session, SessionKey, SessionService, SessionUsage, State, StateUsage, StoreError,
+    Timestamp, Usage, UserUsage,
+};
 use imbl::Vector;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{query, query_as, query_scalar};
 
 use self::database::Database;
+use self::failure::store_error;
 use super::{new_session_id, refuse_partial};
+use crate::queue::{KeyedQueue, MAX_WAIT, QueueGuard, busy};
+
+/// Which crash a stored event survives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// A crash of the process. A power failure or a crash of the machine may lose the newest appends.
+    #[default]
+    Process,
+    /// A power failure too: every append waits until the disk has it.
+    Power,
+}
+
+/// App and user.
+type Owner = (Arc<str>, Arc<str>);
 
 /// A [`SessionService`] on a SQLite file.
 pub struct SqliteSessions {
     file: PathBuf,
     database: Database,
+    /// The writes of each user.
+    writes: KeyedQueue<Owner>,
 }
 
 impl SqliteSessions {
@@ -37,9 +61,17 @@ impl SqliteSessions {
     /// [`StoreError::Refused`] for another program's database or one of a newer version, [`StoreError::Backend`] when the
     /// file cannot be used.
     pub async fn open(file: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::open_with(file, Durability::default()).await
+    }
+
+    /// The same, with another durability.
+    ///
+    /// # Errors
+    /// As [`SqliteSessions::open`].
+    pub async fn open_with(file: impl AsRef<Path>, durability: Durability) -> Result<Self, StoreError> {
         let file = file.as_ref().to_owned();
-        let database = Database::open(&file).await?;
-        Ok(Self { file, database })
+        let database = Database::open(&file, durability).await?;
+        Ok(Self { file, database, writes: KeyedQueue::default() })
     }
 
     /// Waits for what is under way and closes the file. Whatever is asked afterwards fails.
@@ -48,9 +80,13 @@ impl SqliteSessions {
     }
 
     fn failed<'a>(&'a self, doing: &'a str, key: &'a SessionKey) -> impl FnOnce(sqlx::Error) -> StoreError + 'a {
-        move |source| {
-            StoreError::backend(format!("session database {}: cannot {doing} ({key})", self.file.display()), source)
-        }
+        move |source| store_error(format!("session database {}: cannot {doing} ({key})", self.file.display()), source)
+    }
+
+    /// Waits until the user's earlier writes are done.
+    async fn begin_write(&self, key: &SessionKey) -> Result<QueueGuard<'_, Owner>, StoreError> {
+        let guard = self.writes.acquire((key.app.clone(), key.user.clone()), MAX_WAIT).await;
+        guard.ok_or_else(|| busy("other writes of this user are under way"))
     }
 
     async fn insert_session(
@@ -68,8 +104,8 @@ impl SqliteSessions {
             .fetch_optional(&mut *transaction)
             .await?;
         let Some(row) = row else { return Ok(None) };
-        apply(&mut transaction, key, row, state).await?;
-        let state = read_state(&mut transaction, key, row).await?;
+        state::apply(&mut transaction, key, row, state).await?;
+        let state = state::read(&mut transaction, key, row).await?;
         transaction.commit().await?;
         Ok(Some(state))
     }
@@ -84,7 +120,7 @@ impl SqliteSessions {
             .fetch_optional(&mut *transaction)
             .await?;
         let Some((row, revision, created, updated)) = found else { return Ok(None) };
-        let state = read_state(&mut transaction, key, row).await?;
+        let state = state::read(&mut transaction, key, row).await?;
         let events = read_events(&mut transaction, row, revision, window).await?;
         Ok(Some(Session {
             key: key.clone(),
@@ -105,10 +141,10 @@ impl SqliteSessions {
         let own: Vec<(i64, String, String)> =
             query_as(queries::LIST_STATE).bind(&**app).bind(&**user).fetch_all(&mut *transaction).await?;
         drop(transaction);
-        let shared = state_of(shared)?;
+        let shared = state::from_rows(shared)?;
         let mut states: HashMap<i64, State> = HashMap::new();
         for (row, name, value) in own {
-            states.entry(row).or_insert_with(|| shared.clone()).set(&name, from_json(&value)?);
+            states.entry(row).or_insert_with(|| shared.clone()).set(&name, state::from_json(&value)?);
         }
         let session = |(row, id, revision, created, updated): (i64, String, i64, i64, i64)| Session {
             key: SessionKey::new(app.clone(), user.clone(), id),
@@ -138,7 +174,7 @@ impl SqliteSessions {
             let mut transaction = self.database.writer.begin_with("BEGIN IMMEDIATE").await?;
             let inserted: Vec<(i64, i64)> = insert.fetch_all(&mut *transaction).await?;
             if let Some((row, _)) = inserted.first() {
-                apply(&mut transaction, key, *row, delta).await?;
+                state::apply(&mut transaction, key, *row, delta).await?;
             }
             transaction.commit().await?;
             inserted
@@ -155,6 +191,32 @@ impl SqliteSessions {
             .await
             .map(drop)
     }
+
+    async fn read_usage(&self, key: &SessionKey) -> Result<Usage, sqlx::Error> {
+        let mut transaction = self.database.readers.begin().await?;
+        let session: Option<(i64, i64, i64, i64)> = query_as(queries::SESSION_USAGE)
+            .bind(&*key.app)
+            .bind(&*key.user)
+            .bind(&*key.id)
+            .fetch_optional(&mut *transaction)
+            .await?;
+        let user: Option<(i64, i64, i64, i64)> =
+            query_as(queries::USER_USAGE).bind(&*key.app).bind(&*key.user).fetch_optional(&mut *transaction).await?;
+        let app: Option<(i64, i64)> =
+            query_as(queries::APP_USAGE).bind(&*key.app).fetch_optional(&mut *transaction).await?;
+        let state = |keys: i64, bytes: i64| StateUsage { keys: keys.cast_unsigned(), bytes: bytes.cast_unsigned() };
+        let session = session.map_or_else(SessionUsage::default, |(events, event_bytes, keys, bytes)| SessionUsage {
+            events: events.cast_unsigned(),
+            event_bytes: event_bytes.cast_unsigned(),
+            state: state(keys, bytes),
+        });
+        let user = user.map_or_else(UserUsage::default, |(sessions, event_bytes, keys, bytes)| UserUsage {
+            sessions: sessions.cast_unsigned(),
+            event_bytes: event_bytes.cast_unsigned(),
+            state: state(keys, bytes),
+        });
+        Ok(Usage { session, user, app: app.map_or_else(StateUsage::default, |(keys, bytes)| state(keys, bytes)) })
+    }
 }
 
 #[async_trait]
@@ -162,6 +224,7 @@ impl SessionService for SqliteSessions {
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
         let key = SessionKey::new(app, user, new_session_id(id));
         let created = Timestamp::now();
+        let _turn = self.begin_write(&key).await?;
         let inserted =
             self.insert_session(&key, created, &state).await.map_err(self.failed("create the session", &key))?;
         match inserted {
@@ -181,32 +244,25 @@ impl SessionService for SqliteSessions {
         self.read_list(&app, &user).await.map_err(|source| {
             let file = self.file.display();
             let what = format!("session database {file}: cannot list the sessions of appName={app}, userId={user}");
-            StoreError::backend(what, source)
+            store_error(what, source)
         })
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
+        let _turn = self.begin_write(key).await?;
         self.delete_session(key).await.map_err(self.failed("delete the session", key))
     }
 
     async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
         refuse_partial(event)?;
+        let _turn = self.begin_write(key).await?;
         let appended = self.insert_event(key, event).await.map_err(self.failed("append to the session", key))?;
         appended.ok_or_else(|| StoreError::SessionNotFound(key.clone()))
     }
-}
 
-async fn read_state(connection: &mut SqliteConnection, key: &SessionKey, row: i64) -> Result<State, sqlx::Error> {
-    let rows = query_as(queries::STATE).bind(row).bind(&*key.app).bind(&*key.user).fetch_all(connection).await?;
-    state_of(rows)
-}
-
-fn state_of(rows: Vec<(String, String)>) -> Result<State, sqlx::Error> {
-    let mut state = State::default();
-    for (name, value) in rows {
-        state.set(&name, from_json(&value)?);
+    async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
+        self.read_usage(key).await.map_err(self.failed("read what is used", key))
     }
-    Ok(state)
 }
 
 /// Revisions count events without a gap, so every window but [`EventWindow::Since`] is a range of them.
@@ -225,43 +281,24 @@ async fn read_events(
     if after >= revision {
         return Ok(Vector::new());
     }
-    let rows: Vec<Vec<u8>> =
-        query_scalar(queries::EVENTS).bind(row).bind(after).bind(since).fetch_all(connection).await?;
-    rows.into_iter()
-        .map(|json| Event::from_json(Bytes::from(json)).map_err(|error| sqlx::Error::Decode(error.into())))
-        .collect()
+    let rows: Vec<(i64, Vec<u8>)> =
+        query_as(queries::EVENTS).bind(row).bind(after).bind(since).fetch_all(connection).await?;
+    Ok(rows.into_iter().map(|(revision, json)| read_event(row, revision.cast_unsigned(), json.into())).collect())
 }
 
-/// Applies a delta to the rows of whoever owns each key.
-async fn apply(
-    connection: &mut SqliteConnection,
-    key: &SessionKey,
-    row: i64,
-    delta: &JsonMap,
-) -> Result<(), sqlx::Error> {
-    for (name, value) in delta {
-        let removal = is_removal(value);
-        let statement = match Scope::of(name).0 {
-            Scope::Session => query(if removal { queries::UNSET_SESSION } else { queries::SET_SESSION }).bind(row),
-            Scope::User => {
-                query(if removal { queries::UNSET_USER } else { queries::SET_USER }).bind(&*key.app).bind(&*key.user)
-            }
-            Scope::App => query(if removal { queries::UNSET_APP } else { queries::SET_APP }).bind(&*key.app),
-            Scope::Temp => continue,
-        };
-        let statement = statement.bind(name);
-        let statement = if removal { statement } else { statement.bind(value.to_string()) };
-        statement.execute(&mut *connection).await?;
-    }
-    Ok(())
-}
-
-fn from_json(text: &str) -> Result<serde_json::Value, sqlx::Error> {
-    serde_json::from_str(text).map_err(|error| sqlx::Error::Decode(error.into()))
+/// An event that cannot be read does not take its session with it: another one stands for it.
+fn read_event(session: i64, revision: u64, json: Bytes) -> Arc<Event> {
+    Event::from_json(json.clone()).unwrap_or_else(|error| {
+        tracing::error!(session, revision, %error, "a stored event cannot be read and is left out");
+        Event::unreadable(&json, revision, &error.to_string())
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use hatchery_core::event::EventActions;
+    use hatchery_core::{Content, EventData};
+    use serde_json::json;
     use sqlx::{AssertSqlSafe, Row};
 
     use super::*;
@@ -270,7 +307,8 @@ mod tests {
     async fn every_statement_finds_its_rows_through_an_index() {
         let folder = tempfile::tempdir().unwrap();
         let sessions = SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap();
-        for statement in [
+        let state = [state::Table::Session, state::Table::User, state::Table::App].map(|table| table.unset(8));
+        let statements = [
             queries::FIND,
             queries::STATE,
             queries::EVENTS,
@@ -279,15 +317,110 @@ mod tests {
             queries::SHARED_STATE,
             queries::DELETE,
             queries::APPEND,
-            queries::UNSET_SESSION,
-            queries::UNSET_USER,
-            queries::UNSET_APP,
-        ] {
+            queries::SESSION_USAGE,
+            queries::USER_USAGE,
+            queries::APP_USAGE,
+        ];
+        for statement in statements.into_iter().chain(state.iter().map(String::as_str)) {
             let explain = format!("EXPLAIN QUERY PLAN {statement}");
             let plan = query(AssertSqlSafe(explain)).fetch_all(&sessions.database.writer).await.unwrap();
             let plan: Vec<String> = plan.iter().map(|row| row.get("detail")).collect();
             assert!(plan.iter().any(|step| step.contains("SEARCH")), "{statement}\n{plan:?}");
             assert!(!plan.iter().any(|step| step.contains("SCAN")), "{statement}\n{plan:?}");
         }
+    }
+
+    fn event(text: &str, state: serde_json::Value) -> Arc<Event> {
+        let state_delta = serde_json::from_value(state).unwrap();
+        Event::new(EventData {
+            content: Some(Arc::new(Content::user(text))),
+            actions: EventActions { state_delta, ..EventActions::default() },
+            ..EventData::default()
+        })
+    }
+
+    /// A limit of the connection on the file's pages stands for a disk without room.
+    async fn fill_the_disk(sessions: &SqliteSessions) {
+        let limit = "PRAGMA max_page_count = 1";
+        query(limit).execute(&sessions.database.writer).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn on_a_full_disk_an_append_fails_alone_and_the_writer_goes_on_when_there_is_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let sessions = SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap();
+        let key = sessions.create("app", "ann", Some("s"), JsonMap::new()).await.unwrap().key;
+        let large = "x".repeat(8000);
+        for state in [json!({}), json!({"a": large.clone(), "user:b": large.clone()})] {
+            fill_the_disk(&sessions).await;
+            let mut acknowledged = sessions.usage(&key).await.unwrap().session.events;
+            let error = loop {
+                match sessions.append(&key, &event(&large, state.clone())).await {
+                    Ok(revision) => acknowledged = revision,
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
+            assert_eq!(error.code(), "STORE_FULL");
+            let (text, file) = (error.to_string(), sessions.file.display());
+            let expected = format!("session database {file}: cannot append to the session ({key}): no space is left: ");
+            assert!(text.starts_with(&expected), "{text}");
+            let session = sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+            assert_eq!((session.revision, session.events.len() as u64), (acknowledged, acknowledged));
+
+            // Somebody makes room.
+            query("PRAGMA max_page_count = 1073741823").execute(&sessions.database.writer).await.unwrap();
+            let append = event(&large, json!({"c": large.clone(), "app:d": large.clone()}));
+            assert_eq!(sessions.append(&key, &append).await.unwrap(), acknowledged + 1);
+            sessions.create("app", "ann", None, JsonMap::new()).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_write_that_waits_too_long_for_the_writer_is_told_to_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let sessions = SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap();
+        let [ann, bob] = ["ann", "bob"].map(|user| SessionKey::new("app", user, "s"));
+        sessions.create("app", "ann", Some("s"), JsonMap::new()).await.unwrap();
+        let held = sessions.database.writer.acquire().await.unwrap();
+        let (first, second) = (event("one", json!({})), event("two", json!({})));
+        tokio::time::pause();
+        // The second write of the user waits for the first one, not for the writer.
+        let (first, second) = futures::join!(sessions.append(&ann, &first), sessions.append(&ann, &second));
+        let (first, second) = (first.unwrap_err(), second.unwrap_err());
+        assert_eq!((first.code(), second.code()), ("STORE_BUSY", "STORE_BUSY"));
+        let advice = "this request has waited for 5 s and nothing was changed; try again in 1 s";
+        assert_eq!(first.to_string(), format!("the session database is busy: {advice}"));
+        let delete = sessions.delete(&bob).await.unwrap_err();
+        assert_eq!(delete.to_string(), first.to_string());
+        tokio::time::resume();
+        drop(held);
+        assert_eq!(sessions.append(&ann, &event("three", json!({}))).await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_writes_of_one_user_leave_the_writer_to_others_in_between() {
+        let folder = tempfile::tempdir().unwrap();
+        let sessions = SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap();
+        let [ann, bob] = ["ann", "bob"].map(|user| SessionKey::new("app", user, "s"));
+        for key in [&ann, &bob] {
+            sessions.create(&key.app, &key.user, Some(&key.id), JsonMap::new()).await.unwrap();
+        }
+        let held = sessions.database.writer.acquire().await.unwrap();
+        let order = std::sync::Mutex::new(Vec::new());
+        let append = async |key: &SessionKey| {
+            sessions.append(key, &event("hi", json!({}))).await.unwrap();
+            order.lock().unwrap().push(key.user.to_string());
+        };
+        let flood = futures::future::join_all((0..50).map(|_| append(&ann)));
+        let release = async {
+            tokio::task::yield_now().await;
+            drop(held);
+        };
+        // All of the flood is asked for before the one write of the other user.
+        futures::join!(flood, append(&bob), release);
+        let order = order.into_inner().unwrap();
+        let place = order.iter().position(|user| user == "bob").unwrap();
+        assert!(place <= 2, "the other user's write came after {place} of the flood");
     }
 }

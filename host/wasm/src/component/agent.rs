@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use async_trait::async_trait;
 use hatchery_core::event::new_event_id;
-use hatchery_core::{AgentContext, CustomAgent, EventData, RunError};
+use hatchery_core::{AgentContext, CustomAgent, EventData, RunError, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 use wasmtime::component::{Source, StreamConsumer, StreamResult};
 use wasmtime::{Store, StoreContextMut};
@@ -128,17 +128,37 @@ impl ComponentAgent {
             let Sandbox { grants, component, .. } = &self.component.sandbox;
             grants.check(component, Want::State(Access::Write, key)).map_err(|denial| denial.end(&cx.call))?;
         }
+        if data.actions.compaction.is_some() {
+            return Err(self.refuse_compaction(cx));
+        }
         let id = if data.partial {
             streaming.get_or_insert_with(new_event_id).clone()
         } else {
             streaming.take().unwrap_or_default()
         };
         let error = data.error_code.clone().map(|code| (code, data.error_message.clone().unwrap_or_default()));
-        cx.emit(EventData { id, ..data }).await?;
+        // The time is the host's, too: windows of a session and summaries go by it.
+        cx.emit(EventData { id, timestamp: Timestamp::default(), ..data }).await?;
         match error {
             Some((code, message)) => Err(RunError::Reported { code, message }),
             None => Ok(()),
         }
+    }
+}
+
+impl ComponentAgent {
+    /// Refuses an event that would take the place of events of others in what models see.
+    fn refuse_compaction(&self, cx: &AgentContext) -> RunError {
+        let (component, invocation) = (&*self.component.name, &cx.call.invocation);
+        tracing::warn!(
+            target: "hatchery::audit", component, session = &*invocation.session_key.id, invocation = invocation.id,
+            action = "compact the session's history", "denied"
+        );
+        let message = format!(
+            "component `{component}` may not compact the session's history; to have it summed up, offer a summarizer, which \
+             `compaction` of an app in hatchery.yaml names"
+        );
+        RunError::Agent { agent: cx.call.agent.to_string(), code: "DENIED".into(), message }
     }
 }
 

@@ -15,7 +15,8 @@ use super::offer::Hooked;
 use crate::bindings::exports::hatchery::agent::{guest_callbacks, guest_plugins, sync_guest_callbacks};
 use crate::convert::{BadValue, FromWit, ToWit, Weigh, bounded, object, text, wit};
 use crate::error::CallError;
-use crate::store::HostState;
+use crate::policy::Want;
+use crate::store::{HostState, Sandbox};
 
 /// A callback or a plugin; `I` is the interface that its functions are in.
 pub(super) struct Hooks<I> {
@@ -121,6 +122,15 @@ impl<I: Interface + Sync> Hooks<I> {
         self.accept(answer, |json| json.map(|json| object(&json, "the answer")).transpose())
     }
 
+    /// A request that is revised to ask another model needs a grant for that one.
+    fn check_model(&self, cx: &CallContext, before: &str, after: &str) -> Result<(), RunError> {
+        if before == after {
+            return Ok(());
+        }
+        let Sandbox { grants, component, .. } = &self.component.sandbox;
+        grants.check(component, Want::Model(after)).map_err(|denial| denial.end(cx))
+    }
+
     fn broke(&self, error: CallError) -> RunError {
         error.into_item_error(&self.component.name, I::KIND, &self.hooked.name)
     }
@@ -181,7 +191,9 @@ macro_rules! callback {
                 match call.await? {
                     wit::ModelAction::Proceed => Ok(None),
                     wit::ModelAction::Revise(revised) => {
-                        *request = self.accept(revised, LlmRequest::from_wit)?;
+                        let revised = self.accept(revised, LlmRequest::from_wit)?;
+                        self.check_model(cx, &request.model, &revised.model)?;
+                        *request = revised;
                         Ok(None)
                     }
                     wit::ModelAction::Respond(response) => self.accept(response, LlmResponse::from_wit).map(Some),

@@ -33,6 +33,7 @@ pub(super) enum CallbackExports {
 }
 
 /// Where the functions of each interface are; nothing for those that the component does not have.
+#[derive(Clone)]
 pub(super) struct Exports {
     pub(super) agents: Option<AgentExports>,
     pub(super) tools: Option<ToolExports>,

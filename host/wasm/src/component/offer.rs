@@ -33,7 +33,7 @@ pub(super) struct Described {
 }
 
 /// What a component offers: not too much, each item under a name of its own.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Offer {
     pub(super) agents: Vec<AgentSpec>,
     pub(super) tools: Vec<DescribedTool>,
@@ -46,6 +46,7 @@ pub(super) struct Offer {
 }
 
 /// A tool, as it describes itself.
+#[derive(Clone)]
 pub(crate) struct DescribedTool {
     pub(crate) declaration: Arc<FunctionDeclaration>,
     pub(crate) is_long_running: bool,
@@ -65,6 +66,7 @@ impl TryFrom<Described> for Offer {
     type Error = String;
 
     fn try_from(described: Described) -> Result<Self, String> {
+        super::described_size::check(&described)?;
         few("agents", described.agents.len(), MAX_AGENTS)?;
         few("tools", described.tools.len(), MAX_ITEMS)?;
         few("callbacks", described.callbacks.len(), MAX_ITEMS)?;

@@ -40,7 +40,7 @@ impl FromWit<wit::Part> for Part {
             data: PartData::from_wit(part.data)?,
             thought: part.thought,
             thought_signature: part.thought_signature.map(Bytes::from),
-            extra: from_extra(part.extra, "`extra` of a part")?,
+            extra: from_extra::<Self>(part.extra, "`extra` of a part")?.without_nulls(),
         })
     }
 }
@@ -107,23 +107,23 @@ impl FromWit<wit::PartData> for PartData {
                 id: call.id,
                 name: call.name,
                 args: object(&call.args, "`args` of a function call")?,
-                extra: from_extra(call.extra, "`extra` of a function call")?,
+                extra: from_extra::<FunctionCall>(call.extra, "`extra` of a function call")?,
             }),
             wit::PartData::FunctionResponse(response) => Self::FunctionResponse(FunctionResponse {
                 id: response.id,
                 name: response.name,
                 response: object(&response.response, "`response` of a function response")?,
-                extra: from_extra(response.extra, "`extra` of a function response")?,
+                extra: from_extra::<FunctionResponse>(response.extra, "`extra` of a function response")?,
             }),
             wit::PartData::ExecutableCode(code) => Self::ExecutableCode(ExecutableCode {
                 language: code.language,
                 code: code.code,
-                extra: from_extra(code.extra, "`extra` of executable code")?,
+                extra: from_extra::<ExecutableCode>(code.extra, "`extra` of executable code")?,
             }),
             wit::PartData::CodeExecutionResult(result) => Self::CodeExecutionResult(CodeExecutionResult {
                 outcome: result.outcome,
                 output: result.output,
-                extra: from_extra(result.extra, "`extra` of a code execution result")?,
+                extra: from_extra::<CodeExecutionResult>(result.extra, "`extra` of a code execution result")?,
             }),
         })
     }

@@ -8,8 +8,8 @@ use hatchery_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::json::{from_extra, parse};
-use super::{BadValue, FromWit, ToWit, text, value, wit};
+use super::json::{check_unknown, parse};
+use super::{BadValue, FromWit, ToWit, object, text, value, wit};
 
 /// The keys of an event that the contract carries in `extra`.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
@@ -35,6 +35,9 @@ struct EventExtra {
     input_transcription: Option<Box<Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_transcription: Option<Box<Value>>,
+    /// All other keys: those of a later version, which are dropped.
+    #[serde(flatten, skip_serializing)]
+    rest: Extra,
 }
 
 impl ToWit for EventData {
@@ -52,6 +55,7 @@ impl ToWit for EventData {
             custom_metadata: self.custom_metadata.clone(),
             input_transcription: self.input_transcription.clone(),
             output_transcription: self.output_transcription.clone(),
+            rest: Extra::default(),
         };
         wit::Event {
             id: self.id.clone(),
@@ -72,10 +76,7 @@ impl ToWit for EventData {
 
 impl FromWit<wit::Event> for EventData {
     fn from_wit(event: wit::Event) -> Result<Self, BadValue> {
-        let extra = match event.extra {
-            Some(extra) => parse(&extra, "`extra` of an event", "an object of event keys")?,
-            None => EventExtra::default(),
-        };
+        let extra = event.extra.map(|extra| event_extra(&extra)).transpose()?.unwrap_or_default();
         Ok(Self {
             id: event.id,
             invocation_id: event.invocation_id,
@@ -102,7 +103,19 @@ impl FromWit<wit::Event> for EventData {
     }
 }
 
+/// Reads the keys of an event that have no field in the contract, and refuses those that have one.
+fn event_extra(text: &str) -> Result<EventExtra, BadValue> {
+    let what = "`extra` of an event";
+    let extra: EventExtra = parse(text, what, "an object of event keys")?;
+    check_unknown::<EventData>(&extra.rest, what)?;
+    if let Some(usage) = &extra.usage_metadata {
+        check_unknown::<UsageMetadata>(&usage.extra, "`usageMetadata` of an event")?;
+    }
+    Ok(extra)
+}
+
 /// Keys of `actions` that the contract carries in `extra`; others stay as they are.
+const ACTIONS_EXTRA: &str = "`extra` of actions";
 const AUTH: &str = "requestedAuthConfigs";
 const CONFIRMATIONS: &str = "requestedToolConfirmations";
 const COMPACTION: &str = "compaction";
@@ -135,10 +148,11 @@ impl ToWit for EventActions {
 
 impl FromWit<wit::EventActions> for EventActions {
     fn from_wit(actions: wit::EventActions) -> Result<Self, BadValue> {
-        let mut extra = from_extra(actions.extra, "`extra` of actions")?;
+        let mut extra = actions.extra.map(|text| object(&text, ACTIONS_EXTRA)).transpose()?.unwrap_or_default();
         let requested_auth_configs = take_map(&mut extra, AUTH)?;
         let requested_tool_confirmations = take_map(&mut extra, CONFIRMATIONS)?;
         let compaction = take_compaction(&mut extra)?;
+        check_unknown::<Self>(&extra, ACTIONS_EXTRA)?;
         let state_delta = actions.state_delta.into_iter();
         Ok(Self {
             state_delta: state_delta
@@ -152,28 +166,23 @@ impl FromWit<wit::EventActions> for EventActions {
             requested_auth_configs,
             requested_tool_confirmations,
             compaction,
-            extra,
+            extra: extra.into(),
         })
     }
 }
 
-fn take_map(extra: &mut Extra, key: &'static str) -> Result<Extra, BadValue> {
-    match take(extra, key) {
+fn take_map(extra: &mut JsonMap, key: &'static str) -> Result<Extra, BadValue> {
+    match extra.remove(key) {
         None | Some(Value::Null) => Ok(Extra::default()),
         Some(Value::Object(map)) => Ok(map.into()),
         Some(other) => Err(BadValue { what: key, wanted: "a JSON object", reason: format!("it is `{other}`") }),
     }
 }
 
-fn take_compaction(extra: &mut Extra) -> Result<Option<Box<Compaction>>, BadValue> {
+fn take_compaction(extra: &mut JsonMap) -> Result<Option<Box<Compaction>>, BadValue> {
     let parse = |value| serde_json::from_value(value);
     let bad = |error: serde_json::Error| BadValue { what: COMPACTION, wanted: "a summary", reason: error.to_string() };
-    take(extra, COMPACTION).filter(|value| !value.is_null()).map(parse).transpose().map_err(bad)
-}
-
-/// Changing an empty [`Extra`] would give it a map.
-fn take(extra: &mut Extra, key: &str) -> Option<Value> {
-    if extra.is_empty() { None } else { extra.remove(key) }
+    extra.remove(COMPACTION).filter(|value| !value.is_null()).map(parse).transpose().map_err(bad)
 }
 
 impl ToWit for ToolConfirmation {

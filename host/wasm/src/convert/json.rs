@@ -1,6 +1,8 @@
 //! JSON as text, which is how dynamic values cross the border.
 
-use hatchery_core::{Extra, JsonMap};
+use hatchery_core::extra::known_key;
+use hatchery_core::storable::{MAX_DEPTH, is_too_deep};
+use hatchery_core::{Extra, JsonMap, KnownKeys};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -12,14 +14,26 @@ pub(crate) fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| "null".into())
 }
 
-/// Any JSON.
+/// Any JSON that can be stored in an event.
 pub(crate) fn value(text: &str, what: &'static str) -> Result<Value, BadValue> {
-    parse(text, what, "JSON")
+    let value = parse(text, what, "JSON")?;
+    check_depth(&value, what)?;
+    Ok(value)
 }
 
-/// A JSON object.
+/// A JSON object that can be stored in an event.
 pub(crate) fn object(text: &str, what: &'static str) -> Result<JsonMap, BadValue> {
-    parse(text, what, "a JSON object")
+    let map: JsonMap = parse(text, what, "a JSON object")?;
+    map.values().try_for_each(|value| check_depth(value, what))?;
+    Ok(map)
+}
+
+fn check_depth(value: &Value, what: &'static str) -> Result<(), BadValue> {
+    if is_too_deep(value) {
+        let reason = format!("it is nested more than {MAX_DEPTH} levels deep");
+        return Err(BadValue { what, wanted: "JSON that can be stored", reason });
+    }
+    Ok(())
 }
 
 /// The keys that have no field of their own; nothing when there are none.
@@ -27,9 +41,26 @@ pub(super) fn extra(map: &JsonMap) -> Option<String> {
     (!map.is_empty()).then(|| text(map))
 }
 
-/// The other way round.
-pub(super) fn from_extra(extra: Option<String>, what: &'static str) -> Result<Extra, BadValue> {
-    extra.map_or_else(|| Ok(Extra::default()), |text| object(&text, what).map(Extra::from))
+/// Reads the keys that have no field of their own in `T`.
+///
+/// # Errors
+/// When there is one that has: it would be stored beside the field and override it.
+pub(super) fn from_extra<T: KnownKeys>(extra: Option<String>, what: &'static str) -> Result<Extra, BadValue> {
+    let Some(text) = extra else { return Ok(Extra::default()) };
+    let map = object(&text, what)?;
+    check_unknown::<T>(&map, what)?;
+    Ok(map.into())
+}
+
+/// Checks that none of the keys has a field of its own in `T`.
+pub(super) fn check_unknown<T: KnownKeys>(map: &JsonMap, what: &'static str) -> Result<(), BadValue> {
+    match known_key::<T>(map) {
+        Some(key) => {
+            let reason = format!("`{key}` is a field of {}; set the field", T::NOUN);
+            Err(BadValue { what, wanted: "an object of keys without a field", reason })
+        }
+        None => Ok(()),
+    }
 }
 
 /// A structure of further keys.

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use hatchery_core::content::{CodeExecutionResult, ExecutableCode, FileData};
 use hatchery_core::model::GenerateContentConfig;
 use hatchery_core::{
-    Blob, CodeFile, CodeInput, CodeOutput, Compaction, Content, EventActions, EventData, Example, Extra, FunctionCall,
-    FunctionDeclaration, FunctionResponse, JsonMap, LlmRequest, LlmResponse, ModelError, ModelErrorKind, Part,
-    PartData, RunError, Timestamp, ToolConfirmation, ToolError, UsageMetadata,
+    Blob, CodeFile, CodeInput, CodeOutput, Compaction, Content, Event, EventActions, EventData, Example, Extra,
+    FunctionCall, FunctionDeclaration, FunctionResponse, JsonMap, LlmRequest, LlmResponse, ModelError, ModelErrorKind,
+    Part, PartData, RunError, Timestamp, ToolConfirmation, ToolError, UsageMetadata,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -226,6 +226,120 @@ fn file() -> impl Strategy<Value = CodeFile> {
     })
 }
 
+/// An event as a guest makes it; the host gives it its time.
+fn guest_event() -> impl Strategy<Value = wit::Event> {
+    event().prop_map(|event| wit::Event { timestamp: 0, ..event.to_wit() })
+}
+
+/// Keys that the host knows, in several spellings, and others.
+fn key() -> impl Strategy<Value = String> {
+    let keys = [
+        "text",
+        "functionCall",
+        "function_call",
+        "FunctionCall",
+        "thought",
+        "thoughtSignature",
+        "inlineData",
+        "id",
+        "name",
+        "args",
+        "response",
+        "language",
+        "code",
+        "outcome",
+        "output",
+        "stateDelta",
+        "state_delta",
+        "endInvocation",
+        "requestedToolConfirmations",
+        "compaction",
+        "content",
+        "author",
+        "partial",
+        "usageMetadata",
+        "usage_metadata",
+        "customMetadata",
+        "timestamp",
+        "x",
+        "videoMetadata",
+        "",
+    ];
+    proptest::sample::select(keys.to_vec()).prop_map(Into::into)
+}
+
+fn text_of(value: &Value) -> String {
+    super::text(value)
+}
+
+/// An event with this `extra` in one of the places that have one.
+fn with_extra(at: usize, extra: Option<String>) -> wit::Event {
+    let data = match at {
+        0 => PartData::FunctionCall(FunctionCall::default()),
+        1 => PartData::FunctionResponse(FunctionResponse::default()),
+        2 => PartData::ExecutableCode(ExecutableCode::default()),
+        3 => PartData::CodeExecutionResult(CodeExecutionResult::default()),
+        _ => PartData::Text("hi".into()),
+    };
+    let content = Some(Arc::new(Content::new("model", vec![data.into()])));
+    let mut event = EventData { content, ..EventData::default() }.to_wit();
+    let part = &mut event.content.as_mut().unwrap().parts[0];
+    match (&mut part.data, at) {
+        (wit::PartData::FunctionCall(it), _) => it.extra = extra,
+        (wit::PartData::FunctionResponse(it), _) => it.extra = extra,
+        (wit::PartData::ExecutableCode(it), _) => it.extra = extra,
+        (wit::PartData::CodeExecutionResult(it), _) => it.extra = extra,
+        (_, 4) => part.extra = extra,
+        (_, 5) => event.actions.extra = extra,
+        _ => event.extra = extra,
+    }
+    event
+}
+
+#[test]
+fn a_guest_s_extra_does_not_override_fields() {
+    let refused = |at, extra: &str| EventData::from_wit(with_extra(at, Some(extra.into()))).unwrap_err().to_string();
+    let fields = [
+        (0, "`extra` of a function call", "args", "a function call"),
+        (1, "`extra` of a function response", "response", "a function response"),
+        (2, "`extra` of executable code", "code", "executable code"),
+        (3, "`extra` of a code execution result", "outcome", "a code execution result"),
+        (4, "`extra` of a part", "function_call", "a part"),
+        (5, "`extra` of actions", "stateDelta", "actions"),
+        (6, "`extra` of an event", "author", "an event"),
+        (6, "`extra` of an event", "finish_reason", "an event"),
+    ];
+    for (at, what, key, noun) in fields {
+        assert_eq!(
+            refused(at, &format!("{{\"x\": 1, \"{key}\": {{}}}}")),
+            format!("{what} is not an object of keys without a field: `{key}` is a field of {noun}; set the field")
+        );
+    }
+    let usage = r#"{"usageMetadata": {"total_token_count": 1}}"#;
+    assert_eq!(
+        refused(6, usage),
+        "`usageMetadata` of an event is not an object of keys without a field: `total_token_count` is a field of usage \
+         metadata; set the field"
+    );
+}
+
+#[test]
+fn json_of_a_guest_that_could_not_be_read_again_is_refused() {
+    let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+    assert!(value(&deep(100), "the answer").is_ok());
+    assert_eq!(
+        value(&deep(101), "the answer").unwrap_err().to_string(),
+        "the answer is not JSON that can be stored: it is nested more than 100 levels deep"
+    );
+    let args = format!("{{\"a\": {}}}", deep(101));
+    let call = wit::FunctionCall { id: None, name: "roll".into(), args, extra: None };
+    let error = PartData::from_wit(wit::PartData::FunctionCall(call)).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "`args` of a function call is not JSON that can be stored: it is nested more than 100 levels deep"
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -237,6 +351,23 @@ proptest! {
     #[test]
     fn an_event_comes_back_as_it_was(event in event()) {
         prop_assert_eq!(EventData::from_wit(event.to_wit()).unwrap(), event);
+    }
+
+    #[test]
+    fn an_event_of_a_guest_is_read_from_its_json_as_it_was(event in guest_event()) {
+        let event = Event::new(EventData::from_wit(event).unwrap());
+        event.check_storable().unwrap();
+        prop_assert_eq!(&**Event::from_json(event.json().clone()).unwrap(), &**event);
+    }
+
+    #[test]
+    fn whatever_a_guest_puts_into_extra_is_refused_or_stored_as_it_is(at in 0..7_usize, key in key(), json in json()) {
+        let extra = Some(text_of(&serde_json::json!({ key: json })));
+        if let Ok(data) = EventData::from_wit(with_extra(at, extra)) {
+            let event = Event::new(data);
+            event.check_storable().unwrap();
+            prop_assert_eq!(&**Event::from_json(event.json().clone()).unwrap(), &**event);
+        }
     }
 
     #[test]

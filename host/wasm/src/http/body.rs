@@ -12,6 +12,7 @@ use wasmtime_wasi_http::{Error, WasiBody};
 
 use super::fault::{AnyError, Fault, Patience};
 use crate::limits::{Limit, Limits};
+use crate::store::stream::counted_bytes;
 use crate::store::tally::{Open, Tally};
 
 /// When something was sent last.
@@ -81,16 +82,19 @@ impl Download {
         Self { body: Some((body, open)), tally, limits, received: 0, patience, waiting: None }
     }
 
-    /// A piece that has come, unless it is too much.
+    /// A piece that has come, unless it is too much. It counts to the instance's memory until the guest has read it.
     fn accept(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, Fault> {
-        if let Some(bytes) = frame.data_ref() {
-            self.received = self.received.saturating_add(bytes.len() as u64);
-            if self.received > self.limits.response_body {
-                return Err(self.limits.hit(Limit::ResponseBody).into());
-            }
-            self.tally.bytes(bytes.len())?;
+        let bytes = match frame.into_data() {
+            Ok(bytes) => bytes,
+            Err(trailers) => return Ok(trailers),
+        };
+        self.received = self.received.saturating_add(bytes.len() as u64);
+        if self.received > self.limits.response_body {
+            return Err(self.tally.exceed(Limit::ResponseBody).into());
         }
-        Ok(frame)
+        self.tally.bytes(bytes.len())?;
+        let held = self.tally.hold(bytes.len() as u64)?;
+        Ok(Frame::data(counted_bytes(bytes, held)))
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {

@@ -28,6 +28,15 @@ const IDLE: Duration = Duration::from_secs(30);
 /// Connections to one host that are kept though nobody uses them.
 const MOST_IDLE: usize = 8;
 
+/// Most bytes of an HTTP/1 response that are taken before the guest reads them, and of the head of any response.
+const MAX_BUFFER: usize = 256 << 10;
+
+/// Most bytes of an HTTP/2 response that are taken before the guest reads them.
+const STREAM_WINDOW: u32 = 512 << 10;
+
+/// The same for all responses on one connection.
+const CONNECTION_WINDOW: u32 = 1 << 20;
+
 /// Bytes that a header adds to its name and value: the colon, a space and the line's end.
 const HEADER_FRAME: usize = 4;
 
@@ -59,6 +68,11 @@ impl Egress {
             None => grants.secrets.iter().map(|secret| secret.read(&grants)).collect::<Result<_, _>>()?,
         };
         Ok(Self { component, grants, limits, secrets, recorded, client: OnceLock::new() })
+    }
+
+    /// True if there is any host that the component may send requests to.
+    pub(super) fn has_network(&self) -> bool {
+        !self.grants.network.is_empty()
     }
 
     /// Sends a request if that is allowed, and waits until its response begins.
@@ -152,6 +166,10 @@ impl Egress {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(MOST_IDLE)
+            .http1_max_buf_size(MAX_BUFFER)
+            .http2_initial_stream_window_size(STREAM_WINDOW)
+            .http2_initial_connection_window_size(CONNECTION_WINDOW)
+            .http2_max_header_list_size(MAX_BUFFER as u32)
             .build(connector);
         Ok(self.client.get_or_init(|| client))
     }

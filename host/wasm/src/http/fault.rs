@@ -9,6 +9,7 @@ use wasmtime_wasi_http::Error as WasiError;
 
 use crate::limits::{Limit, LimitHit, Limits};
 use crate::policy::Denial;
+use crate::store::memory::MemoryError;
 
 /// Any error, as HTTP clients hand it on.
 pub(super) type AnyError = Box<dyn StdError + Send + Sync>;
@@ -23,6 +24,8 @@ pub(super) enum Fault {
     Denied(#[from] Denial),
     #[error("LIMIT_REACHED: {0}")]
     Limit(#[from] LimitHit),
+    #[error("LIMIT_REACHED: {0}")]
+    Memory(#[from] MemoryError),
     /// A time that the guest itself has set.
     #[error("the connection was not made in the time that the component gives it")]
     OwnConnectTimeout,
@@ -59,6 +62,7 @@ impl From<Fault> for WasiError {
             fault @ (Fault::Describing
             | Fault::Denied(_)
             | Fault::Limit(_)
+            | Fault::Memory(_)
             | Fault::Unreachable { .. }
             | Fault::Tls(_)
             | Fault::NotRecorded { .. }

@@ -3,9 +3,9 @@
 use hatchery_core::Part;
 use wasmtime::component::HasSelf;
 
-use super::{Access as Accessor, Reach, allowed};
+use super::{Access as Accessor, Reach, allowed, hold};
 use crate::bindings::hatchery::agent::artifacts::{Host, HostWithStore};
-use crate::convert::{FromWit, ToWit, wit};
+use crate::convert::{FromWit, ToWit, Weigh, wit};
 use crate::policy::{Access, Want};
 use crate::store::HostState;
 
@@ -35,6 +35,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 
 pub(super) async fn save(mut store: impl Reach, name: String, part: wit::Part) -> Result<u64, wit::Error> {
     let cx = allowed(&mut store, Want::Artifacts(Access::Write))?;
+    let _held = hold(&mut store, part.weigh())?;
     Ok(cx.save_artifact(&name, &Part::from_wit(part)?).await?)
 }
 

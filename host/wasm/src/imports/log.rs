@@ -7,6 +7,9 @@ use crate::store::HostState;
 
 impl Host for HostState {
     fn write(&mut self, level: String, message: String, fields: Vec<(String, String)>) -> Result<(), wit::Error> {
-        self.output.log(&level, &message, &fields).map_err(|hit| fault("LIMIT_REACHED", hit.to_string()))
+        self.output.log(&level, &message, &fields).map_err(|hit| {
+            self.output.report_limit("limits.log", &hit);
+            fault("LIMIT_REACHED", hit.to_string())
+        })
     }
 }

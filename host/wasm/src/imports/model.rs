@@ -11,11 +11,12 @@ use hatchery_engine::llm::Aggregator;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Destination, HasSelf, StreamProducer, StreamReader, StreamResult};
 
-use super::{Access, Reach, allowed, context, fault};
+use super::{Access, Reach, allowed, context, fault, hold};
 use crate::bindings::hatchery::agent::model::{Host, HostWithStore};
-use crate::convert::{FromWit, ToWit, wit};
+use crate::convert::{FromWit, ToWit, Weigh, wit};
 use crate::policy::Want;
 use crate::store::HostState;
+use crate::store::memory::Held;
 use crate::store::tally::Tally;
 
 impl Host for HostState {}
@@ -36,6 +37,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 /// Asks the model that the request names, or the agent's own.
 pub(super) async fn ask(mut store: impl Reach, request: wit::LlmRequest, streamed: bool) -> Result<Answer, wit::Error> {
     let cx = context(&mut store)?;
+    let held = hold(&mut store, request.weigh())?;
     let mut request = LlmRequest::from_wit(request)?;
     let model = if request.model.is_empty() {
         let (name, model) = cx.host()?.model(&cx)?;
@@ -50,7 +52,14 @@ pub(super) async fn ask(mut store: impl Reach, request: wit::LlmRequest, streame
     tally.model_call().map_err(|hit| fault("LIMIT_REACHED", hit.to_string()))?;
     let delivery = if streamed { Delivery::Streamed } else { Delivery::Whole };
     let pieces = cx.invocation.generate(&cx.agent, &*model, request, delivery).await?;
-    Ok(Answer { pieces: Some(pieces), whole: streamed.then(Aggregator::default), tally, counted: 0, said: 0 })
+    Ok(Answer {
+        pieces: Some(pieces),
+        whole: streamed.then(Aggregator::default),
+        tally,
+        counted: 0,
+        said: 0,
+        _held: held,
+    })
 }
 
 /// A model's answer on its way to the guest: the pieces, then the whole.
@@ -65,6 +74,8 @@ pub struct Answer {
     counted: u64,
     /// Bytes of text so far.
     said: u64,
+    /// The request, which the model may still look at.
+    _held: Held,
 }
 
 impl Answer {

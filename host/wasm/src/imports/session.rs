@@ -46,6 +46,7 @@ impl Host for HostState {
         self.check(Want::State(Access::Write, &key))?;
         let value = value(&json, "the state value")?;
         self.kept.keep(Kind::State(key.clone()), key.len() + json.len()).map_err(|hit| {
+            self.output.report_limit("limits.result", &hit);
             let what = format!("state key `{}` is not set, as all that this call sets is too much", short(&key));
             fault("LIMIT_REACHED", format!("{what}: {hit}"))
         })?;

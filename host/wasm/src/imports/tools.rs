@@ -5,11 +5,12 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 use wasmtime::component::HasSelf;
 
-use super::{Access, Reach, context};
+use super::{Access, Reach, context, hold};
 use crate::bindings::hatchery::agent::tools::{Host, HostWithStore};
 use crate::convert::{object, text, wit};
 use crate::policy::Want;
 use crate::store::HostState;
+use crate::store::meter::parsed_size;
 use crate::store::nesting::MOST_AT_ONCE;
 
 impl Host for HostState {}
@@ -24,9 +25,13 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 pub(super) async fn call(mut store: impl Reach, name: String, args: String) -> Result<String, wit::ToolError> {
     let cx = context(&mut store).map_err(wit::ToolError::Fatal)?;
     let host = cx.host().map_err(|error| wit::ToolError::Fatal(error.into()))?.clone();
+    let held = hold(&mut store, parsed_size(&args));
+    let _held =
+        held.map_err(|error| wit::ToolError::Model(format!("tool `{name}` is not called: {}", error.message)))?;
     let args = object(&args, "the arguments").map_err(|error| wit::ToolError::Model(error.to_string()))?;
     let (nesting, tally) = store.reach(|state| (state.nesting.clone(), state.tally.clone()));
-    let taken = nesting.deeper(tally.limits()).and_then(|deeper| tally.tool_call().map(|()| deeper));
+    let deeper = nesting.deeper(tally.limits()).map_err(|hit| tally.exceed(hit.limit));
+    let taken = deeper.and_then(|deeper| tally.tool_call().map(|()| deeper));
     let nesting = taken.map_err(|hit| wit::ToolError::Model(format!("tool `{name}` is not called: {hit}")))?;
     let _place = nesting.place().ok_or_else(|| {
         wit::ToolError::Model(format!("tool `{name}` is not called: {MOST_AT_ONCE} calls run already; wait for some"))

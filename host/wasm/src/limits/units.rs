@@ -29,10 +29,16 @@ const SIZES: &[(&str, f64)] =
 const TIMES: &[(&str, f64)] = &[("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("h", 3600.0)];
 
 /// Bytes, as a number or a text such as `64MiB`.
-pub(super) fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+pub fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let Some(written) = Option::<Written>::deserialize(deserializer)? else { return Ok(None) };
     let help = "is not a size; write bytes or a number with KiB, MiB or GiB";
     number(&written, SIZES, help).map(|bytes| Some(bytes as u64)).map_err(D::Error::custom)
+}
+
+/// The same where it cannot be left empty.
+pub(crate) fn byte_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    size(deserializer)?
+        .ok_or_else(|| D::Error::custom("a size is missing; write bytes or a number with KiB, MiB or GiB"))
 }
 
 /// A time, as seconds or a text such as `500ms`.
@@ -55,7 +61,7 @@ fn read_time<E: Error>(written: &Written) -> Result<Duration, E> {
 }
 
 /// Bytes for people.
-pub(super) fn bytes(bytes: u64) -> String {
+pub(crate) fn bytes(bytes: u64) -> String {
     match bytes {
         0 => "0 B".into(),
         _ if bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),

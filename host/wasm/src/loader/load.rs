@@ -1,22 +1,23 @@
 //! Loads one component file, or only compiles it.
 
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
-use tokio::task::{JoinError, JoinHandle};
 
+use super::flight::Ticket;
 use super::{LoadOptions, Progress};
-use crate::cache::{Code, sha256};
+use crate::cache::{load_compiled, sha256};
+use crate::compile::CompileError;
 use crate::component::Component;
 use crate::error::LoadError;
 use crate::policy::Requests;
+use crate::revisions::Revisions;
+use crate::settings::Settings;
 use crate::version::Contract;
-
-/// Most bytes of a component's file.
-const MAX_FILE: u64 = 256 << 20;
 
 /// What loading a file gave.
 pub(crate) enum Loaded {
@@ -40,22 +41,51 @@ pub(crate) async fn load(
     name: &str,
     path: &Path,
     current: Option<&str>,
+    mut ticket: Ticket,
 ) -> Result<Loaded, LoadError> {
     check_name(name, path)?;
-    let bytes = admit(options, path, read(path).await?).await?;
+    check_trust(&options.settings, name)?;
+    ticket.enter().await;
+    let bytes = admit(options, path, read(options, path).await?).await?;
     let hash = sha256(&bytes);
     if current == Some(hash.as_str()) {
+        keep(options, name, path, move |revisions, name, path| revisions.keep_signature(name, &hash, path)).await;
         return Ok(Loaded::Unchanged);
     }
-    let (component, is_from_cache) = load_bytes(options, name, bytes.clone(), hash.clone()).await?;
-    if let Some(revisions) = options.revisions.clone() {
-        let name = name.to_owned();
-        let kept = tokio::task::spawn_blocking(move || revisions.keep(&name, &hash, &bytes)).await;
-        if let Err(error) = kept {
-            tracing::error!("{}: keeping a copy broke off: {error}", path.display());
-        }
-    }
+    let (component, is_from_cache) = describe(options, name, bytes.clone(), hash.clone(), &mut ticket).await?;
+    keep(options, name, path, move |revisions, name, path| revisions.keep(name, &hash, &bytes, path)).await;
     Ok(Loaded::Component { component, is_from_cache })
+}
+
+/// Checks that the operator trusts what a component's settings ask for.
+///
+/// # Errors
+/// When the configuration that they come from is not trusted.
+pub(super) fn check_trust(settings: &Settings, name: &str) -> Result<(), LoadError> {
+    settings.of(name).refusal.map_or(Ok(()), |reason| Err(LoadError::NotAdmitted(reason)))
+}
+
+/// Checks that the folders a component is granted do not lie where another one writes.
+///
+/// # Errors
+/// When they do; the message names the keys of both.
+pub(super) fn check_folders(settings: &Settings, name: &str) -> Result<(), LoadError> {
+    let conflicting = settings.check_folders(name);
+    conflicting.map_err(|conflict| LoadError::Grants { component: name.into(), reason: conflict.to_string() })
+}
+
+/// Has `how` keep a file, or the signature beside it, where revisions are kept.
+async fn keep(
+    options: &LoadOptions,
+    name: &str,
+    path: &Path,
+    how: impl FnOnce(&Revisions, &str, &Path) + Send + 'static,
+) {
+    let Some(revisions) = options.revisions.clone() else { return };
+    let (name, file) = (name.to_owned(), path.to_owned());
+    if let Err(error) = tokio::task::spawn_blocking(move || how(&revisions, &name, &file)).await {
+        tracing::error!("{}: keeping a copy broke off: {error}", path.display());
+    }
 }
 
 /// A component whose code is in the cache.
@@ -80,17 +110,18 @@ pub async fn precompile(options: &LoadOptions, path: &Path) -> Result<Precompile
     let began = Instant::now();
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     check_name(&name, path)?;
-    let bytes = admit(options, path, read(path).await?).await?;
+    let bytes = admit(options, path, read(options, path).await?).await?;
     Contract::read(&name, &bytes)?;
     let (size, hash) = (bytes.len() as u64, sha256(&bytes));
-    let code = compile(options, &name, bytes, hash).await?;
+    let code = code(options, &name, bytes, hash, &mut Ticket::default()).await?;
     match code.not_kept {
         Some(reason) => Err(LoadError::NotKept { component: name, reason }),
         None => Ok(Precompiled { name, size, is_from_cache: code.is_from_cache, took: began.elapsed() }),
     }
 }
 
-fn check_name(name: &str, path: &Path) -> Result<(), LoadError> {
+/// Checks that a file's name can name a component.
+pub(crate) fn check_name(name: &str, path: &Path) -> Result<(), LoadError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if name.is_empty() || !name.chars().all(is_plain) {
         let reason = "a component's name may hold only letters, digits, `_`, `-` and `.`";
@@ -100,24 +131,25 @@ fn check_name(name: &str, path: &Path) -> Result<(), LoadError> {
 }
 
 /// The bytes of a file, unless they are too many to be looked at.
-async fn read(path: &Path) -> Result<Bytes, LoadError> {
+pub(crate) async fn read(options: &LoadOptions, path: &Path) -> Result<Bytes, LoadError> {
+    let most = options.compiler.limits().max_file_size;
     let failed = |source| LoadError::Read { path: path.into(), source };
     let file = tokio::fs::File::open(path).await.map_err(failed)?;
     let size = file.metadata().await.map_err(failed)?.len();
     let mut bytes = Vec::new();
-    if size <= MAX_FILE {
+    if size <= most {
         // It may have grown.
-        file.take(MAX_FILE + 1).read_to_end(&mut bytes).await.map_err(failed)?;
+        file.take(most.saturating_add(1)).read_to_end(&mut bytes).await.map_err(failed)?;
     }
     let size = size.max(bytes.len() as u64);
-    if size > MAX_FILE {
-        return Err(LoadError::TooLarge { path: path.into(), size, most: MAX_FILE });
+    if size > most {
+        return Err(LoadError::TooLarge { path: path.into(), size, most });
     }
     Ok(bytes.into())
 }
 
 /// The same bytes, if they may be loaded.
-async fn admit(options: &LoadOptions, path: &Path, bytes: Bytes) -> Result<Bytes, LoadError> {
+pub(crate) async fn admit(options: &LoadOptions, path: &Path, bytes: Bytes) -> Result<Bytes, LoadError> {
     let Some(admission) = options.admission.clone() else { return Ok(bytes) };
     let file = path.to_owned();
     let asked = tokio::task::spawn_blocking(move || admission(&file, &bytes).map(|()| bytes)).await;
@@ -133,26 +165,66 @@ pub(crate) async fn load_bytes(
     bytes: Bytes,
     hash: String,
 ) -> Result<(Arc<Component>, bool), LoadError> {
+    describe(options, name, bytes, hash, &mut Ticket::default()).await
+}
+
+async fn describe(
+    options: &LoadOptions,
+    name: &str,
+    bytes: Bytes,
+    hash: String,
+    ticket: &mut Ticket,
+) -> Result<(Arc<Component>, bool), LoadError> {
     let contract = Contract::read(name, &bytes)?;
     let requests = Requests::read(name, &bytes)?;
-    let Code { component: code, is_from_cache, .. } = compile(options, name, bytes, hash.clone()).await?;
+    check_folders(&options.settings, name)?;
+    let Code { component: code, is_from_cache, .. } = code(options, name, bytes, hash.clone(), ticket).await?;
     let settings = options.settings.of(name);
     let component =
         Component::describe(options.engine.clone(), name, hash, contract, requests, &code, settings).await?;
     Ok((Arc::new(component), is_from_cache))
 }
 
-/// Compiles a component, or takes its code from the cache.
-async fn compile(options: &LoadOptions, name: &str, bytes: Bytes, hash: String) -> Result<Code, LoadError> {
-    let failed = |reason: String| LoadError::Compile { component: name.into(), reason };
-    let (engine, cache, size) = (options.engine.clone(), options.cache.clone(), bytes.len() as u64);
-    let work = tokio::task::spawn_blocking(move || cache.load(&engine, &hash, &bytes));
-    let compiled = telling(options, name, size, work).await;
-    compiled.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(format!("{error:#}")))
+/// Code and where it came from.
+struct Code {
+    component: wasmtime::component::Component,
+    is_from_cache: bool,
+    /// Why it is not in the cache for the next time.
+    not_kept: Option<String>,
 }
 
-/// Waits for a compilation, and says that it is under way when it takes long.
-async fn telling<T>(options: &LoadOptions, name: &str, size: u64, mut work: JoinHandle<T>) -> Result<T, JoinError> {
+/// Takes a component's code from the cache, or compiles it.
+async fn code(
+    options: &LoadOptions,
+    name: &str,
+    bytes: Bytes,
+    hash: String,
+    ticket: &mut Ticket,
+) -> Result<Code, LoadError> {
+    let failed = |reason: String| LoadError::Compile { component: name.into(), reason };
+    let (engine, cache, sha256) = (options.engine.clone(), options.cache.clone(), hash.clone());
+    let cached = tokio::task::spawn_blocking(move || cache.get(&engine, &sha256)).await;
+    if let Some(component) = cached.map_err(|error| failed(error.to_string()))? {
+        return Ok(Code { component, is_from_cache: true, not_kept: None });
+    }
+    ticket.leave();
+    let code = compile(options, name, bytes, ticket).await.map_err(|error| failed(error.to_string()))?;
+    ticket.enter().await;
+    let (engine, cache) = (options.engine.clone(), options.cache.clone());
+    let loaded = tokio::task::spawn_blocking(move || {
+        let component = load_compiled(&engine, &code)?;
+        let not_kept = cache.put(&engine, &hash, &code).err();
+        Ok::<_, wasmtime::Error>(Code { component, is_from_cache: false, not_kept })
+    });
+    loaded.await.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(format!("{error:#}")))
+}
+
+/// Compiles a component as soon as it is its turn. Reports [`Progress::Compiling`] if that takes long.
+async fn compile(options: &LoadOptions, name: &str, bytes: Bytes, ticket: &Ticket) -> Result<Vec<u8>, CompileError> {
+    let _permit = options.compiler.permit().await?;
+    ticket.begin_compiling();
+    let size = bytes.len() as u64;
+    let mut work = pin!(options.compiler.compile(&options.engine, bytes));
     tokio::select! {
         biased;
         done = &mut work => return done,

@@ -2,12 +2,23 @@
 
 use std::path::Path;
 
+use super::flight::or_broken;
 use super::*;
-use crate::engine::EngineOptions;
+use crate::catalog::Catalog;
+use crate::engine::{Engine, EngineOptions};
+
+impl Loader {
+    /// A look at a directory without components, and the catalog that follows `current` if there is one.
+    async fn pass(&mut self, current: &Arc<Catalog>, settle: Duration) -> Option<Catalog> {
+        self.look(settle).await;
+        self.collect();
+        self.publish(current).await
+    }
+}
 
 fn loader(directory: &Path) -> Loader {
     let options = EngineOptions { instances: 10, pooling: false, ..EngineOptions::default() };
-    Loader::new(directory.to_path_buf(), LoadOptions::new(Engine::new(&options).unwrap()))
+    Loader::new(directory.to_path_buf(), LoadOptions::new(Engine::new(&options).unwrap()), Arc::default())
 }
 
 #[tokio::test]
@@ -18,8 +29,12 @@ async fn a_file_whose_loading_breaks_off_is_not_tried_again_before_it_changes() 
     let mut loader = loader(directory.path());
     loader.note(&scan(directory.path(), &[]));
     let stamp = loader.files[&path].stamp;
-    let broken: JoinError = tokio::spawn(async { panic!("a defect") }).await.unwrap_err();
-    assert!(loader.settle_load(path.clone(), stamp, Duration::ZERO, whole(path.clone(), Err(broken))));
+    let broken = tokio::spawn(async { panic!("a defect") }).await.unwrap_err();
+    let result = or_broken(&path, Err(broken));
+    loader.flights.start(path.clone(), stamp, Default::default(), |_| async { result });
+    loader.flights.wait().await;
+    loader.collect();
+    assert!(loader.has_changed);
     let reason = loader.files[&path].state.reason().unwrap();
     assert!(reason.starts_with(&format!("{}: loading it broke off: ", path.display())), "{reason}");
     assert!(reason.contains("a defect") && reason.ends_with("; change the file to try again"), "{reason}");
@@ -59,7 +74,7 @@ async fn an_app_that_is_being_changed_serves_while_another_file_is_published() {
     let talker = write("talker", &app("talker", "Old."));
     let mut loader = loader(directory.path());
     let first = loader.pass(&Arc::default(), Duration::ZERO).await;
-    let first = Arc::new(first.catalog.unwrap());
+    let first = Arc::new(first.unwrap());
     assert_eq!(first.app("talker").unwrap().root().description, "Old.");
 
     write("talker", &app("talker", "Still being written."));
@@ -68,18 +83,18 @@ async fn an_app_that_is_being_changed_serves_while_another_file_is_published() {
     let settle = Duration::from_secs(10);
     loader.files.get_mut(&other).unwrap().seen = Instant::now().checked_sub(settle).unwrap();
     let second = loader.pass(&first, settle).await;
-    assert!(second.is_unsettled);
-    let second = Arc::new(second.catalog.expect("the other app is published"));
+    assert!(loader.is_unsettled());
+    let second = Arc::new(second.expect("the other app is published"));
     assert_eq!(second.app("other").unwrap().root().description, "New.");
     assert_eq!(second.app("talker").expect("the app is gone").root().description, "Old.");
 
     write("talker", "name: talker\nmodle: typo\n");
-    let third = Arc::new(loader.pass(&second, Duration::ZERO).await.catalog.unwrap());
+    let third = Arc::new(loader.pass(&second, Duration::ZERO).await.unwrap());
     assert_eq!(third.app("talker").expect("the app is gone").root().description, "Old.");
     let state = &third.file(&talker).unwrap().state;
     assert!(matches!(state, FileState::Rejected { previous_serves: true, .. }), "{state:?}");
 
     write("talker", &app("talker", "Mended."));
-    let fourth = loader.pass(&third, Duration::ZERO).await.catalog.unwrap();
+    let fourth = loader.pass(&third, Duration::ZERO).await.unwrap();
     assert_eq!(fourth.app("talker").unwrap().root().description, "Mended.");
 }

@@ -1,4 +1,4 @@
-//! Building the agents that components describe.
+//! Building the agents that components describe, within what their components are granted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use hatchery_engine::builtin;
 use hatchery_engine::toolsets::IntoToolset;
 use serde_json::Value;
 
+use super::needs::Rights;
 use super::{Names, Take, offers};
 use crate::bindings::hatchery::agent::specs as guest_agents;
 use crate::component::{AgentSpec, Component, Hook};
@@ -24,7 +25,13 @@ const MAX_NESTING: usize = 32;
 impl Names<'_> {
     /// Builds the agent of this name that `component` describes, with everything below it.
     pub(crate) fn build(&self, component: &Arc<Component>, name: &str) -> Result<Agent, LookupError> {
-        Builder { names: self, open: Vec::new(), used: HashSet::new() }.agent(component, name)
+        let mut builder = Builder { names: self, open: Vec::new(), used: HashSet::new(), lacking: Vec::new() };
+        let agent = builder.agent(component, name)?;
+        if builder.lacking.is_empty() {
+            return Ok(agent);
+        }
+        let (name, reason) = (format!("{}/{name}", component.name()), self.explain_lacking(&builder.lacking));
+        Err(LookupError::Broken { kind: ItemKind::Agent, name, reason })
     }
 }
 
@@ -35,6 +42,8 @@ struct Builder<'a> {
     open: Vec<String>,
     /// Full names of all agents in the tree so far.
     used: HashSet<String>,
+    /// Components whose agents in the tree are described with more than their components are granted.
+    lacking: Vec<Arc<Component>>,
 }
 
 impl Builder<'_> {
@@ -52,6 +61,10 @@ impl Builder<'_> {
         }
         if !self.used.insert(full.clone()) {
             return Err(broken("it is used twice in one tree of agents; give each place an agent of its own".into()));
+        }
+        if !self.names.is_within_grants(component, spec) && !self.lacking.iter().any(|it| it.name() == component.name())
+        {
+            self.lacking.push(component.clone());
         }
         self.open.push(full.clone());
         let agent = self.parts(component, spec).map_err(|error| match error {
@@ -136,6 +149,7 @@ impl Builder<'_> {
             after_tool: self.callbacks(component, &llm.after_tool, Hook::AfterTool)?,
             on_model_error: self.callbacks(component, &llm.on_model_error, Hook::OnModelError)?,
             on_tool_error: self.callbacks(component, &llm.on_tool_error, Hook::OnToolError)?,
+            capabilities: Some(Rights::of(component)),
         })
     }
 
@@ -264,11 +278,11 @@ fn planner(planner: &guest_agents::Planner) -> Result<Option<Planner>, BadValue>
 mod tests {
     use super::*;
     use crate::component::tests::{agent, with_agents};
-    use crate::names::{Components, roots};
+    use crate::names::{Components, Owners, roots};
 
     async fn built(agents: Vec<AgentSpec>) -> Result<Agent, String> {
         let components = Components::from([("made".to_owned(), with_agents(agents).await)]);
-        Names(&components).agent("made/a0").map_err(|error| error.to_string())
+        Names(&components, &Owners::default()).agent("made/a0").map_err(|error| error.to_string())
     }
 
     /// Agents, each with the next one below it.

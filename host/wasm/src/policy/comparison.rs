@@ -16,7 +16,7 @@ pub type Listed = BTreeMap<&'static str, Vec<String>>;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
-    /// What it says that it needs; nothing when it declares no requests.
+    /// What the component requests and what its agents are described with. `None` if there is neither.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested: Option<Listed>,
     /// What it says that it needs it for, by key.
@@ -30,14 +30,22 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Compares them.
-    pub(crate) fn new(requests: Option<&Requests>, grants: &Grants) -> Self {
+    /// Compares them. What its agents are `described` with counts as requested, too.
+    pub(crate) fn new(requests: Option<&Requests>, described: &Requests, grants: &Grants) -> Self {
         let granted = granted(grants);
-        let requested = requests.map(requested);
+        let described = requested(described);
+        let is_declared = requests.is_some();
+        let requested = match requests.map(requested) {
+            None => Some(described).filter(|described| !described.is_empty()),
+            Some(requested) => Some(united(requested, described)),
+        };
         let (missing, unused) = match &requested {
             Some(requested) => (
                 without(requested, |key, wanted| entries(&granted, key).any(|entry| covers(key, entry, wanted))),
                 without(&granted, |key, entry| {
+                    if !is_declared {
+                        return true;
+                    }
                     let asked = requested.iter().filter(|(asked, _)| keys(asked).contains(&key));
                     let mut asked = asked.flat_map(|(_, wanted)| wanted);
                     let is_operators = matches!(key, "private_network" | "secrets");
@@ -53,6 +61,12 @@ impl Comparison {
 
     /// The lines of `hatchery.yaml` that grant what is missing; nothing when nothing is.
     pub fn missing_lines(&self, component: &str) -> Option<String> {
+        let all = self.missing_grants();
+        (!all.is_empty()).then(|| lines([(component, all)]))
+    }
+
+    /// The lines below `grants:` that grant what is missing.
+    pub(crate) fn missing_grants(&self) -> Vec<String> {
         let list = |key: &str| {
             let entries = self.missing.get(key).filter(|entries| !entries.is_empty())?;
             Some(format!("[{}]", entries.iter().map(|entry| quoted(entry)).collect::<Vec<_>>().join(", ")))
@@ -74,9 +88,21 @@ impl Comparison {
             ("files", each("files", folder).map(|folders| format!("[{folders}]"))),
             ("network", list("network")),
         ];
-        let all: Vec<_> = all.into_iter().filter_map(|(key, value)| Some(format!("{key}: {}", value?))).collect();
-        (!all.is_empty()).then(|| lines(component, &all))
+        all.into_iter().filter_map(|(key, value)| Some(format!("{key}: {}", value?))).collect()
     }
+}
+
+/// All that is in one or the other.
+fn united(mut one: Listed, other: Listed) -> Listed {
+    for (key, entries) in other {
+        let all = one.entry(key).or_default();
+        for entry in entries {
+            if !all.contains(&entry) {
+                all.push(entry);
+            }
+        }
+    }
+    one
 }
 
 fn variable(name: &str) -> String {
@@ -183,7 +209,7 @@ mod tests {
 
     fn compare(requests: &str, grants: &str) -> Comparison {
         let (requests, grants) = (serde_json::from_str(requests).unwrap(), serde_json::from_str(grants).unwrap());
-        Comparison::new(Some(&requests), &grants)
+        Comparison::new(Some(&requests), &Requests::default(), &grants)
     }
 
     #[test]
@@ -204,6 +230,19 @@ mod tests {
     }
 
     #[test]
+    fn what_agents_are_described_with_counts_as_requested() {
+        let described: Requests = serde_json::from_str(r#"{"models": ["gpt-5"], "memory": true}"#).unwrap();
+        let grants = serde_json::from_str(r#"{"models": ["gpt-*"], "artifacts": "read"}"#).unwrap();
+        let silent = Comparison::new(None, &described, &grants);
+        assert_eq!(silent.missing, Listed::from([("memory", vec!["true".into()])]));
+        assert!(silent.unused.is_empty(), "what its code needs, nobody knows");
+        let requests = serde_json::from_str(r#"{"memory": true}"#).unwrap();
+        let declared = Comparison::new(Some(&requests), &described, &grants);
+        assert_eq!(declared.requested.unwrap()["memory"], ["true"]);
+        assert_eq!(declared.unused, Listed::from([("artifacts", vec!["read".into()])]));
+    }
+
+    #[test]
     fn what_is_granted_and_not_requested_is_unused() {
         let compared = compare(
             r#"{"models": ["gemini-*"], "artifacts": "read", "files": [{"guest": "/data"}]}"#,
@@ -214,7 +253,8 @@ mod tests {
         let unused =
             [("files", vec!["read /more".into()]), ("memory", vec!["true".into()]), ("models", vec!["gpt-*".into()])];
         assert_eq!(compared.unused, Listed::from(unused));
-        let silent = Comparison::new(None, &serde_json::from_str(r#"{"memory": true}"#).unwrap());
+        let memory = serde_json::from_str(r#"{"memory": true}"#).unwrap();
+        let silent = Comparison::new(None, &Requests::default(), &memory);
         assert!(silent.unused.is_empty() && silent.missing.is_empty() && silent.missing_lines("web").is_none());
     }
 }

@@ -36,6 +36,9 @@ pub struct Folder {
     /// Whether it may be written.
     #[serde(default)]
     pub access: Access,
+    /// The folder at which a relative `host` started. Links below it are not followed.
+    #[serde(skip)]
+    pub(crate) base: Option<PathBuf>,
 }
 
 /// An absolute path in a component.

@@ -71,9 +71,10 @@ impl Target {
         }
         let is_plain = uri.scheme() == Some(&Scheme::HTTP);
         let host = normal(authority.host())?;
-        let port = match authority.port() {
-            Some(port) => port.as_str().parse().ok()?,
-            None => usual_port(is_plain),
+        // `Authority::port` has none for a number that is too large, as if it were not written.
+        let port = match authority.as_str().strip_prefix(authority.host())? {
+            "" | ":" => usual_port(is_plain),
+            port => port.strip_prefix(':')?.parse().ok()?,
         };
         Some(Self { is_plain, address: host.parse().ok(), host, port })
     }
@@ -423,6 +424,10 @@ mod tests {
         }
         assert_eq!(Target::of(&"https://user@a.com/".parse().unwrap()), None);
         assert_eq!(Target::of(&"/path".parse().unwrap()), None);
+        for uri in ["https://a.com:65536/", "https://a.com:99999/", "http://[::1]:65616/"] {
+            assert_eq!(uri.parse().ok().and_then(|uri| Target::of(&uri)), None, "{uri}");
+        }
+        assert_eq!(target("https://a.com:/").port, 443);
     }
 
     #[test]

@@ -6,7 +6,8 @@ use serde::Deserialize;
 use wasmparser::{Parser, Payload};
 
 use super::files::GuestPath;
-use super::{Access, HostPattern, Pattern, StateGrants};
+use super::want::item_pattern;
+use super::{Access, HostPattern, Pattern, StateGrants, Want};
 use crate::error::LoadError;
 
 /// The custom section. Those of a component's core modules count as well: that is where compilers put them.
@@ -77,6 +78,23 @@ impl Requests {
             all.get_or_insert_default().add(declared);
         }
         Ok(all)
+    }
+
+    /// Adds what `want` asks for.
+    pub(crate) fn want(&mut self, want: Want<'_>) {
+        let add = |patterns: &mut Vec<Pattern>, text: String| {
+            let pattern = Pattern::try_from(text).ok().filter(|pattern| !patterns.contains(pattern));
+            patterns.extend(pattern);
+        };
+        match want {
+            Want::Model(name) => add(&mut self.models, Pattern::exactly(name)),
+            Want::Memory => self.memory = true,
+            Want::Artifacts(access) => self.artifacts = self.artifacts.max(Some(access)),
+            Want::State(Access::Read, key) => add(&mut self.state.read, Pattern::exactly(key)),
+            Want::State(Access::Write, key) => add(&mut self.state.write, Pattern::exactly(key)),
+            Want::Tool(name) => add(&mut self.tools, Pattern::exactly(name)),
+            Want::Item(kind, name) => add(&mut self.tools, item_pattern(kind, name)),
+        }
     }
 
     fn add(&mut self, more: Self) {

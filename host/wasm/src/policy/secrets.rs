@@ -3,7 +3,7 @@
 //!
 //! The guest can use a secret for any request to its host, and a host that sends back what it was sent tells the guest.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
@@ -106,6 +106,14 @@ impl Secret {
     /// The host that it is for, as it is written.
     pub fn host(&self) -> &str {
         &self.host_text
+    }
+
+    /// The file that holds it, if one does.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.source {
+            Source::File(file) => Some(file),
+            Source::Variable(_) => None,
+        }
     }
 
     /// Reads the secret.

@@ -1,7 +1,8 @@
-//! What the code of a component can ask its host for, and whether it may.
+//! What the code of a component can ask its host for, what its agents can be described with, and whether it may.
 
 use std::sync::Arc;
 
+use hatchery_core::ItemKind;
 use hatchery_core::state::Scope;
 
 use super::pattern::Pattern;
@@ -22,7 +23,12 @@ pub(crate) enum Want<'a> {
     State(Access, &'a str),
     /// To call the tool of this full name.
     Tool(&'a str),
+    /// To describe an agent with the item of this full name; a toolset's is that of its component.
+    Item(ItemKind, &'a str),
 }
+
+/// The prefix of the names of models that components offer.
+const COMPONENT_MODEL: &str = "component:";
 
 impl Grants {
     /// Whether `component`, to which these belong, may do so.
@@ -33,7 +39,11 @@ impl Grants {
         if want.is_granted(self, component) {
             return Ok(());
         }
-        Err(Denial::new(component, want.action(), want.grant()))
+        let denial = Denial::new(component, want.action(), want.grant());
+        Err(match want.private_owner(self, component) {
+            Some(owner) => denial.by_private(owner),
+            None => denial,
+        })
     }
 
     /// True for a state key that its code may read.
@@ -60,10 +70,24 @@ fn any(patterns: &[Pattern], name: &str) -> bool {
     patterns.iter().any(|pattern| pattern.matches(name))
 }
 
-impl Want<'_> {
-    fn is_granted(self, grants: &Grants, component: &str) -> bool {
+/// True for a model that costs nothing and tells a component nothing but what is its own: a model that it offers
+/// itself, and a script that has its name or lies in the folder that has its name.
+fn is_own_model(component: &str, model: &str) -> bool {
+    if let Some(path) = model.strip_prefix(COMPONENT_MODEL) {
+        return path.split_once('/').is_some_and(|(owner, _)| owner == component);
+    }
+    let rest = model.strip_prefix("scripted:").and_then(|path| path.strip_prefix(component));
+    rest.is_some_and(|rest| rest.starts_with('/') || (rest.starts_with('.') && !rest.contains('/')))
+}
+
+impl<'a> Want<'a> {
+    /// Whether `component` may do so with these grants.
+    pub(crate) fn is_granted(self, grants: &Grants, component: &str) -> bool {
+        if self.private_owner(grants, component).is_some() {
+            return false;
+        }
         match self {
-            Self::Model(name) => any(&grants.models, name),
+            Self::Model(name) => is_own_model(component, name) || any(&grants.models, name),
             Self::Memory => grants.memory,
             Self::Artifacts(access) => grants.artifacts.is_some_and(|granted| granted >= access),
             Self::State(access, key) => grants.allows_state(access, key),
@@ -71,7 +95,30 @@ impl Want<'_> {
                 let is_own = name.split_once('/').is_some_and(|(owner, _)| owner == component);
                 is_own || any(&grants.tools, name)
             }
+            Self::Item(kind, name) => {
+                let is_own = self.owner().is_some_and(|owner| owner == component);
+                is_own
+                    || match Pattern::try_from(item_pattern(kind, name)) {
+                        Ok(wanted) => grants.tools.iter().any(|pattern| pattern.covers(&wanted)),
+                        Err(_) => false,
+                    }
+            }
         }
+    }
+
+    /// The component that offers what is wanted, if one does.
+    fn owner(self) -> Option<&'a str> {
+        match self {
+            Self::Item(ItemKind::Toolset, name) => Some(name),
+            Self::Tool(name) | Self::Item(_, name) => Some(name.split_once('/')?.0),
+            Self::Model(name) => Some(name.strip_prefix(COMPONENT_MODEL)?.split_once('/')?.0),
+            Self::Memory | Self::Artifacts(_) | Self::State(..) => None,
+        }
+    }
+
+    /// The other component that keeps what is wanted to itself, if one does.
+    pub(crate) fn private_owner(self, grants: &Grants, component: &str) -> Option<&'a str> {
+        self.owner().filter(|owner| *owner != component && grants.private_components.contains(*owner))
     }
 
     /// What it is, after "may not".
@@ -84,6 +131,7 @@ impl Want<'_> {
             Self::State(Access::Read, key) => format!("read the state key `{}`", shown(key)),
             Self::State(Access::Write, key) => format!("set the state key `{}`", shown(key)),
             Self::Tool(name) => format!("call the tool `{}`", shown(name)),
+            Self::Item(kind, name) => format!("use the {} `{}`", kind.label(), shown(name)),
         }
     }
 
@@ -95,7 +143,22 @@ impl Want<'_> {
             Self::Artifacts(access) => format!("artifacts: {access}"),
             Self::State(access, key) => format!("state: {{{access}: [{}]}}", exactly(key)),
             Self::Tool(name) => format!("tools: [{}]", exactly(name)),
+            Self::Item(kind, name) => format!("tools: [{}]", quoted(&item_pattern(kind, name))),
         }
+    }
+}
+
+/// The pattern below `tools` that grants the use of an item and no more.
+pub(super) fn item_pattern(kind: ItemKind, name: &str) -> String {
+    match kind {
+        ItemKind::Agent => Pattern::exactly(&format!("agent:{name}")),
+        ItemKind::Toolset => format!("{}/*", Pattern::exactly(name)),
+        ItemKind::Tool
+        | ItemKind::Callback
+        | ItemKind::Plugin
+        | ItemKind::CodeExecutor
+        | ItemKind::Summarizer
+        | ItemKind::Examples => Pattern::exactly(name),
     }
 }
 
@@ -149,6 +212,81 @@ mod tests {
         assert_eq!(Want::Model(name).grant(), r#"models: ["m\"]\n    memory: true\n\\*"]"#);
         assert_eq!(Want::Model(name).action(), r#"ask the model `m"]\n    memory: true\n*`"#);
         assert!(Want::Model(&"x".repeat(10_000)).action().len() < 200);
+    }
+
+    #[test]
+    fn models_and_scripts_of_the_component_itself_are_free() {
+        let none = Grants::default();
+        for name in ["component:dice/fair", "scripted:dice/answers.yaml", "scripted:dice.yaml"] {
+            assert!(Want::Model(name).is_granted(&none, "dice"), "{name}");
+        }
+        for name in [
+            "component:dice2/fair",
+            "component:dice",
+            "scripted:dice2/answers.yaml",
+            "scripted:other/dice/answers.yaml",
+            "scripted:dice",
+            "scripted:dice.d/answers.yaml",
+            "scripted:../dice/answers.yaml",
+            "dice/answers.yaml",
+            "gemini-2.5-flash",
+        ] {
+            assert!(!Want::Model(name).is_granted(&none, "dice"), "{name}");
+        }
+    }
+
+    #[test]
+    fn items_of_others_are_granted_below_tools() {
+        let grants: Grants =
+            serde_json::from_str(r#"{"tools": ["a/*", "b/find", "agent:c/*", "url_context"]}"#).unwrap();
+        let granted = |kind, name| Want::Item(kind, name).is_granted(&grants, "own");
+        for (kind, name) in [
+            (ItemKind::Toolset, "a"),
+            (ItemKind::Toolset, "own"),
+            (ItemKind::Callback, "a/guard"),
+            (ItemKind::Tool, "b/find"),
+            (ItemKind::Agent, "c/clerk"),
+            (ItemKind::Agent, "own/clerk"),
+            (ItemKind::Tool, "url_context"),
+        ] {
+            assert!(granted(kind, name), "{name}");
+        }
+        for (kind, name) in [
+            (ItemKind::Toolset, "b"),
+            (ItemKind::Toolset, "c"),
+            (ItemKind::Agent, "a/clerk"),
+            (ItemKind::Tool, "c/clerk"),
+            (ItemKind::Tool, "google_search"),
+        ] {
+            assert!(!granted(kind, name), "{name}");
+        }
+        assert_eq!(Want::Item(ItemKind::Agent, "c/clerk").grant(), "tools: [\"agent:c/clerk\"]");
+        assert_eq!(Want::Item(ItemKind::Toolset, "b").grant(), "tools: [\"b/*\"]");
+    }
+
+    #[test]
+    fn what_is_private_is_granted_to_nobody_else() {
+        let mut grants: Grants = serde_json::from_str(r#"{"tools": ["*"], "models": ["*"]}"#).unwrap();
+        grants.private_components.insert("vault".into());
+        let component: Arc<str> = "evil".into();
+        for want in [
+            Want::Tool("vault/fetch"),
+            Want::Item(ItemKind::Toolset, "vault"),
+            Want::Item(ItemKind::Agent, "vault/clerk"),
+            Want::Model("component:vault/puppet"),
+        ] {
+            assert!(want.is_granted(&grants, "vault"), "{want:?}");
+            let denied = grants.check(&component, want).unwrap_err().to_string();
+            assert!(
+                denied.starts_with("component `evil` may not ")
+                    && denied.ends_with(
+                        ": component `vault` is private (`components.vault.private` in hatchery.yaml), so only YAML agents \
+                         and its own agents use what it offers"
+                    ),
+                "{denied}"
+            );
+        }
+        assert!(Want::Tool("vaults/fetch").is_granted(&grants, "evil"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a guest says: its log lines, stdout and stderr go to the host's log, up to a limit for all three together.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -127,6 +128,14 @@ impl Output {
                 "denied more than {MOST_AUDITED} times in one call; what follows is not logged"
             );
         }
+    }
+
+    /// Writes to the audit log that a limit was exceeded. `limit` is its key in `hatchery.yaml`.
+    pub(crate) fn report_limit(&self, limit: &str, detail: &dyn fmt::Display) {
+        let component = &*self.0.component;
+        self.audit(|session, invocation| {
+            tracing::warn!(target: "hatchery::audit", component, session, invocation, limit, detail = %detail, "limit");
+        });
     }
 
     /// A writer for WASI.

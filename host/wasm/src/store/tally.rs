@@ -4,11 +4,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::memory::{Held, InstanceMemory, MemoryError};
+use super::output::Output;
 use crate::limits::{Limit, LimitHit, Limits};
 
 /// The counters of a call.
 pub(crate) struct Tally {
     limits: Limits,
+    /// Where the operator reads which limit was exceeded.
+    output: Output,
+    memory: Arc<InstanceMemory>,
     model_calls: AtomicU64,
     tokens: AtomicU64,
     tool_calls: AtomicU64,
@@ -18,10 +23,12 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits, output: Output, memory: Arc<InstanceMemory>) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
             limits,
+            output,
+            memory,
             model_calls: zero(),
             tokens: zero(),
             tool_calls: zero(),
@@ -34,7 +41,7 @@ impl Tally {
     /// Counts a model that is about to be asked. Refused when the tokens of those before it were too many, too.
     pub(crate) fn model_call(&self) -> Result<(), LimitHit> {
         if self.tokens.load(Ordering::Relaxed) >= self.limits.tokens {
-            return Err(self.limits.hit(Limit::Tokens));
+            return Err(self.exceed(Limit::Tokens));
         }
         self.take(&self.model_calls, 1, self.limits.model_calls, Limit::ModelCalls)
     }
@@ -71,7 +78,26 @@ impl Tally {
     fn take(&self, counter: &AtomicU64, step: u64, most: u64, limit: Limit) -> Result<(), LimitHit> {
         let more = |count: u64| count.checked_add(step).filter(|sum| *sum <= most);
         let taken = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.map(|_| ()).map_err(|_| self.limits.hit(limit))
+        taken.map(|_| ()).map_err(|_| self.exceed(limit))
+    }
+
+    /// Counts bytes that the host holds for the call until the returned guard is dropped.
+    ///
+    /// # Errors
+    /// When there is no memory for them.
+    pub(crate) fn hold(&self, bytes: u64) -> Result<Held, MemoryError> {
+        let held = self.memory.hold(bytes);
+        if let Err(error) = &held {
+            self.output.report_limit(error.key(), error);
+        }
+        held
+    }
+
+    /// The error for exceeding a limit, which is noted in the audit log.
+    pub(crate) fn exceed(&self, limit: Limit) -> LimitHit {
+        let hit = self.limits.hit(limit);
+        self.output.report_limit(limit.key().unwrap_or("fixed"), &hit);
+        hit
     }
 }
 
@@ -87,10 +113,18 @@ impl Drop for Open {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Caller;
+    use crate::store::memory::EngineMemory;
+
+    fn tally(limits: Limits) -> Tally {
+        let memory = InstanceMemory::new(limits.clone(), EngineMemory::new(0, 0), None);
+        let output = Output::new("tester".into(), &Caller::Loader, &limits);
+        Tally::new(limits, output, memory)
+    }
 
     #[test]
     fn parallel_takers_never_go_over_together() {
-        let tally = Arc::new(Tally::new(Limits { outbound_bytes: 1000, ..Limits::default() }));
+        let tally = Arc::new(tally(Limits { outbound_bytes: 1000, ..Limits::default() }));
         let taker = || {
             let tally = tally.clone();
             std::thread::spawn(move || (0..1000).filter(|_| tally.bytes(7).is_ok()).count())
@@ -106,7 +140,7 @@ mod tests {
 
     #[test]
     fn tokens_are_counted_afterwards_and_stop_the_next_call() {
-        let tally = Tally::new(Limits { model_calls: 3, tokens: 10, ..Limits::default() });
+        let tally = tally(Limits { model_calls: 3, tokens: 10, ..Limits::default() });
         tally.model_call().unwrap();
         tally.tokens(9);
         tally.model_call().unwrap();
@@ -119,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_request_that_is_over_makes_room_but_stays_counted() {
-        let tally = Arc::new(Tally::new(Limits { outbound_calls: 3, open_streams: 1, ..Limits::default() }));
+        let tally = Arc::new(tally(Limits { outbound_calls: 3, open_streams: 1, ..Limits::default() }));
         let open = tally.begin().unwrap();
         assert_eq!(tally.begin().err().unwrap().limit, Limit::OpenStreams);
         drop(open);

@@ -66,7 +66,7 @@ async fn the_model_of_the_agent_needs_a_grant_too_when_code_asks_it() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_described_needs_no_grant_for_its_model() {
+async fn an_agent_needs_no_grant_for_a_script_of_its_own_component() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let (events, error) =
         run_app(&catalog, "butler", "hello", Scripted::new().otherwise("Good day."), RunConfig::default()).await;
@@ -329,7 +329,7 @@ async fn a_folder_that_is_missing_keeps_the_component_out_until_it_is_there() {
     assert_eq!(
         lab.reason(&handle.current(), "seeker.wasm"),
         format!(
-            "component `seeker` cannot be given the folder {} as /data: No such file or directory (os error 2); make the folder, or \
+            "component `seeker` cannot be given the folder `{}` as /data: No such file or directory (os error 2); make the folder, or \
              take it out of `components.seeker.grants.files` in hatchery.yaml",
             folder.display()
         )
@@ -337,11 +337,98 @@ async fn a_folder_that_is_missing_keeps_the_component_out_until_it_is_there() {
     std::fs::create_dir(&folder).unwrap();
     let catalog = handle.reload_now().await;
     assert_eq!(file(&catalog, "list", "/data").await, Ok(json!("")));
-    std::fs::remove_dir(&folder).unwrap();
-    let gone = file(&catalog, "list", "/data").await.unwrap_err();
-    let expected =
-        format!("the folder {} that it is granted cannot be opened: No such file or directory", folder.display());
-    assert!(gone.contains(&expected), "{gone}");
+}
+
+#[tokio::test]
+async fn a_folder_stays_the_one_that_was_granted_whatever_takes_its_place() {
+    let root = tempfile::tempdir().unwrap();
+    let host = data(root.path());
+    let catalog = seeker(json!({"files": [{"host": host, "guest": "/data", "access": "write"}]})).await;
+    let elsewhere = root.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::write(elsewhere.join("note.txt"), "a secret").unwrap();
+    std::fs::rename(root.path().join("data"), root.path().join("moved")).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, root.path().join("data")).unwrap();
+    assert_eq!(file(&catalog, "read", "/data/note.txt").await, Ok(json!("a note")));
+    assert_eq!(file(&catalog, "write", "/data/new.txt").await, Ok(json!("")));
+    assert!(root.path().join("moved/new.txt").exists());
+    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn a_granted_path_that_leads_through_a_link_keeps_the_component_out() {
+    let root = tempfile::tempdir().unwrap();
+    let real = root.path().canonicalize().unwrap().join("real");
+    std::fs::create_dir_all(real.join("below")).unwrap();
+    std::os::unix::fs::symlink(&real, root.path().join("link")).unwrap();
+    let granted = root.path().join("link/below");
+    let lab = lab(json!({"files": [{"host": granted, "guest": "/data"}]}));
+    let reason = lab.reason(&lab.open().await.current(), "seeker.wasm");
+    let expected = format!(
+        "as /data: links are not followed, and `{}` is one; grant `{}`, where it leads; make the folder, or",
+        real.parent().unwrap().join("link").display(),
+        real.join("below").display()
+    );
+    assert!(reason.contains(&expected), "{reason}");
+}
+
+/// Two components with a folder each, below `root`.
+fn neighbours(root: &Path, writer: &str, reader: &str) -> Lab {
+    let lab = lab(json!({"files": [{"host": root.join(writer), "guest": "/data", "access": "write"}]}))
+        .granting("reader", json!({"files": [{"host": root.join(reader), "guest": "/ref", "access": "read"}]}));
+    std::fs::copy(component("misbehaver"), lab.path("reader.wasm")).unwrap();
+    lab
+}
+
+#[tokio::test]
+async fn a_grant_below_a_folder_that_another_component_writes_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(root.path().join("data/ref")).unwrap();
+    let lab = neighbours(root.path(), "data", "data/ref");
+    let catalog = lab.open().await.current();
+    let (data, below) = (root.path().join("data"), root.path().join("data/ref"));
+    let conflict = format!(
+        "components.seeker.grants.files: `{}` (written) contains `{}`, which components.reader.grants.files reads; grant a folder \
+         that is outside of it",
+        data.display(),
+        below.display()
+    );
+    for name in ["seeker", "reader"] {
+        let reason = lab.reason(&catalog, &format!("{name}.wasm"));
+        assert_eq!(reason, format!("component `{name}` cannot have its grants: {conflict}"));
+    }
+    let apart = neighbours(root.path(), "data", "data");
+    apart.catalog().await;
+}
+
+#[tokio::test]
+async fn a_link_that_a_component_has_left_behind_grants_nothing_to_another() {
+    let root = tempfile::tempdir().unwrap();
+    for folder in ["data", "other", "elsewhere"] {
+        std::fs::create_dir(root.path().join(folder)).unwrap();
+    }
+    std::os::unix::fs::symlink("../elsewhere", root.path().join("data/ref")).unwrap();
+    // While it may still be written, the place counts and not where the link leads.
+    let lab = neighbours(root.path(), "data", "data/ref");
+    let reason = lab.reason(&lab.open().await.current(), "reader.wasm");
+    assert!(reason.contains("(written) contains"), "{reason}");
+    // When that grant has been taken back, the link is still there.
+    let lab = neighbours(root.path(), "other", "data/ref");
+    let reason = lab.reason(&lab.open().await.current(), "reader.wasm");
+    assert!(reason.contains("links are not followed"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_folder_in_a_written_one_is_refused_in_one_component_too() {
+    let root = tempfile::tempdir().unwrap();
+    let host = data(root.path());
+    let below = root.path().join("data/below");
+    let lab = lab(
+        json!({"files": [{"host": host, "guest": "/data", "access": "write"}, {"host": below, "guest": "/below"}]}),
+    );
+    let reason = lab.reason(&lab.open().await.current(), "seeker.wasm");
+    assert!(reason.contains("(written) contains"), "{reason}");
+    assert!(reason.contains("which components.seeker.grants.files reads"), "{reason}");
 }
 
 #[tokio::test]

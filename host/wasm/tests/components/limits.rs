@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use hatchery_core::{AgentContext, AgentKind, RunError, ToolError};
-use hatchery_wasm::{ComponentSettings, Engine, EngineOptions, LimitOverrides, Limits};
+use hatchery_wasm::{ComponentSettings, Engine, EngineOptions, LimitOverrides, Limits, Warm};
 use serde_json::json;
 
+use crate::imports::Heard;
 use crate::support::{Lab, Listener, call, call_in, context, granted, run_custom};
 
 async fn failure(limits: Limits, tool: &str, args: serde_json::Value) -> String {
@@ -248,5 +249,94 @@ async fn models_that_code_asks_their_tokens_and_tools_are_counted() {
         seeker(Limits { tool_calls: 0, ..limits() }, "call", "misbehaver/count").await,
         "tool `misbehaver/count` is not called: it needs more than 0 calls of tools; raise `limits.tool_calls` in \
          hatchery.yaml to allow more"
+    );
+}
+
+/// A folder with components, and an engine with so much memory for all of them and for those of one run.
+fn lab_with_memory(all: u64, of_run: u64) -> Lab {
+    let mut lab = Lab::new().with("misbehaver").with("seeker");
+    let busy_wait = Duration::from_millis(50);
+    let options =
+        EngineOptions { memory: all, run_memory: of_run, busy_wait, instances: 10, ..EngineOptions::default() };
+    lab.options.engine = Engine::new(&options).unwrap();
+    lab
+}
+
+#[tokio::test]
+async fn all_components_share_the_memory_of_the_engine() {
+    let lab = lab_with_memory(8 << 20, 64 << 20);
+    let catalog = lab.catalog().await;
+    let error = call(&catalog, "hoard", json!({"bytes": 10 << 20})).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "tool `hoard` of component `misbehaver` failed: no free memory: components use all of 8 MiB; try again later, or raise \
+         `engine.memory` in hatchery.yaml"
+    );
+    assert_eq!(lab.options.engine.memory_in_use(), 0);
+    assert_eq!(call(&catalog, "hoard", json!({"bytes": 4 << 20})).await.unwrap(), json!(4 << 20));
+}
+
+#[tokio::test]
+async fn calls_of_one_run_share_its_memory() {
+    let catalog = lab_with_memory(64 << 20, 6 << 20).catalog().await;
+    let hoard = json!({"bytes": 4 << 20});
+    assert_eq!(call(&catalog, "hoard", hoard.clone()).await.unwrap(), json!(4 << 20));
+    // The tool that calls has an instance too.
+    let error = call(&catalog, "relay_tool", json!({"tool": "hoard", "args": hoard})).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "tool `hoard` of component `misbehaver` failed: all calls of this run together need more than 6 MiB of memory; raise \
+         `engine.run_memory` in hatchery.yaml to allow more"
+    );
+}
+
+#[tokio::test]
+async fn an_instance_that_only_waits_gives_its_memory_up() {
+    let warm = Some(Warm::default());
+    let mut lab = lab_with_memory(4 << 20, 64 << 20);
+    lab = lab.configured("misbehaver", ComponentSettings { warm, ..ComponentSettings::default() });
+    let catalog = lab.catalog().await;
+    call(&catalog, "hoard", json!({"bytes": 2 << 20})).await.unwrap();
+    assert_eq!(catalog.components["misbehaver"].waiting(), 1);
+    assert!(lab.options.engine.memory_in_use() > 3 << 20);
+    assert_eq!(call(&catalog, "own", json!({})).await.unwrap(), json!("own"));
+    assert_eq!(catalog.components["misbehaver"].waiting(), 0);
+    assert_eq!(lab.options.engine.memory_in_use(), 0);
+}
+
+#[tokio::test]
+async fn arguments_of_calls_that_have_not_returned_count_to_the_memory_of_the_call() {
+    // Parsed, each item takes many times its text. With enough memory for the guest there may not be enough for the host.
+    let args = json!({"tool": "echo", "args": {"value": vec![0; 100_000]}});
+    let mut errors = Vec::new();
+    for mebibytes in (4..48).step_by(4) {
+        let limits = Limits { memory: mebibytes << 20, ..limits() };
+        let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+        match call(&catalog, "relay_tool", args.clone()).await {
+            Ok(_) => break,
+            Err(error) => errors.push(error.to_string()),
+        }
+    }
+    let refused = "tool `echo` is not called: it needs more than ";
+    let remedy = " MiB of memory; raise `limits.memory` in hatchery.yaml to allow more";
+    assert!(errors.iter().any(|error| error.starts_with(refused) && error.ends_with(remedy)), "{errors:?}");
+    assert!(errors.len() < 11, "with more memory it works: {errors:?}");
+}
+
+#[tokio::test]
+async fn the_operator_finds_each_limit_in_the_audit_log() {
+    let limits = Limits { memory: 16 << 20, ..limits() };
+    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+    let heard = Heard::default();
+    let guard = tracing::subscriber::set_default(heard.clone());
+    call(&catalog, "allocate", json!({})).await.unwrap_err();
+    drop(guard);
+    assert_eq!(heard.lines("hatchery::audit"), ["limit"]);
+    let reason = "it needs more than 16 MiB of memory; raise `limits.memory` in hatchery.yaml to allow more";
+    assert_eq!(
+        heard.fields("hatchery::audit"),
+        [format!(
+            r#"component="misbehaver" session="session" invocation="e-test" limit="limits.memory" detail={reason}"#
+        )]
     );
 }

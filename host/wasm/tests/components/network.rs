@@ -389,3 +389,93 @@ async fn a_component_has_no_network_while_it_describes_itself() {
     let description = &catalog.app("curious").unwrap().root().description;
     assert_eq!(description, "there is no network while a component describes itself");
 }
+
+/// The error of a call of the browser with nothing but these limits and grants.
+async fn hoarding(grants: Value, limits: Limits, tool: &str, count: usize, bytes: usize) -> Result<Value, String> {
+    let catalog = browser(grants, limits).await;
+    let hoarded = call(&catalog, tool, json!({ "count": count, "bytes": bytes })).await;
+    let next = call(&catalog, tool, json!({ "count": 1, "bytes": 10 })).await;
+    assert!(next.is_ok(), "the next call works: {next:?}");
+    hoarded.map_err(|error| error.to_string())
+}
+
+fn exceeds(tool: &str, what: &str) -> Result<Value, String> {
+    Err(format!("tool `{tool}` of component `browser` failed: it needs more than {what}"))
+}
+
+#[tokio::test]
+async fn without_a_network_no_body_takes_anything() {
+    let taken = hoarding(json!({}), Limits::default(), "hoard_bodies", 200, 64 << 10).await;
+    assert_eq!(taken, Ok(json!(0)));
+    let taken = hoarding(json!({ "network": ["*"] }), Limits::default(), "hoard_responses", 200, 64 << 10).await;
+    assert_eq!(taken, Ok(json!(0)), "components answer nobody");
+}
+
+#[tokio::test]
+async fn bodies_that_are_not_sent_count_to_the_memory_of_the_call() {
+    let granted = || json!({ "network": ["example.com"] });
+    let taken = hoarding(granted(), Limits::default(), "hoard_bodies", 100, 64 << 10).await;
+    assert_eq!(taken, Ok(json!(100 * (64 << 10))));
+    let limits = Limits { memory: 8 << 20, ..Limits::default() };
+    assert_eq!(
+        hoarding(granted(), limits, "hoard_bodies", 200, 64 << 10).await,
+        exceeds("hoard_bodies", "8 MiB of memory; raise `limits.memory` in hatchery.yaml to allow more")
+    );
+    let more_than_a_piece = hoarding(granted(), Limits::default(), "hoard_bodies", 1, (64 << 10) + 1).await;
+    assert!(more_than_a_piece.unwrap_err().contains("it crashed: "));
+}
+
+#[tokio::test]
+async fn headers_count_to_the_memory_of_the_call() {
+    let limits = Limits { memory: 8 << 20, ..Limits::default() };
+    assert_eq!(
+        hoarding(json!({}), limits.clone(), "hoard_fields", 900, 15_000).await,
+        exceeds("hoard_fields", "8 MiB of memory; raise `limits.memory` in hatchery.yaml to allow more")
+    );
+    assert_eq!(hoarding(json!({}), limits, "hoard_fields", 100, 15_000).await, Ok(json!(100)));
+    assert_eq!(
+        hoarding(json!({}), Limits::default(), "hoard_fields", 1, 20_000).await,
+        exceeds("hoard_fields", "16 KiB in the headers of one HTTP message; let it send fewer or shorter headers")
+    );
+}
+
+#[tokio::test]
+async fn what_is_open_at_one_time_is_limited() {
+    assert_eq!(
+        hoarding(json!({}), Limits::default(), "hoard_fields", 2000, 10).await,
+        exceeds("hoard_fields", "1000 open handles; raise `limits.handles` in hatchery.yaml to allow more")
+    );
+    let more = Limits { handles: 3000, ..Limits::default() };
+    assert_eq!(hoarding(json!({}), more, "hoard_fields", 2000, 10).await, Ok(json!(2000)));
+}
+
+#[tokio::test]
+async fn texts_of_a_request_and_random_numbers_come_in_usual_sizes() {
+    let texts = |accepted: bool| json!({ "method": accepted, "path": accepted, "host": accepted });
+    assert_eq!(hoarding(json!({}), Limits::default(), "long_texts", 0, 50).await, Ok(texts(true)));
+    assert_eq!(hoarding(json!({}), Limits::default(), "long_texts", 0, 17_000).await, Ok(texts(false)));
+    assert_eq!(hoarding(json!({}), Limits::default(), "chance", 0, 1 << 20).await, Ok(json!(1 << 20)));
+    let too_many = hoarding(json!({}), Limits::default(), "chance", 0, (1 << 20) + 1).await;
+    assert!(too_many.unwrap_err().contains("it crashed: "));
+}
+
+#[tokio::test]
+async fn what_a_component_says_of_itself_does_not_depend_on_its_grants() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(root.path().join("note.txt"), "a note").unwrap();
+    let description = async |grants: Value| {
+        let catalog = browser(grants, Limits::default()).await;
+        catalog.app("nosy").unwrap().root().description.clone()
+    };
+    let bare = description(json!({})).await;
+    assert!(bare.starts_with("0 variables, 0 files, 1767225600 seconds since 1970, chance "), "{bare}");
+    let grants = json!({
+        "files": [{ "host": root.path(), "guest": "/data", "access": "write" }],
+        "environment": { "LANG": "C" },
+        "clock": "2020-01-01T00:00:00Z",
+        "random": { "seed": 7 },
+        "network": ["*"],
+    });
+    assert_eq!(description(grants).await, bare);
+    assert_eq!(description(json!({})).await, bare);
+}

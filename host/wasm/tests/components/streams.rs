@@ -19,6 +19,19 @@ async fn a_thousand_events_arrive_in_order() {
 }
 
 #[tokio::test]
+async fn a_guest_that_never_stops_talking_is_stopped_by_the_limit_of_the_run() {
+    let catalog = Lab::new().with("gallery").catalog().await;
+    let config = RunConfig { max_events: 10, ..RunConfig::default() };
+    let (events, error) = run_app(&catalog, "streamer", "1000000", Scripted::new(), config).await;
+    assert_eq!(
+        error.expect("a failure").to_string(),
+        "the limit of events in one run of 10 reached by agent `streamer`; raise `max_events` to allow more"
+    );
+    assert_eq!(events.len(), 10 + 1);
+    assert_eq!(events[10].error_code.as_deref(), Some("LIMIT_REACHED"));
+}
+
+#[tokio::test]
 async fn a_guest_does_not_go_on_before_its_event_is_taken() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let call = context_of(&catalog, "1000 noted");

@@ -6,8 +6,9 @@ use std::sync::{Arc, LazyLock, Mutex, RwLock};
 use async_trait::async_trait;
 use hatchery_core::context::AgentHost;
 use hatchery_core::{
-    AgentContext, AgentKind, CallContext, Content, Event, EventSink, EventWindow, Invocation, JsonMap, Lookup, Model,
-    ModelRegistry, RunConfig, RunError, Services, Session, SessionKey, State, Timestamp, ToolCheck, ToolError,
+    AgentContext, AgentKind, CallContext, Caller, CallerOrigin, Content, Event, EventSink, EventWindow, Invocation,
+    JsonMap, Lookup, Model, ModelRegistry, RunConfig, RunError, Services, Session, SessionKey, State, Timestamp,
+    ToolCheck, ToolError,
 };
 use hatchery_engine::{App, Plugins, RunRequest, Runner};
 use hatchery_models::scripted::Scripted;
@@ -146,6 +147,7 @@ pub fn invocation(text: &str) -> Arc<Invocation> {
     Arc::new(Invocation {
         id: "e-test".into(),
         session_key: key.clone(),
+        caller: Caller::claimed("user", CallerOrigin::InProcess),
         user_content: RwLock::new(Arc::new(Content::user(text))),
         run_config: RunConfig::default(),
         services: services(Scripted::new()),
@@ -160,6 +162,7 @@ pub fn invocation(text: &str) -> Arc<Invocation> {
         }),
         spent: Arc::default(),
         depth: 0,
+        signer: Default::default(),
     })
 }
 

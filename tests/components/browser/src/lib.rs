@@ -1,11 +1,16 @@
-//! Sends HTTP requests, and tries what components may not: sockets, and a request while it describes itself.
+//! Sends HTTP requests, and tries what components may not: sockets, hoarding what the host holds, and looking around while it describes
+//! itself.
 
+mod hoard;
+
+use std::hash::{BuildHasher, RandomState};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::join_all;
 use hatchery_guest::http::{Request, Response};
 use hatchery_guest::prelude::*;
+use hoard::{chance, hoard_bodies, hoard_fields, hoard_responses, long_texts};
 
 /// A request.
 #[derive(Deserialize, JsonSchema)]
@@ -115,7 +120,20 @@ async fn sockets(Address { address }: Address) -> Value {
 fn curious() -> LlmAgent {
     let answer = futures::executor::block_on(http::get("https://example.com/"));
     let told = answer.map_or_else(|error| error.message, |response| response.status.to_string());
-    LlmAgent::new("curious").description(told).model("scripted:none.yaml")
+    LlmAgent::new("curious").description(told).model("scripted:browser.yaml")
 }
 
-hatchery_guest::export! { agents: [curious], tools: [fetch, fetch_all, hold_all, measure, sockets] }
+/// Tells in its description all that it finds around it.
+#[agent]
+fn nosy() -> LlmAgent {
+    let (variables, chance) = (std::env::vars().count(), RandomState::new().hash_one(0));
+    let files = std::fs::read_dir("/data").map_or(0, Iterator::count);
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let found = format!("{variables} variables, {files} files, {seconds} seconds since 1970, chance {chance}");
+    LlmAgent::new("nosy").description(found).model("scripted:browser.yaml")
+}
+
+hatchery_guest::export! {
+    agents: [curious, nosy],
+    tools: [fetch, fetch_all, hold_all, measure, sockets, hoard_bodies, hoard_responses, hoard_fields, long_texts, chance],
+}

@@ -22,14 +22,18 @@ async fn manners(cx: Context) -> Result<String, Error> {
 /// Receives visitors.
 #[agent]
 pub fn butler() -> LlmAgent {
-    LlmAgent::new("butler").model("any").instruction_fn(manners).before_agent(welcome).after_agent(farewell)
+    LlmAgent::new("butler")
+        .model("scripted:gallery.yaml")
+        .instruction_fn(manners)
+        .before_agent(welcome)
+        .after_agent(farewell)
 }
 
 /// Looks things up.
 #[agent]
 pub fn clerk() -> LlmAgent {
     LlmAgent::new("clerk")
-        .model("any")
+        .model("scripted:gallery.yaml")
         .tool(configured)
         .before_model(house_rules)
         .after_model(blot)
@@ -75,7 +79,7 @@ pub fn curious() -> LlmAgent {
 #[agent]
 pub fn equipped() -> LlmAgent {
     LlmAgent::new("equipped")
-        .model("any")
+        .model("scripted:gallery.yaml")
         .tool(guarded)
         .tool(asks)
         .tool(panics)

@@ -13,7 +13,8 @@ export const countWords = tool({
   },
 });
 
-// The script answers without a network and a key. For a real model write its name, such as "gemini-2.5-flash".
+// The script answers without a network and a key. For a real model write its name, such as "gemini-2.5-flash", and grant it in
+// hatchery.yaml: `components: {@NAME@: {grants: {models: ["gemini-*"]}}}`.
 const root = llmAgent({
   name: "@NAME@",
   description: "Counts words.",

@@ -15,7 +15,8 @@ async def count_words(text: str, cx: ToolContext) -> int:
     return words
 
 
-# The script answers without a network and a key. For a real model write its name, such as "gemini-2.5-flash".
+# The script answers without a network and a key. For a real model write its name, such as "gemini-2.5-flash", and grant it in
+# hatchery.yaml: `components: {@NAME@: {grants: {models: ["gemini-*"]}}}`.
 root = LlmAgent(
     name="@NAME@",
     description="Counts words.",

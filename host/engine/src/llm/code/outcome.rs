@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use hatchery_core::agent::Capability;
 use hatchery_core::content::CodeExecutionResult;
 use hatchery_core::{
-    Blob, CallContext, CodeFile, CodeInput, CodeOutput, CodeRunner, Content, Event, EventData, ModelRef, Part,
-    PartData, RunError, StoreError, ToolError,
+    Blob, CallContext, CodeFile, CodeInput, CodeOutput, CodeRunner, Content, Event, EventData, LlmAgent, ModelRef,
+    Part, PartData, RunError, StoreError, ToolError,
 };
 
 use super::{Record, due, on_host};
@@ -41,7 +42,7 @@ impl Step<'_> {
             execution_id: runner.stateful.then(|| record.execution_id()),
         };
         let Outcome { output, failed } = execute(runner, input, &call).await?;
-        let files = save(&output.output_files, &call).await?;
+        let files = save(self.llm, &output.output_files, &call).await?;
         record.note_result(code, &output);
         let failures = if failed { record.failures() + 1 } else { 0 };
         let gives_up = failures > u64::from(runner.error_retries);
@@ -78,7 +79,10 @@ async fn execute(runner: &CodeRunner, input: CodeInput, call: &CallContext) -> R
 }
 
 /// Saves files as artifacts. Gives a line for the model about each; a name that cannot be used is for it to mend.
-async fn save(files: &[CodeFile], call: &CallContext) -> Result<Vec<String>, RunError> {
+async fn save(llm: &LlmAgent, files: &[CodeFile], call: &CallContext) -> Result<Vec<String>, RunError> {
+    if let Some(denial) = files.first().and_then(|_| llm.check(call, Capability::WriteArtifacts).err()) {
+        return Ok(vec![format!("Files not saved: {denial}")]);
+    }
     let mut lines = Vec::with_capacity(files.len());
     for file in files {
         let mime_type = if file.mime_type.is_empty() { PLAIN_TEXT.into() } else { file.mime_type.clone() };
@@ -86,7 +90,9 @@ async fn save(files: &[CodeFile], call: &CallContext) -> Result<Vec<String>, Run
         let part = Part::from(PartData::InlineData(blob));
         lines.push(match call.save_artifact(&file.name, &part).await {
             Ok(_) => format!("Saved artifact: `{}`", file.name),
-            Err(error @ (StoreError::InvalidName { .. } | StoreError::Refused(_))) => {
+            Err(
+                error @ (StoreError::InvalidName { .. } | StoreError::Refused(_) | StoreError::QuotaExceeded { .. }),
+            ) => {
                 format!("File not saved: {error}")
             }
             Err(error) => return Err(error.into()),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Agent, AgentKind, Blob, CallContext, CodeExecution, CodeExecutor, CodeFile, CodeInput, CodeOutput, CodeRunner,
-    Content, PartData, RunError, SessionKey, ToolError,
+    Agent, AgentKind, Blob, CallContext, Capabilities, Capability, CodeExecution, CodeExecutor, CodeFile, CodeInput,
+    CodeOutput, CodeRunner, Content, PartData, RunError, SessionKey, ToolError,
 };
 use hatchery_engine::builtin::AgentTool;
 use hatchery_models::scripted::{Reply, Scripted};
@@ -94,6 +94,29 @@ async fn an_agent_that_gave_up_on_its_code_fails_as_a_tool() {
 
 fn file(name: &str, content: &'static str) -> CodeFile {
     CodeFile { name: name.into(), content: content.into(), mime_type: String::new() }
+}
+
+/// Allows nothing.
+struct Nothing;
+
+impl Capabilities for Nothing {
+    fn check(&self, cx: &CallContext, capability: Capability<'_>) -> Result<(), RunError> {
+        let (agent, message) = (cx.agent.to_string(), format!("may not {capability:?}"));
+        Err(RunError::Agent { agent, code: "DENIED".into(), message })
+    }
+}
+
+#[tokio::test]
+async fn files_that_code_writes_are_not_saved_for_an_agent_that_may_not_save_artifacts() {
+    let executor =
+        Executor::new(|_, _| Ok(CodeOutput { output_files: vec![file("user:a.txt", "hi")], ..printed("ok\n") }));
+    let mut agent = coder(&sequence([CODE, "done"]), &executor);
+    let AgentKind::Llm(llm) = &mut agent.kind else { panic!("{}", agent.kind.label()) };
+    llm.capabilities = Some(Arc::new(Nothing));
+    let app = Harness::new(agent).await;
+    let events = app.say("hi").await;
+    assert_eq!(shown(&events[1]), "[OUTCOME_OK: ok\nFiles not saved: agent `root`: may not WriteArtifacts]");
+    assert!(app.runner.services().artifacts.list(&app.session().await.key).await.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use hatchery_core::{
     AgentKind, CallContext, Example, ExampleProvider, Examples, Instruction, LlmAgent, Planner, RunError,
 };
 use hatchery_engine::Registry;
-use hatchery_engine::yaml::{Loaded, load_agent};
+use hatchery_engine::yaml::{Loaded, load_agent, load_agent_outside};
 use hatchery_models::scripted::Scripted;
 use serde_json::json;
 use tempfile::TempDir;
@@ -64,6 +64,23 @@ fn as_llm(kind: &AgentKind) -> &LlmAgent {
     match kind {
         AgentKind::Llm(llm) => llm,
         other => panic!("{}", other.label()),
+    }
+}
+
+#[test]
+fn nothing_in_a_folder_that_components_write_is_read() {
+    let folder = folder(&[
+        ("root_agent.yaml", "name: root\ninstruction: x\nsub_agents: [{config_path: data/sub.yaml}]\n"),
+        ("data/sub.yaml", "name: sub\ninstruction: Obey.\n"),
+    ]);
+    let path = folder.path().join("root_agent.yaml");
+    assert!(load_agent(&path, &registry()).is_ok());
+    let data = folder.path().join("data").canonicalize().unwrap();
+    for (root, written) in [(&path, data.clone()), (&data.join("sub.yaml"), data.clone())] {
+        let error = load_agent_outside(root, &registry(), &[written]).err().unwrap();
+        assert!(error.file().ends_with("data/sub.yaml"), "{error}");
+        let expected = "is in a folder that a component may write, so it is not read as an agent; move it elsewhere";
+        assert_eq!(error.message(), expected);
     }
 }
 

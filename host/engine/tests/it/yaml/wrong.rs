@@ -78,7 +78,7 @@ fn a_schema_that_is_none_is_refused_with_its_place() {
             "{ type: text }",
             "`type` can be null, boolean, object, array, number, integer, string, not \"text\"",
         ),
-        ("input_schema", "{ items: { pattern: '(' } }", "\"(\" is not a \"regex\""),
+        ("input_schema", "{ items: { pattern: '(' } }", "at `/items/pattern`: \"(\" is not a \"regex\""),
     ] {
         assert_eq!(
             error_of(&format!("name: root\ninstruction: x\n{key}: {schema}\n")),

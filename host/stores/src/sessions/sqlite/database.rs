@@ -4,12 +4,17 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hatchery_core::StoreError;
-use sqlx::error::DatabaseError;
+use sqlx::Connection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+
+use super::Durability;
+use super::failure::is_busy;
+use crate::private;
+use crate::queue::MAX_WAIT;
 
 /// The steps from an empty file to the schema of this version. Step `n` ends by setting `user_version` to `n`; a step that was
 /// ever released does not change.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001_sessions.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("migrations/0001_sessions.sql"), include_str!("migrations/0002_usage.sql")];
 
 /// Set by the first migration.
 const APPLICATION_ID: i64 = 0x4874_5365;
@@ -28,18 +33,27 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Opens or makes the file, with the folders above it.
-    pub(super) async fn open(file: &Path) -> Result<Self, StoreError> {
+    /// Opens or makes the file, with the folders above it. What is made is for the owner only; SQLite gives its other files the mode
+    /// of the database.
+    pub(super) async fn open(file: &Path, durability: Durability) -> Result<Self, StoreError> {
         let failed = |source| StoreError::backend(format!("cannot open session database {}", file.display()), source);
+        let folder_failed = |error| {
+            StoreError::backend(format!("cannot make the folder of session database {}", file.display()), error)
+        };
         if let Some(folder) = file.parent() {
-            tokio::fs::create_dir_all(folder).await.map_err(|error| {
-                StoreError::backend(format!("cannot make the folder of session database {}", file.display()), error)
-            })?;
+            private::create_dir_all(folder).map_err(folder_failed)?;
+        }
+        // Where the file cannot be made, SQLite says why.
+        if private::create_file(file).is_err() {
+            private::warn_if_readable(file);
         }
         let common = SqliteConnectOptions::new()
             .filename(file)
             .busy_timeout(BUSY_TIMEOUT)
-            .synchronous(SqliteSynchronous::Normal)
+            .synchronous(match durability {
+                Durability::Process => SqliteSynchronous::Normal,
+                Durability::Power => SqliteSynchronous::Full,
+            })
             .foreign_keys(true);
         let writing = common.clone().create_if_missing(true).page_size(PAGE_BYTES).journal_mode(SqliteJournalMode::Wal);
         let writer = connect(writing).await.map_err(failed)?;
@@ -55,10 +69,20 @@ impl Database {
     }
 }
 
-/// Connections stay open, because each keeps its prepared statements; and to a file they do not go stale.
+/// Connections stay open, because each keeps its prepared statements; and to a file they do not go stale. One that is still in a
+/// transaction when it comes back is replaced: SQLite ends a transaction by itself when the disk is full, and the driver then
+/// takes it for open for good.
 fn pool(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(connections)
+        .acquire_timeout(MAX_WAIT)
+        .after_release(|connection, _| {
+            Box::pin(async move {
+                // What was begun before is done once the connection answers.
+                connection.ping().await?;
+                Ok(!connection.is_in_transaction())
+            })
+        })
         .test_before_acquire(false)
         .idle_timeout(None)
         .max_lifetime(None)
@@ -73,14 +97,10 @@ async fn connect(options: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Erro
             Err(sqlx::Error::Database(error)) if is_busy(&*error) && Instant::now() < deadline => {
                 tokio::time::sleep(RETRY_DELAY).await;
             }
+            Err(sqlx::Error::PoolTimedOut) if Instant::now() < deadline => {}
             connected => return connected,
         }
     }
-}
-
-/// The lower byte of SQLite's result code is the kind of error: 5 is `SQLITE_BUSY`.
-fn is_busy(error: &dyn DatabaseError) -> bool {
-    error.code().and_then(|code| code.parse().ok()).is_some_and(|code: u32| code & 0xFF == 5)
 }
 
 /// Applies the migrations that the file lacks, all or none. Another process that opens the file meanwhile waits.
@@ -122,16 +142,18 @@ mod tests {
 
     #[tokio::test]
     async fn connections_are_set_up_as_promised() {
-        let folder = tempfile::tempdir().unwrap();
-        let database = Database::open(&folder.path().join("sessions.db")).await.unwrap();
         let settings = "SELECT journal_mode, synchronous, timeout, foreign_keys, page_size FROM \
             pragma_journal_mode, pragma_synchronous, pragma_busy_timeout, pragma_foreign_keys, pragma_page_size";
-        for pool in [&database.writer, &database.readers] {
-            let settings: (String, i64, i64, bool, i64) = sqlx::query_as(settings).fetch_one(pool).await.unwrap();
-            // 1 is NORMAL.
-            assert_eq!(settings, ("wal".to_owned(), 1, 5000, true, 16384));
+        // 1 is NORMAL: the log is synchronised at checkpoints. 2 is FULL: it is synchronised by every commit.
+        for (durability, synchronous) in [(Durability::Process, 1), (Durability::Power, 2)] {
+            let folder = tempfile::tempdir().unwrap();
+            let database = Database::open(&folder.path().join("sessions.db"), durability).await.unwrap();
+            for pool in [&database.writer, &database.readers] {
+                let settings: (String, i64, i64, bool, i64) = sqlx::query_as(settings).fetch_one(pool).await.unwrap();
+                assert_eq!(settings, ("wal".to_owned(), synchronous, 5000, true, 16384));
+            }
+            let written = sqlx::raw_sql("DELETE FROM sessions").execute(&database.readers).await;
+            assert!(written.unwrap_err().to_string().contains("readonly"));
         }
-        let written = sqlx::raw_sql("DELETE FROM sessions").execute(&database.readers).await;
-        assert!(written.unwrap_err().to_string().contains("readonly"));
     }
 }

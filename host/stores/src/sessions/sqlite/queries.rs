@@ -12,7 +12,7 @@ pub(super) const STATE: &str = "\
 
 /// A session's events after a revision and not before a time.
 pub(super) const EVENTS: &str =
-    "SELECT json FROM events WHERE session = ?1 AND revision > ?2 AND time >= ?3 ORDER BY revision";
+    "SELECT revision, json FROM events WHERE session = ?1 AND revision > ?2 AND time >= ?3 ORDER BY revision";
 
 /// A user's sessions in an app, newest update first.
 pub(super) const LIST: &str = "\
@@ -42,25 +42,13 @@ pub(super) const APPEND: &str = "\
     SELECT session, revision + 1, ?4, ?5 FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3 \
     RETURNING session, revision";
 
-/// Sets a key of a session.
-pub(super) const SET_SESSION: &str = "\
-    INSERT INTO session_state (session, key, value) VALUES (?1, ?2, ?3) \
-    ON CONFLICT DO UPDATE SET value = excluded.value";
+/// What a session takes, by app, user and id.
+pub(super) const SESSION_USAGE: &str =
+    "SELECT revision, event_bytes, state_keys, state_bytes FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3";
 
-/// Sets a key of a user in an app.
-pub(super) const SET_USER: &str = "\
-    INSERT INTO user_state (app, user, key, value) VALUES (?1, ?2, ?3, ?4) \
-    ON CONFLICT DO UPDATE SET value = excluded.value";
+/// What a user's sessions in an app take.
+pub(super) const USER_USAGE: &str =
+    "SELECT sessions, event_bytes, state_keys, state_bytes FROM users WHERE app = ?1 AND user = ?2";
 
-/// Sets a key of an app.
-pub(super) const SET_APP: &str = "\
-    INSERT INTO app_state (app, key, value) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET value = excluded.value";
-
-/// Deletes a key of a session.
-pub(super) const UNSET_SESSION: &str = "DELETE FROM session_state WHERE session = ?1 AND key = ?2";
-
-/// Deletes a key of a user in an app.
-pub(super) const UNSET_USER: &str = "DELETE FROM user_state WHERE app = ?1 AND user = ?2 AND key = ?3";
-
-/// Deletes a key of an app.
-pub(super) const UNSET_APP: &str = "DELETE FROM app_state WHERE app = ?1 AND key = ?2";
+/// What an app's shared state takes.
+pub(super) const APP_USAGE: &str = "SELECT state_keys, state_bytes FROM apps WHERE app = ?1";

@@ -1,0 +1,149 @@
+//! A file of bounded size, with a bounded number of earlier ones beside it: `audit.log`, `audit.log.1` (the newest) and so on.
+//!
+//! Crates that rotate files do it by time, or leave the permissions of new files to the umask; here size bounds the disk and nobody but the
+//! owner may read.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A file to append to.
+pub struct RotatingFile {
+    path: PathBuf,
+    file: File,
+    size: u64,
+    max_size: u64,
+    keep: usize,
+}
+
+impl RotatingFile {
+    /// Opens a file at its end, or makes it with its folder.
+    pub fn open(path: &Path, max_size: u64, keep: usize) -> io::Result<Self> {
+        if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
+            make_folder(folder)?;
+        }
+        let file = append_to(path)?;
+        let size = file.metadata()?.len();
+        Ok(Self { path: path.to_owned(), file, size, max_size, keep })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends a line in one write. A file that it does not fit into is put aside before.
+    pub fn append(&mut self, line: &str) -> io::Result<()> {
+        let bytes = line.len() as u64;
+        if self.size > 0 && self.size.saturating_add(bytes) > self.max_size {
+            self.rotate()?;
+        }
+        self.file.write_all(line.as_bytes())?;
+        self.size = self.size.saturating_add(bytes);
+        Ok(())
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        let numbered = |number: usize| self.path.with_added_extension(number.to_string());
+        if self.keep == 0 {
+            fs::remove_file(&self.path)?;
+        } else {
+            for number in (1..self.keep).rev() {
+                let earlier = numbered(number);
+                if earlier.exists() {
+                    fs::rename(earlier, numbered(number + 1))?;
+                }
+            }
+            fs::rename(&self.path, numbered(1))?;
+        }
+        self.file = append_to(&self.path)?;
+        self.size = self.file.metadata()?.len();
+        Ok(())
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
+    // It may have been made by somebody else.
+    #[cfg(unix)]
+    if file.metadata()?.is_file() {
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(folder: &Path) -> Vec<(String, String)> {
+        let mut files: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|entry| (entry.file_name().into_string().unwrap(), fs::read_to_string(entry.path()).unwrap()))
+            .collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn a_full_file_is_put_aside_and_the_oldest_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        let mut log = RotatingFile::open(&path, 10, 2).unwrap();
+        for number in 1..=7 {
+            log.append(&format!("{number}234\n")).unwrap();
+        }
+        let named = |files: Vec<(String, String)>| {
+            files.into_iter().map(|(name, text)| format!("{name}: {text:?}")).collect::<Vec<_>>()
+        };
+        let expected = [r#"audit.log: "7234\n""#, r#"audit.log.1: "5234\n6234\n""#, r#"audit.log.2: "3234\n4234\n""#];
+        assert_eq!(named(files(folder.path())), expected);
+        drop(log);
+        // It goes on where it was.
+        RotatingFile::open(&path, 10, 2).unwrap().append("8234\n").unwrap();
+        assert_eq!(files(folder.path())[0].1, "7234\n8234\n");
+    }
+
+    #[test]
+    fn without_earlier_files_only_the_current_one_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = RotatingFile::open(&folder.path().join("audit.log"), 10, 0).unwrap();
+        for _ in 0..5 {
+            log.append("a line that is longer than the file\n").unwrap();
+        }
+        assert_eq!(
+            files(folder.path()),
+            [("audit.log".to_owned(), "a line that is longer than the file\n".to_owned())]
+        );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_the_owner_reads_it_also_after_a_rotation() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit/audit.log");
+        fs::create_dir(path.parent().unwrap()).unwrap();
+        fs::write(&path, "made by somebody else\n").unwrap();
+        let mut log = RotatingFile::open(&path, 10, 3).unwrap();
+        log.append("a line\n").unwrap();
+        for file in [path.clone(), path.with_added_extension("1")] {
+            assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        let new = folder.path().join("new/audit.log");
+        RotatingFile::open(&new, 10, 3).unwrap();
+        assert_eq!(fs::metadata(new.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}

@@ -1,0 +1,156 @@
+//! `hatchery trust`: the user's decisions about folders whose configuration reaches outside of them. It reads `hatchery.yaml` and the list of
+//! trusted folders, and runs nothing.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use hatchery_server::audit::TARGET;
+use hatchery_server::config::FILE_NAME;
+use hatchery_server::shell::quoted_path;
+use hatchery_server::trust::{Distrust, Standing};
+use hatchery_server::{ConfigSource, LoadedConfig, TrustStore};
+use serde_json::json;
+
+use crate::host::trust_store;
+use crate::terminal::{BOLD, DIM, harmless, plain_stdout, stdout};
+use crate::verbs::Outcome;
+
+/// Which folder to decide about.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  hatchery trust my-agents\n  hatchery trust my-agents --yes\n  hatchery trust --list\n  \
+                        hatchery trust --revoke my-agents\n\n\
+    A folder's hatchery.yaml is given what stays inside of the folder. What reaches outside (network, secrets, variables of the\n\
+    environment, other folders, services and models elsewhere, whose signatures count, under which names clients may come) is\n\
+    given when you have trusted the file. It is asked for again when the file changes. Trust is for the file and not for the\n\
+    components beside it: a component that replaces another one has the rights that you gave to its name.\n\n\
+    Nothing in the folder is run. Decisions are kept in $XDG_CONFIG_HOME/hatchery/trusted.json, or below ~/.config."
+)]
+pub struct Args {
+    /// The folder that is or will be served
+    #[arg(default_value = ".")]
+    dir: PathBuf,
+    /// Trust it without being asked
+    #[arg(long, conflicts_with_all = ["list", "revoke"])]
+    yes: bool,
+    /// Show which folders are trusted
+    #[arg(long, conflicts_with = "revoke")]
+    list: bool,
+    /// Trust the folder no more; a host that serves it withdraws the rights at once
+    #[arg(long)]
+    revoke: bool,
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    let store = trust_store().context("there is no place to keep decisions: set HOME or XDG_CONFIG_HOME")?;
+    if args.list {
+        return list(&store, args.json);
+    }
+    if args.revoke {
+        return revoke(&store, &args);
+    }
+    if !args.dir.is_dir() {
+        bail!("{} is not a folder", args.dir.display());
+    }
+    let loaded = ConfigSource::of_folder(&args.dir).trusting(Some(store.clone())).required(true).load()?;
+    let is_trusted = match &loaded.standing {
+        Standing::Inside | Standing::Trusted | Standing::Named => true,
+        Standing::Untrusted(Distrust::WritableByAll { .. } | Distrust::NoList(_)) => {
+            bail!("{}", loaded.explanation().unwrap_or_default())
+        }
+        Standing::Untrusted(Distrust::Undecided | Distrust::Changed) => decide(&store, &args, &loaded)?,
+    };
+    report(&args, &loaded, is_trusted)?;
+    Ok(if is_trusted { Outcome::Success } else { Outcome::Failure })
+}
+
+/// Shows what is asked for, and asks. The hash that is kept is that of the very text that was shown.
+fn decide(store: &TrustStore, args: &Args, loaded: &LoadedConfig) -> anyhow::Result<bool> {
+    let mut shown = anstream::stderr();
+    writeln!(
+        shown,
+        "{} asks for rights that reach outside of its folder:\n",
+        harmless(&loaded.file.display().to_string())
+    )?;
+    for right in &loaded.rights {
+        writeln!(shown, "  {BOLD}{}{BOLD:#}: {}", harmless(&right.key), harmless(&right.value))?;
+    }
+    writeln!(shown)?;
+    if !args.yes {
+        if !io::stdin().is_terminal() {
+            bail!(
+                "there is no terminal to ask at; look at the lines above and run `hatchery trust {} --yes`",
+                quoted_path(&args.dir)
+            );
+        }
+        write!(shown, "Trust it? [y/N] ")?;
+        shown.flush()?;
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer)?;
+        if !matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
+            return Ok(false);
+        }
+    }
+    store.trust(&args.dir, &loaded.sha256)?;
+    let (file, detail) = (loaded.file.display(), loaded.outside_keys());
+    tracing::info!(target: TARGET, decision = "trusted", %file, sha256 = loaded.sha256, detail, "trust");
+    Ok(true)
+}
+
+fn report(args: &Args, loaded: &LoadedConfig, is_trusted: bool) -> io::Result<()> {
+    let folder = args.dir.display();
+    if args.json {
+        let rights: Vec<_> =
+            loaded.rights.iter().map(|right| json!({"key": right.key, "value": right.value})).collect();
+        let line = json!({"folder": args.dir, "trusted": is_trusted, "sha256": loaded.sha256, "rights": rights});
+        return writeln!(plain_stdout(), "{line}");
+    }
+    let mut out = stdout();
+    match (&loaded.standing, is_trusted) {
+        (Standing::Inside, _) => {
+            writeln!(out, "{folder}: {FILE_NAME} asks for nothing outside of the folder, there is nothing to trust")
+        }
+        (Standing::Trusted, _) => writeln!(out, "{folder} is trusted already"),
+        (_, true) => writeln!(out, "{folder} is trusted until {FILE_NAME} changes"),
+        (_, false) => writeln!(out, "{folder} is not trusted"),
+    }
+}
+
+fn revoke(store: &TrustStore, args: &Args) -> anyhow::Result<Outcome> {
+    let was_trusted = store.revoke(&args.dir)?;
+    tracing::info!(target: TARGET, decision = "revoked", folder = %args.dir.display(), "trust");
+    let folder = args.dir.display();
+    if args.json {
+        writeln!(plain_stdout(), "{}", json!({"folder": args.dir, "trusted": false, "revoked": was_trusted}))?;
+    } else if was_trusted {
+        writeln!(stdout(), "{folder} is trusted no more")?;
+    } else {
+        writeln!(stdout(), "{folder} was not trusted")?;
+    }
+    Ok(if was_trusted { Outcome::Success } else { Outcome::Failure })
+}
+
+fn list(store: &TrustStore, as_json: bool) -> anyhow::Result<Outcome> {
+    let state = |folder: &Path, trusted: &str| match std::fs::read(folder.join(FILE_NAME)) {
+        Ok(text) if hatchery_server::trust::sha256(&text) == trusted => "trusted",
+        Ok(_) => "changed since",
+        Err(_) => "gone",
+    };
+    let folders = store.list()?;
+    if folders.is_empty() && !as_json {
+        writeln!(stdout(), "no folder is trusted")?;
+    }
+    for it in folders {
+        let state = state(&it.folder, &it.sha256);
+        if as_json {
+            writeln!(plain_stdout(), "{}", json!({"folder": it.folder, "sha256": it.sha256, "state": state}))?;
+        } else {
+            writeln!(stdout(), "{}  {DIM}{state}{DIM:#}", it.folder.display())?;
+        }
+    }
+    Ok(Outcome::Success)
+}

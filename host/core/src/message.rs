@@ -1,0 +1,163 @@
+//! What a user may say: messages from clients, checked before anything of them is stored or reaches a model.
+//!
+//! A message stays in its session and is sent to the model on every later turn. One that no model takes would end all
+//! of them.
+
+use serde::Deserialize;
+
+use crate::content::{Blob, Content, FileData, FunctionResponse, JsonMap, Part, PartData, PartJson};
+use crate::error::RunError;
+use crate::event::USER;
+use crate::storable::{MAX_DEPTH, is_too_deep};
+
+/// Keys beside a part's data that models take from users.
+const PART_KEYS: [&str; 6] =
+    ["videoMetadata", "video_metadata", "mediaResolution", "media_resolution", "partMetadata", "part_metadata"];
+
+/// Keys beside `id`, `name` and `response` that models take from users.
+const RESPONSE_KEYS: [&str; 4] = ["willContinue", "will_continue", "scheduling", "parts"];
+
+/// A message as a client has sent it, which may be none that a user can send.
+#[derive(Debug, Deserialize)]
+pub struct ClientMessage {
+    #[serde(default)]
+    role: Option<String>,
+    #[serde(default)]
+    parts: Vec<ClientPart>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(from = "PartJson")]
+struct ClientPart {
+    part: Part,
+    /// All kinds of data that were sent; `part` has the first.
+    kinds: Vec<&'static str>,
+}
+
+impl From<PartJson> for ClientPart {
+    fn from(json: PartJson) -> Self {
+        Self { kinds: json.kinds().collect(), part: json.into() }
+    }
+}
+
+impl TryFrom<ClientMessage> for Content {
+    type Error = RunError;
+
+    fn try_from(message: ClientMessage) -> Result<Self, RunError> {
+        let ambiguous = message.parts.iter().enumerate().find_map(|(index, part)| match part.kinds.as_slice() {
+            [first, second, ..] => Some((index, *first, *second)),
+            _ => None,
+        });
+        if let Some((index, first, second)) = ambiguous {
+            return Err(invalid(index, &format!("has both `{first}` and `{second}`; a part holds one kind of data")));
+        }
+        let content = Self { role: message.role, parts: message.parts.into_iter().map(|part| part.part).collect() };
+        check_message(&content)?;
+        Ok(content)
+    }
+}
+
+/// Checks that a user can say this: texts, files and answers to function calls.
+///
+/// # Errors
+/// [`RunError::InvalidMessage`], which names the part and the key.
+pub fn check_message(content: &Content) -> Result<(), RunError> {
+    if let Some(role) = content.role.as_deref().filter(|role| *role != USER) {
+        let message = format!("newMessage.role is `{}`; what a user says has the role `{USER}`, or none", shown(role));
+        return Err(RunError::InvalidMessage(message));
+    }
+    if content.parts.is_empty() {
+        let message = "newMessage has no parts; send at least one, such as {\"text\": \"hello\"}";
+        return Err(RunError::InvalidMessage(message.into()));
+    }
+    content
+        .parts
+        .iter()
+        .enumerate()
+        .try_for_each(|(index, part)| check_part(part).map_err(|wrong| invalid(index, &wrong)))
+}
+
+fn check_part(part: &Part) -> Result<(), String> {
+    let takes_metadata = match &part.data {
+        PartData::Text(_) => false,
+        PartData::InlineData(blob) => check_blob(blob).map(|()| true)?,
+        PartData::FileData(file) => check_file(file).map(|()| true)?,
+        PartData::FunctionResponse(response) => check_response(response).map(|()| false)?,
+        PartData::FunctionCall(_) => return Err("is a `functionCall`, which only a model can make".into()),
+        PartData::ExecutableCode(_) => return Err("is `executableCode`, which only a model can write".into()),
+        PartData::CodeExecutionResult(_) => {
+            return Err("is a `codeExecutionResult`, which only running code can give".into());
+        }
+        PartData::Other => {
+            return Err(match part.extra.keys().next() {
+                Some(key) => format!(
+                    "has `{}`, which is no kind of data; send `text`, `inlineData`, `fileData` or `functionResponse`",
+                    shown(key)
+                ),
+                None => "is empty; send `text`, `inlineData`, `fileData` or `functionResponse`".into(),
+            });
+        }
+    };
+    if part.thought {
+        return Err("has `thought`, which marks what a model thinks; leave it out".into());
+    }
+    if part.thought_signature.is_some() {
+        return Err("has a `thoughtSignature`, which only a model can give; leave it out".into());
+    }
+    check_keys(&part.extra, |key| PART_KEYS.contains(&key) && (takes_metadata || is_part_metadata(key)))?;
+    match part.extra.iter().find(|(_, value)| !value.is_object() || is_too_deep(value)) {
+        Some((key, _)) => Err(format!("has `{key}` that is no object, or is nested more than {MAX_DEPTH} levels deep")),
+        None => Ok(()),
+    }
+}
+
+fn is_part_metadata(key: &str) -> bool {
+    matches!(key, "partMetadata" | "part_metadata")
+}
+
+fn check_blob(blob: &Blob) -> Result<(), String> {
+    match blob.mime_type.is_empty() {
+        true => Err("has `inlineData` without `mimeType`, such as `image/png`".into()),
+        false => Ok(()),
+    }
+}
+
+fn check_file(file: &FileData) -> Result<(), String> {
+    match file.file_uri.is_empty() {
+        true => Err("has `fileData` without `fileUri`".into()),
+        false => Ok(()),
+    }
+}
+
+fn check_response(response: &FunctionResponse) -> Result<(), String> {
+    if response.id.as_deref().is_none_or(str::is_empty) {
+        return Err("has a `functionResponse` without `id`; send that of the function call".into());
+    }
+    if response.name.is_empty() {
+        return Err("has a `functionResponse` without `name`; send that of the function call".into());
+    }
+    if response.response.values().any(is_too_deep) {
+        return Err(format!("has a `functionResponse.response` that is nested more than {MAX_DEPTH} levels deep"));
+    }
+    check_keys(&response.extra, |key| RESPONSE_KEYS.contains(&key))
+        .map_err(|wrong| format!("{wrong} in its `functionResponse`"))
+}
+
+fn check_keys(extra: &JsonMap, is_allowed: impl Fn(&str) -> bool) -> Result<(), String> {
+    match extra.keys().find(|key| !is_allowed(key)) {
+        Some(key) => Err(format!("has the unknown key `{}`", shown(key))),
+        None => Ok(()),
+    }
+}
+
+/// An error about the part at `index`.
+pub fn invalid(index: usize, wrong: &str) -> RunError {
+    RunError::InvalidMessage(format!("newMessage.parts[{index}] {wrong}"))
+}
+
+/// The beginning of a client's text, for a message.
+fn shown(text: &str) -> String {
+    let begin = text.get(..text.floor_char_boundary(64)).unwrap_or(text);
+    let dots = if begin.len() < text.len() { "…" } else { "" };
+    format!("{}{dots}", begin.escape_debug())
+}

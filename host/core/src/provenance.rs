@@ -1,0 +1,316 @@
+//! Proofs that an event was made by this host.
+//!
+//! Sessions hold events that others have written: imported history, and what components say. Where the engine acts on an event (a person's
+//! consent, a result that comes later, a run that goes on, a transfer), the event has to carry a proof: an HMAC-SHA256 over what is acted
+//! upon, under a key that only the host has. It is a text under [`PROOF`] in the event's custom metadata, which clients can read and not
+//! forge.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::digest::Key;
+use hmac::{Hmac, Mac};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::content::JsonMap;
+use crate::event::{EventData, new_event_id};
+use crate::session::SessionKey;
+
+/// The key of the custom metadata that holds an event's proof.
+pub const PROOF: &str = "hatchery:proof";
+
+/// Begins every message that is signed; a change of the format changes it.
+const FORMAT: &[u8] = b"hatchery event 1";
+
+/// The key of a process whose sessions nobody else shares.
+static PROCESS: LazyLock<EventSigner> = LazyLock::new(|| EventSigner::new(random_secret().as_bytes()));
+
+/// What a proof says about its event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// The user's message that began a run: the run can be resumed.
+    Run,
+    /// Function calls whose result comes later: the caller goes on with it.
+    Call,
+    /// A request for a person's confirmation: the calls in it run when the person agrees.
+    Confirmation,
+    /// A transfer to another agent: that agent goes on with the session.
+    Transfer,
+}
+
+impl Claim {
+    const ALL: [Self; 4] = [Self::Run, Self::Call, Self::Confirmation, Self::Transfer];
+
+    fn tag(self) -> u8 {
+        match self {
+            Self::Run => 1,
+            Self::Call => 2,
+            Self::Confirmation => 3,
+            Self::Transfer => 4,
+        }
+    }
+}
+
+/// The key by which a host knows the events that it has made. Cheap to clone.
+#[derive(Clone)]
+pub struct EventSigner(Hmac<Sha256>);
+
+impl EventSigner {
+    /// A signer with this secret, which should hold at least 32 random bytes. Hosts that share sessions share it.
+    pub fn new(secret: &[u8]) -> Self {
+        let mut key = Key::<Hmac<Sha256>>::default();
+        key.iter_mut().zip(Sha256::digest(secret)).for_each(|(byte, digest)| *byte = digest);
+        Self(Mac::new(&key))
+    }
+
+    /// The signer of this process, whose secret is random and never stored.
+    pub fn of_process() -> Self {
+        PROCESS.clone()
+    }
+
+    /// Puts a proof into an event that is otherwise complete, and an id if it has none. An event whose custom metadata is no object cannot
+    /// carry one.
+    pub fn sign(&self, session: &SessionKey, event: &mut EventData, claim: Claim) {
+        remove_proof(event);
+        if event.id.is_empty() {
+            event.id = new_event_id();
+        }
+        let proof = URL_SAFE_NO_PAD.encode(self.mac(session, event, claim).finalize().into_bytes());
+        let metadata = event.custom_metadata.get_or_insert_with(|| Box::new(Value::Object(JsonMap::new())));
+        if let Value::Object(metadata) = metadata.as_mut() {
+            metadata.insert(PROOF.into(), Value::String(proof));
+        }
+    }
+
+    /// True when the event, as it is in this session, carries a valid proof of the claim.
+    pub fn proves(&self, session: &SessionKey, event: &EventData, claim: Claim) -> bool {
+        let Some(proof) = proof(event).and_then(|proof| URL_SAFE_NO_PAD.decode(proof).ok()) else { return false };
+        self.mac(session, event, claim).verify_slice(&proof).is_ok()
+    }
+
+    /// What the event's proof says, if it is valid.
+    pub fn claim(&self, session: &SessionKey, event: &EventData) -> Option<Claim> {
+        proof(event)?;
+        Claim::ALL.into_iter().find(|claim| self.proves(session, event, *claim))
+    }
+
+    fn mac(&self, session: &SessionKey, event: &EventData, claim: Claim) -> Hmac<Sha256> {
+        let mut message = Message(self.0.clone());
+        message.bytes(FORMAT);
+        message.bytes(&[claim.tag()]);
+        for text in [&*session.app, &session.user, &session.id, &event.id, &event.invocation_id, &event.author] {
+            message.bytes(text.as_bytes());
+        }
+        message.optional(event.branch.as_deref());
+        message.optional(event.actions.transfer_to_agent.as_deref());
+        message.list(event.long_running_tool_ids.iter(), |message, id| message.bytes(id.as_bytes()));
+        let calls: Vec<_> = event.content.iter().flat_map(|content| content.function_calls()).collect();
+        message.list(calls.into_iter(), |message, call| {
+            message.optional(call.id.as_deref());
+            message.bytes(call.name.as_bytes());
+            message.object(&call.args);
+        });
+        message.0
+    }
+}
+
+impl Default for EventSigner {
+    fn default() -> Self {
+        Self::of_process()
+    }
+}
+
+impl fmt::Debug for EventSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EventSigner")
+    }
+}
+
+/// A new secret for an [`EventSigner`], as a text of 96 hexadecimal digits.
+pub fn random_secret() -> String {
+    // Each has 122 random bits of the operating system.
+    (0..3).map(|_| uuid::Uuid::new_v4().simple().to_string()).collect()
+}
+
+/// Takes the proof out of an event that somebody else has made.
+pub fn remove_proof(event: &mut EventData) {
+    let Some(metadata) = &mut event.custom_metadata else { return };
+    if let Value::Object(map) = metadata.as_mut()
+        && map.shift_remove(PROOF).is_some()
+        && map.is_empty()
+    {
+        event.custom_metadata = None;
+    }
+}
+
+fn proof(event: &EventData) -> Option<&str> {
+    event.custom_metadata.as_deref()?.get(PROOF)?.as_str()
+}
+
+/// A message in which every field is told from its neighbours by its length, and objects do not depend on the order of their keys.
+struct Message(Hmac<Sha256>);
+
+impl Message {
+    fn length(&mut self, length: usize) {
+        self.0.update(&(length as u64).to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.length(bytes.len());
+        self.0.update(bytes);
+    }
+
+    fn optional(&mut self, text: Option<&str>) {
+        self.0.update(&[u8::from(text.is_some())]);
+        self.bytes(text.unwrap_or_default().as_bytes());
+    }
+
+    fn list<T>(&mut self, items: impl ExactSizeIterator<Item = T>, mut add: impl FnMut(&mut Self, T)) {
+        self.length(items.len());
+        items.for_each(|item| add(self, item));
+    }
+
+    fn object(&mut self, object: &JsonMap) {
+        let mut members: Vec<_> = object.iter().collect();
+        members.sort_unstable_by_key(|(key, _)| *key);
+        self.list(members.into_iter(), |message, (key, value)| {
+            message.bytes(key.as_bytes());
+            message.value(value);
+        });
+    }
+
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Null => self.0.update(b"0"),
+            Value::Bool(value) => self.0.update(if *value { b"t" } else { b"f" }),
+            Value::Number(number) => {
+                self.0.update(b"n");
+                self.bytes(number.to_string().as_bytes());
+            }
+            Value::String(text) => {
+                self.0.update(b"s");
+                self.bytes(text.as_bytes());
+            }
+            Value::Array(items) => {
+                self.0.update(b"a");
+                self.list(items.iter(), Self::value);
+            }
+            Value::Object(object) => {
+                self.0.update(b"o");
+                self.object(object);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::content::{Content, FunctionCall, PartData};
+    use crate::event::Event;
+
+    fn session(id: &str) -> SessionKey {
+        SessionKey::new("app", "ada", id)
+    }
+
+    fn event(args: Value) -> EventData {
+        let call = FunctionCall {
+            id: Some("c1".into()),
+            name: "pay".into(),
+            args: args.as_object().cloned().unwrap(),
+            ..FunctionCall::default()
+        };
+        EventData {
+            id: "1".into(),
+            invocation_id: "e-1".into(),
+            author: "root".into(),
+            content: Some(Arc::new(Content::new("model", vec![PartData::FunctionCall(call).into()]))),
+            long_running_tool_ids: vec!["c1".into()],
+            ..EventData::default()
+        }
+    }
+
+    fn signed(args: Value) -> EventData {
+        let mut event = event(args);
+        EventSigner::new(b"key").sign(&session("s"), &mut event, Claim::Confirmation);
+        event
+    }
+
+    #[test]
+    fn a_proof_holds_for_its_event_its_session_its_claim_and_its_key_only() {
+        let signer = EventSigner::new(b"key");
+        let proves = |event: &EventData| signer.proves(&session("s"), event, Claim::Confirmation);
+        let event = signed(json!({"euros": 5}));
+        assert!(proves(&event));
+        assert_eq!(signer.claim(&session("s"), &event), Some(Claim::Confirmation));
+        assert!(!signer.proves(&session("t"), &event, Claim::Confirmation));
+        assert!(!signer.proves(&session("s"), &event, Claim::Call));
+        assert!(!EventSigner::new(b"other").proves(&session("s"), &event, Claim::Confirmation));
+        let metadata = event.custom_metadata;
+        for change in [
+            |event: &mut EventData| event.author = "other".into(),
+            |event: &mut EventData| event.id = "2".into(),
+            |event: &mut EventData| event.invocation_id = "e-2".into(),
+            |event: &mut EventData| event.branch = Some(String::new()),
+            |event: &mut EventData| event.long_running_tool_ids.clear(),
+            |event: &mut EventData| event.actions.transfer_to_agent = Some("root".into()),
+            |event: &mut EventData| event.content = None,
+        ] {
+            let mut changed = EventData { custom_metadata: metadata.clone(), ..self::event(json!({"euros": 5})) };
+            assert!(proves(&changed));
+            change(&mut changed);
+            assert!(!proves(&changed), "{changed:?}");
+        }
+        for args in [json!({"euros": 5_000_000}), json!({"euros": "5"}), json!({"euros": 5.0}), json!({})] {
+            let changed = EventData { custom_metadata: metadata.clone(), ..self::event(args) };
+            assert!(!proves(&changed), "{changed:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_without_a_proof_proves_nothing() {
+        let proves = |event: &EventData| EventSigner::new(b"key").claim(&session("s"), event).is_some();
+        let mut event = signed(json!({}));
+        remove_proof(&mut event);
+        assert!(event.custom_metadata.is_none() && !proves(&event));
+        for forged in [json!({ PROOF: "" }), json!({ PROOF: 1 }), json!({ PROOF: "AAAA" }), json!("text")] {
+            event.custom_metadata = Some(Box::new(forged));
+            assert!(!proves(&event));
+        }
+    }
+
+    #[test]
+    fn other_metadata_stays() {
+        let mut event = EventData { custom_metadata: Some(Box::new(json!({"mine": 1}))), ..event(json!({})) };
+        EventSigner::new(b"key").sign(&session("s"), &mut event, Claim::Call);
+        assert_eq!(event.custom_metadata.as_ref().unwrap()["mine"], 1);
+        remove_proof(&mut event);
+        assert_eq!(event.custom_metadata.as_deref(), Some(&json!({"mine": 1})));
+    }
+
+    #[test]
+    fn the_order_of_keys_does_not_matter() {
+        let metadata = signed(json!({"a": {"x": 1, "y": [2.5, null, true]}, "b": "é"})).custom_metadata;
+        let turned = event(json!({"b": "é", "a": {"y": [2.5, null, true], "x": 1}}));
+        let turned = EventData { custom_metadata: metadata, ..turned };
+        assert!(EventSigner::new(b"key").proves(&session("s"), &turned, Claim::Confirmation));
+    }
+
+    proptest! {
+        #[test]
+        fn a_proof_survives_being_stored(number in any::<f64>(), text in any::<String>(), whole in any::<i64>()) {
+            let event = Event::new(signed(json!({"number": number, "text": text, "nested": [{"whole": whole}]})));
+            let stored = Event::from_json(event.json().clone()).unwrap();
+            prop_assert!(EventSigner::new(b"key").proves(&session("s"), &stored, Claim::Confirmation));
+        }
+    }
+}

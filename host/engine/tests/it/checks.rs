@@ -1,0 +1,219 @@
+//! What it costs to check arguments and answers against schemas, and that nobody else pays for it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use hatchery_core::{
+    Agent, CallContext, Callback, Content, FunctionDeclaration, Invocation, JsonMap, RunError, Tool, ToolError,
+};
+use hatchery_engine::RunRequest;
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::{Value, json};
+use tokio::task::yield_now;
+
+use crate::logs::Audit;
+use crate::support::*;
+
+/// Counts its calls.
+struct Counts {
+    declaration: Arc<FunctionDeclaration>,
+    calls: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl Tool for Counts {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.declaration
+    }
+
+    async fn call(&self, _: JsonMap, _: &CallContext) -> Result<Value, ToolError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Ok(json!("called"))
+    }
+}
+
+/// Keeps the run that it is called in.
+#[derive(Default)]
+struct Spies {
+    run: Mutex<Option<Arc<Invocation>>>,
+    /// Steps that the run is said to have taken before.
+    spent: u64,
+}
+
+#[async_trait]
+impl Callback for Spies {
+    fn name(&self) -> &str {
+        "spies"
+    }
+
+    async fn before_tool(&self, cx: &CallContext, _: &str, _: &mut JsonMap) -> Result<Option<JsonMap>, RunError> {
+        cx.invocation.spent.check_steps.fetch_add(self.spent, Ordering::Relaxed);
+        *self.run.lock().unwrap() = Some(cx.invocation.clone());
+        Ok(None)
+    }
+}
+
+impl Spies {
+    fn steps(&self) -> u64 {
+        self.run.lock().unwrap().as_ref().map_or(0, |run| run.spent.check_steps.load(Ordering::Relaxed))
+    }
+}
+
+/// An agent whose model calls a tool with these parameters once.
+fn calls(parameters: Value, args: Value, spies: &Arc<Spies>) -> (Agent, Arc<AtomicUsize>) {
+    let declaration =
+        FunctionDeclaration { name: "tool".into(), parameters: Some(parameters), ..FunctionDeclaration::default() };
+    let calls = Arc::new(AtomicUsize::new(0));
+    let tool = Counts { declaration: Arc::new(declaration), calls: calls.clone() };
+    let model = Scripted::sequence([Reply::call("tool", args), Reply::text("ok")]);
+    let agent = llm_with("root", model, |llm| {
+        llm.tools = vec![Arc::new(tool)];
+        llm.before_tool = vec![spies.clone()];
+    });
+    (agent, calls)
+}
+
+/// The error that the model gets, and the number of calls and steps.
+async fn error_of(parameters: Value, args: Value, spies: Spies) -> (String, usize, u64) {
+    let spies = Arc::new(spies);
+    let (agent, calls) = calls(parameters, args, &spies);
+    let events = Harness::new(agent).await.say("hi").await;
+    let response = events[1].function_responses().next().unwrap().response.clone();
+    let error = response.get("error").and_then(Value::as_str).unwrap_or_default().to_owned();
+    (error, calls.load(Ordering::Relaxed), spies.steps())
+}
+
+fn list(items: Value) -> Value {
+    json!({"type": "object", "properties": {"list": {"type": "array", "items": items}}})
+}
+
+/// So many alternatives that none of them is worth an index.
+fn alternatives(count: usize) -> Value {
+    json!({"anyOf": (0..count).map(|number| json!({"const": number as f64 + 0.5})).collect::<Vec<_>>()})
+}
+
+/// A check that takes as many steps as a check may.
+fn endless() -> (Value, Value) {
+    (list(alternatives(1000)), json!({"list": vec![999.5; 100_000]}))
+}
+
+#[tokio::test]
+async fn a_long_list_of_values_times_many_items_takes_a_few_steps_for_each() {
+    let floats: Vec<_> = (0..19_000).map(|number| f64::from(number) + 0.5).collect();
+    let parameters = list(json!({"enum": floats}));
+    let spies = Spies::default;
+    let (error, calls, steps) = error_of(parameters.clone(), json!({"list": vec![18_999.5; 100_000]}), spies()).await;
+    assert_eq!((error.as_str(), calls), ("", 1));
+    assert!((100_000..1_000_000).contains(&steps), "{steps}");
+    let (error, calls, steps) = error_of(parameters, json!({"list": vec![0.25; 100_000]}), spies()).await;
+    assert!(error.contains("at `/list/0`: 0.25 is not one of [0.5,1.5,"), "{error}");
+    assert_eq!(calls, 0);
+    assert!(steps < 1_000_000, "{steps}");
+}
+
+#[tokio::test]
+async fn a_check_that_takes_too_many_steps_is_given_up_and_the_tool_does_not_run() {
+    let (parameters, args) = endless();
+    let (error, calls, steps) = error_of(parameters, args, Spies::default()).await;
+    assert_eq!(
+        error,
+        "the arguments of `tool` cannot be checked, and it has not run: their check takes more than 4000000 steps against a schema of \
+         weight 2007, with 100003 values; send fewer values at once, or have the schema made simpler"
+    );
+    assert_eq!(calls, 0);
+    assert!(steps <= 4_000_000, "{steps}");
+}
+
+#[tokio::test]
+async fn a_check_that_could_take_too_much_is_not_begun() {
+    let audit = Audit::heard();
+    let (error, calls, steps) =
+        error_of(list(alternatives(6000)), json!({"list": vec![0.5; 100_000]}), Spies::default()).await;
+    assert_eq!(
+        error,
+        "the arguments of `tool` cannot be checked, and it has not run: their check could take 12007 × 100003 steps, of at most 1000000000: \
+         12007 is the weight of the schema, 100003 the number of values; send fewer values at once"
+    );
+    assert_eq!((calls, steps), (0, 0));
+    let lines = audit.lines();
+    let start = r#"WARN message=limit app="app" user="ada" session="s1" action="tool" limit="schema check" detail="their check could"#;
+    assert!(lines.len() == 1 && lines[0].starts_with(start), "{lines:?}");
+}
+
+#[tokio::test]
+async fn the_checks_of_a_run_share_its_steps() {
+    let parameters = list(json!({"type": "integer"}));
+    for spent in [99_999_999, 100_000_000] {
+        let args = json!({"list": vec![1; 20_000]});
+        let (error, calls, _) = error_of(parameters.clone(), args, Spies { spent, ..Spies::default() }).await;
+        assert_eq!(
+            error,
+            "the arguments of `tool` cannot be checked, and it has not run: the checks of this run have taken 100000000 steps, which is \
+             the limit; go on in a new run"
+        );
+        assert_eq!(calls, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_long_check_holds_up_nobody_and_ends_with_its_run() {
+    let spies = Arc::new(Spies::default());
+    let (parameters, args) = endless();
+    let (agent, calls) = calls(parameters, args, &spies);
+    let app = Harness::new(agent).await;
+    let request = app.request(Content::user("hi"));
+    let cancel = request.cancel.clone();
+    let run = app.runner.run(app.app.clone(), request).await.unwrap();
+    // The only worker of this test is free while the check is under way.
+    while spies.steps() == 0 {
+        yield_now().await;
+    }
+    let other = Harness::new(llm("other", Scripted::sequence(["hello"]))).await;
+    assert_eq!(other.talk("hi").await, ["other: hello"]);
+    cancel.cancel();
+    assert_eq!(run.collect().await.unwrap_err().code(), "CANCELLED");
+    app.runner.drain().await;
+    assert_eq!(calls.load(Ordering::Relaxed), 0);
+    let before = spies.steps();
+    assert!(before < 4_000_000, "{before}");
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_a_place_to_check_can_be_cancelled() {
+    // More than there are places for, so the last one waits while the others are checked.
+    let mut runs = Vec::new();
+    for _ in 0..4 {
+        let spies = Arc::new(Spies::default());
+        let (parameters, args) = endless();
+        let (agent, _) = calls(parameters, args, &spies);
+        let app = Harness::new(agent).await;
+        let request: RunRequest = app.request(Content::user("hi"));
+        let cancel = request.cancel.clone();
+        let run = app.runner.run(app.app.clone(), request).await.unwrap();
+        while spies.run.lock().unwrap().is_none() {
+            yield_now().await;
+        }
+        runs.push((cancel, run));
+    }
+    runs.iter().for_each(|(cancel, _)| cancel.cancel());
+    let (_, last) = runs.pop().unwrap();
+    assert_eq!(last.collect().await.unwrap_err().code(), "CANCELLED");
+    // Those that had a place may have come to their end before.
+    for (_, run) in runs {
+        let _ = run.collect().await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_whose_output_schema_cannot_be_used_does_not_run() {
+    let model = Arc::new(Scripted::sequence(["{}"]));
+    let agent =
+        llm_on("root", &model, |llm| llm.output_schema = Some(json!({"properties": {"a": {"type": "nonsense"}}})));
+    let (_, error) = Harness::new(agent).await.fail("hi").await;
+    assert_eq!(error.code(), "OUTPUT_SCHEMA_UNUSABLE");
+    let start = "agent `root`: its output schema cannot be used, so no answer of it could be checked; mend `output_schema`: at \
+                 `/properties/a/type`: \"nonsense\" is not";
+    assert!(error.to_string().starts_with(start), "{error}");
+    assert!(model.requests().is_empty());
+}

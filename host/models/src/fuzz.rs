@@ -1,0 +1,25 @@
+//! What only the bodies of providers reach, for fuzzing. No part of the interface: it may change at any time.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+
+use crate::failure::Origin;
+use crate::{gemini, openai, sse};
+
+/// Reads a body as an event stream of each provider, in chunks of this many bytes; returns how many responses there were.
+pub async fn read_event_streams(body: &[u8], chunk: usize) -> usize {
+    let origin = Arc::new(Origin {
+        model: "fuzz".into(),
+        provider: "fuzz",
+        key_variable: "FUZZ_KEY",
+        url_variable: "FUZZ_URL",
+        key: None,
+    });
+    let chunks: Vec<Bytes> = body.chunks(chunk.max(1)).map(Bytes::copy_from_slice).collect();
+    let payloads = || sse::payloads(stream::iter(chunks.clone()).map(Ok), origin.clone());
+    let gemini = sse::responses(payloads(), gemini::decoder(origin.clone()));
+    let openai = sse::responses(payloads(), openai::decoder(origin.clone()));
+    gemini.count().await + openai.count().await
+}

@@ -1,0 +1,90 @@
+//! How many connections each peer has.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The connections of each peer.
+#[derive(Clone)]
+pub(super) struct Peers {
+    most: usize,
+    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+/// Leave to have one more connection; given back when it is dropped.
+pub(super) struct PeerPermit {
+    peers: Peers,
+    key: IpAddr,
+}
+
+impl Peers {
+    /// Allows each peer `most` connections, at least one.
+    pub(super) fn new(most: usize) -> Self {
+        Self { most: most.max(1), open: Arc::default() }
+    }
+
+    /// Counts one more connection of a peer, or returns `None` if it has its share.
+    pub(super) fn admit(&self, address: IpAddr) -> Option<PeerPermit> {
+        let key = key(address);
+        let mut open = self.open();
+        let count = open.entry(key).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(PeerPermit { peers: self.clone(), key })
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for PeerPermit {
+    fn drop(&mut self) {
+        let mut open = self.peers.open();
+        if let Some(count) = open.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.key);
+            }
+        }
+    }
+}
+
+/// The address that stands for a peer: of IPv6 the network, since one machine has all of its addresses.
+fn key(address: IpAddr) -> IpAddr {
+    const NETWORK: u128 = u128::MAX << 64;
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn each_peer_has_its_own_share() {
+        let peers = Peers::new(2);
+        let first = peers.admit(ip("10.0.0.1")).unwrap();
+        let _second = peers.admit(ip("10.0.0.1")).unwrap();
+        assert!(peers.admit(ip("10.0.0.1")).is_none());
+        assert!(peers.admit(ip("10.0.0.2")).is_some());
+        drop(first);
+        assert!(peers.admit(ip("10.0.0.1")).is_some());
+        assert_eq!(peers.open().len(), 1, "peers without connections are forgotten");
+    }
+
+    #[test]
+    fn one_machine_is_one_peer() {
+        assert_eq!(key(ip("2001:db8:1:2:3::4")), key(ip("2001:db8:1:2:ffff::")));
+        assert_ne!(key(ip("2001:db8:1:2::1")), key(ip("2001:db8:1:3::1")));
+        assert_eq!(key(ip("::ffff:10.0.0.1")), key(ip("10.0.0.1")));
+    }
+}

@@ -1,0 +1,45 @@
+//! Headers of every answer, which tell browsers to make nothing of it but what it is: not to guess types, show it in frames, give it to
+//! pages elsewhere or keep it.
+
+use axum::extract::Request;
+use axum::http::header::{self, HeaderName};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::middleware::Next;
+use axum::response::Response;
+
+/// The policy of answers that are not pages.
+const NO_CONTENT: &str = "default-src 'none'; frame-ancestors 'none'";
+
+const HEADERS: [(HeaderName, &str); 5] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (header::CONTENT_SECURITY_POLICY, NO_CONTENT),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+];
+
+/// Adds the headers that an answer does not have yet.
+pub(crate) async fn add(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    add_missing(response.headers_mut());
+    response
+}
+
+fn add_missing(headers: &mut HeaderMap) {
+    for (name, value) in HEADERS {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_route_says_itself_stays() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        add_missing(&mut headers);
+        assert_eq!((headers[header::CACHE_CONTROL].to_str().unwrap(), headers.len()), ("no-cache", HEADERS.len()));
+    }
+}

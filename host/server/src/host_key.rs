@@ -1,0 +1,212 @@
+//! The key by which the host knows the events that it has made.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use hatchery_core::EventSigner;
+use hatchery_core::provenance::random_secret;
+use thiserror::Error;
+
+use crate::config::Config;
+use crate::services::{Storage, make_data_folder};
+
+/// The key's file in the data folder.
+pub const FILE_NAME: &str = "host.key";
+/// The variable of the environment that names a file with a key, and wins over `server.secret_file`.
+pub const SECRET_FILE: &str = "HATCHERY_SECRET_FILE";
+
+/// Fewest bytes of a key.
+const MIN_BYTES: usize = 32;
+
+/// Why there is no key.
+#[derive(Debug, Error)]
+pub enum HostKeyError {
+    /// The file that the operator names cannot be used.
+    #[error("{setting} {}: {reason}; `openssl rand -hex 32` makes a good key", file.display())]
+    Secret {
+        /// The setting that names the file.
+        setting: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The key in the data folder cannot be read or made.
+    #[error(
+        "host key {}: {reason}; name a file with a key as `server.secret_file` in hatchery.yaml or as {SECRET_FILE}, or choose another \
+         data folder with --data-dir",
+        file.display()
+    )]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// The signer of a host: with the key of the file that `config` or the environment names, else with that of the data folder, which is made
+/// once. Sessions that are kept in memory have the key of the process. `config` is as it was overridden on the command line.
+///
+/// # Errors
+/// When the key cannot be read or made.
+pub fn open(
+    config: &Config,
+    storage: &Storage,
+    environment: impl Fn(&str) -> Option<OsString>,
+) -> Result<EventSigner, HostKeyError> {
+    let variable = environment(SECRET_FILE).filter(|file| !file.is_empty()).map(PathBuf::from);
+    let setting = config.server.secret_file.clone();
+    let named = variable.map(|file| (SECRET_FILE, file)).or_else(|| setting.map(|file| ("server.secret_file", file)));
+    if let Some((setting, file)) = named {
+        let failed = |reason| HostKeyError::Secret { setting, file: file.clone(), reason };
+        let secret = std::fs::read_to_string(&file).map_err(|error| failed(error.to_string()))?;
+        return signer(&secret).map_err(failed);
+    }
+    match storage {
+        Storage::Directory(folder) if config.session_service.as_deref() != Some("memory:") => {
+            let file = folder.join(FILE_NAME);
+            let failed = |reason: String| HostKeyError::File { file: file.clone(), reason };
+            let secret = read_or_make(folder, &file).map_err(|error| failed(error.to_string()))?;
+            signer(&secret).map_err(failed)
+        }
+        Storage::Directory(_) | Storage::InMemory => Ok(EventSigner::of_process()),
+    }
+}
+
+fn signer(secret: &str) -> Result<EventSigner, String> {
+    let secret = secret.trim();
+    if secret.len() < MIN_BYTES {
+        return Err(format!("the key has {} bytes, and needs {MIN_BYTES}", secret.len()));
+    }
+    Ok(EventSigner::new(secret.as_bytes()))
+}
+
+fn read_or_make(folder: &Path, file: &Path) -> io::Result<String> {
+    match std::fs::read_to_string(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        read => return read,
+    }
+    make_data_folder(folder)?;
+    // Written elsewhere first: another process must not find half a key, nor put its own in the place of one that is in use.
+    let new = folder.join(format!("{FILE_NAME}.{}", uuid::Uuid::new_v4().simple()));
+    let made = write_private(&new, &random_secret()).and_then(|()| std::fs::hard_link(&new, file));
+    let _ = std::fs::remove_file(&new);
+    match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => std::fs::read_to_string(file),
+    }
+}
+
+/// Writes a new file that only its owner can read.
+fn write_private(file: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(file)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_core::{Claim, EventData, SessionKey};
+
+    use super::*;
+    use crate::config::ServerConfig;
+
+    fn nothing(_: &str) -> Option<OsString> {
+        None
+    }
+
+    /// True when what one has signed the other proves.
+    fn agree(one: &EventSigner, other: &EventSigner) -> bool {
+        let (session, mut event) = (SessionKey::new("app", "ada", "s"), EventData::default());
+        one.sign(&session, &mut event, Claim::Run);
+        other.proves(&session, &event, Claim::Run)
+    }
+
+    fn with_secret_file(file: &Path) -> Config {
+        let server = ServerConfig { secret_file: Some(file.to_owned()), ..ServerConfig::default() };
+        Config { server, ..Config::default() }
+    }
+
+    #[test]
+    fn a_key_is_made_once_in_the_data_folder_for_its_owner_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Storage::Directory(folder.path().join("data"));
+        let first = open(&Config::default(), &storage, nothing).unwrap();
+        let second = open(&Config::default(), &storage, nothing).unwrap();
+        assert!(agree(&first, &second) && !agree(&first, &EventSigner::of_process()));
+        let names: Vec<_> =
+            std::fs::read_dir(folder.path().join("data")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names.len(), 2, "the key and .gitignore: {names:?}");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = folder.path().join("data/host.key").metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        let other = tempfile::tempdir().unwrap();
+        let other = open(&Config::default(), &Storage::Directory(other.path().to_owned()), nothing).unwrap();
+        assert!(!agree(&first, &other));
+    }
+
+    #[test]
+    fn sessions_in_memory_have_the_key_of_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = Storage::Directory(folder.path().join("data"));
+        let config = Config { session_service: Some("memory:".into()), ..Config::default() };
+        for (config, storage) in [(config, storage), (Config::default(), Storage::InMemory)] {
+            assert!(agree(&open(&config, &storage, nothing).unwrap(), &EventSigner::of_process()));
+        }
+        assert!(!folder.path().join("data").exists());
+    }
+
+    #[test]
+    fn a_key_is_shared_by_the_hosts_that_name_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        std::fs::write(&one, format!("{}\n", "1".repeat(32))).unwrap();
+        std::fs::write(&other, "2".repeat(32)).unwrap();
+        let signer = |config: &Config, file: Option<&Path>| {
+            let environment = |name: &str| file.filter(|_| name == SECRET_FILE).map(|file| file.as_os_str().to_owned());
+            open(config, &Storage::InMemory, environment).unwrap()
+        };
+        let of_one = EventSigner::new("1".repeat(32).as_bytes());
+        assert!(agree(&signer(&with_secret_file(&one), None), &of_one));
+        assert!(agree(&signer(&with_secret_file(&other), Some(&one)), &of_one), "the environment wins");
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_used_is_an_error_that_says_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let short = folder.path().join("short");
+        std::fs::write(&short, "secret\n").unwrap();
+        let error = |config: &Config, storage: &Storage| open(config, storage, nothing).unwrap_err().to_string();
+        assert_eq!(
+            error(&with_secret_file(&short), &Storage::InMemory),
+            format!(
+                "server.secret_file {}: the key has 6 bytes, and needs 32; `openssl rand -hex 32` makes a good key",
+                short.display()
+            )
+        );
+        assert!(
+            error(&with_secret_file(Path::new("/no/such")), &Storage::InMemory)
+                .starts_with("server.secret_file /no/such: ")
+        );
+        let file = folder.path().join("host.key");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(
+            error(&Config::default(), &Storage::Directory(folder.path().to_owned())),
+            format!(
+                "host key {}: the key has 0 bytes, and needs 32; name a file with a key as `server.secret_file` in hatchery.yaml or as \
+                 HATCHERY_SECRET_FILE, or choose another data folder with --data-dir",
+                file.display()
+            )
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! Command lines that people copy. Names in them come from components and folders, and may be anything.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde_json::json;
+
+/// A text as one word of a POSIX shell's command line, in quotes where it needs them.
+pub fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// A path as one word, which no command takes for an option.
+pub fn quoted_path(path: &Path) -> String {
+    let text = path.display().to_string();
+    if text.starts_with('-') { quoted(&format!("./{text}")) } else { quoted(&text) }
+}
+
+/// Two commands that begin a session of an app at the server `url` and say something in it.
+pub fn session_commands(url: &str, app: &str) -> String {
+    let session = quoted(&format!("{url}/apps/{}/users/me/sessions/first", percent_encoded(app)));
+    let message = json!({
+        "appName": app, "userId": "me", "sessionId": "first",
+        "newMessage": {"parts": [{"text": "Hello"}]}, "streaming": true,
+    });
+    let (run, message) = (quoted(&format!("{url}/run_sse")), quoted(&message.to_string()));
+    format!("curl -s -X POST {session}\ncurl -N {run} -H 'Content-Type: application/json' -d {message}")
+}
+
+/// A text as a segment of a URL's path.
+fn percent_encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        // Writing to a string cannot fail.
+        let _ = match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.write_char(char::from(byte)),
+            other => write!(encoded, "%{other:02X}"),
+        };
+        encoded
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_safe_whatever_an_app_is_called() {
+        assert_eq!(
+            session_commands("http://127.0.0.1:8080", "dice"),
+            "curl -s -X POST http://127.0.0.1:8080/apps/dice/users/me/sessions/first\n\
+             curl -N http://127.0.0.1:8080/run_sse -H 'Content-Type: application/json' -d '{\"appName\":\"dice\",\"userId\":\"me\",\
+             \"sessionId\":\"first\",\"newMessage\":{\"parts\":[{\"text\":\"Hello\"}]},\"streaming\":true}'"
+        );
+        let evil = "x'; touch /tmp/owned; '$(id)/?";
+        let commands = session_commands("http://h", evil);
+        assert!(
+            commands.contains("/apps/x%27%3B%20touch%20%2Ftmp%2Fowned%3B%20%27%24%28id%29%2F%3F/users"),
+            "{commands}"
+        );
+        // A shell that runs them starts `curl` twice, and nothing else.
+        let script = format!("curl() {{ printf '%s\\n' \"$*\"; }}\n{commands}");
+        let output = std::process::Command::new("/bin/sh").args(["-c", &script]).env("PATH", "").output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!((said.lines().count(), output.stderr.len()), (2, 0), "{said}");
+        assert!(said.contains(&format!("\"appName\":\"{evil}\"")), "{said}");
+    }
+
+    #[test]
+    fn a_text_is_one_word_whatever_is_in_it() {
+        for (text, word) in [
+            ("dice", "dice"),
+            ("./a/b-1.wasm", "./a/b-1.wasm"),
+            ("my agents", "'my agents'"),
+            ("it's", "'it'\\''s'"),
+            ("$(rm -rf ~)", "'$(rm -rf ~)'"),
+            ("a;b", "'a;b'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quoted(text), word);
+        }
+        assert_eq!(quoted_path(Path::new("-rf")), "./-rf");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_shell_reads_the_text_back() {
+        for text in ["'; touch /tmp/x; '", "`id`", "a\nb", "\\", "\"$HOME\"", "!!"] {
+            let script = format!("printf %s {}", quoted(text));
+            let output = std::process::Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What on the disk belongs to the host alone, whatever a configuration grants.
+
+use std::path::{Path, PathBuf};
+
+use hatchery_wasm::Grants;
+use hatchery_wasm::policy::{ProtectedPath, check_read_folders, check_written_folders};
+
+use crate::config::{Config, ConfigError};
+
+/// Files and folders that components are given neither to write nor, for most of them, to read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HostPaths {
+    /// Paths that no component may read: they hold other users' data, keys or native code.
+    private: Vec<ProtectedPath>,
+    /// Paths that no component may write, and that may be read.
+    read_only: Vec<ProtectedPath>,
+}
+
+impl HostPaths {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a path that no component may read or write.
+    #[must_use]
+    pub fn private(mut self, purpose: &str, path: impl Into<PathBuf>) -> Self {
+        self.private.push(ProtectedPath { purpose: purpose.into(), path: path.into() });
+        self
+    }
+
+    /// Adds a path that no component may write.
+    #[must_use]
+    pub fn read_only(mut self, purpose: &str, path: impl Into<PathBuf>) -> Self {
+        self.read_only.push(ProtectedPath { purpose: purpose.into(), path: path.into() });
+        self
+    }
+
+    /// Adds what the services of `config` keep in files.
+    #[must_use]
+    pub fn with_services(mut self, config: &Config) -> Self {
+        for (purpose, uri) in [
+            ("the sessions (`session_service`)", &config.session_service),
+            ("the artifacts (`artifact_service`)", &config.artifact_service),
+        ] {
+            if let Some(path) = uri.as_deref().and_then(service_path) {
+                self = self.private(purpose, path);
+            }
+        }
+        self
+    }
+
+    /// Checks that no grant of `config` reaches any of these paths, the files of secrets, the folders of recordings or the audit log.
+    ///
+    /// # Errors
+    /// [`ConfigError::ProtectedPath`], which names the grant and the path.
+    pub fn check(&self, config: &Config, file: &Path) -> Result<(), ConfigError> {
+        let grants = || config.components.iter().map(|(name, component)| (name.as_str(), &component.grants));
+        let mut private = self.private.clone();
+        private.extend(grants().flat_map(|(name, grants)| secret_files(name, grants)));
+        private.extend(
+            config
+                .audit
+                .file
+                .clone()
+                .map(|path| ProtectedPath { purpose: "the audit log (`audit.file`)".into(), path }),
+        );
+        let mut protected = [private.as_slice(), &self.read_only].concat();
+        protected.push(ProtectedPath { purpose: "the configuration of the host".into(), path: file.into() });
+        for (index, plugin) in config.plugins.iter().enumerate() {
+            if let Some(path) = plugin.folder() {
+                let purpose = format!("recordings of sessions (`plugins[{index}].args.folder`)");
+                protected.push(ProtectedPath { purpose, path: path.into() });
+            }
+        }
+        check_written_folders(grants(), &protected)
+            .and_then(|()| check_read_folders(grants(), &private))
+            .map_err(|conflict| ConfigError::ProtectedPath { file: file.to_owned(), conflict: Box::new(conflict) })
+    }
+}
+
+fn secret_files(component: &str, grants: &Grants) -> Vec<ProtectedPath> {
+    let files = grants.secrets.iter().filter_map(|secret| Some((secret.name(), secret.file()?)));
+    let protect = |(name, file): (&str, &Path)| ProtectedPath {
+        purpose: format!("the secret `{name}` (`components.{component}.grants.secrets`)"),
+        path: file.into(),
+    };
+    files.map(protect).collect()
+}
+
+/// The file or folder of `sqlite:…` and `file:…`.
+fn service_path(uri: &str) -> Option<PathBuf> {
+    match uri.split_once(':')? {
+        ("sqlite" | "file", path) if !path.is_empty() => Some(path.strip_prefix("//").unwrap_or(path).into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(paths: &HostPaths, root: &Path, yaml: &str) -> Result<(), String> {
+        let file = root.join("hatchery.yaml");
+        let config = Config::parse(yaml, &file).unwrap();
+        let paths = paths.clone().with_services(&config);
+        paths.check(&config, &file).map_err(|error| error.to_string().replace(&format!("{}/", root.display()), ""))
+    }
+
+    fn grant(host: &str, access: &str) -> String {
+        format!("components: {{spy: {{grants: {{files: [{{host: {host}, guest: /x, access: {access}}}]}}}}}}\n")
+    }
+
+    #[test]
+    fn data_caches_and_keys_are_given_neither_for_writing_nor_for_reading() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let paths = HostPaths::new()
+            .private("the data folder (`--data-dir`)", root.join(".hatchery"))
+            .private("the cache of compiled code", root.join("cache/code"))
+            .read_only("the list of trusted folders", root.join("config/trusted.json"));
+        for (host, access) in
+            [(".hatchery", "write"), (".hatchery/artifacts", "read"), ("cache", "read"), ("cache/code/x", "write")]
+        {
+            let error = check(&paths, &root, &grant(host, access)).unwrap_err();
+            assert!(error.starts_with(&format!("hatchery.yaml: components.spy.grants.files: `{host}` (")), "{error}");
+            assert!(error.ends_with("; grant a folder that is outside of it"), "{error}");
+        }
+        let whole = check(&paths, &root, &grant(".", "read")).unwrap_err();
+        assert!(whole.contains("contains `.hatchery`, the data folder (`--data-dir`)"), "{whole}");
+        let error = check(&paths, &root, &grant("config", "write")).unwrap_err();
+        assert!(error.contains("the list of trusted folders"), "{error}");
+        check(&paths, &root, &grant("config", "read")).unwrap();
+        check(&paths, &root, &grant("data", "write")).unwrap();
+    }
+
+    #[test]
+    fn what_the_configuration_itself_names_is_protected() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let own = HostPaths::new();
+        for (setting, purpose) in [
+            ("session_service: sqlite:data/s.db", "the sessions (`session_service`)"),
+            ("artifact_service: file:data/files", "the artifacts (`artifact_service`)"),
+            (
+                "plugins: [logging, {name: recorder, args: {folder: data/recorded}}]",
+                "recordings of sessions (`plugins[1].args.folder`)",
+            ),
+            ("audit: {file: data/audit.log}", "the audit log (`audit.file`)"),
+        ] {
+            let error = check(&own, &root, &format!("{setting}\n{}", grant("data", "write"))).unwrap_err();
+            assert!(error.contains(purpose), "{error}");
+        }
+        let secret = "components: {spy: {grants: {files: [{host: keys, guest: /x}]}}, web: {grants: {network: [a.com], \
+                      secrets: [{name: key, file: KEYS/a, host: a.com, header: X}]}}}";
+        let error = check(&own, &root, &secret.replace("KEYS", &root.join("keys").display().to_string())).unwrap_err();
+        assert!(error.contains("contains `keys/a`, the secret `key` (`components.web.grants.secrets`)"), "{error}");
+    }
+}

@@ -1,0 +1,78 @@
+//! The layout of a directory of artifacts, and the step to it from the one before.
+//!
+//! Before version 2 capital letters stayed as they are in file names, so users whose ids differ only by case shared a folder where the
+//! file system ignores case. The first opening renames the folders of such names, once; that the step is done is written to
+//! `.layout`.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use super::name::{from_file_name, from_old_file_name, to_file_name};
+use crate::private;
+
+/// The file that holds the version.
+const FILE_NAME: &str = ".layout";
+
+const VERSION: &str = "2\n";
+
+/// Brings a directory to the layout of this version.
+pub(super) fn upgrade(root: &Path) -> io::Result<()> {
+    let file = root.join(FILE_NAME);
+    if fs::read_to_string(&file).is_ok_and(|version| version == VERSION) {
+        return Ok(());
+    }
+    for app in rename_entries(root)? {
+        for user in rename_entries(&app)? {
+            rename_entries(&user.join("user"))?;
+            for session in rename_entries(&user.join("sessions"))? {
+                rename_entries(&session)?;
+            }
+        }
+    }
+    match private::create_file(&file) {
+        Ok(mut file) => io::Write::write_all(&mut file, VERSION.as_bytes()),
+        // Another process did the same meanwhile, or wrote half of it before it crashed.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => fs::write(&file, VERSION),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives the folders in `folder` their new names. Returns all that have one.
+fn rename_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut folders = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let Ok(file_name) = entry.file_name().into_string() else { continue };
+        if file_name.starts_with('.') || !entry.file_type()?.is_dir() {
+            continue;
+        }
+        if from_file_name(&file_name).is_some() {
+            folders.push(entry.path());
+            continue;
+        }
+        // What no version has named so is somebody else's.
+        let Some(name) = from_old_file_name(&file_name) else { continue };
+        let renamed = to_file_name(&name).map_err(io::Error::other).and_then(|new| {
+            let path = folder.join(new);
+            fs::rename(entry.path(), &path).map(|()| path)
+        });
+        match renamed {
+            Ok(path) => folders.push(path),
+            // Another process has renamed it.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                let shown = entry.path();
+                tracing::warn!(
+                    "artifacts in {} are not found any more: it cannot be renamed: {error}",
+                    shown.display()
+                );
+            }
+        }
+    }
+    Ok(folders)
+}

@@ -1,0 +1,331 @@
+//! Quotas: how much a session, a user and an app may store. They are checked in one place, by [`QuotaSessions`] and
+//! [`QuotaArtifacts`], which wrap the services of a host; so they hold for every backend, and for HTTP clients, components and commands.
+//!
+//! | key | default | what it limits |
+//! |---|---|---|
+//! | `quotas.delta_keys` | 1 000 | keys that one event or request sets |
+//! | `quotas.delta_bytes` | 1 MiB | their bytes |
+//! | `quotas.session_state_keys` | 10 000 | keys of a session |
+//! | `quotas.session_state_bytes` | 16 MiB | their bytes |
+//! | `quotas.session_events` | 100 000 | events of a session |
+//! | `quotas.session_bytes` | 256 MiB | bytes of their JSON |
+//! | `quotas.user_sessions` | 10 000 | sessions of a user in an app |
+//! | `quotas.user_bytes` | 4 GiB | bytes of the JSON of all their events |
+//! | `quotas.user_state_keys` | 200 000 | `user:` keys and the keys of all sessions of the user |
+//! | `quotas.user_state_bytes` | 128 MiB | their bytes |
+//! | `quotas.app_state_keys` | 10 000 | `app:` keys |
+//! | `quotas.app_state_bytes` | 16 MiB | their bytes |
+//! | `quotas.session_artifacts` | 1 000 | versions of a session's artifacts |
+//! | `quotas.session_artifact_bytes` | 256 MiB | their bytes |
+//! | `quotas.user_artifacts` | 10 000 | versions of all artifacts of a user in an app |
+//! | `quotas.user_artifact_bytes` | 1 GiB | their bytes |
+//!
+//! 0 is no limit. Bytes of state are those of names and of values as JSON. What is stored already when a quota is lowered stays, and
+//! may be read, changed to something smaller and deleted.
+
+mod artifacts;
+mod change;
+mod sessions;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hatchery_core::{Services, StoreError};
+
+pub use artifacts::QuotaArtifacts;
+pub use sessions::QuotaSessions;
+
+/// One of the quotas. See the module's comment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Quota {
+    /// Keys that one event or request sets.
+    DeltaKeys,
+    /// Bytes that one event or request sets.
+    DeltaBytes,
+    /// Keys of a session's own state.
+    SessionStateKeys,
+    /// Bytes of a session's own state.
+    SessionStateBytes,
+    /// Events of a session.
+    SessionEvents,
+    /// Bytes of the JSON of a session's events.
+    SessionBytes,
+    /// Sessions of a user in an app.
+    UserSessions,
+    /// Bytes of the JSON of all events of a user.
+    UserBytes,
+    /// Keys of a user's shared state and of all sessions of the user.
+    UserStateKeys,
+    /// Bytes of a user's shared state and of all sessions of the user.
+    UserStateBytes,
+    /// Keys of an app's shared state.
+    AppStateKeys,
+    /// Bytes of an app's shared state.
+    AppStateBytes,
+    /// Versions of a session's artifacts.
+    SessionArtifacts,
+    /// Bytes of a session's artifacts.
+    SessionArtifactBytes,
+    /// Versions of all artifacts of a user.
+    UserArtifacts,
+    /// Bytes of all artifacts of a user.
+    UserArtifactBytes,
+}
+
+/// What a quota counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Things.
+    Count,
+    /// Bytes.
+    Bytes,
+}
+
+/// A row of the table of quotas.
+struct Row {
+    quota: Quota,
+    /// The setting in `hatchery.yaml`, in full.
+    key: &'static str,
+    default: u64,
+    unit: Unit,
+    /// The subject of the message, up to the value.
+    subject: &'static str,
+    /// What the value counts.
+    object: &'static str,
+    /// What helps beside a larger quota.
+    remedy: &'static str,
+}
+
+const fn row(
+    (quota, key, default): (Quota, &'static str, u64),
+    unit: Unit,
+    subject: &'static str,
+    object: &'static str,
+    remedy: &'static str,
+) -> Row {
+    Row { quota, key, default, unit, subject, object, remedy }
+}
+
+const MIB: u64 = 1 << 20;
+
+/// All quotas, in the order of [`Quota`].
+#[rustfmt::skip]
+const TABLE: [Row; 16] = {
+    use Quota::*;
+    use Unit::*;
+    [
+        row((DeltaKeys, "quotas.delta_keys", 1_000), Count, "one change of state", "keys", "set fewer at a time"),
+        row((DeltaBytes, "quotas.delta_bytes", MIB), Bytes, "one change of state", "", "set less at a time"),
+        row((SessionStateKeys, "quotas.session_state_keys", 10_000), Count, "the state of a session", "keys", "delete some"),
+        row((SessionStateBytes, "quotas.session_state_bytes", 16 * MIB), Bytes, "the state of a session", "", "delete some keys"),
+        row((SessionEvents, "quotas.session_events", 100_000), Count, "a session", "events", "begin a new session"),
+        row((SessionBytes, "quotas.session_bytes", 256 * MIB), Bytes, "a session", "of events", "begin a new session"),
+        row((UserSessions, "quotas.user_sessions", 10_000), Count, "a user of an app", "sessions", "delete some"),
+        row((UserBytes, "quotas.user_bytes", 4096 * MIB), Bytes, "a user of an app", "of events", "delete some sessions"),
+        row((UserStateKeys, "quotas.user_state_keys", 200_000), Count, "a user of an app", "keys of state", "delete some keys or sessions"),
+        row((UserStateBytes, "quotas.user_state_bytes", 128 * MIB), Bytes, "a user of an app", "of state", "delete some keys or sessions"),
+        row((AppStateKeys, "quotas.app_state_keys", 10_000), Count, "an app", "keys of shared state", "delete some"),
+        row((AppStateBytes, "quotas.app_state_bytes", 16 * MIB), Bytes, "an app", "of shared state", "delete some keys"),
+        row((SessionArtifacts, "quotas.session_artifacts", 1_000), Count, "a session", "versions of artifacts", "delete some"),
+        row((SessionArtifactBytes, "quotas.session_artifact_bytes", 256 * MIB), Bytes, "a session", "of artifacts", "delete some"),
+        row((UserArtifacts, "quotas.user_artifacts", 10_000), Count, "a user of an app", "versions of artifacts", "delete some"),
+        row((UserArtifactBytes, "quotas.user_artifact_bytes", 1024 * MIB), Bytes, "a user of an app", "of artifacts", "delete some"),
+    ]
+};
+
+impl Quota {
+    /// All quotas.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TABLE.iter().map(|row| row.quota)
+    }
+
+    /// The setting in `hatchery.yaml`, such as `quotas.delta_keys`.
+    pub fn key(self) -> &'static str {
+        self.row().map_or("quotas", |row| row.key)
+    }
+
+    /// What it counts.
+    pub fn unit(self) -> Unit {
+        self.row().map_or(Unit::Count, |row| row.unit)
+    }
+
+    fn row(self) -> Option<&'static Row> {
+        TABLE.get(self as usize)
+    }
+}
+
+/// The values of all quotas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quotas([u64; TABLE.len()]);
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self(TABLE.map(|row| row.default))
+    }
+}
+
+impl Quotas {
+    /// The value of a quota; 0 is no limit.
+    pub fn get(&self, quota: Quota) -> u64 {
+        self.0.get(quota as usize).copied().unwrap_or_default()
+    }
+
+    /// Sets a quota; 0 is no limit.
+    pub fn set(&mut self, quota: Quota, value: u64) {
+        if let Some(place) = self.0.get_mut(quota as usize) {
+            *place = value;
+        }
+    }
+
+    /// With another value of a quota.
+    #[must_use]
+    pub fn with(mut self, quota: Quota, value: u64) -> Self {
+        self.set(quota, value);
+        self
+    }
+
+    /// Checks what would be used.
+    ///
+    /// # Errors
+    /// [`StoreError::QuotaExceeded`] if it is more than the quota allows.
+    fn check(&self, quota: Quota, used: u64) -> Result<(), StoreError> {
+        let most = self.get(quota);
+        if most == 0 || used <= most {
+            return Ok(());
+        }
+        Err(self.exceeded(quota))
+    }
+
+    fn exceeded(&self, quota: Quota) -> StoreError {
+        let Some(Row { key, unit, subject, object, remedy, .. }) = quota.row() else {
+            return StoreError::Refused("a quota is used up".into());
+        };
+        let value = match unit {
+            Unit::Count => self.get(quota).to_string(),
+            Unit::Bytes => bytes(self.get(quota)),
+        };
+        let space = if object.is_empty() { "" } else { " " };
+        let message = format!("{subject} may hold at most {value}{space}{object}: {remedy}");
+        let is_request = matches!(quota, Quota::DeltaKeys | Quota::DeltaBytes);
+        StoreError::QuotaExceeded { message, key, is_request }
+    }
+}
+
+/// The quotas of all apps, and those of apps that have their own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AppQuotas {
+    /// Quotas of all other apps.
+    pub default: Quotas,
+    /// Quotas of single apps, by name.
+    pub apps: HashMap<String, Quotas>,
+}
+
+impl AppQuotas {
+    /// The quotas of an app.
+    pub fn of(&self, app: &str) -> &Quotas {
+        self.apps.get(app).unwrap_or(&self.default)
+    }
+
+    /// The services with their sessions and artifacts behind these quotas.
+    pub fn enforce(self, services: Services) -> Services {
+        let quotas = Arc::new(self);
+        Services {
+            sessions: Arc::new(QuotaSessions::new(services.sessions, quotas.clone())),
+            artifacts: Arc::new(QuotaArtifacts::new(services.artifacts, quotas)),
+            ..services
+        }
+    }
+}
+
+impl From<Quotas> for AppQuotas {
+    fn from(default: Quotas) -> Self {
+        Self { default, apps: HashMap::new() }
+    }
+}
+
+/// Writes a refusal to the audit log.
+fn audit(error: &StoreError, app: &str, user: &str, session: &str) {
+    if let StoreError::QuotaExceeded { message, key, .. } = error {
+        tracing::warn!(target: "hatchery::audit", app, user, session, limit = key, detail = message, "quota");
+    }
+}
+
+/// Bytes for people.
+fn bytes(bytes: u64) -> String {
+    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let unit = units.into_iter().find(|(_, size)| bytes >= *size && bytes.is_multiple_of(*size));
+    unit.map_or_else(|| format!("{bytes} bytes"), |(name, size)| format!("{} {name}", bytes / size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_the_order_of_the_quotas_and_each_key_once() {
+        for (index, row) in TABLE.iter().enumerate() {
+            assert_eq!(row.quota as usize, index, "{}", row.key);
+            assert!(row.key.starts_with("quotas."), "{}", row.key);
+        }
+        let keys: std::collections::BTreeSet<_> = TABLE.iter().map(|row| row.key).collect();
+        assert_eq!(keys.len(), TABLE.len());
+    }
+
+    #[test]
+    fn the_table_of_the_documentation_is_this_one() {
+        let documented: Vec<String> = include_str!("quotas.rs")
+            .lines()
+            .filter_map(|line| line.strip_prefix("//! | `quotas."))
+            .map(|line| line.split('|').take(2).map(str::trim).collect::<Vec<_>>().join("="))
+            .collect();
+        let table: Vec<String> = TABLE
+            .iter()
+            .map(|row| {
+                let default = match row.unit {
+                    Unit::Bytes => bytes(row.default),
+                    Unit::Count if row.default >= 1000 => format!("{} {:03}", row.default / 1000, row.default % 1000),
+                    Unit::Count => row.default.to_string(),
+                };
+                format!("{}`={default}", row.key.trim_start_matches("quotas."))
+            })
+            .collect();
+        assert_eq!(documented, table);
+    }
+
+    #[test]
+    fn every_refusal_names_quota_value_and_key() {
+        let quotas = Quotas::default();
+        let refusals: Vec<String> = Quota::all().map(|quota| quotas.exceeded(quota).to_string()).collect();
+        let expected = [
+            "one change of state may hold at most 1000 keys: set fewer at a time; raise `quotas.delta_keys`",
+            "one change of state may hold at most 1 MiB: set less at a time; raise `quotas.delta_bytes`",
+            "the state of a session may hold at most 10000 keys: delete some; raise `quotas.session_state_keys`",
+            "the state of a session may hold at most 16 MiB: delete some keys; raise `quotas.session_state_bytes`",
+            "a session may hold at most 100000 events: begin a new session; raise `quotas.session_events`",
+            "a session may hold at most 256 MiB of events: begin a new session; raise `quotas.session_bytes`",
+            "a user of an app may hold at most 10000 sessions: delete some; raise `quotas.user_sessions`",
+            "a user of an app may hold at most 4 GiB of events: delete some sessions; raise `quotas.user_bytes`",
+            "a user of an app may hold at most 200000 keys of state: delete some keys or sessions; \
+             raise `quotas.user_state_keys`",
+            "a user of an app may hold at most 128 MiB of state: delete some keys or sessions; \
+             raise `quotas.user_state_bytes`",
+            "an app may hold at most 10000 keys of shared state: delete some; raise `quotas.app_state_keys`",
+            "an app may hold at most 16 MiB of shared state: delete some keys; raise `quotas.app_state_bytes`",
+            "a session may hold at most 1000 versions of artifacts: delete some; raise `quotas.session_artifacts`",
+            "a session may hold at most 256 MiB of artifacts: delete some; raise `quotas.session_artifact_bytes`",
+            "a user of an app may hold at most 10000 versions of artifacts: delete some; raise `quotas.user_artifacts`",
+            "a user of an app may hold at most 1 GiB of artifacts: delete some; raise `quotas.user_artifact_bytes`",
+        ];
+        let expected: Vec<String> =
+            expected.iter().map(|text| format!("{text} in hatchery.yaml to allow more")).collect();
+        assert_eq!(refusals, expected);
+    }
+
+    #[test]
+    fn zero_is_no_limit() {
+        let quotas = Quotas::default().with(Quota::DeltaKeys, 0);
+        quotas.check(Quota::DeltaKeys, u64::MAX).unwrap();
+        Quotas::default().check(Quota::DeltaKeys, 1000).unwrap();
+        assert_eq!(Quotas::default().check(Quota::DeltaKeys, 1001).unwrap_err().code(), "QUOTA_EXCEEDED");
+    }
+}

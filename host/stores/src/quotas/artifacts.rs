@@ -1,0 +1,162 @@
+//! Artifacts behind quotas. The totals of a session are read from the service once, then kept in memory; another process's saves are
+//! seen when they are read again, after a deletion or a failure.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use hatchery_core::artifact::ArtifactService;
+use hatchery_core::{ArtifactUsage, IdKind, Part, SessionKey, StoreError};
+
+use super::{AppQuotas, Quota, Quotas, audit};
+use crate::queue::{KeyedQueue, MAX_WAIT, QueueGuard, busy};
+
+/// Sessions whose totals are in memory.
+const MAX_KNOWN: usize = 16_384;
+
+/// App and user.
+type Owner = (Arc<str>, Arc<str>);
+
+/// Versions and bytes.
+type Totals = (u64, u64);
+
+/// An [`ArtifactService`] that refuses what exceeds a quota, and names that are too long or have control characters.
+pub struct QuotaArtifacts {
+    inner: Arc<dyn ArtifactService>,
+    quotas: Arc<AppQuotas>,
+    users: KeyedQueue<Owner>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    users: HashMap<Owner, KnownUser>,
+    /// Sessions of all users.
+    sessions: usize,
+}
+
+#[derive(Default)]
+struct KnownUser {
+    all: Totals,
+    sessions: HashMap<Arc<str>, Totals>,
+}
+
+impl QuotaArtifacts {
+    /// Puts a service behind quotas.
+    pub fn new(inner: Arc<dyn ArtifactService>, quotas: Arc<AppQuotas>) -> Self {
+        Self { inner, quotas, users: KeyedQueue::default(), known: Mutex::default() }
+    }
+
+    /// Waits until the user's earlier writes are done.
+    async fn turn(&self, session: &SessionKey) -> Result<QueueGuard<'_, Owner>, StoreError> {
+        let guard = self.users.acquire((session.app.clone(), session.user.clone()), MAX_WAIT).await;
+        guard.ok_or_else(|| busy("other artifacts of this user are being saved"))
+    }
+
+    async fn save_checked(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
+        let bytes = part.stored_bytes();
+        let _turn = self.turn(session).await?;
+        let known = self.known().usage(session);
+        let used = match known {
+            Some(usage) => usage,
+            None => self.inner.usage(session).await?,
+        };
+        let after = grown(self.quotas.of(&session.app), used, bytes, name.starts_with("user:"))?;
+        let saved = self.inner.save(session, name, part).await;
+        let mut known = self.known();
+        match &saved {
+            Ok(_) => known.learn(session, after),
+            Err(_) => known.forget(session),
+        }
+        saved
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl ArtifactService for QuotaArtifacts {
+    async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
+        check(session, name)?;
+        let saved = self.save_checked(session, name, part).await;
+        saved.inspect_err(|error| audit(error, &session.app, &session.user, &session.id))
+    }
+
+    async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
+        check(session, name)?;
+        self.inner.load(session, name, version).await
+    }
+
+    async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
+        session.check()?;
+        self.inner.list(session).await
+    }
+
+    async fn versions(&self, session: &SessionKey, name: &str) -> Result<Vec<u64>, StoreError> {
+        check(session, name)?;
+        self.inner.versions(session, name).await
+    }
+
+    /// Takes any name, so that what was stored under one that is refused now can be deleted.
+    async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError> {
+        let _turn = self.turn(session).await?;
+        let deleted = self.inner.delete(session, name).await;
+        self.known().forget(session);
+        deleted
+    }
+
+    async fn usage(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
+        self.inner.usage(session).await
+    }
+}
+
+impl Known {
+    fn usage(&self, session: &SessionKey) -> Option<ArtifactUsage> {
+        let user = self.users.get(&(session.app.clone(), session.user.clone()))?;
+        let (session_versions, session_bytes) = *user.sessions.get(&session.id)?;
+        let (user_versions, user_bytes) = user.all;
+        Some(ArtifactUsage { session_versions, session_bytes, user_versions, user_bytes })
+    }
+
+    fn learn(&mut self, session: &SessionKey, usage: ArtifactUsage) {
+        if self.sessions >= MAX_KNOWN {
+            // What is needed is read again.
+            *self = Self::default();
+        }
+        let user = self.users.entry((session.app.clone(), session.user.clone())).or_default();
+        user.all = (usage.user_versions, usage.user_bytes);
+        let totals = (usage.session_versions, usage.session_bytes);
+        if user.sessions.insert(session.id.clone(), totals).is_none() {
+            self.sessions += 1;
+        }
+    }
+
+    fn forget(&mut self, session: &SessionKey) {
+        if let Some(user) = self.users.remove(&(session.app.clone(), session.user.clone())) {
+            self.sessions = self.sessions.saturating_sub(user.sessions.len());
+        }
+    }
+}
+
+fn check(session: &SessionKey, name: &str) -> Result<(), StoreError> {
+    session.check()?;
+    IdKind::Artifact.check(name)
+}
+
+/// The totals after saving a version of `bytes`.
+fn grown(quotas: &Quotas, used: ArtifactUsage, bytes: u64, is_users: bool) -> Result<ArtifactUsage, StoreError> {
+    let mut after = used;
+    if !is_users {
+        after.session_versions += 1;
+        after.session_bytes = after.session_bytes.saturating_add(bytes);
+        quotas.check(Quota::SessionArtifacts, after.session_versions)?;
+        quotas.check(Quota::SessionArtifactBytes, after.session_bytes)?;
+    }
+    after.user_versions += 1;
+    after.user_bytes = after.user_bytes.saturating_add(bytes);
+    quotas.check(Quota::UserArtifacts, after.user_versions)?;
+    quotas.check(Quota::UserArtifactBytes, after.user_bytes)?;
+    Ok(after)
+}

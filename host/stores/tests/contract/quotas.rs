@@ -1,0 +1,337 @@
+//! Quotas, tripped one after the other on every backend.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hatchery_core::artifact::ArtifactService;
+use hatchery_core::event::EventActions;
+use hatchery_core::{Event, EventData, EventWindow, JsonMap, Part, SessionKey, SessionService, StoreError};
+use hatchery_stores::quotas::{QuotaArtifacts, QuotaSessions};
+use hatchery_stores::{AppQuotas, DirectoryArtifacts, MemoryArtifacts, MemorySessions, Quota, Quotas, SqliteSessions};
+use serde_json::{Value, json};
+
+/// Services without quotas yet.
+struct Backend {
+    sessions: Arc<dyn SessionService>,
+    artifacts: Arc<dyn ArtifactService>,
+}
+
+every_backend!(
+    [
+        a_delta_has_only_so_many_keys_and_bytes,
+        the_state_of_a_session_has_only_so_many_keys_and_bytes,
+        a_full_state_can_still_be_changed_and_made_smaller,
+        a_session_has_only_so_many_events_and_bytes,
+        a_user_has_only_so_many_sessions_and_events,
+        the_state_of_a_user_counts_all_sessions,
+        the_state_of_an_app_is_shared_by_its_users,
+        concurrent_writes_do_not_exceed_a_quota_together,
+        what_is_refused_leaves_nothing_behind,
+        what_others_have_stored_counts,
+        an_app_may_have_quotas_of_its_own,
+        versions_of_artifacts_are_counted_for_session_and_user,
+        long_names_and_control_characters_are_refused,
+    ],
+    memory(_folder) => Backend {
+        sessions: Arc::new(MemorySessions::new()),
+        artifacts: Arc::new(MemoryArtifacts::new()),
+    },
+    files(folder) => files(folder).await,
+);
+
+async fn files(folder: &Path) -> Backend {
+    Backend {
+        sessions: Arc::new(SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
+        artifacts: Arc::new(DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap()),
+    }
+}
+
+impl Backend {
+    fn sessions(&self, quotas: impl IntoIterator<Item = (Quota, u64)>) -> QuotaSessions {
+        QuotaSessions::new(self.sessions.clone(), with(quotas))
+    }
+
+    fn artifacts(&self, quotas: impl IntoIterator<Item = (Quota, u64)>) -> QuotaArtifacts {
+        QuotaArtifacts::new(self.artifacts.clone(), with(quotas))
+    }
+}
+
+fn with(quotas: impl IntoIterator<Item = (Quota, u64)>) -> Arc<AppQuotas> {
+    let quotas = quotas.into_iter().fold(Quotas::default(), |quotas, (quota, value)| quotas.with(quota, value));
+    Arc::new(quotas.into())
+}
+
+fn map(value: Value) -> JsonMap {
+    serde_json::from_value(value).unwrap()
+}
+
+fn keys(prefix: &str, count: usize) -> JsonMap {
+    (0..count).map(|number| (format!("{prefix}{number}"), json!(1))).collect()
+}
+
+fn delta(state_delta: JsonMap) -> Arc<Event> {
+    Event::new(EventData { actions: EventActions { state_delta, ..EventActions::default() }, ..EventData::default() })
+}
+
+async fn create(sessions: &dyn SessionService, user: &str, id: &str) -> SessionKey {
+    sessions.create("app", user, Some(id), JsonMap::new()).await.unwrap().key
+}
+
+/// The key of the quota that was exceeded.
+#[track_caller]
+fn exceeded<T: std::fmt::Debug>(result: Result<T, StoreError>) -> &'static str {
+    match result {
+        Err(StoreError::QuotaExceeded { key, .. }) => key,
+        other => panic!("no quota was exceeded: {other:?}"),
+    }
+}
+
+async fn a_delta_has_only_so_many_keys_and_bytes(backend: &Backend) {
+    let sessions = backend.sessions([]);
+    let key = create(&sessions, "ann", "s").await;
+    sessions.append(&key, &delta(keys("a", 1000))).await.unwrap();
+    let removals: JsonMap = keys("a", 1001).into_iter().map(|(key, _)| (key, Value::Null)).collect();
+    for too_many in [keys("b", 1001), keys("app:", 1001), keys("temp:", 1001), removals] {
+        let refused = sessions.append(&key, &delta(too_many.clone())).await;
+        assert_eq!(exceeded(refused), "quotas.delta_keys");
+        assert_eq!(exceeded(sessions.create("app", "ann", None, too_many).await), "quotas.delta_keys");
+    }
+    let text = "x".repeat((1 << 20) - "\"\"a".len());
+    let fits = map(json!({"a": text}));
+    sessions.append(&key, &delta(fits)).await.unwrap();
+    let refused = sessions.append(&key, &delta(map(json!({"ab": text})))).await;
+    assert_eq!(exceeded(refused), "quotas.delta_bytes");
+}
+
+async fn the_state_of_a_session_has_only_so_many_keys_and_bytes(backend: &Backend) {
+    let sessions = backend.sessions([(Quota::SessionStateKeys, 3), (Quota::SessionStateBytes, 100)]);
+    let key = create(&sessions, "ann", "s").await;
+    sessions.append(&key, &delta(keys("a", 2))).await.unwrap();
+    let refused = sessions.append(&key, &delta(keys("b", 2))).await;
+    let error = refused.as_ref().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the state of a session may hold at most 3 keys: delete some; raise `quotas.session_state_keys` in \
+         hatchery.yaml to allow more"
+    );
+    assert_eq!(exceeded(refused), "quotas.session_state_keys");
+    let refused = sessions.append(&key, &delta(map(json!({"c": "x".repeat(100)})))).await;
+    assert_eq!(exceeded(refused), "quotas.session_state_bytes");
+    assert_eq!(exceeded(sessions.create("app", "ann", None, keys("a", 4)).await), "quotas.session_state_keys");
+    // Other sessions have their own, and shared keys are not a session's.
+    sessions.create("app", "ann", None, keys("a", 3)).await.unwrap();
+    sessions.append(&key, &delta(keys("user:", 4))).await.unwrap();
+}
+
+async fn a_full_state_can_still_be_changed_and_made_smaller(backend: &Backend) {
+    let key = create(&backend.sessions([]), "ann", "s").await;
+    backend.sessions([]).append(&key, &delta(keys("a", 10))).await.unwrap();
+    // The quota is lowered, and what is there is more than it allows.
+    let sessions = backend.sessions([(Quota::SessionStateKeys, 3)]);
+    sessions.append(&key, &delta(map(json!({"a1": 2})))).await.unwrap();
+    sessions.append(&key, &delta(map(json!({"a1": null, "b": 1})))).await.unwrap();
+    assert_eq!(exceeded(sessions.append(&key, &delta(map(json!({"c": 1})))).await), "quotas.session_state_keys");
+    for number in 0..10 {
+        sessions.append(&key, &delta(map(json!({format!("a{number}"): null})))).await.unwrap();
+    }
+    sessions.append(&key, &delta(keys("d", 2))).await.unwrap();
+    // Many changes of the same keys use nothing up.
+    for number in 0..600 {
+        sessions.append(&key, &delta(map(json!({"d0": number % 10, "d1": number % 10})))).await.unwrap();
+    }
+    assert_eq!(exceeded(sessions.append(&key, &delta(map(json!({"e": 1})))).await), "quotas.session_state_keys");
+}
+
+async fn a_session_has_only_so_many_events_and_bytes(backend: &Backend) {
+    let sessions = backend.sessions([(Quota::SessionEvents, 3)]);
+    let key = create(&sessions, "ann", "s").await;
+    for _ in 0..3 {
+        sessions.append(&key, &delta(JsonMap::new())).await.unwrap();
+    }
+    assert_eq!(exceeded(sessions.append(&key, &delta(JsonMap::new())).await), "quotas.session_events");
+    assert_eq!(sessions.get(&key, EventWindow::All).await.unwrap().unwrap().events.len(), 3);
+
+    let event = delta(JsonMap::new());
+    let sessions = backend.sessions([(Quota::SessionBytes, 2 * event.json().len() as u64 + 10)]);
+    let key = create(&sessions, "ann", "t").await;
+    sessions.append(&key, &event).await.unwrap();
+    sessions.append(&key, &event).await.unwrap();
+    assert_eq!(exceeded(sessions.append(&key, &event).await), "quotas.session_bytes");
+}
+
+async fn a_user_has_only_so_many_sessions_and_events(backend: &Backend) {
+    let sessions = backend.sessions([(Quota::UserSessions, 2)]);
+    let first = create(&sessions, "ann", "s1").await;
+    create(&sessions, "ann", "s2").await;
+    assert_eq!(exceeded(sessions.create("app", "ann", None, JsonMap::new()).await), "quotas.user_sessions");
+    create(&sessions, "bob", "s1").await;
+    sessions.delete(&first).await.unwrap();
+    create(&sessions, "ann", "s3").await;
+
+    let event = delta(JsonMap::new());
+    let sessions = backend.sessions([(Quota::UserBytes, event.json().len() as u64 + 10)]);
+    let [s2, s3] = ["s2", "s3"].map(|id| SessionKey::new("app", "ann", id));
+    sessions.append(&s2, &event).await.unwrap();
+    assert_eq!(exceeded(sessions.append(&s3, &event).await), "quotas.user_bytes");
+    sessions.delete(&s2).await.unwrap();
+    sessions.append(&s3, &event).await.unwrap();
+}
+
+async fn the_state_of_a_user_counts_all_sessions(backend: &Backend) {
+    let sessions = backend.sessions([(Quota::UserStateKeys, 4), (Quota::UserStateBytes, 60)]);
+    let [s1, s2] = [create(&sessions, "ann", "s1").await, create(&sessions, "ann", "s2").await];
+    sessions.append(&s1, &delta(keys("a", 2))).await.unwrap();
+    sessions.append(&s2, &delta(map(json!({"b": 1, "user:c": 1, "app:d": 1})))).await.unwrap();
+    for refused in [keys("e", 1), keys("user:", 1)] {
+        assert_eq!(exceeded(sessions.append(&s1, &delta(refused)).await), "quotas.user_state_keys");
+    }
+    let larger = map(json!({"a0": "x".repeat(60)}));
+    assert_eq!(exceeded(sessions.append(&s1, &delta(larger)).await), "quotas.user_state_bytes");
+    sessions.append(&s1, &delta(map(json!({"user:c": null, "f": 1})))).await.unwrap();
+    sessions.delete(&s1).await.unwrap();
+    sessions.append(&s2, &delta(keys("g", 3))).await.unwrap();
+}
+
+async fn the_state_of_an_app_is_shared_by_its_users(backend: &Backend) {
+    let sessions = backend.sessions([(Quota::AppStateKeys, 2), (Quota::AppStateBytes, 60)]);
+    let [ann, bob] = [create(&sessions, "ann", "s").await, create(&sessions, "bob", "s").await];
+    sessions.append(&ann, &delta(map(json!({"app:a": 1})))).await.unwrap();
+    sessions.append(&bob, &delta(map(json!({"app:b": 1})))).await.unwrap();
+    for key in [&ann, &bob] {
+        assert_eq!(exceeded(sessions.append(key, &delta(map(json!({"app:c": 1})))).await), "quotas.app_state_keys");
+    }
+    let larger = map(json!({"app:a": "x".repeat(60)}));
+    assert_eq!(exceeded(sessions.append(&bob, &delta(larger)).await), "quotas.app_state_bytes");
+    assert_eq!(exceeded(sessions.create("app", "cem", None, keys("app:", 1)).await), "quotas.app_state_keys");
+    sessions.append(&bob, &delta(map(json!({"app:a": null, "app:c": 1})))).await.unwrap();
+}
+
+async fn concurrent_writes_do_not_exceed_a_quota_together(backend: &Backend) {
+    let quotas = [(Quota::SessionStateKeys, 10), (Quota::UserSessions, 5), (Quota::AppStateKeys, 10)];
+    let sessions = backend.sessions(quotas);
+    let created = (0..8).map(|_| sessions.create("app", "ann", None, JsonMap::new()));
+    let created = futures::future::join_all(created).await;
+    assert_eq!(created.iter().filter(|created| created.is_ok()).count(), 5);
+    let key = created.into_iter().find_map(Result::ok).unwrap().key;
+    let events: Vec<_> = (0..30).map(|number| delta(map(json!({format!("k{number}"): 1})))).collect();
+    let appended = futures::future::join_all(events.iter().map(|event| sessions.append(&key, event))).await;
+    assert_eq!(appended.iter().filter(|appended| appended.is_ok()).count(), 10);
+    let mut keys = Vec::new();
+    for user in ["bob", "cem", "dan"] {
+        keys.push(create(&sessions, user, "s").await);
+    }
+    let events: Vec<_> = (0..30).map(|number| delta(map(json!({format!("app:k{number}"): 1})))).collect();
+    let appends = events.iter().zip(keys.iter().cycle()).map(|(event, key)| sessions.append(key, event));
+    let appended = futures::future::join_all(appends).await;
+    assert_eq!(appended.iter().filter(|appended| appended.is_ok()).count(), 10);
+}
+
+async fn what_is_refused_leaves_nothing_behind(backend: &Backend) {
+    let sessions = backend.sessions([(Quota::SessionStateKeys, 1)]);
+    let key = create(&sessions, "ann", "s").await;
+    let before = backend.sessions.usage(&key).await.unwrap();
+    let mixed = map(json!({"a": 1, "b": 1, "user:c": 1, "app:d": 1}));
+    assert_eq!(exceeded(sessions.append(&key, &delta(mixed.clone())).await), "quotas.session_state_keys");
+    assert_eq!(exceeded(sessions.create("app", "ann", Some("t"), mixed).await), "quotas.session_state_keys");
+    assert_eq!(backend.sessions.usage(&key).await.unwrap(), before);
+    assert!(sessions.get(&SessionKey::new("app", "ann", "t"), EventWindow::All).await.unwrap().is_none());
+    // What the service itself refuses is not counted either.
+    let unknown = SessionKey::new("app", "ann", "unknown");
+    for _ in 0..3 {
+        let refused = sessions.append(&unknown, &delta(keys("a", 1))).await;
+        assert!(matches!(refused, Err(StoreError::SessionNotFound(_))), "{refused:?}");
+    }
+    sessions.append(&key, &delta(keys("a", 1))).await.unwrap();
+}
+
+async fn what_others_have_stored_counts(backend: &Backend) {
+    let quotas = [(Quota::SessionEvents, 1000)];
+    let (one, other) = (backend.sessions(quotas), backend.sessions(quotas));
+    let key = create(&one, "ann", "s").await;
+    one.append(&key, &delta(JsonMap::new())).await.unwrap();
+    for _ in 0..998 {
+        other.append(&key, &delta(JsonMap::new())).await.unwrap();
+    }
+    // The next append shows that there are others, and the one after it counts their events.
+    one.append(&key, &delta(JsonMap::new())).await.unwrap();
+    assert_eq!(exceeded(one.append(&key, &delta(JsonMap::new())).await), "quotas.session_events");
+}
+
+async fn an_app_may_have_quotas_of_its_own(backend: &Backend) {
+    let quotas = AppQuotas {
+        default: Quotas::default().with(Quota::UserSessions, 1),
+        apps: [("wide".to_owned(), Quotas::default().with(Quota::UserSessions, 0))].into(),
+    };
+    let sessions = QuotaSessions::new(backend.sessions.clone(), Arc::new(quotas));
+    for _ in 0..3 {
+        sessions.create("wide", "ann", None, JsonMap::new()).await.unwrap();
+    }
+    create(&sessions, "ann", "s").await;
+    assert_eq!(exceeded(sessions.create("app", "ann", None, JsonMap::new()).await), "quotas.user_sessions");
+}
+
+async fn versions_of_artifacts_are_counted_for_session_and_user(backend: &Backend) {
+    let [s1, s2] = ["s1", "s2"].map(|id| SessionKey::new("app", "ann", id));
+    let part = Part::text("0123456789");
+    let artifacts = backend.artifacts([(Quota::SessionArtifacts, 2), (Quota::UserArtifacts, 4)]);
+    artifacts.save(&s1, "a", &part).await.unwrap();
+    artifacts.save(&s1, "a", &part).await.unwrap();
+    assert_eq!(exceeded(artifacts.save(&s1, "b", &part).await), "quotas.session_artifacts");
+    artifacts.save(&s1, "user:c", &part).await.unwrap();
+    artifacts.save(&s2, "user:c", &part).await.unwrap();
+    assert_eq!(exceeded(artifacts.save(&s2, "user:c", &part).await), "quotas.user_artifacts");
+    assert_eq!(exceeded(artifacts.save(&s2, "d", &part).await), "quotas.user_artifacts");
+    artifacts.save(&SessionKey::new("app", "bob", "s1"), "a", &part).await.unwrap();
+    artifacts.delete(&s1, "a").await.unwrap();
+    artifacts.save(&s1, "b", &part).await.unwrap();
+
+    // Another process's quotas: what is stored counts from the beginning. 3 versions of the user, 1 of the session.
+    let size = part.stored_bytes();
+    let quotas = [(Quota::SessionArtifactBytes, 2 * size), (Quota::UserArtifactBytes, 4 * size + 1)];
+    let artifacts = backend.artifacts(quotas);
+    let error = artifacts.save(&s1, "b", &Part::text("x".repeat(100))).await;
+    assert_eq!(exceeded(error), "quotas.session_artifact_bytes");
+    artifacts.save(&s1, "b", &part).await.unwrap();
+    assert_eq!(exceeded(artifacts.save(&s2, "b", &part).await), "quotas.user_artifact_bytes");
+}
+
+async fn long_names_and_control_characters_are_refused(backend: &Backend) {
+    let (sessions, artifacts) = (backend.sessions([]), backend.artifacts([]));
+    let long = "x".repeat(257);
+    for (name, what) in [(long.as_str(), "has at most 256 bytes"), ("a\u{1b}b", "has no control characters")] {
+        let keys = [("app", [name, "u", "s"]), ("user", ["a", name, "s"]), ("session", ["a", "u", name])];
+        for (of, [app, user, id]) in keys {
+            let key = SessionKey::new(app, user, id);
+            let expected = match of {
+                "app" => format!("the name of an app {what}"),
+                of => format!("the id of a {of} {what}"),
+            };
+            let event = delta(JsonMap::new());
+            let mut errors = vec![
+                sessions.create(app, user, Some(id), JsonMap::new()).await.unwrap_err(),
+                sessions.get(&key, EventWindow::All).await.unwrap_err(),
+                sessions.append(&key, &event).await.unwrap_err(),
+                artifacts.save(&key, "a", &Part::text("x")).await.unwrap_err(),
+                artifacts.load(&key, "a", None).await.unwrap_err(),
+                artifacts.list(&key).await.unwrap_err(),
+                artifacts.versions(&key, "a").await.unwrap_err(),
+            ];
+            if of != "session" {
+                errors.push(sessions.list(app, user).await.unwrap_err());
+            }
+            for error in errors {
+                assert_eq!(error.code(), "INVALID_NAME");
+                assert!(error.to_string().ends_with(&expected), "{error}");
+            }
+        }
+        let key = SessionKey::new("a", "u", "s");
+        for error in [
+            artifacts.save(&key, name, &Part::text("x")).await.unwrap_err(),
+            artifacts.load(&key, name, None).await.unwrap_err(),
+            artifacts.versions(&key, name).await.unwrap_err(),
+        ] {
+            assert!(error.to_string().ends_with(&format!("the name of an artifact {what}")), "{error}");
+        }
+    }
+    sessions.delete(&SessionKey::new("app", "ann", "old\nname")).await.unwrap();
+}

@@ -1,0 +1,156 @@
+//! The parent's side of a child process that compiles one component.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, Command};
+
+use super::worker::{HEADER, Tag, WorkerLimits};
+use super::{CompileError, CompileLimits};
+
+/// Bytes of stderr that are kept.
+const STDERR: usize = 4096;
+
+/// What a child has answered.
+enum Reply {
+    Code(Vec<u8>),
+    Error(String),
+    /// More bytes than allowed.
+    TooLarge,
+    /// Nothing, or not all of it.
+    Broken,
+}
+
+/// Compiles `bytes` in a child process, which is gone when this returns or is dropped.
+pub(super) async fn compile(
+    program: &Path,
+    args: &[OsString],
+    limits: &CompileLimits,
+    bytes: Bytes,
+) -> Result<Vec<u8>, CompileError> {
+    let cpu_seconds = limits.time.as_secs() + u64::from(limits.time.subsec_nanos() > 0);
+    let worker = WorkerLimits { memory: limits.memory, cpu_seconds: cpu_seconds.max(1), threads: limits.threads };
+    let mut command = Command::new(program);
+    // Keys of providers and the like stay here.
+    command.args(args).args(worker.to_args()).env_clear().env("RAYON_NUM_THREADS", limits.threads.to_string());
+    command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().map_err(CompileError::Start)?;
+    let ended = tokio::time::timeout(limits.wall, communicate(&mut child, limits, bytes)).await;
+    // Also after a reply: nothing is left for the child to do. Killing fails when it has ended, and then there is no child any more.
+    let _ = child.kill().await;
+    ended.unwrap_or(Err(CompileError::Stalled { wall: limits.wall }))
+}
+
+async fn communicate(child: &mut Child, limits: &CompileLimits, bytes: Bytes) -> Result<Vec<u8>, CompileError> {
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+        return Err(CompileError::Start(std::io::Error::other("it has no pipes")));
+    };
+    let mut errors = pin!(read_tail(stderr));
+    let mut output = None;
+    let reply = {
+        // stdin stays open until the reply is complete.
+        let mut exchange = pin!(async { tokio::join!(send(stdin, &bytes), receive(stdout, limits.output())) });
+        loop {
+            tokio::select! {
+                (_stdin, reply) = &mut exchange => break reply,
+                read = &mut errors, if output.is_none() => output = Some(read),
+            }
+        }
+    };
+    match reply {
+        Reply::Code(code) => return Ok(code),
+        Reply::Error(reason) if is_out_of_memory(&reason) => {
+            return Err(CompileError::Memory { memory: limits.memory });
+        }
+        Reply::Error(reason) => return Err(CompileError::Invalid(reason)),
+        Reply::TooLarge => return Err(CompileError::Output { most: limits.output() }),
+        Reply::Broken => {}
+    }
+    let output = match output {
+        Some(output) => output,
+        None => errors.await,
+    };
+    let status = child.wait().await.map_err(|error| CompileError::Crashed(error.to_string()))?;
+    Err(explain(status, &String::from_utf8_lossy(&output), limits))
+}
+
+/// Writes the request and returns the pipe, still open. A child that does not read it ends, and its status tells why.
+async fn send(mut stdin: ChildStdin, bytes: &[u8]) -> ChildStdin {
+    let size = (bytes.len() as u64).to_le_bytes();
+    if stdin.write_all(&size).await.is_ok() && stdin.write_all(bytes).await.is_ok() {
+        let _ = stdin.flush().await;
+    }
+    stdin
+}
+
+/// Reads a reply whose body has at most `most` bytes.
+async fn receive(mut stdout: impl AsyncRead + Unpin, most: u64) -> Reply {
+    let mut header = [0; HEADER];
+    if stdout.read_exact(&mut header).await.is_err() {
+        return Reply::Broken;
+    }
+    let [tag, size @ ..] = header;
+    let size = u64::from_le_bytes(size);
+    if size > most {
+        return Reply::TooLarge;
+    }
+    let mut body = Vec::new();
+    match stdout.take(size).read_to_end(&mut body).await {
+        Ok(read) if read as u64 == size => {}
+        Ok(_) | Err(_) => return Reply::Broken,
+    }
+    match tag {
+        tag if tag == Tag::Code as u8 => Reply::Code(body),
+        tag if tag == Tag::Error as u8 => Reply::Error(printable(&body)),
+        _ => Reply::Broken,
+    }
+}
+
+/// Reads to the end and returns the last [`STDERR`] bytes.
+async fn read_tail(mut pipe: impl AsyncRead + Unpin) -> Vec<u8> {
+    let (mut chunk, mut tail) = ([0; STDERR], Vec::new());
+    while let Ok(read @ 1..) = pipe.read(&mut chunk).await {
+        tail.extend(chunk.iter().take(read));
+        tail.drain(..tail.len().saturating_sub(STDERR));
+    }
+    tail
+}
+
+/// Why a child ended without a reply.
+fn explain(status: ExitStatus, output: &str, limits: &CompileLimits) -> CompileError {
+    #[cfg(unix)]
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+    #[cfg(not(unix))]
+    let signal: Option<i32> = None;
+    if signal == Some(SIGXCPU) {
+        return CompileError::Time { time: limits.time };
+    }
+    if is_out_of_memory(output) {
+        return CompileError::Memory { memory: limits.memory };
+    }
+    let output = printable(output.as_bytes());
+    let last = output.lines().rev().find(|line| !line.trim().is_empty()).map(|line| format!(": {}", line.trim()));
+    CompileError::Crashed(format!("{status}{}", last.unwrap_or_default()))
+}
+
+/// What the system sends at the limit of CPU time.
+const SIGXCPU: i32 = 24;
+
+/// Recognises what Rust and the system say of memory that cannot be had.
+fn is_out_of_memory(text: &str) -> bool {
+    ["memory allocation of", "Cannot allocate memory", "out of memory"].iter().any(|words| text.contains(words))
+}
+
+/// Text without control characters other than line breaks: what a child writes ends in logs and terminals.
+fn printable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes.get(..STDERR).unwrap_or(bytes));
+    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
+}
+
+#[cfg(all(test, unix))]
+mod tests;

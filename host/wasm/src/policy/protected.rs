@@ -1,0 +1,288 @@
+//! Folders that components may write, against everything that the host opens by path.
+//!
+//! A component that may write a folder may replace any entry below it by a link. A path below such a folder therefore leads wherever that
+//! component wants, whenever the host opens it again: at the next start, the next reload of a grant, the next use of a cache. So no path
+//! that the host opens may lie below a written folder, and no written folder inside of what belongs to the host alone.
+//!
+//! The root of a written folder itself is safe: its entry is in a folder above, which, by the same rule, no component may write. That is
+//! why two components may be granted the very same folder, and why `read` and `write` may be mixed there.
+
+use std::error::Error;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::trail::{Relation, Trail};
+use super::{Access, Folder, Grants};
+
+/// A file or folder that the host itself uses, such as a database or a cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProtectedPath {
+    /// What it is, as in "the session database (`session_service`)".
+    pub purpose: String,
+    /// The file or folder, which need not exist yet. A relative one starts at the working directory.
+    pub path: PathBuf,
+}
+
+/// A granted folder that must not lie where it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathConflict {
+    component: String,
+    folder: PathBuf,
+    access: Access,
+    /// True if the folder contains `other`; false if it lies in it.
+    contains: bool,
+    other: PathBuf,
+    /// What `other` is, after a comma.
+    purpose: String,
+}
+
+impl Error for PathConflict {}
+
+impl fmt::Display for PathConflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { component, folder, access, contains, other, purpose } = self;
+        let access = match access {
+            Access::Read => "read",
+            Access::Write => "written",
+        };
+        let (folder, other) = (folder.display(), other.display());
+        let relation = if *contains { "contains" } else { "is or lies in" };
+        write!(
+            f,
+            "components.{component}.grants.files: `{folder}` ({access}) {relation} `{other}`, {purpose}; \
+             grant a folder that is outside of it"
+        )
+    }
+}
+
+/// Checks that no folder that a component may write contains, or lies in, a folder of another grant; that none contains the file of a
+/// secret; and that none contains, is or lies in a `protected` path. Links are followed, and every folder on the way counts.
+///
+/// Grants of the very same folder are allowed, of one component or of several. Folders that are only read may be nested as you like.
+///
+/// # Errors
+/// The first conflict. Its message names the keys of both sides.
+pub fn check_written_folders<'a>(
+    components: impl Iterator<Item = (&'a str, &'a Grants)>,
+    protected: &[ProtectedPath],
+) -> Result<(), PathConflict> {
+    let components: Vec<_> = components.collect();
+    let granted: Vec<_> = folders(&components).collect();
+    check_grants(&components, &granted, |_, _| true)?;
+    written(&granted).try_for_each(|folder| folder.check_protected(protected))
+}
+
+/// The part of [`check_written_folders`] that concerns the grants of `component`: against its own and those of each other component.
+///
+/// # Errors
+/// The first conflict.
+pub(crate) fn check_folders_of<'a>(
+    component: &str,
+    components: impl Iterator<Item = (&'a str, &'a Grants)>,
+) -> Result<(), PathConflict> {
+    let components: Vec<_> = components.collect();
+    let granted: Vec<_> = folders(&components).collect();
+    check_grants(&components, &granted, |one, other| one == component || other == component)
+}
+
+/// Checks written folders against the folders and secrets of those pairs of components for which `concerns` is true.
+fn check_grants(
+    components: &[(&str, &Grants)],
+    granted: &[Granted<'_>],
+    concerns: impl Fn(&str, &str) -> bool,
+) -> Result<(), PathConflict> {
+    for folder in written(granted) {
+        let mut others = granted.iter().filter(|other| concerns(folder.component, other.component));
+        others.try_for_each(|other| folder.check_grant(other))?;
+    }
+    for (component, grants) in components {
+        for (name, file) in grants.secrets.iter().filter_map(|secret| Some((secret.name(), secret.file()?))) {
+            let purpose = format!("which components.{component}.grants.secrets reads for `{name}`");
+            let secret = Trail::of(file);
+            let mut folders = written(granted).filter(|folder| concerns(folder.component, component));
+            folders.try_for_each(|folder| folder.check_host_path(file, &secret, &purpose))?;
+        }
+    }
+    Ok(())
+}
+
+fn written<'a, 'b>(granted: &'b [Granted<'a>]) -> impl Iterator<Item = &'b Granted<'a>> {
+    granted.iter().filter(|granted| granted.folder.access == Access::Write)
+}
+
+/// Checks that no folder that a component may read or write contains, is or lies in a `private` path: one whose very content no component
+/// may see.
+///
+/// # Errors
+/// The first conflict.
+pub fn check_read_folders<'a>(
+    components: impl Iterator<Item = (&'a str, &'a Grants)>,
+    private: &[ProtectedPath],
+) -> Result<(), PathConflict> {
+    let components: Vec<_> = components.collect();
+    folders(&components).try_for_each(|folder| folder.check_protected(private))
+}
+
+/// A folder of a component's grants, resolved.
+struct Granted<'a> {
+    component: &'a str,
+    folder: &'a Folder,
+    trail: Trail,
+}
+
+fn folders<'a>(components: &[(&'a str, &'a Grants)]) -> impl Iterator<Item = Granted<'a>> {
+    let of_one = |(component, grants): &(&'a str, &'a Grants)| {
+        let component = *component;
+        grants.files.iter().map(move |folder| Granted { component, folder, trail: Trail::of(&folder.host) })
+    };
+    components.iter().flat_map(of_one)
+}
+
+impl Granted<'_> {
+    fn check_grant(&self, other: &Self) -> Result<(), PathConflict> {
+        let verb = match other.folder.access {
+            Access::Read => "reads",
+            Access::Write => "writes",
+        };
+        let purpose = || format!("which components.{}.grants.files {verb}", other.component);
+        match other.trail.relation(&self.trail) {
+            Relation::Below => Err(self.conflict(true, &other.folder.host, purpose())),
+            Relation::Above => Err(self.conflict(false, &other.folder.host, purpose())),
+            Relation::Same | Relation::Apart => Ok(()),
+        }
+    }
+
+    fn check_protected(&self, paths: &[ProtectedPath]) -> Result<(), PathConflict> {
+        paths.iter().try_for_each(|it| self.check_host_path(&it.path, &Trail::of(&it.path), &it.purpose))
+    }
+
+    fn check_host_path(&self, path: &Path, trail: &Trail, purpose: &str) -> Result<(), PathConflict> {
+        match trail.relation(&self.trail) {
+            Relation::Below => Err(self.conflict(true, path, purpose.into())),
+            Relation::Above | Relation::Same => Err(self.conflict(false, path, purpose.into())),
+            Relation::Apart => Ok(()),
+        }
+    }
+
+    fn conflict(&self, contains: bool, other: &Path, purpose: String) -> PathConflict {
+        PathConflict {
+            component: self.component.into(),
+            folder: self.folder.host.clone(),
+            access: self.folder.access,
+            contains,
+            other: other.into(),
+            purpose,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Checks grants given as (component, folder below `root`, access).
+    fn check(root: &Path, grants: &[(&str, &str, Access)], protected: &[&str]) -> Result<(), String> {
+        let grants: Vec<_> = grants
+            .iter()
+            .map(|(component, folder, access)| {
+                let guest = format!("/{folder}").try_into().unwrap();
+                let files = vec![Folder { host: root.join(folder), guest, access: *access, base: None }];
+                (*component, Grants { files, ..Grants::default() })
+            })
+            .collect();
+        let protected: Vec<_> = protected
+            .iter()
+            .map(|path| ProtectedPath { purpose: "the cache (`data_dir`)".into(), path: root.join(path) })
+            .collect();
+        let message = |conflict: PathConflict| conflict.to_string().replace(&format!("{}/", root.display()), "");
+        check_written_folders(grants.iter().map(|(name, grants)| (*name, grants)), &protected).map_err(message)
+    }
+
+    use Access::{Read, Write};
+
+    #[test]
+    fn a_grant_below_a_written_folder_is_refused_and_both_keys_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("data/ref")).unwrap();
+        let below = "components.a.grants.files: `data` (written) contains `data/ref`, which components.b.grants.files reads; \
+                     grant a folder that is outside of it";
+        assert_eq!(check(&root, &[("a", "data", Write), ("b", "data/ref", Read)], &[]).unwrap_err(), below);
+        assert_eq!(check(&root, &[("b", "data/ref", Read), ("a", "data", Write)], &[]).unwrap_err(), below);
+        let own = check(&root, &[("a", "data", Write), ("a", "data/ref", Write)], &[]).unwrap_err();
+        assert!(own.contains("`data/ref`, which components.a.grants.files writes"), "{own}");
+        assert_eq!(
+            check(&root, &[("a", "data", Read), ("b", "data/ref", Write)], &[]).unwrap_err(),
+            "components.b.grants.files: `data/ref` (written) is or lies in `data`, which components.a.grants.files reads; \
+             grant a folder that is outside of it"
+        );
+    }
+
+    #[test]
+    fn the_same_folder_and_folders_that_are_only_read_are_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("data/ref")).unwrap();
+        for grants in [
+            [("a", "data", Write), ("b", "data", Write)],
+            [("a", "data", Write), ("b", "data", Read)],
+            [("a", "data", Read), ("b", "data/ref", Read)],
+            [("a", "data", Write), ("b", "database", Read)],
+        ] {
+            check(folder.path(), &grants, &["elsewhere/new"]).unwrap();
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_that_a_component_has_put_in_place_does_not_hide_where_it_lies() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("data")).unwrap();
+        std::os::unix::fs::symlink("/etc", folder.path().join("data/ref")).unwrap();
+        let error = check(folder.path(), &[("a", "data", Write), ("b", "data/ref", Read)], &[]).unwrap_err();
+        assert!(error.contains("`data` (written) contains `data/ref`"), "{error}");
+    }
+
+    #[test]
+    fn a_written_folder_keeps_off_what_the_host_uses() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("data/cache")).unwrap();
+        let error =
+            |granted: &str, protected: &str| check(folder.path(), &[("a", granted, Write)], &[protected]).unwrap_err();
+        assert_eq!(
+            error("data", "data/cache/new.db"),
+            "components.a.grants.files: `data` (written) contains `data/cache/new.db`, the cache (`data_dir`); \
+             grant a folder that is outside of it"
+        );
+        let inside = "(written) is or lies in `data`, the cache (`data_dir`)";
+        assert!(error("data", "data").contains(inside));
+        assert!(error("data/cache", "data").contains(inside));
+        check(folder.path(), &[("a", "data", Read)], &["data/cache"]).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_read_keeps_off_what_is_private() {
+        let (grants, path) =
+            (Grants { files: vec![read("/srv")], ..Grants::default() }, PathBuf::from("/srv/sessions.db"));
+        let private = [ProtectedPath { purpose: "the session database".into(), path }];
+        let error = check_read_folders([("a", &grants)].into_iter(), &private).unwrap_err().to_string();
+        assert!(error.contains("`/srv` (read) contains `/srv/sessions.db`, the session database"), "{error}");
+    }
+
+    #[test]
+    fn the_file_of_a_secret_lies_outside_of_written_folders() {
+        let text = r#"{"secrets": [{"name": "key", "file": "/srv/data/key", "host": "a.com", "header": "x"}]}"#;
+        let (b, mut a) = (serde_json::from_str::<Grants>(text).unwrap(), Grants::default());
+        a.files = vec![Folder { access: Write, ..read("/srv/data") }];
+        let error = check_written_folders([("a", &a), ("b", &b)].into_iter(), &[]).unwrap_err().to_string();
+        assert!(
+            error.contains("contains `/srv/data/key`, which components.b.grants.secrets reads for `key`"),
+            "{error}"
+        );
+    }
+
+    fn read(host: &str) -> Folder {
+        Folder { host: host.into(), guest: "/x".to_owned().try_into().unwrap(), access: Read, base: None }
+    }
+}

@@ -1,0 +1,268 @@
+//! Resolution of a host path, step by step, so that it is known which folders and links lead to it.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::path::{self, Component, Path, PathBuf};
+
+/// Links that are followed before a path counts as unresolvable, as on Linux.
+const MAX_LINKS: u32 = 40;
+
+/// A file system entry. Its path holds no links but, for a link, itself.
+#[derive(Debug, Clone)]
+struct Entry {
+    path: PathBuf,
+    /// Device and inode, where the platform has them and the entry exists.
+    id: Option<(u64, u64)>,
+    is_link: bool,
+}
+
+impl Entry {
+    fn new(path: PathBuf) -> Self {
+        let metadata = fs::symlink_metadata(&path).ok();
+        let is_link = metadata.as_ref().is_some_and(Metadata::is_symlink);
+        Self { id: metadata.as_ref().and_then(identity), path, is_link }
+    }
+
+    /// True if both are the same entry, be it under different paths (bind mounts, letter case).
+    fn is(&self, other: &Self) -> bool {
+        self.path == other.path || self.id.is_some() && self.id == other.id
+    }
+}
+
+/// The entries that the resolution of a path passes.
+#[derive(Debug)]
+pub(super) struct Trail {
+    /// In the order of resolution; links and the folders that they lead to are entries of their own.
+    entries: Vec<Entry>,
+    /// Where the path leads.
+    target: Entry,
+}
+
+/// How two paths lie to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Relation {
+    /// Both lead to the same entry.
+    Same,
+    /// The first leads through the second.
+    Below,
+    /// The second leads through the first.
+    Above,
+    /// Neither leads through the other.
+    Apart,
+}
+
+impl Trail {
+    /// Resolves `path`, which need not exist: what does not is taken as it is written.
+    pub(super) fn of(path: &Path) -> Self {
+        let absolute = path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let (mut entries, mut current, mut links) = (Vec::new(), PathBuf::new(), 0);
+        let mut pending = components(&absolute);
+        while let Some(component) = pending.pop() {
+            match Path::new(&component).components().next() {
+                Some(Component::CurDir) | None => {}
+                Some(Component::ParentDir) => {
+                    current.pop();
+                }
+                Some(Component::Prefix(_)) => current.push(&component),
+                Some(Component::RootDir) => {
+                    current.push(&component);
+                    entries.push(Entry::new(current.clone()));
+                }
+                Some(Component::Normal(name)) => {
+                    let path = current.join(name);
+                    let link = fs::read_link(&path).ok().filter(|_| links < MAX_LINKS);
+                    entries.push(Entry::new(path.clone()));
+                    match link {
+                        Some(link) => {
+                            links += 1;
+                            pending.extend(components(&link));
+                        }
+                        None => current = path,
+                    }
+                }
+            }
+        }
+        Self { entries, target: Entry::new(current) }
+    }
+
+    /// The path without links, as far as it exists.
+    pub(super) fn target(&self) -> &Path {
+        &self.target.path
+    }
+
+    /// The first link that the path leads through after `base`, where the path begins. Links in the root folder do not count: some
+    /// systems have `/tmp` and `/var` as links, and nobody but the system's owner can change them.
+    pub(super) fn first_link(&self, base: Option<&Path>) -> Option<&Path> {
+        let begin = base.map_or(0, |base| Self::of(base).entries.len());
+        let is_in_root = |path: &Path| path.parent().is_none_or(|parent| parent.parent().is_none());
+        let mut rest = self.entries.iter().skip(begin);
+        rest.find(|entry| entry.is_link && !is_in_root(&entry.path)).map(|entry| entry.path.as_path())
+    }
+
+    /// Opens the folder that the path leads to. What has become a link since the path was resolved is not followed.
+    ///
+    /// # Errors
+    /// If it is not there, is no folder, cannot be read, or has been replaced.
+    pub(super) fn open_folder(&self) -> io::Result<File> {
+        open_without_links(&self.target)
+    }
+
+    /// How this path lies to `other`. One that is reached through the other, by links too, lies below it.
+    pub(super) fn relation(&self, other: &Self) -> Relation {
+        if self.leads_through(other) {
+            Relation::Below
+        } else if other.leads_through(self) {
+            Relation::Above
+        } else if self.target.is(&other.target) {
+            Relation::Same
+        } else {
+            Relation::Apart
+        }
+    }
+
+    /// True if the target of `other` is an entry of this resolution other than its end.
+    fn leads_through(&self, other: &Self) -> bool {
+        let last = self.entries.len().saturating_sub(1);
+        self.entries.iter().take(last).any(|entry| entry.is(&other.target))
+    }
+}
+
+/// The components of a path, the last one first.
+fn components(path: &Path) -> Vec<OsString> {
+    path.components().rev().map(|component| component.as_os_str().to_owned()).collect()
+}
+
+/// Opens entry by entry, each from the handle of the one before.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+fn open_without_links(entry: &Entry) -> io::Result<File> {
+    use rustix::fs::{CWD, Mode, OFlags, openat};
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut folder = openat(CWD, "/", flags, Mode::empty())?;
+    for name in entry.path.iter().skip(1) {
+        folder = openat(&folder, name, flags, Mode::empty())?;
+    }
+    // A handle by path says nothing about the right to read.
+    openat(&folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(folder.into())
+}
+
+/// Opens by path, and then checks that this gave what the path led to without links.
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android", target_os = "freebsd"))))]
+fn open_without_links(entry: &Entry) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use rustix::fs::OFlags;
+    let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits();
+    let folder = File::options().read(true).custom_flags(flags as i32).open(&entry.path)?;
+    if entry.id.is_none() || identity(&folder.metadata()?) != entry.id {
+        return Err(io::Error::other("it was replaced while it was opened"));
+    }
+    Ok(folder)
+}
+
+#[cfg(windows)]
+fn open_without_links(entry: &Entry) -> io::Result<File> {
+    use std::os::windows::fs::OpenOptionsExt;
+
+    /// Lets folders be opened.
+    const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
+    /// Reading and writing by others, but no renaming or deleting.
+    const FILE_SHARE_READ_WRITE: u32 = 3;
+    let mut options = File::options();
+    options.read(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).share_mode(FILE_SHARE_READ_WRITE);
+    let folder = options.open(&entry.path)?;
+    if Trail::of(&entry.path).entries.iter().any(|entry| entry.is_link) || !folder.metadata()?.is_dir() {
+        return Err(io::Error::other("it is no folder, or was replaced while it was opened"));
+    }
+    Ok(folder)
+}
+
+#[cfg(unix)]
+fn identity(metadata: &Metadata) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> Option<(u64, u64)> {
+    None
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_path_lies_below_every_folder_that_it_leads_through() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir_all(path("data/ref")).unwrap();
+        fs::create_dir(path("other")).unwrap();
+        symlink(path("data"), path("alias")).unwrap();
+        symlink("data/way", path("through")).unwrap();
+        symlink(path("other"), path("data/way")).unwrap();
+        symlink(".", path("data/self")).unwrap();
+        let data = Trail::of(&path("data"));
+        let expected = [
+            ("data", Relation::Same),
+            ("alias", Relation::Same),
+            ("data/ref", Relation::Below),
+            ("alias/ref", Relation::Below),
+            ("data/way", Relation::Below),
+            ("through", Relation::Below),
+            ("data/self", Relation::Below),
+            ("data/not/yet", Relation::Below),
+            ("other/../data/ref", Relation::Below),
+            ("other", Relation::Apart),
+            ("database", Relation::Apart),
+            (".", Relation::Above),
+        ];
+        for (name, relation) in expected {
+            assert_eq!(Trail::of(&path(name)).relation(&data), relation, "{name}");
+        }
+        assert_eq!(Trail::of(&path("through")).target(), path("other").canonicalize().unwrap());
+    }
+
+    #[test]
+    fn links_after_the_base_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("real/data")).unwrap();
+        symlink("real", root.join("current")).unwrap();
+        symlink("data", root.join("real/link")).unwrap();
+        let link = |base: Option<&str>, name: &str| {
+            let base = base.map(|base| root.join(base));
+            Trail::of(&root.join(name))
+                .first_link(base.as_deref())
+                .map(|link| link.strip_prefix(&root).unwrap().to_owned())
+        };
+        assert_eq!(link(None, "real/data"), None);
+        assert_eq!(link(None, "current/data"), Some("current".into()));
+        assert_eq!(link(Some("current"), "current/data"), None);
+        assert_eq!(link(Some("current"), "current/link"), Some("real/link".into()));
+    }
+
+    #[test]
+    fn a_link_that_is_put_in_place_after_the_resolution_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data/ref");
+        fs::create_dir_all(&path).unwrap();
+        let trail = Trail::of(&path);
+        trail.open_folder().unwrap();
+        fs::rename(folder.path().join("data"), folder.path().join("moved")).unwrap();
+        assert!(trail.open_folder().is_err());
+        symlink("moved", folder.path().join("data")).unwrap();
+        assert!(trail.open_folder().is_err());
+    }
+
+    #[test]
+    fn links_in_a_circle_end() {
+        let folder = tempfile::tempdir().unwrap();
+        symlink("b", folder.path().join("a")).unwrap();
+        symlink("a", folder.path().join("b")).unwrap();
+        Trail::of(&folder.path().join("a"));
+    }
+}

@@ -1,0 +1,284 @@
+//! Compilation in child processes, which here are shell scripts that never compile anything.
+
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hatchery_wasm::{
+    Catalog, CatalogHandle, CodeCache, CompileLimits, Compiler, FileState, LoadOptions, Worker, precompile,
+};
+use serde_json::json;
+
+use crate::imports::Heard;
+use crate::support::{Lab, call, component, granted};
+
+/// How often a test looks again at what tells nobody that it has changed.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// A compiler that only waits, and notes the numbers of its processes in `pids`.
+fn stuck(pids: &Path) -> Compiler {
+    script(&format!("echo $$ >> '{}'; exec sleep 1000", pids.display()), CompileLimits::default())
+}
+
+fn script(script: &str, limits: CompileLimits) -> Compiler {
+    let args = ["-c", script, "worker"].map(Into::into).to_vec();
+    Compiler::new(Worker::ChildProcess { program: "/bin/sh".into(), args }, limits)
+}
+
+/// The bytes of a built component with another hash, whose code is in no cache.
+fn unknown(name: &str) -> Vec<u8> {
+    let mut bytes = std::fs::read(component(name)).unwrap();
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos().to_le_bytes();
+    bytes.extend([0, 2 + 16, 1, b'x']);
+    bytes.extend(now);
+    bytes
+}
+
+/// Puts the code of these components into the cache of all tests.
+async fn compile_ahead(lab: &Lab, names: &[&str]) {
+    for name in names {
+        precompile(&lab.options, &component(name)).await.unwrap();
+    }
+}
+
+async fn until(handle: &CatalogHandle, wanted: impl Fn(&Catalog) -> bool) {
+    let mut look = tokio::time::interval(LOOK_AGAIN);
+    while !wanted(&handle.current()) {
+        look.tick().await;
+    }
+}
+
+fn state(catalog: &Catalog, path: &Path) -> Option<FileState> {
+    catalog.file(path).map(|file| file.state.clone())
+}
+
+fn is_compiling(catalog: &Catalog, path: &Path) -> bool {
+    matches!(state(catalog, path), Some(FileState::Compiling { .. }))
+}
+
+/// The processes that have been started, when there are so many.
+async fn processes(pids: &Path, count: usize) -> Vec<PathBuf> {
+    let mut look = tokio::time::interval(LOOK_AGAIN);
+    loop {
+        let text = std::fs::read_to_string(pids).unwrap_or_default();
+        if text.lines().count() >= count && text.ends_with('\n') {
+            return text.lines().map(|pid| Path::new("/proc").join(pid)).collect();
+        }
+        look.tick().await;
+    }
+}
+
+#[tokio::test]
+async fn a_grant_that_is_taken_back_is_gone_at_once_while_another_component_is_compiled() {
+    let mut lab = Lab::new().with("seeker").granting("seeker", json!({"memory": true}));
+    compile_ahead(&lab, &["seeker", "dice"]).await;
+    let pids = tempfile::tempdir().unwrap();
+    lab.options.compiler = stuck(&pids.path().join("pids"));
+    let path = lab.write("stuck.wasm", unknown("swap"));
+    let handle = CatalogHandle::start(lab.path(""), lab.options.clone()).await.unwrap();
+    until(&handle, |catalog| is_compiling(catalog, &path) && catalog.components.contains_key("seeker")).await;
+    let remember = async |handle: &CatalogHandle| call(&handle.current(), "remember", json!({"name": "x"})).await;
+    remember(&handle).await.unwrap();
+
+    let mut settings = lab.options.settings.clone();
+    settings.components.insert("seeker".into(), granted(json!({})));
+    handle.configure(settings).await;
+    let denied = remember(&handle).await.unwrap_err().to_string();
+    assert!(denied.contains("component `seeker` may not search the user's memory"), "{denied}");
+
+    // Nor does a component wait whose code is there.
+    lab.write("dice.wasm", std::fs::read(component("dice")).unwrap());
+    handle.watch();
+    until(&handle, |catalog| catalog.components.contains_key("dice")).await;
+    assert!(is_compiling(&handle.current(), &path), "all of this was while it compiled");
+    assert_eq!(handle.current().loading().collect::<Vec<_>>(), ["stuck"]);
+}
+
+#[tokio::test]
+async fn a_grant_that_cannot_be_had_ends_the_component_while_another_one_is_compiled() {
+    let mut lab = Lab::new().with("seeker");
+    compile_ahead(&lab, &["seeker"]).await;
+    let pids = tempfile::tempdir().unwrap();
+    lab.options.compiler = stuck(&pids.path().join("pids"));
+    let path = lab.write("stuck.wasm", unknown("swap"));
+    let handle = CatalogHandle::start(lab.path(""), lab.options.clone()).await.unwrap();
+    until(&handle, |catalog| is_compiling(catalog, &path) && catalog.components.contains_key("seeker")).await;
+    let mut settings = lab.options.settings.clone();
+    let missing = json!({"files": [{"host": "/no/such", "guest": "/data"}]});
+    settings.components.insert("seeker".into(), granted(missing));
+    handle.configure(settings.clone()).await;
+    assert!(!handle.current().components.contains_key("seeker"));
+    let file = lab.path("seeker.wasm");
+    until(&handle, |catalog| matches!(state(catalog, &file), Some(FileState::Rejected { .. }))).await;
+    let reason = lab.reason(&handle.current(), "seeker.wasm");
+    assert!(reason.contains("component `seeker` cannot be given the folder `/no/such` as /data"), "{reason}");
+    settings.components.insert("seeker".into(), granted(json!({})));
+    handle.configure(settings).await;
+    until(&handle, |catalog| catalog.components.contains_key("seeker")).await;
+    assert!(is_compiling(&handle.current(), &path), "all of this was while it compiled");
+}
+
+#[tokio::test]
+async fn settings_that_change_what_a_component_offers_are_described_again() {
+    let lab = Lab::new().with("gallery");
+    let handle = lab.open().await;
+    let before = handle.current();
+    let mut settings = lab.options.settings.clone();
+    let config = json!({"key": "value"}).as_object().cloned().unwrap();
+    settings.components.insert("gallery".into(), hatchery_wasm::ComponentSettings { config, ..granted(json!({})) });
+    handle.configure(settings).await;
+    let args = json!({"key": "key"});
+    assert_eq!(call(&handle.current(), "configured", args.clone()).await.unwrap(), json!("value"));
+    handle.loaded().await;
+    assert_eq!(handle.current().generation, before.generation + 2, "with the settings, and with what they change");
+    assert_eq!(call(&handle.current(), "configured", args.clone()).await.unwrap(), json!("value"));
+    assert_eq!(call(&before, "configured", args).await.unwrap(), json!(null), "what is under way goes on");
+}
+
+#[tokio::test]
+async fn a_compiler_that_crashes_leaves_the_last_good_revision_serving() {
+    let mut lab = Lab::new().with("swap");
+    compile_ahead(&lab, &["swap"]).await;
+    lab.options.compiler = script("echo no luck >&2; exit 3", CompileLimits::default());
+    let handle = lab.open().await;
+    let serving = handle.current().components["swap"].sha256().to_owned();
+    let path = lab.write("swap.wasm", unknown("swap"));
+    let catalog = handle.reload_now().await;
+    assert_eq!(
+        lab.reason(&catalog, "swap.wasm"),
+        "component `swap` cannot be loaded: the compiler crashed (exit status: 3: no luck); change the file to try again"
+    );
+    assert!(matches!(state(&catalog, &path), Some(FileState::Rejected { previous_serves: true, .. })));
+    assert_eq!(catalog.components["swap"].sha256(), serving);
+}
+
+#[tokio::test]
+async fn what_is_no_code_of_this_engine_is_not_loaded() {
+    let mut lab = Lab::new();
+    lab.options.cache = CodeCache::new(Some(lab.path(".code")));
+    lab.options.compiler = script(r"printf '\001\004\000\000\000\000\000\000\000code'", CompileLimits::default());
+    lab.write("swap.wasm", unknown("swap"));
+    let catalog = lab.open().await.current();
+    assert!(lab.reason(&catalog, "swap.wasm").starts_with("component `swap` cannot be loaded: "));
+    let kept: Vec<_> = std::fs::read_dir(lab.path(".code")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(kept, ["key"], "nothing of it is kept");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_compilation_ends_when_its_file_changes_or_goes_or_the_catalog_is_dropped() {
+    let mut lab = Lab::new();
+    let folder = tempfile::tempdir().unwrap();
+    let pids = folder.path().join("pids");
+    lab.options.compiler = stuck(&pids);
+    let path = lab.write("stuck.wasm", unknown("swap"));
+    let handle = CatalogHandle::start(lab.path(""), lab.options.clone()).await.unwrap();
+    handle.watch();
+    let mut look = tokio::time::interval(LOOK_AGAIN);
+    let first = processes(&pids, 1).await.remove(0);
+    assert!(first.exists());
+    lab.write("stuck.wasm", [unknown("swap"), vec![0, 2, 1, b'y']].concat());
+    let second = processes(&pids, 2).await.remove(1);
+    while first.exists() {
+        look.tick().await;
+    }
+    assert!(second.exists());
+    std::fs::remove_file(&path).unwrap();
+    while second.exists() {
+        look.tick().await;
+    }
+    lab.write("stuck.wasm", unknown("swap"));
+    let third = processes(&pids, 3).await.remove(2);
+    drop(handle);
+    while third.exists() {
+        look.tick().await;
+    }
+}
+
+#[tokio::test]
+async fn no_more_components_are_compiled_at_a_time_than_the_operator_allows() {
+    let mut lab = Lab::new();
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let limits = CompileLimits { processes: NonZeroU32::MIN, ..CompileLimits::default() };
+    let noting = format!("echo begin >> '{0}'; head -c 100000 > /dev/null; echo end >> '{0}'; exit 1", log.display());
+    lab.options.compiler = script(&noting, limits);
+    for name in ["a", "b", "c", "d"] {
+        lab.write(&format!("{name}.wasm"), unknown("swap"));
+    }
+    let catalog = lab.open().await.current();
+    assert!(catalog.files.iter().all(|file| file.state.reason().is_some()), "{:?}", catalog.files);
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "begin\nend\n".repeat(4));
+}
+
+#[tokio::test]
+async fn a_function_that_is_too_large_is_not_compiled() {
+    let mut lab = Lab::new();
+    let limits = CompileLimits { max_function_size: 1000, ..CompileLimits::default() };
+    lab.options.compiler = Compiler::new(Worker::InProcess, limits);
+    lab.write("swap.wasm", unknown("swap"));
+    let reason = lab.reason(&lab.open().await.current(), "swap.wasm");
+    assert!(reason.starts_with("component `swap` cannot be loaded: one of its functions has "), "{reason}");
+    assert!(
+        reason.ends_with(
+            " bytes of code, and 1000 are allowed; split it, or raise `engine.compile.max_function_size` in hatchery.yaml"
+        ),
+        "{reason}"
+    );
+}
+
+/// Which of two apps of one name serves must not depend on which is compiled first.
+#[tokio::test]
+async fn of_two_apps_of_one_name_none_serves_however_long_one_takes_to_load() {
+    let lab = Lab::new().with("swap");
+    compile_ahead(&lab, &["swap"]).await;
+    lab.write("swap/root_agent.yaml", "name: swap\nmodel: m\ninstruction: Talk.\n");
+    let options = LoadOptions { patience: Duration::ZERO, ..lab.options.clone() };
+    let handle = CatalogHandle::start(lab.path(""), options).await.unwrap();
+    handle.loaded().await;
+    let catalog = handle.current();
+    assert!(catalog.apps.is_empty(), "{:?}", catalog.files);
+    for file in ["swap.wasm", "swap/root_agent.yaml"] {
+        assert!(lab.reason(&catalog, file).ends_with("are apps named `swap`; rename or remove one"));
+    }
+}
+
+#[tokio::test]
+async fn an_app_whose_components_are_still_loaded_is_pending_and_not_rejected() {
+    let mut lab = Lab::new();
+    let pids = tempfile::tempdir().unwrap();
+    lab.options.compiler = stuck(&pids.path().join("pids"));
+    lab.write("swap.wasm", unknown("swap"));
+    let agent = lab.write("app/root_agent.yaml", "agent_class: LoopAgent\nname: app\nsub_agents: [{code: swap}]\n");
+    let handle = CatalogHandle::start(lab.path(""), lab.options.clone()).await.unwrap();
+    until(&handle, |catalog| is_compiling(catalog, &lab.path("swap.wasm"))).await;
+    assert_eq!(state(&handle.current(), &agent), Some(FileState::Pending));
+    assert_eq!(handle.current().loading().collect::<Vec<_>>(), ["app", "swap"]);
+    std::fs::remove_file(lab.path("swap.wasm")).unwrap();
+    handle.reload_now().await;
+    until(&handle, |catalog| catalog.loading().next().is_none()).await;
+    assert!(lab.reason(&handle.current(), "app/root_agent.yaml").contains("agent `swap` not found"));
+}
+
+#[tokio::test]
+async fn what_serves_under_a_name_is_in_the_audit_log() {
+    let lab = Lab::new().with("swap");
+    let heard = Heard::default();
+    let guard = tracing::subscriber::set_default(heard.clone());
+    let handle = lab.open().await;
+    let old = handle.current().components["swap"].sha256().to_owned();
+    lab.write("swap.wasm", unknown("swap"));
+    let new = handle.reload_now().await.components["swap"].sha256().to_owned();
+    std::fs::remove_file(lab.path("swap.wasm")).unwrap();
+    handle.reload_now().await;
+    drop(guard);
+    assert_eq!(heard.lines("hatchery::audit"), ["swap"; 3]);
+    assert_eq!(
+        heard.fields("hatchery::audit"),
+        [
+            format!(r#"component="swap" detail="{old} is loaded""#),
+            format!(r#"component="swap" detail="{old} is replaced by {new}""#),
+            format!(r#"component="swap" detail="{new} is removed""#),
+        ]
+    );
+}

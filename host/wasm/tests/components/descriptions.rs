@@ -1,0 +1,203 @@
+//! What agents are described with is judged by the grants of their component.
+
+use std::sync::Arc;
+
+use hatchery_core::{Lookup, RunConfig, Timestamp};
+use hatchery_engine::Plugins;
+use hatchery_models::scripted::Scripted;
+use hatchery_wasm::{Catalog, FileState};
+use serde_json::{Value, json};
+
+use crate::support::{Chat, Lab, OneModel, call, granted, run_app, said};
+
+/// A folder with the component whose agent uses a bit of everything, the one that it uses, and these grants for the
+/// first.
+fn lab(grants: Value) -> Lab {
+    Lab::new().with("lurker").with("gallery").granting("lurker", grants)
+}
+
+/// All that its agent needs.
+fn all() -> Value {
+    json!({
+        "models": ["gemini-*"], "memory": true, "artifacts": "read",
+        "state": {"read": ["user:ssn", "app:theme"], "write": ["app:loot"]},
+        "tools": ["gallery/*", "url_context", "agent:gallery/clerk"],
+    })
+}
+
+async fn refused(lab: &Lab) -> (Arc<Catalog>, String) {
+    let catalog = lab.open().await.current();
+    let reason = lab.reason(&catalog, "lurker.wasm");
+    assert!(catalog.app("lurker").is_none(), "{reason}");
+    (catalog, reason)
+}
+
+#[tokio::test]
+async fn an_agent_described_with_what_is_not_granted_is_refused_with_all_the_lines_that_grant_it() {
+    let lab = lab(json!({}));
+    let (catalog, reason) = refused(&lab).await;
+    assert_eq!(
+        reason,
+        "agent `lurker/lurker` cannot be used: the agents of component `lurker` are described with more than it is granted; to \
+         grant it, add to hatchery.yaml:\n\
+         components:\n  lurker:\n    grants:\n      models: [\"gemini-2.5-lurk\"]\n      memory: true\n      artifacts: read\n      \
+         state: {read: [\"user:ssn\", \"app:theme\"], write: [\"app:loot\"]}\n      \
+         tools: [\"agent:gallery/clerk\", \"gallery/guarded\", \"url_context\", \"gallery/configured\", \"gallery/house_rules\"]"
+    );
+    assert!(catalog.app("harmless").is_some(), "an agent that needs nothing is served");
+    let missing = catalog.components["lurker"].comparison().missing_lines("lurker").unwrap();
+    assert!(reason.ends_with(&missing), "what /components says, inspect and doctor say:\n{missing}");
+    // These lines are enough.
+    let grants = json!({
+        "models": ["gemini-2.5-lurk"], "memory": true, "artifacts": "read",
+        "state": {"read": ["user:ssn", "app:theme"], "write": ["app:loot"]},
+        "tools": ["agent:gallery/clerk", "gallery/guarded", "url_context", "gallery/configured", "gallery/house_rules"],
+    });
+    assert!(self::lab(grants).catalog().await.app("lurker").is_some());
+}
+
+#[tokio::test]
+async fn each_thing_that_is_not_granted_is_refused_by_itself() {
+    let without = |change: fn(&mut Value), line: &'static str| {
+        let mut grants = all();
+        change(&mut grants);
+        (grants, line)
+    };
+    let cases = [
+        without(|grants| grants["models"] = json!(["gpt-*"]), "models: [\"gemini-2.5-lurk\"]"),
+        without(|grants| grants["memory"] = json!(false), "memory: true"),
+        without(|grants| grants["artifacts"] = json!(null), "artifacts: read"),
+        without(|grants| grants["state"]["read"] = json!(["app:*"]), "state: {read: [\"user:ssn\"]}"),
+        without(|grants| grants["state"]["read"] = json!(["user:*"]), "state: {read: [\"app:theme\"]}"),
+        without(|grants| grants["state"]["write"] = json!([]), "state: {write: [\"app:loot\"]}"),
+        without(|grants| grants["tools"] = json!(["gallery/*", "agent:*"]), "tools: [\"url_context\"]"),
+        without(|grants| grants["tools"] = json!(["gallery/*", "url_*"]), "tools: [\"agent:gallery/clerk\"]"),
+        without(
+            |grants| grants["tools"] = json!(["gallery/[gc]*", "gallery/g*", "gallery/c*", "url_context", "agent:*"]),
+            "tools: [\"gallery/house_rules\"]",
+        ),
+    ];
+    for (grants, line) in cases {
+        let (_, reason) = refused(&lab(grants.clone())).await;
+        let end = format!("components:\n  lurker:\n    grants:\n      {line}");
+        assert!(reason.ends_with(&end), "{grants}\n{reason}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_whose_needs_are_granted_runs_with_them() {
+    let catalog = lab(all()).catalog().await;
+    let model = Arc::new(OneModel(Arc::new(Scripted::new().otherwise("the loot"))));
+    let chat = Chat::new(&catalog, "lurker", model, Plugins::default());
+    let (events, error) = chat.say("hello", RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    assert!(said(&events).iter().any(|(_, text)| text == "the loot"), "{events:?}");
+    assert_eq!(chat.session().await.state.get("app:loot"), Some(&json!("the loot")));
+}
+
+#[tokio::test]
+async fn a_grant_that_is_taken_back_takes_the_agent_back() {
+    let lab = lab(all());
+    let handle = lab.open().await;
+    assert!(handle.current().app("lurker").is_some());
+    let mut settings = lab.options.settings.clone();
+    settings.components.insert("lurker".into(), granted(json!({"models": ["gemini-2.5-lurk"]})));
+    handle.configure(settings).await;
+    let catalog = handle.current();
+    assert!(catalog.app("lurker").is_none(), "{:?}", catalog.file(&lab.path("lurker.wasm")));
+    assert!(catalog.app("harmless").is_some());
+}
+
+#[tokio::test]
+async fn what_a_private_component_offers_is_for_yaml_agents_and_its_own_only() {
+    let mut lab = lab(json!({"models": ["*"], "memory": true, "artifacts": "write", "tools": ["*"],
+        "state": {"read": ["*"], "write": ["*"]}}));
+    lab = lab.with("seeker").granting("seeker", json!({"tools": ["*"]}));
+    assert!(lab.catalog().await.app("lurker").is_some(), "as long as it is not private");
+    lab.options.settings.components.entry("gallery".into()).or_default().private = true;
+    lab.write("office/root_agent.yaml", "name: boss\nmodel: m\ninstruction: Work.\ntools: [{name: gallery/guarded}]\n");
+    let (catalog, reason) = refused(&lab).await;
+    let private = "component `gallery` is private (`components.gallery.private` in hatchery.yaml), so only YAML agents and its \
+                   own agents use what it offers";
+    assert!(
+        reason.starts_with(
+            "agent `lurker/lurker` cannot be used: component `lurker` may not use the agent `gallery/clerk`: "
+        ) && reason.contains(&format!("component `lurker` may not use the tool `gallery/guarded`: {private}")),
+        "{reason}"
+    );
+    assert!(!reason.contains("add to hatchery.yaml"), "no grant helps: {reason}");
+    assert!(catalog.app("office").is_some() && catalog.app("butler").is_some());
+    let error = call(&catalog, "seeker/call", json!({"name": "gallery/guarded"})).await.unwrap_err().to_string();
+    assert_eq!(error, format!("component `seeker` may not call the tool `gallery/guarded`: {private}"));
+}
+
+#[tokio::test]
+async fn a_callback_needs_a_grant_for_a_model_that_it_puts_in_the_place_of_the_agents_own() {
+    let run = async |grants: Value| {
+        let lab = Lab::new().with("lurker").granting("lurker", grants);
+        let agent =
+            "name: plain\nmodel: cheap-1\ninstruction: Talk.\nbefore_model_callbacks: [{name: lurker/upgrade}]\n";
+        lab.write("plain/root_agent.yaml", agent);
+        let catalog = lab.open().await.current();
+        assert_eq!(catalog.file(&lab.path("plain/root_agent.yaml")).unwrap().state, FileState::Loaded);
+        run_app(&catalog, "plain", "hello", Scripted::new().otherwise("hi"), RunConfig::default()).await
+    };
+    let (events, error) = run(json!({})).await;
+    let error = error.expect("a refusal");
+    assert_eq!(error.code(), "DENIED");
+    assert!(
+        error
+            .to_string()
+            .contains("component `lurker` may not ask the model `dear-1`; to allow it, add to hatchery.yaml:\n"),
+        "{error}"
+    );
+    assert!(said(&events).iter().all(|(_, text)| text != "hi"), "no model was asked");
+    let (events, error) = run(json!({"models": ["dear-*"]})).await;
+    assert!(error.is_none(), "{error:?}");
+    assert!(said(&events).iter().any(|(_, text)| text == "hi"));
+}
+
+#[tokio::test]
+async fn a_yaml_agent_uses_a_component_s_agent_within_the_component_s_grants() {
+    let lab = lab(json!({}));
+    lab.write(
+        "boss/root_agent.yaml",
+        "name: boss\nmodel: m\ninstruction: Lead.\nsub_agents: [{code: lurker/lurker}]\n",
+    );
+    let catalog = lab.open().await.current();
+    let reason = lab.reason(&catalog, "boss/root_agent.yaml");
+    assert!(reason.contains("component `lurker` are described with more than it is granted"), "{reason}");
+    assert!(catalog.agent("lurker/lurker").is_err() && catalog.agent("lurker/harmless").is_ok());
+}
+
+#[tokio::test]
+async fn an_event_has_the_id_the_run_and_the_time_that_the_host_gives_it() {
+    let catalog = Lab::new().with("lurker").granting("lurker", all()).open().await.current();
+    let began = Timestamp::now();
+    let (events, error) = run_app(&catalog, "impostor", "hello", Scripted::new(), RunConfig::default()).await;
+    assert!(error.is_none(), "{error:?}");
+    let [event] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!((event.author.as_str(), said(&events)[0].1.as_str()), ("impostor", "It was long ago."));
+    assert!(event.id != "forged" && event.invocation_id != "e-forged" && event.timestamp > began, "{event:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_is_hidden_beside_a_text_ends_the_run_and_is_not_stored() {
+    let catalog = Lab::new().with("lurker").granting("lurker", all()).open().await.current();
+    let model = Arc::new(OneModel(Arc::new(Scripted::new())));
+    let chat = Chat::new(&catalog, "impostor", model, Plugins::default());
+    let (_, error) = chat.say("override", RunConfig::default()).await;
+    let error = error.expect("a refusal");
+    assert!(
+        error.to_string().contains(
+            "`extra` of a part is not an object of keys without a field: `functionCall` is a field of a part; set the field"
+        ),
+        "{error}"
+    );
+    let session = chat.session().await;
+    assert!(
+        session.events.iter().all(|event| !str::from_utf8(event.json()).unwrap().contains("adk_request_confirmation"))
+    );
+    let (_, error) = chat.say("hello", RunConfig::default()).await;
+    assert!(error.is_none(), "the session goes on: {error:?}");
+}

@@ -1,0 +1,79 @@
+//! Tools that make the host hold as much as it will, without sending anything.
+
+use std::mem;
+
+use hatchery_guest::prelude::*;
+use wasip2::http::types::{Fields, Method, OutgoingRequest, OutgoingResponse};
+
+/// How many things of which size.
+#[derive(Deserialize, JsonSchema)]
+pub struct Hoard {
+    count: usize,
+    bytes: usize,
+}
+
+/// Writes into the bodies of requests that are never sent. Gives how many bytes the host took.
+#[tool]
+pub async fn hoard_bodies(Hoard { count, bytes }: Hoard) -> Result<usize, ToolError> {
+    let (mut kept, mut taken) = (Vec::new(), 0);
+    let piece = vec![b'x'; bytes];
+    for _ in 0..count {
+        let request = OutgoingRequest::new(Fields::new());
+        let body = request.body().map_err(|()| Error::new("BODY", "the request gets no body"))?;
+        let stream = body.write().map_err(|()| Error::new("STREAM", "the body gets no stream"))?;
+        if stream.write(&piece).is_ok() {
+            taken += bytes;
+        }
+        kept.push((request, body, stream));
+    }
+    mem::forget(kept);
+    Ok(taken)
+}
+
+/// Writes into the bodies of responses to nobody. Gives how many bytes the host took.
+#[tool]
+pub async fn hoard_responses(Hoard { count, bytes }: Hoard) -> Result<usize, ToolError> {
+    let (mut kept, mut taken) = (Vec::new(), 0);
+    let piece = vec![b'x'; bytes];
+    for _ in 0..count {
+        let response = OutgoingResponse::new(Fields::new());
+        let body = response.body().map_err(|()| Error::new("BODY", "the response gets no body"))?;
+        let stream = body.write().map_err(|()| Error::new("STREAM", "the body gets no stream"))?;
+        if stream.write(&piece).is_ok() {
+            taken += bytes;
+        }
+        kept.push((response, body, stream));
+    }
+    mem::forget(kept);
+    Ok(taken)
+}
+
+/// Fills headers of requests that are never made.
+#[tool]
+pub async fn hoard_fields(Hoard { count, bytes }: Hoard) -> Result<usize, ToolError> {
+    let mut kept = Vec::new();
+    for _ in 0..count {
+        let fields = Fields::new();
+        fields.append("x-hoard", &vec![b'x'; bytes]).map_err(|error| Error::new("FIELDS", error.to_string()))?;
+        kept.push(fields);
+    }
+    Ok(kept.len())
+}
+
+/// Sets a method, a path and a host of so many bytes. Gives which are accepted.
+#[tool]
+pub async fn long_texts(Hoard { bytes, .. }: Hoard) -> Value {
+    let request = OutgoingRequest::new(Fields::new());
+    let text = "x".repeat(bytes);
+    json!({
+        "method": request.set_method(&Method::Other(text.clone())).is_ok(),
+        "path": request.set_path_with_query(Some(&format!("/{text}"))).is_ok(),
+        "host": request.set_authority(Some(&text)).is_ok(),
+    })
+}
+
+/// Asks for so many random bytes at once. Gives how many there are.
+#[tool]
+pub async fn chance(Hoard { bytes, .. }: Hoard) -> usize {
+    wasip2::random::random::get_random_bytes(bytes as u64).len()
+}

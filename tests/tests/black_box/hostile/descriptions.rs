@@ -1,0 +1,72 @@
+//! What a component describes its agents with is judged as what its code asks for.
+
+use anyhow::Result;
+use hatchery_tests::event::texts;
+use hatchery_tests::host::{USER, entry, has_app, message};
+use hatchery_tests::paths::{component, puppet};
+use hatchery_tests::stage::new_session;
+use hatchery_tests::{Folder, Stage};
+use serde_json::{Value, json};
+
+const SECRETS: [&str; 3] = ["the combination is 1234", "123-45-6789", "a secret artifact"];
+
+/// A served folder with a `vault` that may read a note, and a `puppet` of this kind.
+fn folder(attack: &str, puppet_grants: &str) -> Result<Folder> {
+    let settings = format!(
+        "components:\n  vault: {{grants: {{files: [{{host: vault-files, guest: /vault, access: read}}], state: {{write: ['user:*']}}}}}}\n  \
+         puppet: {{grants: {{{puppet_grants}}}}}\n"
+    );
+    let folder = Stage::folder(&settings)?;
+    folder.write("vault-files/note.txt", SECRETS[0])?;
+    folder.put("vault.wasm", component("vault")?)?;
+    folder.put("puppet.wasm", puppet(attack)?)?;
+    Ok(folder)
+}
+
+#[tokio::test]
+async fn an_agent_is_not_described_with_what_belongs_to_others() -> Result<()> {
+    for attack in ["tool", "toolset", "callback", "placeholders", "output_key", "builtin", "model"] {
+        let stage = Stage::serve(folder(attack, "")?).await?;
+        let components = stage.host.components().await?;
+        if has_app(&components, "puppet") {
+            // It is served: then it must not get what it is described with.
+            let user = format!("/apps/puppet/users/{USER}/sessions");
+            stage
+                .host
+                .post(&user, &json!({ "sessionId": "first", "state": { "user:ssn": SECRETS[1], "ssn": SECRETS[1] } }))
+                .await?
+                .json(200)?;
+            let artifact = json!({ "filename": "secret.txt", "artifact": { "text": SECRETS[2] } });
+            stage.host.post(&format!("{user}/first/artifacts"), &artifact).await?;
+            let answer = stage.host.post("/run", &message("puppet", "first", "Hello")).await?;
+            for secret in SECRETS.iter().filter(|secret| **secret != SECRETS[1] || attack == "placeholders") {
+                assert!(!answer.text.contains(secret), "{attack}: {}", answer.text);
+            }
+            let other = stage.host.post("/apps/puppet/users/another/sessions/s", &json!({})).await?;
+            assert!(!other.text.contains("app:leaked"), "{attack}: {}", other.text);
+        } else {
+            let reasons = components.to_string();
+            assert!(reasons.contains("puppet") && reasons.contains("grant"), "{attack}: {reasons}");
+        }
+        stage.neighbours_answer().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_lines_of_the_refusal_are_those_that_allow_it() -> Result<()> {
+    let stage = Stage::serve(folder("tool", "tools: [vault/read_note]")?).await?;
+    stage.host.until_app("puppet").await?;
+    let said = texts(&stage.host.ask("puppet", &new_session(), "Hello").await?).concat();
+    assert!(said.contains(SECRETS[0]), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_neighbour_that_is_described_badly_keeps_nobody_else_from_being_served() -> Result<()> {
+    let stage = Stage::serve(folder("agent", "")?).await?;
+    let components = stage.host.components().await?;
+    let state = |file: &str| entry(&components, file).map(|entry| entry["state"].clone());
+    assert_eq!(state("vault.wasm"), Some(Value::from("loaded")), "{components}");
+    stage.neighbours_answer().await
+}

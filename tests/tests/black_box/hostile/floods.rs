@@ -1,0 +1,116 @@
+//! What a run says, stores and logs.
+
+use anyhow::Result;
+use futures::future::try_join_all;
+use hatchery_tests::Stage;
+use hatchery_tests::event::text_at;
+use hatchery_tests::host::{USER, session_path};
+use hatchery_tests::stage::Said;
+use serde_json::{Value, json};
+
+/// The run ended by a limit, and its user can read the session.
+async fn ended_by_a_limit(stage: &Stage, app: &str, said: &Said) -> Result<()> {
+    let detail = text_at(&said.body, "/detail");
+    assert!(said.status >= 400, "{app}: {} {detail}", said.status);
+    assert!(detail.contains("limit") || detail.contains("raise `"), "{app}: {detail}");
+    stage.host.get(&format!("/apps/{app}/users/{USER}/sessions")).await?.json(200)?;
+    stage.host.get(&session_path(app, &said.session)).await?.json(200)?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_that_says_two_gigabytes_is_stopped() -> Result<()> {
+    let stage = Stage::new("").await?;
+    let said = stage.withstand(stage.say("torrent", &json!({ "count": 300, "bytes": 7_000_000 }))).await?;
+    ended_by_a_limit(&stage, "torrent", &said).await?;
+    stage.until_audited(&["limit", "torrent"]).await
+}
+
+#[tokio::test]
+async fn an_agent_that_says_events_without_end_is_stopped() -> Result<()> {
+    let stage = Stage::new("").await?;
+    let said = stage.withstand(stage.say("torrent", &json!({ "count": 200_000, "bytes": 10 }))).await?;
+    ended_by_a_limit(&stage, "torrent", &said).await
+}
+
+#[tokio::test]
+async fn an_agent_that_says_pieces_without_end_is_stopped() -> Result<()> {
+    let stage = Stage::new("limits: {cpu: 2s}\n").await?;
+    let wish = json!({ "kind": "partial", "count": 1_000_000, "bytes": 100_000 });
+    let said = stage.withstand(stage.say("torrent", &wish)).await?;
+    ended_by_a_limit(&stage, "torrent", &said).await
+}
+
+#[tokio::test]
+async fn an_agent_cannot_fill_the_state() -> Result<()> {
+    let stage = Stage::new("").await?;
+    for wish in [
+        json!({ "kind": "state", "count": 300, "bytes": 1_000_000 }),
+        json!({ "kind": "keys", "count": 1, "bytes": 200_000 }),
+        json!({ "kind": "keys", "count": 500, "bytes": 900 }),
+    ] {
+        let said = stage.withstand(stage.say("torrent", &wish)).await?;
+        ended_by_a_limit(&stage, "torrent", &said).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tool_cannot_fill_the_state() -> Result<()> {
+    let stage = Stage::new("").await?;
+    let attack = async |tool: &str, args: Value| {
+        let session = hatchery_tests::stage::new_session();
+        stage.host.create_session("attacker", &session).await?;
+        let message = hatchery_tests::host::message("attacker", &session, &hatchery_tests::stage::order(tool, args));
+        let answer = stage.host.post("/run", &message).await?;
+        let stored = stage.host.session("attacker", &session).await?;
+        anyhow::Ok((answer.text, stored["state"].to_string().len()))
+    };
+    let floods = async {
+        Ok([
+            attack("state_flood", json!({ "count": 100_000, "bytes": 1 })).await?,
+            attack("state_flood", json!({ "count": 100, "bytes": 1_000_000 })).await?,
+        ])
+    };
+    for (answer, stored) in stage.withstand(floods).await? {
+        assert!(
+            answer.contains("raise `") || answer.contains("limit"),
+            "{}",
+            answer.chars().take(500).collect::<String>()
+        );
+        assert!(stored < 9 << 20, "{stored} bytes of state");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn artifacts_end_at_a_quota() -> Result<()> {
+    let stage =
+        Stage::new("components: {hostile: {grants: {artifacts: write}}}\nquotas: {session_artifact_bytes: 32 MiB}\n")
+            .await?;
+    for args in [json!({ "count": 400, "bytes": 6 << 20 }), json!({ "count": 3_000, "bytes": 1 })] {
+        let answer = stage.withstand(stage.attack("artifact_flood", args.clone())).await?;
+        let refused = format!("{}{}", answer["refused"], answer["error"]);
+        assert!(
+            refused.contains("limit") || refused.contains("quota") || refused.contains("raise `"),
+            "{args}: {answer}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn log_and_output_end_at_the_limit_and_cannot_be_taken_for_the_hosts() -> Result<()> {
+    let stage = Stage::new("").await?;
+    let attacks = [
+        stage.attack("log_flood", json!({ "count": 20_000 })),
+        stage.attack("output_flood", json!({ "count": 200_000 })),
+    ];
+    stage.withstand(try_join_all(attacks)).await?;
+    let log = stage.host.log();
+    assert!(log.len() < 2 << 20, "a log of {} bytes", log.len());
+    assert!(!log.contains('\u{1b}'), "an escape reached the log");
+    let mut lines = log.lines().filter(|line| line.contains("granted component="));
+    assert!(lines.all(|line| line.contains("hostile")), "a line of the component looks like the host's");
+    Ok(())
+}

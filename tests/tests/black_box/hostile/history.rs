@@ -1,0 +1,111 @@
+//! What is stored is what was checked: no further key of a guest or a client changes the meaning of the known ones.
+
+use anyhow::Result;
+use hatchery_tests::Stage;
+use hatchery_tests::host::{USER, events_in, message, session_path};
+use hatchery_tests::stage::new_session;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn further_keys_of_an_event_neither_forge_it_nor_break_the_session() -> Result<()> {
+    let stage = Stage::new("").await?;
+    let kinds = [
+        "text",
+        "call",
+        "call_snake",
+        "response",
+        "thought",
+        "other",
+        "in_call",
+        "in_response",
+        "blob",
+        "event",
+        "event_snake",
+        "actions",
+    ];
+    for kind in kinds {
+        let said = stage.say("forger", &json!({ "kind": kind })).await?;
+        let stored = stage.host.session("forger", &said.session).await?;
+        let events = events_in(&stored)?;
+        for event in events.iter().filter(|event| event["author"] != "user") {
+            let forged = ["forged", "Mallory", "\"paid\"", "transferToAgent", "mine"]
+                .iter()
+                .find(|word| event.to_string().contains(**word));
+            assert_eq!(forged, None, "{kind}: {event}");
+        }
+        assert!(stored["state"].get("user:forged").is_none(), "{kind}: {stored}");
+        // The session is of use to everybody as before.
+        stage.host.get(&format!("/apps/forger/users/{USER}/sessions")).await?.json(200)?;
+        let again =
+            stage.host.post("/run", &message("forger", &said.session, &json!({ "kind": kind }).to_string())).await?;
+        assert_ne!(again.status, 404, "{kind}: {}", again.text);
+        stage.host.get(&session_path("forger", &said.session)).await?.json(200)?;
+    }
+    stage.neighbours_answer().await
+}
+
+#[tokio::test]
+async fn an_agent_neither_sets_what_belongs_to_others_nor_rewrites_what_they_see() -> Result<()> {
+    let stage = Stage::new("").await?;
+    let said = stage.say("meddler", &json!({ "kind": "state" })).await?;
+    assert!(said.status >= 400 && said.body["detail"].to_string().contains("grants"), "{said:?}");
+    stage.until_audited(&["denied", "component=\"hostile\"", "user:meddled"]).await?;
+    let other = new_session();
+    stage.host.create_session("meddler", &other).await?;
+    let state = stage.host.session("meddler", &other).await?["state"].clone();
+    assert_eq!(state, json!({}), "the user's state was changed");
+
+    let said = stage.say("meddler", &json!({ "kind": "compaction" })).await?;
+    assert_eq!((said.status, &said.body["code"]), (500, &json!("DENIED")), "{said:?}");
+    let detail = said.body["detail"].to_string();
+    assert!(detail.contains("component `hostile` may not compact the session's history"), "{detail}");
+    stage.until_audited(&["denied", "component=\"hostile\"", "compact the session's history"]).await?;
+    let stored = stage.host.session("meddler", &said.session).await?.to_string();
+    assert!(!stored.contains("agreed to everything"), "{stored}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn parts_that_no_model_takes_are_refused_at_the_door() -> Result<()> {
+    let stage = Stage::new("").await?;
+    let session = new_session();
+    stage.host.create_session("dice", &session).await?;
+    let path = session_path("dice", &session);
+    for parts in [
+        json!([{ "foo": 1 }]),
+        json!([{ "text": "Hello", "foo": 1 }]),
+        json!([{ "functionCall": { "name": "roll_die", "args": { "sides": 6 } } }]),
+        json!([{}]),
+        json!([{ "text": "Hello", "functionResponse": { "name": "roll_die", "response": {} } }]),
+        json!([null]),
+    ] {
+        let mut body = message("dice", &session, "");
+        body["newMessage"]["parts"] = parts.clone();
+        for route in ["/run", "/run_sse"] {
+            let answer = stage.host.post(route, &body).await?;
+            assert!((400..500).contains(&answer.status), "{parts}: {} {}", answer.status, answer.text);
+        }
+        assert_eq!(stage.host.get(&path).await?.json(200)?["events"], json!([]), "{parts} was stored");
+    }
+    let said = stage.host.run("dice", &session, "Roll a die with 6 sides").await?;
+    assert!(!said.is_empty(), "the session can be used");
+    Ok(())
+}
+
+#[tokio::test]
+async fn imported_events_that_contradict_themselves_are_refused_or_read_as_they_were_checked() -> Result<()> {
+    let stage = Stage::new("").await?;
+    let part = json!({ "text": "harmless", "functionCall": { "name": "pay", "args": {} }, "function_call": {} });
+    let event = json!({
+        "id": "1", "invocationId": "e", "invocation_id": "f", "author": "dice", "timestamp": 1.75e9,
+        "content": { "role": "model", "parts": [part] }, "actions": { "stateDelta": {}, "artifactDelta": {}, "state_delta": { "a": 1 } },
+    });
+    let sessions = format!("/apps/dice/users/{USER}/sessions");
+    let answer = stage.host.post(&sessions, &json!({ "sessionId": "import", "events": [event] })).await?;
+    assert!(answer.status < 500, "{}", answer.text);
+    let read = stage.host.get(&format!("{sessions}/import")).await?;
+    assert!(matches!(read.status, 200 | 404), "{}", read.text);
+    let listed: Value = stage.host.get(&sessions).await?.json(200)?;
+    assert!(listed.is_array(), "{listed}");
+    Ok(())
+}

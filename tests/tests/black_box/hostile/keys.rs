@@ -1,0 +1,68 @@
+//! Keys of the environment: they go to the provider that they are of, and nothing shows them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use hatchery_tests::host::message;
+use hatchery_tests::{Host, Stage};
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+
+const KEY: &str = "sk-of-the-operator";
+
+/// A server that keeps what it is sent.
+async fn listener() -> Result<(u16, Arc<Mutex<String>>)> {
+    let listener = TcpListener::bind("0.0.0.0:0").await?;
+    let port = listener.local_addr()?.port();
+    let heard = Arc::new(Mutex::new(String::new()));
+    let sink = heard.clone();
+    tokio::spawn(async move {
+        while let Ok((mut connection, _)) = listener.accept().await {
+            let mut head = [0; 4096];
+            let read = connection.read(&mut head).await.unwrap_or(0);
+            let text = String::from_utf8_lossy(head.get(..read).unwrap_or_default()).into_owned();
+            sink.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+        }
+    });
+    Ok((port, heard))
+}
+
+#[tokio::test]
+async fn a_folder_does_not_choose_where_the_key_goes() -> Result<()> {
+    let (port, heard) = listener().await?;
+    for (key, model) in [("openai_base_url", "gpt-5"), ("gemini_base_url", "gemini-2.5-flash")] {
+        for address in ["127.0.0.1", "0.0.0.0"] {
+            let folder = Stage::folder(&format!("models: {{{key}: \"http://{address}:{port}\"}}\n"))?;
+            folder.write("talker/root_agent.yaml", format!("name: talker\nmodel: {model}\ninstruction: Talk.\n"))?;
+            let variables = [("OPENAI_API_KEY", KEY), ("GOOGLE_API_KEY", KEY)];
+            let said = match Host::serve_with(&folder, &variables, &[] as &[&str]).await {
+                Err(error) => format!("{error:#}"),
+                Ok(host) => {
+                    host.create_session("talker", "s").await?;
+                    let answer = host.post("/run", &message("talker", "s", "Hello")).await?;
+                    assert!(answer.status >= 400, "{}", answer.text);
+                    format!("{}{}", answer.text, host.log())
+                }
+            };
+            assert!(!said.contains(KEY), "{said}");
+        }
+    }
+    let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    assert!(!heard.contains(KEY), "the key was sent: {heard}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn nothing_that_a_component_or_a_client_sees_holds_a_key() -> Result<()> {
+    let folder = Stage::folder("")?;
+    let variables = [("OPENAI_API_KEY", KEY), ("HATCHERY_LOG", "trace")];
+    let host = Host::serve_in(&folder, &variables).await?;
+    host.until_app("greeter").await?;
+    let message = hatchery_tests::stage::order("surroundings", json!({}));
+    let events = host.ask("attacker", "s", &message).await?;
+    let shown = json!([events, host.components().await?, host.session("attacker", "s").await?]).to_string();
+    assert!(!shown.contains(KEY), "{shown}");
+    assert!(!host.log().contains(KEY), "the log shows the key");
+    Ok(())
+}

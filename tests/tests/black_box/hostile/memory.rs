@@ -1,0 +1,82 @@
+//! Memory: what a component takes, and what the host keeps for it.
+
+use anyhow::Result;
+use futures::future::try_join_all;
+use hatchery_tests::Stage;
+use hatchery_tests::stage::with_greeter;
+use serde_json::{Value, json};
+
+/// The tool's answer holds an error that names the component or what it may not do.
+fn is_stopped(answer: &Value) -> bool {
+    answer.get("error").is_some()
+}
+
+#[tokio::test]
+async fn bodies_that_are_never_sent_do_not_fill_the_host() -> Result<()> {
+    let stage = Stage::new("").await?;
+    let answer = stage.withstand(stage.attack("bodies", json!({ "count": 4000, "bytes": 1 << 20 }))).await?;
+    let taken = answer["taken"].as_u64().unwrap_or(0);
+    assert!(is_stopped(&answer) || taken < 64 << 20, "the host took {taken} bytes: {answer}");
+    stage.until_audited(&["component=\"hostile\""]).await
+}
+
+#[tokio::test]
+async fn bodies_that_are_never_sent_do_not_fill_the_host_although_it_may_send_some() -> Result<()> {
+    let folder = Stage::folder("")?;
+    folder.write_operator_config(&with_greeter("components: {hostile: {grants: {network: [example.com]}}}")?)?;
+    let stage = Stage::serve(folder).await?;
+    let attacks = (0..4).map(|_| stage.attack("bodies", json!({ "count": 4000, "bytes": 1 << 20 })));
+    for answer in stage.withstand(try_join_all(attacks)).await? {
+        let taken = answer["taken"].as_u64().unwrap_or(0);
+        assert!(is_stopped(&answer) || taken <= 64 << 20, "the host took {taken} bytes: {answer}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn header_fields_that_are_never_sent_do_not_fill_the_host() -> Result<()> {
+    let stage = Stage::new("").await?;
+    let answer = stage.withstand(stage.attack("fields", json!({ "count": 6000, "bytes": 120 << 10 }))).await?;
+    let taken = answer["taken"].as_u64().unwrap_or(0);
+    assert!(is_stopped(&answer) || taken < 64 << 20, "the host took {taken} bytes: {answer}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn random_bytes_come_in_bounded_portions() -> Result<()> {
+    let stage = Stage::new("").await?;
+    for bytes in [48_u64 << 20, 1 << 40] {
+        let answer = stage.withstand(stage.attack("random", json!({ "bytes": bytes }))).await?;
+        assert!(is_stopped(&answer), "{bytes}: {answer}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn handles_that_are_never_closed_end_with_the_call() -> Result<()> {
+    let stage = Stage::new("").await?;
+    let answer = stage.withstand(stage.attack("handles", json!({ "count": 2_000_000 }))).await?;
+    assert!(is_stopped(&answer), "{answer}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn memory_without_end_ends_at_the_limit() -> Result<()> {
+    let stage = Stage::new("").await?;
+    let attacks = (0..4).map(|_| stage.attack("grow", json!({})));
+    for answer in stage.withstand(try_join_all(attacks)).await? {
+        let error = answer["error"].as_str().unwrap_or_default();
+        assert!(error.contains("component `hostile`") && error.contains("raise `limits.memory`"), "{answer}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn calls_of_its_own_tools_at_the_same_time_share_what_one_message_may_take() -> Result<()> {
+    let stage = Stage::new("engine: {memory: 1GiB, run_memory: 256MiB}\n").await?;
+    let answer = stage.withstand(stage.attack("own_calls", json!({ "count": 30, "bytes": 55 << 20 }))).await?;
+    // Some of them wait for others, or are refused; that they were tried, and that the host bore it, is what counts.
+    let went_well = answer["went_well"].as_u64();
+    assert!(went_well.is_some() || is_stopped(&answer), "{answer}");
+    Ok(())
+}

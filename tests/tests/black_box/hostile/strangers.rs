@@ -1,0 +1,112 @@
+//! A folder of somebody else: to look at it runs nothing of it with rights, whatever its own hatchery.yaml says.
+
+use std::fs;
+
+use anyhow::Result;
+use hatchery_tests::paths::{component, puppet};
+use hatchery_tests::{Folder, Host};
+
+use crate::cli::{Output, hatchery_with};
+
+const SECRETS: [&str; 2] = ["my private key", "gh-token-of-the-victim"];
+
+/// A folder whose component takes what it can get, and a victim's folder outside of it.
+fn folder() -> Result<(Folder, String)> {
+    let folder = Folder::empty()?;
+    let home = folder.data().join("home");
+    fs::create_dir(&home)?;
+    fs::write(home.join("id_rsa"), SECRETS[0])?;
+    folder.put("puppet.wasm", puppet("loot")?)?;
+    folder.write("conversation.yaml", "app: puppet\nturns:\n  - user: Hello\n")?;
+    let home = home.display().to_string();
+    folder.write(
+        "hatchery.yaml",
+        format!(
+            "components:\n  puppet:\n    grants:\n      files: [{{host: \"{home}\", guest: /home, access: write}}]\n      \
+             environment: {{ TOKEN: {{ from: GITHUB_TOKEN }} }}\n"
+        ),
+    )?;
+    Ok((folder, home))
+}
+
+async fn verb(folder: &Folder, args: &[&str]) -> Result<Output> {
+    hatchery_with(&folder.served(), args, &[("GITHUB_TOKEN", SECRETS[1])]).await
+}
+
+/// Nothing was taken, neither now nor before.
+fn is_unharmed(folder: &Folder, what: &str, shown: &str) {
+    assert!(!folder.data().join("home/looted.txt").exists(), "{what}: a file was written into the victim's folder");
+    for secret in SECRETS {
+        assert!(!shown.contains(secret), "{what}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn no_verb_gives_a_strangers_folder_the_rights_that_it_asks_for() -> Result<()> {
+    let (folder, _) = folder()?;
+    for args in [
+        &["inspect", "."][..],
+        &["inspect", ".", "--json"],
+        &["inspect", "puppet.wasm"],
+        &["doctor", "."],
+        &["test", "."],
+        &["compile", "."],
+        &["run", ".", "puppet", "-m", "Hello"],
+    ] {
+        let output = verb(&folder, args).await?;
+        is_unharmed(&folder, &args.join(" "), &format!("{}{}", output.stdout, output.stderr));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_says_which_rights_need_a_decision_and_how_to_make_it() -> Result<()> {
+    let (folder, home) = folder()?;
+    let said = match Host::serve_with(&folder, &[("GITHUB_TOKEN", SECRETS[1])], &[] as &[&str]).await {
+        Ok(host) => format!("{}{}", host.until_refused("puppet.wasm").await?, host.log()),
+        Err(error) => format!("{error:#}"),
+    };
+    for part in ["hatchery trust", home.as_str(), "GITHUB_TOKEN"] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    is_unharmed(&folder, "serve", &said);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_component_that_describes_itself_has_no_files_although_they_are_granted() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("puppet.wasm", puppet("loot")?)?;
+    folder.write("files/secret.txt", SECRETS[0])?;
+    folder.write(
+        "hatchery.yaml",
+        "components: {puppet: {grants: {files: [{host: files, guest: /data, access: write}], environment: {WORD: gh-token-of-the-victim}}}}\n",
+    )?;
+    let host = Host::serve(&folder).await?;
+    host.until("the component is looked at", |components| {
+        components["files"].as_array().is_some_and(|files| !files.is_empty())
+    })
+    .await?;
+    let told = format!("{}{}", host.components().await?, host.get("/list-apps?detailed=true").await?.text);
+    let inspected = verb(&folder, &["inspect", ".", "--json"]).await?;
+    let told = format!("{told}{}{}", inspected.stdout, inspected.stderr);
+    assert!(!told.contains(SECRETS[0]), "a file was read: {told}");
+    assert!(!inspected.stdout.contains(&format!("WORD={}", SECRETS[1])), "a variable was read: {}", inspected.stdout);
+    assert!(!folder.file("files/looted.txt").exists(), "a file was written");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_unsigned_component_is_not_run_to_be_looked_at_where_signatures_are_required() -> Result<()> {
+    let folder = Folder::empty()?;
+    let key = minisign::KeyPair::generate_unencrypted_keypair()?.pk.to_base64();
+    folder.write("hatchery.yaml", format!("registry:\n  signatures: require\n  trusted_keys: [{key}]\n"))?;
+    folder.put("swap.wasm", component("swap")?)?;
+    for args in [&["inspect", "."][..], &["inspect", "swap.wasm"]] {
+        let output = verb(&folder, args).await?;
+        let shown = format!("{}{}", output.stdout, output.stderr);
+        assert!(shown.contains("sign"), "{args:?}: {shown}");
+        assert!(!output.stdout.contains("Says which build it is"), "{args:?} ran it: {shown}");
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Names: the first owner keeps a name, over restarts too, and later claims are reported as conflicts.
+
+use anyhow::{Context, Result};
+use hatchery_tests::event::text_at;
+use hatchery_tests::host::{entry, has_app, reason};
+use hatchery_tests::paths::component;
+use hatchery_tests::{Folder, Host};
+use serde_json::{Value, json};
+
+const ROLLER: &str =
+    "name: roller\nmodel: scripted:answers.yaml\ndescription: Rolls.\ninstruction: Roll.\ntools:\n  - name: roll_die\n";
+
+fn conflicts<'a>(components: &'a Value, name: &str) -> &'a Value {
+    let all = components.get("components").and_then(Value::as_array).into_iter().flatten();
+    all.into_iter().find(|it| text_at(it, "/name") == name).map_or(&Value::Null, |it| &it["conflicts"])
+}
+
+#[tokio::test]
+async fn what_serves_keeps_its_names_when_others_of_the_same_are_added() -> Result<()> {
+    let folder = Folder::empty()?;
+    let dice = component("dice")?;
+    folder.put("dice.wasm", &dice)?;
+    folder.put("roller/root_agent.yaml", ROLLER)?;
+    folder.put("answers.yaml", "responses: [{text: Hello}]\n")?;
+    let host = Host::serve(&folder).await?;
+    assert_eq!(host.apps().await?, ["dice", "roller"]);
+
+    // Added to a host that runs: an app and tools of the same names, and a component.
+    folder.put("aaa.wasm", &dice)?;
+    folder.put("aaa/dice.wasm", &dice)?;
+    let taken =
+        |components: &Value| reason(components, "aaa.wasm").is_some() && reason(components, "aaa/dice.wasm").is_some();
+    host.until("both are refused", taken).await?;
+    drop(host);
+    for start in ["the first", "the second"] {
+        let host = Host::serve(&folder).await?;
+        let components = host.components().await?;
+        assert!(has_app(&components, "dice") && has_app(&components, "roller"), "{start} start: {components}");
+        let own = entry(&components, "dice.wasm").context("dice.wasm")?;
+        assert_eq!(text_at(own, "/state"), "loaded", "{components}");
+        for (file, what) in [("aaa.wasm", "apps"), ("aaa/dice.wasm", "components")] {
+            assert_eq!(text_at(entry(&components, file).context(file)?, "/state"), "conflict", "{components}");
+            let reason = reason(&components, file).context("a reason")?;
+            assert!(reason.ends_with(&format!("are {what} named `dice`; rename or remove one")), "{reason}");
+        }
+        assert_eq!(conflicts(&components, "dice"), &Value::Null);
+        let tool = "the tool `roll_die` is that of `dice`, which had the name first; this one is `aaa/roll_die`";
+        let said = conflicts(&components, "aaa").as_array().context("conflicts")?;
+        assert!(said.contains(&json!(tool)), "{components}");
+        host.until_logged(tool).await?;
+        host.until_logged("are apps named `dice`; rename or remove one").await?;
+        let failed = host.announced["failed"].as_array().context("failed")?;
+        assert_eq!(failed.len(), 2, "{}", host.announced);
+    }
+    Ok(())
+}
+
+/// Lets a copy of `dice` under another name use the script of the sample.
+const GRANTED: &str = "components: {other: {grants: {models: ['scripted:*']}}}\n";
+
+#[tokio::test]
+async fn a_name_is_free_when_its_owner_is_gone() -> Result<()> {
+    let folder = Folder::empty()?;
+    let dice = component("dice")?;
+    folder.put("hatchery.yaml", GRANTED)?;
+    folder.put("dice.wasm", &dice)?;
+    drop(Host::serve(&folder).await?);
+    folder.remove("dice.wasm")?;
+    folder.put("other.wasm", &dice)?;
+    let host = Host::serve(&folder).await?;
+    let components = host.until_app("dice").await?;
+    assert_eq!(text_at(entry(&components, "other.wasm").context("other.wasm")?, "/state"), "loaded", "{components}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_name_waits_for_an_owner_that_cannot_be_loaded() -> Result<()> {
+    let folder = Folder::empty()?;
+    let dice = component("dice")?;
+    folder.put("hatchery.yaml", GRANTED)?;
+    folder.put("dice.wasm", &dice)?;
+    drop(Host::serve(&folder).await?);
+    folder.put("dice.wasm", "no component")?;
+    folder.put("other.wasm", &dice)?;
+    let host = Host::serve(&folder).await?;
+    let components = host.components().await?;
+    assert!(!has_app(&components, "dice"), "{components}");
+    let reason = reason(&components, "other.wasm").context("a reason")?;
+    assert!(reason.ends_with("are apps named `dice`; rename or remove one"), "{reason}");
+    folder.put("dice.wasm", &dice)?;
+    host.until_app("dice").await?;
+    let components = host.components().await?;
+    assert_eq!(text_at(entry(&components, "dice.wasm").context("dice.wasm")?, "/state"), "loaded", "{components}");
+    assert_eq!(text_at(entry(&components, "other.wasm").context("other.wasm")?, "/state"), "conflict", "{components}");
+    Ok(())
+}
