@@ -10,6 +10,7 @@ use reqwest::{Client, Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
 
 use crate::folder::Folder;
 use crate::sse::Stream;
@@ -106,12 +107,12 @@ impl Host {
         let mut child = command.spawn()?;
         let log = Log::default();
         let stderr = child.stderr.take().context("stderr is a pipe")?;
-        tokio::spawn(log.clone().follow(stderr));
+        let mut log_end = tokio::spawn(log.clone().follow(stderr));
         let mut stdout = BufReader::new(child.stdout.take().context("stdout is a pipe")?);
-        let mut announced = announcement(&mut stdout, &log, PATIENCE).await?;
+        let mut announced = announcement(&mut stdout, &log, &mut log_end, PATIENCE).await?;
         let is_loading = announced.pointer("/loading/0").is_some();
         if is_loading && until == Until::Loaded {
-            announced = announcement(&mut stdout, &log, LOADING_PATIENCE).await?;
+            announced = announcement(&mut stdout, &log, &mut log_end, LOADING_PATIENCE).await?;
         }
         // A pipe that nobody reads would stop the host one day.
         tokio::spawn(Log::default().follow(stdout));
@@ -350,15 +351,20 @@ enum Until {
     Loaded,
 }
 
-/// Reads the next line in which a host says where it listens and what is loaded.
+/// Reads the next line in which a host says where it listens and what is loaded. If the host has closed its output instead,
+/// waits for the end of its log, so that the error carries all of it.
 async fn announcement(
     stdout: &mut (impl AsyncBufRead + Unpin),
     log: &Log,
+    log_end: &mut JoinHandle<()>,
     patience: Duration,
 ) -> anyhow::Result<Value> {
     let mut line = String::new();
     let ready = tokio::time::timeout(patience, stdout.read_line(&mut line)).await;
     ready.with_context(|| format!("not ready after {patience:?}: {}", log.text()))??;
+    if line.is_empty() {
+        let _ = tokio::time::timeout(PATIENCE, log_end).await;
+    }
     serde_json::from_str(&line).with_context(|| format!("said {line:?} at the start: {}", log.text()))
 }
 
