@@ -2,9 +2,7 @@
 
 use std::io::{self, Write};
 
-use hatchery_core::confirmation::REQUEST_CONFIRMATION;
-use hatchery_core::event::USER;
-use hatchery_core::{Event, Part, PartData};
+use hatchery_core::{Event, Part, PartData, REQUEST_CONFIRMATION, USER_AUTHOR};
 use serde_json::{Value, json};
 
 use crate::terminal::{BOLD, DIM, ERROR, harmless, shortened};
@@ -36,7 +34,7 @@ impl<O: Write, E: Write> Chat<O, E> {
 
     /// Shows an event.
     pub fn show(&mut self, event: &Event) -> io::Result<()> {
-        if event.author == USER {
+        if event.author == USER_AUTHOR {
             return Ok(());
         }
         let parts = event.content.as_ref().map(|content| content.parts.as_slice()).unwrap_or_default();
@@ -160,8 +158,7 @@ impl<O: Write, E: Write> Chat<O, E> {
 mod tests {
     use std::sync::Arc;
 
-    use hatchery_core::content::{CodeExecutionResult, ExecutableCode};
-    use hatchery_core::{Content, EventData, FunctionCall};
+    use hatchery_core::{CodeExecutionResult, Content, EventData, ExecutableCode, FunctionCall};
 
     use super::*;
 

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use anyhow::anyhow;
-use hatchery_core::content::JsonMap;
-use hatchery_core::{Event, PartData, State};
+use hatchery_core::{Event, JsonMap, PartData, State};
 use hatchery_wasm::RecordedResponse;
 use serde::Deserialize;
 use serde_json::Value;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use hatchery_core::{Lookup, Services};
+use hatchery_core::{ItemResolver, Services};
 use hatchery_engine::Runner;
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::plugins::config::Loaded;
@@ -315,7 +315,7 @@ fn make_repeatable(config: &mut Config) {
 pub fn current(loaded: CatalogHandle) -> impl Fn() -> Loaded + Clone + Send + Sync + 'static {
     move || {
         let catalog = loaded.current();
-        (catalog.generation, catalog as Arc<dyn Lookup>)
+        (catalog.generation, catalog as Arc<dyn ItemResolver>)
     }
 }
 

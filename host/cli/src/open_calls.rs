@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use hatchery_core::confirmation::{REQUEST_CONFIRMATION, ToolConfirmation, hint_for_clients};
-use hatchery_core::event::USER;
-use hatchery_core::{Content, Event, FunctionCall, FunctionResponse, JsonMap, PartData};
+use hatchery_core::{
+    Content, Event, FunctionCall, FunctionResponse, JsonMap, PartData, REQUEST_CONFIRMATION, ToolConfirmation,
+    USER_AUTHOR, confirmation_hint,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -57,7 +58,7 @@ struct Asked {
 impl OpenCalls {
     /// Takes an event into account.
     pub fn note(&mut self, event: &Event) {
-        if event.partial || event.author == USER {
+        if event.partial || event.author == USER_AUTHOR {
             return;
         }
         for call in event.function_calls() {
@@ -103,7 +104,7 @@ impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let args = Value::from(self.args.clone()).to_string();
         write!(f, "{}({}) waits for approval", harmless(&self.tool), harmless(&args))?;
-        if !self.asked.hint.is_empty() && self.asked.hint != hint_for_clients(&self.tool) {
+        if !self.asked.hint.is_empty() && self.asked.hint != confirmation_hint(&self.tool) {
             write!(f, "\n  {}", harmless(&self.asked.hint))?;
         }
         match &self.asked.payload {
@@ -200,7 +201,7 @@ mod tests {
             shown(json!({"hint": "Really?\u{1b}", "confirmed": false, "payload": {"limit": 3}})),
             "wire({\"amount\":5}) waits for approval\n  Really?\\u{1b}\n  payload: {\"limit\":3}"
         );
-        for hint in [json!(null), json!(hint_for_clients("wire"))] {
+        for hint in [json!(null), json!(confirmation_hint("wire"))] {
             assert_eq!(shown(json!({"hint": hint, "payload": null})), "wire({\"amount\":5}) waits for approval");
         }
     }

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hatchery_core::SessionKey;
-use hatchery_core::session::EventWindow;
+use hatchery_core::{EventWindow, SessionKey};
 use hatchery_engine::plugins::Replay;
 use hatchery_engine::plugins::recordings::{Recordings, UserMessage};
 use hatchery_engine::{App, AppSettings, RunRequest, Runner};

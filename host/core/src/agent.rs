@@ -12,7 +12,7 @@ use crate::callback::Callback;
 use crate::code::CodeExecution;
 use crate::context::{AgentContext, CallContext};
 use crate::error::RunError;
-use crate::event::USER;
+use crate::event::USER_AUTHOR;
 use crate::examples::Examples;
 use crate::model::{GenerateContentConfig, Model};
 use crate::tool::{Tool, Toolset};
@@ -73,12 +73,12 @@ pub enum AgentKind {
         max_iterations: Option<u32>,
     },
     /// Runs code.
-    Custom(Custom),
+    Custom(CustomAgentSpec),
 }
 
 /// What a custom agent is made of.
 #[derive(Clone)]
-pub struct Custom {
+pub struct CustomAgentSpec {
     /// Its code.
     pub code: Arc<dyn CustomAgent>,
     /// The model that its code asks when it names none.
@@ -357,7 +357,7 @@ impl AgentTree {
     }
 
     fn insert(&mut self, mut agent: Agent, parent: Option<AgentId>) -> Result<AgentId, TreeError> {
-        check_name(&agent.name)?;
+        check_agent_name(&agent.name)?;
         let sub_agents = std::mem::take(&mut agent.sub_agents);
         let id = AgentId(self.nodes.len());
         if let Some(first) = self.by_name.insert(agent.name.clone(), id) {
@@ -391,7 +391,7 @@ impl fmt::Debug for AgentTree {
 ///
 /// # Errors
 /// [`TreeError::BadName`] when no agent can have it.
-pub fn check_name(name: &str) -> Result<(), TreeError> {
+pub fn check_agent_name(name: &str) -> Result<(), TreeError> {
     let bad = |reason| Err(TreeError::BadName { name: name.into(), reason });
     let mut chars = name.chars();
     match chars.next() {
@@ -401,7 +401,7 @@ pub fn check_name(name: &str) -> Result<(), TreeError> {
         }
         Some(_) => {}
     }
-    if name == USER {
+    if name == USER_AUTHOR {
         return bad("is reserved for what a person says");
     }
     if name.contains('.') {

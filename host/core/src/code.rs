@@ -60,7 +60,7 @@ pub trait CodeExecutor: Send + Sync {
     /// Runs one piece of code to its end. Code that fails is no error: what it says is in [`CodeOutput::stderr`].
     ///
     /// # Errors
-    /// When the code could not be run at all: [`ToolError::Model`] is shown to the model, [`ToolError::Fatal`] ends the run.
+    /// When the code could not be run at all: [`ToolError::Recoverable`] is shown to the model, [`ToolError::Fatal`] ends the run.
     async fn execute(&self, input: CodeInput, cx: &CallContext) -> Result<CodeOutput, ToolError>;
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 pub const REQUEST_CONFIRMATION: &str = "adk_request_confirmation";
 
 /// The hint when the tool gives none: it tells the client what to send, not the person what is asked.
-pub fn hint_for_clients(tool: &str) -> String {
+pub fn confirmation_hint(tool: &str) -> String {
     format!(
         "Please approve or reject the tool call {tool}() by responding with a FunctionResponse with an expected \
          ToolConfirmation payload."

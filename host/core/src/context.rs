@@ -15,14 +15,14 @@ use crate::caller::Caller;
 use crate::confirmation::{REQUEST_CONFIRMATION, ToolConfirmation};
 use crate::content::{Content, JsonMap, Part};
 use crate::error::{ModelError, RunError, StoreError, ToolError};
-use crate::event::{Event, EventActions, EventData, USER, UsageMetadata};
+use crate::event::{Event, EventActions, EventData, USER_AUTHOR, UsageMetadata};
 use crate::memory::{MemoryEntry, MemoryService};
-use crate::model::{Delivery, LlmRequest, LlmResponse, Model, ModelRegistry, ResponseStream};
+use crate::model::{LlmRequest, LlmResponse, Model, ModelResolver, ResponseStream, StreamingMode};
 use crate::plugin::Plugin;
 use crate::provenance::{Claim, EventSigner, remove_proof};
 use crate::session::{Session, SessionKey, SessionService};
-use crate::state::{Scope, State};
-use crate::tool::ToolCheck;
+use crate::state::{State, StateScope};
+use crate::tool::ToolAuthorizer;
 
 /// The services that a run uses.
 #[derive(Clone)]
@@ -34,14 +34,14 @@ pub struct Services {
     /// Memory.
     pub memory: Arc<dyn MemoryService>,
     /// Models by name.
-    pub models: Arc<dyn ModelRegistry>,
+    pub models: Arc<dyn ModelResolver>,
 }
 
 /// How a run is wanted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunConfig {
     /// Whether pieces of answers are yielded as they come.
-    pub delivery: Delivery,
+    pub streaming_mode: StreamingMode,
     /// Most model calls of the run; 0 is no limit.
     pub max_llm_calls: u32,
     /// Whether the tool calls of one model answer run at the same time.
@@ -63,7 +63,7 @@ pub struct RunConfig {
 impl Default for RunConfig {
     fn default() -> Self {
         Self {
-            delivery: Delivery::Whole,
+            streaming_mode: StreamingMode::Off,
             max_llm_calls: 500,
             tool_execution: ToolExecution::Parallel,
             auto_create_session: false,
@@ -105,7 +105,7 @@ pub struct Invocation {
     /// The session as it is now. Events and stored state are written by the run's event log only; `temp:` state lives only here.
     pub session: RwLock<Session>,
     /// What the run has used up so far, together with the agents that are called as tools.
-    pub spent: Arc<Spent>,
+    pub spent: Arc<RunUsage>,
     /// How many agents called as tools this run is inside of.
     pub depth: u32,
     /// Proves which events the host itself has made.
@@ -114,7 +114,7 @@ pub struct Invocation {
 
 /// What a run has used up.
 #[derive(Debug, Default)]
-pub struct Spent {
+pub struct RunUsage {
     /// Model calls.
     pub llm_calls: AtomicU32,
     /// Tokens, as the models count them.
@@ -138,7 +138,7 @@ struct ExceededLimit {
     key: &'static str,
 }
 
-impl Spent {
+impl RunUsage {
     /// The responses of one model call, whose tokens are counted as they come. Each response tells the tokens of the call so far.
     fn counting(self: Arc<Self>, responses: ResponseStream) -> ResponseStream {
         let mut counted = 0;
@@ -176,10 +176,10 @@ impl Invocation {
     /// Takes the `temp:` keys out of a state delta and into the state of this run: they are never stored.
     #[must_use]
     pub fn without_temp(&self, mut delta: JsonMap) -> JsonMap {
-        if delta.keys().any(|key| Scope::of(key).0 == Scope::Temp) {
+        if delta.keys().any(|key| StateScope::of(key).0 == StateScope::Temp) {
             let mut session = self.session.write().unwrap_or_else(PoisonError::into_inner);
             delta.retain(|key, value| {
-                let stored = Scope::of(key).0 != Scope::Temp;
+                let stored = StateScope::of(key).0 != StateScope::Temp;
                 if !stored {
                     session.state.set(key, value.take());
                 }
@@ -277,11 +277,11 @@ impl Invocation {
         agent: &str,
         model: &dyn Model,
         request: LlmRequest,
-        delivery: Delivery,
+        streaming_mode: StreamingMode,
     ) -> Result<ResponseStream, RunError> {
         self.check_tokens(agent)?;
         self.count_llm_call(agent)?;
-        match self.cancel.run_until_cancelled(model.generate(request, delivery)).await {
+        match self.cancel.run_until_cancelled(model.generate(request, streaming_mode)).await {
             Some(responses) => Ok(self.spent.clone().counting(responses?)),
             None => Err(RunError::Cancelled),
         }
@@ -380,7 +380,7 @@ impl CallContext {
     /// The value of a state key, own changes included.
     pub fn state(&self, key: &str) -> Option<Value> {
         if let Some(value) = self.actions().state_delta.get(key) {
-            return (!crate::state::is_removal(value)).then(|| value.clone());
+            return (!crate::state::is_state_removal(value)).then(|| value.clone());
         }
         self.invocation.session.read().unwrap_or_else(PoisonError::into_inner).state.get(key).cloned()
     }
@@ -495,7 +495,7 @@ pub trait AgentHost: Send + Sync {
         cx: &CallContext,
         name: &str,
         args: JsonMap,
-        check: ToolCheck<'_>,
+        check: ToolAuthorizer<'_>,
     ) -> Result<Value, ToolError>;
 
     /// The model of the agent of `cx`: its own, or that of the nearest agent above that has one.
@@ -535,8 +535,8 @@ impl AgentContext {
     async fn complete(&self, mut data: EventData, claim: Option<Claim>) -> Result<Arc<Event>, RunError> {
         if data.author.is_empty() {
             data.author = self.call.agent.to_string();
-        } else if data.author == USER {
-            let message = format!("may not speak as `{USER}`; leave the author of its events empty");
+        } else if data.author == USER_AUTHOR {
+            let message = format!("may not speak as `{USER_AUTHOR}`; leave the author of its events empty");
             return Err(RunError::Agent { agent: self.call.agent.to_string(), code: "AGENT_FAILED".into(), message });
         } else if data.author != *self.call.agent && asks_for_confirmation(&data) {
             let message = format!("may not ask for a confirmation as `{}`; that agent asks by itself", data.author);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::lookup::ItemKind;
+use crate::item::ItemKind;
 use crate::session::SessionKey;
 
 /// The code of a failure of the storage itself, whose words are not for clients.
@@ -33,7 +33,7 @@ pub enum StoreError {
     },
     /// The caller may not do this.
     #[error("{0}")]
-    Refused(String),
+    InvalidRequest(String),
     /// A quota is used up.
     #[error("{message}; raise `{key}` in hatchery.yaml to allow more")]
     QuotaExceeded {
@@ -82,7 +82,7 @@ impl StoreError {
             Self::SessionExists(_) => "SESSION_EXISTS",
             Self::SessionNotFound(_) => "SESSION_NOT_FOUND",
             Self::InvalidName { .. } => "INVALID_NAME",
-            Self::Refused(_) => "REFUSED",
+            Self::InvalidRequest(_) => "REFUSED",
             Self::QuotaExceeded { .. } => "QUOTA_EXCEEDED",
             Self::Busy { .. } => "STORE_BUSY",
             Self::Full { .. } => STORE_FULL,
@@ -181,7 +181,7 @@ impl ModelError {
 pub enum ToolError {
     /// The model is told and may mend it: wrong arguments, a failed look-up, a denied capability.
     #[error("{0}")]
-    Model(String),
+    Recoverable(String),
     /// The run ends.
     #[error("tool `{tool}`: {message}")]
     Fatal {
@@ -200,7 +200,7 @@ impl ToolError {
     pub fn named(self, name: &str) -> Self {
         match self {
             Self::Fatal { tool, code, message } if tool.is_empty() => Self::Fatal { tool: name.into(), code, message },
-            error @ (Self::Model(_) | Self::Fatal { .. }) => error,
+            error @ (Self::Recoverable(_) | Self::Fatal { .. }) => error,
         }
     }
 }
@@ -217,7 +217,7 @@ impl From<StoreError> for ToolError {
             | StoreError::SessionNotFound(_)
             | StoreError::InvalidName { .. }
             | StoreError::QuotaExceeded { .. }
-            | StoreError::Refused(_) => Self::Model(message),
+            | StoreError::InvalidRequest(_) => Self::Recoverable(message),
         }
     }
 }
@@ -288,7 +288,7 @@ pub enum RunError {
     },
     /// Something that an agent or a runner uses, such as a plugin or a summarizer, says that it failed.
     #[error("{} `{name}`: {message}", kind.label())]
-    Item {
+    Extension {
         /// What it is.
         kind: ItemKind,
         /// Its name.
@@ -326,7 +326,7 @@ pub enum RunError {
     Internal(String),
     /// The event, stored already, that says what went wrong ends the run.
     #[error("{message}")]
-    Reported {
+    AlreadyReported {
         /// The code in the event.
         code: String,
         /// The message in the event.
@@ -354,11 +354,11 @@ impl RunError {
         match self {
             Self::Model(error) => error.kind.code(),
             Self::Store(error) => error.code(),
-            Self::Tool(ToolError::Model(_)) => "TOOL_FAILED",
+            Self::Tool(ToolError::Recoverable(_)) => "TOOL_FAILED",
             Self::Component { code, .. } => code,
             Self::Tool(ToolError::Fatal { code, .. })
             | Self::Callback { code, .. }
-            | Self::Item { code, .. }
+            | Self::Extension { code, .. }
             | Self::Agent { code, .. } => code,
             Self::NotFound { .. } => "NOT_FOUND",
             Self::Limit { .. } => "LIMIT_REACHED",
@@ -368,7 +368,7 @@ impl RunError {
             Self::Cancelled => "CANCELLED",
             Self::Stopped => "STOPPED",
             Self::Internal(_) => "INTERNAL",
-            Self::Reported { code, .. } => code,
+            Self::AlreadyReported { code, .. } => code,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::json_len::json_len;
 use crate::time::Timestamp;
 
 /// The author of what a person says.
-pub const USER: &str = "user";
+pub const USER_AUTHOR: &str = "user";
 
 /// What an event says. Field names and meaning follow ADK's `Event`; absent fields are left out of the JSON.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,57 +1,74 @@
 //! The vocabulary of Hatchery: what agents, events, sessions, models and tools are, and the small traits at which the other crates meet.
 //! No I/O, no wasm, no provider and no store.
 
-pub mod agent;
-pub mod artifact;
+mod agent;
+mod artifact;
 pub mod base64_bytes;
-pub mod callback;
-pub mod caller;
-pub mod code;
-pub mod confirmation;
-pub mod content;
-pub mod context;
-pub mod error;
-pub mod event;
-pub mod examples;
-pub mod extra;
-pub mod id;
+mod callback;
+mod caller;
+mod code;
+mod confirmation;
+mod content;
+mod context;
+mod error;
+mod event;
+mod examples;
+mod extra;
+mod id;
+mod item;
 mod json_len;
-pub mod lookup;
-pub mod memory;
-pub mod message;
-pub mod model;
-pub mod plugin;
-pub mod provenance;
-pub mod session;
-pub mod state;
-pub mod storable;
-pub mod summarizer;
-pub mod time;
-pub mod tool;
-pub mod usage;
+mod memory;
+mod message;
+mod model;
+mod plugin;
+mod provenance;
+mod resolver;
+mod session;
+mod state;
+mod storable;
+mod summarizer;
+mod time;
+mod tool;
+mod usage;
 
 pub use agent::{
-    Agent, AgentId, AgentKind, AgentTree, Capabilities, Capability, Custom, CustomAgent, Instruction, LlmAgent,
-    ModelRef, Planner,
+    Agent, AgentId, AgentKind, AgentTree, Capabilities, Capability, CustomAgent, CustomAgentSpec, IncludeContents,
+    Instruction, InstructionProvider, LlmAgent, ModelRef, Planner, TreeError, check_agent_name,
 };
+pub use artifact::ArtifactService;
 pub use callback::Callback;
 pub use caller::{Caller, CallerOrigin};
 pub use code::{CodeExecution, CodeExecutor, CodeFile, CodeInput, CodeOutput, CodeRunner};
-pub use confirmation::ToolConfirmation;
-pub use content::{Blob, Content, FunctionCall, FunctionResponse, JsonMap, Part, PartData};
-pub use context::{AgentContext, CallContext, EventSink, Invocation, RunConfig, Services};
+pub use confirmation::{REQUEST_CONFIRMATION, ToolConfirmation, confirmation_hint};
+pub use content::{
+    Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse, JsonMap, Part,
+    PartData,
+};
+pub use context::{
+    AgentContext, AgentHost, CallContext, EventSink, Invocation, RunConfig, RunUsage, Services, ToolExecution,
+};
 pub use error::{ModelError, ModelErrorKind, RunError, StoreError, ToolError};
-pub use event::{Compaction, Event, EventActions, EventData, UsageMetadata};
+pub use event::{
+    Compaction, Event, EventActions, EventData, USER_AUTHOR, UsageMetadata, new_event_id, new_function_call_id,
+    new_invocation_id,
+};
 pub use examples::{Example, ExampleProvider, Examples};
-pub use extra::{Extra, KnownKeys};
-pub use id::IdKind;
-pub use lookup::{ItemKind, Lookup, LookupError};
-pub use model::{Delivery, FunctionDeclaration, LlmRequest, LlmResponse, Model, ModelRegistry, ResponseStream};
+pub use extra::{Extra, KnownKeys, known_key};
+pub use id::{IdKind, MAX_ID_BYTES};
+pub use item::ItemKind;
+pub use memory::{MemoryEntry, MemoryService};
+pub use message::{ClientMessage, check_message, invalid_message};
+pub use model::{
+    FunctionDeclaration, GenerateContentConfig, LlmRequest, LlmResponse, Model, ModelResolver, ResponseStream,
+    StreamingMode,
+};
 pub use plugin::Plugin;
-pub use provenance::{Claim, EventSigner};
+pub use provenance::{Claim, EventSigner, PROOF_KEY, generate_secret, remove_proof};
+pub use resolver::{ItemResolver, ResolveError};
 pub use session::{EventWindow, Session, SessionKey, SessionService};
-pub use state::State;
+pub use state::{State, StateScope, is_state_removal, state_entry_bytes};
+pub use storable::{MAX_JSON_DEPTH, UNREADABLE_EVENT, UnstorableEvent, is_json_too_deep};
 pub use summarizer::Summarizer;
 pub use time::Timestamp;
-pub use tool::{Tool, ToolCheck, Toolset};
+pub use tool::{Tool, ToolAuthorizer, Toolset};
 pub use usage::{ArtifactUsage, SessionUsage, StateUsage, Usage, UserUsage};

@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 use crate::content::{Blob, Content, FileData, FunctionResponse, JsonMap, Part, PartData, PartJson};
 use crate::error::RunError;
-use crate::event::USER;
-use crate::storable::{MAX_DEPTH, is_too_deep};
+use crate::event::USER_AUTHOR;
+use crate::storable::{MAX_JSON_DEPTH, is_json_too_deep};
 
 /// Keys beside a part's data that models take from users.
 const PART_KEYS: [&str; 6] =
@@ -49,7 +49,10 @@ impl TryFrom<ClientMessage> for Content {
             _ => None,
         });
         if let Some((index, first, second)) = ambiguous {
-            return Err(invalid(index, &format!("has both `{first}` and `{second}`; a part holds one kind of data")));
+            return Err(invalid_message(
+                index,
+                &format!("has both `{first}` and `{second}`; a part holds one kind of data"),
+            ));
         }
         let content = Self { role: message.role, parts: message.parts.into_iter().map(|part| part.part).collect() };
         check_message(&content)?;
@@ -62,8 +65,9 @@ impl TryFrom<ClientMessage> for Content {
 /// # Errors
 /// [`RunError::InvalidMessage`], which names the part and the key.
 pub fn check_message(content: &Content) -> Result<(), RunError> {
-    if let Some(role) = content.role.as_deref().filter(|role| *role != USER) {
-        let message = format!("newMessage.role is `{}`; what a user says has the role `{USER}`, or none", shown(role));
+    if let Some(role) = content.role.as_deref().filter(|role| *role != USER_AUTHOR) {
+        let message =
+            format!("newMessage.role is `{}`; what a user says has the role `{USER_AUTHOR}`, or none", shown(role));
         return Err(RunError::InvalidMessage(message));
     }
     if content.parts.is_empty() {
@@ -74,7 +78,7 @@ pub fn check_message(content: &Content) -> Result<(), RunError> {
         .parts
         .iter()
         .enumerate()
-        .try_for_each(|(index, part)| check_part(part).map_err(|wrong| invalid(index, &wrong)))
+        .try_for_each(|(index, part)| check_part(part).map_err(|wrong| invalid_message(index, &wrong)))
 }
 
 fn check_part(part: &Part) -> Result<(), String> {
@@ -105,8 +109,10 @@ fn check_part(part: &Part) -> Result<(), String> {
         return Err("has a `thoughtSignature`, which only a model can give; leave it out".into());
     }
     check_keys(&part.extra, |key| PART_KEYS.contains(&key) && (takes_metadata || is_part_metadata(key)))?;
-    match part.extra.iter().find(|(_, value)| !value.is_object() || is_too_deep(value)) {
-        Some((key, _)) => Err(format!("has `{key}` that is no object, or is nested more than {MAX_DEPTH} levels deep")),
+    match part.extra.iter().find(|(_, value)| !value.is_object() || is_json_too_deep(value)) {
+        Some((key, _)) => {
+            Err(format!("has `{key}` that is no object, or is nested more than {MAX_JSON_DEPTH} levels deep"))
+        }
         None => Ok(()),
     }
 }
@@ -136,8 +142,8 @@ fn check_response(response: &FunctionResponse) -> Result<(), String> {
     if response.name.is_empty() {
         return Err("has a `functionResponse` without `name`; send that of the function call".into());
     }
-    if response.response.values().any(is_too_deep) {
-        return Err(format!("has a `functionResponse.response` that is nested more than {MAX_DEPTH} levels deep"));
+    if response.response.values().any(is_json_too_deep) {
+        return Err(format!("has a `functionResponse.response` that is nested more than {MAX_JSON_DEPTH} levels deep"));
     }
     check_keys(&response.extra, |key| RESPONSE_KEYS.contains(&key))
         .map_err(|wrong| format!("{wrong} in its `functionResponse`"))
@@ -151,7 +157,7 @@ fn check_keys(extra: &JsonMap, is_allowed: impl Fn(&str) -> bool) -> Result<(), 
 }
 
 /// An error about the part at `index`.
-pub fn invalid(index: usize, wrong: &str) -> RunError {
+pub fn invalid_message(index: usize, wrong: &str) -> RunError {
     RunError::InvalidMessage(format!("newMessage.parts[{index}] {wrong}"))
 }
 

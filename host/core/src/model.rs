@@ -130,12 +130,12 @@ impl LlmResponse {
 
 /// How an answer is wanted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Delivery {
+pub enum StreamingMode {
     /// One response.
     #[default]
-    Whole,
+    Off,
     /// Pieces as they come, each marked partial and holding only what is new.
-    Streamed,
+    On,
 }
 
 /// Responses as they come. Dropping it ends the request.
@@ -144,16 +144,16 @@ pub type ResponseStream = BoxStream<'static, Result<LlmResponse, ModelError>>;
 /// A language model.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Sends the request. With [`Delivery::Whole`] the stream gives one response; with [`Delivery::Streamed`] it gives deltas marked
+    /// Sends the request. With [`StreamingMode::Off`] the stream gives one response; with [`StreamingMode::On`] it gives deltas marked
     /// partial (a function call always whole, in one of them), and nothing that repeats them.
     ///
     /// # Errors
     /// When the request cannot be sent or is refused; what goes wrong later comes as an item of the stream.
-    async fn generate(&self, request: LlmRequest, delivery: Delivery) -> Result<ResponseStream, ModelError>;
+    async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError>;
 }
 
 /// Finds models by name.
-pub trait ModelRegistry: Send + Sync {
+pub trait ModelResolver: Send + Sync {
     /// The model of this name, such as `gemini-2.5-flash`, `openai/gpt-5` or `scripted:answers.yaml`.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! Sessions hold events that others have written: imported history, and what components say. Where the engine acts on an event (a person's
 //! consent, a result that comes later, a run that goes on, a transfer), the event has to carry a proof: an HMAC-SHA256 over what is acted
-//! upon, under a key that only the host has. It is a text under [`PROOF`] in the event's custom metadata, which clients can read and not
+//! upon, under a key that only the host has. It is a text under [`PROOF_KEY`] in the event's custom metadata, which clients can read and not
 //! forge.
 
 use std::fmt;
@@ -20,13 +20,13 @@ use crate::event::{EventData, new_event_id};
 use crate::session::SessionKey;
 
 /// The key of the custom metadata that holds an event's proof.
-pub const PROOF: &str = "hatchery:proof";
+pub const PROOF_KEY: &str = "hatchery:proof";
 
 /// Begins every message that is signed; a change of the format changes it.
 const FORMAT: &[u8] = b"hatchery event 1";
 
 /// The key of a process whose sessions nobody else shares.
-static PROCESS: LazyLock<EventSigner> = LazyLock::new(|| EventSigner::new(random_secret().as_bytes()));
+static PROCESS: LazyLock<EventSigner> = LazyLock::new(|| EventSigner::new(generate_secret().as_bytes()));
 
 /// What a proof says about its event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl EventSigner {
         let proof = URL_SAFE_NO_PAD.encode(self.mac(session, event, claim).finalize().into_bytes());
         let metadata = event.custom_metadata.get_or_insert_with(|| Box::new(Value::Object(JsonMap::new())));
         if let Value::Object(metadata) = metadata.as_mut() {
-            metadata.insert(PROOF.into(), Value::String(proof));
+            metadata.insert(PROOF_KEY.into(), Value::String(proof));
         }
     }
 
@@ -130,7 +130,7 @@ impl fmt::Debug for EventSigner {
 }
 
 /// A new secret for an [`EventSigner`], as a text of 96 hexadecimal digits.
-pub fn random_secret() -> String {
+pub fn generate_secret() -> String {
     // Each has 122 random bits of the operating system.
     (0..3).map(|_| uuid::Uuid::new_v4().simple().to_string()).collect()
 }
@@ -139,7 +139,7 @@ pub fn random_secret() -> String {
 pub fn remove_proof(event: &mut EventData) {
     let Some(metadata) = &mut event.custom_metadata else { return };
     if let Value::Object(map) = metadata.as_mut()
-        && map.shift_remove(PROOF).is_some()
+        && map.shift_remove(PROOF_KEY).is_some()
         && map.is_empty()
     {
         event.custom_metadata = None;
@@ -147,7 +147,7 @@ pub fn remove_proof(event: &mut EventData) {
 }
 
 fn proof(event: &EventData) -> Option<&str> {
-    event.custom_metadata.as_deref()?.get(PROOF)?.as_str()
+    event.custom_metadata.as_deref()?.get(PROOF_KEY)?.as_str()
 }
 
 /// A message in which every field is told from its neighbours by its length, and objects do not depend on the order of their keys.
@@ -282,7 +282,7 @@ mod tests {
         let mut event = signed(json!({}));
         remove_proof(&mut event);
         assert!(event.custom_metadata.is_none() && !proves(&event));
-        for forged in [json!({ PROOF: "" }), json!({ PROOF: 1 }), json!({ PROOF: "AAAA" }), json!("text")] {
+        for forged in [json!({ PROOF_KEY: "" }), json!({ PROOF_KEY: 1 }), json!({ PROOF_KEY: "AAAA" }), json!("text")] {
             event.custom_metadata = Some(Box::new(forged));
             assert!(!proves(&event));
         }

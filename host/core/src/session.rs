@@ -12,7 +12,7 @@ use crate::content::JsonMap;
 use crate::error::StoreError;
 use crate::event::Event;
 use crate::id::IdKind;
-use crate::state::{Scope, State, entry_bytes};
+use crate::state::{State, StateScope, state_entry_bytes};
 use crate::time::Timestamp;
 use crate::usage::{SessionUsage, StateUsage, Usage};
 
@@ -130,12 +130,12 @@ pub trait SessionService: Send + Sync {
             let own = SessionUsage {
                 events: session.revision,
                 event_bytes: session.events.iter().map(|event| event.json_len() as u64).sum(),
-                state: state_usage(&session.state, Scope::Session),
+                state: state_usage(&session.state, StateScope::Session),
             };
-            let shared = state_usage(&session.state, Scope::User);
+            let shared = state_usage(&session.state, StateScope::User);
             if usage.user.sessions == 0 {
                 usage.user.state = shared;
-                usage.app = state_usage(&session.state, Scope::App);
+                usage.app = state_usage(&session.state, StateScope::App);
             }
             usage.user.sessions += 1;
             usage.user.event_bytes += own.event_bytes;
@@ -150,10 +150,10 @@ pub trait SessionService: Send + Sync {
 }
 
 /// What the keys of one scope take.
-fn state_usage(state: &State, scope: Scope) -> StateUsage {
-    let entries = state.iter().filter(|(key, _)| Scope::of(key).0 == scope);
+fn state_usage(state: &State, scope: StateScope) -> StateUsage {
+    let entries = state.iter().filter(|(key, _)| StateScope::of(key).0 == scope);
     entries.fold(StateUsage::default(), |usage, (key, value)| StateUsage {
         keys: usage.keys + 1,
-        bytes: usage.bytes + entry_bytes(key, value),
+        bytes: usage.bytes + state_entry_bytes(key, value),
     })
 }

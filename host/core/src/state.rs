@@ -14,7 +14,7 @@ const REMOVED: &str = "__ADK_SENTINEL_REMOVED__";
 
 /// Who shares a state key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum StateScope {
     /// This session (no prefix).
     Session,
     /// All sessions of a user in one app (`user:`).
@@ -25,7 +25,7 @@ pub enum Scope {
     Temp,
 }
 
-impl Scope {
+impl StateScope {
     /// Splits a key into its scope and its bare name.
     pub fn of(key: &str) -> (Self, &str) {
         if let Some(bare) = key.strip_prefix("app:") {
@@ -51,12 +51,12 @@ impl Scope {
 }
 
 /// True for a value that in a delta means "delete this key".
-pub fn is_removal(value: &Value) -> bool {
+pub fn is_state_removal(value: &Value) -> bool {
     value.is_null() || value.as_str() == Some(REMOVED)
 }
 
 /// Bytes that quotas count for a key: those of its name and of its value as JSON.
-pub fn entry_bytes(key: &str, value: &Value) -> u64 {
+pub fn state_entry_bytes(key: &str, value: &Value) -> u64 {
     (key.len() + json_len(value)) as u64
 }
 
@@ -70,9 +70,9 @@ impl State {
         self.0.get(key).map(AsRef::as_ref)
     }
 
-    /// Sets a key; a removal (see [`is_removal`]) deletes it.
+    /// Sets a key; a removal (see [`is_state_removal`]) deletes it.
     pub fn set(&mut self, key: &str, value: Value) {
-        if is_removal(&value) {
+        if is_state_removal(&value) {
             self.0.remove(key);
         } else {
             self.0.insert(key.into(), Arc::new(value));

@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 
 /// Most levels of lists and objects in one JSON value of an event. Readers of JSON stop at 128 levels for the whole
 /// event.
-pub const MAX_DEPTH: usize = 100;
+pub const MAX_JSON_DEPTH: usize = 100;
 
 /// The code of an event that stands for a stored one that cannot be read.
 pub const UNREADABLE_EVENT: &str = "UNREADABLE_EVENT";
@@ -25,7 +25,7 @@ pub const UNREADABLE_EVENT: &str = "UNREADABLE_EVENT";
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UnstorableEvent {
     /// A value is nested too deeply.
-    #[error("`{0}` is nested more than {MAX_DEPTH} levels deep")]
+    #[error("`{0}` is nested more than {MAX_JSON_DEPTH} levels deep")]
     Depth(String),
     /// An unknown key is a known one after all.
     #[error("`{place}` has `{key}` among its further keys, but that is a field of {noun}")]
@@ -81,9 +81,9 @@ impl Event {
     }
 }
 
-/// Returns whether `value` has more than [`MAX_DEPTH`] levels.
-pub fn is_too_deep(value: &Value) -> bool {
-    exceeds(value, MAX_DEPTH)
+/// Returns whether `value` has more than [`MAX_JSON_DEPTH`] levels.
+pub fn is_json_too_deep(value: &Value) -> bool {
+    exceeds(value, MAX_JSON_DEPTH)
 }
 
 fn exceeds(value: &Value, levels: usize) -> bool {
@@ -95,7 +95,7 @@ fn exceeds(value: &Value, levels: usize) -> bool {
 }
 
 fn check_map(map: &JsonMap, place: impl FnOnce() -> String) -> Result<(), UnstorableEvent> {
-    match map.values().any(is_too_deep) {
+    match map.values().any(is_json_too_deep) {
         true => Err(UnstorableEvent::Depth(place())),
         false => Ok(()),
     }
@@ -121,7 +121,7 @@ impl Walk {
             ("inputTranscription", &event.input_transcription),
             ("outputTranscription", &event.output_transcription),
         ];
-        match values.into_iter().find(|(_, value)| value.as_deref().is_some_and(is_too_deep)) {
+        match values.into_iter().find(|(_, value)| value.as_deref().is_some_and(is_json_too_deep)) {
             Some((key, _)) => Err(UnstorableEvent::Depth(key.into())),
             None => Ok(()),
         }

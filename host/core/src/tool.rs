@@ -11,8 +11,8 @@ use crate::context::CallContext;
 use crate::error::{RunError, ToolError};
 use crate::model::{FunctionDeclaration, LlmRequest};
 
-/// Whether a tool of this full name may be called, as in [`Tool::full_name`].
-pub type ToolCheck<'a> = &'a (dyn Fn(&str) -> Result<(), ToolError> + Send + Sync);
+/// Whether a tool of this full name may be called, as in [`Tool::qualified_name`].
+pub type ToolAuthorizer<'a> = &'a (dyn Fn(&str) -> Result<(), ToolError> + Send + Sync);
 
 /// Something that a model can call, or that changes what the model is asked. Native and component tools are the same to an agent.
 #[async_trait]
@@ -22,7 +22,7 @@ pub trait Tool: Send + Sync {
 
     /// What it is, whatever an agent calls it: `component/tool` for a tool of a component, `agent:NAME` for an agent that is called as a
     /// tool, and for any other the name of its declaration. Whatever wraps a tool gives that of the tool inside.
-    fn full_name(&self) -> Cow<'_, str> {
+    fn qualified_name(&self) -> Cow<'_, str> {
         Cow::Borrowed(&self.declaration().name)
     }
 
@@ -55,7 +55,7 @@ pub trait Tool: Send + Sync {
     /// long-running tool means that there is nothing to tell yet.
     ///
     /// # Errors
-    /// [`ToolError::Model`] goes to the model as `{"error": …}`, [`ToolError::Fatal`] ends the run.
+    /// [`ToolError::Recoverable`] goes to the model as `{"error": …}`, [`ToolError::Fatal`] ends the run.
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError>;
 }
 

@@ -2,10 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;
-use hatchery_core::content::{CodeExecutionResult, ExecutableCode, FileData};
 use hatchery_core::{
-    Blob, Content, Event, EventActions, EventData, Extra, FunctionCall, FunctionResponse, JsonMap, Part, PartData,
-    State, Timestamp,
+    Blob, CodeExecutionResult, Content, Event, EventActions, EventData, ExecutableCode, Extra, FileData, FunctionCall,
+    FunctionResponse, JsonMap, Part, PartData, State, Timestamp,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -5,12 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hatchery_core::content::{CodeExecutionResult, ExecutableCode, FileData};
-use hatchery_core::extra::known_key;
-use hatchery_core::message::{ClientMessage, check_message};
 use hatchery_core::{
-    Blob, Compaction, Content, Event, EventActions, EventData, Extra, FunctionCall, FunctionResponse, JsonMap,
-    KnownKeys, Part, PartData, Timestamp, UsageMetadata,
+    Blob, ClientMessage, CodeExecutionResult, Compaction, Content, Event, EventActions, EventData, ExecutableCode,
+    Extra, FileData, FunctionCall, FunctionResponse, JsonMap, KnownKeys, Part, PartData, Timestamp, UsageMetadata,
+    check_message, known_key,
 };
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -11,7 +11,7 @@ use criterion::{Criterion, criterion_group};
 use hatchery_core::{
     Compaction, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, PartData, Timestamp,
 };
-use hatchery_engine::llm::contents::{Grouping, View};
+use hatchery_engine::contents::{Grouping, View};
 use imbl::Vector;
 
 /// Events that one history takes before it begins anew, so that "turn 800" stays turn 800.

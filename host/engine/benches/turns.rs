@@ -13,7 +13,7 @@ use hatchery_core::{
     Instruction, JsonMap, LlmAgent, ModelRef, PartData, Services, SessionKey, SessionService, Tool, ToolError,
 };
 use hatchery_engine::{App, RunRequest, Runner};
-use hatchery_models::Registry;
+use hatchery_models::ModelProviders;
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions, SqliteSessions};
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ fn runner(sessions: Arc<dyn SessionService>) -> Runner {
         sessions,
         artifacts: Arc::new(MemoryArtifacts::new()),
         memory: Arc::new(KeywordMemory::new()),
-        models: Arc::new(Registry::new()),
+        models: Arc::new(ModelProviders::new()),
     })
 }
 

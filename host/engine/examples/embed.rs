@@ -9,11 +9,11 @@ use std::error::Error;
 use std::io::{Write, stdout};
 use std::sync::Arc;
 
-use hatchery_core::{Agent, Content, Delivery, Event, RunConfig};
+use hatchery_core::{Agent, Content, Event, RunConfig, StreamingMode};
 use hatchery_engine::build::{BuildError, function_tool, llm};
 use hatchery_engine::{App, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
-use hatchery_models::{Registry, Settings};
+use hatchery_models::{ModelProviders, Settings};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -35,7 +35,7 @@ fn word_counter(model: Option<&str>) -> Result<Agent, BuildError> {
     let agent = llm("word-counter").instruction("Count words when asked to.").tool(count_words);
     match model {
         Some(name) => agent.model(name).build(),
-        None => agent.model_object("scripted", Arc::new(script())).build(),
+        None => agent.model_instance("scripted", Arc::new(script())).build(),
     }
 }
 
@@ -50,9 +50,9 @@ fn script() -> Scripted {
 /// Says `text` to the agent, and writes what comes back as it comes.
 pub async fn talk(model: Option<&str>, text: &str, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let app = Arc::new(App::new("words", word_counter(model)?)?);
-    let models = Registry::with_defaults(Settings::from_env());
+    let models = ModelProviders::with_defaults(Settings::from_env());
     let runner = Runner::new(hatchery_stores::in_memory(Arc::new(models)));
-    let config = RunConfig { delivery: Delivery::Streamed, auto_create_session: true, ..RunConfig::default() };
+    let config = RunConfig { streaming_mode: StreamingMode::On, auto_create_session: true, ..RunConfig::default() };
     let request = RunRequest { config, ..RunRequest::new("ada", "session-1", Content::user(text)) };
     let mut run = runner.run(app.clone(), request).await?;
     while let Some(event) = run.next().await {

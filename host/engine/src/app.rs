@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use hatchery_core::agent::{AgentTree, TreeError};
-use hatchery_core::context::ToolExecution;
-use hatchery_core::{Agent, AgentId, AgentKind, RunConfig};
+use hatchery_core::{Agent, AgentId, AgentKind, AgentTree, RunConfig, ToolExecution, TreeError};
 
-use crate::compaction::CompactionConfig;
+use crate::history::compaction::CompactionConfig;
 
 /// What a client talks to. A run keeps the app that it began with, whatever is loaded meanwhile.
 #[derive(Debug, Clone)]

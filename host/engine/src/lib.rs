@@ -7,20 +7,20 @@
 //! use hatchery_engine::build::{function_tool, llm};
 //! use hatchery_engine::{App, RunRequest, Runner};
 //! use hatchery_models::scripted::{Reply, Scripted};
-//! use hatchery_models::{Registry, Settings};
+//! use hatchery_models::{ModelProviders, Settings};
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let script = Scripted::sequence([Reply::call("flip_coin", JsonMap::new().into()), Reply::text("It is heads.")]);
 //! let flip_coin = function_tool("flip_coin", "Flips a coin.", |_: JsonMap, _| async { Ok("heads") });
 //! let agent = llm("gambler")
-//!     .model_object("scripted", Arc::new(script)) // or .model("gemini-2.5-flash")
+//!     .model_instance("scripted", Arc::new(script)) // or .model("gemini-2.5-flash")
 //!     .instruction("Flip a coin when asked to.")
 //!     .tool(flip_coin)
 //!     .build()?;
 //!
 //! let app = Arc::new(App::new("casino", agent)?);
-//! let models = Registry::with_defaults(Settings::from_env());
+//! let models = ModelProviders::with_defaults(Settings::from_env());
 //! let runner = Runner::new(hatchery_stores::in_memory(Arc::new(models)));
 //! let config = RunConfig { auto_create_session: true, ..RunConfig::default() };
 //! let request = RunRequest { config, ..RunRequest::new("ada", "session-1", Content::user("Heads or tails?")) };
@@ -40,24 +40,26 @@
 //! Nothing here knows about HTTP, wasm, a provider or a store: those come as the traits of `hatchery-core`.
 
 pub mod app;
-pub mod build;
-pub mod builtin;
-pub mod compaction;
 pub mod llm;
 pub mod plugins;
-pub mod registry;
 pub mod runner;
-pub mod toolsets;
-pub mod yaml;
+pub mod static_catalog;
 
 mod agents;
+mod authoring;
+mod history;
 mod provenance;
 mod tasks;
+mod tools;
+
+pub use authoring::{build, yaml};
+pub use history::{compaction, contents};
+pub use tools::{builtin, confirmation, toolsets};
 
 pub use app::{App, AppSettings, RunSettings};
 pub use plugins::{DuplicatePlugin, PluginSource, Plugins};
-pub use registry::Registry;
 pub use runner::{Run, RunRequest, Runner};
+pub use static_catalog::StaticCatalog;
 
 /// The examples of the guide.
 #[cfg(doctest)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hatchery_core::error::{ModelError, ModelErrorKind};
+use hatchery_core::{ModelError, ModelErrorKind};
 use serde_json::Value;
 
 use crate::Secret;

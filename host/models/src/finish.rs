@@ -1,6 +1,6 @@
 //! Why an answer ended, in Gemini's words, for every provider.
 
-use hatchery_core::model::LlmResponse;
+use hatchery_core::LlmResponse;
 
 /// The answer is complete.
 pub(crate) const STOP: &str = "STOP";

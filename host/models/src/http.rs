@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use backon::{ExponentialBuilder, Retryable};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, Stream, StreamExt};
-use hatchery_core::error::{ModelError, ModelErrorKind};
+use hatchery_core::{ModelError, ModelErrorKind};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url, redirect};
 

@@ -1,4 +1,4 @@
-//! Models: the [`Registry`] that finds one by name, and the providers.
+//! Models: the [`ModelProviders`] that finds one by name, and the providers.
 //!
 //! | names | provider |
 //! |---|---|
@@ -21,5 +21,5 @@ pub mod scripted;
 mod settings;
 mod sse;
 
-pub use registry::{Factory, Registry};
+pub use registry::{ModelProvider, ModelProviders};
 pub use settings::{BaseUrl, Secret, Settings, WrittenFolders};

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use hatchery_core::error::{ModelError, ModelErrorKind};
-use hatchery_core::model::{Model, ModelRegistry};
+use hatchery_core::{Model, ModelError, ModelErrorKind, ModelResolver};
 
 use crate::gemini::GeminiFactory;
 use crate::http::Http;
@@ -16,7 +15,7 @@ use crate::settings::Settings;
 const MOST_KEPT: usize = 1_000;
 
 /// Makes the models whose names fit its patterns.
-pub trait Factory: Send + Sync {
+pub trait ModelProvider: Send + Sync {
     /// Names that it serves; a `*` at the end stands for any rest.
     fn patterns(&self) -> &[&'static str];
 
@@ -37,12 +36,12 @@ pub trait Factory: Send + Sync {
 
 /// The models of a process.
 #[derive(Default)]
-pub struct Registry {
-    factories: Vec<Box<dyn Factory>>,
+pub struct ModelProviders {
+    factories: Vec<Box<dyn ModelProvider>>,
     kept: RwLock<HashMap<String, Arc<dyn Model>>>,
 }
 
-impl Registry {
+impl ModelProviders {
     /// A registry that knows no model.
     #[must_use]
     pub fn new() -> Self {
@@ -62,7 +61,7 @@ impl Registry {
     }
 
     /// Adds a factory, which goes before those that serve the same names.
-    pub fn register(&mut self, factory: Box<dyn Factory>) {
+    pub fn register(&mut self, factory: Box<dyn ModelProvider>) {
         self.factories.push(factory);
         self.kept.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -77,7 +76,7 @@ impl Registry {
     }
 }
 
-impl ModelRegistry for Registry {
+impl ModelResolver for ModelProviders {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         if let Some(model) = self.kept.read().unwrap_or_else(PoisonError::into_inner).get(name) {
             return Ok(model.clone());
@@ -96,9 +95,9 @@ impl ModelRegistry for Registry {
     }
 }
 
-impl std::fmt::Debug for Registry {
+impl std::fmt::Debug for ModelProviders {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let patterns: Vec<_> = self.factories.iter().flat_map(|factory| factory.patterns()).collect();
-        f.debug_struct("Registry").field("patterns", &patterns).finish_non_exhaustive()
+        f.debug_struct("ModelProviders").field("patterns", &patterns).finish_non_exhaustive()
     }
 }

@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::stream::{self, Stream, StreamExt};
-use hatchery_core::error::ModelError;
-use hatchery_core::model::{LlmResponse, ResponseStream};
+use hatchery_core::{LlmResponse, ModelError, ResponseStream};
 use sse_stream::SseByteStream;
 
 use crate::failure::Origin;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use hatchery_core::context::ToolExecution;
+use hatchery_core::ToolExecution;
 use hatchery_engine::compaction::{CompactionConfig, CompactionSettings, ConfiguredCompaction};
 use hatchery_engine::plugins::config::Loaded;
 use hatchery_engine::{App, AppSettings, RunSettings};
@@ -206,7 +206,7 @@ mod tests {
     use std::path::Path;
 
     use hatchery_core::{Agent, AgentKind};
-    use hatchery_engine::Registry;
+    use hatchery_engine::StaticCatalog;
     use hatchery_engine::compaction::{SlidingWindow, SummarizerRef};
 
     use super::*;
@@ -230,7 +230,7 @@ mod tests {
 
     fn apps(yaml: &str) -> ConfiguredApps<Apps> {
         let config = Config::parse(yaml, Path::new("hatchery.yaml")).unwrap();
-        ConfiguredApps::new(Apps, &config, || (1, Arc::new(Registry::default())))
+        ConfiguredApps::new(Apps, &config, || (1, Arc::new(StaticCatalog::default())))
     }
 
     #[test]

@@ -152,7 +152,7 @@ fn status(error: &RunError) -> StatusCode {
             StoreError::SessionExists(_) => StatusCode::CONFLICT,
             StoreError::SessionNotFound(_) => StatusCode::NOT_FOUND,
             StoreError::InvalidName { .. } => StatusCode::BAD_REQUEST,
-            StoreError::Refused(_) => StatusCode::FORBIDDEN,
+            StoreError::InvalidRequest(_) => StatusCode::FORBIDDEN,
             StoreError::QuotaExceeded { is_request: true, .. } => StatusCode::PAYLOAD_TOO_LARGE,
             StoreError::QuotaExceeded { is_request: false, .. } => StatusCode::TOO_MANY_REQUESTS,
             StoreError::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
@@ -181,10 +181,10 @@ fn status(error: &RunError) -> StatusCode {
         | RunError::Limit { .. }
         | RunError::Callback { .. }
         | RunError::Component { .. }
-        | RunError::Item { .. }
+        | RunError::Extension { .. }
         | RunError::Agent { .. }
         | RunError::Internal(_)
-        | RunError::Reported { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        | RunError::AlreadyReported { .. } => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
@@ -208,7 +208,7 @@ mod tests {
             (StoreError::SessionExists(key()).into(), 409, "SESSION_EXISTS"),
             (StoreError::SessionNotFound(key()).into(), 404, "SESSION_NOT_FOUND"),
             (StoreError::InvalidName { name: "..".into(), reason: "no" }.into(), 400, "INVALID_NAME"),
-            (StoreError::Refused("no".into()).into(), 403, "REFUSED"),
+            (StoreError::InvalidRequest("no".into()).into(), 403, "REFUSED"),
             (StoreError::backend("table", "no").into(), 500, "STORE_FAILED"),
             (StoreError::Full { what: "table".into(), source: "no".into() }.into(), 507, "STORE_FULL"),
             (quota(true).into(), 413, "QUOTA_EXCEEDED"),
@@ -252,7 +252,7 @@ mod tests {
             ),
             (RunError::PluginMissing { plugin: "p".into(), reason: message.clone() }, 503, "PLUGIN_MISSING"),
             (
-                RunError::Item {
+                RunError::Extension {
                     kind: ItemKind::Plugin,
                     name: "p".into(),
                     code: "CENSORED".into(),
@@ -266,7 +266,7 @@ mod tests {
             (RunError::Agent { agent, code: "AGENT_FAILED".into(), message: message.clone() }, 500, "AGENT_FAILED"),
             (RunError::Cancelled, 503, "CANCELLED"),
             (RunError::Internal("no".into()), 500, "INTERNAL"),
-            (RunError::Reported { code: "SAFETY".into(), message }, 500, "SAFETY"),
+            (RunError::AlreadyReported { code: "SAFETY".into(), message }, 500, "SAFETY"),
         ];
         for (error, status, code) in cases {
             let shown = error.to_string();

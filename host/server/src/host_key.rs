@@ -5,8 +5,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use hatchery_core::EventSigner;
-use hatchery_core::provenance::random_secret;
+use hatchery_core::{EventSigner, generate_secret};
 use thiserror::Error;
 
 use crate::config::Config;
@@ -92,7 +91,7 @@ fn read_or_make(folder: &Path, file: &Path) -> io::Result<String> {
     make_data_folder(folder)?;
     // Written elsewhere first: another process must not find half a key, nor put its own in the place of one that is in use.
     let new = folder.join(format!("{FILE_NAME}.{}", uuid::Uuid::new_v4().simple()));
-    let made = write_private(&new, &random_secret()).and_then(|()| std::fs::hard_link(&new, file));
+    let made = write_private(&new, &generate_secret()).and_then(|()| std::fs::hard_link(&new, file));
     let _ = std::fs::remove_file(&new);
     match made {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

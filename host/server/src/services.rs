@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hatchery_core::{ModelRegistry, Services, StoreError};
-use hatchery_models::{BaseUrl, Registry, Settings, WrittenFolders};
+use hatchery_core::{ModelResolver, Services, StoreError};
+use hatchery_models::{BaseUrl, ModelProviders, Settings, WrittenFolders};
 use hatchery_stores::private;
 use thiserror::Error;
 
@@ -105,8 +105,8 @@ pub async fn open(config: &Config, storage: &Storage, scripts: &Scripts) -> Resu
 }
 
 /// The hosted and scripted models that a configuration and the environment give.
-pub fn models(config: &Config, scripts: &Scripts) -> Arc<dyn ModelRegistry> {
-    Arc::new(Registry::with_defaults(settings(Settings::from_env(), config, scripts)))
+pub fn models(config: &Config, scripts: &Scripts) -> Arc<dyn ModelResolver> {
+    Arc::new(ModelProviders::with_defaults(settings(Settings::from_env(), config, scripts)))
 }
 
 /// Makes the folder for its owner only if it is missing, with a `.gitignore` that keeps all of it out of the repository that it may be
@@ -162,7 +162,7 @@ pub(crate) fn without_password(uri: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hatchery_core::session::EventWindow;
+    use hatchery_core::EventWindow;
 
     use super::*;
 

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hatchery_core::session::EventWindow;
-use hatchery_core::{Services, Session, SessionKey};
+use hatchery_core::{EventWindow, Services, Session, SessionKey};
 use hatchery_engine::{App, Runner};
 use tokio_util::sync::CancellationToken;
 

@@ -14,7 +14,7 @@ mod uri;
 
 use std::sync::Arc;
 
-use hatchery_core::{ModelRegistry, Services};
+use hatchery_core::{ModelResolver, Services};
 
 pub use artifacts::{DirectoryArtifacts, MemoryArtifacts};
 pub use memory::KeywordMemory;
@@ -23,7 +23,7 @@ pub use sessions::{Durability, MemorySessions, SqliteSessions};
 pub use uri::{open_artifacts, open_memory, open_sessions, open_sessions_with};
 
 /// Services that forget everything when the process ends, with these models and the usual [`Quotas`].
-pub fn in_memory(models: Arc<dyn ModelRegistry>) -> Services {
+pub fn in_memory(models: Arc<dyn ModelResolver>) -> Services {
     AppQuotas::default().enforce(Services {
         sessions: Arc::new(MemorySessions::new()),
         artifacts: Arc::new(MemoryArtifacts::new()),

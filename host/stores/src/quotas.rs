@@ -198,7 +198,7 @@ impl Quotas {
 
     fn exceeded(&self, quota: Quota) -> StoreError {
         let Some(Row { key, unit, subject, object, remedy, .. }) = quota.row() else {
-            return StoreError::Refused("a quota is used up".into());
+            return StoreError::InvalidRequest("a quota is used up".into());
         };
         let value = match unit {
             Unit::Count => self.get(quota).to_string(),

@@ -22,7 +22,7 @@ fn new_session_id(asked: Option<&str>) -> Arc<str> {
 /// Only final events are history.
 fn refuse_partial(event: &Event) -> Result<(), StoreError> {
     if event.partial {
-        return Err(StoreError::Refused(format!(
+        return Err(StoreError::InvalidRequest(format!(
             "event `{}` is partial and cannot be stored: append the final event that it leads to",
             event.id
         )));

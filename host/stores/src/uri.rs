@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hatchery_core::StoreError;
-use hatchery_core::artifact::ArtifactService;
-use hatchery_core::memory::MemoryService;
-use hatchery_core::session::SessionService;
+use hatchery_core::{ArtifactService, MemoryService, SessionService, StoreError};
 
 use crate::{DirectoryArtifacts, Durability, KeywordMemory, MemoryArtifacts, MemorySessions, SqliteSessions};
 
@@ -18,7 +15,7 @@ const MEMORY: &str = "a memory service is `memory:`";
 /// Opens the session service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`.
 ///
 /// # Errors
-/// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and [`StoreError::Refused`] when
+/// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and [`StoreError::InvalidRequest`] when
 /// the database cannot be used.
 pub async fn open_sessions(uri: &str) -> Result<Arc<dyn SessionService>, StoreError> {
     open_sessions_with(uri, Durability::default()).await

@@ -6,8 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-use hatchery_core::event::EventActions;
-use hatchery_core::{Content, Event, EventData, EventWindow, JsonMap, SessionService};
+use hatchery_core::{Content, Event, EventActions, EventData, EventWindow, JsonMap, SessionService};
 use hatchery_stores::MemorySessions;
 use serde_json::json;
 

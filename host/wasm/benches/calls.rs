@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use hatchery_core::{AgentContext, EventSink, Lookup, RunError};
+use hatchery_core::{AgentContext, EventSink, ItemResolver, RunError};
 use hatchery_wasm::{Catalog, ComponentSettings, Warm};
 use serde_json::json;
 use tokio::runtime::Runtime;

@@ -1,19 +1,29 @@
 //! The catalog: everything that is loaded, at one moment. A change makes a new one with the next generation number; a run keeps the
 //! parts of the one that it began with.
 
+pub(crate) mod draining;
+pub mod inspect;
+pub mod loader;
+pub mod models;
+pub(crate) mod names;
+pub(crate) mod revisions;
+mod scan;
+pub mod settings;
+pub mod watch;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery_core::{
-    Agent, Callback, CodeExecutor, ExampleProvider, JsonMap, Lookup, LookupError, Model, ModelError, Plugin,
+    Agent, Callback, CodeExecutor, ExampleProvider, ItemResolver, JsonMap, Model, ModelError, Plugin, ResolveError,
     Summarizer, Timestamp, Tool, Toolset,
 };
 use hatchery_engine::App;
 use serde::Serialize;
 
-use crate::component::Component;
-use crate::names::{Components, Names, Owners, Shadowed, roots};
+use crate::catalog::names::{Components, Names, Owners, Shadowed, roots};
+use crate::contract::component::Component;
 
 /// Everything that is loaded. Immutable.
 #[derive(Default)]
@@ -135,36 +145,36 @@ impl Catalog {
     }
 }
 
-impl Lookup for Catalog {
-    fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, LookupError> {
+impl ItemResolver for Catalog {
+    fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, ResolveError> {
         self.names().tool(name)
     }
 
-    fn callback(&self, name: &str) -> Result<Arc<dyn Callback>, LookupError> {
+    fn callback(&self, name: &str) -> Result<Arc<dyn Callback>, ResolveError> {
         self.names().callback(name)
     }
 
-    fn agent(&self, name: &str) -> Result<Agent, LookupError> {
+    fn agent(&self, name: &str) -> Result<Agent, ResolveError> {
         self.names().agent(name)
     }
 
-    fn toolset(&self, name: &str) -> Result<Arc<dyn Toolset>, LookupError> {
+    fn toolset(&self, name: &str) -> Result<Arc<dyn Toolset>, ResolveError> {
         self.names().toolset(name)
     }
 
-    fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, LookupError> {
+    fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, ResolveError> {
         self.names().plugin(name, args)
     }
 
-    fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, LookupError> {
+    fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, ResolveError> {
         self.names().code_executor(name)
     }
 
-    fn summarizer(&self, name: &str) -> Result<Arc<dyn Summarizer>, LookupError> {
+    fn summarizer(&self, name: &str) -> Result<Arc<dyn Summarizer>, ResolveError> {
         self.names().summarizer(name)
     }
 
-    fn examples(&self, name: &str) -> Result<Arc<dyn ExampleProvider>, LookupError> {
+    fn examples(&self, name: &str) -> Result<Arc<dyn ExampleProvider>, ResolveError> {
         self.names().examples(name)
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use hatchery_core::{ItemKind, ModelError, ModelErrorKind, RunError, ToolError};
 use thiserror::Error;
 
-use crate::limits::{Limit, LimitHit};
-use crate::store::memory::MemoryError;
+use crate::runtime::limits::{Limit, LimitHit};
+use crate::runtime::store::memory::MemoryError;
 
 /// Why a component, or the engine, cannot be used. Each message names the component or the file, and the next step.
 #[derive(Debug, Error)]
@@ -335,7 +335,9 @@ impl CallError {
             error @ (Self::Cancelled | Self::Replaced) => {
                 ToolError::Fatal { tool: item.into(), code: error.code().into(), message: error.to_string() }
             }
-            error => ToolError::Model(format!("{} `{item}` of component `{component}` failed: {error}", kind.label())),
+            error => {
+                ToolError::Recoverable(format!("{} `{item}` of component `{component}` failed: {error}", kind.label()))
+            }
         }
     }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hatchery_core::{Event, EventData};
 
-use crate::bindings::hatchery::agent::types as wit;
-use crate::convert::FromWit;
+use crate::contract::bindings::hatchery::agent::types as wit;
+use crate::contract::convert::FromWit;
 
 /// The texts of an event of a guest, each of which a guest chooses freely.
 #[derive(Debug, Clone, Default)]

@@ -9,42 +9,24 @@
 //! run, and a model's answer. Nothing a guest does reaches another call: crashes, loops and floods end as errors that name the component
 //! and, for limits, the setting that raises it. What a guest may do beyond computing, the operator grants: [`policy`].
 
-mod bindings;
-pub mod cache;
 pub mod catalog;
-pub mod compile;
-pub mod component;
-mod convert;
-mod draining;
-pub mod engine;
+mod contract;
 pub mod error;
 #[doc(hidden)]
 pub mod fuzz;
-mod http;
-mod imports;
-pub mod inspect;
-pub mod limits;
-pub mod loader;
-pub mod models;
-mod names;
-pub mod needs;
 pub mod policy;
-mod relay;
-mod revisions;
-mod scan;
-pub mod settings;
-mod store;
-pub mod version;
-pub mod watch;
+mod runtime;
 
 pub use cache::{CacheState, CodeCache, file_sha256};
+pub use catalog::draining::DrainingRevision;
+pub use catalog::revisions::{KeptRevision, Revisions, component_files, write_in_place};
 pub use catalog::{Catalog, FileState, FileStatus};
+pub use catalog::{inspect, loader, models, settings, watch};
 pub use compile::{CompileLimits, Compiler, Worker};
 pub use component::{Component, Hook};
-pub use draining::DrainingRevision;
+pub use contract::{component, version};
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
-pub use http::{RecordedHttp, RecordedResponse};
 pub use inspect::{Inspection, inspect, inspect_file};
 pub use limits::{LimitOverrides, Limits};
 pub use loader::{Admission, LoadOptions, Precompiled, Progress, precompile};
@@ -53,6 +35,7 @@ pub use policy::{
     Comparison, Grants, HostPattern, PathConflict, PrivateEntry, ProtectedPath, Secret, check_read_folders,
     check_written_folders,
 };
-pub use revisions::{KeptRevision, Revisions, component_files, write_in_place};
+pub use runtime::http::{RecordedHttp, RecordedResponse};
+pub use runtime::{cache, compile, engine, limits, requirements};
 pub use settings::{ComponentSettings, EngineSettings, Rehearsal, Settings, Swapping, Warm};
 pub use watch::CatalogHandle;

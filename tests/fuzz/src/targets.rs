@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use hatchery_core::{Delivery, Event, EventData, LlmRequest, Model};
+use hatchery_core::{Event, EventData, LlmRequest, Model, StreamingMode};
 use hatchery_models::scripted::Scripted;
 use hatchery_registry::{Interfaces, LOCK_FILE, Reference, Trust, TrustedKey};
 use hatchery_server::Config;
@@ -37,7 +37,7 @@ fn write(name: &str, bytes: &[u8]) -> PathBuf {
 /// An agent in YAML.
 pub fn agent_yaml(bytes: &[u8]) {
     let path = write("root_agent.yaml", bytes);
-    let registry = hatchery_engine::Registry::default();
+    let registry = hatchery_engine::StaticCatalog::default();
     if let Err(error) = hatchery_engine::yaml::load_agent(&path, &registry) {
         assert!(!error.to_string().is_empty());
     }
@@ -131,7 +131,7 @@ pub fn script(bytes: &[u8]) {
     RUNTIME.block_on(async {
         // A script may ask for pauses, which are none of what is tried here.
         tokio::time::timeout(std::time::Duration::from_millis(20), async {
-            if let Ok(mut responses) = model.generate(LlmRequest::default(), Delivery::Whole).await {
+            if let Ok(mut responses) = model.generate(LlmRequest::default(), StreamingMode::Off).await {
                 use futures::StreamExt;
                 while responses.next().await.is_some() {}
             }

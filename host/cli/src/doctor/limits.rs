@@ -5,7 +5,8 @@
 use std::fmt;
 
 use hatchery_wasm::{
-    CacheState, Component, ComponentSettings, FileState, FileStatus, Limits, LoadError, LoadOptions, inspect, needs,
+    CacheState, Component, ComponentSettings, FileState, FileStatus, Limits, LoadError, LoadOptions, inspect,
+    requirements,
 };
 
 use super::{Finding, Visit};
@@ -32,7 +33,7 @@ fn too_low<'a>(visit: &'a Visit<'_>) -> impl Fn(&FileStatus) -> Option<Finding> 
     |status| {
         let FileState::Rejected { .. } = &status.state else { return None };
         let bytes = std::fs::read(&status.path).ok().filter(|bytes| bytes.starts_with(b"\0asm"))?;
-        let (needed, most) = (needs::initial_memory(&bytes)?, limits_of(&visit.options, &status.name).memory);
+        let (needed, most) = (requirements::initial_memory(&bytes)?, limits_of(&visit.options, &status.name).memory);
         (needed > most).then(|| {
             let (name, memory) = (&status.name, Size(needed.saturating_mul(2)));
             let said =

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use hatchery_core::{Agent, AgentId, AgentKind, ModelRef, ModelRegistry};
+use hatchery_core::{Agent, AgentId, AgentKind, ModelRef, ModelResolver};
 use hatchery_engine::App;
 use hatchery_server::services::{self, Scripts};
 use hatchery_wasm::CatalogModels;
@@ -53,7 +53,7 @@ fn models_of(app: &App) -> impl Iterator<Item = &str> {
     app.tree.iter().filter_map(|(_, agent)| model_of(agent)).map(ModelRef::name)
 }
 
-fn finding(folder: &Path, models: &dyn ModelRegistry, model: &str, apps: &BTreeSet<&str>) -> Finding {
+fn finding(folder: &Path, models: &dyn ModelResolver, model: &str, apps: &BTreeSet<&str>) -> Finding {
     let apps = apps.iter().map(|app| format!("`{app}`")).collect::<Vec<_>>().join(", ");
     if let Err(error) = models.model(model) {
         let broken = Finding::broken(format!("{error} (used by {apps})"));

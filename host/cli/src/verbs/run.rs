@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use hatchery_core::{CallerOrigin, Content, Delivery, RunError, SessionKey};
+use hatchery_core::{CallerOrigin, Content, RunError, SessionKey, StreamingMode};
 use hatchery_engine::plugins::Recorder;
 use hatchery_engine::{App, Run, RunRequest, Runner};
 use hatchery_server::AppSource;
@@ -217,7 +217,7 @@ impl<R: AsyncBufRead + Unpin> Talk<R> {
     /// One run.
     async fn say(&mut self, mut request: RunRequest) -> anyhow::Result<Said> {
         let cancel = CancellationToken::new();
-        request.config.delivery = Delivery::Streamed;
+        request.config.streaming_mode = StreamingMode::On;
         request.cancel = cancel.clone();
         request.origin = CallerOrigin::Cli;
         let run = self.runner.run(self.app.clone(), request).await?;
@@ -318,8 +318,9 @@ fn outcome(error: &RunError) -> Outcome {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
-    use hatchery_core::confirmation::REQUEST_CONFIRMATION;
-    use hatchery_core::{Agent, AgentContext, AgentKind, Custom, CustomAgent, EventData, EventWindow};
+    use hatchery_core::{
+        Agent, AgentContext, AgentKind, CustomAgent, CustomAgentSpec, EventData, EventWindow, REQUEST_CONFIRMATION,
+    };
     use hatchery_server::services::Scripts;
     use hatchery_server::{Config, Storage, services};
     use serde_json::{Value, json};
@@ -349,7 +350,7 @@ mod tests {
     /// What the bank was answered when this is typed, and how the turn ended.
     async fn pay(decider: Decider, typed: &'static str) -> (Outcome, Option<String>) {
         let code = Arc::new(Bank);
-        let bank = Agent::new("bank", "", AgentKind::Custom(Custom { code, model: None, tools: vec![] }));
+        let bank = Agent::new("bank", "", AgentKind::Custom(CustomAgentSpec { code, model: None, tools: vec![] }));
         let services = services::open(&Config::default(), &Storage::InMemory, &Scripts::default()).await.unwrap();
         let key = services.sessions.create("bank", USER, None, Default::default()).await.unwrap().key;
         let mut talk = Talk {

@@ -4,8 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use hatchery_core::session::EventWindow;
-use hatchery_core::{Content, SessionKey};
+use hatchery_core::{Content, EventWindow, SessionKey};
 use hatchery_engine::plugins::recordings::{self, Recordings};
 use hatchery_engine::{RunRequest, Runner};
 use hatchery_server::AppSource;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::agent::AgentTree;
 use hatchery_core::{
-    AgentContext, AgentId, CallContext, Claim, Custom, Event, EventActions, EventData, EventSink, RunError,
+    AgentContext, AgentId, AgentTree, CallContext, Claim, CustomAgentSpec, Event, EventActions, EventData, EventSink,
+    RunError,
 };
 
 use super::host::Host;
@@ -14,7 +14,12 @@ use super::{Frame, Lane, Outcome};
 
 /// Runs the code. Code has no steps that could be skipped: when an interrupted run goes on, it runs again from its beginning, and what it
 /// says is taken to be what it said the first time.
-pub(super) async fn run(frame: &Arc<Frame>, id: AgentId, custom: &Custom, lane: Lane) -> Result<Outcome, RunError> {
+pub(super) async fn run(
+    frame: &Arc<Frame>,
+    id: AgentId,
+    custom: &CustomAgentSpec,
+    lane: Lane,
+) -> Result<Outcome, RunError> {
     let host = Arc::new(Host::new(frame.clone(), id, lane.past.clone()));
     let name: Arc<str> = frame.agent(id).name.as_str().into();
     let call = CallContext::new(frame.invocation.clone(), name.clone(), lane.branch).with_host(host.clone());

@@ -4,18 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use hatchery_core::context::AgentHost;
 use hatchery_core::{
-    AgentId, AgentKind, CallContext, Claim, EventData, EventSink, JsonMap, Model, ModelError, ModelErrorKind, ModelRef,
-    Plugin, RunError, Tool, ToolCheck, ToolError,
+    AgentHost, AgentId, AgentKind, CallContext, Claim, EventData, EventSink, JsonMap, Model, ModelError,
+    ModelErrorKind, ModelRef, Plugin, RunError, Tool, ToolAuthorizer, ToolError,
 };
 use serde_json::Value;
 
 use super::past::Past;
 use super::{Frame, Lane, Outcome, custom, run};
-use crate::llm::arguments;
 use crate::llm::toolbox::add_toolsets;
 use crate::plugins::Plugins;
+use crate::tools::arguments;
 
 /// The engine as seen by one agent.
 pub(super) struct Host {
@@ -53,10 +52,10 @@ impl AgentHost for Host {
         cx: &CallContext,
         name: &str,
         args: JsonMap,
-        check: ToolCheck<'_>,
+        check: ToolAuthorizer<'_>,
     ) -> Result<Value, ToolError> {
         let tool = self.tool(cx, name).await?;
-        check(&tool.full_name())?;
+        check(&tool.qualified_name())?;
         let call = cx.for_call(cx.function_call_id.as_deref());
         let called = self.frame.plugins.tool(&call, tool.clone());
         if tool.requires_confirmation() || called.requires_confirmation() {
@@ -109,8 +108,8 @@ impl Host {
             return Ok(tool.clone());
         }
         let mut tools = own.to_vec();
-        add_toolsets(&mut tools, toolsets, cx).await.map_err(|error| ToolError::Model(error.client_message()))?;
-        find(&tools, name).cloned().ok_or_else(|| ToolError::Model(unknown_tool(name, &tools)))
+        add_toolsets(&mut tools, toolsets, cx).await.map_err(|error| ToolError::Recoverable(error.client_message()))?;
+        find(&tools, name).cloned().ok_or_else(|| ToolError::Recoverable(unknown_tool(name, &tools)))
     }
 }
 
@@ -171,7 +170,7 @@ fn failed(tool: &str, error: &RunError) -> ToolError {
 
 fn needs_person(tool: &str) -> ToolError {
     let reason = "it needs a person's agreement, which only the model of an LLM agent can wait for";
-    ToolError::Model(format!("tool `{tool}` cannot be called here: {reason}"))
+    ToolError::Recoverable(format!("tool `{tool}` cannot be called here: {reason}"))
 }
 
 fn find<'a>(tools: &'a [Arc<dyn Tool>], name: &str) -> Option<&'a Arc<dyn Tool>> {

@@ -6,9 +6,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hatchery_core::agent::AgentTree;
-use hatchery_core::event::USER;
-use hatchery_core::{AgentId, Event, RunError};
+use hatchery_core::{AgentId, AgentTree, Event, RunError, USER_AUTHOR};
 
 /// The stored events of one strand of a run: of all of it, or of one branch of a parallel agent.
 pub(crate) struct Past {
@@ -42,7 +40,7 @@ impl Past {
     pub(crate) fn new<'a>(tree: &AgentTree, events: impl Iterator<Item = &'a Arc<Event>>) -> Arc<Self> {
         let (mut stored, mut answers) = (VecDeque::new(), Vec::new());
         for (place, event) in events.enumerate() {
-            if event.author == USER {
+            if event.author == USER_AUTHOR {
                 let unheard: HashSet<_> = event.function_responses().filter_map(|answer| answer.id.clone()).collect();
                 if !unheard.is_empty() {
                     answers.push(Answer { event: event.clone(), unheard });

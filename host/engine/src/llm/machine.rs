@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hatchery_core::Event;
 use serde_json::Value;
 
-use super::confirmation::Decided;
 use super::{code, output_schema};
+use crate::tools::confirmation::Decided;
 
 /// The state of one run of an LLM agent.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use hatchery_core::{
 use serde_json::{Value, json};
 
 use super::code;
-use super::schema::{self, Failure};
+use crate::tools::schema::{self, Failure};
 
 /// The tool's name.
 pub(super) const SET_MODEL_RESPONSE: &str = "set_model_response";

@@ -2,13 +2,12 @@
 
 use std::sync::{Arc, PoisonError};
 
-use hatchery_core::agent::IncludeContents;
-use hatchery_core::{AgentKind, LlmRequest, Model, RunError};
+use hatchery_core::{AgentKind, IncludeContents, LlmRequest, Model, RunError};
 
-use super::contents::{Grouping, View};
 use super::{Step, code, examples, instructions, planning, transfer};
 use crate::agents::resolve_model;
-use crate::compaction;
+use crate::history::compaction;
+use crate::history::contents::{Grouping, View};
 
 /// The model and the request for the next step.
 pub(super) async fn build(step: &Step<'_>) -> Result<(Arc<dyn Model>, LlmRequest), RunError> {

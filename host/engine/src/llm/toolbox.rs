@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::confirmation::REQUEST_CONFIRMATION;
 use hatchery_core::{
-    AgentId, CallContext, FunctionDeclaration, JsonMap, LlmAgent, LlmRequest, RunError, Tool, ToolError, Toolset,
+    AgentId, CallContext, FunctionDeclaration, JsonMap, LlmAgent, LlmRequest, REQUEST_CONFIRMATION, RunError, Tool,
+    ToolError, Toolset,
 };
 use serde_json::Value;
 
@@ -114,6 +114,6 @@ impl Tool for Preparation {
     }
 
     async fn call(&self, _: JsonMap, _: &CallContext) -> Result<Value, ToolError> {
-        Err(ToolError::Model(format!("`{}` is a set of tools and cannot be called", self.declaration.name)))
+        Err(ToolError::Recoverable(format!("`{}` is a set of tools and cannot be called", self.declaration.name)))
     }
 }

@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
-use hatchery_core::confirmation::hint_for_clients;
-use hatchery_core::context::ToolExecution;
 use hatchery_core::{
     CallContext, Callback, Claim, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap,
-    Part, PartData, RunError, Tool, ToolConfirmation, ToolError,
+    Part, PartData, RunError, Tool, ToolConfirmation, ToolError, ToolExecution, confirmation_hint,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::confirmation::{Consent, Decided, MAX_REQUESTS, Request};
-use super::{Step, arguments, confirmation};
+use super::Step;
 use crate::agents::unknown_tool;
 use crate::tasks::joined;
+use crate::tools::arguments;
+use crate::tools::confirmation::{self, Consent, Decided, MAX_REQUESTS, Request};
 
 /// The event with the answers of tools, if there are any yet, and the ids of the calls that the user has to answer.
 type Answers = (Option<Arc<Event>>, Vec<String>);
@@ -254,7 +253,7 @@ impl Call {
         match result {
             Ok(Value::Null) if tool.is_long_running() => Ok(None),
             Ok(result) => Ok(Some(as_map(result))),
-            Err(ToolError::Model(message)) => Ok(Some(error_map(&message))),
+            Err(ToolError::Recoverable(message)) => Ok(Some(error_map(&message))),
             Err(error @ ToolError::Fatal { .. }) => Err(error.into()),
         }
     }
@@ -294,7 +293,7 @@ impl Call {
                 "This tool call requires confirmation, and nobody can be asked inside of an agent that is called as a tool.",
             )),
             None => {
-                self.cx.request_confirmation(hint_for_clients(&self.call.name), None)?;
+                self.cx.request_confirmation(confirmation_hint(&self.call.name), None)?;
                 Ok(Some("This tool call requires confirmation, please approve or reject."))
             }
         }

@@ -7,7 +7,7 @@ use hatchery_core::{
     CallContext, Callback, Content, JsonMap, LlmRequest, LlmResponse, ModelError, Plugin, RunError, ToolError,
 };
 
-use crate::build::callback::point;
+use crate::authoring::build::callback::point;
 
 /// Callbacks that run for every agent, model call and tool call of a runner. At each place they run in order, and the first that answers
 /// wins.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use hatchery_core::{Instruction, JsonMap, Lookup, LookupError, Plugin, RunError};
+use hatchery_core::{Instruction, ItemResolver, JsonMap, Plugin, ResolveError, RunError};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, DeserializeOwned, Deserializer, MapAccess, Visitor};
@@ -43,7 +43,7 @@ pub struct PluginError {
 }
 
 /// What is loaded, and a number that changes when that does.
-pub type Loaded = (u64, Arc<dyn Lookup>);
+pub type Loaded = (u64, Arc<dyn ItemResolver>);
 
 /// The plugins of a list. Those of components are looked up anew when what is loaded has changed; those of the engine stay the same.
 pub struct ConfiguredPlugins {
@@ -145,7 +145,7 @@ impl PluginSource for ConfiguredPlugins {
     }
 }
 
-fn find(listed: &[Listed], lookup: &dyn Lookup) -> Result<Plugins, PluginError> {
+fn find(listed: &[Listed], lookup: &dyn ItemResolver) -> Result<Plugins, PluginError> {
     let mut found: Vec<Arc<dyn Plugin>> = Vec::with_capacity(listed.len());
     for (index, plugin) in listed.iter().enumerate() {
         let (plugin, name) = match plugin {
@@ -168,13 +168,13 @@ fn find(listed: &[Listed], lookup: &dyn Lookup) -> Result<Plugins, PluginError> 
 }
 
 /// A name that is found nowhere could have been one of ours.
-fn with_builtins(error: LookupError) -> LookupError {
+fn with_builtins(error: ResolveError) -> ResolveError {
     match error {
-        LookupError::Unknown { kind, name, known } => {
+        ResolveError::Unknown { kind, name, known } => {
             let known = BUILTIN_NAMES.iter().map(|name| (*name).to_owned()).chain(known).collect();
-            LookupError::Unknown { kind, name, known }
+            ResolveError::Unknown { kind, name, known }
         }
-        error @ (LookupError::Ambiguous { .. } | LookupError::Broken { .. }) => error,
+        error @ (ResolveError::Ambiguous { .. } | ResolveError::Unusable { .. }) => error,
     }
 }
 

@@ -5,8 +5,9 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::event::USER;
-use hatchery_core::{CallContext, Callback, Content, Event, LlmRequest, LlmResponse, Part, PartData, Plugin, RunError};
+use hatchery_core::{
+    CallContext, Callback, Content, Event, LlmRequest, LlmResponse, Part, PartData, Plugin, RunError, USER_AUTHOR,
+};
 use imbl::Vector;
 
 /// Sends models only the newest turns of the conversation: what the user said and all that followed, so many times. A turn that answers a
@@ -40,7 +41,7 @@ impl Plugin for ContextFilter {}
 
 /// What the user said beside answers to calls, a message each, oldest first.
 fn said(events: &Vector<Arc<Event>>) -> Vec<Vec<&Part>> {
-    let by_user = events.iter().filter(|event| event.author == USER);
+    let by_user = events.iter().filter(|event| event.author == USER_AUTHOR);
     let messages = by_user.filter_map(|event| event.content.as_deref()).map(spoken);
     messages.filter(|message| !message.is_empty()).collect()
 }

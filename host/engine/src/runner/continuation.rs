@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::agent::AgentTree;
-use hatchery_core::event::USER;
-use hatchery_core::{AgentId, AgentKind, Claim, Event};
+use hatchery_core::{AgentId, AgentKind, AgentTree, Claim, Event, USER_AUTHOR};
 use imbl::Vector;
 
 use crate::agents::Branch;
@@ -27,7 +25,7 @@ pub(super) fn agent_to_run(
         return (root, None);
     }
     let can_continue = |agent: &AgentId| *agent == root || can_hand_back(tree, *agent);
-    let mut authors = events.iter().rev().filter(|event| event.author != USER);
+    let mut authors = events.iter().rev().filter(|event| event.author != USER_AUTHOR);
     let spoke_last = authors.find_map(|event| tree.find_agent(&event.author).filter(can_continue)).unwrap_or(root);
     let was_handed_over_to = || {
         let mut transfers = events.iter().rev().filter_map(|event| {
@@ -54,7 +52,7 @@ fn caller_of_newest_response(
         return None;
     }
     let is_call = |event: &&Arc<Event>| {
-        event.author != USER
+        event.author != USER_AUTHOR
             && event.function_calls().any(|call| call.id.as_deref().is_some_and(|id| answered.contains(&id)))
             && verifier.proves_open_calls(event)
     };

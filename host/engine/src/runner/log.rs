@@ -6,8 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hatchery_core::state::Scope;
-use hatchery_core::{CallContext, Event, EventSink, EventWindow, RunError, Session};
+use hatchery_core::{CallContext, Event, EventSink, EventWindow, RunError, Session, StateScope};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex, mpsc};
 
@@ -168,7 +167,7 @@ impl Log {
 /// Adds what has come since `session` was read. Its own event stays the very object that was stored; `temp:` state stays.
 fn catch_up(session: &mut Session, now: Session, own: &Arc<Event>) {
     let mut state = now.state;
-    for (key, value) in session.state.iter().filter(|(key, _)| Scope::of(key).0 == Scope::Temp) {
+    for (key, value) in session.state.iter().filter(|(key, _)| StateScope::of(key).0 == StateScope::Temp) {
         state.set(key, value.clone());
     }
     session.state = state;

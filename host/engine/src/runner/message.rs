@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use hatchery_core::event::USER;
-use hatchery_core::message::{check_message, invalid};
-use hatchery_core::storable::{MAX_DEPTH, is_too_deep};
-use hatchery_core::{Event, FunctionResponse, PartData, RunError};
+use hatchery_core::{
+    Event, FunctionResponse, MAX_JSON_DEPTH, PartData, RunError, USER_AUTHOR, check_message, invalid_message,
+    is_json_too_deep,
+};
 use imbl::Vector;
 
 use super::RunRequest;
@@ -20,9 +20,9 @@ pub(super) fn check(request: &RunRequest) -> Result<(), RunError> {
         None if request.invocation_id.is_some() => {}
         None => return Err(RunError::BadInput("there is no message, and no invocation to go on with".into())),
     }
-    match request.state_delta.iter().find(|(_, value)| is_too_deep(value)) {
+    match request.state_delta.iter().find(|(_, value)| is_json_too_deep(value)) {
         Some((key, _)) => Err(RunError::BadInput(format!(
-            "the value of the state key `{}` is nested more than {MAX_DEPTH} levels deep",
+            "the value of the state key `{}` is nested more than {MAX_JSON_DEPTH} levels deep",
             key.escape_debug()
         ))),
         None => Ok(()),
@@ -38,7 +38,7 @@ pub(super) fn check_answers(request: &RunRequest, events: &Vector<Arc<Event>>) -
     let parts = request.message.iter().flat_map(|message| message.parts.iter().enumerate());
     for (index, part) in parts {
         if let PartData::FunctionResponse(response) = &part.data {
-            check_answer(response, events).map_err(|wrong| invalid(index, &wrong))?;
+            check_answer(response, events).map_err(|wrong| invalid_message(index, &wrong))?;
         }
     }
     Ok(())
@@ -46,7 +46,7 @@ pub(super) fn check_answers(request: &RunRequest, events: &Vector<Arc<Event>>) -
 
 fn check_answer(response: &FunctionResponse, events: &Vector<Arc<Event>>) -> Result<(), String> {
     let id = response.id.as_deref().unwrap_or_default();
-    let by_agents = || events.iter().rev().filter(|event| event.author != USER);
+    let by_agents = || events.iter().rev().filter(|event| event.author != USER_AUTHOR);
     let mut calls = by_agents().flat_map(|event| event.function_calls());
     let Some(call) = calls.find(|call| call.id.as_deref() == Some(id)) else {
         return Err(format!(

@@ -3,9 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use hatchery_core::agent::AgentTree;
-use hatchery_core::event::USER;
-use hatchery_core::{Claim, Content, Event, RunError};
+use hatchery_core::{AgentTree, Claim, Content, Event, RunError, USER_AUTHOR};
 use imbl::Vector;
 
 use super::RunRequest;
@@ -96,7 +94,7 @@ impl Resumed {
 }
 
 fn is_message_of(event: &Event, invocation_id: &str) -> bool {
-    event.author == USER && event.invocation_id == invocation_id
+    event.author == USER_AUTHOR && event.invocation_id == invocation_id
 }
 
 /// Calls that a message answers.
@@ -113,7 +111,8 @@ impl<'a> Answered<'a> {
         let ids: HashSet<_> = answers.function_responses().filter_map(|answer| answer.id.as_deref()).collect();
         let calls =
             |event: &Event| event.function_calls().any(|call| call.id.as_deref().is_some_and(|id| ids.contains(id)));
-        let is_call = |event: &Arc<Event>| event.author != USER && calls(event) && verifier.proves_open_calls(event);
+        let is_call =
+            |event: &Arc<Event>| event.author != USER_AUTHOR && calls(event) && verifier.proves_open_calls(event);
         let place = events.iter().rposition(is_call)?;
         let call = events.get(place)?;
         Some(Self { ids, call, later: events.skip(place + 1) })
@@ -123,7 +122,7 @@ impl<'a> Answered<'a> {
     fn has_been_heard(&self) -> bool {
         let (mut said, mut heard) = (HashSet::new(), HashSet::new());
         for event in self.later.iter().filter(|event| event.invocation_id == self.call.invocation_id) {
-            if event.author == USER {
+            if event.author == USER_AUTHOR {
                 said.extend(event.function_responses().filter_map(|answer| answer.id.as_deref()));
             } else if event.author == self.call.author && !is_failure(event) {
                 heard.extend(said.drain());

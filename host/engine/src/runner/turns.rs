@@ -9,7 +9,7 @@ use hatchery_core::{Event, Session, SessionKey};
 use imbl::Vector;
 use tokio::sync::{Mutex as TurnLock, OwnedMutexGuard};
 
-use crate::llm::contents::Views;
+use crate::history::contents::Views;
 
 /// Sessions that are kept between turns. One that is not is read whole from its service again.
 const KEPT_SESSIONS: usize = 1024;

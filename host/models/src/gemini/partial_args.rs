@@ -1,6 +1,6 @@
 //! Function calls whose arguments come in pieces: `partialArgs`, each a value at a JSON path, and `willContinue` until the last.
 
-use hatchery_core::content::{FunctionCall, JsonMap, Part, PartData};
+use hatchery_core::{FunctionCall, JsonMap, Part, PartData};
 use serde_json::Value;
 
 const PARTIAL_ARGS: &str = "partialArgs";

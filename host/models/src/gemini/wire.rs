@@ -3,10 +3,10 @@
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use hatchery_core::content::{Blob, Content, FileData, FunctionCall, FunctionResponse, JsonMap, Part, PartData};
-use hatchery_core::error::{ModelError, ModelErrorKind};
-use hatchery_core::event::UsageMetadata;
-use hatchery_core::model::{FunctionDeclaration, GenerateContentConfig, LlmRequest, LlmResponse};
+use hatchery_core::{
+    Blob, Content, FileData, FunctionCall, FunctionDeclaration, FunctionResponse, GenerateContentConfig, JsonMap,
+    LlmRequest, LlmResponse, ModelError, ModelErrorKind, Part, PartData, UsageMetadata,
+};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
-use hatchery_core::base64_bytes;
-use hatchery_core::content::{Blob, Content, FileData, FunctionCall, FunctionResponse, Part, PartData};
-use hatchery_core::model::LlmRequest;
+use hatchery_core::{
+    Blob, Content, FileData, FunctionCall, FunctionResponse, LlmRequest, Part, PartData, base64_bytes,
+};
 use serde::{Serialize, Serializer};
 
 use super::wire::ExtraContent;

@@ -1,7 +1,6 @@
 //! Settings and tools as chat completions call them.
 
-use hatchery_core::content::JsonMap;
-use hatchery_core::model::{FunctionDeclaration, GenerateContentConfig, LlmRequest};
+use hatchery_core::{FunctionDeclaration, GenerateContentConfig, JsonMap, LlmRequest};
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::content::{Content, Part};
-use hatchery_core::error::ModelError;
-use hatchery_core::model::LlmResponse;
+use hatchery_core::{Content, LlmResponse, ModelError, Part};
 
 use super::wire::{ToolCallJson, call_parts, finish_reason, parse};
 use crate::failure::Origin;

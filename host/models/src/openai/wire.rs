@@ -1,10 +1,9 @@
 //! The JSON of chat completions: the body of a request, and what comes back whole or in chunks.
 
-use hatchery_core::base64_bytes;
-use hatchery_core::content::{Content, FunctionCall, JsonMap, Part, PartData};
-use hatchery_core::error::ModelError;
-use hatchery_core::event::UsageMetadata;
-use hatchery_core::model::{Delivery, LlmRequest, LlmResponse};
+use hatchery_core::{
+    Content, FunctionCall, JsonMap, LlmRequest, LlmResponse, ModelError, Part, PartData, StreamingMode, UsageMetadata,
+    base64_bytes,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -36,9 +35,9 @@ struct StreamOptions {
 pub(super) fn request<'a>(
     model: &'a str,
     request: &'a LlmRequest,
-    delivery: Delivery,
+    streaming_mode: StreamingMode,
 ) -> Result<RequestJson<'a>, String> {
-    let stream = delivery == Delivery::Streamed;
+    let stream = streaming_mode == StreamingMode::On;
     Ok(RequestJson {
         model,
         messages: messages(model, request)?,

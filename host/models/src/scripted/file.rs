@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
-use hatchery_core::content::{JsonMap, Part};
-use hatchery_core::error::ModelErrorKind;
+use hatchery_core::{JsonMap, ModelErrorKind, Part};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde_json::Value;
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
-use hatchery_core::content::{Content, FunctionCall, Part, PartData};
-use hatchery_core::error::{ModelError, ModelErrorKind};
-use hatchery_core::event::UsageMetadata;
-use hatchery_core::model::{Delivery, LlmResponse, ResponseStream};
+use hatchery_core::{
+    Content, FunctionCall, LlmResponse, ModelError, ModelErrorKind, Part, PartData, ResponseStream, StreamingMode,
+    UsageMetadata,
+};
 use serde_json::Value;
 
 use super::tail::{Fit, bytes_of_part, tokens};
@@ -182,9 +182,13 @@ impl Reply {
     }
 
     /// Answers: the stream gives what the script says, when it says so.
-    pub(super) async fn play(&self, fit: &Fit<'_>, delivery: Delivery) -> Result<ResponseStream, ModelError> {
+    pub(super) async fn play(
+        &self,
+        fit: &Fit<'_>,
+        streaming_mode: StreamingMode,
+    ) -> Result<ResponseStream, ModelError> {
         let unfilled = |message| ModelError::new(ModelErrorKind::BadRequest, fit.tail.model(), message);
-        let responses = || self.responses(fit, delivery).map_err(unfilled);
+        let responses = || self.responses(fit, streaming_mode).map_err(unfilled);
         let Some(failure) = &self.failure else {
             let mut responses = responses()?;
             let usage = usage_of(&responses, fit);
@@ -200,28 +204,28 @@ impl Reply {
             wait(self.delay).await;
             return Err(error);
         };
-        let mut items = match delivery {
-            Delivery::Whole => Vec::new(),
-            Delivery::Streamed => responses()?.into_iter().take(after).map(Ok).collect(),
+        let mut items = match streaming_mode {
+            StreamingMode::Off => Vec::new(),
+            StreamingMode::On => responses()?.into_iter().take(after).map(Ok).collect(),
         };
         items.push(Err(error));
         Ok(self.paced(items))
     }
 
     /// One response per piece, or one of all parts. Never empty.
-    fn responses(&self, fit: &Fit<'_>, delivery: Delivery) -> Result<Vec<LlmResponse>, String> {
+    fn responses(&self, fit: &Fit<'_>, streaming_mode: StreamingMode) -> Result<Vec<LlmResponse>, String> {
         let mut parts = Vec::new();
         for item in &self.items {
-            item.push_parts(fit, delivery, &mut parts)?;
+            item.push_parts(fit, streaming_mode, &mut parts)?;
         }
         let response = |parts: Vec<Part>| LlmResponse {
             content: (!parts.is_empty()).then(|| Content::new("model", parts)),
-            partial: delivery == Delivery::Streamed,
+            partial: streaming_mode == StreamingMode::On,
             ..LlmResponse::default()
         };
-        Ok(match delivery {
-            Delivery::Streamed if !parts.is_empty() => parts.into_iter().map(|part| response(vec![part])).collect(),
-            Delivery::Streamed | Delivery::Whole => vec![response(parts)],
+        Ok(match streaming_mode {
+            StreamingMode::On if !parts.is_empty() => parts.into_iter().map(|part| response(vec![part])).collect(),
+            StreamingMode::On | StreamingMode::Off => vec![response(parts)],
         })
     }
 
@@ -240,14 +244,14 @@ impl Reply {
 }
 
 impl Item {
-    fn push_parts(&self, fit: &Fit<'_>, delivery: Delivery, parts: &mut Vec<Part>) -> Result<(), String> {
+    fn push_parts(&self, fit: &Fit<'_>, streaming_mode: StreamingMode, parts: &mut Vec<Part>) -> Result<(), String> {
         match self {
             Self::Text { pieces, chunks, thought } => {
                 let texts = pieces.iter().map(|piece| piece.text(fit)).collect::<Result<Vec<_>, _>>()?;
                 let part = |text: &str| Part { thought: *thought, ..Part::text(text) };
-                match delivery {
-                    Delivery::Whole => parts.push(part(&texts.concat())),
-                    Delivery::Streamed => {
+                match streaming_mode {
+                    StreamingMode::Off => parts.push(part(&texts.concat())),
+                    StreamingMode::On => {
                         parts.extend(texts.iter().flat_map(|text| cut(text, *chunks)).map(part));
                     }
                 }

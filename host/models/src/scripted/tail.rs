@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use hatchery_core::content::{Content, FunctionResponse, JsonMap, PartData};
-use hatchery_core::model::LlmRequest;
+use hatchery_core::{Content, FunctionResponse, JsonMap, LlmRequest, PartData};
 use serde_json::Value;
 
 /// How the engine begins a message that tells what another agent did.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use hatchery_core::content::JsonMap;
+use hatchery_core::JsonMap;
 use serde_json::Value;
 
 use super::tail::Fit;

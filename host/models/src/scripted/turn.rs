@@ -1,6 +1,6 @@
 //! One turn of a script: when it fits, and what it replies.
 
-use hatchery_core::content::FunctionResponse;
+use hatchery_core::FunctionResponse;
 
 use super::reply::Reply;
 use super::tail::{Fit, Tail};

@@ -1,9 +1,7 @@
 use std::sync::Arc;
 
-use hatchery_core::content::Content;
-use hatchery_core::error::ModelErrorKind;
-use hatchery_core::model::{Delivery, FunctionDeclaration, LlmRequest, ModelRegistry};
-use hatchery_models::{Registry, Settings};
+use hatchery_core::{Content, FunctionDeclaration, LlmRequest, ModelErrorKind, ModelResolver, StreamingMode};
+use hatchery_models::{ModelProviders, Settings};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Fake, content, deltas, event, parts, refusal, request, says, stream_of, texts, whole};
@@ -48,7 +46,7 @@ async fn a_name_cannot_leave_its_place_in_the_address() {
         gemini_api_key: Some("k".into()),
         ..Settings::default()
     };
-    let registry = Registry::with_defaults(settings);
+    let registry = ModelProviders::with_defaults(settings);
     for name in ["models/gemini-x", "gemini-/../../x?y#z"] {
         whole(registry.model(name).unwrap().as_ref(), says("hi")).await.unwrap();
     }
@@ -188,7 +186,7 @@ async fn gemma_hears_its_instructions_from_the_user() {
         gemini_api_key: Some("k".into()),
         ..Settings::default()
     };
-    let model = Registry::with_defaults(settings).model("models/gemma-3-27b-it").unwrap();
+    let model = ModelProviders::with_defaults(settings).model("models/gemma-3-27b-it").unwrap();
     whole(model.as_ref(), LlmRequest { system_instructions: vec!["Be brief.".into()], ..says("hi") }).await.unwrap();
     let contents = json!([
         { "role": "user", "parts": [{ "text": "Be brief." }] },
@@ -197,7 +195,7 @@ async fn gemma_hears_its_instructions_from_the_user() {
     assert_eq!(fake.asked()[0].body, json!({ "contents": contents }));
 }
 
-async fn answer_to(body: Value) -> hatchery_core::model::LlmResponse {
+async fn answer_to(body: Value) -> hatchery_core::LlmResponse {
     let fake = Fake::start([Answer::json(body)]).await;
     whole(fake.gemini().as_ref(), says("hi")).await.unwrap()
 }
@@ -274,7 +272,7 @@ async fn a_blocked_prompt_and_an_empty_answer_are_errors_of_the_response() {
 async fn a_key_that_gemini_does_not_know_is_an_auth_error_although_it_answers_400() {
     let body = json!({ "error": { "code": 400, "message": "API key not valid.", "details": [{ "reason": "API_KEY_INVALID" }] } });
     let fake = Fake::start([Answer::json(body).status(400)]).await;
-    let error = refusal(fake.gemini().as_ref(), says("hi"), Delivery::Whole).await;
+    let error = refusal(fake.gemini().as_ref(), says("hi"), StreamingMode::Off).await;
     assert_eq!((error.kind, error.status), (ModelErrorKind::Auth, Some(400)));
 }
 

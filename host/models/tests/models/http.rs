@@ -1,9 +1,8 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use hatchery_core::error::ModelErrorKind;
-use hatchery_core::model::{Delivery, ModelRegistry};
-use hatchery_models::{Registry, Settings};
+use hatchery_core::{ModelErrorKind, ModelResolver, StreamingMode};
+use hatchery_models::{ModelProviders, Settings};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -34,7 +33,7 @@ async fn too_many_requests_are_tried_again_and_succeed() {
 #[tokio::test]
 async fn after_three_tries_the_error_is_the_last_answers() {
     let fake = Fake::start([busy(), busy(), busy(), hello()]).await;
-    let error = refusal(fake.gemini().as_ref(), says("hi"), Delivery::Whole).await;
+    let error = refusal(fake.gemini().as_ref(), says("hi"), StreamingMode::Off).await;
     assert_eq!(
         (error.kind, error.status, error.retry_after),
         (ModelErrorKind::RateLimited, Some(429), Some(Duration::ZERO))
@@ -46,7 +45,7 @@ async fn after_three_tries_the_error_is_the_last_answers() {
 #[tokio::test]
 async fn a_wait_of_more_than_thirty_seconds_is_left_to_the_caller() {
     let fake = Fake::start([Answer::json("{}").status(429).header("retry-after", "31"), hello()]).await;
-    let error = refusal(fake.gemini().as_ref(), says("hi"), Delivery::Whole).await;
+    let error = refusal(fake.gemini().as_ref(), says("hi"), StreamingMode::Off).await;
     assert_eq!((error.kind, error.retry_after), (ModelErrorKind::RateLimited, Some(Duration::from_secs(31))));
     assert_eq!(fake.asked().len(), 1);
 }
@@ -77,7 +76,7 @@ async fn what_the_request_causes_is_not_tried_again() {
         let answer =
             Answer::json(json!({ "error": { "message": "no" } })).status(status).header("location", "/elsewhere");
         let fake = Fake::start([answer, hello()]).await;
-        let error = refusal(fake.gemini().as_ref(), says("hi"), Delivery::Streamed).await;
+        let error = refusal(fake.gemini().as_ref(), says("hi"), StreamingMode::On).await;
         assert_eq!((error.kind, error.status), (kind, Some(status)));
         assert_eq!(error.message, message);
         assert_eq!(fake.asked().len(), 1, "{status}");
@@ -90,8 +89,8 @@ async fn a_server_that_is_not_there_is_a_network_error_that_names_the_host() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let settings = Settings { openai_base_url: Some(url.into()), ..Settings::default() };
-    let model = Registry::with_defaults(settings).model("gpt-5").unwrap();
-    let error = refusal(model.as_ref(), says("hi"), Delivery::Whole).await;
+    let model = ModelProviders::with_defaults(settings).model("gpt-5").unwrap();
+    let error = refusal(model.as_ref(), says("hi"), StreamingMode::Off).await;
     assert_eq!((error.kind, error.status), (ModelErrorKind::Network, None));
     assert!(error.message.starts_with("cannot reach OpenAI at 127.0.0.1: "), "{error}");
 }
@@ -118,7 +117,7 @@ async fn a_whole_answer_that_breaks_off_is_a_network_error() {
 async fn dropping_the_stream_ends_the_request_at_the_server() {
     let (held, gone) = oneshot::channel();
     let fake = Fake::start([Answer::events([piece("one")]).ending(End::Never(held))]).await;
-    let mut stream = fake.gemini().generate(says("hi"), Delivery::Streamed).await.unwrap();
+    let mut stream = fake.gemini().generate(says("hi"), StreamingMode::On).await.unwrap();
     stream.next().await.unwrap().unwrap();
     drop(stream);
     let noticed = tokio::time::timeout(Duration::from_secs(30), gone).await.expect("the server never noticed");
@@ -128,7 +127,7 @@ async fn dropping_the_stream_ends_the_request_at_the_server() {
 #[tokio::test]
 async fn an_answer_that_is_no_event_stream_is_refused() {
     let fake = Fake::start([hello()]).await;
-    let error = refusal(fake.gemini().as_ref(), says("hi"), Delivery::Streamed).await;
+    let error = refusal(fake.gemini().as_ref(), says("hi"), StreamingMode::On).await;
     assert_eq!(error.kind, ModelErrorKind::BadResponse);
     assert_eq!(
         error.message,
@@ -168,7 +167,7 @@ async fn an_event_of_more_than_thirty_two_mebibytes_is_a_bad_response() {
 #[tokio::test]
 async fn the_key_is_never_in_an_error_even_if_the_server_repeats_it() {
     let fake = Fake::start([Answer::json(json!({ "error": "openai-key is wrong" })).status(401)]).await;
-    let error = refusal(fake.openai().as_ref(), says("hi"), Delivery::Whole).await;
+    let error = refusal(fake.openai().as_ref(), says("hi"), StreamingMode::Off).await;
     assert_eq!(error.message, "OpenAI answered HTTP 401: [key] is wrong (check the key in OPENAI_API_KEY)");
 }
 
@@ -183,6 +182,6 @@ async fn a_whole_answer_of_more_than_sixty_four_mebibytes_is_a_bad_response() {
 #[tokio::test]
 async fn a_stream_that_is_refused_with_a_list_shows_the_first_message() {
     let fake = Fake::start([Answer::json(json!([{ "error": { "message": "no" } }])).status(400)]).await;
-    let error = refusal(fake.gemini().as_ref(), says("hi"), Delivery::Streamed).await;
+    let error = refusal(fake.gemini().as_ref(), says("hi"), StreamingMode::On).await;
     assert_eq!(error.message, "Gemini answered HTTP 400: no");
 }

@@ -1,5 +1,4 @@
-use hatchery_core::error::ModelErrorKind;
-use hatchery_core::model::LlmResponse;
+use hatchery_core::{LlmResponse, ModelErrorKind};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Fake, deltas, event, parts, says, stream_of, texts, whole};

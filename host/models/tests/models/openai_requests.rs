@@ -1,9 +1,7 @@
 use std::sync::Arc;
 
-use hatchery_core::content::Content;
-use hatchery_core::error::ModelErrorKind;
-use hatchery_core::model::{Delivery, FunctionDeclaration, LlmRequest, ModelRegistry};
-use hatchery_models::{Registry, Settings};
+use hatchery_core::{Content, FunctionDeclaration, LlmRequest, ModelErrorKind, ModelResolver, StreamingMode};
+use hatchery_models::{ModelProviders, Settings};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Fake, content, deltas, refusal, request, says, whole};
@@ -22,7 +20,7 @@ async fn body_of(request: LlmRequest) -> Value {
 
 async fn refused(request: LlmRequest) -> String {
     let fake = Fake::start([ok()]).await;
-    let error = refusal(fake.openai().as_ref(), request, Delivery::Whole).await;
+    let error = refusal(fake.openai().as_ref(), request, StreamingMode::Off).await;
     assert_eq!(error.kind, ModelErrorKind::BadRequest);
     assert!(fake.asked().is_empty());
     error.message
@@ -54,7 +52,7 @@ async fn a_request_goes_to_chat_completions_with_the_key() {
 async fn a_server_of_ones_own_needs_no_key() {
     let fake = Fake::start([ok()]).await;
     let settings = Settings { openai_base_url: Some(format!("{}/v1/", fake.url).into()), ..Settings::default() };
-    let model = Registry::with_defaults(settings).model("openai/org/llama").unwrap();
+    let model = ModelProviders::with_defaults(settings).model("openai/org/llama").unwrap();
     whole(model.as_ref(), says("hi")).await.unwrap();
     let asked = fake.asked();
     assert_eq!(asked[0].target, "/v1/chat/completions");

@@ -1,13 +1,12 @@
 use std::sync::Arc;
 
-use hatchery_core::error::{ModelError, ModelErrorKind};
-use hatchery_core::model::{Model, ModelRegistry};
+use hatchery_core::{Model, ModelError, ModelErrorKind, ModelResolver};
 use hatchery_models::scripted::Scripted;
-use hatchery_models::{BaseUrl, Factory, Registry, Secret, Settings};
+use hatchery_models::{BaseUrl, ModelProvider, ModelProviders, Secret, Settings};
 
 use crate::support::{says, texts, whole};
 
-fn error(registry: &Registry, name: &str) -> ModelError {
+fn error(registry: &ModelProviders, name: &str) -> ModelError {
     match registry.model(name) {
         Ok(_) => panic!("{name} is served"),
         Err(error) => error,
@@ -20,7 +19,7 @@ fn keys() -> Settings {
 
 #[test]
 fn names_find_their_provider() {
-    let registry = Registry::with_defaults(keys());
+    let registry = ModelProviders::with_defaults(keys());
     let names = [
         "gemini-2.5-flash",
         "gemma-3-27b-it",
@@ -39,7 +38,7 @@ fn names_find_their_provider() {
 
 #[test]
 fn an_unknown_name_is_refused_with_the_known_ones() {
-    let error = error(&Registry::with_defaults(Settings::default()), "claude-9");
+    let error = error(&ModelProviders::with_defaults(Settings::default()), "claude-9");
     assert_eq!(error.kind, ModelErrorKind::UnknownModel);
     assert_eq!(
         error.to_string(),
@@ -50,12 +49,12 @@ fn an_unknown_name_is_refused_with_the_known_ones() {
 
 #[test]
 fn an_empty_registry_says_that_it_is_empty() {
-    assert_eq!(error(&Registry::new(), "m").message, "no provider serves this name, and none is registered");
+    assert_eq!(error(&ModelProviders::new(), "m").message, "no provider serves this name, and none is registered");
 }
 
 #[test]
 fn a_missing_key_is_refused_with_the_variable_to_set() {
-    let registry = Registry::with_defaults(Settings::default());
+    let registry = ModelProviders::with_defaults(Settings::default());
     let gemini = error(&registry, "gemini-2.5-flash");
     assert_eq!(gemini.kind, ModelErrorKind::Auth);
     assert_eq!(
@@ -72,7 +71,8 @@ fn a_missing_key_is_refused_with_the_variable_to_set() {
 
 #[test]
 fn a_key_that_cannot_be_sent_is_refused_without_showing_it() {
-    let registry = Registry::with_defaults(Settings { gemini_api_key: Some("a\nb".into()), ..Settings::default() });
+    let registry =
+        ModelProviders::with_defaults(Settings { gemini_api_key: Some("a\nb".into()), ..Settings::default() });
     let error = error(&registry, "gemini-2.5-flash");
     assert_eq!(error.message, "the key in GOOGLE_API_KEY or GEMINI_API_KEY has characters that no key has");
 }
@@ -80,7 +80,8 @@ fn a_key_that_cannot_be_sent_is_refused_without_showing_it() {
 #[test]
 fn a_base_url_that_is_none_is_refused_with_its_variable() {
     for url in ["nonsense", "ftp://host"] {
-        let registry = Registry::with_defaults(Settings { openai_base_url: Some(url.into()), ..Settings::default() });
+        let registry =
+            ModelProviders::with_defaults(Settings { openai_base_url: Some(url.into()), ..Settings::default() });
         let error = error(&registry, "gpt-5");
         assert_eq!(error.kind, ModelErrorKind::BadRequest);
         assert!(error.message.starts_with("OPENAI_BASE_URL is not a usable URL ("), "{error}");
@@ -91,7 +92,7 @@ fn a_base_url_that_is_none_is_refused_with_its_variable() {
 #[test]
 fn a_key_is_not_sent_to_a_base_url_that_a_folder_names() {
     let url = || Some(BaseUrl::of_folder("https://evil.example"));
-    let registry = Registry::with_defaults(Settings { openai_base_url: url(), gemini_base_url: url(), ..keys() });
+    let registry = ModelProviders::with_defaults(Settings { openai_base_url: url(), gemini_base_url: url(), ..keys() });
     for (model, key, variable) in [
         ("gpt-5", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
         ("gemini-2.5-flash", "GOOGLE_API_KEY or GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
@@ -107,14 +108,14 @@ fn a_key_is_not_sent_to_a_base_url_that_a_folder_names() {
         );
     }
     let without_key = Settings { openai_base_url: url(), ..Settings::default() };
-    assert!(Registry::with_defaults(without_key).model("gpt-5").is_ok(), "there is no key to lose");
+    assert!(ModelProviders::with_defaults(without_key).model("gpt-5").is_ok(), "there is no key to lose");
 }
 
 #[test]
 fn a_key_goes_in_plain_text_to_this_machine_only() {
     let served = |url: &str| {
         let settings = Settings { openai_base_url: Some(url.into()), gemini_base_url: Some(url.into()), ..keys() };
-        let registry = Registry::with_defaults(settings);
+        let registry = ModelProviders::with_defaults(settings);
         ["gpt-5", "gemini-2.5-flash"].map(|model| registry.model(model).map(|_| ()))
     };
     for url in ["http://127.0.0.1:11434/v1", "http://localhost:1", "http://[::1]:1", "https://proxy.example"] {
@@ -131,18 +132,18 @@ fn a_key_goes_in_plain_text_to_this_machine_only() {
         assert!(gemini.message.contains("write GOOGLE_GEMINI_BASE_URL with https"), "{gemini}");
     }
     let without_key = Settings { openai_base_url: Some("http://10.0.0.7:8080".into()), ..Settings::default() };
-    assert!(Registry::with_defaults(without_key).model("gpt-5").is_ok());
+    assert!(ModelProviders::with_defaults(without_key).model("gpt-5").is_ok());
 }
 
 #[test]
 fn a_scripted_name_without_a_file_is_refused() {
-    let error = error(&Registry::with_defaults(Settings::default()), "scripted:");
+    let error = error(&ModelProviders::with_defaults(Settings::default()), "scripted:");
     assert_eq!(error.message, "the file is missing; write `scripted:<file>`, such as `scripted:answers.yaml`");
 }
 
 #[test]
 fn one_name_is_one_instance() {
-    let registry = Registry::with_defaults(keys());
+    let registry = ModelProviders::with_defaults(keys());
     let first = registry.model("gpt-5").unwrap();
     assert!(Arc::ptr_eq(&first, &registry.model("gpt-5").unwrap()));
     assert!(!Arc::ptr_eq(&first, &registry.model("gpt-5-mini").unwrap()));
@@ -150,7 +151,7 @@ fn one_name_is_one_instance() {
 
 struct Own;
 
-impl Factory for Own {
+impl ModelProvider for Own {
     fn patterns(&self) -> &[&'static str] {
         &["gpt-own", "mine/*"]
     }
@@ -162,7 +163,7 @@ impl Factory for Own {
 
 #[tokio::test]
 async fn a_factory_registered_later_goes_first_also_for_a_name_already_looked_up() {
-    let mut registry = Registry::with_defaults(keys());
+    let mut registry = ModelProviders::with_defaults(keys());
     registry.model("gpt-own").unwrap();
     registry.register(Box::new(Own));
     for name in ["gpt-own", "mine/x"] {
@@ -174,7 +175,7 @@ async fn a_factory_registered_later_goes_first_also_for_a_name_already_looked_up
 
 #[tokio::test]
 async fn names_past_the_thousandth_are_served_but_not_kept() {
-    let mut registry = Registry::new();
+    let mut registry = ModelProviders::new();
     registry.register(Box::new(Own));
     for index in 0..1_000 {
         registry.model(&format!("mine/{index}")).unwrap();

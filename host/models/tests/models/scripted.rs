@@ -1,9 +1,7 @@
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use hatchery_core::content::{Content, FunctionCall, Part, PartData};
-use hatchery_core::error::ModelErrorKind;
-use hatchery_core::model::{Delivery, LlmRequest, Model};
+use hatchery_core::{Content, FunctionCall, LlmRequest, Model, ModelErrorKind, Part, PartData, StreamingMode};
 use hatchery_models::scripted::{Reply, Scripted, Turn};
 use serde_json::{Value, json};
 
@@ -96,14 +94,14 @@ async fn what_other_agents_did_is_context_and_not_the_users_text() {
 #[tokio::test]
 async fn nothing_that_fits_is_an_error_that_says_how_to_add_a_turn() {
     let model = Scripted::new().on_user("a", "b");
-    let error = refusal(&model, says("hello \"you\""), Delivery::Streamed).await;
+    let error = refusal(&model, says("hello \"you\""), StreamingMode::On).await;
     assert_eq!(error.kind, ModelErrorKind::BadRequest);
     assert_eq!(
         error.to_string(),
         "model `the-model`: no turn of this script fits: the last user text is \"hello \\\"you\\\"\"; \
          add a turn whose `when` fits it, or a last one without `when`, which fits always"
     );
-    let error = refusal(&model, answered("hi", "look_up", json!({})), Delivery::Whole).await;
+    let error = refusal(&model, answered("hi", "look_up", json!({})), StreamingMode::Off).await;
     assert!(
         error.message.contains("the last message is the answer of tool `look_up`, the last user text \"hi\""),
         "{error}"
@@ -227,14 +225,14 @@ async fn an_argument_that_is_one_placeholder_keeps_the_type() {
 #[tokio::test]
 async fn arguments_are_an_object_or_nothing() {
     assert_eq!(args(Value::Null, says("x")).await, json!({}));
-    let error = refusal(&Scripted::new().otherwise(Reply::call("t", json!([1]))), says("x"), Delivery::Whole).await;
+    let error = refusal(&Scripted::new().otherwise(Reply::call("t", json!([1]))), says("x"), StreamingMode::Off).await;
     assert_eq!(error.message, "the arguments of a call are no JSON object");
 }
 
 #[tokio::test]
 async fn a_placeholder_without_a_value_is_an_error_that_names_it() {
     let error = |text: &'static str, request| async move {
-        let error = refusal(&Scripted::new().otherwise(text), request, Delivery::Whole).await;
+        let error = refusal(&Scripted::new().otherwise(text), request, StreamingMode::Off).await;
         assert_eq!(error.kind, ModelErrorKind::BadRequest);
         error.message
     };
@@ -262,10 +260,10 @@ async fn a_failure_without_pieces_fails_the_call_itself() {
     let model = Scripted::new()
         .on_user("limit", Reply::status(429, "slow down, {user}"))
         .otherwise(Reply::error(ModelErrorKind::Network, "gone"));
-    let error = refusal(&model, says("limit"), Delivery::Streamed).await;
+    let error = refusal(&model, says("limit"), StreamingMode::On).await;
     assert_eq!((error.kind, error.status), (ModelErrorKind::RateLimited, Some(429)));
     assert_eq!(error.message, "slow down, limit");
-    let error = refusal(&model, says("?"), Delivery::Whole).await;
+    let error = refusal(&model, says("?"), StreamingMode::Off).await;
     assert_eq!((error.kind, error.status, error.message.as_str()), (ModelErrorKind::Network, None, "gone"));
 }
 
@@ -286,7 +284,7 @@ async fn a_sequence_answers_call_by_call_and_keeps_the_requests() {
     let model = Scripted::sequence([Reply::call("t", json!({})), Reply::text("done")]);
     whole(&model, says("one")).await.unwrap();
     assert_eq!(text(&model, says("two")).await, "done");
-    let error = refusal(&model, says("three"), Delivery::Whole).await;
+    let error = refusal(&model, says("three"), StreamingMode::Off).await;
     assert_eq!(error.message, "the sequence has 2 replies, and call 3 came");
     let asked: Vec<_> = model.requests().iter().map(|request| request.contents[0].text()).collect();
     assert_eq!(asked, ["one", "two", "three"]);
@@ -307,7 +305,7 @@ async fn delays_come_before_the_first_and_between_further_pieces() {
     let reply = Reply::chunks(["a", "b"]).delay(Duration::from_secs(5)).chunk_delay(Duration::from_secs(2));
     let model = Scripted::new().otherwise(reply);
     let start = tokio::time::Instant::now();
-    let mut stream = model.generate(says("?"), Delivery::Streamed).await.unwrap();
+    let mut stream = model.generate(says("?"), StreamingMode::On).await.unwrap();
     assert!(stream.next().now_or_never().is_none());
     stream.next().await.unwrap().unwrap();
     assert_eq!(start.elapsed().as_secs(), 5);
@@ -315,7 +313,7 @@ async fn delays_come_before_the_first_and_between_further_pieces() {
     assert_eq!(start.elapsed().as_secs(), 7);
     assert!(stream.next().await.is_none());
     let failing = Scripted::new().otherwise(Reply::status(500, "x").delay(Duration::from_secs(3)));
-    refusal(&failing, says("?"), Delivery::Whole).await;
+    refusal(&failing, says("?"), StreamingMode::Off).await;
     assert_eq!(start.elapsed().as_secs(), 10);
 }
 

@@ -4,11 +4,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use hatchery_core::content::Content;
-use hatchery_core::error::ModelErrorKind;
-use hatchery_core::model::{Delivery, LlmRequest, Model, ModelRegistry};
+use hatchery_core::{Content, LlmRequest, Model, ModelErrorKind, ModelResolver, StreamingMode};
 use hatchery_models::scripted::Scripted;
-use hatchery_models::{Registry, Settings, WrittenFolders};
+use hatchery_models::{ModelProviders, Settings, WrittenFolders};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -21,7 +19,7 @@ fn model(directory: &Path, yaml: &str) -> Arc<dyn Model> {
 
 fn named(directory: &Path, name: &str) -> Arc<dyn Model> {
     let settings = Settings { scripts_dir: directory.into(), ..Settings::default() };
-    Registry::with_defaults(settings).model(name).unwrap()
+    ModelProviders::with_defaults(settings).model(name).unwrap()
 }
 
 async fn text(model: &Arc<dyn Model>, request: LlmRequest) -> String {
@@ -30,7 +28,7 @@ async fn text(model: &Arc<dyn Model>, request: LlmRequest) -> String {
 
 async fn wrong(yaml: &str) -> String {
     let directory = TempDir::new().unwrap();
-    let error = refusal(model(directory.path(), yaml).as_ref(), says("x"), Delivery::Whole).await;
+    let error = refusal(model(directory.path(), yaml).as_ref(), says("x"), StreamingMode::Off).await;
     assert_eq!(error.kind, ModelErrorKind::BadRequest);
     let start = "the script answers.yaml is wrong: ";
     error.message.strip_prefix(start).unwrap_or_else(|| panic!("{error}")).to_owned()
@@ -112,7 +110,7 @@ async fn every_key_of_the_format_does_what_it_says() {
     assert_eq!(texts(&[broken[0].clone().unwrap()]), ["I was about to"]);
     let error = broken[1].as_ref().unwrap_err();
     assert_eq!((error.kind, error.status, error.message.as_str()), (ModelErrorKind::Server, Some(503), "out of order"));
-    let busy = refusal(model.as_ref(), says("busy"), Delivery::Streamed).await;
+    let busy = refusal(model.as_ref(), says("busy"), StreamingMode::On).await;
     assert_eq!((busy.kind, busy.message.as_str()), (ModelErrorKind::RateLimited, "later, busy"));
     assert_eq!(text(&model, says("hello")).await, "I only know dice.");
 }
@@ -135,7 +133,7 @@ async fn every_error_code_has_its_kind() {
         fs::write(directory.path().join(code), format!("turns: [{{ error: {{ code: {code}, message: m }} }}]"))
             .unwrap();
         let model = named(directory.path(), &format!("scripted:{code}"));
-        assert_eq!(refusal(model.as_ref(), says("x"), Delivery::Whole).await.kind, kind, "{code}");
+        assert_eq!(refusal(model.as_ref(), says("x"), StreamingMode::Off).await.kind, kind, "{code}");
     }
 }
 
@@ -143,7 +141,7 @@ async fn every_error_code_has_its_kind() {
 async fn no_fitting_turn_is_an_error_that_names_the_file_and_the_text() {
     let directory = TempDir::new().unwrap();
     let model = model(directory.path(), "turns: [{ when: { user: a }, reply: b }]");
-    let error = refusal(model.as_ref(), says("zzz"), Delivery::Whole).await;
+    let error = refusal(model.as_ref(), says("zzz"), StreamingMode::Off).await;
     assert_eq!(
         error.message,
         "no turn of answers.yaml fits: the last user text is \"zzz\"; add a turn whose `when` fits it, or a last one without `when`, \
@@ -155,7 +153,7 @@ async fn no_fitting_turn_is_an_error_that_names_the_file_and_the_text() {
 async fn a_missing_file_is_an_error_that_names_it_and_is_read_once_it_is_there() {
     let directory = TempDir::new().unwrap();
     let model = named(directory.path(), "scripted:answers.yaml");
-    let error = refusal(model.as_ref(), says("x"), Delivery::Whole).await;
+    let error = refusal(model.as_ref(), says("x"), StreamingMode::Off).await;
     assert!(error.message.starts_with("cannot read the script answers.yaml: "), "{error}");
     assert!(error.message.ends_with("; check the name after `scripted:`"), "{error}");
     fs::write(directory.path().join("answers.yaml"), "turns: [{ reply: here }]").unwrap();
@@ -170,12 +168,12 @@ async fn a_changed_file_is_read_again() {
     fs::write(directory.path().join("answers.yaml"), "turns: [{ reply: the second }]").unwrap();
     assert_eq!(text(&model, says("x")).await, "the second");
     fs::write(directory.path().join("answers.yaml"), "turns: 5").unwrap();
-    refusal(model.as_ref(), says("x"), Delivery::Whole).await;
+    refusal(model.as_ref(), says("x"), StreamingMode::Off).await;
 }
 
 #[test]
 fn a_model_name_cannot_leave_the_scripts_folder() {
-    let registry = Registry::with_defaults(Settings { scripts_dir: "/srv/agents".into(), ..Settings::default() });
+    let registry = ModelProviders::with_defaults(Settings { scripts_dir: "/srv/agents".into(), ..Settings::default() });
     for name in [
         "/etc/passwd",
         "../answers.yaml",
@@ -212,7 +210,7 @@ async fn a_link_may_lead_around_in_the_scripts_folder_but_not_out_of_it() {
     symlink(other.path(), folder.join("elsewhere")).unwrap();
     assert_eq!(text(&named(&folder, "scripted:inside.yaml"), says("x")).await, "inside");
     for name in ["outside.yaml", "elsewhere/secret.yaml"] {
-        let error = refusal(named(&folder, &format!("scripted:{name}")).as_ref(), says("x"), Delivery::Whole).await;
+        let error = refusal(named(&folder, &format!("scripted:{name}")).as_ref(), says("x"), StreamingMode::Off).await;
         assert_eq!(
             error.message,
             format!("the script {name} is a link that leads out of the scripts folder; put the file itself there")
@@ -233,13 +231,13 @@ async fn nothing_that_a_component_may_write_is_a_script() {
     let written_folders = WrittenFolders::default();
     let settings =
         Settings { scripts_dir: root.clone(), written_folders: written_folders.clone(), ..Settings::default() };
-    let registry = Registry::with_defaults(settings);
+    let registry = ModelProviders::with_defaults(settings);
     let [own, planted, link] = ["own.yaml", "data/below/answers.yaml", "answers.yaml"]
         .map(|name| registry.model(&format!("scripted:{name}")).unwrap());
     assert_eq!(text(&planted, says("x")).await, "planted", "nobody may write there yet");
     written_folders.set(vec![root.join("data")]);
     for (model, name) in [(&planted, "data/below/answers.yaml"), (&link, "answers.yaml")] {
-        let error = refusal(model.as_ref(), says("x"), Delivery::Whole).await;
+        let error = refusal(model.as_ref(), says("x"), StreamingMode::Off).await;
         assert_eq!(
             error.message,
             format!(
@@ -258,7 +256,7 @@ async fn a_file_that_becomes_a_link_out_of_the_folder_is_no_longer_read() {
     fs::write(other.path().join("secret"), "turns: [{ reply: a secret }]").unwrap();
     fs::remove_file(directory.path().join("answers.yaml")).unwrap();
     symlink(other.path().join("secret"), directory.path().join("answers.yaml")).unwrap();
-    let error = refusal(model.as_ref(), says("x"), Delivery::Whole).await;
+    let error = refusal(model.as_ref(), says("x"), StreamingMode::Off).await;
     assert!(error.message.contains(" leads out of the scripts folder;"), "{error}");
 }
 
@@ -269,10 +267,10 @@ async fn what_is_not_a_regular_file_is_refused_without_waiting_for_it() {
     assert!(Command::new("mkfifo").arg(directory.path().join("pipe")).status().unwrap().success());
     for name in ["folder", "pipe"] {
         let model = named(directory.path(), &format!("scripted:{name}"));
-        let error = refusal(model.as_ref(), says("x"), Delivery::Whole).await;
+        let error = refusal(model.as_ref(), says("x"), StreamingMode::Off).await;
         assert_eq!(error.message, format!("the script {name} is not a regular file"));
     }
-    let endless = refusal(&Scripted::file("/dev/zero"), says("x"), Delivery::Whole).await;
+    let endless = refusal(&Scripted::file("/dev/zero"), says("x"), StreamingMode::Off).await;
     assert_eq!(endless.message, "the script zero is not a regular file");
 }
 
@@ -281,7 +279,7 @@ async fn a_file_of_more_than_four_mebibytes_is_refused() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("big.yaml");
     fs::File::create(&path).unwrap().set_len(4 * 1024 * 1024 + 1).unwrap();
-    let error = refusal(named(directory.path(), "scripted:big.yaml").as_ref(), says("x"), Delivery::Whole).await;
+    let error = refusal(named(directory.path(), "scripted:big.yaml").as_ref(), says("x"), StreamingMode::Off).await;
     assert_eq!(error.message, "the script big.yaml has more than 4194304 bytes, which is the most");
 }
 
@@ -319,7 +317,7 @@ async fn errors_do_not_show_what_is_in_the_file() {
     let directory = TempDir::new().unwrap();
     fs::write(directory.path().join("binary"), b"s3cr3t\xff").unwrap();
     let binary = named(directory.path(), "scripted:binary");
-    let error = refusal(binary.as_ref(), says("x"), Delivery::Whole).await;
+    let error = refusal(binary.as_ref(), says("x"), StreamingMode::Off).await;
     assert!(error.message.ends_with(" is wrong: it is not UTF-8 text"), "{error}");
 }
 

@@ -9,10 +9,8 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::serve::ListenerExt;
 use futures::stream::{self, StreamExt};
-use hatchery_core::error::ModelError;
-use hatchery_core::model::{Delivery, LlmRequest, LlmResponse, Model, ModelRegistry};
-use hatchery_core::{Content, Part};
-use hatchery_models::{Registry, Settings};
+use hatchery_core::{Content, LlmRequest, LlmResponse, Model, ModelError, ModelResolver, Part, StreamingMode};
+use hatchery_models::{ModelProviders, Settings};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -122,7 +120,7 @@ impl Fake {
             gemini_api_key: Some("gemini-key".into()),
             ..Settings::default()
         };
-        Registry::with_defaults(settings).model("gemini-2.5-flash").unwrap()
+        ModelProviders::with_defaults(settings).model("gemini-2.5-flash").unwrap()
     }
 
     pub fn openai(&self) -> Arc<dyn Model> {
@@ -135,7 +133,7 @@ impl Fake {
             openai_api_key: Some("openai-key".into()),
             ..Settings::default()
         };
-        Registry::with_defaults(settings).model(name).unwrap()
+        ModelProviders::with_defaults(settings).model(name).unwrap()
     }
 }
 
@@ -171,7 +169,7 @@ pub fn content(json: Value) -> Content {
 
 /// Everything that the stream gives.
 pub async fn stream_of(model: &dyn Model, request: LlmRequest) -> Vec<Result<LlmResponse, ModelError>> {
-    model.generate(request, Delivery::Streamed).await.unwrap().collect().await
+    model.generate(request, StreamingMode::On).await.unwrap().collect().await
 }
 
 /// Everything that the stream gives, none of it an error.
@@ -183,7 +181,7 @@ pub async fn deltas(model: &dyn Model, request: LlmRequest) -> Vec<LlmResponse> 
 
 /// The one response of a whole answer.
 pub async fn whole(model: &dyn Model, request: LlmRequest) -> Result<LlmResponse, ModelError> {
-    let items: Vec<_> = model.generate(request, Delivery::Whole).await?.collect().await;
+    let items: Vec<_> = model.generate(request, StreamingMode::Off).await?.collect().await;
     assert_eq!(items.len(), 1);
     let response = items.into_iter().next().unwrap()?;
     assert!(!response.partial);
@@ -191,8 +189,8 @@ pub async fn whole(model: &dyn Model, request: LlmRequest) -> Result<LlmResponse
 }
 
 /// The error with which a call fails at once.
-pub async fn refusal(model: &dyn Model, request: LlmRequest, delivery: Delivery) -> ModelError {
-    match model.generate(request, delivery).await {
+pub async fn refusal(model: &dyn Model, request: LlmRequest, streaming_mode: StreamingMode) -> ModelError {
+    match model.generate(request, streaming_mode).await {
         Ok(_) => panic!("the call did not fail"),
         Err(error) => error,
     }

@@ -5,8 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use hatchery_core::session::EventWindow;
-use hatchery_core::{Part, PartData, SessionKey};
+use hatchery_core::{EventWindow, Part, PartData, SessionKey};
 use serde::{Deserialize, Serialize};
 
 use crate::body::LargeBody;

@@ -10,9 +10,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Router};
-use hatchery_core::content::JsonMap;
-use hatchery_core::message::ClientMessage;
-use hatchery_core::{CallerOrigin, Content, Delivery, RunConfig, RunError};
+use hatchery_core::{CallerOrigin, ClientMessage, Content, JsonMap, RunConfig, RunError, StreamingMode};
 use hatchery_engine::{Run, RunRequest};
 use serde::Deserialize;
 use serde_json::json;
@@ -58,18 +56,18 @@ struct Started {
     guard: Option<DropGuard>,
 }
 
-async fn start(state: &AppState, body: RunBody, delivery: Delivery) -> Result<Started, ApiError> {
+async fn start(state: &AppState, body: RunBody, streaming_mode: StreamingMode) -> Result<Started, ApiError> {
     let app = state.app(&required("appName", body.app_name.clone())?)?;
     let guarded = body.cancel_on_disconnect.unwrap_or(state.config().cancel_on_disconnect);
     let cancel = state.stop_runs().child_token();
-    let request = request(body, delivery, cancel.clone())?;
+    let request = request(body, streaming_mode, cancel.clone())?;
     let _admission = state.admit()?;
     let run = state.runner().run(app, request).await?;
     Ok(Started { run, guard: guarded.then(|| cancel.drop_guard()) })
 }
 
 /// What to run. Limits are the operator's to choose, so none comes from the client.
-fn request(body: RunBody, delivery: Delivery, cancel: CancellationToken) -> Result<RunRequest, ApiError> {
+fn request(body: RunBody, streaming_mode: StreamingMode, cancel: CancellationToken) -> Result<RunRequest, ApiError> {
     let invocation_id = body.invocation_id.filter(|id| !id.trim().is_empty());
     if body.new_message.is_none() && invocation_id.is_none() {
         return Err(missing("newMessage"));
@@ -80,7 +78,7 @@ fn request(body: RunBody, delivery: Delivery, cancel: CancellationToken) -> Resu
         message: body.new_message.map(Content::try_from).transpose()?,
         invocation_id,
         state_delta: body.state_delta.unwrap_or_default(),
-        config: RunConfig { delivery, ..RunConfig::default() },
+        config: RunConfig { streaming_mode, ..RunConfig::default() },
         origin: CallerOrigin::Http,
         cancel,
     })
@@ -96,7 +94,7 @@ fn missing(field: &str) -> ApiError {
 
 /// The events as an array. A run that fails is an error that holds the events up to there.
 async fn run(State(state): State<AppState>, Json(body): Json<RunBody>) -> Result<Response, ApiError> {
-    let mut started = start(&state, body, Delivery::Whole).await?;
+    let mut started = start(&state, body, StreamingMode::Off).await?;
     let mut events = Vec::new();
     while let Some(item) = started.run.next().await {
         match item {
@@ -109,8 +107,8 @@ async fn run(State(state): State<AppState>, Json(body): Json<RunBody>) -> Result
 
 /// The events as a stream, each one line of `data:` in one write: clients parse whole chunks.
 async fn run_sse(State(state): State<AppState>, Json(body): Json<RunBody>) -> Result<Response, ApiError> {
-    let delivery = if body.streaming == Some(true) { Delivery::Streamed } else { Delivery::Whole };
-    let started = start(&state, body, delivery).await?;
+    let streaming_mode = if body.streaming == Some(true) { StreamingMode::On } else { StreamingMode::Off };
+    let started = start(&state, body, streaming_mode).await?;
     let frames = frames(started, state.config().keep_alive);
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
@@ -157,7 +155,7 @@ mod tests {
     use super::*;
 
     fn requested(body: serde_json::Value) -> Result<RunRequest, ApiError> {
-        request(serde_json::from_value(body).unwrap(), Delivery::Whole, CancellationToken::new())
+        request(serde_json::from_value(body).unwrap(), StreamingMode::Off, CancellationToken::new())
     }
 
     #[test]

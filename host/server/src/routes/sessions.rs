@@ -5,11 +5,9 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
-use hatchery_core::content::JsonMap;
-use hatchery_core::event::USER;
-use hatchery_core::provenance::remove_proof;
-use hatchery_core::session::EventWindow;
-use hatchery_core::{Event, EventActions, EventData, Session, SessionKey, Timestamp};
+use hatchery_core::{
+    Event, EventActions, EventData, EventWindow, JsonMap, Session, SessionKey, Timestamp, USER_AUTHOR, remove_proof,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -167,7 +165,7 @@ async fn change(
     state.app(&app)?;
     let key = SessionKey::new(app, user, id);
     let event = EventData {
-        author: USER.into(),
+        author: USER_AUTHOR.into(),
         invocation_id: format!("p-{}", uuid::Uuid::new_v4()),
         actions: EventActions { state_delta: body.state_delta, ..EventActions::default() },
         ..EventData::default()

@@ -1,8 +1,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hatchery_core::session::EventWindow;
-use hatchery_core::{RunError, SessionKey};
+use hatchery_core::{EventWindow, RunError, SessionKey};
 use hatchery_engine::{PluginSource, Plugins};
 use hatchery_server::ServerConfig;
 use serde_json::{Value, json};

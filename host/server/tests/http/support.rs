@@ -5,10 +5,11 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hatchery_core::agent::{AgentKind, Custom, CustomAgent};
-use hatchery_core::{Agent, AgentContext, Content, EventData, RunError, Services, Timestamp};
+use hatchery_core::{
+    Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, EventData, RunError, Services, Timestamp,
+};
 use hatchery_engine::{App, PluginSource, Plugins, Runner};
-use hatchery_models::Registry;
+use hatchery_models::ModelProviders;
 use hatchery_server::{AppSource, AppState, CatalogReport, ComponentReport, FileReport, Server, ServerConfig};
 use hatchery_stores::{AppQuotas, KeywordMemory, MemoryArtifacts, MemorySessions, Quotas};
 use reqwest::{Client, Method, RequestBuilder, Response};
@@ -198,7 +199,7 @@ impl Host {
             let agent = Agent::new(
                 name,
                 format!("It {name}."),
-                AgentKind::Custom(Custom { code: agent, model: None, tools: Vec::new() }),
+                AgentKind::Custom(CustomAgentSpec { code: agent, model: None, tools: Vec::new() }),
             );
             Arc::new(App::new(name, agent).unwrap())
         });
@@ -206,7 +207,7 @@ impl Host {
             sessions: Arc::new(MemorySessions::new()),
             artifacts: Arc::new(MemoryArtifacts::new()),
             memory: Arc::new(KeywordMemory::new()),
-            models: Arc::new(Registry::new()),
+            models: Arc::new(ModelProviders::new()),
         });
         let runner = Runner::with_plugins(services.clone(), plugins);
         let state = AppState::new(runner, Arc::new(FakeSource(apps.into())), config);

@@ -19,8 +19,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use hatchery_core::artifact::ArtifactService;
-use hatchery_core::{ArtifactUsage, Part, PartData, SessionKey, StoreError};
+use hatchery_core::{ArtifactService, ArtifactUsage, Part, PartData, SessionKey, StoreError};
 use uuid::Uuid;
 
 use super::layout;

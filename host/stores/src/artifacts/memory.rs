@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
-use hatchery_core::artifact::ArtifactService;
-use hatchery_core::{ArtifactUsage, Part, SessionKey, StoreError};
+use hatchery_core::{ArtifactService, ArtifactUsage, Part, SessionKey, StoreError};
 
 use super::name::Name;
 

@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
-use hatchery_core::memory::{MemoryEntry, MemoryService};
-use hatchery_core::{Content, Event, Session, StoreError};
+use hatchery_core::{Content, Event, MemoryEntry, MemoryService, Session, StoreError};
 
 use super::words::{Of, words_of};
 

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use hatchery_core::artifact::ArtifactService;
-use hatchery_core::{ArtifactUsage, IdKind, Part, SessionKey, StoreError};
+use hatchery_core::{ArtifactService, ArtifactUsage, IdKind, Part, SessionKey, StoreError};
 
 use super::{AppQuotas, Quota, Quotas, audit};
 use crate::queue::{KeyedQueue, MAX_WAIT, QueueGuard, busy};

@@ -1,7 +1,6 @@
 //! What a delta of state adds to the totals: at most, without looking at the state, and exactly.
 
-use hatchery_core::state::{Scope, entry_bytes, is_removal};
-use hatchery_core::{JsonMap, State, StateUsage};
+use hatchery_core::{JsonMap, State, StateScope, StateUsage, is_state_removal, state_entry_bytes};
 
 /// Keys and bytes that a delta adds to the state of a session, its user and its app.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -16,11 +15,11 @@ impl Change {
     pub(super) fn at_most(delta: &JsonMap) -> Self {
         let mut change = Self::default();
         for (name, value) in delta {
-            if let Some(usage) = change.of_mut(Scope::of(name).0)
-                && !is_removal(value)
+            if let Some(usage) = change.of_mut(StateScope::of(name).0)
+                && !is_state_removal(value)
             {
                 usage.keys += 1;
-                usage.bytes += entry_bytes(name, value);
+                usage.bytes += state_entry_bytes(name, value);
             }
         }
         change
@@ -30,20 +29,20 @@ impl Change {
     pub(super) fn replaced(delta: &JsonMap, state: &State) -> Self {
         let mut change = Self::default();
         for name in delta.keys() {
-            if let (Some(usage), Some(old)) = (change.of_mut(Scope::of(name).0), state.get(name)) {
+            if let (Some(usage), Some(old)) = (change.of_mut(StateScope::of(name).0), state.get(name)) {
                 usage.keys += 1;
-                usage.bytes += entry_bytes(name, old);
+                usage.bytes += state_entry_bytes(name, old);
             }
         }
         change
     }
 
-    fn of_mut(&mut self, scope: Scope) -> Option<&mut StateUsage> {
+    fn of_mut(&mut self, scope: StateScope) -> Option<&mut StateUsage> {
         match scope {
-            Scope::Session => Some(&mut self.session),
-            Scope::User => Some(&mut self.user),
-            Scope::App => Some(&mut self.app),
-            Scope::Temp => None,
+            StateScope::Session => Some(&mut self.session),
+            StateScope::User => Some(&mut self.user),
+            StateScope::App => Some(&mut self.app),
+            StateScope::Temp => None,
         }
     }
 }

@@ -9,10 +9,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use hatchery_core::state::entry_bytes;
 use hatchery_core::{
     Event, EventWindow, IdKind, JsonMap, Session, SessionKey, SessionService, SessionUsage, State, StateUsage,
-    StoreError, Usage, UserUsage,
+    StoreError, Usage, UserUsage, state_entry_bytes,
 };
 
 use super::change::{Change, add, subtract};
@@ -239,7 +238,7 @@ impl Known {
 /// Checks the size of a delta by itself; keys that it removes count too.
 fn check_delta(quotas: &Quotas, delta: &JsonMap) -> Result<(), StoreError> {
     quotas.check(Quota::DeltaKeys, delta.len() as u64)?;
-    quotas.check(Quota::DeltaBytes, delta.iter().map(|(name, value)| entry_bytes(name, value)).sum())
+    quotas.check(Quota::DeltaBytes, delta.iter().map(|(name, value)| state_entry_bytes(name, value)).sum())
 }
 
 /// The totals after a write that also takes `replaced` away.

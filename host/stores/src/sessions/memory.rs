@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
-use hatchery_core::state::{Scope, entry_bytes, is_removal};
 use hatchery_core::{
-    Event, EventWindow, JsonMap, Session, SessionKey, SessionService, SessionUsage, State, StateUsage, StoreError,
-    Timestamp, Usage, UserUsage,
+    Event, EventWindow, JsonMap, Session, SessionKey, SessionService, SessionUsage, State, StateScope, StateUsage,
+    StoreError, Timestamp, Usage, UserUsage, is_state_removal, state_entry_bytes,
 };
 use imbl::Vector;
 
@@ -79,9 +78,9 @@ impl MemorySessions {
         let mut users = StateUsage::default();
         let Session { key, state, .. } = &mut stored.session;
         for (name, value) in delta {
-            match Scope::of(name).0 {
-                Scope::Session => set(state, &mut stored.usage.state, name, value),
-                Scope::User => {
+            match StateScope::of(name).0 {
+                StateScope::Session => set(state, &mut stored.usage.state, name, value),
+                StateScope::User => {
                     let owner = (key.app.clone(), key.user.clone());
                     let mut shared = write(&self.users);
                     let shared = shared.entry(owner).or_default();
@@ -89,8 +88,8 @@ impl MemorySessions {
                     shared.set(name, value);
                     users = add_change(users, before, shared.usage);
                 }
-                Scope::App => write(&self.apps).entry(key.app.clone()).or_default().set(name, value),
-                Scope::Temp => {}
+                StateScope::App => write(&self.apps).entry(key.app.clone()).or_default().set(name, value),
+                StateScope::Temp => {}
             }
         }
         let users = add_change(users, before, stored.usage.state);
@@ -112,7 +111,7 @@ impl MemorySessions {
         let user = read(&self.users).get(&owner).cloned().unwrap_or_default();
         let versions = (app.version, user.version);
         if stored.merged != versions {
-            state.retain(|name| Scope::of(name).0 == Scope::Session);
+            state.retain(|name| StateScope::of(name).0 == StateScope::Session);
             state.merge(&app.state);
             state.merge(&user.state);
             stored.merged = versions;
@@ -137,11 +136,11 @@ impl Shared {
 fn set(state: &mut State, usage: &mut StateUsage, name: &str, value: &serde_json::Value) {
     if let Some(old) = state.get(name) {
         usage.keys -= 1;
-        usage.bytes -= entry_bytes(name, old);
+        usage.bytes -= state_entry_bytes(name, old);
     }
-    if !is_removal(value) {
+    if !is_state_removal(value) {
         usage.keys += 1;
-        usage.bytes += entry_bytes(name, value);
+        usage.bytes += state_entry_bytes(name, value);
     }
     state.set(name, value.clone());
 }

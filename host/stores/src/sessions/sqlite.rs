@@ -19,10 +19,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use hatchery_core::state::Scope;
 use hatchery_core::{
-    Event, EventWindow, JsonMap, Session, SessionKey, SessionService, SessionUsage, State, StateUsage, StoreError,
-    Timestamp, Usage, UserUsage,
+    Event, EventWindow, JsonMap, Session, SessionKey, SessionService, SessionUsage, State, StateScope, StateUsage,
+    StoreError, Timestamp, Usage, UserUsage,
 };
 use imbl::Vector;
 use sqlx::sqlite::SqliteConnection;
@@ -58,7 +57,7 @@ impl SqliteSessions {
     /// Opens the database, making the file and the folders above it when they are missing.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] for another program's database or one of a newer version, [`StoreError::Backend`] when the
+    /// [`StoreError::InvalidRequest`] for another program's database or one of a newer version, [`StoreError::Backend`] when the
     /// file cannot be used.
     pub async fn open(file: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(file, Durability::default()).await
@@ -168,7 +167,7 @@ impl SqliteSessions {
             .bind(json);
         let delta = &event.actions.state_delta;
         // Rows are fetched to the end: only then has a statement that is its own transaction been committed.
-        let inserted: Vec<(i64, i64)> = if delta.keys().all(|name| Scope::of(name).0 == Scope::Temp) {
+        let inserted: Vec<(i64, i64)> = if delta.keys().all(|name| StateScope::of(name).0 == StateScope::Temp) {
             insert.fetch_all(&self.database.writer).await?
         } else {
             let mut transaction = self.database.writer.begin_with("BEGIN IMMEDIATE").await?;
@@ -296,8 +295,7 @@ fn read_event(session: i64, revision: u64, json: Bytes) -> Arc<Event> {
 
 #[cfg(test)]
 mod tests {
-    use hatchery_core::event::EventActions;
-    use hatchery_core::{Content, EventData};
+    use hatchery_core::{Content, EventActions, EventData};
     use serde_json::json;
     use sqlx::{AssertSqlSafe, Row};
 

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use hatchery_core::event::EventActions;
 use hatchery_core::{
-    Event, EventData, EventWindow, JsonMap, Session, SessionKey, SessionService, StoreError, Timestamp,
+    Event, EventActions, EventData, EventWindow, JsonMap, Session, SessionKey, SessionService, StoreError, Timestamp,
 };
 use hatchery_stores::{MemorySessions, SqliteSessions};
 use proptest::collection::{btree_map, vec};

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use hatchery_core::artifact::ArtifactService;
-use hatchery_core::{Blob, Part, PartData, SessionKey};
+use hatchery_core::{ArtifactService, Blob, Part, PartData, SessionKey};
 use hatchery_stores::DirectoryArtifacts;
 
 fn session() -> SessionKey {

@@ -5,10 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use hatchery_core::event::EventActions;
 use hatchery_core::{
-    Content, Event, EventData, EventWindow, JsonMap, Part, SessionKey, SessionService, SessionUsage, StateUsage,
-    StoreError, Usage, UsageMetadata, UserUsage,
+    Content, Event, EventActions, EventData, EventWindow, JsonMap, Part, SessionKey, SessionService, SessionUsage,
+    StateUsage, StoreError, Usage, UsageMetadata, UserUsage,
 };
 use hatchery_stores::SqliteSessions;
 use serde_json::json;
@@ -39,7 +38,7 @@ fn typical_event(number: usize) -> Arc<Event> {
     let text =
         format!("Answer {number}: the dice show {} and {}, which is what you asked for.", number % 6, number % 5);
     Event::new(EventData {
-        invocation_id: hatchery_core::event::new_invocation_id(),
+        invocation_id: hatchery_core::new_invocation_id(),
         author: "dice_agent".into(),
         content: Some(Arc::new(Content::new("model", vec![Part::text(text)]))),
         finish_reason: Some("STOP".into()),
@@ -157,7 +156,7 @@ async fn a_database_of_a_newer_version_is_refused() {
     SqliteSessions::open(&file).await.unwrap().close().await;
     execute(&mut raw(&file).await, "PRAGMA user_version = 99").await;
     let error = error(SqliteSessions::open(&file).await);
-    assert!(matches!(error, StoreError::Refused(_)));
+    assert!(matches!(error, StoreError::InvalidRequest(_)));
     assert_eq!(
         error.to_string(),
         format!(
@@ -174,7 +173,7 @@ async fn another_programs_database_is_refused_and_left_alone() {
     let file = folder.path().join("other.db");
     execute(&mut raw(&file).await, "CREATE TABLE sessions (anything)").await;
     let error = error(SqliteSessions::open(&file).await);
-    assert!(matches!(error, StoreError::Refused(_)));
+    assert!(matches!(error, StoreError::InvalidRequest(_)));
     assert_eq!(
         error.to_string(),
         format!("{} is another program's database: name a file that does not exist yet", file.display())

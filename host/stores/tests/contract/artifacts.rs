@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::join_all;
-use hatchery_core::artifact::ArtifactService;
-use hatchery_core::{Blob, Part, PartData, SessionKey, StoreError};
+use hatchery_core::{ArtifactService, Blob, Part, PartData, SessionKey, StoreError};
 use hatchery_stores::quotas::QuotaArtifacts;
 use serde_json::json;
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use hatchery_core::memory::MemoryService;
-use hatchery_core::{Content, Event, EventData, FunctionCall, Part, PartData, Session, SessionKey, State, Timestamp};
+use hatchery_core::{
+    Content, Event, EventData, FunctionCall, MemoryService, Part, PartData, Session, SessionKey, State, Timestamp,
+};
 use serde_json::json;
 
 every_backend!(

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hatchery_core::artifact::ArtifactService;
-use hatchery_core::event::EventActions;
-use hatchery_core::{Event, EventData, EventWindow, JsonMap, Part, SessionKey, SessionService, StoreError};
+use hatchery_core::{
+    ArtifactService, Event, EventActions, EventData, EventWindow, JsonMap, Part, SessionKey, SessionService, StoreError,
+};
 use hatchery_stores::quotas::{QuotaArtifacts, QuotaSessions};
 use hatchery_stores::{AppQuotas, DirectoryArtifacts, MemoryArtifacts, MemorySessions, Quota, Quotas, SqliteSessions};
 use serde_json::{Value, json};

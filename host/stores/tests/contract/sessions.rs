@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use hatchery_core::event::EventActions;
 use hatchery_core::{
-    Content, Event, EventData, EventWindow, JsonMap, SessionKey, SessionService, StoreError, Timestamp,
+    Content, Event, EventActions, EventData, EventWindow, JsonMap, SessionKey, SessionService, StoreError, Timestamp,
 };
 use hatchery_stores::quotas::QuotaSessions;
 use serde_json::{Value, json};
@@ -208,7 +207,7 @@ async fn a_partial_event_is_refused_and_changes_nothing(sessions: &dyn SessionSe
         ..EventData::default()
     });
     let refused = sessions.append(&key, &partial).await;
-    let Err(error @ StoreError::Refused(_)) = refused else { panic!("{refused:?}") };
+    let Err(error @ StoreError::InvalidRequest(_)) = refused else { panic!("{refused:?}") };
     assert_eq!(
         error.to_string(),
         "event `p1` is partial and cannot be stored: append the final event that it leads to"

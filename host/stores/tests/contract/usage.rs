@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::artifact::ArtifactService;
-use hatchery_core::event::EventActions;
 use hatchery_core::{
-    ArtifactUsage, Event, EventData, EventWindow, JsonMap, Part, Session, SessionKey, SessionService, StoreError,
+    ArtifactService, ArtifactUsage, Event, EventActions, EventData, EventWindow, JsonMap, Part, Session, SessionKey,
+    SessionService, StoreError,
 };
 use hatchery_stores::{DirectoryArtifacts, MemoryArtifacts, MemorySessions, SqliteSessions};
 use proptest::prelude::*;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use hatchery_core::{CallContext, RunError};
 
-use crate::convert::wit;
-use crate::store::output::{Output, plain};
+use crate::contract::convert::wit;
+use crate::runtime::store::output::{Output, plain};
 
 /// The code of the error.
 pub(crate) const CODE: &str = "DENIED";

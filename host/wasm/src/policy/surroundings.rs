@@ -19,7 +19,7 @@ use super::fixed::{Frozen, Seeded};
 use super::trail::Trail;
 use super::{Access, ClockGrant, Folder, Grants, RandomGrant, Variable};
 use crate::error::LoadError;
-use crate::store::HostState;
+use crate::runtime::store::HostState;
 
 /// Most bytes of one answer of `wasi:random`.
 const MAX_RANDOM_BYTES: u64 = 1 << 20;

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use hatchery_core::ItemKind;
-use hatchery_core::state::Scope;
+use hatchery_core::{ItemKind, StateScope};
 
 use super::pattern::Pattern;
 use super::{Access, Denial, Grants};
-use crate::convert::wit;
-use crate::store::output::plain;
+use crate::contract::convert::wit;
+use crate::runtime::store::output::plain;
 
 /// Something that needs a grant.
 #[derive(Debug, Clone, Copy)]
@@ -58,10 +57,12 @@ impl Grants {
     }
 
     fn allows_state(&self, access: Access, key: &str) -> bool {
-        match (Scope::of(key).0, access) {
-            (Scope::Session | Scope::Temp, _) => true,
-            (Scope::User | Scope::App, Access::Read) => any(&self.state.read, key) || any(&self.state.write, key),
-            (Scope::User | Scope::App, Access::Write) => any(&self.state.write, key),
+        match (StateScope::of(key).0, access) {
+            (StateScope::Session | StateScope::Temp, _) => true,
+            (StateScope::User | StateScope::App, Access::Read) => {
+                any(&self.state.read, key) || any(&self.state.write, key)
+            }
+            (StateScope::User | StateScope::App, Access::Write) => any(&self.state.write, key),
         }
     }
 }

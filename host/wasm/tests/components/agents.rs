@@ -1,6 +1,6 @@
 //! Agents of components, run by the engine.
 
-use hatchery_core::{Delivery, RunConfig};
+use hatchery_core::{RunConfig, StreamingMode};
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_wasm::Limits;
 use serde_json::json;
@@ -32,7 +32,7 @@ async fn a_custom_agent_relays_drops_and_adds_events() {
 async fn pieces_of_a_relayed_answer_are_yielded_and_keep_the_id_of_the_whole() {
     let catalog = Lab::new().with("relay").catalog().await;
     let model = Scripted::new().otherwise(Reply::chunks(["I am ", "the talker"]));
-    let config = RunConfig { delivery: Delivery::Streamed, ..RunConfig::default() };
+    let config = RunConfig { streaming_mode: StreamingMode::On, ..RunConfig::default() };
     let (events, error) = run_app(&catalog, "relay", "hello", model, config).await;
     assert!(error.is_none(), "{error:?}");
     let talker: Vec<_> = events.iter().filter(|event| event.author == "talker").collect();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Delivery, Event, JsonMap, RunConfig, RunError};
+use hatchery_core::{Event, JsonMap, RunConfig, RunError, StreamingMode};
 use hatchery_models::scripted::{Reply, Scripted, Turn};
 use hatchery_wasm::ComponentSettings;
 use serde_json::{Value, json};
@@ -108,7 +108,7 @@ async fn a_callback_replaces_an_answer_and_what_it_leaves_alone_is_kept() {
 #[tokio::test]
 async fn a_callback_replaces_pieces_of_an_answer_and_the_whole() {
     let model = Scripted::new().otherwise(Reply::chunks(["It opens ", "with 1234."]));
-    let config = RunConfig { delivery: Delivery::Streamed, ..RunConfig::default() };
+    let config = RunConfig { streaming_mode: StreamingMode::On, ..RunConfig::default() };
     let (events, error) = run_with("clerk", "the safe?", model, config).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(texts(&events), ["It opens ", "with ····.", "It opens with ····."]);

@@ -1,6 +1,6 @@
 //! Tools and callbacks of components.
 
-use hatchery_core::{Lookup, RunError, ToolError};
+use hatchery_core::{ItemResolver, RunError, ToolError};
 use hatchery_wasm::ComponentSettings;
 use serde_json::json;
 
@@ -17,7 +17,7 @@ async fn a_tool_gets_its_arguments_and_gives_its_result() {
 async fn a_trap_is_an_error_for_the_model_and_the_next_call_works() {
     let catalog = Lab::new().with("misbehaver").catalog().await;
     match call(&catalog, "trap", json!({})).await {
-        Err(ToolError::Model(message)) => assert_eq!(
+        Err(ToolError::Recoverable(message)) => assert_eq!(
             message,
             "tool `trap` of component `misbehaver` failed: it crashed: wasm trap: wasm `unreachable` instruction executed"
         ),
@@ -46,7 +46,7 @@ async fn a_fatal_error_of_a_tool_carries_its_code() {
 async fn arguments_that_do_not_fit_are_an_error_for_the_model() {
     let catalog = Lab::new().with("misbehaver").catalog().await;
     let error = call(&catalog, "slow", json!({"millis": "soon"})).await.unwrap_err();
-    assert!(matches!(error, ToolError::Model(_)), "{error:?}");
+    assert!(matches!(error, ToolError::Recoverable(_)), "{error:?}");
     assert!(error.to_string().contains("millis") || error.to_string().contains("soon"), "{error}");
 }
 

@@ -1,6 +1,6 @@
 //! Tools of components that ask a person before they go on.
 
-use hatchery_core::{Lookup, ToolConfirmation};
+use hatchery_core::{ItemResolver, ToolConfirmation};
 use serde_json::json;
 
 use crate::support::{Lab, call_in, context};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Lookup, RunConfig, Timestamp};
+use hatchery_core::{ItemResolver, RunConfig, Timestamp};
 use hatchery_engine::Plugins;
 use hatchery_models::scripted::Scripted;
 use hatchery_wasm::{Catalog, FileState};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Lookup, ToolError};
+use hatchery_core::{ItemResolver, ToolError};
 use hatchery_wasm::{Catalog, Limits, inspect};
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::support::{Lab, call, component};
 
 async fn refused(catalog: &Arc<Catalog>, tool: &str, args: Value) -> String {
     match call(catalog, tool, args).await.unwrap_err() {
-        ToolError::Model(message) => message,
+        ToolError::Recoverable(message) => message,
         other => panic!("{other:?}"),
     }
 }

@@ -4,10 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::context::AgentHost;
 use hatchery_core::{
-    AgentContext, CallContext, Event, EventData, EventSink, JsonMap, Lookup, Model, RunConfig, RunError, ToolCheck,
-    ToolError,
+    AgentContext, AgentHost, CallContext, Event, EventData, EventSink, ItemResolver, JsonMap, Model, RunConfig,
+    RunError, ToolAuthorizer, ToolError,
 };
 use hatchery_engine::Plugins;
 use hatchery_models::scripted::Scripted;
@@ -180,9 +179,9 @@ impl AgentHost for Relays {
         _: &CallContext,
         name: &str,
         _: JsonMap,
-        _: ToolCheck<'_>,
+        _: ToolAuthorizer<'_>,
     ) -> Result<Value, ToolError> {
-        Err(ToolError::Model(name.into()))
+        Err(ToolError::Recoverable(name.into()))
     }
 
     fn model(&self, _: &CallContext) -> Result<(String, Arc<dyn Model>), RunError> {

@@ -3,7 +3,7 @@
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 
-use hatchery_core::{JsonMap, Lookup};
+use hatchery_core::{ItemResolver, JsonMap};
 use hatchery_wasm::{ComponentSettings, Limits};
 use serde_json::json;
 use tracing::field::{Field, Visit};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{CodeFile, CodeInput, Content, Event, EventData, Lookup, ToolError};
+use hatchery_core::{CodeFile, CodeInput, Content, Event, EventData, ItemResolver, ToolError};
 use hatchery_wasm::Limits;
 
 use crate::support::{Lab, context};
@@ -40,7 +40,7 @@ async fn an_executor_that_crashes_is_an_error_for_the_model_and_the_next_code_ru
     let catalog = Lab::new().with("gallery").catalog().await;
     let shout = catalog.code_executor("shout").unwrap();
     match shout.execute(code("trap"), &context(&catalog)).await {
-        Err(ToolError::Model(message)) => {
+        Err(ToolError::Recoverable(message)) => {
             let expected = "code executor `shout` of component `gallery` failed: it crashed: ";
             assert!(message.starts_with(expected) && message.contains("the code wanted it"), "{message}");
         }

@@ -5,7 +5,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use hatchery_core::{Event, JsonMap, Lookup, RunConfig, RunError, ToolError};
+use hatchery_core::{Event, ItemResolver, JsonMap, RunConfig, RunError, ToolError};
 use hatchery_models::scripted::{Reply, Scripted, Turn};
 use hatchery_wasm::{Catalog, ComponentSettings};
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ async fn catalog(component: Language) -> Arc<Catalog> {
 
 fn told(result: Result<Value, ToolError>) -> String {
     match result {
-        Err(ToolError::Model(message)) => message,
+        Err(ToolError::Recoverable(message)) => message,
         other => panic!("not an error for a model: {other:?}"),
     }
 }

@@ -12,7 +12,7 @@ use crate::support::{Lab, Listener, call, call_in, context, granted, run_custom}
 async fn failure(limits: Limits, tool: &str, args: serde_json::Value) -> String {
     let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
     let error = match call(&catalog, tool, args).await {
-        Err(ToolError::Model(message)) => message,
+        Err(ToolError::Recoverable(message)) => message,
         other => panic!("{other:?}"),
     };
     assert_eq!(call(&catalog, "echo", json!({"value": 1})).await.unwrap(), json!({"value": 1}), "the next call works");
@@ -77,7 +77,7 @@ async fn tools_that_call_tools_are_nested_as_deep_as_is_allowed() {
     };
     assert_eq!(call(&catalog, "relay_tool", nested(8)).await.unwrap(), json!({"value": 1}));
     match call(&catalog, "relay_tool", nested(9)).await {
-        Err(ToolError::Model(message)) => assert_eq!(
+        Err(ToolError::Recoverable(message)) => assert_eq!(
             message,
             "tool `echo` is not called: it needs more than 8 tools in a chain of calls; raise `limits.depth` in hatchery.yaml to \
              allow more"
@@ -193,7 +193,7 @@ async fn when_all_instances_are_in_use_a_call_waits_and_then_says_so() {
     let (slow, echo) = tokio::join!(slow, call(&catalog, "echo", json!({"value": 1})));
     assert_eq!(slow.unwrap(), json!(1000));
     match echo {
-        Err(ToolError::Model(message)) => assert_eq!(
+        Err(ToolError::Recoverable(message)) => assert_eq!(
             message,
             "tool `echo` of component `misbehaver` failed: no free instance after 50ms: all 1 are in use; try again later"
         ),

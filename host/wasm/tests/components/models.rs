@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use hatchery_core::{
-    Content, Delivery, LlmRequest, LlmResponse, Model, ModelError, ModelErrorKind, ModelRegistry, RunConfig,
+    Content, LlmRequest, LlmResponse, Model, ModelError, ModelErrorKind, ModelResolver, RunConfig, StreamingMode,
 };
 use hatchery_engine::Plugins;
 use hatchery_models::scripted::Scripted;
@@ -34,7 +34,7 @@ fn asked(text: &str) -> LlmRequest {
 }
 
 /// All that the echo says.
-async fn answer(catalog: &Catalog, text: &str, delivery: Delivery) -> Result<Vec<LlmResponse>, ModelError> {
+async fn answer(catalog: &Catalog, text: &str, delivery: StreamingMode) -> Result<Vec<LlmResponse>, ModelError> {
     let stream = catalog.model(ECHO)?.generate(asked(text), delivery).await?;
     stream.collect::<Vec<_>>().await.into_iter().collect()
 }
@@ -46,10 +46,10 @@ fn text(response: &LlmResponse) -> String {
 #[tokio::test]
 async fn a_model_answers_in_pieces_or_at_once() {
     let catalog = gallery(Limits::default()).await;
-    let pieces = answer(&catalog, "one two three", Delivery::Streamed).await.unwrap();
+    let pieces = answer(&catalog, "one two three", StreamingMode::On).await.unwrap();
     assert_eq!(pieces.iter().map(text).collect::<Vec<_>>(), ["one ", "two ", "three"]);
     assert!(pieces.iter().all(|piece| piece.partial));
-    let whole = answer(&catalog, "one two three", Delivery::Whole).await.unwrap();
+    let whole = answer(&catalog, "one two three", StreamingMode::Off).await.unwrap();
     assert_eq!(whole.iter().map(text).collect::<Vec<_>>(), ["one two three"]);
     assert!(!whole[0].partial);
 }
@@ -58,7 +58,7 @@ async fn a_model_answers_in_pieces_or_at_once() {
 async fn an_agent_uses_a_components_model() {
     let catalog = gallery(Limits::default()).await;
     let chat = Chat::new(&catalog, "butler", Arc::new(Only(catalog.model(ECHO).unwrap())), Plugins::default());
-    let streamed = RunConfig { delivery: Delivery::Streamed, ..RunConfig::default() };
+    let streamed = RunConfig { streaming_mode: StreamingMode::On, ..RunConfig::default() };
     let (events, error) = chat.say("good morning", streamed).await;
     assert!(error.is_none(), "{error:?}");
     let texts: Vec<_> = said(&events).into_iter().map(|(_, text)| text).filter(|text| !text.is_empty()).collect();
@@ -80,7 +80,7 @@ async fn a_custom_agent_of_a_component_asks_a_model_of_another() {
 #[tokio::test]
 async fn a_model_that_fails_says_so_with_its_code() {
     let catalog = gallery(Limits::default()).await;
-    for delivery in [Delivery::Whole, Delivery::Streamed] {
+    for delivery in [StreamingMode::Off, StreamingMode::On] {
         let error = answer(&catalog, "fail", delivery).await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::Server);
         assert_eq!(error.to_string(), "model `component:gallery/echo`: there is no echo here (ECHO_FAILED)");
@@ -90,19 +90,19 @@ async fn a_model_that_fails_says_so_with_its_code() {
 #[tokio::test]
 async fn a_model_that_spins_is_cut_off_by_its_cpu_time() {
     let catalog = gallery(Limits { cpu: Duration::from_millis(50), ..Limits::default() }).await;
-    let error = answer(&catalog, "spin", Delivery::Streamed).await.unwrap_err();
+    let error = answer(&catalog, "spin", StreamingMode::On).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "model `component:gallery/echo`: it needs more than 50ms of CPU time; raise `limits.cpu` in hatchery.yaml to allow \
          more"
     );
-    assert_eq!(answer(&catalog, "hello", Delivery::Whole).await.unwrap().len(), 1, "the next call works");
+    assert_eq!(answer(&catalog, "hello", StreamingMode::Off).await.unwrap().len(), 1, "the next call works");
 }
 
 #[tokio::test]
 async fn a_model_that_takes_too_long_is_cut_off() {
     let catalog = gallery(Limits { agent_wall: Duration::from_millis(100), ..Limits::default() }).await;
-    let error = answer(&catalog, "spin", Delivery::Streamed).await.unwrap_err();
+    let error = answer(&catalog, "spin", StreamingMode::On).await.unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::Timeout);
     assert!(error.to_string().contains("raise `limits.agent_wall`"), "{error}");
 }
@@ -112,7 +112,7 @@ async fn an_answer_that_is_too_large_breaks_off() {
     let catalog = gallery(Limits { result: 100_000, ..Limits::default() }).await;
     let words = "word ".repeat(20_000);
     let model = catalog.model(ECHO).unwrap();
-    let mut pieces = model.generate(asked(&words), Delivery::Streamed).await.unwrap();
+    let mut pieces = model.generate(asked(&words), StreamingMode::On).await.unwrap();
     let mut bytes = 0;
     let error = loop {
         match pieces.next().await.expect("an error before the end") {
@@ -123,7 +123,7 @@ async fn an_answer_that_is_too_large_breaks_off() {
     assert!(bytes > 5_000 && bytes < 100_000, "{bytes}");
     assert!(error.to_string().contains("in one result; raise `limits.result`"), "{error}");
     assert!(pieces.next().await.is_none(), "nothing follows the error");
-    let error = answer(&catalog, &words, Delivery::Whole).await.unwrap_err();
+    let error = answer(&catalog, &words, StreamingMode::Off).await.unwrap_err();
     assert!(error.to_string().contains("raise `limits.result`"), "{error}");
 }
 
@@ -131,21 +131,21 @@ async fn an_answer_that_is_too_large_breaks_off() {
 async fn a_guest_ends_with_the_answer_that_nobody_reads_any_more() {
     let catalog = alone().await;
     let model = catalog.model(ECHO).unwrap();
-    let mut pieces = model.generate(asked("one two three four five"), Delivery::Streamed).await.unwrap();
+    let mut pieces = model.generate(asked("one two three four five"), StreamingMode::On).await.unwrap();
     assert_eq!(text(&pieces.next().await.unwrap().unwrap()), "one ");
     drop(pieces);
     // There is room for one guest: this one waits until the other is gone.
-    assert_eq!(answer(&catalog, "hello", Delivery::Whole).await.unwrap().len(), 1);
+    assert_eq!(answer(&catalog, "hello", StreamingMode::Off).await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guest_that_spins_ends_with_whoever_asked() {
     let catalog = alone().await;
     let model = catalog.model(ECHO).unwrap();
-    let mut spinning = Box::pin(model.generate(asked("spin"), Delivery::Whole));
+    let mut spinning = Box::pin(model.generate(asked("spin"), StreamingMode::Off));
     assert!(spinning.as_mut().now_or_never().is_none(), "it has not ended");
     drop(spinning);
-    assert_eq!(answer(&catalog, "hello", Delivery::Whole).await.unwrap().len(), 1);
+    assert_eq!(answer(&catalog, "hello", StreamingMode::Off).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -155,7 +155,7 @@ async fn names_of_components_models_are_found_in_the_catalog_and_all_others_else
         CatalogModels { catalog: handle, rest: Arc::new(OneModel(Arc::new(Scripted::new().otherwise("rest")))) };
     for (name, expected) in [(ECHO, "hello"), ("gemini-2.5-flash", "rest"), ("scripted:a.yaml", "rest")] {
         let model = models.model(name).unwrap();
-        let mut answer = model.generate(asked("hello"), Delivery::Whole).await.unwrap();
+        let mut answer = model.generate(asked("hello"), StreamingMode::Off).await.unwrap();
         assert_eq!(text(&answer.next().await.unwrap().unwrap()), expected);
     }
 }
@@ -178,7 +178,7 @@ async fn a_model_that_no_component_offers_is_unknown_and_the_others_are_named() 
 /// One model for every name.
 struct Only(Arc<dyn Model>);
 
-impl ModelRegistry for Only {
+impl ModelResolver for Only {
     fn model(&self, _: &str) -> Result<Arc<dyn Model>, ModelError> {
         Ok(self.0.clone())
     }

@@ -1,8 +1,8 @@
 //! Names in the catalog, and agents built from descriptions.
 
-use hatchery_core::agent::LlmAgent;
-use hatchery_core::code::CodeExecution;
-use hatchery_core::{AgentKind, Examples, JsonMap, Lookup, LookupError, Planner, RunError};
+use hatchery_core::{
+    AgentKind, CodeExecution, Examples, ItemResolver, JsonMap, LlmAgent, Planner, ResolveError, RunError,
+};
 use hatchery_wasm::Catalog;
 use serde_json::json;
 
@@ -75,7 +75,7 @@ async fn a_component_is_the_set_of_its_tools() {
 #[tokio::test]
 async fn every_kind_of_item_is_found_by_full_and_by_short_name_or_the_known_ones_are_listed() {
     let catalog = Lab::new().with("gallery").catalog().await;
-    type Find = fn(&Catalog, &str) -> Result<(), LookupError>;
+    type Find = fn(&Catalog, &str) -> Result<(), ResolveError>;
     let kinds: [(&str, &str, Find); 4] = [
         ("plugin", "censor", |catalog, name| catalog.plugin(name, JsonMap::new()).map(drop)),
         ("code executor", "shout", |catalog, name| catalog.code_executor(name).map(drop)),

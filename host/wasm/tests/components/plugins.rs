@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    CallContext, Content, Delivery, Event, EventData, ItemKind, JsonMap, Lookup, LookupError, Plugin, RunConfig,
-    RunError,
+    CallContext, Content, Event, EventData, ItemKind, ItemResolver, JsonMap, Plugin, ResolveError, RunConfig, RunError,
+    StreamingMode,
 };
 use hatchery_engine::Plugins;
 use hatchery_models::scripted::{Reply, Scripted, Turn};
@@ -63,7 +63,7 @@ async fn a_plugin_replaces_an_event_in_what_is_yielded_and_in_what_is_stored() {
 #[tokio::test]
 async fn a_plugin_sees_the_pieces_of_an_answer_too() {
     let chat = clerk(Scripted::new().otherwise(Reply::chunks(["a damn ", "fine day"]))).await;
-    let streamed = RunConfig { delivery: Delivery::Streamed, ..RunConfig::default() };
+    let streamed = RunConfig { streaming_mode: StreamingMode::On, ..RunConfig::default() };
     let (events, _) = chat.say("hello", streamed).await;
     assert_eq!(texts(&events), ["a **** ", "fine day", "a **** fine day"]);
     assert!(events[..3].iter().all(|event| event.id == events[0].id));
@@ -97,7 +97,7 @@ async fn a_failure_of_a_plugin_names_it_and_ends_the_run() {
     // Its counter of runs is a number.
     cx.set_state("app:censor_runs", json!("many"));
     match censor.after_run(&cx).await {
-        Err(error @ RunError::Item { kind: ItemKind::Plugin, .. }) => {
+        Err(error @ RunError::Extension { kind: ItemKind::Plugin, .. }) => {
             assert!(error.to_string().starts_with("plugin `gallery/censor`: "), "{error}");
         }
         other => panic!("{other:?}"),
@@ -135,7 +135,7 @@ async fn a_plugin_takes_its_settings_from_the_config_and_not_as_arguments() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let args = JsonMap::from_iter([("words".to_owned(), json!(["darn"]))]);
     let error = catalog.plugin("gallery/censor", args).map(|_| ()).unwrap_err();
-    assert!(matches!(error, LookupError::Broken { kind: ItemKind::Plugin, .. }));
+    assert!(matches!(error, ResolveError::Unusable { kind: ItemKind::Plugin, .. }));
     assert_eq!(
         error.to_string(),
         "plugin `gallery/censor` cannot be used: it takes no arguments; set `components.gallery.config` in hatchery.yaml, \

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, RwLock};
 
 use async_trait::async_trait;
-use hatchery_core::context::AgentHost;
 use hatchery_core::{
-    AgentContext, AgentKind, CallContext, Caller, CallerOrigin, Content, Event, EventSink, EventWindow, Invocation,
-    JsonMap, Lookup, Model, ModelRegistry, RunConfig, RunError, Services, Session, SessionKey, State, Timestamp,
-    ToolCheck, ToolError,
+    AgentContext, AgentHost, AgentKind, CallContext, Caller, CallerOrigin, Content, Event, EventSink, EventWindow,
+    Invocation, ItemResolver, JsonMap, Model, ModelResolver, RunConfig, RunError, Services, Session, SessionKey, State,
+    Timestamp, ToolAuthorizer, ToolError,
 };
 use hatchery_engine::{App, Plugins, RunRequest, Runner};
 use hatchery_models::scripted::Scripted;
@@ -122,7 +121,7 @@ pub fn granted(grants: Value) -> ComponentSettings {
 /// Answers every model name with one scripted model.
 pub struct OneModel(pub Arc<Scripted>);
 
-impl ModelRegistry for OneModel {
+impl ModelResolver for OneModel {
     fn model(&self, _: &str) -> Result<Arc<dyn Model>, hatchery_core::ModelError> {
         Ok(self.0.clone())
     }
@@ -132,7 +131,7 @@ pub fn services(model: Scripted) -> Services {
     services_with(Arc::new(OneModel(Arc::new(model))))
 }
 
-fn services_with(models: Arc<dyn ModelRegistry>) -> Services {
+fn services_with(models: Arc<dyn ModelResolver>) -> Services {
     Services {
         sessions: Arc::new(MemorySessions::new()),
         artifacts: Arc::new(MemoryArtifacts::new()),
@@ -199,10 +198,10 @@ impl AgentHost for AllTools {
         cx: &CallContext,
         name: &str,
         args: JsonMap,
-        check: ToolCheck<'_>,
+        check: ToolAuthorizer<'_>,
     ) -> Result<Value, ToolError> {
-        let tool = self.0.tool(name).map_err(|error| ToolError::Model(error.to_string()))?;
-        check(&tool.full_name())?;
+        let tool = self.0.tool(name).map_err(|error| ToolError::Recoverable(error.to_string()))?;
+        check(&tool.qualified_name())?;
         tool.call(args, cx).await
     }
 
@@ -263,7 +262,7 @@ pub struct Chat {
 }
 
 impl Chat {
-    pub fn new(catalog: &Catalog, app: &str, models: Arc<dyn ModelRegistry>, plugins: Plugins) -> Self {
+    pub fn new(catalog: &Catalog, app: &str, models: Arc<dyn ModelResolver>, plugins: Plugins) -> Self {
         let runner = Runner::with_plugins(services_with(models), plugins);
         Self { runner, app: catalog.app(app).unwrap().clone() }
     }

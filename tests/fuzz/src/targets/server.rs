@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hatchery_core::{Agent, Services};
 use hatchery_engine::{App, Plugins, Runner};
-use hatchery_models::Registry;
+use hatchery_models::ModelProviders;
 use hatchery_server::{AppSource, AppState, CatalogReport, Server, ServerConfig};
 use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
 
@@ -40,7 +40,7 @@ fn start() -> SocketAddr {
             sessions: Arc::new(MemorySessions::new()),
             artifacts: Arc::new(MemoryArtifacts::new()),
             memory: Arc::new(KeywordMemory::new()),
-            models: Arc::new(Registry::new()),
+            models: Arc::new(ModelProviders::new()),
         };
         let agent = Agent::new("app", "Runs nothing.", hatchery_core::AgentKind::Sequential);
         let app = Arc::new(App::new("app", agent).expect("an app"));

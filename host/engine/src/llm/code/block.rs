@@ -1,7 +1,6 @@
 //! Code in a model's answer: where it begins and ends, and the part that it becomes.
 
-use hatchery_core::content::ExecutableCode;
-use hatchery_core::{Content, Part, PartData};
+use hatchery_core::{Content, ExecutableCode, Part, PartData};
 
 use super::wording::between;
 

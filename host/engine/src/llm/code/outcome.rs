@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use hatchery_core::agent::Capability;
-use hatchery_core::content::CodeExecutionResult;
 use hatchery_core::{
-    Blob, CallContext, CodeFile, CodeInput, CodeOutput, CodeRunner, Content, Event, EventData, LlmAgent, ModelRef,
-    Part, PartData, RunError, StoreError, ToolError,
+    Blob, CallContext, Capability, CodeExecutionResult, CodeFile, CodeInput, CodeOutput, CodeRunner, Content, Event,
+    EventData, LlmAgent, ModelRef, Part, PartData, RunError, StoreError, ToolError,
 };
 
 use super::{Record, due, on_host};
@@ -71,7 +69,7 @@ async fn execute(runner: &CodeRunner, input: CodeInput, call: &CallContext) -> R
     let result = cancel.run_until_cancelled(runner.executor.execute(input, call)).await.ok_or(RunError::Cancelled)?;
     match result {
         Ok(output) => Ok(Outcome { failed: !output.stderr.is_empty(), output }),
-        Err(ToolError::Model(message)) => {
+        Err(ToolError::Recoverable(message)) => {
             Ok(Outcome { failed: true, output: CodeOutput { stderr: message, ..CodeOutput::default() } })
         }
         Err(error @ ToolError::Fatal { .. }) => Err(error.named(runner.executor.name()).into()),
@@ -91,7 +89,9 @@ async fn save(llm: &LlmAgent, files: &[CodeFile], call: &CallContext) -> Result<
         lines.push(match call.save_artifact(&file.name, &part).await {
             Ok(_) => format!("Saved artifact: `{}`", file.name),
             Err(
-                error @ (StoreError::InvalidName { .. } | StoreError::Refused(_) | StoreError::QuotaExceeded { .. }),
+                error @ (StoreError::InvalidName { .. }
+                | StoreError::InvalidRequest(_)
+                | StoreError::QuotaExceeded { .. }),
             ) => {
                 format!("File not saved: {error}")
             }

@@ -1,8 +1,7 @@
 //! What a session's state holds about code. State is stored again with each change of it, so all of it is bounded: the files by their
 //! names alone, and of results only the newest of the newest run.
 
-use hatchery_core::event::new_event_id;
-use hatchery_core::{CallContext, CodeFile, CodeOutput, JsonMap, Timestamp};
+use hatchery_core::{CallContext, CodeFile, CodeOutput, JsonMap, Timestamp, new_event_id};
 use serde_json::{Value, json};
 
 /// `{execution_session_id, processed_input_files}`: the place of the session's code, and names of the data files that the model knows of.

@@ -4,8 +4,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::event::USER;
-use hatchery_core::{Blob, CodeFile, Content, Event, LlmAgent, Part, PartData};
+use hatchery_core::{Blob, CodeFile, Content, Event, LlmAgent, Part, PartData, USER_AUTHOR};
 
 use super::{data_files, on_host};
 
@@ -64,7 +63,7 @@ impl Rewording {
 
     /// The content of the event that was counted last, as the prompt has it: the very same when there is nothing to reword.
     pub(crate) fn reword(&mut self, content: Arc<Content>) -> Arc<Content> {
-        let from_user = content.role.as_deref() == Some(USER);
+        let from_user = content.role.as_deref() == Some(USER_AUTHOR);
         let texts: Vec<_> =
             (0..content.parts.len()).map(|place| self.text_for(&content.parts, place, from_user)).collect();
         if texts.iter().all(Option::is_none) {
@@ -73,7 +72,7 @@ impl Rewording {
         let has_result = |(part, text): (&Part, &Option<String>)| text.is_some() && is_result(part);
         // A model takes what its code gave as something that it is told.
         let told = content.parts.iter().zip(&texts).any(has_result);
-        let role = if told { Some(USER.into()) } else { content.role.clone() };
+        let role = if told { Some(USER_AUTHOR.into()) } else { content.role.clone() };
         let reworded = |(part, text): (&Part, Option<String>)| match text {
             None => part.clone(),
             Some(text) => Part {

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use hatchery_core::event::USER;
-use hatchery_core::{Content, Event, JsonMap, PartData};
+use hatchery_core::{Content, Event, JsonMap, PartData, USER_AUTHOR};
 use imbl::Vector;
 
 use super::UserMessage;
@@ -15,7 +14,7 @@ pub(super) fn of_session(events: &Vector<Arc<Event>>) -> Vec<UserMessage> {
     let mut messages: Vec<UserMessage> = Vec::new();
     let mut state_delta = JsonMap::new();
     for event in events {
-        if event.author != USER {
+        if event.author != USER_AUTHOR {
             if let Some(message) = messages.last_mut() {
                 message.error_code = event.error_code.clone().filter(|_| event.content.is_none());
             }

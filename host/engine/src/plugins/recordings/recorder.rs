@@ -5,10 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use hatchery_core::state::Scope;
 use hatchery_core::{
-    CallContext, Callback, Content, Delivery, FunctionCall, FunctionResponse, JsonMap, LlmRequest, Model, ModelError,
-    Plugin, ResponseStream, RunError, StoreError, Tool, ToolError,
+    CallContext, Callback, Content, FunctionCall, FunctionResponse, JsonMap, LlmRequest, Model, ModelError, Plugin,
+    ResponseStream, RunError, StateScope, StoreError, StreamingMode, Tool, ToolError,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -181,7 +180,7 @@ impl Plugin for Recorder {
         let set_now = said.last().map(|message| &message.state_delta);
         let (mut initial_state, mut temporary) = (JsonMap::new(), JsonMap::new());
         for (key, value) in cx.invocation.state().iter() {
-            if Scope::of(key).0 == Scope::Temp {
+            if StateScope::of(key).0 == StateScope::Temp {
                 temporary.insert(key.into(), value.clone());
             } else if set_now.is_none_or(|set| !set.contains_key(key)) {
                 initial_state.insert(key.into(), value.clone());
@@ -243,10 +242,11 @@ struct Recorded {
 
 #[async_trait]
 impl Model for Recorded {
-    async fn generate(&self, request: LlmRequest, delivery: Delivery) -> Result<ResponseStream, ModelError> {
+    async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
         let tape = self.tape.clone();
         let slot = tape.ask(&self.agent, &request);
-        let responses = self.model.generate(request, delivery).await.inspect_err(|error| tape.failed(slot, error))?;
+        let responses =
+            self.model.generate(request, streaming_mode).await.inspect_err(|error| tape.failed(slot, error))?;
         let recorded = responses.map(move |mut response| {
             match &mut response {
                 Ok(response) => {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::{
-    CallContext, Callback, Content, Delivery, FunctionCall, JsonMap, LlmRequest, LlmResponse, Model, ModelError,
-    ModelErrorKind, Plugin, ResponseStream, RunError, Tool, ToolError,
+    CallContext, Callback, Content, FunctionCall, JsonMap, LlmRequest, LlmResponse, Model, ModelError, ModelErrorKind,
+    Plugin, ResponseStream, RunError, StreamingMode, Tool, ToolError,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,8 +18,8 @@ use super::place::{Place, REPLAY_KEY};
 use super::runs::Runs;
 use super::wrapped::{Answers, Wrapped};
 use super::{Recordings, ToolCall, ToolOutcome};
-use crate::builtin::exit_loop;
 use crate::llm::transfer;
+use crate::tools::builtin::exit_loop;
 
 /// The code of a run that is not the recorded one.
 const MISMATCH: &str = "REPLAY_MISMATCH";
@@ -198,12 +198,12 @@ struct PlayedModel {
 
 #[async_trait]
 impl Model for PlayedModel {
-    async fn generate(&self, request: LlmRequest, delivery: Delivery) -> Result<ResponseStream, ModelError> {
+    async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
         let ask = |cursor: &mut Cursor| cursor.ask(&self.cx.agent, &request);
         let found = self.playing.find(&self.cx, ask).await;
         let Answer { response, error } = found
             .map_err(|mismatch| ModelError::new(ModelErrorKind::BadRequest, &request.model, mismatch.to_string()))?;
-        let partial = delivery == Delivery::Streamed || error.is_some();
+        let partial = streaming_mode == StreamingMode::On || error.is_some();
         let response = response.map(|response| Ok(LlmResponse { partial, ..response }));
         let items: Vec<_> = response.into_iter().chain(error.map(Err)).collect();
         Ok(futures::stream::iter(items).boxed())

@@ -451,7 +451,7 @@ impl TryFrom<ToolCallYaml> for ToolCall {
 impl From<&ToolError> for ToolErrorYaml {
     fn from(error: &ToolError) -> Self {
         match error {
-            ToolError::Model(message) => Self { fatal: None, message: message.clone() },
+            ToolError::Recoverable(message) => Self { fatal: None, message: message.clone() },
             ToolError::Fatal { tool, code, message } => {
                 let fatal = FatalYaml { tool: tool.clone(), code: code.clone().into_owned() };
                 Self { fatal: Some(fatal), message: message.clone() }
@@ -464,7 +464,7 @@ impl From<ToolErrorYaml> for ToolError {
     fn from(ToolErrorYaml { fatal, message }: ToolErrorYaml) -> Self {
         match fatal {
             Some(FatalYaml { tool, code }) => Self::Fatal { tool, code: code.into(), message },
-            None => Self::Model(message),
+            None => Self::Recoverable(message),
         }
     }
 }

@@ -25,8 +25,8 @@ impl<A: Answers> Tool for Wrapped<A> {
         self.tool.declaration()
     }
 
-    fn full_name(&self) -> Cow<'_, str> {
-        self.tool.full_name()
+    fn qualified_name(&self) -> Cow<'_, str> {
+        self.tool.qualified_name()
     }
 
     fn is_long_running(&self) -> bool {

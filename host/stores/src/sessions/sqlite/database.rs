@@ -116,7 +116,7 @@ async fn migrate(writer: &SqlitePool, file: &Path) -> Result<(), StoreError> {
     .await
     .map_err(failed)?;
     if tables > 0 && application != APPLICATION_ID {
-        return Err(StoreError::Refused(format!(
+        return Err(StoreError::InvalidRequest(format!(
             "{} is another program's database: name a file that does not exist yet",
             file.display()
         )));
@@ -124,7 +124,7 @@ async fn migrate(writer: &SqlitePool, file: &Path) -> Result<(), StoreError> {
     let newest = MIGRATIONS.len();
     let done = usize::try_from(version).unwrap_or(usize::MAX);
     if done > newest {
-        return Err(StoreError::Refused(format!(
+        return Err(StoreError::InvalidRequest(format!(
             "session database {} has schema version {version}, but this version of Hatchery knows only up to {newest}: \
              use a newer Hatchery or another file",
             file.display()

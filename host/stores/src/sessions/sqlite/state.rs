@@ -1,7 +1,6 @@
 //! Rows of state: read whole, written many at a time.
 
-use hatchery_core::state::{Scope, is_removal};
-use hatchery_core::{JsonMap, SessionKey, State};
+use hatchery_core::{JsonMap, SessionKey, State, StateScope, is_state_removal};
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
 use sqlx::{Arguments, AssertSqlSafe, query_as, query_with};
 
@@ -38,11 +37,11 @@ pub(super) async fn apply(
     delta: &JsonMap,
 ) -> Result<(), sqlx::Error> {
     for table in [Table::Session, Table::User, Table::App] {
-        let of_table = || delta.iter().filter(|(name, _)| Scope::of(name).0 == table.scope());
+        let of_table = || delta.iter().filter(|(name, _)| StateScope::of(name).0 == table.scope());
         let unset: Vec<&str> =
-            of_table().filter(|(_, value)| is_removal(value)).map(|(name, _)| name.as_str()).collect();
+            of_table().filter(|(_, value)| is_state_removal(value)).map(|(name, _)| name.as_str()).collect();
         let set: Vec<(&str, String)> = of_table()
-            .filter(|(_, value)| !is_removal(value))
+            .filter(|(_, value)| !is_state_removal(value))
             .map(|(name, value)| (name.as_str(), value.to_string()))
             .collect();
         for batch in batches(&unset) {
@@ -76,11 +75,11 @@ pub(super) enum Table {
 }
 
 impl Table {
-    fn scope(self) -> Scope {
+    fn scope(self) -> StateScope {
         match self {
-            Self::Session => Scope::Session,
-            Self::User => Scope::User,
-            Self::App => Scope::App,
+            Self::Session => StateScope::Session,
+            Self::User => StateScope::User,
+            Self::App => StateScope::App,
         }
     }
 

@@ -1,0 +1,38 @@
+//! The kinds of items that are resolved by name: tools, callbacks, agents and so on.
+
+/// The kind of an item that a component or the host offers under a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ItemKind {
+    /// A tool.
+    Tool,
+    /// A callback.
+    Callback,
+    /// An agent.
+    Agent,
+    /// A set of tools.
+    Toolset,
+    /// A plugin.
+    Plugin,
+    /// Something that runs a model's code.
+    CodeExecutor,
+    /// Something that makes summaries.
+    Summarizer,
+    /// Something that chooses examples.
+    Examples,
+}
+
+impl ItemKind {
+    /// Returns the kind in words, such as `code executor`.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Callback => "callback",
+            Self::Agent => "agent",
+            Self::Toolset => "toolset",
+            Self::Plugin => "plugin",
+            Self::CodeExecutor => "code executor",
+            Self::Summarizer => "summarizer",
+            Self::Examples => "example provider",
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Ways to define agents: builders for Rust code, and YAML files.
+
+pub mod build;
+pub mod yaml;

@@ -1,0 +1,150 @@
+//! What all builders of agents share.
+
+use std::sync::Arc;
+
+use hatchery_core::{Agent, AgentKind, Callback, Tool, check_agent_name};
+
+use super::error::BuildError;
+use crate::llm::toolbox;
+
+/// What every kind of agent has.
+pub(super) struct Common {
+    pub(super) name: String,
+    pub(super) description: String,
+    /// Those below it, or what is wrong with the first that cannot be built.
+    pub(super) sub_agents: Result<Vec<Agent>, BuildError>,
+    pub(super) before_agent: Vec<Arc<dyn Callback>>,
+    pub(super) after_agent: Vec<Arc<dyn Callback>>,
+    pub(super) on_agent_error: Vec<Arc<dyn Callback>>,
+}
+
+impl Common {
+    pub(super) fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            description: String::new(),
+            sub_agents: Ok(Vec::new()),
+            before_agent: Vec::new(),
+            after_agent: Vec::new(),
+            on_agent_error: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, sub_agent: Result<Agent, BuildError>) {
+        if let Ok(sub_agents) = &mut self.sub_agents {
+            match sub_agent {
+                Ok(sub_agent) => sub_agents.push(sub_agent),
+                Err(error) => self.sub_agents = Err(error),
+            }
+        }
+    }
+
+    pub(super) fn build(self, kind: AgentKind) -> Result<Agent, BuildError> {
+        check_agent_name(&self.name)?;
+        Ok(Agent {
+            name: self.name,
+            description: self.description,
+            kind,
+            sub_agents: self.sub_agents?,
+            before_agent: self.before_agent,
+            after_agent: self.after_agent,
+            on_agent_error: self.on_agent_error,
+        })
+    }
+}
+
+/// An agent, or a builder of one.
+pub trait IntoAgent {
+    /// The agent.
+    ///
+    /// # Errors
+    /// What is wrong with the builder.
+    fn into_agent(self) -> Result<Agent, BuildError>;
+}
+
+impl IntoAgent for Agent {
+    fn into_agent(self) -> Result<Agent, BuildError> {
+        Ok(self)
+    }
+}
+
+/// The methods that all builders of agents have.
+macro_rules! builder {
+    ($builder:ident) => {
+        impl $builder {
+            /// What it is for; other agents' models read this.
+            pub fn description(mut self, text: impl Into<String>) -> Self {
+                self.common.description = text.into();
+                self
+            }
+
+            /// Puts an agent below it, or a builder of one, which is built with this one.
+            pub fn sub_agent(mut self, agent: impl $crate::authoring::build::IntoAgent) -> Self {
+                self.common.add(agent.into_agent());
+                self
+            }
+
+            $crate::authoring::build::callback::point! {
+                common.before_agent: before_agent, before_agent_fn, BeforeAgentFn, BeforeAgent, "before it"
+            }
+            $crate::authoring::build::callback::point! {
+                common.after_agent: after_agent, after_agent_fn, AfterAgentFn, AfterAgent, "after it"
+            }
+            $crate::authoring::build::callback::point! {
+                common.on_agent_error: on_agent_error, on_agent_error_fn, OnAgentErrorFn, OnAgentError, "when it has failed"
+            }
+        }
+
+        impl $crate::authoring::build::IntoAgent for $builder {
+            fn into_agent(self) -> Result<hatchery_core::Agent, $crate::authoring::build::BuildError> {
+                self.build()
+            }
+        }
+    };
+}
+
+pub(super) use builder;
+
+/// What a model could not call by its name, or would have twice.
+pub(super) fn check_tools(agent: &str, tools: &[Arc<dyn Tool>]) -> Result<(), BuildError> {
+    for (place, tool) in tools.iter().enumerate() {
+        let name = &tool.declaration().name;
+        let reserved = toolbox::RESERVED.contains(&name.as_str()).then_some("is that of a tool of the engine's own");
+        if let Some(reason) = reserved.or_else(|| wrong_with(name)) {
+            return Err(BuildError::ToolName { agent: agent.into(), tool: name.clone(), reason });
+        }
+        let earlier = tools.iter().take(place).enumerate().find(|(_, earlier)| earlier.declaration().name == *name);
+        if let Some((first_place, first)) = earlier {
+            return Err(BuildError::DuplicateTool {
+                agent: agent.into(),
+                tool: name.clone(),
+                first: described(first_place, first.as_ref()),
+                second: described(place, tool.as_ref()),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn described(place: usize, tool: &dyn Tool) -> String {
+    let number = place + 1;
+    match tool.declaration().description.as_str() {
+        "" => format!("number {number}"),
+        description => format!("number {number} ({description:?})"),
+    }
+}
+
+/// What all providers refuse.
+fn wrong_with(name: &str) -> Option<&'static str> {
+    let mut chars = name.chars();
+    match chars.next() {
+        None => Some("is empty"),
+        Some(first) if !(first.is_ascii_alphanumeric() || first == '_') => {
+            Some("must start with a letter, a digit or `_`")
+        }
+        Some(_) if !chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')) => {
+            Some("may hold only letters, digits, `_`, `-` and dots")
+        }
+        Some(_) => None,
+    }
+}

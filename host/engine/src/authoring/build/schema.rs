@@ -1,0 +1,45 @@
+//! JSON Schemas of types, and what every JSON Schema has to be.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+/// The types that JSON has.
+const TYPES: &[&str] = &["null", "boolean", "object", "array", "number", "integer", "string"];
+
+/// JSON Schema of a type, in one piece.
+pub fn schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    // The type's name is the program's business, and its comment says what the declaration's description says already.
+    schema.remove("title");
+    schema.remove("description");
+    schema.into()
+}
+
+/// What is wrong with a schema of arguments or answers.
+pub(crate) fn wrong_with(schema: &Value) -> Option<String> {
+    let Some(keywords) = schema.as_object() else { return Some(format!("it is {schema}, not an object")) };
+    let names = match keywords.get("type") {
+        Some(Value::Array(names)) => names.iter().collect(),
+        name => name.into_iter().collect::<Vec<_>>(),
+    };
+    let is_type = |name: &Value| name.as_str().is_some_and(|name| TYPES.contains(&name.to_lowercase().as_str()));
+    if let Some(name) = names.into_iter().find(|name| !is_type(name)) {
+        return Some(format!("`type` can be {}, not {name}", TYPES.join(", ")));
+    }
+    let properties = match keywords.get("properties") {
+        Some(Value::Object(properties)) => properties,
+        Some(other) => return Some(format!("`properties` is {other}, not an object")),
+        None => return crate::tools::schema::wrong_with(schema),
+    };
+    let required = keywords.get("required").and_then(Value::as_array).into_iter().flatten();
+    let mut missing = required.filter(|name| name.as_str().is_none_or(|name| !properties.contains_key(name)));
+    match missing.next() {
+        Some(name) => Some(format!("`required` names {name}, which is not in `properties`")),
+        None => crate::tools::schema::wrong_with(schema),
+    }
+}

@@ -1,0 +1,144 @@
+//! Closures as tools.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, Tool, ToolError};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{arguments, schema};
+use crate::tools::builtin::{
+    AgentTool, ExampleTool, ExitLoop, LoadArtifacts, LoadMemory, LongRunning, ModelTool, PreloadMemory,
+    RequireConfirmation,
+};
+
+type Run = dyn Fn(JsonMap, CallContext) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync;
+
+/// A tool that is a closure. [`function_tool`] makes one.
+pub struct FunctionTool {
+    declaration: Arc<FunctionDeclaration>,
+    is_long_running: bool,
+    requires_confirmation: bool,
+    run: Box<Run>,
+}
+
+/// A tool that runs a closure. The model is shown the JSON Schema of the argument type `A`, whose comments it reads, and the closure gets
+/// its arguments as that type; what does not fit is told to the model. The result may be anything that becomes JSON.
+///
+/// `A` may be [`JsonMap`], for arguments as they come; [`FunctionTool::parameters`] then gives their schema.
+pub fn function_tool<A, F, R, T>(name: impl Into<String>, description: impl Into<String>, run: F) -> FunctionTool
+where
+    A: DeserializeOwned + JsonSchema,
+    F: Fn(A, CallContext) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<T, ToolError>> + Send + 'static,
+    T: Serialize,
+{
+    let name: Arc<str> = name.into().into();
+    // Some models refuse parameters that have no properties.
+    let parameters = Some(schema::<A>()).filter(|schema| schema.get("properties").is_some());
+    let declaration = Arc::new(FunctionDeclaration {
+        name: name.to_string(),
+        description: description.into(),
+        parameters,
+        response: None,
+    });
+    let run = Box::new(move |args, cx| {
+        let running = arguments::read(&name, args).map(|args| run(args, cx));
+        let name = name.clone();
+        async move { result(&name, running?.await?) }.boxed()
+    });
+    FunctionTool { declaration, is_long_running: false, requires_confirmation: false, run }
+}
+
+fn result(tool: &str, value: impl Serialize) -> Result<Value, ToolError> {
+    serde_json::to_value(value)
+        .map_err(|error| ToolError::Recoverable(format!("the result of `{tool}` cannot be written as JSON: {error}")))
+}
+
+impl FunctionTool {
+    /// The JSON Schema of its arguments, in place of that of its argument type.
+    #[must_use]
+    pub fn parameters(mut self, schema: Value) -> Self {
+        Arc::make_mut(&mut self.declaration).parameters = Some(schema);
+        self
+    }
+
+    /// Its result comes later: the call's id is reported, and `null` (such as `None`) says that there is nothing to tell yet.
+    #[must_use]
+    pub fn long_running(mut self) -> Self {
+        self.is_long_running = true;
+        self
+    }
+
+    /// A person has to agree to each call.
+    #[must_use]
+    pub fn requires_confirmation(mut self) -> Self {
+        self.requires_confirmation = true;
+        self
+    }
+}
+
+#[async_trait]
+impl Tool for FunctionTool {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.declaration
+    }
+
+    fn is_long_running(&self) -> bool {
+        self.is_long_running
+    }
+
+    fn requires_confirmation(&self) -> bool {
+        self.requires_confirmation
+    }
+
+    async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
+        (self.run)(args, cx.clone()).await
+    }
+}
+
+/// What a builder takes for a tool: a [`function_tool`], a [built-in one](crate::tools::builtin), any other in an [`Arc`].
+pub trait IntoTool {
+    /// The tool.
+    fn into_tool(self) -> Arc<dyn Tool>;
+}
+
+impl IntoTool for Arc<dyn Tool> {
+    fn into_tool(self) -> Arc<dyn Tool> {
+        self
+    }
+}
+
+impl<T: Tool + 'static> IntoTool for Arc<T> {
+    fn into_tool(self) -> Arc<dyn Tool> {
+        self
+    }
+}
+
+macro_rules! tools {
+    ($($tool:ty),*) => { $(
+        impl IntoTool for $tool {
+            fn into_tool(self) -> Arc<dyn Tool> {
+                Arc::new(self)
+            }
+        }
+    )* };
+}
+
+tools!(
+    FunctionTool,
+    AgentTool,
+    ExampleTool,
+    ExitLoop,
+    LoadArtifacts,
+    LoadMemory,
+    LongRunning,
+    ModelTool,
+    PreloadMemory,
+    RequireConfirmation
+);

@@ -1,0 +1,279 @@
+//! The wire form of an agent config.
+
+use hatchery_core::{Example, GenerateContentConfig, JsonMap, Planner};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// One YAML file. All kinds of agents share it, so that a misplaced key can be told from an unknown one.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AgentConfig {
+    #[serde(default, alias = "agentClass")]
+    pub(super) agent_class: AgentClass,
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) description: String,
+    #[serde(default, alias = "subAgents")]
+    pub(super) sub_agents: Vec<SubAgentRef>,
+    #[serde(default, alias = "beforeAgentCallbacks")]
+    pub(super) before_agent_callbacks: Vec<NameRef>,
+    #[serde(default, alias = "afterAgentCallbacks")]
+    pub(super) after_agent_callbacks: Vec<NameRef>,
+    #[serde(default, alias = "onAgentErrorCallbacks")]
+    pub(super) on_agent_error_callbacks: Vec<NameRef>,
+    pub(super) model: Option<String>,
+    pub(super) instruction: Option<String>,
+    #[serde(alias = "globalInstruction")]
+    pub(super) global_instruction: Option<String>,
+    #[serde(alias = "includeContents")]
+    pub(super) include_contents: Option<String>,
+    #[serde(default, alias = "disallowTransferToParent")]
+    pub(super) disallow_transfer_to_parent: bool,
+    #[serde(default, alias = "disallowTransferToPeers")]
+    pub(super) disallow_transfer_to_peers: bool,
+    #[serde(alias = "inputSchema")]
+    pub(super) input_schema: Option<Value>,
+    #[serde(alias = "outputSchema")]
+    pub(super) output_schema: Option<Value>,
+    #[serde(alias = "outputKey")]
+    pub(super) output_key: Option<String>,
+    #[serde(alias = "maxSteps")]
+    pub(super) max_steps: Option<u32>,
+    #[serde(alias = "generateContentConfig")]
+    pub(super) generate_content_config: Option<JsonMap>,
+    pub(super) planner: Option<Value>,
+    pub(super) examples: Option<Value>,
+    #[serde(default)]
+    pub(super) tools: Vec<ToolRef>,
+    #[serde(alias = "codeExecutor")]
+    pub(super) code_executor: Option<Value>,
+    #[serde(default, alias = "beforeModelCallbacks")]
+    pub(super) before_model_callbacks: Vec<NameRef>,
+    #[serde(default, alias = "afterModelCallbacks")]
+    pub(super) after_model_callbacks: Vec<NameRef>,
+    #[serde(default, alias = "onModelErrorCallbacks")]
+    pub(super) on_model_error_callbacks: Vec<NameRef>,
+    #[serde(default, alias = "beforeToolCallbacks")]
+    pub(super) before_tool_callbacks: Vec<NameRef>,
+    #[serde(default, alias = "afterToolCallbacks")]
+    pub(super) after_tool_callbacks: Vec<NameRef>,
+    #[serde(default, alias = "onToolErrorCallbacks")]
+    pub(super) on_tool_error_callbacks: Vec<NameRef>,
+    #[serde(alias = "maxIterations")]
+    pub(super) max_iterations: Option<u32>,
+}
+
+/// What kind of agent a file describes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+pub(super) enum AgentClass {
+    #[default]
+    #[serde(rename = "LlmAgent")]
+    Llm,
+    #[serde(rename = "SequentialAgent")]
+    Sequential,
+    #[serde(rename = "ParallelAgent")]
+    Parallel,
+    #[serde(rename = "LoopAgent")]
+    Loop,
+}
+
+/// A callback by name.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NameRef {
+    pub(super) name: String,
+}
+
+/// A tool by name.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ToolRef {
+    pub(super) name: String,
+    pub(super) args: Option<JsonMap>,
+    #[serde(default, alias = "requireConfirmation")]
+    pub(super) require_confirmation: bool,
+}
+
+/// A sub agent: another file, or an agent of a component.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SubAgentRef {
+    #[serde(alias = "configPath")]
+    pub(super) config_path: Option<String>,
+    pub(super) code: Option<String>,
+}
+
+/// Arguments of `AgentTool`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AgentToolArgs {
+    pub(super) agent: SubAgentRef,
+    #[serde(default, alias = "skipSummarization")]
+    pub(super) skip_summarization: bool,
+}
+
+/// Arguments of `ExampleTool`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExampleToolArgs {
+    pub(super) examples: Vec<Example>,
+}
+
+/// Arguments of `LongRunningFunctionTool`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LongRunningArgs {
+    /// The tool's name.
+    pub(super) func: String,
+}
+
+/// Arguments of `Toolset`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ToolsetArgs {
+    /// The toolset's name.
+    pub(super) name: String,
+    /// The tools that are wanted of it; without this, all.
+    pub(super) only: Option<Vec<String>>,
+    /// What their names are to begin with.
+    pub(super) prefix: Option<String>,
+}
+
+/// Arguments of `vertex_ai_search`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VertexAiSearchArgs {
+    #[serde(alias = "dataStoreId")]
+    pub(super) data_store_id: Option<String>,
+    #[serde(alias = "searchEngineId")]
+    pub(super) search_engine_id: Option<String>,
+}
+
+/// Arguments of `vertex_ai_rag_retrieval`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VertexAiRagRetrievalArgs {
+    #[serde(default, alias = "ragCorpora")]
+    pub(super) rag_corpora: Vec<String>,
+    #[serde(alias = "similarityTopK")]
+    pub(super) similarity_top_k: Option<u32>,
+    #[serde(alias = "vectorDistanceThreshold")]
+    pub(super) vector_distance_threshold: Option<f64>,
+}
+
+/// Reads a tool's arguments.
+pub(super) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(args).map_err(|error| located(&error))
+}
+
+/// What is wrong, and with which key.
+fn located(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let (key, reason) = (error.path().to_string(), error.inner().to_string());
+    if key == "." || reason.contains(&format!("`{key}`")) { reason } else { format!("`{key}`: {reason}") }
+}
+
+impl AgentClass {
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Llm => "LlmAgent",
+            Self::Sequential => "SequentialAgent",
+            Self::Parallel => "ParallelAgent",
+            Self::Loop => "LoopAgent",
+        }
+    }
+}
+
+impl AgentConfig {
+    /// A key that this kind of agent does not have, and the kind that has it.
+    pub(super) fn misplaced_key(&self) -> Option<(&'static str, &'static str)> {
+        let llm = [
+            ("model", self.model.is_some()),
+            ("instruction", self.instruction.is_some()),
+            ("global_instruction", self.global_instruction.is_some()),
+            ("include_contents", self.include_contents.is_some()),
+            ("disallow_transfer_to_parent", self.disallow_transfer_to_parent),
+            ("disallow_transfer_to_peers", self.disallow_transfer_to_peers),
+            ("input_schema", self.input_schema.is_some()),
+            ("output_schema", self.output_schema.is_some()),
+            ("output_key", self.output_key.is_some()),
+            ("max_steps", self.max_steps.is_some()),
+            ("generate_content_config", self.generate_content_config.is_some()),
+            ("planner", self.planner.is_some()),
+            ("examples", self.examples.is_some()),
+            ("tools", !self.tools.is_empty()),
+            ("code_executor", self.code_executor.is_some()),
+            ("before_model_callbacks", !self.before_model_callbacks.is_empty()),
+            ("after_model_callbacks", !self.after_model_callbacks.is_empty()),
+            ("on_model_error_callbacks", !self.on_model_error_callbacks.is_empty()),
+            ("before_tool_callbacks", !self.before_tool_callbacks.is_empty()),
+            ("after_tool_callbacks", !self.after_tool_callbacks.is_empty()),
+            ("on_tool_error_callbacks", !self.on_tool_error_callbacks.is_empty()),
+        ];
+        if self.agent_class != AgentClass::Llm
+            && let Some((key, _)) = llm.iter().find(|(_, given)| *given)
+        {
+            return Some((key, AgentClass::Llm.label()));
+        }
+        if self.agent_class != AgentClass::Loop && self.max_iterations.is_some() {
+            return Some(("max_iterations", AgentClass::Loop.label()));
+        }
+        None
+    }
+}
+
+/// A planner: its name, or the settings of the model's own thinking.
+pub(super) fn planner(planner: Option<&Value>) -> Result<Option<Planner>, String> {
+    let Some(planner) = planner else { return Ok(None) };
+    let unknown = || {
+        let known = "`plan_re_act` or `{ thinking_config: { … } }`";
+        Err(format!("`planner` can be {known}, not `{planner}`"))
+    };
+    match camel_keys(planner.clone()) {
+        Value::String(name) if name == "plan_re_act" => Ok(Some(Planner::PlanReAct)),
+        Value::Object(mut map) if map.len() == 1 => match map.remove("thinkingConfig") {
+            Some(config @ Value::Object(_)) => Ok(Some(Planner::Thinking(config))),
+            Some(_) | None => unknown(),
+        },
+        _ => unknown(),
+    }
+}
+
+/// Model settings, with keys in either spelling. Keys inside a schema are the author's own and stay as they are.
+pub(super) fn generate_content_config(config: Option<JsonMap>) -> Result<GenerateContentConfig, String> {
+    let Some(config) = config else { return Ok(GenerateContentConfig::default()) };
+    serde_path_to_error::deserialize(camel_keys(Value::Object(config))).map_err(|error| located(&error))
+}
+
+fn camel_keys(value: Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(
+            map.into_iter()
+                .map(|(key, value)| {
+                    let key = camel(&key);
+                    let value = if key.ends_with("Schema") { value } else { camel_keys(value) };
+                    (key, value)
+                })
+                .collect(),
+        ),
+        Value::Array(items) => Value::Array(items.into_iter().map(camel_keys).collect()),
+        other => other,
+    }
+}
+
+fn camel(key: &str) -> String {
+    let mut camel = String::with_capacity(key.len());
+    let mut upper = false;
+    for c in key.chars() {
+        match c {
+            '_' if !camel.is_empty() => upper = true,
+            _ if upper => {
+                camel.extend(c.to_uppercase());
+                upper = false;
+            }
+            _ => camel.push(c),
+        }
+    }
+    camel
+}

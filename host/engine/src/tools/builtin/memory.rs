@@ -1,0 +1,92 @@
+//! `load_memory` and `preload_memory`: what was said in the user's earlier sessions.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, LlmRequest, MemoryEntry, RunError, Tool, ToolError};
+use serde_json::{Value, json};
+
+use super::declaration;
+
+/// Lets the model search the user's memory.
+pub struct LoadMemory(Arc<FunctionDeclaration>);
+
+impl Default for LoadMemory {
+    fn default() -> Self {
+        let parameters = json!({
+            "type": "object",
+            "properties": {"query": {"type": "string", "description": "Words to look for."}},
+            "required": ["query"]
+        });
+        Self(declaration(
+            "load_memory",
+            "Finds what was said in earlier conversations with the user.",
+            Some(parameters),
+        ))
+    }
+}
+
+#[async_trait]
+impl Tool for LoadMemory {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.0
+    }
+
+    async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
+        request.tools.push(self.0.clone());
+        let text = "You have a memory of earlier conversations with the user. When a question may need it, call `load_memory`.";
+        request.system_instructions.push(text.into());
+        Ok(())
+    }
+
+    async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
+        let query = args.get("query").and_then(Value::as_str).unwrap_or_default();
+        Ok(json!({ "memories": cx.search_memory(query).await? }))
+    }
+}
+
+/// Looks up what the user says before the model is asked, and tells the model what was found. The model does not see a tool.
+pub struct PreloadMemory(Arc<FunctionDeclaration>);
+
+impl Default for PreloadMemory {
+    fn default() -> Self {
+        Self(declaration("preload_memory", "Runs before the model is asked.", None))
+    }
+}
+
+#[async_trait]
+impl Tool for PreloadMemory {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.0
+    }
+
+    fn is_callable(&self) -> bool {
+        false
+    }
+
+    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
+        let said = cx.invocation.user_content().text();
+        if said.is_empty() {
+            return Ok(());
+        }
+        let memories = cx.search_memory(&said).await?;
+        if !memories.is_empty() {
+            request.system_instructions.push(told(&memories));
+        }
+        Ok(())
+    }
+
+    async fn call(&self, _: JsonMap, _: &CallContext) -> Result<Value, ToolError> {
+        Err(ToolError::Recoverable("`preload_memory` runs by itself and cannot be called".into()))
+    }
+}
+
+fn told(memories: &[MemoryEntry]) -> String {
+    let mut text = String::from("From earlier conversations with the user, possibly of use:\n<PAST_CONVERSATIONS>\n");
+    for memory in memories {
+        let author = memory.author.as_deref().unwrap_or("somebody");
+        text.push_str(&format!("{author}: {}\n", memory.content.text()));
+    }
+    text.push_str("</PAST_CONVERSATIONS>");
+    text
+}

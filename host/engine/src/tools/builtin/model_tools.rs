@@ -1,0 +1,129 @@
+//! Tools that run inside the model: the host only asks for them.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{
+    CallContext, FunctionDeclaration, JsonMap, LlmRequest, ModelError, ModelErrorKind, RunError, Tool, ToolError,
+};
+use serde_json::{Value, json};
+
+use super::declaration;
+
+/// A tool of Gemini models.
+pub struct ModelTool {
+    declaration: Arc<FunctionDeclaration>,
+    /// What asks for it in a request.
+    request: Value,
+}
+
+impl ModelTool {
+    /// The tool of this name, for those that need no arguments.
+    pub fn named(name: &str) -> Option<Self> {
+        let request = match name {
+            "google_search" => json!({"googleSearch": {}}),
+            "google_maps_grounding" => json!({"googleMaps": {}}),
+            "url_context" => json!({"urlContext": {}}),
+            "code_execution" => return Some(Self::code_execution()),
+            _ => return None,
+        };
+        Some(Self::new(name, request))
+    }
+
+    /// The model runs its code itself.
+    pub fn code_execution() -> Self {
+        Self::new("code_execution", json!({"codeExecution": {}}))
+    }
+
+    /// A search over a data store, or over an engine with several of them: exactly one has to be named.
+    ///
+    /// # Errors
+    /// When it is not exactly one.
+    pub fn vertex_ai_search(data_store: Option<&str>, engine: Option<&str>) -> Result<Self, String> {
+        let search = match (data_store, engine) {
+            (Some(data_store), None) => json!({"datastore": data_store}),
+            (None, Some(engine)) => json!({"engine": engine}),
+            (None, None) | (Some(_), Some(_)) => {
+                return Err("`vertex_ai_search` needs either `data_store_id` or `search_engine_id`".into());
+            }
+        };
+        Ok(Self::new("vertex_ai_search", json!({"retrieval": {"vertexAiSearch": search}})))
+    }
+
+    /// A search in corpora of the Vertex RAG store, `projects/…/ragCorpora/…`: at most `top_k` passages, and none further off than
+    /// `max_distance`.
+    ///
+    /// # Errors
+    /// When no corpus is named.
+    pub fn vertex_ai_rag_retrieval(
+        corpora: &[String],
+        top_k: Option<u32>,
+        max_distance: Option<f64>,
+    ) -> Result<Self, String> {
+        if corpora.is_empty() {
+            return Err("`vertex_ai_rag_retrieval` needs at least one of `rag_corpora`".into());
+        }
+        let resources: Vec<_> = corpora.iter().map(|corpus| json!({"ragCorpus": corpus})).collect();
+        let mut store = JsonMap::from_iter([("ragResources".into(), resources.into())]);
+        store.extend(top_k.map(|top_k| ("similarityTopK".into(), top_k.into())));
+        store.extend(max_distance.map(|distance| ("vectorDistanceThreshold".into(), distance.into())));
+        Ok(Self::new("vertex_ai_rag_retrieval", json!({"retrieval": {"vertexRagStore": store}})))
+    }
+
+    fn new(name: &str, request: Value) -> Self {
+        Self { declaration: declaration(name, "Runs inside the model.", None), request }
+    }
+}
+
+#[async_trait]
+impl Tool for ModelTool {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.declaration
+    }
+
+    fn is_callable(&self) -> bool {
+        false
+    }
+
+    async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
+        if !has_tools(&request.model) {
+            let message = format!(
+                "has no built-in tool `{}`; it runs inside Gemini models from version 2 on",
+                self.declaration.name
+            );
+            return Err(ModelError::new(ModelErrorKind::BadRequest, &request.model, message).into());
+        }
+        if !request.model_tools.contains(&self.request) {
+            request.model_tools.push(self.request.clone());
+        }
+        Ok(())
+    }
+
+    async fn call(&self, _: JsonMap, _: &CallContext) -> Result<Value, ToolError> {
+        Err(ToolError::Recoverable(format!("`{}` runs inside the model and cannot be called", self.declaration.name)))
+    }
+}
+
+/// Gemini models from version 2 on, also by their full names (`projects/…/models/gemini-2.5-pro`); scripted ones stand in for any.
+fn has_tools(model: &str) -> bool {
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let Some(version) = name.strip_prefix("gemini-") else { return model.starts_with("scripted") };
+    let major: String = version.chars().take_while(char::is_ascii_digit).collect();
+    major.parse::<u32>().is_ok_and(|major| major >= 2) || version.ends_with("-latest")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_with_tools_are_known_by_their_names() {
+        for name in ["gemini-2.5-pro", "gemini-3-flash", "gemini-flash-latest", "models/gemini-2.0-flash", "scripted:a"]
+        {
+            assert!(has_tools(name), "{name}");
+        }
+        for name in ["gemini-1.5-pro", "gpt-5", "gemma-2", "gemini-pro"] {
+            assert!(!has_tools(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Sets of tools, and what can be made of one: fewer tools, tools under other names, tools that a person has to agree to.
+//!
+//! ```
+//! use hatchery_core::JsonMap;
+//! use hatchery_engine::build::{function_tool, llm};
+//! use hatchery_engine::toolsets::{FixedTools, IntoToolset};
+//!
+//! let pi = function_tool("pi", "The number pi.", |_: JsonMap, _| async { Ok(std::f64::consts::PI) });
+//! let e = function_tool("e", "Euler's number.", |_: JsonMap, _| async { Ok(std::f64::consts::E) });
+//! let maths = FixedTools::new("maths").tool(pi).tool(e);
+//! let agent = llm("student").toolset(maths.only(["pi"]).prefix("maths_"));
+//! # agent.build().unwrap();
+//! ```
+//!
+//! An agent's toolsets are asked for their tools before each model call, so what they answer may change while the agent runs.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, LlmRequest, RunError, Tool, ToolError, Toolset};
+use serde_json::Value;
+
+use crate::authoring::build::IntoTool;
+use crate::tools::builtin::{RequireConfirmation, prepare_as};
+
+/// What can be made of a toolset: one of this module, or any other in an [`Arc`].
+pub trait IntoToolset: Sized {
+    /// The toolset.
+    fn into_toolset(self) -> Arc<dyn Toolset>;
+
+    /// Only the tools of these names. Names that the toolset does not have are passed over: it may have them at another time.
+    fn only<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Filtered {
+        let names: HashSet<String> = names.into_iter().map(Into::into).collect();
+        self.filtered(move |tool| names.contains(&tool.name))
+    }
+
+    /// Only the tools for which `keep` says so.
+    fn filtered(self, keep: impl Fn(&FunctionDeclaration) -> bool + Send + Sync + 'static) -> Filtered {
+        Filtered { inner: self.into_toolset(), keep: Box::new(keep) }
+    }
+
+    /// The same tools, whose names begin with `prefix` for the model, and for callbacks that see its calls.
+    fn prefix(self, prefix: impl Into<String>) -> Prefixed {
+        Prefixed { inner: self.into_toolset(), prefix: prefix.into() }
+    }
+
+    /// The same tools, where a person has to agree to each call.
+    fn requiring_confirmation(self) -> Confirmed {
+        Confirmed(self.into_toolset())
+    }
+}
+
+impl IntoToolset for Arc<dyn Toolset> {
+    fn into_toolset(self) -> Arc<dyn Toolset> {
+        self
+    }
+}
+
+impl<T: Toolset + 'static> IntoToolset for Arc<T> {
+    fn into_toolset(self) -> Arc<dyn Toolset> {
+        self
+    }
+}
+
+macro_rules! toolsets {
+    ($($toolset:ty),*) => { $(
+        impl IntoToolset for $toolset {
+            fn into_toolset(self) -> Arc<dyn Toolset> {
+                Arc::new(self)
+            }
+        }
+    )* };
+}
+
+toolsets!(FixedTools, Filtered, Prefixed, Confirmed);
+
+/// Tools that are always the same.
+pub struct FixedTools {
+    name: String,
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl FixedTools {
+    /// A toolset of this name without tools.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), tools: Vec::new() }
+    }
+
+    /// With this tool.
+    #[must_use]
+    pub fn tool(mut self, tool: impl IntoTool) -> Self {
+        self.tools.push(tool.into_tool());
+        self
+    }
+
+    /// With these tools.
+    #[must_use]
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+}
+
+#[async_trait]
+impl Toolset for FixedTools {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn tools(&self, _: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
+        Ok(self.tools.clone())
+    }
+}
+
+/// Some tools of a toolset. [`IntoToolset::only`] and [`IntoToolset::filtered`] make one.
+pub struct Filtered {
+    inner: Arc<dyn Toolset>,
+    keep: Box<dyn Fn(&FunctionDeclaration) -> bool + Send + Sync>,
+}
+
+#[async_trait]
+impl Toolset for Filtered {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
+        let mut tools = self.inner.tools(cx).await?;
+        tools.retain(|tool| (self.keep)(tool.declaration()));
+        Ok(tools)
+    }
+
+    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
+        self.inner.prepare(request, cx).await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+/// The tools of a toolset under longer names. [`IntoToolset::prefix`] makes one.
+pub struct Prefixed {
+    inner: Arc<dyn Toolset>,
+    prefix: String,
+}
+
+#[async_trait]
+impl Toolset for Prefixed {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
+        let tools = self.inner.tools(cx).await?;
+        Ok(tools.into_iter().map(|tool| Renamed::prefixed(tool, &self.prefix)).collect())
+    }
+
+    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
+        self.inner.prepare(request, cx).await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+/// A tool under another name.
+struct Renamed {
+    inner: Arc<dyn Tool>,
+    declaration: Arc<FunctionDeclaration>,
+}
+
+impl Renamed {
+    fn prefixed(inner: Arc<dyn Tool>, prefix: &str) -> Arc<dyn Tool> {
+        let mut declaration = FunctionDeclaration::clone(inner.declaration());
+        declaration.name.insert_str(0, prefix);
+        Arc::new(Self { inner, declaration: Arc::new(declaration) })
+    }
+}
+
+#[async_trait]
+impl Tool for Renamed {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.declaration
+    }
+
+    fn qualified_name(&self) -> Cow<'_, str> {
+        self.inner.qualified_name()
+    }
+
+    fn is_long_running(&self) -> bool {
+        self.inner.is_long_running()
+    }
+
+    fn is_callable(&self) -> bool {
+        self.inner.is_callable()
+    }
+
+    fn requires_confirmation(&self) -> bool {
+        self.inner.requires_confirmation()
+    }
+
+    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
+        prepare_as(&self.declaration, self.inner.as_ref(), request, cx).await
+    }
+
+    async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
+        self.inner.call(args, cx).await
+    }
+}
+
+/// The tools of a toolset, where a person has to agree to each call. [`IntoToolset::requiring_confirmation`] makes one.
+pub struct Confirmed(Arc<dyn Toolset>);
+
+#[async_trait]
+impl Toolset for Confirmed {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
+        let tools = self.0.tools(cx).await?;
+        Ok(tools.into_iter().map(|tool| Arc::new(RequireConfirmation::new(tool)) as Arc<dyn Tool>).collect())
+    }
+
+    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
+        self.0.prepare(request, cx).await
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+    }
+}

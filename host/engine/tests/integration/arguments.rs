@@ -1,0 +1,137 @@
+//! Arguments are checked against what a tool declares before it runs.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use hatchery_core::{
+    Agent, AgentContext, AgentKind, CallContext, Callback, CustomAgent, CustomAgentSpec, FunctionDeclaration, JsonMap,
+    RunError, Tool, ToolError,
+};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::{Value, json};
+
+use crate::logs::Warnings;
+use crate::support::*;
+
+/// Answers with its arguments.
+struct Echo(Arc<FunctionDeclaration>);
+
+fn echo(parameters: Value) -> Arc<dyn Tool> {
+    let declaration =
+        FunctionDeclaration { name: "echo".into(), parameters: Some(parameters), ..FunctionDeclaration::default() };
+    Arc::new(Echo(Arc::new(declaration)))
+}
+
+fn sides() -> Value {
+    json!({"type": "object", "properties": {"sides": {"type": "integer"}}, "required": ["sides"]})
+}
+
+#[async_trait]
+impl Tool for Echo {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.0
+    }
+    async fn call(&self, args: JsonMap, _: &CallContext) -> Result<Value, ToolError> {
+        Ok(Value::Object(args))
+    }
+}
+
+/// The answer of the tool to a model that calls it with these arguments.
+async fn answer(parameters: Value, args: Value, callbacks: impl FnOnce(&mut hatchery_core::LlmAgent)) -> String {
+    let model = Scripted::sequence([Reply::call("echo", args), Reply::text("ok")]);
+    let agent = llm_with("root", model, |llm| {
+        llm.tools = vec![echo(parameters)];
+        callbacks(llm);
+    });
+    Harness::new(agent).await.talk("hi").await.swap_remove(1)
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_are_told_to_the_model_and_the_tool_does_not_run() {
+    assert_eq!(
+        answer(sides(), json!({"sides": "six"}), |_| {}).await,
+        "root: answer echo{\"error\":\"the arguments do not fit the parameters of `echo`, which has not run: at `/sides`: \
+         \\\"six\\\" is not of type \\\"integer\\\"\"}"
+    );
+}
+
+#[tokio::test]
+async fn whole_numbers_may_come_as_floats() {
+    assert_eq!(answer(sides(), json!({"sides": 6.0}), |_| {}).await, "root: answer echo{\"sides\":6.0}");
+}
+
+#[tokio::test]
+async fn parameters_in_geminis_words_are_understood() {
+    let parameters = json!({"type": "OBJECT", "properties": {"sides": {"type": "INTEGER"}}});
+    assert_eq!(answer(parameters.clone(), json!({"sides": 6}), |_| {}).await, "root: answer echo{\"sides\":6}");
+    assert!(answer(parameters, json!({"sides": "six"}), |_| {}).await.contains("is not of type"));
+}
+
+#[tokio::test]
+async fn a_callback_before_the_tool_may_mend_arguments() {
+    let parameters = json!({"type": "object", "required": ["mark"]});
+    let mends = Answers { name: "mends", mark: Some("m"), ..Answers::default() };
+    let answer = answer(parameters, json!({}), |llm| llm.before_tool = vec![mends.arc()]).await;
+    assert_eq!(answer, "root: answer echo{\"mark\":\"m\"}");
+}
+
+/// Notes the errors of tools.
+#[derive(Default)]
+struct Errors(Mutex<Vec<String>>);
+
+#[async_trait]
+impl Callback for Errors {
+    fn name(&self) -> &str {
+        "errors"
+    }
+    async fn on_tool_error(
+        &self,
+        _: &CallContext,
+        _: &str,
+        _: &JsonMap,
+        error: &ToolError,
+    ) -> Result<Option<JsonMap>, RunError> {
+        self.0.lock().unwrap().push(error.to_string());
+        Ok(Some(map(json!({"mended": true}))))
+    }
+}
+
+#[tokio::test]
+async fn a_callback_for_failed_tools_sees_what_does_not_fit() {
+    let errors = Arc::new(Errors::default());
+    let seen = errors.clone();
+    let answer = answer(sides(), json!({}), |llm| llm.on_tool_error = vec![seen]).await;
+    assert_eq!(answer, "root: answer echo{\"mended\":true}");
+    assert!(errors.0.lock().unwrap()[0].ends_with("\"sides\" is a required property"));
+}
+
+#[tokio::test]
+async fn a_tool_whose_parameters_cannot_be_checked_is_not_called() {
+    let warnings = Warnings::heard();
+    let parameters = json!({"properties": {"x": {"type": "nonsense"}}});
+    let said = answer(parameters, json!({"x": 1}), |_| {}).await;
+    let start = "root: answer echo{\"error\":\"`echo` cannot be called, since the JSON Schema of its parameters cannot be used, which only its \
+                 author can mend: at `/properties/x/type`: ";
+    assert!(said.starts_with(start), "{said}");
+    let lines = warnings.lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("tool `echo` cannot be called: the JSON Schema of its parameters cannot be used: "));
+}
+
+/// Calls its tool with arguments that do not fit.
+struct Calls;
+
+#[async_trait]
+impl CustomAgent for Calls {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let answer = cx.call.host()?.call_tool(&cx.call, "echo", map(json!({"sides": "six"}))).await;
+        cx.say(answer.unwrap_err().to_string()).await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn arguments_from_code_are_checked_too() {
+    let custom = CustomAgentSpec { code: Arc::new(Calls), model: None, tools: vec![echo(sides())] };
+    let said = Harness::new(Agent::new("root", "", AgentKind::Custom(custom))).await.talk("hi").await;
+    assert!(said[0].ends_with("at `/sides`: \"six\" is not of type \"integer\""), "{said:?}");
+}

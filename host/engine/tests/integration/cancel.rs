@@ -1,0 +1,306 @@
+//! A cancelled run ends wherever it waits.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use hatchery_core::{
+    Agent, AgentKind, ArtifactService, Blob, CallContext, Callback, Content, Event, EventData, Example,
+    ExampleProvider, Examples, FunctionDeclaration, Instruction, JsonMap, LlmAgent, LlmRequest, LlmResponse, Model,
+    ModelError, ModelRef, Part, PartData, Plugin, ResponseStream, RunError, SessionKey, StoreError, StreamingMode,
+    Tool, ToolError,
+};
+use hatchery_engine::{Plugins, Runner};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::support::*;
+
+/// Waits for ever at one place.
+struct Stuck {
+    at: &'static str,
+    entered: Notify,
+    declaration: Arc<FunctionDeclaration>,
+}
+
+impl Stuck {
+    fn at(at: &'static str) -> Arc<Self> {
+        Arc::new(Self { at, entered: Notify::new(), declaration: declared("stuck") })
+    }
+
+    async fn pass(&self, place: &str) {
+        if self.at == place {
+            self.entered.notify_one();
+            pending().await
+        }
+    }
+}
+
+#[async_trait]
+impl Callback for Stuck {
+    fn name(&self) -> &str {
+        "stuck"
+    }
+    async fn before_agent(&self, _: &CallContext) -> Result<Option<Content>, RunError> {
+        self.pass("before_agent").await;
+        Ok(None)
+    }
+    async fn after_agent(&self, _: &CallContext) -> Result<Option<Content>, RunError> {
+        self.pass("after_agent").await;
+        Ok(None)
+    }
+    async fn before_model(&self, _: &CallContext, _: &mut LlmRequest) -> Result<Option<LlmResponse>, RunError> {
+        self.pass("before_model").await;
+        Ok(None)
+    }
+    async fn after_model(&self, _: &CallContext, _: &LlmResponse) -> Result<Option<LlmResponse>, RunError> {
+        self.pass("after_model").await;
+        Ok(None)
+    }
+    async fn on_model_error(
+        &self,
+        _: &CallContext,
+        _: &LlmRequest,
+        _: &ModelError,
+    ) -> Result<Option<LlmResponse>, RunError> {
+        self.pass("on_model_error").await;
+        Ok(None)
+    }
+    async fn before_tool(&self, _: &CallContext, _: &str, _: &mut JsonMap) -> Result<Option<JsonMap>, RunError> {
+        self.pass("before_tool").await;
+        Ok(None)
+    }
+    async fn after_tool(
+        &self,
+        _: &CallContext,
+        _: &str,
+        _: &JsonMap,
+        _: &JsonMap,
+    ) -> Result<Option<JsonMap>, RunError> {
+        self.pass("after_tool").await;
+        Ok(None)
+    }
+    async fn on_tool_error(
+        &self,
+        _: &CallContext,
+        _: &str,
+        _: &JsonMap,
+        _: &ToolError,
+    ) -> Result<Option<JsonMap>, RunError> {
+        self.pass("on_tool_error").await;
+        Ok(None)
+    }
+}
+
+#[async_trait]
+impl Plugin for Stuck {
+    async fn on_user_message(&self, _: &CallContext, _: &Content) -> Result<Option<Content>, RunError> {
+        self.pass("on_user_message").await;
+        Ok(None)
+    }
+    async fn before_run(&self, _: &CallContext) -> Result<Option<Content>, RunError> {
+        self.pass("before_run").await;
+        Ok(None)
+    }
+    async fn on_event(&self, _: &CallContext, _: &Event) -> Result<Option<EventData>, RunError> {
+        self.pass("on_event").await;
+        Ok(None)
+    }
+    async fn after_run(&self, _: &CallContext) -> Result<(), RunError> {
+        self.pass("after_run").await;
+        Ok(())
+    }
+    async fn on_run_error(&self, _: &CallContext, _: &RunError) {
+        self.pass("on_run_error").await;
+    }
+}
+
+#[async_trait]
+impl Model for Stuck {
+    async fn generate(&self, _: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
+        self.pass("model").await;
+        self.entered.notify_one();
+        Ok(futures::stream::pending().boxed())
+    }
+}
+
+#[async_trait]
+impl Tool for Stuck {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.declaration
+    }
+    async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
+        request.tools.push(self.declaration.clone());
+        self.pass("prepare").await;
+        Ok(())
+    }
+    async fn call(&self, _: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
+        self.pass("tool").await;
+        let _ = cx.save_artifact("a", &Part::text("b")).await;
+        Ok(json!(1))
+    }
+}
+
+#[async_trait]
+impl ExampleProvider for Stuck {
+    async fn examples(&self, _: &str, _: &CallContext) -> Result<Vec<Example>, RunError> {
+        self.pass("examples").await;
+        Ok(vec![])
+    }
+}
+
+#[async_trait]
+impl ArtifactService for Stuck {
+    async fn save(&self, _: &SessionKey, _: &str, _: &Part) -> Result<u64, StoreError> {
+        self.pass("save").await;
+        Ok(0)
+    }
+    async fn load(&self, _: &SessionKey, _: &str, _: Option<u64>) -> Result<Option<Part>, StoreError> {
+        self.pass("load").await;
+        Ok(None)
+    }
+    async fn list(&self, _: &SessionKey) -> Result<Vec<String>, StoreError> {
+        Ok(vec![])
+    }
+    async fn versions(&self, _: &SessionKey, _: &str) -> Result<Vec<u64>, StoreError> {
+        Ok(vec![])
+    }
+    async fn delete(&self, _: &SessionKey, _: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// Cancels the run once it is stuck, and gives how it ends.
+async fn end(app: &Harness, stuck: &Stuck, message: Content) -> RunError {
+    let request = app.request(message);
+    let cancel = request.cancel.clone();
+    let run = app.runner.run(app.app.clone(), request).await.unwrap();
+    let mut ending = tokio::spawn(run.collect());
+    tokio::select! {
+        () = stuck.entered.notified() => cancel.cancel(),
+        ended = &mut ending => panic!("the run has not come to `{}`: {ended:?}", stuck.at),
+    }
+    ending.await.unwrap().unwrap_err()
+}
+
+async fn assert_left(app: Harness, stuck: &Stuck) {
+    let error = end(&app, stuck, Content::user("hi")).await;
+    assert!(matches!(error, RunError::Cancelled), "{}: {error:?}", stuck.at);
+    assert_eq!(app.session().await.events.last().unwrap().error_code.as_deref(), Some("CANCELLED"), "{}", stuck.at);
+    assert_eq!(app.runner.active_runs(), 0);
+}
+
+/// An agent that calls `stuck` and then answers.
+fn agent(change: impl FnOnce(&mut LlmAgent)) -> Agent {
+    llm_with("root", Scripted::sequence([Reply::call("stuck", json!({})), Reply::text("ok")]), change)
+}
+
+#[tokio::test]
+async fn a_run_is_left_in_a_model_request_and_in_its_answer() {
+    for at in ["model", "answer"] {
+        let stuck = Stuck::at(at);
+        let model = Some(ModelRef::Object("stuck".into(), stuck.clone()));
+        assert_left(Harness::new(agent(|llm| llm.model = model)).await, &stuck).await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_left_in_a_tool() {
+    for at in ["tool", "prepare"] {
+        let stuck = Stuck::at(at);
+        let tool = stuck.clone();
+        assert_left(Harness::new(agent(|llm| llm.tools = vec![tool])).await, &stuck).await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_left_in_tools_that_run_at_the_same_time_and_in_parallel_agents() {
+    let stuck = Stuck::at("tool");
+    let twice = Reply::call("stuck", json!({})).and_call("stuck", json!({}));
+    let child = llm_with("child", Scripted::sequence([twice]), |llm| llm.tools = vec![stuck.clone()]);
+    assert_left(Harness::new(workflow("root", AgentKind::Parallel, vec![child])).await, &stuck).await;
+}
+
+#[tokio::test]
+async fn a_run_is_left_in_a_callback() {
+    for at in ["before_agent", "before_model", "after_model", "before_tool", "after_tool", "after_agent"] {
+        let stuck = Stuck::at(at);
+        let mut agent = agent(|llm| {
+            llm.tools = vec![tool("stuck", |_, _| Ok(json!(1)))];
+            llm.before_model = vec![stuck.clone()];
+            llm.after_model = vec![stuck.clone()];
+            llm.before_tool = vec![stuck.clone()];
+            llm.after_tool = vec![stuck.clone()];
+        });
+        agent.before_agent = vec![stuck.clone()];
+        agent.after_agent = vec![stuck.clone()];
+        assert_left(Harness::new(agent).await, &stuck).await;
+    }
+}
+
+async fn with_plugin(agent: Agent, stuck: &Arc<Stuck>) -> Harness {
+    let app = Harness::new(agent).await;
+    let plugins = Plugins::new(vec![stuck.clone()]).unwrap();
+    Harness { runner: Runner::with_plugins(app.runner.services().clone(), plugins), ..app }
+}
+
+#[tokio::test]
+async fn a_run_is_left_in_a_plugins_hook() {
+    for at in ["on_user_message", "before_run", "on_event", "before_model", "after_run"] {
+        let stuck = Stuck::at(at);
+        assert_left(with_plugin(llm("root", Scripted::sequence(["ok"])), &stuck).await, &stuck).await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_left_in_a_hook_for_failures() {
+    for at in ["on_tool_error", "on_model_error", "on_run_error"] {
+        let stuck = Stuck::at(at);
+        let model = Scripted::sequence([Reply::call("broken", json!({})), Reply::status(500, "down")]);
+        let broken = tool("broken", |_, _| Err(ToolError::Recoverable("broken".into())));
+        let app = with_plugin(llm_with("root", model, |llm| llm.tools = vec![broken]), &stuck).await;
+        let error = end(&app, &stuck, Content::user("hi")).await;
+        let failed_before = at == "on_run_error";
+        assert_eq!(error.code(), if failed_before { "MODEL_SERVER_ERROR" } else { "CANCELLED" });
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_left_in_an_artifact_service() {
+    for at in ["save", "load"] {
+        let stuck = Stuck::at(at);
+        let tool = Stuck::at("nowhere");
+        let agent = agent(|llm| {
+            llm.tools = vec![tool];
+            if at == "load" {
+                llm.instruction = Instruction::Template("{artifact.note?}".into());
+            }
+        });
+        let app = Harness::new(agent).await;
+        let services = hatchery_core::Services { artifacts: stuck.clone(), ..app.runner.services().clone() };
+        assert_left(Harness { runner: Runner::new(services), ..app }, &stuck).await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_left_while_it_saves_the_users_files() {
+    let stuck = Stuck::at("save");
+    let mut app = Harness::new(llm("root", Scripted::sequence(["ok"]))).await;
+    app.config.save_input_blobs_as_artifacts = true;
+    let services = hatchery_core::Services { artifacts: stuck.clone(), ..app.runner.services().clone() };
+    let app = Harness { runner: Runner::new(services), ..app };
+    let file = Content::new(
+        "user",
+        vec![PartData::InlineData(Blob { mime_type: "image/png".into(), ..Blob::default() }).into()],
+    );
+    assert!(matches!(end(&app, &stuck, file).await, RunError::Cancelled));
+}
+
+#[tokio::test]
+async fn a_run_is_left_while_examples_are_chosen() {
+    let stuck = Stuck::at("examples");
+    let provider = stuck.clone();
+    assert_left(Harness::new(agent(|llm| llm.examples = Some(Examples::Chosen(provider)))).await, &stuck).await;
+}

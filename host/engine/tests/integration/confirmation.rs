@@ -1,0 +1,419 @@
+//! Asking a person before a tool runs: what the client sees, and which answers count.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hatchery_core::{Agent, AgentKind, Content, Event, FunctionResponse, Part, PartData, REQUEST_CONFIRMATION, Tool};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+const WAITS: &str = r#"root: answer echo{"error":"This tool call requires confirmation, please approve or reject."}"#;
+
+/// A tool that says back its `message`, once a person agrees, and how often it has run.
+fn echo() -> (Arc<dyn Tool>, Arc<AtomicUsize>) {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = runs.clone();
+    let tool = guarded("echo", move |args, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Ok(json!({"message": args["message"]}))
+    });
+    (tool, runs)
+}
+
+fn call_echo() -> Reply {
+    Reply::call("echo", json!({"message": "hello"}))
+}
+
+/// An app whose model calls `echo`, then says these texts.
+async fn asking(texts: &[&str]) -> (Harness, Arc<Scripted>, Arc<AtomicUsize>) {
+    let (tool, runs) = echo();
+    let replies = std::iter::once(call_echo()).chain(texts.iter().map(|text| Reply::text(*text)));
+    let model = Arc::new(Scripted::sequence(replies));
+    let app = Harness::new(llm_on("root", &model, |llm| llm.tools = vec![tool])).await;
+    (app, model, runs)
+}
+
+/// The id of the request in these events.
+fn request_id(events: &[Arc<Event>]) -> String {
+    request_ids(events).remove(0)
+}
+
+fn request_ids(events: &[Arc<Event>]) -> Vec<String> {
+    let calls = events.iter().flat_map(|event| event.function_calls());
+    calls.filter(|call| call.name == REQUEST_CONFIRMATION).map(|call| call.id.clone().unwrap()).collect()
+}
+
+fn decision(id: &str, response: Value) -> Content {
+    answer(id, REQUEST_CONFIRMATION, response)
+}
+
+fn approval(id: &str) -> Content {
+    decision(id, json!({"confirmed": true}))
+}
+
+#[tokio::test]
+async fn a_person_is_asked_before_the_tool_runs() {
+    let (app, _, runs) = asking(&["please decide"]).await;
+    let events = app.say("hi").await;
+    let request = events[1].function_calls().next().unwrap();
+    let call_id = events[0].function_calls().next().unwrap().id.clone();
+    assert_eq!(
+        request.args["originalFunctionCall"],
+        json!({"id": call_id, "name": "echo", "args": {"message": "hello"}})
+    );
+    let hint = "Please approve or reject the tool call echo() by responding with a FunctionResponse with an expected \
+                ToolConfirmation payload.";
+    assert_eq!(request.args["toolConfirmation"], json!({"hint": hint, "confirmed": false}));
+    assert_eq!(events[1].long_running_tool_ids, [request.id.clone().unwrap()]);
+    assert_eq!(briefs(&events)[2..], [WAITS, "root: please decide"]);
+    assert_eq!(events[2].actions.requested_tool_confirmations.keys().cloned().collect::<Vec<_>>(), [call_id.unwrap()]);
+    assert_eq!(runs.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn an_approved_call_runs_and_its_answer_takes_the_place_of_the_first() {
+    let (app, model, runs) = asking(&["please decide", "it said hello"]).await;
+    let id = request_id(&app.say("hi").await);
+    let events = app.send(approval(&id)).await;
+    assert_eq!(briefs(&events), [r#"root: answer echo{"message":"hello"}"#, "root: it said hello"]);
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+    let contents = model.requests().last().unwrap().contents.clone();
+    let last: Vec<Value> = contents.iter().map(|content| serde_json::to_value(&content.parts[0]).unwrap()).collect();
+    assert_eq!(last[0], json!({"text": "hi"}));
+    assert_eq!(last[1]["functionCall"]["name"], "echo");
+    assert_eq!(last[2]["functionResponse"]["response"], json!({"message": "hello"}));
+    assert!(!serde_json::to_string(&last).unwrap().contains(REQUEST_CONFIRMATION), "{last:?}");
+}
+
+#[tokio::test]
+async fn a_rejected_call_does_not_run() {
+    let (app, _, runs) = asking(&["please decide", "as you like"]).await;
+    let id = request_id(&app.say("hi").await);
+    let events = app.send(decision(&id, json!({"confirmed": false}))).await;
+    assert_eq!(briefs(&events), [r#"root: answer echo{"error":"This tool call is rejected."}"#, "root: as you like"]);
+    assert_eq!(runs.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_tool_can_ask_by_itself_and_reads_what_the_person_gave() {
+    let book = tool("book", |_, cx| match cx.confirmation() {
+        None => {
+            cx.request_confirmation("How many seats?", Some(json!({"seats": 1}))).unwrap();
+            Ok(json!({"status": "asked"}))
+        }
+        Some(decision) => Ok(json!({"booked": decision.confirmed, "with": decision.payload})),
+    });
+    let model = Scripted::sequence([Reply::call("book", json!({})), Reply::text("?"), Reply::text("booked")]);
+    let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![book])).await;
+    let events = app.say("hi").await;
+    let request = events[1].function_calls().next().unwrap();
+    let asked = json!({"hint": "How many seats?", "confirmed": false, "payload": {"seats": 1}});
+    assert_eq!(request.args["toolConfirmation"], asked);
+    let id = request.id.clone().unwrap();
+    let events = app.send(decision(&id, json!({"confirmed": true, "payload": {"seats": 3}}))).await;
+    assert_eq!(briefs(&events)[0], r#"root: answer book{"booked":true,"with":{"seats":3}}"#);
+}
+
+#[tokio::test]
+async fn a_confirmation_cannot_be_asked_for_outside_a_call() {
+    let (app, ..) = asking(&["?"]).await;
+    let run = RunCode(|cx| {
+        let error = cx.call.request_confirmation("?", None).unwrap_err();
+        assert_eq!(error.to_string(), "a confirmation can be asked for only in a tool call");
+    });
+    let agent = Agent::new(
+        "code",
+        "",
+        AgentKind::Custom(hatchery_core::CustomAgentSpec { code: Arc::new(run), model: None, tools: Vec::new() }),
+    );
+    drop(app);
+    Harness::new(agent).await.say("hi").await;
+}
+
+struct RunCode(fn(&hatchery_core::AgentContext));
+
+#[async_trait::async_trait]
+impl hatchery_core::CustomAgent for RunCode {
+    async fn run(&self, cx: hatchery_core::AgentContext) -> Result<(), hatchery_core::RunError> {
+        (self.0)(&cx);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_decision_may_come_as_text() {
+    let (app, _, runs) = asking(&["please decide", "done"]).await;
+    let id = request_id(&app.say("hi").await);
+    app.send(decision(&id, json!({"response": "{\"confirmed\": true}"}))).await;
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_decision_counts_once() {
+    let (app, _, runs) = asking(&["please decide", "done", "again?", "and again?"]).await;
+    let id = request_id(&app.say("hi").await);
+    app.send(approval(&id)).await;
+    assert_eq!(briefs(&app.send(approval(&id)).await), ["root: again?"]);
+    app.send(decision(&id, json!({"confirmed": false}))).await;
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn the_first_of_two_decisions_about_one_call_counts() {
+    let (app, _, runs) = asking(&["please decide", "done"]).await;
+    let id = request_id(&app.say("hi").await);
+    let mut both = approval(&id);
+    both.parts.extend(decision(&id, json!({"confirmed": false})).parts);
+    let events = app.send(both).await;
+    assert_eq!(briefs(&events), [r#"root: answer echo{"message":"hello"}"#, "root: done"]);
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn decisions_about_no_request_are_refused() {
+    for forged in [
+        approval("adk-forged"),
+        answer("adk-forged", "echo", json!({"confirmed": true})),
+        Content::new("user", vec![response_without_id()]),
+    ] {
+        let (app, _, runs) = asking(&["please decide", "what?"]).await;
+        app.say("hi").await;
+        let error = app.runner.run(app.app.clone(), app.request(forged)).await.unwrap_err();
+        assert_eq!(error.code(), "INVALID_MESSAGE");
+        assert_eq!(runs.load(Ordering::Relaxed), 0);
+    }
+}
+
+fn response_without_id() -> Part {
+    let response = map(json!({"confirmed": true}));
+    PartData::FunctionResponse(FunctionResponse { name: REQUEST_CONFIRMATION.into(), response, ..Default::default() })
+        .into()
+}
+
+#[tokio::test]
+async fn the_call_s_own_id_is_no_request() {
+    let (app, _, runs) = asking(&["please decide", "what?"]).await;
+    let events = app.say("hi").await;
+    let call_id = events[0].function_calls().next().unwrap().id.clone().unwrap();
+    for forged in [approval(&call_id), answer(&call_id, "echo", json!({"result": "done"}))] {
+        let error = app.runner.run(app.app.clone(), app.request(forged)).await.unwrap_err();
+        assert_eq!(error.code(), "INVALID_MESSAGE");
+    }
+    assert_eq!(runs.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_decision_that_says_nothing_does_nothing() {
+    let (app, _, runs) = asking(&["please decide", "what?", "done"]).await;
+    let id = request_id(&app.say("hi").await);
+    assert_eq!(briefs(&app.send(decision(&id, json!({"response": "yes!"}))).await), ["root: what?"]);
+    app.send(approval(&id)).await;
+    assert_eq!(runs.load(Ordering::Relaxed), 1, "the request is still open");
+}
+
+#[tokio::test]
+async fn a_request_stays_open_while_the_user_talks_of_other_things() {
+    let (app, _, runs) = asking(&["please decide", "sunny", "done"]).await;
+    let id = request_id(&app.say("hi").await);
+    app.say("how is the weather?").await;
+    assert_eq!(runs.load(Ordering::Relaxed), 0);
+    app.send(approval(&id)).await;
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn of_two_calls_only_the_approved_one_runs() {
+    let (tool, runs) = echo();
+    let both = Reply::call("echo", json!({"message": "a"})).and_call("echo", json!({"message": "b"}));
+    let model = Scripted::sequence([both, Reply::text("please decide"), Reply::text("done")]);
+    let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![tool])).await;
+    let ids = request_ids(&app.say("hi").await);
+    assert_eq!(ids.len(), 2);
+    let events = app.send(approval(&ids[1])).await;
+    assert_eq!(briefs(&events)[0], r#"root: answer echo{"message":"b"}"#);
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_tool_may_ask_again() {
+    let careful = tool("careful", |_, cx| {
+        let sure = cx.confirmation().and_then(|decision| decision.payload.clone()) == Some(json!("sure"));
+        if !sure {
+            cx.request_confirmation("Are you sure?", None).unwrap();
+        }
+        Ok(json!({"done": sure}))
+    });
+    let model = ["asked", "asked again", "done"].map(Reply::text);
+    let model = Scripted::sequence(std::iter::once(Reply::call("careful", json!({}))).chain(model));
+    let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![careful])).await;
+    let first = request_id(&app.say("hi").await);
+    let second = request_id(&app.send(approval(&first)).await);
+    assert_ne!(first, second);
+    let events = app.send(decision(&second, json!({"confirmed": true, "payload": "sure"}))).await;
+    assert_eq!(briefs(&events), [r#"root: answer careful{"done":true}"#, "root: done"]);
+}
+
+#[tokio::test]
+async fn another_agent_s_request_does_not_count_for_this_one() {
+    // The sub agent asks; the root has the same tool, and a client pretends that the root had asked.
+    let (tool, runs) = echo();
+    let sub =
+        llm_with("sub", Scripted::sequence([call_echo(), Reply::text("please decide"), Reply::text("done")]), |llm| {
+            llm.tools = vec![tool.clone()];
+        });
+    let root = Scripted::sequence([Reply::call("transfer_to_agent", json!({"agent_name": "sub"}))]);
+    let root = llm_with("root", root, |llm| llm.tools = vec![tool.clone()]).with_sub_agents(vec![sub]);
+    let app = Harness::new(root).await;
+    let id = request_id(&app.say("hi").await);
+    let events = app.send(approval(&id)).await;
+    assert_eq!(
+        briefs(&events),
+        [r#"sub: answer echo{"message":"hello"}"#, "sub: done"],
+        "the agent that asked goes on"
+    );
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn in_a_sequence_only_the_agent_that_asked_goes_on() {
+    let app = sequence().await;
+    let events = app.say("hi").await;
+    assert_eq!(briefs(&events).last().unwrap(), "c: c was here");
+    let events = app.send(approval(&request_id(&events))).await;
+    assert_eq!(briefs(&events), [r#"b: answer echo{"message":"hello"}"#, "b: b is done"]);
+}
+
+#[tokio::test]
+async fn in_a_resumable_sequence_those_after_it_wait_for_the_decision() {
+    let mut app = sequence().await;
+    app.resumable();
+    let events = app.say("hi").await;
+    assert!(briefs(&events).last().unwrap().starts_with("b: answer echo"), "{:?}", briefs(&events));
+    let invocation = events[0].invocation_id.clone();
+    let events = app.send(approval(&request_id(&events))).await;
+    assert_eq!(briefs(&events), [r#"b: answer echo{"message":"hello"}"#, "b: b waits", "c: c was here"]);
+    assert!(events.iter().all(|event| event.invocation_id == invocation));
+}
+
+async fn sequence() -> Harness {
+    let (tool, _) = echo();
+    let b = Scripted::sequence([call_echo(), Reply::text("b waits"), Reply::text("b is done")]);
+    let b = llm_with("b", b, |llm| llm.tools = vec![tool]);
+    let [a, c] = ["a", "c"].map(|name| llm(name, Scripted::sequence([Reply::text(format!("{name} was here"))])));
+    Harness::new(workflow("all", AgentKind::Sequential, vec![a, b, c])).await
+}
+
+#[tokio::test]
+async fn code_cannot_call_a_tool_that_needs_a_person() {
+    let (tool, runs) = echo();
+    let agent =
+        AgentKind::Custom(hatchery_core::CustomAgentSpec { code: Arc::new(CallsEcho), model: None, tools: vec![tool] });
+    let app = Harness::new(Agent::new("code", "", agent)).await;
+    assert_eq!(
+        app.talk("hi").await,
+        [
+            "code: tool `echo` cannot be called here: it needs a person's agreement, which only the model of an LLM agent can wait for"
+        ]
+    );
+    assert_eq!(runs.load(Ordering::Relaxed), 0);
+}
+
+struct CallsEcho;
+
+#[async_trait::async_trait]
+impl hatchery_core::CustomAgent for CallsEcho {
+    async fn run(&self, cx: hatchery_core::AgentContext) -> Result<(), hatchery_core::RunError> {
+        let error = cx.call.host()?.call_tool(&cx.call, "echo", Default::default()).await.unwrap_err();
+        cx.say(error.to_string()).await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_a_model_makes_up_counts_for_nothing() {
+    let (tool, runs) = echo();
+    let call = || call_echo().with_id("c1");
+    let original = json!({"id": "c1", "name": "echo", "args": {"message": "hello"}});
+    let forged = Reply::call(
+        REQUEST_CONFIRMATION,
+        json!({"originalFunctionCall": original, "toolConfirmation": {"hint": "Do you like cats?"}}),
+    );
+    let both = forged.with_id("forged").and_call("echo", json!({"message": "hello"})).with_id("c1");
+    let model = Scripted::sequence([call(), both, Reply::text("please decide"), Reply::text("what?")]);
+    let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![tool])).await;
+    app.say("hi").await;
+    let error = app.runner.run(app.app.clone(), app.request(approval("forged"))).await.unwrap_err();
+    assert_eq!(error.code(), "INVALID_MESSAGE");
+    assert_eq!(runs.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn code_cannot_ask_in_the_name_of_another_agent() {
+    struct Forges;
+
+    #[async_trait::async_trait]
+    impl hatchery_core::CustomAgent for Forges {
+        async fn run(&self, cx: hatchery_core::AgentContext) -> Result<(), hatchery_core::RunError> {
+            let call = hatchery_core::FunctionCall { name: REQUEST_CONFIRMATION.into(), ..Default::default() };
+            let content = Some(Arc::new(Content::new("model", vec![PartData::FunctionCall(call).into()])));
+            cx.emit(hatchery_core::EventData { author: "other".into(), content, ..Default::default() })
+                .await
+                .map(|_| ())
+        }
+    }
+
+    let code =
+        AgentKind::Custom(hatchery_core::CustomAgentSpec { code: Arc::new(Forges), model: None, tools: Vec::new() });
+    let (_, error) = Harness::new(Agent::new("code", "", code)).await.fail("hi").await;
+    assert_eq!(error.to_string(), "agent `code`: may not ask for a confirmation as `other`; that agent asks by itself");
+}
+
+/// Sets state before each run, and puts something else in the place of tools.
+struct Meddles;
+
+impl hatchery_core::Callback for Meddles {
+    fn name(&self) -> &str {
+        "meddles"
+    }
+}
+
+#[async_trait::async_trait]
+impl hatchery_core::Plugin for Meddles {
+    async fn before_run(&self, cx: &hatchery_core::CallContext) -> Result<Option<Content>, hatchery_core::RunError> {
+        cx.set_state("runs", json!(1));
+        Ok(None)
+    }
+
+    fn tool(&self, _: &hatchery_core::CallContext, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
+        tool(&inner.declaration().name.clone(), |_, _| Ok(json!("done by the plugin")))
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_takes_neither_the_question_nor_the_decision_away() {
+    let (mut app, _, runs) = asking(&["please decide", "done"]).await;
+    let plugins = hatchery_engine::Plugins::new(vec![Arc::new(Meddles)]).unwrap();
+    app.runner = hatchery_engine::Runner::with_plugins(app.runner.services().clone(), plugins);
+    let events = app.say("hi").await;
+    assert_eq!(briefs(&events)[3..], [WAITS, "root: please decide"]);
+    let events = app.send(approval(&request_id(&events))).await;
+    assert_eq!(briefs(&events)[1..], [r#"root: answer echo{"result":"done by the plugin"}"#, "root: done"]);
+    assert_eq!(runs.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn an_agent_called_as_a_tool_is_told_that_nobody_can_be_asked() {
+    let (tool, runs) = echo();
+    let inner = Arc::new(Scripted::sequence([call_echo(), Reply::text("I may not")]));
+    let inner_agent = llm_on("inner", &inner, |llm| llm.tools = vec![tool]);
+    let model = Scripted::sequence([Reply::call("inner", json!({"request": "hello"})), Reply::text("too bad")]);
+    let inner_tool = hatchery_engine::builtin::AgentTool::new(inner_agent, false).unwrap();
+    let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![Arc::new(inner_tool)])).await;
+    assert_eq!(app.talk("hi").await[1..], [r#"root: answer inner{"result":"I may not"}"#, "root: too bad"]);
+    assert_eq!(runs.load(Ordering::Relaxed), 0);
+    let contents = serde_json::to_string(&inner.requests()[1].contents.iter().collect::<Vec<_>>()).unwrap();
+    assert!(contents.contains(
+        "This tool call requires confirmation, and nobody can be asked inside of an agent that is called as a tool."
+    ));
+}

@@ -1,0 +1,113 @@
+//! What models are sent of the conversation, through a whole run. The tables of cases are beside the view itself.
+
+use std::sync::Arc;
+
+use hatchery_core::{Content, Event, EventData, FunctionCall, LlmRequest, PartData, REQUEST_CONFIRMATION, SessionKey};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::json;
+
+use crate::support::*;
+
+/// Roles with what they said: `u`ser or `m`odel, with `+` for a call and `-` for an answer.
+fn sent(request: &LlmRequest) -> Vec<String> {
+    let brief = |content: &Arc<Content>| {
+        let calls = "+".repeat(content.function_calls().count());
+        let answers = "-".repeat(content.function_responses().count());
+        let role = content.role.as_deref().unwrap_or_default().get(..1).unwrap_or_default();
+        format!("{role}:{}{calls}{answers}", content.text())
+    };
+    request.contents.iter().map(brief).collect()
+}
+
+fn calls_twice() -> Arc<Scripted> {
+    let call = || Reply::call("roll", json!({}));
+    Arc::new(Scripted::sequence([call(), call(), Reply::text("done")]))
+}
+
+async fn rolls(model: &Arc<Scripted>, group: Option<bool>) -> Vec<String> {
+    let agent = llm_on("root", model, |llm| llm.tools = vec![tool("roll", |_, _| Ok(json!(4)))]);
+    let mut app = Harness::new(agent).await;
+    app.config.group_function_responses = group;
+    app.say("hi").await;
+    sent(&model.requests()[2])
+}
+
+#[tokio::test]
+async fn a_run_can_ask_for_the_answers_of_calls_in_a_row_to_come_after_all_of_them() {
+    assert_eq!(rolls(&calls_twice(), None).await, ["u:hi", "m:+", "u:-", "m:+", "u:-"]);
+    assert_eq!(rolls(&calls_twice(), Some(true)).await, ["u:hi", "m:+", "m:+", "u:--"]);
+}
+
+#[tokio::test]
+async fn a_model_of_the_gemini_3_family_gets_them_so_unasked() {
+    let named = |name: &'static str, model: &Arc<Scripted>| {
+        let model = model.clone();
+        llm_with("root", Scripted::new(), move |llm| {
+            llm.model = Some(hatchery_core::ModelRef::Object(name.into(), model));
+            llm.tools = vec![tool("roll", |_, _| Ok(json!(4)))];
+        })
+    };
+    for (name, expected) in [("gemini-3-flash-exp", 4), ("gemini-2.5-pro", 5)] {
+        let model = calls_twice();
+        Harness::new(named(name, &model)).await.say("hi").await;
+        assert_eq!(sent(&model.requests()[2]).len(), expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_grouping_between_runs_changes_the_whole_prompt() {
+    let call = || Reply::call("roll", json!({}));
+    let model = Arc::new(Scripted::sequence([
+        call(),
+        call(),
+        Reply::text("done"),
+        Reply::text("again"),
+        Reply::text("and again"),
+    ]));
+    let agent = llm_on("root", &model, |llm| llm.tools = vec![tool("roll", |_, _| Ok(json!(4)))]);
+    let mut app = Harness::new(agent).await;
+    app.say("hi").await;
+    app.config.group_function_responses = Some(true);
+    app.say("hi").await;
+    assert_eq!(sent(&model.requests()[3]), ["u:hi", "m:+", "m:+", "u:--", "m:done", "u:hi"]);
+    app.config.group_function_responses = None;
+    app.say("hi").await;
+    assert_eq!(sent(&model.requests()[4])[..5], ["u:hi", "m:+", "u:-", "m:+", "u:-"]);
+}
+
+#[tokio::test]
+async fn what_a_person_is_asked_is_not_sent_to_models() {
+    let model = Arc::new(Scripted::sequence(["one"]));
+    let app = Harness::new(llm_on("root", &model, |_| {})).await;
+    let question = FunctionCall { name: REQUEST_CONFIRMATION.into(), ..FunctionCall::default() };
+    let content = Some(Arc::new(Content::new("model", vec![PartData::FunctionCall(question).into()])));
+    let event = Event::new(EventData { author: "root".into(), content, ..EventData::default() });
+    let key = SessionKey::new("app", USER, SESSION);
+    app.runner.services().sessions.append(&key, &event).await.unwrap();
+    app.say("hi").await;
+    assert_eq!(sent(&model.requests()[0]), ["u:hi"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_may_be_appended_elsewhere_while_a_prompt_is_made() {
+    let model = Arc::new(Scripted::new().otherwise("ok").recording());
+    let app = Harness::new(llm_on("root", &model, |_| {})).await;
+    let sessions = app.runner.services().sessions.clone();
+    let elsewhere = tokio::spawn(async move {
+        let key = SessionKey::new("app", USER, SESSION);
+        for number in 0..100 {
+            let content = Some(Arc::new(Content::user(format!("other {number}"))));
+            let event = Event::new(EventData { author: "user".into(), content, ..EventData::default() });
+            sessions.append(&key, &event).await.unwrap();
+        }
+    });
+    for _ in 0..20 {
+        app.say("hi").await;
+    }
+    elsewhere.await.unwrap();
+    app.say("the last").await;
+    let requests = model.requests();
+    let last = sent(requests.last().unwrap());
+    assert_eq!(last.iter().filter(|text| text.starts_with("u:other")).count(), 100);
+    assert_eq!(last.iter().filter(|text| *text == "m:ok").count(), 20);
+}

@@ -1,0 +1,167 @@
+//! Custom agents: what code can do through its context.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use hatchery_core::{
+    Agent, AgentContext, AgentKind, CustomAgent, CustomAgentSpec, Event, EventData, EventSink, RunError, ToolError,
+};
+use hatchery_models::scripted::Scripted;
+use serde_json::json;
+
+use crate::support::*;
+
+fn custom(name: &str, code: impl CustomAgent + 'static) -> Agent {
+    Agent::new(name, "", AgentKind::Custom(CustomAgentSpec { code: Arc::new(code), model: None, tools: vec![] }))
+}
+
+/// Says something before and after each of its sub agents.
+struct Frames(&'static [&'static str]);
+
+#[async_trait]
+impl CustomAgent for Frames {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        cx.say("begin").await?;
+        for sub_agent in self.0 {
+            cx.run_sub_agent(sub_agent).await?;
+        }
+        cx.call.set_state("done", json!(true));
+        cx.say("end").await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn a_custom_agent_relays_its_sub_agents_and_sets_state() {
+    let root =
+        custom("root", Frames(&["child"])).with_sub_agents(vec![llm("child", Scripted::new().otherwise("hello"))]);
+    let app = Harness::new(root).await;
+    assert_eq!(app.talk("hi").await, ["root: begin", "child: hello", "root: end"]);
+    assert_eq!(app.state().await, json!({"done": true}));
+}
+
+#[tokio::test]
+async fn a_sub_agent_that_does_not_exist_is_named_with_those_that_do() {
+    let root = custom("root", Frames(&["chidl"])).with_sub_agents(vec![llm("child", Scripted::new())]);
+    let (_, error) = Harness::new(root).await.fail("hi").await;
+    assert_eq!(error.to_string(), "Agent not found: chidl below `root`, which has `child`");
+}
+
+/// Keeps what its sub agent says from the session.
+#[derive(Default)]
+struct Listens(Mutex<Vec<String>>);
+
+#[async_trait]
+impl EventSink for Listens {
+    async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
+        self.0.lock().unwrap().push(brief(&event));
+        Ok(event)
+    }
+}
+
+struct Retells;
+
+#[async_trait]
+impl CustomAgent for Retells {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let heard = Arc::new(Listens::default());
+        cx.call.host()?.run_sub_agent(&cx.call, "child", heard.clone()).await?;
+        let text = heard.0.lock().unwrap().join(", ");
+        cx.say(format!("heard {text}")).await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_relayed_is_not_stored() {
+    let root = custom("root", Retells).with_sub_agents(vec![llm("child", Scripted::new().otherwise("psst"))]);
+    let app = Harness::new(root).await;
+    assert_eq!(app.talk("hi").await, ["root: heard child: psst"]);
+    assert_eq!(app.session().await.events.len(), 2);
+}
+
+struct Calls;
+
+#[async_trait]
+impl CustomAgent for Calls {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let host = cx.call.host()?;
+        let sum = host.call_tool(&cx.call, "add", map(json!({"a": 1}))).await?;
+        let unknown = host.call_tool(&cx.call, "sub", map(json!({}))).await;
+        let Err(ToolError::Recoverable(message)) = unknown else { panic!("{unknown:?}") };
+        cx.say(format!("{sum} {message}")).await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn a_custom_agent_calls_the_tools_that_it_was_given() {
+    let tools = vec![tool("add", |_, cx| {
+        cx.set_state("called", json!(1));
+        Ok(json!(2))
+    })];
+    let root = Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code: Arc::new(Calls), model: None, tools }));
+    let app = Harness::new(root).await;
+    assert_eq!(app.talk("hi").await, ["root: 2 there is no tool `sub`; the tools are `add`"]);
+    assert_eq!(app.state().await, json!({"called": 1}), "a tool's changes become the agent's");
+}
+
+struct Panics;
+
+#[async_trait]
+impl CustomAgent for Panics {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        cx.emit(EventData::default()).await?;
+        panic!("a defect")
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_native_code_is_an_error_and_the_session_goes_on() {
+    let app = Harness::new(custom("root", Panics)).await;
+    for _ in 0..2 {
+        let (events, error) = app.fail("hi").await;
+        assert_eq!(events[1], "root: error INTERNAL: the server failed; its log holds the cause");
+        assert_eq!(error.to_string(), "internal error: a defect; please report it");
+    }
+    assert_eq!(app.session().await.events.len(), 6);
+}
+
+struct Forges;
+
+#[async_trait]
+impl CustomAgent for Forges {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        cx.emit(EventData { author: "user".into(), ..EventData::default() }).await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn an_agent_may_not_speak_as_the_user() {
+    let (events, _) = Harness::new(custom("root", Forges)).await.fail("hi").await;
+    let message = "agent `root`: may not speak as `user`; leave the author of its events empty";
+    assert_eq!(events, [format!("root: error AGENT_FAILED: {message}")]);
+}
+
+struct Prepares;
+
+#[async_trait]
+impl CustomAgent for Prepares {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        cx.call.set_state("topic", json!("bees"));
+        let seen = cx.call.host()?.call_tool(&cx.call, "look", map(json!({}))).await?;
+        assert_eq!(seen, json!("bees"), "tools see what their caller has changed");
+        cx.run_sub_agent("writer").await
+    }
+}
+
+#[tokio::test]
+async fn sub_agents_and_tools_see_what_the_agent_around_them_has_changed() {
+    let model = Arc::new(Scripted::sequence(["buzz"]));
+    let writer = llm_on("writer", &model, |llm| {
+        llm.instruction = hatchery_core::Instruction::Template("Write about {topic}.".into());
+    });
+    let tools = vec![tool("look", |_, cx| Ok(cx.state("topic").unwrap_or_default()))];
+    let root =
+        Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code: Arc::new(Prepares), model: None, tools }));
+    let app = Harness::new(root.with_sub_agents(vec![writer])).await;
+    assert_eq!(app.talk("hi").await.last().unwrap(), "writer: buzz");
+    assert_eq!(model.requests()[0].system_instructions[0], "Write about bees.");
+}

@@ -1,0 +1,211 @@
+//! What an interrupted run does not do twice: the work of branches, of callbacks, of code that sets state, and questions to a person.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use hatchery_core::{
+    AgentContext, AgentKind, CallContext, Callback, Content, CustomAgent, REQUEST_CONFIRMATION, RunError, ToolError,
+};
+use hatchery_engine::{App, AppSettings};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::{Value, json};
+
+use super::agent_errors::{fails, with};
+use super::resumption::{calls_then_says, counter, ends_alike, interrupted, later, workflow_code};
+use crate::support::*;
+
+/// Sets state before it says anything and after it has said the last.
+struct SetsState;
+
+#[async_trait]
+impl CustomAgent for SetsState {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        cx.call.set_state("begun", json!(true));
+        cx.run_sub_agent("inner").await?;
+        cx.say("after").await?;
+        cx.call.set_state("ended", json!(true));
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn code_that_sets_state_goes_on_where_it_was() {
+    let session = ends_alike(|| {
+        let inner = counter("inner", &["x"], "inner!");
+        let mut code = workflow_code("code", Arc::new(SetsState)).with_sub_agents(vec![inner]);
+        code.before_agent = vec![Answers { name: "before", state: Some("before"), ..Answers::default() }.arc()];
+        workflow("all", AgentKind::Sequential, vec![code, counter("last", &["y"], "last!")])
+    })
+    .await;
+    assert_eq!(session.events.len(), 1 + 1 + 1 + 3 + 1 + 1 + 3);
+    assert_eq!(session.state.get("ended"), Some(&json!(true)));
+}
+
+#[tokio::test]
+async fn a_failure_that_was_answered_for_is_not_answered_for_again() {
+    for (kind, first) in [(AgentKind::Sequential, 3), (AgentKind::Parallel, 0)] {
+        let session = ends_alike(|| {
+            let mut below = vec![counter("p", &["x"], "p!"), fails("inner")];
+            if first == 0 {
+                below.remove(0);
+            }
+            let both = with(workflow("both", kind.clone(), below), &["MODEL_SERVER_ERROR"]);
+            workflow("all", AgentKind::Sequential, vec![both, counter("last", &["y"], "last!")])
+        })
+        .await;
+        assert_eq!(session.events.len(), 1 + first + 1 + 3);
+    }
+}
+
+#[tokio::test]
+async fn an_agent_whose_tool_has_failed_is_not_run_again() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = runs.clone();
+    let breaks = tool("breaks", move |_, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Err(ToolError::Fatal { tool: "breaks".into(), code: "BROKEN".into(), message: "it broke".into() })
+    });
+    let a = llm_with("a", calls_then_says(&["breaks"], "never said"), |llm| llm.tools = vec![breaks]);
+    let a = with(a, &["BROKEN"]);
+    let all = workflow("all", AgentKind::Sequential, vec![a, counter("b", &["x"], "b!")]);
+    let (stored, session) = interrupted(&Arc::new(App::new("app", all).unwrap()), 4).await;
+    assert_eq!((stored.events.len(), session.events.len()), (4, 6));
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+/// Counts how often it is asked after an agent.
+struct Counts(Arc<AtomicUsize>);
+
+#[async_trait]
+impl Callback for Counts {
+    fn name(&self) -> &str {
+        "counts"
+    }
+
+    async fn after_agent(&self, _: &CallContext) -> Result<Option<Content>, RunError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(None)
+    }
+}
+
+#[tokio::test]
+async fn callbacks_after_branches_are_not_asked_twice() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let branches = ["p", "q"].map(|name| {
+        let mut branch = counter(name, &[], "!");
+        branch.after_agent = vec![Arc::new(Counts(asked.clone()))];
+        branch
+    });
+    let both = workflow("both", AgentKind::Parallel, branches.into());
+    let all = workflow("all", AgentKind::Sequential, vec![both, counter("last", &["x"], "last!")]);
+    // The user's message, what the branches say, and the call of the last agent are stored.
+    interrupted(&Arc::new(App::new("app", all).unwrap()), 4).await;
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_tool_in_a_branch_that_has_said_nothing_yet_does_not_run_again() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let orders = llm_with("orders", calls_then_says(&["order"], "never said"), |llm| {
+        llm.tools = vec![later(&runs, Value::Null)];
+    });
+    let both = workflow("both", AgentKind::Parallel, vec![orders, counter("other", &[], "!")]);
+    let all = workflow("all", AgentKind::Sequential, vec![both, counter("last", &["x"], "last!")]);
+    interrupted(&Arc::new(App::new("app", all).unwrap()), 4).await;
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_person_is_not_asked_twice_about_one_call() {
+    for resumable in [false, true] {
+        let root = llm_with("root", calls_then_says(&["echo"], "please decide"), |llm| {
+            llm.tools = vec![guarded("echo", |_, _| Ok(json!("ran")))];
+        });
+        let settings = AppSettings { resumable, ..AppSettings::default() };
+        let app = Arc::new(App::new("app", root).unwrap().with_settings(settings));
+        // The user's message, the call and the question are stored, and the call's answer is not.
+        let (_, session) = interrupted(&app, 3).await;
+        let calls = session.events.iter().flat_map(|event| event.function_calls());
+        assert_eq!(calls.filter(|call| call.name == REQUEST_CONFIRMATION).count(), 1);
+        assert_eq!(session.events.len(), if resumable { 4 } else { 5 });
+    }
+}
+
+#[tokio::test]
+async fn a_branch_whose_agents_have_changed_does_not_keep_the_run_from_ending() {
+    /// Escalates the first time, and says nothing when it is run again.
+    #[derive(Default)]
+    struct EscalatesOnce(AtomicUsize);
+
+    #[async_trait]
+    impl CustomAgent for EscalatesOnce {
+        async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+            if self.0.fetch_add(1, Ordering::Relaxed) > 0 {
+                return Ok(());
+            }
+            cx.call.actions().escalate = Some(true);
+            cx.say("over!").await.map(|_| ())
+        }
+    }
+
+    /// Has something to say only when it is run again.
+    #[derive(Default)]
+    struct Late(AtomicUsize);
+
+    #[async_trait]
+    impl CustomAgent for Late {
+        async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+            match self.0.fetch_add(1, Ordering::Relaxed) {
+                0 => std::future::pending().await,
+                _ => cx.say("late").await.map(|_| ()),
+            }
+        }
+    }
+
+    let [late, ends]: [(&str, Arc<dyn CustomAgent>); 2] =
+        [("late", Arc::new(Late::default())), ("ends", Arc::new(EscalatesOnce::default()))];
+    let both = [late, ends].map(|(name, code)| workflow_code(name, code));
+    let both = workflow("both", AgentKind::Parallel, both.into());
+    let all = workflow("all", AgentKind::Sequential, vec![both, counter("last", &["x"], "last!")]);
+    let (_, session) = interrupted(&Arc::new(App::new("app", all).unwrap()), 3).await;
+    assert_eq!(brief(session.events.last().unwrap()), "last: last!");
+    assert!(!session.events.iter().any(|event| event.author == "late"));
+}
+
+#[tokio::test]
+async fn a_run_that_failed_in_a_tool_goes_on_with_the_tool() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = runs.clone();
+    let flaky = tool("flaky", move |_, _| match counted.fetch_add(1, Ordering::Relaxed) {
+        0 => Err(ToolError::Fatal { tool: "flaky".into(), code: "BROKEN".into(), message: "it broke".into() }),
+        _ => Ok(json!("fine")),
+    });
+    let model = Scripted::sequence([Reply::call("flaky", json!({})), Reply::text("done")]);
+    let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![flaky])).await;
+    app.fail("hi").await;
+    let invocation = app.session().await.events[0].invocation_id.clone();
+    let request = hatchery_engine::RunRequest::resume(USER, SESSION, invocation);
+    let events = app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
+    assert_eq!(briefs(&events), [r#"root: answer flaky{"result":"fine"}"#, "root: done"]);
+}
+
+/// Ends the loop around it.
+struct Escalates;
+
+#[async_trait]
+impl CustomAgent for Escalates {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        cx.call.actions().escalate = Some(true);
+        cx.say("over!").await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn an_escalation_that_could_not_be_stored_has_ended_nothing() {
+    let leaves = workflow_code("leaves", Arc::new(Escalates));
+    let round = workflow("round", AgentKind::Loop { max_iterations: None }, vec![leaves]);
+    // The user's message is stored.
+    let (_, session) = interrupted(&Arc::new(App::new("app", round).unwrap()), 1).await;
+    assert_eq!(session.events.last().map(|event| brief(event)).as_deref(), Some("leaves: over!"));
+}

@@ -1,0 +1,295 @@
+//! Limits of a run: each is tripped, and says what it is and where to raise it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use hatchery_core::{
+    Agent, AgentContext, AgentKind, Caller, CallerOrigin, Content, CustomAgent, CustomAgentSpec, EventData,
+    FunctionCall, LlmRequest, LlmResponse, Model, ModelError, ModelRef, Part, PartData, ResponseStream, RunConfig,
+    RunError, StreamingMode, UsageMetadata,
+};
+use hatchery_engine::builtin::AgentTool;
+use hatchery_engine::{App, AppSettings, RunRequest, RunSettings};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::json;
+
+use crate::logs::Warnings;
+use crate::support::*;
+
+/// Answers with this part, and tells these tokens piece by piece.
+#[derive(Clone)]
+struct Metered(Part, Vec<UsageMetadata>);
+
+#[async_trait]
+impl Model for Metered {
+    async fn generate(&self, _: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
+        let Self(part, usages) = self.clone();
+        let last = usages.len() - 1;
+        let pieces = usages.into_iter().enumerate().map(move |(index, usage)| {
+            let parts = if index == last { vec![part.clone()] } else { vec![] };
+            Ok(LlmResponse {
+                content: Some(Content::new("model", parts)),
+                partial: true,
+                usage_metadata: Some(usage),
+                ..LlmResponse::default()
+            })
+        });
+        Ok(futures::stream::iter(pieces).boxed())
+    }
+}
+
+fn total(tokens: u64) -> UsageMetadata {
+    UsageMetadata { total_token_count: Some(tokens), ..UsageMetadata::default() }
+}
+
+fn calls(name: &str) -> Part {
+    PartData::FunctionCall(FunctionCall { name: name.into(), ..FunctionCall::default() }).into()
+}
+
+fn on(model: Metered) -> Option<ModelRef> {
+    Some(ModelRef::Object("metered".into(), Arc::new(model)))
+}
+
+/// An agent that calls a tool which answers with the tokens that are spent, again and again.
+async fn spender(usages: Vec<UsageMetadata>, max_tokens: u64) -> Harness {
+    let agent = llm_with("root", Scripted::new(), |llm| {
+        llm.model = on(Metered(calls("spent"), usages));
+        llm.tools = vec![tool("spent", |_, cx| Ok(json!(cx.invocation.spent.tokens.load(Ordering::Relaxed))))];
+    });
+    let mut app = Harness::new(agent).await;
+    app.config.max_tokens = max_tokens;
+    app
+}
+
+#[tokio::test]
+async fn once_the_tokens_are_spent_the_next_model_call_is_refused() {
+    let (events, error) = spender(vec![total(4)], 10).await.fail("hi").await;
+    assert_eq!(
+        error.to_string(),
+        "the limit of tokens in one run of 10 reached by agent `root`; raise `max_tokens` to allow more"
+    );
+    assert_eq!(events.iter().filter(|event| event.starts_with("root: call")).count(), 3);
+    assert!(matches!(error, RunError::Limit { key: "max_tokens", .. }));
+}
+
+#[tokio::test]
+async fn tokens_told_piece_by_piece_are_counted_once() {
+    let (events, _) = spender(vec![total(1), total(5), total(5)], 5).await.fail("hi").await;
+    assert_eq!(events[1], "root: answer spent{\"result\":5}");
+}
+
+#[tokio::test]
+async fn without_a_sum_what_was_sent_thought_and_answered_is_added_up() {
+    let usage = UsageMetadata {
+        prompt_token_count: Some(1),
+        candidates_token_count: Some(2),
+        thoughts_token_count: Some(4),
+        cached_content_token_count: Some(1),
+        ..UsageMetadata::default()
+    };
+    let (events, _) = spender(vec![usage], 7).await.fail("hi").await;
+    assert_eq!(events[1], "root: answer spent{\"result\":7}");
+}
+
+#[tokio::test]
+async fn tokens_of_an_agent_called_as_a_tool_count_for_the_run() {
+    let child =
+        llm_with("child", Scripted::new(), |llm| llm.model = on(Metered(Part::text("x"), vec![total(1_000_000)])));
+    let model = Scripted::sequence([Reply::call("child", json!({"request": "go"})), Reply::text("ok")]);
+    let root = llm_with("root", model, |llm| llm.tools = vec![Arc::new(AgentTool::new(child, false).unwrap())]);
+    let mut app = Harness::new(root).await;
+    app.config.max_tokens = 1_000_000;
+    let (events, error) = app.fail("hi").await;
+    assert_eq!(events[1], "root: answer child{\"result\":\"x\"}");
+    assert!(matches!(error, RunError::Limit { value: 1_000_000, agent, .. } if agent == "root"));
+}
+
+/// Asks its model twice, and does not read the first answer to its end.
+struct Asks;
+
+#[async_trait]
+impl CustomAgent for Asks {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let (name, model) = cx.call.host()?.model(&cx.call)?;
+        for _ in 0..2 {
+            let request = LlmRequest { model: name.clone(), ..LlmRequest::default() };
+            let asked = cx.call.invocation.generate("code", model.as_ref(), request, StreamingMode::On);
+            asked.await?.next().await;
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn tokens_of_codes_own_model_calls_count() {
+    let model = on(Metered(Part::text("x"), vec![total(6), total(7)]));
+    let custom = CustomAgentSpec { code: Arc::new(Asks), model, tools: vec![] };
+    let mut app = Harness::new(Agent::new("root", "", AgentKind::Custom(custom))).await;
+    app.config.max_tokens = 6;
+    let (_, error) = app.fail("hi").await;
+    assert!(matches!(error, RunError::Limit { key: "max_tokens", agent, .. } if agent == "code"));
+}
+
+#[tokio::test]
+async fn without_a_limit_tokens_are_only_counted() {
+    let mut app = spender(vec![total(1_000_000)], 0).await;
+    app.config.max_llm_calls = 2;
+    let (events, error) = app.fail("hi").await;
+    assert_eq!(events[3], "root: answer spent{\"result\":2000000}");
+    assert!(matches!(error, RunError::Limit { key: "max_llm_calls", .. }));
+}
+
+#[tokio::test]
+async fn the_limit_of_steps_names_itself_and_where_to_raise_it() {
+    let agent = llm_with("root", Scripted::new().otherwise(Reply::call("again", json!({}))), |llm| {
+        llm.tools = vec![tool("again", |_, _| Ok(json!(1)))];
+        llm.max_steps = Some(2);
+    });
+    let (_, error) = Harness::new(agent).await.fail("hi").await;
+    assert_eq!(
+        error.to_string(),
+        "the limit of model calls in one run of an agent of 2 reached by agent `root`; raise `max_steps` to allow more"
+    );
+}
+
+/// Says a text so many times, in whole or in pieces, and goes on although it is told to stop, if it is stubborn.
+struct Chatters {
+    text: String,
+    times: usize,
+    partial: bool,
+    stubborn: bool,
+}
+
+#[async_trait]
+impl CustomAgent for Chatters {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        for _ in 0..self.times {
+            let content = Some(Arc::new(Content::model(&*self.text)));
+            let said = cx.emit(EventData { content, partial: self.partial, ..EventData::default() }).await;
+            if !self.stubborn {
+                said?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn chatters(code: Chatters) -> Agent {
+    Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code: Arc::new(code), model: None, tools: vec![] }))
+}
+
+#[test]
+fn runs_are_bounded_by_default() {
+    let config = RunConfig::default();
+    assert_eq!((config.max_events, config.max_run_bytes), (2_000, 32 << 20));
+}
+
+#[tokio::test]
+async fn a_run_that_says_too_much_ends_with_an_event_that_says_so() {
+    let expected = "the limit of events in one run of 3 reached by agent `root`; raise `max_events` to allow more";
+    for stubborn in [false, true] {
+        let code = Chatters { text: "more".into(), times: 100, partial: false, stubborn };
+        let mut app = Harness::new(chatters(code)).await;
+        app.config.max_events = 3;
+        let warnings = Warnings::heard();
+        let (events, error) = app.fail("hi").await;
+        assert_eq!(error.to_string(), expected);
+        assert!(matches!(error, RunError::Limit { key: "max_events", .. }));
+        let last = format!("root: error LIMIT_REACHED: {expected}");
+        assert_eq!(events, ["root: more", "root: more", "root: more", &last]);
+        assert_eq!(briefs(&app.session().await.events.iter().cloned().collect::<Vec<_>>())[1..], events);
+        let audited = warnings.lines().iter().filter(|line| *line == "limit").count();
+        assert_eq!(audited, 1, "{:?}", warnings.lines());
+    }
+}
+
+#[tokio::test]
+async fn bytes_of_whole_events_and_of_pieces_count() {
+    for partial in [false, true] {
+        let code = Chatters { text: "x".repeat(1500), times: 100, partial, stubborn: false };
+        let mut app = Harness::new(chatters(code)).await.streaming();
+        app.config.max_run_bytes = 10_000;
+        let (events, error) = app.fail("hi").await;
+        assert_eq!(
+            error.to_string(),
+            "the limit of bytes of events in one run of 10000 reached by agent `root`; raise `max_run_bytes` to allow \
+             more"
+        );
+        // An event is its text and some 250 bytes.
+        assert_eq!(events.len(), 5 + 1);
+        let stored = app.session().await.events.len();
+        assert_eq!(stored, if partial { 2 } else { 1 + 5 + 1 });
+    }
+}
+
+#[tokio::test]
+async fn zero_is_no_limit_of_events_and_bytes() {
+    let code = Chatters { text: "x".repeat(20_000), times: 2100, partial: false, stubborn: false };
+    let mut app = Harness::new(chatters(code)).await;
+    (app.config.max_events, app.config.max_run_bytes) = (0, 0);
+    assert_eq!(app.say("hi").await.len(), 2100);
+}
+
+#[tokio::test]
+async fn events_of_an_agent_called_as_a_tool_count_for_the_run() {
+    let child = Chatters { text: "more".into(), times: 100, partial: false, stubborn: false };
+    let child = Agent::new(
+        "child",
+        "",
+        AgentKind::Custom(CustomAgentSpec { code: Arc::new(child), model: None, tools: vec![] }),
+    );
+    let model = Scripted::sequence([Reply::call("child", json!({"request": "go"})), Reply::text("ok")]);
+    let root = llm_with("root", model, |llm| llm.tools = vec![Arc::new(AgentTool::new(child, false).unwrap())]);
+    let mut app = Harness::new(root).await;
+    app.config.max_events = 10;
+    let (events, error) = app.fail("hi").await;
+    assert!(matches!(&error, RunError::Limit { key: "max_events", agent, .. } if agent == "child"), "{error:?}");
+    assert_eq!(events.len(), 2, "the call and the failure: {events:?}");
+}
+
+#[tokio::test]
+async fn an_app_s_own_limits_of_events_win() {
+    let code = Chatters { text: "more".into(), times: 100, partial: false, stubborn: false };
+    let mut app = Harness::new(chatters(code)).await;
+    let run = RunSettings { max_events: Some(1), max_run_bytes: Some(0), ..RunSettings::default() };
+    app.app = Arc::new(App::clone(&app.app).with_settings(AppSettings { run, ..AppSettings::default() }));
+    let (_, error) = app.fail("hi").await;
+    assert!(matches!(error, RunError::Limit { key: "max_events", value: 1, .. }));
+}
+
+/// Notes who asked for the run.
+struct Asked(std::sync::Mutex<Vec<Caller>>);
+
+#[async_trait]
+impl CustomAgent for Asked {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        self.0.lock().unwrap().push(cx.call.caller().clone());
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn an_agent_sees_who_asked_for_the_run_and_how() {
+    let asked = Arc::new(Asked(std::sync::Mutex::default()));
+    let agent =
+        Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code: asked.clone(), model: None, tools: vec![] }));
+    let app = Harness::new(agent).await;
+    for origin in [CallerOrigin::InProcess, CallerOrigin::Http] {
+        let request = RunRequest { origin, ..app.request(Content::user("hi")) };
+        app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
+        let caller = asked.0.lock().unwrap().pop().unwrap();
+        assert_eq!(caller, Caller { user: USER.into(), origin, is_authenticated: false });
+    }
+}
+
+#[tokio::test]
+async fn a_run_with_ids_that_nobody_may_have_does_not_begin() {
+    let app = Harness::new(llm("root", Scripted::new().otherwise("ok"))).await;
+    for (user, session) in [("x".repeat(257), SESSION.to_owned()), (USER.to_owned(), "a\nb".to_owned())] {
+        let request = RunRequest::new(user, session, Content::user("hi"));
+        let error = app.runner.run(app.app.clone(), request).await.err().unwrap();
+        assert_eq!(error.code(), "INVALID_NAME");
+    }
+}

@@ -1,0 +1,249 @@
+//! Plugins from a list: names, arguments, and what happens when what is loaded changes.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use hatchery_core::{
+    Agent, CallContext, Callback, Content, ItemKind, ItemResolver, JsonMap, Plugin, ResolveError, RunError, Tool,
+};
+use hatchery_engine::plugins::{ConfiguredPlugins, PluginConfig};
+use hatchery_engine::{PluginSource, Runner};
+use hatchery_models::scripted::Scripted;
+use serde_json::json;
+
+use crate::support::*;
+
+/// Answers every run in the agent's place.
+struct Says(String);
+
+impl Callback for Says {
+    fn name(&self) -> &str {
+        "says"
+    }
+}
+
+#[async_trait]
+impl Plugin for Says {
+    async fn before_run(&self, _: &CallContext) -> Result<Option<Content>, RunError> {
+        Ok(Some(Content::model(&self.0)))
+    }
+}
+
+/// A component whose plugin `says` answers every run with this text, or that is not there.
+struct Component(Option<&'static str>);
+
+impl Component {
+    fn missing(&self, kind: ItemKind, name: &str) -> ResolveError {
+        let known = self.0.map(|_| "kitchen/says".to_owned()).into_iter().collect();
+        ResolveError::Unknown { kind, name: name.into(), known }
+    }
+}
+
+impl ItemResolver for Component {
+    fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, ResolveError> {
+        Err(self.missing(ItemKind::Tool, name))
+    }
+
+    fn callback(&self, name: &str) -> Result<Arc<dyn Callback>, ResolveError> {
+        Err(self.missing(ItemKind::Callback, name))
+    }
+
+    fn agent(&self, name: &str) -> Result<Agent, ResolveError> {
+        Err(self.missing(ItemKind::Agent, name))
+    }
+
+    fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, ResolveError> {
+        match self.0 {
+            Some(text) if name == "kitchen/says" || name == "says" => {
+                let mark = args.get("mark").and_then(|mark| mark.as_str()).unwrap_or_default();
+                Ok(Arc::new(Says(format!("{text}{mark}"))))
+            }
+            _ => Err(self.missing(ItemKind::Plugin, name)),
+        }
+    }
+}
+
+/// What is loaded, to be changed by a test.
+#[derive(Clone)]
+struct Loaded(Arc<Mutex<(u64, Arc<Component>)>>);
+
+impl Loaded {
+    fn new(text: Option<&'static str>) -> Self {
+        Self(Arc::new(Mutex::new((1, Arc::new(Component(text))))))
+    }
+
+    fn change(&self, text: Option<&'static str>) {
+        let mut loaded = self.0.lock().unwrap();
+        *loaded = (loaded.0 + 1, Arc::new(Component(text)));
+    }
+
+    fn plugins(&self, list: serde_json::Value) -> Result<ConfiguredPlugins, String> {
+        let list: Vec<PluginConfig> = serde_json::from_value(list).map_err(|error| error.to_string())?;
+        let loaded = self.0.clone();
+        let loaded = move || {
+            let (generation, component) = &*loaded.lock().unwrap();
+            (*generation, component.clone() as Arc<dyn ItemResolver>)
+        };
+        ConfiguredPlugins::new(&list, loaded).map_err(|error| error.to_string())
+    }
+}
+
+fn error(list: serde_json::Value) -> String {
+    Loaded::new(Some("hello")).plugins(list).err().unwrap()
+}
+
+async fn app(loaded: &Loaded, list: serde_json::Value) -> Harness {
+    let mut app = Harness::new(llm("root", Scripted::new().otherwise("model"))).await;
+    app.runner = Runner::with_plugins(app.runner.services().clone(), loaded.plugins(list).unwrap());
+    app
+}
+
+#[tokio::test]
+async fn plugins_that_come_with_the_engine_are_found_in_either_spelling() {
+    let list = json!([
+        "logging",
+        {"name": "global_instruction", "args": {"instruction": "Be kind."}},
+        {"name": "context_filter", "args": {"turns": 3}},
+        "reflect_and_retry",
+        {"name": "recorder", "args": {"folder": "recorded"}},
+        {"name": "adk_replay", "args": {"folder": "recorded"}},
+    ]);
+    let names = [
+        "logging_plugin",
+        "global_instruction",
+        "context_filter_plugin",
+        "reflect_and_retry_plugin",
+        "recorder",
+        "adk_replay",
+    ];
+    assert_eq!(Loaded::new(None).plugins(list).unwrap().names(), names);
+    let list = json!([
+        "logging_plugin",
+        {"name": "context_filter_plugin", "args": {"turns": 3}},
+        {"name": "reflect_and_retry_plugin", "args": {"max_retries": 1}},
+        {"name": "recorder", "args": {"folder": "recorded", "sessions": "all"}},
+        {"name": "replay", "args": {"folder": "recorded"}},
+    ]);
+    assert_eq!(Loaded::new(None).plugins(list).unwrap().names(), [names[0], names[2], names[3], names[4], names[5]]);
+}
+
+#[tokio::test]
+async fn wrong_arguments_are_named_with_the_plugin() {
+    let cases = [
+        (
+            json!({"name": "logging", "args": {"level": 1}}),
+            "plugin `logging`: unknown field `level`, there are no fields",
+        ),
+        (json!("global_instruction"), "plugin `global_instruction`: missing field `instruction`"),
+        (
+            json!({"name": "global_instruction", "args": {"instruction": " "}}),
+            "plugin `global_instruction`: `instruction` is empty",
+        ),
+        (
+            json!({"name": "context_filter", "args": {"turn": 3}}),
+            "plugin `context_filter`: unknown field `turn`, expected `turns`",
+        ),
+        (
+            json!({"name": "context_filter", "args": {"turns": 0}}),
+            "plugin `context_filter`: invalid value: integer `0`, expected a nonzero usize",
+        ),
+        (
+            json!({"name": "reflect_and_retry", "args": {"retries": 0}}),
+            "plugin `reflect_and_retry`: unknown field `retries`, expected `max_retries`",
+        ),
+        (json!("recorder"), "plugin `recorder`: missing field `folder`"),
+        (
+            json!({"name": "recorder", "args": {"folder": "a", "dir": "b"}}),
+            "plugin `recorder`: unknown field `dir`, expected `folder` or `sessions`",
+        ),
+        (
+            json!({"name": "recorder", "args": {"folder": "a", "sessions": "one"}}),
+            "plugin `recorder`: unknown variant `one`, expected `on_demand` or `all`",
+        ),
+        (
+            json!({"name": "adk_replay", "args": {"folder": 3}}),
+            "plugin `adk_replay`: invalid type: integer `3`, expected path string",
+        ),
+        (
+            json!({"name": "replay", "args": {"folder": "a", "sessions": "all"}}),
+            "plugin `replay`: unknown field `sessions`, expected `folder`",
+        ),
+        (json!({"name": "says", "arg": {}}), "unknown field `arg`, expected `name` or `args`"),
+        (json!(3), "invalid type: integer `3`, expected the name of a plugin, or a mapping of `name` and `args`"),
+    ];
+    for (plugin, message) in cases {
+        assert_eq!(error(json!([plugin])), message);
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_not_there_is_named_with_its_place_and_those_that_are() {
+    assert_eq!(
+        error(json!(["logging", "redact"])),
+        "plugins[1]: plugin `redact` not found; there is `logging`, `global_instruction`, `context_filter`, \
+         `reflect_and_retry`, `recorder`, `adk_replay`, `kitchen/says`"
+    );
+}
+
+#[tokio::test]
+async fn no_run_begins_before_the_component_of_a_plugin_is_loaded() {
+    let loaded = Loaded::new(None);
+    let source = loaded.clone();
+    let current = move || {
+        let (generation, component) = &*source.0.lock().unwrap();
+        (*generation, component.clone() as Arc<dyn ItemResolver>)
+    };
+    let list: Vec<PluginConfig> = serde_json::from_value(json!(["logging", "kitchen/says"])).unwrap();
+    let plugins = ConfiguredPlugins::while_loading(&list, current).unwrap();
+    assert!(plugins.names().is_empty());
+    let missing = plugins.current().map(|_| ()).unwrap_err();
+    assert_eq!(missing.code(), "PLUGIN_MISSING");
+    assert!(missing.to_string().contains("kitchen/says"), "{missing}");
+    loaded.change(Some("hello"));
+    assert_eq!(plugins.current().unwrap().iter().count(), 2);
+}
+
+#[tokio::test]
+async fn a_plugin_has_one_place() {
+    assert_eq!(
+        error(json!(["says", "logging", "kitchen/says"])),
+        "plugins[2]: plugin `says` is plugins[0] already; leave one of them out"
+    );
+}
+
+#[tokio::test]
+async fn a_plugin_of_a_component_gets_its_arguments_and_changes_with_it_from_the_next_run_on() {
+    let loaded = Loaded::new(Some("older"));
+    let app = app(&loaded, json!([{"name": "kitchen/says", "args": {"mark": "!"}}])).await;
+    assert_eq!(app.talk("hi").await, ["model: older!"]);
+    loaded.change(Some("newer"));
+    assert_eq!(app.talk("hi").await, ["model: newer!"]);
+}
+
+#[tokio::test]
+async fn no_run_begins_while_a_plugin_is_missing() {
+    let loaded = Loaded::new(Some("here"));
+    let app = app(&loaded, json!(["says"])).await;
+    loaded.change(None);
+    let error = app.runner.run(app.app.clone(), app.request(Content::user("secret"))).await.unwrap_err();
+    assert_eq!(error.code(), "PLUGIN_MISSING");
+    assert_eq!(
+        error.to_string(),
+        "no run can begin without plugin `says`: plugin `says` not found; there is `logging`, `global_instruction`, \
+         `context_filter`, `reflect_and_retry`, `recorder`, `adk_replay`"
+    );
+    assert!(app.session().await.events.is_empty(), "nothing is stored");
+    loaded.change(Some("back"));
+    assert_eq!(app.talk("hi").await, ["model: back"]);
+}
+
+#[tokio::test]
+async fn a_plugin_of_the_engine_stays_the_same_when_what_is_loaded_changes() {
+    let loaded = Loaded::new(None);
+    let plugins = loaded.plugins(json!(["logging"])).unwrap();
+    let before = plugins.current().unwrap();
+    loaded.change(Some("hello"));
+    let after = plugins.current().unwrap();
+    let logging = |plugins: &hatchery_engine::Plugins| plugins.get("logging_plugin").unwrap().clone();
+    assert!(Arc::ptr_eq(&logging(&before), &logging(&after)));
+}

@@ -1,0 +1,439 @@
+//! Plugins: each hook, who wins, and that what is replaced is what is stored.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use hatchery_core::{
+    CallContext, Callback, Content, Event, EventData, Instruction, JsonMap, LlmRequest, LlmResponse, ModelError,
+    ModelErrorKind, Plugin, RunError, ToolError,
+};
+use hatchery_engine::plugins::{CallbackPlugin, ContextFilter, GlobalInstruction, Logging, ReflectAndRetry};
+use hatchery_engine::{Plugins, RunRequest, Runner};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::json;
+
+use crate::support::*;
+
+/// Notes every hook, and answers in those that it is told to.
+#[derive(Default)]
+struct Notes {
+    name: &'static str,
+    answers: &'static [&'static str],
+    seen: Mutex<Vec<&'static str>>,
+}
+
+impl Notes {
+    fn new(name: &'static str, answers: &'static [&'static str]) -> Arc<Self> {
+        Arc::new(Self { name, answers, seen: Mutex::default() })
+    }
+
+    /// Notes the hook; true when it is to answer.
+    fn note(&self, hook: &'static str) -> bool {
+        self.seen.lock().unwrap().push(hook);
+        self.answers.contains(&hook)
+    }
+
+    fn seen(&self) -> Vec<&'static str> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    fn text(&self, hook: &str) -> String {
+        format!("{} {hook}", self.name)
+    }
+}
+
+#[async_trait]
+impl Callback for Notes {
+    fn name(&self) -> &str {
+        self.name
+    }
+    async fn before_agent(&self, _: &CallContext) -> Result<Option<Content>, RunError> {
+        Ok(self.note("before_agent").then(|| Content::model(self.text("before_agent"))))
+    }
+    async fn after_agent(&self, _: &CallContext) -> Result<Option<Content>, RunError> {
+        Ok(self.note("after_agent").then(|| Content::model(self.text("after_agent"))))
+    }
+    async fn before_model(&self, _: &CallContext, _: &mut LlmRequest) -> Result<Option<LlmResponse>, RunError> {
+        Ok(self.note("before_model").then(|| LlmResponse::text(self.text("before_model"))))
+    }
+    async fn after_model(&self, _: &CallContext, _: &LlmResponse) -> Result<Option<LlmResponse>, RunError> {
+        Ok(self.note("after_model").then(|| LlmResponse::text(self.text("after_model"))))
+    }
+    async fn on_model_error(
+        &self,
+        _: &CallContext,
+        _: &LlmRequest,
+        _: &ModelError,
+    ) -> Result<Option<LlmResponse>, RunError> {
+        Ok(self.note("on_model_error").then(|| LlmResponse::text(self.text("on_model_error"))))
+    }
+    async fn before_tool(&self, _: &CallContext, _: &str, _: &mut JsonMap) -> Result<Option<JsonMap>, RunError> {
+        Ok(self.note("before_tool").then(|| map(json!({"by": self.name}))))
+    }
+    async fn after_tool(
+        &self,
+        _: &CallContext,
+        _: &str,
+        _: &JsonMap,
+        _: &JsonMap,
+    ) -> Result<Option<JsonMap>, RunError> {
+        Ok(self.note("after_tool").then(|| map(json!({"by": self.name}))))
+    }
+    async fn on_tool_error(
+        &self,
+        _: &CallContext,
+        _: &str,
+        _: &JsonMap,
+        _: &ToolError,
+    ) -> Result<Option<JsonMap>, RunError> {
+        Ok(self.note("on_tool_error").then(|| map(json!({"mended": self.name}))))
+    }
+}
+
+#[async_trait]
+impl Plugin for Notes {
+    async fn on_user_message(&self, cx: &CallContext, message: &Content) -> Result<Option<Content>, RunError> {
+        cx.set_state("heard", json!(message.text()));
+        Ok(self.note("on_user_message").then(|| Content::user(self.text("on_user_message"))))
+    }
+    async fn before_run(&self, _: &CallContext) -> Result<Option<Content>, RunError> {
+        Ok(self.note("before_run").then(|| Content::model(self.text("before_run"))))
+    }
+    async fn on_event(&self, _: &CallContext, event: &Event) -> Result<Option<EventData>, RunError> {
+        let content = Some(Arc::new(Content::model(self.text("on_event"))));
+        let replacement = EventData { author: event.author.clone(), content, ..EventData::default() };
+        Ok(self.note("on_event").then_some(replacement))
+    }
+    async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
+        if self.note("after_run") {
+            cx.set_state("after", json!(self.name));
+        }
+        Ok(())
+    }
+    async fn on_run_error(&self, _: &CallContext, _: &RunError) {
+        self.note("on_run_error");
+    }
+    async fn close(&self) {
+        self.note("close");
+    }
+}
+
+async fn with(root: hatchery_core::Agent, plugins: &[&Arc<Notes>]) -> Harness {
+    let mut app = Harness::new(root).await;
+    let plugins = plugins.iter().map(|plugin| (*plugin).clone() as Arc<dyn Plugin>).collect();
+    app.runner = Runner::with_plugins(app.runner.services().clone(), Plugins::new(plugins).unwrap());
+    app
+}
+
+fn talking() -> hatchery_core::Agent {
+    llm("root", Scripted::new().otherwise("model"))
+}
+
+fn calling(body: impl Fn() -> Result<serde_json::Value, ToolError> + Send + Sync + 'static) -> hatchery_core::Agent {
+    let model = Scripted::sequence([Reply::call("t", json!({})), Reply::text("done")]);
+    llm_with("root", model, |llm| llm.tools = vec![tool("t", move |_, _| body())])
+}
+
+#[tokio::test]
+async fn every_hook_of_a_run_is_passed_in_order() {
+    let plugin = Notes::new("p", &[]);
+    let app = with(calling(|| Ok(json!(1))), &[&plugin]).await;
+    app.say("hi").await;
+    app.runner.close().await;
+    assert_eq!(
+        plugin.seen(),
+        [
+            "on_user_message",
+            "before_run",
+            "before_agent",
+            "before_model",
+            "after_model",
+            "on_event",
+            "before_tool",
+            "after_tool",
+            "on_event",
+            "before_model",
+            "after_model",
+            "on_event",
+            "after_agent",
+            "after_run",
+            "close"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn the_first_answer_wins_over_later_plugins_and_the_agents_own_callbacks() {
+    let (first, second) = (Notes::new("first", &["before_model"]), Notes::new("second", &["before_model"]));
+    let root = llm_with("root", Scripted::new(), |llm| {
+        llm.before_model = vec![Answers { name: "own", model: Some("own"), ..Answers::default() }.arc()];
+    });
+    let app = with(root, &[&first, &second]).await;
+    assert_eq!(app.talk("hi").await, ["root: first before_model"]);
+    assert!(!second.seen().contains(&"before_model"));
+}
+
+#[tokio::test]
+async fn a_replaced_message_is_what_is_stored_and_asked() {
+    let model = Arc::new(Scripted::sequence(["ok"]));
+    let app = with(llm_on("root", &model, |_| {}), &[&Notes::new("p", &["on_user_message"])]).await;
+    app.say("hi").await;
+    let session = app.session().await;
+    assert_eq!(brief(&session.events[0]), "user: p on_user_message");
+    assert_eq!(session.events[0].actions.state_delta, map(json!({"heard": "hi"})));
+    assert_eq!(model.requests()[0].contents[0].text(), "p on_user_message");
+}
+
+#[tokio::test]
+async fn an_answer_before_the_run_takes_its_place_and_is_stored() {
+    let app = with(talking(), &[&Notes::new("p", &["before_run"])]).await;
+    assert_eq!(app.talk("hi").await, ["model: p before_run"]);
+    assert_eq!(app.session().await.events.len(), 2);
+}
+
+#[tokio::test]
+async fn a_replaced_event_is_what_is_stored_and_yielded_under_its_id() {
+    let app = with(talking(), &[&Notes::new("p", &["on_event"])]).await;
+    let events = app.say("hi").await;
+    assert_eq!(brief(&events[0]), "root: p on_event");
+    let stored = app.session().await.events;
+    assert!(Arc::ptr_eq(&stored[1], &events[0]));
+    assert_eq!(stored[1].invocation_id, stored[0].invocation_id);
+}
+
+#[tokio::test]
+async fn a_mended_model_failure_is_an_answer_that_passes_the_callbacks_after_it() {
+    let plugin = Notes::new("p", &["on_model_error"]);
+    let root = llm("root", Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down")));
+    let app = with(root, &[&plugin]).await;
+    assert_eq!(app.talk("hi").await, ["root: p on_model_error"]);
+    assert!(plugin.seen().contains(&"after_model") && !plugin.seen().contains(&"on_run_error"));
+}
+
+#[tokio::test]
+async fn a_mended_tool_failure_is_an_answer_that_passes_the_callbacks_after_it() {
+    let plugin = Notes::new("p", &["on_tool_error"]);
+    let fatal = || Err(ToolError::Fatal { tool: "t".into(), code: "X".into(), message: "broken".into() });
+    let app = with(calling(fatal), &[&plugin]).await;
+    assert_eq!(app.talk("hi").await[1..], ["root: answer t{\"mended\":\"p\"}", "root: done"]);
+    assert!(plugin.seen().contains(&"after_tool"));
+}
+
+#[tokio::test]
+async fn a_failed_run_is_told_to_every_plugin_and_has_no_after_run() {
+    let (first, second) = (Notes::new("first", &[]), Notes::new("second", &[]));
+    let root = llm("root", Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down")));
+    let app = with(root, &[&first, &second]).await;
+    app.fail("hi").await;
+    for plugin in [first, second] {
+        assert_eq!(plugin.seen().iter().filter(|hook| **hook == "on_run_error").count(), 1);
+        assert!(!plugin.seen().contains(&"after_run"));
+    }
+}
+
+#[tokio::test]
+async fn state_set_after_the_run_is_stored() {
+    let app = with(talking(), &[&Notes::new("p", &["after_run"])]).await;
+    app.say("hi").await;
+    assert_eq!(app.state().await["after"], "p");
+}
+
+#[tokio::test]
+async fn plugins_are_found_by_name_and_names_are_unique() {
+    let plugin = || Notes::new("p", &[]) as Arc<dyn Plugin>;
+    let plugins = Plugins::new(vec![plugin()]).unwrap();
+    assert!(plugins.get("p").is_some() && plugins.get("q").is_none());
+    let error = Plugins::new(vec![plugin(), plugin()]).err().unwrap();
+    assert_eq!(error.to_string(), "Plugin with name 'p' already registered.");
+}
+
+async fn with_builtin(root: hatchery_core::Agent, plugin: impl Plugin + 'static) -> Harness {
+    let mut app = Harness::new(root).await;
+    let plugins = Plugins::new(vec![Arc::new(plugin)]).unwrap();
+    app.runner = Runner::with_plugins(app.runner.services().clone(), plugins);
+    app
+}
+
+#[tokio::test]
+async fn the_global_instruction_comes_before_all_others_and_is_filled_in() {
+    let model = Arc::new(Scripted::sequence(["ok"]));
+    let instruction = Instruction::Template("Speak to {user:name}.".into());
+    let app = with_builtin(llm_on("root", &model, |_| {}), GlobalInstruction::new(instruction)).await;
+    let request = RunRequest { state_delta: map(json!({"user:name": "Ada"})), ..app.request(Content::user("hi")) };
+    app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
+    assert_eq!(model.requests()[0].system_instructions[..2], ["Speak to Ada.", "Be brief."]);
+}
+
+#[tokio::test]
+async fn the_context_filter_sends_the_newest_turns_only() {
+    let model = Arc::new(Scripted::sequence(["one", "two", "three"]));
+    let two = std::num::NonZeroUsize::new(2).unwrap();
+    let app = with_builtin(llm_on("root", &model, |_| {}), ContextFilter::new(two)).await;
+    for text in ["a", "b", "c"] {
+        app.say(text).await;
+    }
+    let texts: Vec<_> = model.requests()[2].contents.iter().map(|content| content.text()).collect();
+    assert_eq!(texts, ["b", "two", "c"]);
+}
+
+#[tokio::test]
+async fn a_failed_tool_is_tried_again_as_often_as_allowed() {
+    let calls = (0..3).map(|_| Reply::call("t", json!({"x": 1})));
+    let model = Scripted::sequence(calls.chain([Reply::text("I give up")]));
+    let broken = tool("t", |_, _| Err(ToolError::Recoverable("no".into())));
+    let root = llm_with("root", model, |llm| llm.tools = vec![broken]);
+    let events = with_builtin(root, ReflectAndRetry::new(2)).await.say("hi").await;
+    let answers: Vec<_> = events.iter().flat_map(|event| event.function_responses()).map(|it| &it.response).collect();
+    assert_eq!((&answers[0]["retry_count"], &answers[1]["retry_count"]), (&json!(1), &json!(2)));
+    assert_eq!((&answers[0]["error_details"], &answers[0]["args"]), (&json!("no"), &json!({"x": 1})));
+    assert_eq!(*answers[2], map(json!({"error": "no"})));
+}
+
+#[tokio::test]
+async fn a_success_begins_the_count_of_failures_anew() {
+    let calls = (0..3).map(|_| Reply::call("t", json!({})));
+    let model = Scripted::sequence(calls.chain([Reply::text("ok")]));
+    let count = std::sync::atomic::AtomicU32::new(0);
+    let moody = tool("t", move |_, _| match count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+        1 => Ok(json!("fine")),
+        _ => Err(ToolError::Recoverable("no".into())),
+    });
+    let root = llm_with("root", model, |llm| llm.tools = vec![moody]);
+    let events = with_builtin(root, ReflectAndRetry::new(1)).await.say("hi").await;
+    let answers: Vec<_> = events.iter().flat_map(|event| event.function_responses()).map(|it| &it.response).collect();
+    assert_eq!((&answers[0]["retry_count"], &answers[2]["retry_count"]), (&json!(1), &json!(1)));
+    assert_eq!(*answers[1], map(json!({"result": "fine"})));
+}
+
+#[tokio::test]
+async fn the_logging_plugin_changes_nothing() {
+    let app = with_builtin(calling(|| Ok(json!(1))), Logging).await;
+    assert_eq!(app.talk("hi").await, ["root: call t{}", "root: answer t{\"result\":1}", "root: done"]);
+}
+
+#[tokio::test]
+async fn callbacks_in_a_plugin_run_in_order_and_the_first_answer_wins() {
+    let answers = |name, model| Answers { name, model, ..Answers::default() }.arc();
+    let plugin = CallbackPlugin::new("answers")
+        .before_model(answers("silent", None))
+        .before_model(answers("first", Some("first")))
+        .before_model(answers("second", Some("second")));
+    assert_eq!(with_builtin(talking(), plugin).await.talk("hi").await, ["root: first"]);
+}
+
+#[tokio::test]
+async fn callbacks_in_a_plugin_are_asked_at_each_place_before_the_agents_own() {
+    let seen: Arc<Mutex<Vec<&'static str>>> = Arc::default();
+    let note = |what: &'static str| {
+        let seen = seen.clone();
+        move || seen.lock().unwrap().push(what)
+    };
+    let notes = ["a", "b", "c", "d", "e", "f", "g", "h"].map(note);
+    let [ba, aa, bm, am, ome, bt, at, ote] = notes;
+    let plugin = CallbackPlugin::new("notes")
+        .before_agent_fn(move |_| noted(&ba))
+        .after_agent_fn(move |_| noted(&aa))
+        .before_model_fn(move |_, _| noted(&bm))
+        .after_model_fn(move |_, _| noted(&am))
+        .on_model_error_fn(move |_, _, _| {
+            ome();
+            Box::pin(async { Ok(Some(LlmResponse::text("mended"))) })
+        })
+        .before_tool_fn(move |_, _, _| noted(&bt))
+        .after_tool_fn(move |_, _, _, _| noted(&at))
+        .on_tool_error_fn(move |_, _, _, _| noted(&ote));
+    let replies = [Reply::call("t", json!({})), Reply::error(ModelErrorKind::Server, "down")];
+    let failing = tool("t", |_, _| Err(ToolError::Recoverable("no".into())));
+    let root = llm_with("root", Scripted::sequence(replies), |llm| llm.tools = vec![failing]);
+    let app = with_builtin(root, plugin).await;
+    assert_eq!(app.talk("hi").await[1..], ["root: answer t{\"error\":\"no\"}", "root: mended"]);
+    assert_eq!(
+        seen.lock().unwrap().concat(),
+        "acdfhgcedb",
+        "agent, model, tool with its error, model with its error, agent"
+    );
+}
+
+/// Notes a call, and answers nothing.
+fn noted<'a, T>(note: &impl Fn()) -> hatchery_engine::build::callback::Answer<'a, T> {
+    note();
+    Box::pin(async { Ok(None) })
+}
+
+#[tokio::test]
+async fn an_answer_of_a_plugin_before_an_agent_wins_over_the_agents_own() {
+    let mut root = talking();
+    root.before_agent = vec![Answers { name: "own", agent: Some("own"), ..Answers::default() }.arc()];
+    let app = with(root, &[&Notes::new("p", &["before_agent"])]).await;
+    assert_eq!(app.talk("hi").await, ["root: p before_agent"]);
+}
+
+#[tokio::test]
+async fn an_answer_of_a_plugin_after_an_agent_wins_over_the_agents_own() {
+    let mut root = talking();
+    root.after_agent = vec![Answers { name: "own", agent: Some("own"), ..Answers::default() }.arc()];
+    let app = with(root, &[&Notes::new("p", &["after_agent"])]).await;
+    assert_eq!(app.talk("hi").await, ["root: model", "root: p after_agent"]);
+}
+
+#[tokio::test]
+async fn an_answer_of_a_plugin_after_the_model_wins_over_the_agents_own() {
+    let root = llm_with("root", Scripted::new().otherwise("model"), |llm| {
+        llm.after_model = vec![Answers { name: "own", model: Some("own"), ..Answers::default() }.arc()];
+    });
+    let app = with(root, &[&Notes::new("p", &["after_model"])]).await;
+    assert_eq!(app.talk("hi").await, ["root: p after_model"]);
+}
+
+#[tokio::test]
+async fn answers_of_a_plugin_around_a_tool_win_over_the_agents_own() {
+    let with_own = |hook: &'static [&'static str]| async move {
+        let model = Scripted::sequence([Reply::call("t", json!({})), Reply::text("done")]);
+        let root = llm_with("root", model, |llm| {
+            llm.tools = vec![tool("t", |_, _| Ok(json!("tool")))];
+            let own = Answers { name: "own", tool: Some(json!({"by": "own"})), ..Answers::default() };
+            llm.before_tool = vec![own.clone().arc()];
+        });
+        with(root, &[&Notes::new("p", hook)]).await.talk("hi").await[1].clone()
+    };
+    assert_eq!(with_own(&["before_tool"]).await, "root: answer t{\"by\":\"p\"}");
+    assert_eq!(with_own(&["after_tool"]).await, "root: answer t{\"by\":\"p\"}");
+}
+
+#[tokio::test]
+async fn what_a_plugin_changes_in_arguments_is_seen_by_the_agents_own_callbacks() {
+    let plugin =
+        CallbackPlugin::new("marks").before_tool(Answers { name: "m", mark: Some("seen"), ..Answers::default() }.arc());
+    let model = Arc::new(Scripted::sequence([Reply::call("echo", json!({"a": 1})), Reply::text("done")]));
+    let root = hatchery_engine::build::llm("root")
+        .model_instance("scripted", model)
+        .tools([tool("echo", |_, _| panic!("must not run"))])
+        .before_tool_fn(|_, _, args| Box::pin(async move { Ok(Some(args.clone())) }))
+        .build()
+        .unwrap();
+    assert_eq!(with_builtin(root, plugin).await.talk("hi").await[1], "root: answer echo{\"a\":1,\"mark\":\"seen\"}");
+}
+
+#[tokio::test]
+async fn a_tool_failure_that_a_plugin_mends_is_not_seen_by_the_agents_own_callbacks() {
+    let root = hatchery_engine::build::llm("root")
+        .model_instance("scripted", Arc::new(Scripted::sequence([Reply::call("t", json!({})), Reply::text("done")])))
+        .tools([tool("t", |_, _| Err(ToolError::Recoverable("no".into())))])
+        .on_tool_error_fn(|_, _, _, _| panic!("must not be asked"))
+        .build()
+        .unwrap();
+    let app = with(root, &[&Notes::new("p", &["on_tool_error"])]).await;
+    assert_eq!(app.talk("hi").await[1], "root: answer t{\"mended\":\"p\"}");
+}
+
+#[tokio::test]
+async fn a_model_failure_that_a_plugin_mends_is_not_seen_by_the_agents_own_callbacks() {
+    let down = Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down"));
+    let root = hatchery_engine::build::llm("root")
+        .model_instance("scripted", Arc::new(down))
+        .on_model_error_fn(|_, _, _| panic!("must not be asked"))
+        .build()
+        .unwrap();
+    let app = with(root, &[&Notes::new("p", &["on_model_error"])]).await;
+    assert_eq!(app.talk("hi").await, ["root: p on_model_error"]);
+}

@@ -1,0 +1,475 @@
+//! Recording and replay: what is written down is what was sent, and a replay is the recorded run or an error.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use async_trait::async_trait;
+use hatchery_core::{
+    Agent, AgentContext, AgentKind, CallContext, Callback, Content, CustomAgent, CustomAgentSpec, FunctionCall,
+    FunctionDeclaration, JsonMap, LlmRequest, LlmResponse, ModelError, ModelErrorKind, ModelRef, PartData, Plugin,
+    RunError, Tool, ToolError,
+};
+use hatchery_engine::plugins::recordings::{FILE_NAME, RecordedCall, Recordings, ToolOutcome};
+use hatchery_engine::plugins::{Recorder, Replay};
+use hatchery_engine::{Plugins, RunRequest, Runner};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::*;
+
+pub fn plugged(mut app: Harness, plugins: Vec<Arc<dyn Plugin>>) -> Harness {
+    app.runner = Runner::with_plugins(app.runner.services().clone(), Plugins::new(plugins).unwrap());
+    app
+}
+
+pub async fn recording(folder: &TempDir, root: Agent) -> Harness {
+    plugged(Harness::new(root).await, vec![Arc::new(Recorder::of_one_session(folder.path()))])
+}
+
+async fn replaying(folder: &TempDir, root: Agent) -> Harness {
+    plugged(Harness::new(root).await, vec![Arc::new(Replay::of_folder(folder.path()))])
+}
+
+pub fn recorded(folder: &Path) -> Recordings {
+    Recordings::parse(&std::fs::read_to_string(folder.join(FILE_NAME)).unwrap()).unwrap()
+}
+
+/// The calls of a recording in short form.
+fn calls(recordings: &Recordings) -> Vec<String> {
+    let brief = recordings.recordings.iter().map(|recording| {
+        let call = match &recording.call {
+            RecordedCall::Model(_) => "model".to_owned(),
+            RecordedCall::Tool(tool) => format!("{}{}", tool.call.name, Value::Object(tool.call.args.clone())),
+        };
+        format!("{} {}: {call}", recording.user_message_index, recording.agent)
+    });
+    brief.collect()
+}
+
+/// A model that must not be asked.
+pub fn silent() -> Scripted {
+    Scripted::sequence(Vec::<Reply>::new())
+}
+
+/// A tool that must not run.
+pub fn untouched(name: &str) -> Arc<dyn Tool> {
+    tool(name, |_, _| panic!("a replay runs no tool"))
+}
+
+pub fn counting() -> Arc<dyn Tool> {
+    tool("count", |args, cx| {
+        let so_far = cx.state("count").and_then(|it| it.as_i64()).unwrap_or(0);
+        let by = args.get("by").and_then(Value::as_i64).unwrap_or(1);
+        cx.set_state("count", json!(so_far + by));
+        Ok(json!(so_far + by))
+    })
+}
+
+pub fn counter(model: Scripted, tool: Arc<dyn Tool>) -> Agent {
+    llm_with("root", model, |llm| llm.tools = vec![tool])
+}
+
+/// Counts by two and says what came of it.
+pub fn script() -> Scripted {
+    Scripted::sequence([Reply::call("count", json!({"by": 2})), Reply::text("two")])
+}
+
+#[tokio::test]
+async fn a_replay_says_and_does_the_same_without_model_and_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Scripted::sequence([
+        Reply::call("count", json!({"by": 2})),
+        Reply::text("two"),
+        Reply::call("count", json!({"by": 3})),
+        Reply::text("five"),
+    ]);
+    let app = recording(&folder, counter(model, counting())).await;
+    let said = [app.talk("count").await, app.talk("and on").await];
+    assert_eq!(
+        calls(&recorded(folder.path())),
+        [
+            "0 root: model",
+            "0 root: count{\"by\":2}",
+            "0 root: model",
+            "1 root: model",
+            "1 root: count{\"by\":3}",
+            "1 root: model"
+        ]
+    );
+    let again = replaying(&folder, counter(silent(), untouched("count"))).await;
+    assert_eq!([again.talk("count").await, again.talk("and on").await], said);
+    assert_eq!(again.state().await, json!({"count": 5}));
+}
+
+#[tokio::test]
+async fn the_file_says_how_the_session_began_and_what_the_user_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let app = Harness::with_state(counter(script(), counting()), json!({"count": 1, "user:name": "Ada"})).await;
+    let app = plugged(app, vec![Arc::new(Recorder::of_one_session(folder.path()))]);
+    let state_delta = map(json!({"count": 40, "temp:x": 1}));
+    let request = RunRequest { state_delta, ..app.request(Content::user("count")) };
+    app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
+    let file = recorded(folder.path());
+    assert_eq!(file.app.as_deref(), Some("app"));
+    assert_eq!(file.initial_state, map(json!({"user:name": "Ada"})));
+    assert_eq!(file.user_messages[0].content.text(), "count");
+    assert_eq!(file.user_messages[0].state_delta, map(json!({"count": 40, "temp:x": 1})));
+}
+
+#[tokio::test]
+async fn recording_the_first_message_again_begins_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        recording(&folder, counter(script(), counting())).await.say("count").await;
+    }
+    assert_eq!((recorded(folder.path()).recordings.len(), recorded(folder.path()).user_messages.len()), (3, 1));
+}
+
+#[tokio::test]
+async fn what_is_recorded_is_what_callbacks_made_of_a_request_and_have_not_seen_of_an_answer() {
+    let root = |model| {
+        llm_with("root", model, |llm| {
+            llm.before_model = vec![Answers { name: "marks", mark: Some("Rhyme."), ..Answers::default() }.arc()];
+            llm.after_model = vec![Answers { name: "says", model: Some("changed"), ..Answers::default() }.arc()];
+        })
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let said = recording(&folder, root(Scripted::sequence(["raw"]))).await.talk("hi").await;
+    let file = recorded(folder.path());
+    let RecordedCall::Model(call) = &file.recordings[0].call else { panic!("{file:?}") };
+    assert!(call.request.system_instructions[0].ends_with("\n\nRhyme."), "{call:?}");
+    assert_eq!(call.responses[0].content.as_ref().unwrap().text(), "raw");
+    assert_eq!(replaying(&folder, root(silent())).await.talk("hi").await, said);
+    assert_eq!(said, ["root: changed"]);
+}
+
+#[tokio::test]
+async fn a_streamed_answer_is_recorded_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = llm("root", Scripted::new().otherwise(Reply::chunks(["Hel", "lo"])));
+    recording(&folder, root).await.streaming().say("hi").await;
+    let file = recorded(folder.path());
+    let RecordedCall::Model(call) = &file.recordings[0].call else { panic!("{file:?}") };
+    assert_eq!((call.responses.len(), call.responses[0].partial), (1, false));
+    let again = replaying(&folder, llm("root", silent())).await.streaming();
+    assert_eq!(again.talk("hi").await, ["root~: Hello", "root: Hello"]);
+}
+
+/// Answers when the other one has been called, the first of them last.
+struct Meeting(Arc<FunctionDeclaration>, Arc<tokio::sync::Barrier>);
+
+#[async_trait]
+impl Tool for Meeting {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.0
+    }
+
+    async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
+        self.1.wait().await;
+        cx.set_state(args["who"].as_str().unwrap(), json!(true));
+        Ok(args["who"].clone())
+    }
+}
+
+#[tokio::test]
+async fn tools_that_run_at_the_same_time_are_recorded_in_the_order_of_their_calls() {
+    let both = || Reply::call("meet", json!({"who": "a"})).and_call("meet", json!({"who": "b"}));
+    let root = |model, meeting| llm_with("root", model, |llm| llm.tools = vec![meeting]);
+    let folder = tempfile::tempdir().unwrap();
+    let meeting = Arc::new(Meeting(declared("meet"), Arc::new(tokio::sync::Barrier::new(2))));
+    let said =
+        recording(&folder, root(Scripted::sequence([both(), Reply::text("met")]), meeting)).await.talk("hi").await;
+    let file = recorded(folder.path());
+    assert_eq!(calls(&file)[1..3], ["0 root: meet{\"who\":\"a\"}", "0 root: meet{\"who\":\"b\"}"]);
+    let again = replaying(&folder, root(silent(), untouched("meet"))).await;
+    assert_eq!(again.talk("hi").await, said);
+    assert_eq!(again.state().await, json!({"a": true, "b": true}));
+}
+
+#[tokio::test]
+async fn agents_that_run_at_the_same_time_are_replayed_each_for_itself() {
+    let root = |models: [Scripted; 2], tools: [Arc<dyn Tool>; 2]| {
+        let agents = ["a", "b"].into_iter().zip(models).zip(tools);
+        let agents = agents.map(|((name, model), tool)| llm_with(name, model, |llm| llm.tools = vec![tool]));
+        workflow("root", AgentKind::Parallel, agents.collect())
+    };
+    let folder = tempfile::tempdir().unwrap();
+    recording(&folder, root([script(), script()], [counting(), counting()])).await.say("go").await;
+    let again = replaying(&folder, root([silent(), silent()], [untouched("count"), untouched("count")])).await;
+    let mut said = again.talk("go").await;
+    said.sort();
+    assert_eq!(said.len(), 6);
+    assert_eq!((said[2].as_str(), said[5].as_str()), ("a: two", "b: two"));
+}
+
+async fn mismatch(app: &Harness, text: &str) -> String {
+    let (_, error) = app.fail(text).await;
+    assert_eq!(error.code(), "REPLAY_MISMATCH", "{error}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn another_instruction_ends_the_run_with_a_diff() {
+    let folder = tempfile::tempdir().unwrap();
+    recording(&folder, counter(script(), counting())).await.say("count").await;
+    let other = llm_with("root", silent(), |llm| {
+        llm.tools = vec![untouched("count")];
+        llm.instruction = hatchery_core::Instruction::Template("Be long.".into());
+    });
+    let message = mismatch(&replaying(&folder, other).await, "count").await;
+    assert!(message.starts_with("agent `root`: message 0, call 0: the model is asked something else\n"), "{message}");
+    assert!(message.contains("--- recorded\n+++ now\n@@ -"), "{message}");
+    assert!(message.contains("\n-    \"system_instruction\": \"Be brief.\\n\n"), "{message}");
+    assert!(message.contains("\n+    \"system_instruction\": \"Be long.\\n\n"), "{message}");
+    assert!(!message.contains("\"contents\""), "only the differing places: {message}");
+}
+
+#[tokio::test]
+async fn a_mismatch_ends_the_run_also_where_a_callback_would_make_up_for_it() {
+    struct Mends;
+    #[async_trait]
+    impl Callback for Mends {
+        fn name(&self) -> &str {
+            "mends"
+        }
+        async fn on_model_error(
+            &self,
+            _: &CallContext,
+            _: &LlmRequest,
+            _: &ModelError,
+        ) -> Result<Option<LlmResponse>, RunError> {
+            Ok(Some(LlmResponse::text("mended")))
+        }
+    }
+    impl Plugin for Mends {}
+    let folder = tempfile::tempdir().unwrap();
+    recording(&folder, llm("root", Scripted::sequence(["hello"]))).await.say("hi").await;
+    let replay = || Arc::new(Replay::of_folder(folder.path())) as Arc<dyn Plugin>;
+    for plugins in [vec![Arc::new(Mends) as Arc<dyn Plugin>, replay()], vec![replay(), Arc::new(Mends)]] {
+        let app = plugged(Harness::new(llm("root", silent())).await, plugins);
+        assert!(mismatch(&app, "something else").await.contains("+          \"text\": \"something else\""));
+    }
+}
+
+/// Changes the arguments of the calls in a recording.
+fn edit(folder: &TempDir, change: impl FnOnce(&mut Recordings)) {
+    let mut file = recorded(folder.path());
+    change(&mut file);
+    std::fs::write(folder.path().join(FILE_NAME), file.to_yaml().unwrap()).unwrap();
+}
+
+#[tokio::test]
+async fn a_tool_that_is_called_otherwise_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    recording(&folder, counter(script(), counting())).await.say("count").await;
+    edit(&folder, |file| {
+        let RecordedCall::Tool(tool) = &mut file.recordings[1].call else { panic!("{file:?}") };
+        tool.call.args = map(json!({"by": 3}));
+    });
+    let message = mismatch(&replaying(&folder, counter(silent(), untouched("count"))).await, "count").await;
+    assert!(message.contains("message 0, call 1: tool `count` is called otherwise\n"), "{message}");
+    assert!(message.contains("-    \"by\": 3\n+    \"by\": 2\n"), "{message}");
+}
+
+#[tokio::test]
+async fn more_and_other_calls_than_recorded_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    recording(&folder, counter(script(), counting())).await.say("count").await;
+    let whole = recorded(folder.path());
+    for (left_out, message) in [
+        (2, "message 0, call 2: the model is asked, where no more calls of this agent are recorded"),
+        (1, "message 0, call 1: tool `count` is called, where a call of the model is recorded"),
+        (0, "message 0, call 0: the model is asked, where a call of tool `count` is recorded"),
+    ] {
+        let mut file = whole.clone();
+        file.recordings.remove(left_out);
+        std::fs::write(folder.path().join(FILE_NAME), file.to_yaml().unwrap()).unwrap();
+        let app = replaying(&folder, counter(silent(), untouched("count"))).await;
+        assert_eq!(mismatch(&app, "count").await, format!("agent `root`: {message}"));
+    }
+}
+
+#[tokio::test]
+async fn what_a_run_leaves_out_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    recording(&folder, counter(script(), counting())).await.say("count").await;
+    edit(&folder, |file| file.recordings.extend(file.recordings[1..].to_vec()));
+    let app = replaying(&folder, counter(silent(), untouched("count"))).await;
+    assert_eq!(
+        mismatch(&app, "count").await,
+        "agent `root`: message 0, call 3: the run ended without a call of tool `count`, and 1 more that are recorded"
+    );
+}
+
+#[tokio::test]
+async fn failures_are_recorded_and_fail_again() {
+    let model = || Scripted::sequence([Reply::call("t", json!({})), Reply::error(ModelErrorKind::Auth, "no key")]);
+    let broken = |message: &'static str| tool("t", move |_, _| Err(ToolError::Recoverable(message.into())));
+    let root = |model, tool| llm_with("root", model, |llm| llm.tools = vec![tool]);
+    let folder = tempfile::tempdir().unwrap();
+    let (said, error) = recording(&folder, root(model(), broken("no luck"))).await.fail("hi").await;
+    let file = recorded(folder.path());
+    assert_eq!(file.user_messages[0].error_code.as_deref(), Some("MODEL_AUTH"));
+    let RecordedCall::Tool(call) = &file.recordings[1].call else { panic!("{file:?}") };
+    assert_eq!(call.outcome, ToolOutcome::Failed(ToolError::Recoverable("no luck".into())));
+    let (again, same) = replaying(&folder, root(silent(), untouched("t"))).await.fail("hi").await;
+    assert_eq!((again, same.to_string()), (said, error.to_string()));
+}
+
+#[tokio::test]
+async fn a_cancelled_run_is_cancelled_at_the_same_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let stop = tool("t", |_, cx| {
+        cx.invocation.cancel.cancel();
+        Ok(json!(1))
+    });
+    let root = |model, tool| llm_with("root", model, |llm| llm.tools = vec![tool]);
+    let model = Scripted::sequence([Reply::call("t", json!({})), Reply::text("done")]);
+    let (said, _) = recording(&folder, root(model, stop)).await.fail("hi").await;
+    edit(&folder, |file| {
+        let RecordedCall::Tool(tool) = &mut file.recordings[1].call else { panic!("{file:?}") };
+        tool.outcome = ToolOutcome::Stopped;
+    });
+    let (again, error) = replaying(&folder, root(silent(), untouched("t"))).await.fail("hi").await;
+    assert_eq!((error.code(), again), ("CANCELLED", said));
+}
+
+#[tokio::test]
+async fn a_cancelled_run_does_not_wait_for_its_recording_which_is_written_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let stop = tool("t", |_, cx| {
+        cx.invocation.cancel.cancel();
+        Ok(json!(1))
+    });
+    let model = Scripted::sequence([Reply::text("hello"), Reply::call("t", json!({}))]);
+    let app = recording(&folder, llm_with("root", model, |llm| llm.tools = vec![stop])).await;
+    app.say("hi").await;
+    let file = folder.path().join(FILE_NAME);
+    let so_far = std::fs::read(&file).unwrap();
+    // In the place of the file there is a pipe: who reads it waits until somebody writes.
+    std::fs::remove_file(&file).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    assert_eq!(app.fail("stop").await.1.code(), "CANCELLED");
+    let pipe = file.clone();
+    tokio::task::spawn_blocking(move || std::fs::write(pipe, so_far)).await.unwrap().unwrap();
+    app.runner.close().await;
+    assert!(std::fs::metadata(&file).unwrap().is_file(), "nothing has been written");
+    let codes = recorded(folder.path()).user_messages.into_iter().map(|message| message.error_code);
+    assert_eq!(codes.collect::<Vec<_>>(), [None, Some("CANCELLED".into())]);
+}
+
+#[tokio::test]
+async fn headers_of_requests_are_not_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = llm_with("root", Scripted::sequence(["hello"]), |llm| {
+        for key in ["httpOptions", "http_options"] {
+            llm.generate_content_config.extra.insert(key.into(), json!({"headers": {"Authorization": "secret"}}));
+        }
+        llm.generate_content_config.extra.insert("labels".into(), json!({"team": "a"}));
+    });
+    recording(&folder, root).await.say("hi").await;
+    let text = std::fs::read_to_string(folder.path().join(FILE_NAME)).unwrap();
+    assert!(text.contains("team: a") && !text.contains("secret"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_stopped_does_not_wait_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    recording(&folder, counter(script(), counting())).await.say("count").await;
+    edit(&folder, |file| {
+        let RecordedCall::Tool(tool) = &mut file.recordings[1].call else { panic!("{file:?}") };
+        tool.outcome = ToolOutcome::Stopped;
+    });
+    let app = replaying(&folder, counter(silent(), untouched("count"))).await;
+    let message = mismatch(&app, "count").await;
+    assert!(message.contains("call 1: the recorded call was stopped before it was answered"), "{message}");
+}
+
+/// Asks the model itself and calls a tool, as components do.
+struct Drives;
+
+#[async_trait]
+impl CustomAgent for Drives {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        use futures::StreamExt;
+        let host = cx.call.host()?;
+        let (name, model) = host.model(&cx.call)?;
+        let request = LlmRequest { model: name, ..LlmRequest::default() };
+        let streaming_mode = hatchery_core::StreamingMode::Off;
+        let mut answers = cx.call.invocation.generate(&cx.call.agent, model.as_ref(), request, streaming_mode).await?;
+        let answer = answers.next().await.unwrap()?;
+        let counted = host.call_tool(&cx.call, "count", map(json!({"by": 7}))).await?;
+        cx.say(format!("{} {counted}", answer.content.unwrap_or_default().text())).await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn what_a_custom_agent_asks_is_recorded_and_replayed_too() {
+    let root = |model: Scripted, tool| {
+        let model = Some(ModelRef::Object("scripted".into(), Arc::new(model)));
+        Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code: Arc::new(Drives), model, tools: vec![tool] }))
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let app = recording(&folder, root(Scripted::sequence(["counted"]), counting())).await;
+    assert_eq!(app.talk("hi").await, ["root: counted 7"]);
+    let again = replaying(&folder, root(silent(), untouched("count"))).await;
+    assert_eq!(again.talk("hi").await, ["root: counted 7"]);
+    assert_eq!(again.state().await, json!({"count": 7}));
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_later_goes_to_the_call_that_waits_for_it() {
+    let root = |model, tool| llm_with("root", model, |llm| llm.tools = vec![tool]);
+    let folder = tempfile::tempdir().unwrap();
+    let model = Scripted::sequence([Reply::call("ask", json!({})), Reply::text("granted")]);
+    let app = recording(&folder, root(model, long_running("ask", |_, _| Ok(Value::Null)))).await;
+    app.say("may I?").await;
+    let call = |session: &hatchery_core::Session| session.events[1].function_calls().next().unwrap().clone();
+    let answer = |call: FunctionCall| {
+        let answer = hatchery_core::FunctionResponse {
+            id: call.id,
+            name: call.name,
+            response: map(json!({"ok": true})),
+            ..Default::default()
+        };
+        Content::new("user", vec![PartData::FunctionResponse(answer).into()])
+    };
+    let request = app.request(answer(call(&app.session().await)));
+    app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
+
+    let mut file = recorded(folder.path());
+    let again = replaying(&folder, root(silent(), long_running("ask", |_, _| panic!("a replay runs no tool")))).await;
+    again.say("may I?").await;
+    for part in &mut file.user_messages[1].content.parts {
+        let PartData::FunctionResponse(response) = &mut part.data else { panic!("{part:?}") };
+        response.id = Some("adk-of-the-recorded-run".into());
+    }
+    let session = again.session().await;
+    let content = file.user_messages[1].content_for(&session.events);
+    assert_eq!(content.function_responses().next().unwrap().id, call(&session).id);
+    let run = again.runner.run(again.app.clone(), again.request(content)).await.unwrap();
+    assert_eq!(run.collect().await.unwrap().iter().map(|event| brief(event)).collect::<Vec<_>>(), ["root: granted"]);
+}
+
+#[tokio::test]
+async fn a_run_that_fails_is_added_to_those_before_it() {
+    let runs = AtomicU32::new(0);
+    let folder = tempfile::tempdir().unwrap();
+    let moody = tool("count", move |_, _| match runs.fetch_add(1, Ordering::SeqCst) {
+        0 => Ok(json!(1)),
+        _ => Err(ToolError::Fatal { tool: "count".into(), code: "BROKEN".into(), message: "worn out".into() }),
+    });
+    let model =
+        Scripted::sequence([Reply::call("count", json!({})), Reply::text("one"), Reply::call("count", json!({}))]);
+    let app = recording(&folder, counter(model, moody)).await;
+    app.say("count").await;
+    let (said, error) = app.fail("again").await;
+    let again = replaying(&folder, counter(silent(), untouched("count"))).await;
+    again.say("count").await;
+    let (same, failure) = again.fail("again").await;
+    assert_eq!((error.code(), failure.code(), same), ("BROKEN", "BROKEN", said));
+    let codes: Vec<_> = recorded(folder.path()).user_messages.into_iter().map(|message| message.error_code).collect();
+    assert_eq!(codes, [None, Some("BROKEN".into())]);
+}

@@ -1,0 +1,461 @@
+//! Runs that go on: after a crash, a pause, a failure.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use hatchery_core::{
+    AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, Event, EventWindow, JsonMap, ModelErrorKind,
+    RunError, Session, SessionKey, SessionService, StoreError, Tool,
+};
+use hatchery_engine::{App, RunRequest, Runner};
+use hatchery_models::scripted::{Reply, Scripted};
+use serde_json::{Value, json};
+
+use crate::support::*;
+
+/// Sessions that fail after so many events, as if the process had been killed there.
+pub struct Crashing {
+    inner: Arc<dyn SessionService>,
+    left: AtomicUsize,
+}
+
+impl Crashing {
+    pub fn new(inner: Arc<dyn SessionService>, survive: usize) -> Self {
+        Self { inner, left: AtomicUsize::new(survive) }
+    }
+}
+
+#[async_trait]
+impl SessionService for Crashing {
+    async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
+        self.inner.create(app, user, id, state).await
+    }
+
+    async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
+        self.inner.get(key, window).await
+    }
+
+    async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError> {
+        self.inner.list(app, user).await
+    }
+
+    async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
+        self.inner.delete(key).await
+    }
+
+    async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
+        let spend = |left: usize| left.checked_sub(1);
+        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, spend).is_err() {
+            return Err(StoreError::backend("append", "the plug was pulled"));
+        }
+        self.inner.append(key, event).await
+    }
+}
+
+/// Says `hi` to a new session of `app`, on services that fail after `survive` events, and goes on with a new runner. Gives the
+/// session as it was at the interruption, and as it was in the end.
+pub async fn interrupted(app: &Arc<App>, survive: usize) -> (Session, Session) {
+    let services = services();
+    let key = services.sessions.create(&app.name, USER, Some(SESSION), JsonMap::new()).await.unwrap().key;
+    let crashing = Crashing::new(services.sessions.clone(), survive);
+    let first = Runner::new(hatchery_core::Services { sessions: Arc::new(crashing), ..services.clone() });
+    let request = RunRequest::new(USER, SESSION, Content::user("hi"));
+    // It fails, or has ended before the crash.
+    let _ = first.run(app.clone(), request).await.unwrap().collect().await;
+    first.drain().await;
+    let stored = services.sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+    let invocation = stored.events.front().unwrap().invocation_id.clone();
+    let second = Runner::new(services.clone());
+    second.run(app.clone(), RunRequest::resume(USER, SESSION, invocation)).await.unwrap().collect().await.unwrap();
+    let session = services.sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+    assert!(session.events.iter().all(|event| event.invocation_id == stored.events[0].invocation_id));
+    (stored, session)
+}
+
+/// The events of a session in short form, those of each branch by themselves, since branches have no order between them.
+pub fn told(session: &Session) -> Vec<(String, Vec<String>)> {
+    let mut branches: Vec<(String, Vec<String>)> = Vec::new();
+    for event in &session.events {
+        let branch = event.branch.clone().unwrap_or_default();
+        let line = brief(event);
+        match branches.iter_mut().find(|(name, _)| *name == branch) {
+            Some((_, lines)) => lines.push(line),
+            None => branches.push((branch, vec![line])),
+        }
+    }
+    branches.sort();
+    branches
+}
+
+/// Whatever the run is interrupted after, the session ends as that of a run that was not.
+pub async fn ends_alike(make: impl Fn() -> hatchery_core::Agent) -> Session {
+    let app = || Arc::new(App::new("app", make()).unwrap());
+    let (_, whole) = interrupted(&app(), usize::MAX).await;
+    for survive in 1..whole.events.len() {
+        let (_, resumed) = interrupted(&app(), survive).await;
+        assert_eq!(told(&resumed), told(&whole), "interrupted after {survive} events");
+        assert_eq!(resumed.state, whole.state, "interrupted after {survive} events");
+    }
+    whole
+}
+
+/// Answers by what the request shows, so that it says the same however often it is asked.
+pub fn calls_then_says(calls: &[&str], text: &str) -> Scripted {
+    let mut model = Scripted::new();
+    let mut names = calls.iter();
+    let Some(first) = names.next() else { return model.otherwise(text) };
+    let mut before = *first;
+    for name in names {
+        model = model.on_tool(before, Reply::call(*name, json!({})));
+        before = name;
+    }
+    model.on_tool(before, text).otherwise(Reply::call(*first, json!({})))
+}
+
+fn counts(name: &str, runs: &Arc<AtomicUsize>) -> Arc<dyn Tool> {
+    let runs = runs.clone();
+    tool(name, move |_, cx| {
+        runs.fetch_add(1, Ordering::Relaxed);
+        let so_far = cx.state("count").and_then(|count| count.as_u64()).unwrap_or_default();
+        cx.set_state("count", json!(so_far + 1));
+        Ok(json!(so_far + 1))
+    })
+}
+
+pub fn counter(name: &str, calls: &'static [&'static str], text: &str) -> hatchery_core::Agent {
+    let runs = Arc::default();
+    llm_with(name, calls_then_says(calls, text), |llm| {
+        llm.tools = calls.iter().map(|call| counts(call, &runs)).collect();
+        llm.output_key = Some(format!("said_by_{name}"));
+    })
+}
+
+#[tokio::test]
+async fn an_llm_agent_goes_on_where_it_was() {
+    let session = ends_alike(|| counter("root", &["one", "two"], "three")).await;
+    assert_eq!(session.events.len(), 6);
+    assert_eq!(session.state.get("count"), Some(&json!(2)));
+}
+
+#[tokio::test]
+async fn a_tool_whose_answer_is_stored_does_not_run_again() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let root = llm_with("root", calls_then_says(&["one", "two"], "three"), |llm| {
+        llm.tools = vec![counts("one", &runs), counts("two", &runs)];
+    });
+    // The user's message, the first call and its answer are stored.
+    interrupted(&Arc::new(App::new("app", root).unwrap()), 3).await;
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn sequences_loops_and_branches_go_on_where_they_were() {
+    let session = ends_alike(|| {
+        let both = workflow("both", AgentKind::Parallel, vec![counter("p", &["x"], "p!"), counter("q", &[], "q!")]);
+        let round =
+            workflow("round", AgentKind::Loop { max_iterations: Some(2) }, vec![counter("l", &["y"], "l!"), both]);
+        workflow("all", AgentKind::Sequential, vec![counter("a", &["z"], "a!"), round, counter("b", &[], "b!")])
+    })
+    .await;
+    assert_eq!(session.events.len(), 1 + 3 + 2 * (3 + 3 + 1) + 1);
+}
+
+#[tokio::test]
+async fn a_loop_that_was_left_is_not_entered_again() {
+    let session = ends_alike(|| {
+        let model = calls_then_says(&["exit_loop"], "never said");
+        let leaves =
+            llm_with("leaves", model, |llm| llm.tools = vec![hatchery_engine::builtin::tool("exit_loop").unwrap()]);
+        let round =
+            workflow("round", AgentKind::Loop { max_iterations: None }, vec![counter("l", &["y"], "l!"), leaves]);
+        workflow("all", AgentKind::Sequential, vec![round, counter("after", &[], "after!")])
+    })
+    .await;
+    assert_eq!(brief(session.events.last().unwrap()), "after: after!");
+}
+
+#[tokio::test]
+async fn a_branch_that_was_ended_by_another_does_nothing_more() {
+    let leave = || hatchery_engine::builtin::tool("exit_loop").unwrap();
+    let leaves = llm_with("leaves", calls_then_says(&["exit_loop"], "never said"), |llm| llm.tools = vec![leave()]);
+    let waits = workflow_code("waits", Arc::new(WaitsOnce::default()));
+    let both = workflow("both", AgentKind::Parallel, vec![waits, leaves]);
+    let all = workflow("all", AgentKind::Sequential, vec![both, counter("after", &[], "after!")]);
+    // The user's message, the call of exit_loop and its answer are stored.
+    let (_, session) = interrupted(&Arc::new(App::new("app", all).unwrap()), 3).await;
+    let events: Vec<_> = session.events.iter().map(|event| brief(event)).collect();
+    assert_eq!(events[2..], [r"leaves: answer exit_loop{}", "after: after!"]);
+}
+
+/// Waits until it is ended; speaks when it is run again.
+#[derive(Default)]
+struct WaitsOnce(AtomicUsize);
+
+#[async_trait]
+impl CustomAgent for WaitsOnce {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        match self.0.fetch_add(1, Ordering::Relaxed) {
+            0 => std::future::pending().await,
+            _ => cx.say("here I am again").await.map(|_| ()),
+        }
+    }
+}
+
+pub fn workflow_code(name: &str, code: Arc<dyn CustomAgent>) -> hatchery_core::Agent {
+    let kind = AgentKind::Custom(CustomAgentSpec { code, model: None, tools: Vec::new() });
+    hatchery_core::Agent::new(name, "", kind)
+}
+
+#[tokio::test]
+async fn a_handover_is_not_made_twice() {
+    let session = ends_alike(|| {
+        let model = Scripted::new().otherwise(Reply::call("transfer_to_agent", json!({"agent_name": "sub"})));
+        llm("root", model).with_sub_agents(vec![counter("sub", &["one"], "done")])
+    })
+    .await;
+    assert_eq!(brief(session.events.last().unwrap()), "sub: done");
+}
+
+#[tokio::test]
+async fn callbacks_around_agents_are_not_asked_twice() {
+    let session = ends_alike(|| {
+        let says = |name: &'static str, agent| Answers { name, agent, state: Some(name), ..Answers::default() }.arc();
+        let mut a = counter("a", &["x"], "a!");
+        a.before_agent = vec![says("before_a", None)];
+        a.after_agent = vec![says("after_a", Some("after a"))];
+        let mut b = counter("b", &["x"], "never said");
+        b.before_agent = vec![says("before_b", Some("instead of b"))];
+        let mut round = workflow("round", AgentKind::Loop { max_iterations: Some(2) }, vec![a, b]);
+        round.before_agent = vec![says("before_round", None)];
+        round.after_agent = vec![says("after_round", None)];
+        round
+    })
+    .await;
+    assert_eq!(session.events.len(), 1 + 1 + 2 * (1 + 3 + 1 + 1) + 1);
+}
+
+/// Says two things around its sub agent.
+struct Around;
+
+#[async_trait]
+impl CustomAgent for Around {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        cx.say("before").await?;
+        cx.call.set_state("around", json!(true));
+        cx.run_sub_agent("inner").await?;
+        cx.say("after").await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn code_is_run_again_and_what_it_has_said_is_not_said_again() {
+    let session = ends_alike(|| {
+        let around =
+            workflow_code("around", Arc::new(Around)).with_sub_agents(vec![counter("inner", &["x"], "inner!")]);
+        workflow("all", AgentKind::Sequential, vec![around, counter("last", &[], "last!")])
+    })
+    .await;
+    assert_eq!(session.events.len(), 1 + 1 + 1 + 3 + 1 + 1);
+}
+
+#[tokio::test]
+async fn a_failed_model_call_is_tried_again() {
+    let model = Arc::new(Scripted::sequence([
+        Reply::call("one", json!({})),
+        Reply::error(ModelErrorKind::Server, "out of order"),
+        Reply::text("done"),
+    ]));
+    let runs = Arc::new(AtomicUsize::new(0));
+    let app = Harness::new(llm_on("root", &model, |llm| llm.tools = vec![counts("one", &runs)])).await;
+    app.fail("hi").await;
+    let invocation = app.session().await.events[0].invocation_id.clone();
+    let run = app.runner.run(app.app.clone(), RunRequest::resume(USER, SESSION, invocation)).await.unwrap();
+    assert_eq!(briefs(&run.collect().await.unwrap()), ["root: done"]);
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_run_that_has_ended_has_nothing_to_go_on_with() {
+    let app = Harness::new(counter("root", &["one"], "done")).await;
+    let invocation = app.say("hi").await[0].invocation_id.clone();
+    let run = app.runner.run(app.app.clone(), RunRequest::resume(USER, SESSION, invocation)).await.unwrap();
+    assert!(run.collect().await.unwrap().is_empty());
+    assert_eq!(app.session().await.events.len(), 4);
+}
+
+#[tokio::test]
+async fn an_unknown_run_cannot_go_on() {
+    let app = Harness::new(counter("root", &[], "done")).await;
+    let error = app.runner.run(app.app.clone(), RunRequest::resume(USER, SESSION, "e-1")).await.unwrap_err();
+    assert_eq!(error.to_string(), "Invocation not found: e-1; the session has no message of the user that began it");
+}
+
+#[tokio::test]
+async fn a_run_goes_on_with_answers_only() {
+    let app = Harness::new(counter("root", &[], "done")).await;
+    let invocation = app.say("hi").await[0].invocation_id.clone();
+    let request = RunRequest { invocation_id: Some(invocation.clone()), ..app.request(Content::user("and now?")) };
+    let error = app.runner.run(app.app.clone(), request).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "a message that goes on with `{invocation}` must hold function responses; leave the invocation's id out to say something new"
+        )
+    );
+}
+
+#[tokio::test]
+async fn an_answer_to_a_run_that_did_not_wait_begins_a_new_one() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let app = Harness::new(orders(&runs, json!({"status": "pending"}), &["wait", "done"])).await;
+    let first = app.say("hi").await;
+    let message = answer(&call_id(&first), "order", json!({"status": "done"}));
+    let request = RunRequest { invocation_id: Some(first[0].invocation_id.clone()), ..app.request(message) };
+    let events = app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
+    assert_eq!(briefs(&events), ["orders: done"]);
+    assert_ne!(events[0].invocation_id, first[0].invocation_id);
+}
+
+/// A tool whose result comes later, and how often it was asked for.
+pub fn later(runs: &Arc<AtomicUsize>, first: Value) -> Arc<dyn Tool> {
+    let runs = runs.clone();
+    long_running("order", move |_, _| {
+        runs.fetch_add(1, Ordering::Relaxed);
+        Ok(first.clone())
+    })
+}
+
+fn orders(runs: &Arc<AtomicUsize>, first: Value, texts: &[&str]) -> hatchery_core::Agent {
+    let texts = texts.iter().map(|text| Reply::text(*text));
+    let model = Scripted::sequence(std::iter::once(Reply::call("order", json!({}))).chain(texts));
+    llm_with("orders", model, |llm| llm.tools = vec![later(runs, first)])
+}
+
+fn call_id(events: &[Arc<Event>]) -> String {
+    events[0].long_running_tool_ids[0].clone()
+}
+
+#[tokio::test]
+async fn a_pending_result_is_told_to_the_model_and_each_later_one_begins_a_run() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let root = orders(&runs, json!({"status": "pending"}), &["wait", "half", "done", "done again"]);
+    let app = Harness::new(root).await;
+    let events = app.say("hi").await;
+    assert_eq!(briefs(&events)[1..], [r#"orders: answer order{"status":"pending"}"#, "orders: wait"]);
+    for text in ["half", "done", "done again"] {
+        let events = app.send(answer(&call_id(&events), "order", json!({"status": text}))).await;
+        assert_eq!(briefs(&events), [format!("orders: {text}")]);
+    }
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn without_a_first_result_the_run_ends_at_the_call() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let app = Harness::new(orders(&runs, Value::Null, &["done"])).await;
+    let events = app.say("hi").await;
+    assert_eq!(briefs(&events), ["orders: call order{}"]);
+}
+
+#[tokio::test]
+async fn a_resumable_run_pauses_and_goes_on_as_the_same_invocation() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let [a, c] = ["a", "c"].map(|name| counter(name, &[], "!"));
+    let orders = orders(&runs, json!({"status": "pending"}), &["done"]);
+    let mut app = Harness::new(workflow("all", AgentKind::Sequential, vec![a, orders, c])).await;
+    app.resumable();
+    let first = app.say("hi").await;
+    assert_eq!(briefs(&first), ["a: !", "orders: call order{}", r#"orders: answer order{"status":"pending"}"#]);
+    let events = app.send(answer(&call_id(&first[1..]), "order", json!({"status": "done"}))).await;
+    assert_eq!(briefs(&events), ["orders: done", "c: !"]);
+    assert!(events.iter().all(|event| event.invocation_id == first[0].invocation_id));
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_paused_run_that_goes_on_without_an_answer_stays_paused() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let mut app = Harness::new(orders(&runs, Value::Null, &["done"])).await;
+    app.resumable();
+    let first = app.say("hi").await;
+    assert_eq!(
+        first[1].long_running_tool_ids, first[0].long_running_tool_ids,
+        "what is stored of a tool that has said nothing"
+    );
+    let request = RunRequest::resume(USER, SESSION, first[0].invocation_id.clone());
+    let run = app.runner.run(app.app.clone(), request).await.unwrap();
+    assert!(run.collect().await.unwrap().is_empty());
+    assert_eq!(runs.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_loop_stops_at_a_call_whose_result_comes_later() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let model = Scripted::sequence([
+        Reply::call("order", json!({})),
+        Reply::text("got it"),
+        Reply::call("order", json!({})),
+        Reply::text("got it again"),
+    ]);
+    let orders = llm_with("orders", model, |llm| llm.tools = vec![later(&runs, Value::Null)]);
+    let mut app = Harness::new(workflow("round", AgentKind::Loop { max_iterations: Some(2) }, vec![orders])).await;
+    app.resumable();
+    let first = app.say("hi").await;
+    assert_eq!(briefs(&first), ["orders: call order{}", "orders: "]);
+    let second = app.send(answer(&call_id(&first), "order", json!({}))).await;
+    assert_eq!(briefs(&second), ["orders: got it", "orders: call order{}", "orders: "]);
+    let third = app.send(answer(&second[1].long_running_tool_ids[0], "order", json!({}))).await;
+    assert_eq!(briefs(&third), ["orders: got it again"]);
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn the_other_branches_of_a_paused_one_end_and_do_not_run_again() {
+    let (runs, others) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let other = llm_with("other", calls_then_says(&["one"], "other!"), |llm| llm.tools = vec![counts("one", &others)]);
+    let both = workflow("both", AgentKind::Parallel, vec![orders(&runs, Value::Null, &["done"]), other]);
+    let mut app = Harness::new(workflow("all", AgentKind::Sequential, vec![both, counter("after", &[], "!")])).await;
+    app.resumable();
+    let first = app.say("hi").await;
+    assert_eq!(first.len(), 5);
+    let call = first.iter().find(|event| event.author == "orders").unwrap();
+    let second = app.send(answer(&call.long_running_tool_ids[0], "order", json!({}))).await;
+    assert_eq!(briefs(&second), ["orders: done", "after: !"]);
+    assert_eq!((runs.load(Ordering::Relaxed), others.load(Ordering::Relaxed)), (1, 1));
+}
+
+#[tokio::test]
+async fn code_around_a_paused_agent_pauses_with_it() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let mut inner = orders(&runs, Value::Null, &["done"]);
+    inner.name = "inner".into();
+    let mut app = Harness::new(workflow_code("around", Arc::new(Around)).with_sub_agents(vec![inner])).await;
+    app.resumable();
+    let first = app.say("hi").await;
+    assert_eq!(briefs(&first), ["around: before", "around: ", "inner: call order{}", "inner: "]);
+    let second = app.send(answer(&first[2].long_running_tool_ids[0], "order", json!({}))).await;
+    assert_eq!(briefs(&second), ["inner: done", "around: after"]);
+}
+
+#[tokio::test]
+async fn an_answer_to_no_call_is_refused() {
+    let mut app = Harness::new(counter("root", &[], "what?")).await;
+    app.resumable();
+    let unknown = app.request(answer("adk-unknown", "order", json!({})));
+    let error = app.runner.run(app.app.clone(), unknown).await.unwrap_err();
+    assert_eq!(error.code(), "INVALID_MESSAGE");
+    assert!(app.session().await.events.is_empty());
+}
+
+#[tokio::test]
+async fn a_paused_run_survives_a_restart() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let mut app = Harness::new(orders(&runs, Value::Null, &["done"])).await;
+    app.resumable();
+    let first = app.say("hi").await;
+    app.runner = Runner::new(app.runner.services().clone());
+    let second = app.send(answer(&call_id(&first), "order", json!({}))).await;
+    assert_eq!(briefs(&second), ["orders: done"]);
+    assert_eq!(second[0].invocation_id, first[0].invocation_id);
+}

@@ -1,0 +1,81 @@
+//! The catalog of a program that embeds the engine.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{
+    AgentKind, CallContext, Content, Event, Example, ExampleProvider, ItemResolver, JsonMap, ResolveError, RunError,
+    Summarizer,
+};
+use hatchery_engine::StaticCatalog;
+use hatchery_engine::build::llm;
+use hatchery_engine::plugins::CallbackPlugin;
+use hatchery_engine::toolsets::FixedTools;
+use serde_json::json;
+
+use crate::support::{Answers, map, tool};
+
+/// Summarizes nothing, and knows no examples.
+struct Empty;
+
+#[async_trait]
+impl Summarizer for Empty {
+    async fn summarize(&self, _: &[Arc<Event>], _: &CallContext) -> Result<Option<Content>, RunError> {
+        Ok(None)
+    }
+}
+
+#[async_trait]
+impl ExampleProvider for Empty {
+    async fn examples(&self, _: &str, _: &CallContext) -> Result<Vec<Example>, RunError> {
+        Ok(Vec::new())
+    }
+}
+
+fn registry() -> StaticCatalog {
+    StaticCatalog::default()
+        .with_tool(tool("add", |_, _| Ok(json!(1))))
+        .with_toolset(Arc::new(FixedTools::new("maths")))
+        .with_callback(Answers { name: "guard", ..Answers::default() }.arc())
+        .with_plugin(Arc::new(CallbackPlugin::new("audit")))
+        .with_agent(llm("helper").build().unwrap())
+        .with_summarizer("short", Arc::new(Empty))
+        .with_examples("polite", Arc::new(Empty))
+}
+
+#[test]
+fn everything_is_found_by_its_name() {
+    let registry = registry();
+    assert_eq!(registry.tool("add").unwrap().declaration().name, "add");
+    assert_eq!(registry.tool("exit_loop").unwrap().declaration().name, "exit_loop");
+    assert_eq!(registry.toolset("maths").unwrap().name(), "maths");
+    assert_eq!(registry.callback("guard").unwrap().name(), "guard");
+    assert_eq!(registry.plugin("audit", JsonMap::new()).unwrap().name(), "audit");
+    assert!(matches!(registry.agent("helper").unwrap().kind, AgentKind::Llm(_)));
+    assert!(registry.summarizer("short").is_ok() && registry.examples("polite").is_ok());
+}
+
+#[test]
+fn what_is_not_found_is_named_with_what_there_is() {
+    let registry = registry();
+    let said = |error: Option<ResolveError>| error.unwrap().to_string();
+    assert_eq!(said(registry.toolset("x").err()), "toolset `x` not found; there is `maths`");
+    assert_eq!(said(registry.callback("x").err()), "callback `x` not found; there is `guard`");
+    assert_eq!(said(registry.plugin("x", JsonMap::new()).err()), "plugin `x` not found; there is `audit`");
+    assert_eq!(said(registry.agent("x").err()), "agent `x` not found; there is `helper`");
+    assert_eq!(said(registry.summarizer("x").err()), "summarizer `x` not found; there is `short`");
+    assert_eq!(said(registry.examples("x").err()), "example provider `x` not found; there is `polite`");
+    assert_eq!(said(StaticCatalog::default().toolset("x").err()), "toolset `x` not found; there is none");
+}
+
+#[test]
+fn a_plugin_that_is_made_already_takes_no_arguments() {
+    let error = registry().plugin("audit", map(json!({"level": 3}))).err().unwrap();
+    assert_eq!(error.to_string(), "plugin `audit` cannot be used: it takes no arguments");
+}
+
+#[test]
+fn a_later_registration_takes_the_place_of_an_earlier_one() {
+    let registry = registry().with_agent(llm("helper").description("New.").build().unwrap());
+    assert_eq!(registry.agent("helper").unwrap().description, "New.");
+}

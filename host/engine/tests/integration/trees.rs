@@ -1,0 +1,407 @@
+//! Random trees of agents: they end, lose and repeat nothing, and end alike whether they are interrupted or not. Where they wait for
+//! results and decisions, these come in an order of chance.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use hatchery_core::{
+    Agent, AgentContext, AgentKind, CallContext, CodeExecution, CodeExecutor, CodeInput, CodeOutput, CodeRunner,
+    Content, CustomAgent, CustomAgentSpec, EventActions, EventData, EventWindow, FunctionCall, FunctionResponse,
+    Instruction, JsonMap, LlmAgent, LlmRequest, LlmResponse, Model, ModelError, ModelRef, Part, PartData,
+    REQUEST_CONFIRMATION, ResponseStream, RunError, Services, Session, State, StreamingMode, ToolError, USER_AUTHOR,
+    new_event_id, new_function_call_id,
+};
+use hatchery_engine::{App, AppSettings, RunRequest, Runner};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::resumption::{Crashing, told};
+use crate::support::*;
+
+/// What a tree is made of. Names are given by [`Grown`], in the order of the tree.
+#[derive(Debug, Clone)]
+enum Plan {
+    /// Does these things, then says something; as a last call, if its answer has a schema.
+    Llm {
+        acts: Vec<Act>,
+        has_schema: bool,
+    },
+    /// Hands over to an agent below it.
+    HandsOver(Box<Plan>),
+    /// Says so many things; then ends the loops and parallel agents around it, if it is to.
+    Code {
+        says: usize,
+        escalates: bool,
+    },
+    /// Says something before and after the agent below it.
+    Around(Box<Plan>),
+    Sequential(Vec<Plan>),
+    Parallel(Vec<Plan>),
+    Loop(Vec<Plan>, u32),
+}
+
+/// What a model has done for it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Act {
+    /// By a tool.
+    Work,
+    /// By two calls whose results come later.
+    Orders,
+    /// By a tool that a person has to agree to, beside one that answers at once.
+    Asks,
+    /// By code that the host runs.
+    Code,
+}
+
+impl Act {
+    fn calls(self) -> &'static [&'static str] {
+        match self {
+            Self::Work => &["work"],
+            Self::Orders => &["order", "order"],
+            Self::Asks => &["ask", "work"],
+            Self::Code => &[],
+        }
+    }
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let act = prop_oneof![4 => Just(Act::Work), 1 => Just(Act::Orders), 1 => Just(Act::Asks), 1 => Just(Act::Code)];
+    let llm = (prop::collection::vec(act, 0..3), prop::bool::weighted(0.2));
+    let leaf = prop_oneof![
+        4 => llm.prop_map(|(acts, has_schema)| Plan::Llm { acts, has_schema }),
+        2 => (0..3usize, prop::bool::weighted(0.2)).prop_map(|(says, escalates)| Plan::Code { says, escalates }),
+    ];
+    leaf.prop_recursive(3, 10, 3, |inner| {
+        let several = || prop::collection::vec(inner.clone(), 1..4);
+        prop_oneof![
+            inner.clone().prop_map(|below| Plan::HandsOver(Box::new(below))),
+            inner.clone().prop_map(|below| Plan::Around(Box::new(below))),
+            several().prop_map(Plan::Sequential),
+            several().prop_map(Plan::Parallel),
+            (several(), 1..3u32).prop_map(|(below, rounds)| Plan::Loop(below, rounds)),
+        ]
+    })
+}
+
+/// Makes agents of plans.
+#[derive(Default)]
+struct Grown {
+    agents: usize,
+    /// Ids of the calls that tools have served, in all runs of the tree.
+    served: Arc<Mutex<Vec<String>>>,
+}
+
+impl Grown {
+    fn agent(&mut self, plan: &Plan) -> Agent {
+        let name = format!("a{}", self.agents);
+        self.agents += 1;
+        let has_callbacks = self.agents.is_multiple_of(3);
+        let (kind, below) = match plan {
+            Plan::Llm { acts, has_schema } => (self.llm(Acts(acts.clone(), *has_schema), *has_schema), Vec::new()),
+            Plan::HandsOver(below) => {
+                let target = format!("a{}", self.agents);
+                (self.llm(HandsOver(target), false), vec![self.agent(below)])
+            }
+            Plan::Code { says, escalates } => (code(Says { says: *says, escalates: *escalates }), Vec::new()),
+            Plan::Around(below) => (code(Around(format!("a{}", self.agents))), vec![self.agent(below)]),
+            Plan::Sequential(below) => (AgentKind::Sequential, self.agents(below)),
+            Plan::Parallel(below) => (AgentKind::Parallel, self.agents(below)),
+            Plan::Loop(below, rounds) => (AgentKind::Loop { max_iterations: Some(*rounds) }, self.agents(below)),
+        };
+        let mut agent = Agent::new(name, "", kind).with_sub_agents(below);
+        if has_callbacks {
+            let sets = |name| Answers { name, state: Some(name), ..Answers::default() }.arc();
+            (agent.before_agent, agent.after_agent) = (vec![sets("before")], vec![sets("after")]);
+        }
+        agent
+    }
+
+    fn agents(&mut self, plans: &[Plan]) -> Vec<Agent> {
+        plans.iter().map(|plan| self.agent(plan)).collect()
+    }
+
+    fn llm(&self, model: impl Model + 'static, has_schema: bool) -> AgentKind {
+        let serves = |answer: Value| {
+            let served = self.served.clone();
+            move |_: JsonMap, cx: &CallContext| -> Result<Value, ToolError> {
+                served.lock().unwrap().push(cx.function_call_id.clone().unwrap().to_string());
+                Ok(answer.clone())
+            }
+        };
+        AgentKind::Llm(Box::new(LlmAgent {
+            model: Some(ModelRef::Object("made".into(), Arc::new(model))),
+            instruction: Instruction::Template("Be brief.".into()),
+            tools: vec![
+                tool("work", serves(json!("done"))),
+                long_running("order", serves(Value::Null)),
+                guarded("ask", serves(json!("done"))),
+            ],
+            code_execution: Some(CodeExecution::Host(Box::new(CodeRunner::new(Arc::new(Prints))))),
+            output_schema: has_schema.then(|| json!({"type": "object"})),
+            output_key: Some("said".into()),
+            ..LlmAgent::default()
+        }))
+    }
+}
+
+struct Prints;
+
+#[async_trait]
+impl CodeExecutor for Prints {
+    fn name(&self) -> &str {
+        "prints"
+    }
+
+    async fn execute(&self, input: CodeInput, _: &CallContext) -> Result<CodeOutput, ToolError> {
+        Ok(CodeOutput { stdout: input.code, ..CodeOutput::default() })
+    }
+}
+
+fn code(code: impl CustomAgent + 'static) -> AgentKind {
+    AgentKind::Custom(CustomAgentSpec { code: Arc::new(code), model: None, tools: Vec::new() })
+}
+
+/// Does these things, then says how often it has spoken before: what it says depends on the prompt alone.
+struct Acts(Vec<Act>, bool);
+
+#[async_trait]
+impl Model for Acts {
+    async fn generate(&self, request: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
+        let text = |content: &Content| content.parts.iter().filter_map(Part::as_text).collect::<String>();
+        let holds =
+            |content: &Content, what: &str| text(content).contains(what) && !text(content).starts_with("For context");
+        let is_result =
+            |content: &&Arc<Content>| content.function_responses().next().is_some() || holds(content, "tool_output");
+        let is_act = |content: &&Arc<Content>| {
+            is_result(content) || content.function_calls().next().is_some() || holds(content, "tool_code")
+        };
+        let acts = request.contents.iter().rev().take_while(is_act).filter(is_result).count();
+        let spoken = request.contents.iter().filter(|content| content.role.as_deref() == Some("model")).count();
+        Ok(match self.0.get(acts) {
+            Some(Act::Code) => said(format!("```tool_code\n{spoken}\n```")),
+            Some(act) => called(act.calls(), json!({"turn": spoken})),
+            None if self.1 => called(&["set_model_response"], json!({"after": spoken})),
+            None => said(format!("done after {spoken}")),
+        })
+    }
+}
+
+/// Hands over to the agent of this name; says that it got the conversation back when it did.
+struct HandsOver(String);
+
+#[async_trait]
+impl Model for HandsOver {
+    async fn generate(&self, request: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
+        // Its own handover is the last thing that it said, unless somebody has spoken since.
+        let got_it_back = request
+            .contents
+            .iter()
+            .rev()
+            .take(2)
+            .any(|content| content.parts.iter().filter_map(Part::as_text).any(|text| text.contains("over!")));
+        Ok(match got_it_back {
+            true => said("got it back".into()),
+            false => called(&["transfer_to_agent"], json!({"agent_name": self.0})),
+        })
+    }
+}
+
+fn said(text: String) -> ResponseStream {
+    futures::stream::iter([Ok(LlmResponse::text(text))]).boxed()
+}
+
+fn called(names: &[&str], args: Value) -> ResponseStream {
+    let call = |name: &&str| {
+        let (id, args) = (Some(new_function_call_id()), map(args.clone()));
+        PartData::FunctionCall(FunctionCall { id, name: (*name).into(), args, ..Default::default() }).into()
+    };
+    let content = Some(Content::new("model", names.iter().map(call).collect()));
+    futures::stream::iter([Ok(LlmResponse { content, ..LlmResponse::default() })]).boxed()
+}
+
+struct Says {
+    says: usize,
+    escalates: bool,
+}
+
+#[async_trait]
+impl CustomAgent for Says {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        for number in 0..self.says {
+            cx.say(format!("thing {number}")).await?;
+            tokio::task::yield_now().await;
+        }
+        if self.escalates {
+            let actions = EventActions { escalate: Some(true), ..EventActions::default() };
+            let content = Some(Arc::new(Content::model("over!")));
+            cx.emit(EventData { id: new_event_id(), content, actions, ..EventData::default() }).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Says something before and after the agent of this name.
+struct Around(String);
+
+#[async_trait]
+impl CustomAgent for Around {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        cx.say("before").await?;
+        cx.run_sub_agent(&self.0).await?;
+        cx.say("after").await.map(|_| ())
+    }
+}
+
+/// Runs the tree, interrupted after so many events, and gives the session in the end.
+async fn run(plan: &Plan, survive: usize, chance: u64) -> Session {
+    let mut grown = Grown::default();
+    let settings = AppSettings { resumable: true, ..AppSettings::default() };
+    let app = Arc::new(App::new("app", grown.agent(plan)).unwrap().with_settings(settings));
+    // No tree takes this long: it stands for "never ends".
+    let played = tokio::time::timeout(Duration::from_secs(60), played(&app, survive, chance));
+    let (stored, session) = played.await.expect("a deadlock");
+    let ids: HashSet<_> = session.events.iter().map(|event| event.id.as_str()).collect();
+    assert_eq!(ids.len(), session.events.len(), "no event is stored twice");
+    assert!(stored.events.iter().zip(&session.events).all(|(before, after)| before.id == after.id), "and none is lost");
+    let invocation = &session.events[0].invocation_id;
+    assert!(session.events.iter().all(|event| event.invocation_id == *invocation), "all of it is one run");
+    let served = grown.served.lock().unwrap();
+    for id in answers(&stored) {
+        let times = served.iter().filter(|served| **served == id).count();
+        assert_eq!(times, 1, "a tool that has answered does not run again");
+    }
+    let answered = answers(&session);
+    assert_eq!(answered.len(), answered.iter().collect::<HashSet<_>>().len(), "no call is answered twice");
+    session
+}
+
+/// Ids of the calls that tools have answered with what they did.
+fn answers(session: &Session) -> Vec<String> {
+    let said = session.events.iter().filter(|event| event.author != USER_AUTHOR);
+    let answers = said.flat_map(|event| event.function_responses());
+    let done = answers.filter(|answer| answer.response.get("result") == Some(&json!("done")));
+    done.filter_map(|answer| answer.id.clone()).collect()
+}
+
+/// Says `hi`, then answers whatever waits, in an order of `chance`. The services fail once after `survive` events; then the run goes on
+/// with a new runner. Gives the session as it was at the interruption, and as it was in the end.
+async fn played(app: &Arc<App>, survive: usize, mut chance: u64) -> (Session, Session) {
+    let services = services();
+    let key = services.sessions.create(&app.name, USER, Some(SESSION), Default::default()).await.unwrap().key;
+    let session = async || services.sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+    let crashing = Arc::new(Crashing::new(services.sessions.clone(), survive));
+    let mut runner = Runner::new(Services { sessions: crashing, ..services.clone() });
+    let (mut stored, mut message) = (None, Content::user("hi"));
+    loop {
+        let run = runner.run(app.clone(), RunRequest::new(USER, SESSION, message.clone())).await.unwrap();
+        if run.collect().await.is_err() {
+            let interrupted = session().await;
+            let invocation = interrupted.events[0].invocation_id.clone();
+            stored = Some(interrupted);
+            runner = Runner::new(services.clone());
+            runner
+                .run(app.clone(), RunRequest::resume(USER, SESSION, invocation))
+                .await
+                .unwrap()
+                .collect()
+                .await
+                .unwrap();
+        }
+        let now = session().await;
+        let mut waiting = waiting(&now);
+        // An answer that could not be stored is sent again.
+        let is_lost = |answer: &FunctionResponse| waiting.iter().any(|(id, _)| answer.id.as_ref() == Some(id));
+        if message.function_responses().any(is_lost) {
+            continue;
+        }
+        if waiting.is_empty() {
+            return (stored.unwrap_or_else(|| now.clone()), now);
+        }
+        let (id, name) = waiting.swap_remove((chance % waiting.len() as u64) as usize);
+        chance = chance.rotate_left(7).wrapping_add(1);
+        message = answer(&id, &name, json!({"confirmed": !chance.is_multiple_of(3)}));
+    }
+}
+
+/// Ids and names of the calls that the user has not answered, in an order that does not depend on which branch was faster.
+fn waiting(session: &Session) -> Vec<(String, String)> {
+    let (users, others): (Vec<_>, Vec<_>) = session.events.iter().partition(|event| event.author == USER_AUTHOR);
+    let answered: HashSet<_> =
+        users.iter().flat_map(|event| event.function_responses()).filter_map(|answer| answer.id.as_deref()).collect();
+    let mut waiting = Vec::new();
+    for event in others {
+        let later = |call: &&FunctionCall| event.long_running_tool_ids.iter().any(|id| call.id.as_ref() == Some(id));
+        for call in event.function_calls().filter(later) {
+            let id = call.id.clone().unwrap();
+            if !answered.contains(id.as_str()) {
+                waiting.push((event.branch.clone(), event.author.clone(), (id, call.name.clone())));
+            }
+        }
+    }
+    waiting.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
+    waiting.into_iter().map(|(.., call)| call).collect()
+}
+
+/// What agents have said, without ids, which are made anew by each run.
+fn told_by_agents(session: &Session) -> Vec<(String, Vec<String>)> {
+    let mut told = told(session);
+    for (_, lines) in &mut told {
+        lines.retain(|line| !line.starts_with("user"));
+        for line in lines {
+            if line.contains(REQUEST_CONFIRMATION) {
+                line.truncate(line.find('{').unwrap_or_default());
+            }
+        }
+    }
+    told
+}
+
+/// The state, without the times at which code has run.
+fn lasting(session: &Session) -> State {
+    let mut state = session.state.clone();
+    state.retain(|key| !key.starts_with("_code"));
+    state
+}
+
+/// True when branches may end each other: then which events came before is chance.
+fn races(plan: &Plan) -> bool {
+    fn escalates(plan: &Plan) -> bool {
+        match plan {
+            Plan::Llm { .. } => false,
+            Plan::Code { escalates, .. } => *escalates,
+            Plan::HandsOver(below) | Plan::Around(below) => escalates(below),
+            Plan::Sequential(below) | Plan::Parallel(below) | Plan::Loop(below, _) => below.iter().any(escalates),
+        }
+    }
+    match plan {
+        Plan::Llm { .. } | Plan::Code { .. } => false,
+        Plan::HandsOver(below) | Plan::Around(below) => races(below),
+        Plan::Sequential(below) | Plan::Loop(below, _) => below.iter().any(races),
+        Plan::Parallel(below) => below.len() > 1 && below.iter().any(|plan| escalates(plan) || races(plan)),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_tree_ends_alike_whether_it_is_interrupted_or_not(
+        plan in plan(),
+        at in any::<prop::sample::Index>(),
+        chance in any::<u64>(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let whole = run(&plan, usize::MAX, chance).await;
+            let survive = 1 + at.index(whole.events.len());
+            let resumed = run(&plan, survive, chance).await;
+            if !races(&plan) {
+                assert_eq!(told_by_agents(&resumed), told_by_agents(&whole), "interrupted after {survive} events");
+                assert_eq!(lasting(&resumed), lasting(&whole));
+            }
+        });
+    }
+}

@@ -1,0 +1,121 @@
+//! Tools and toolsets.
+
+use hatchery_core::Toolset;
+use hatchery_engine::toolsets::FixedTools;
+use hatchery_models::scripted::Reply;
+
+use super::*;
+
+#[test]
+fn tools_are_made_from_their_arguments() {
+    let text = "
+name: root
+instruction: x
+tools:
+  - name: AgentTool
+    args: { agent: { config_path: helper.yaml }, skip_summarization: true }
+  - name: ExampleTool
+    args: { examples: [{ input: { parts: [{ text: hi }] }, output: [{ role: model, parts: [{ text: hello }] }] }] }
+  - name: LongRunningFunctionTool
+    args: { func: add }
+  - name: vertex_ai_search
+    args: { data_store_id: s }
+  - name: vertex_ai_rag_retrieval
+    args: { rag_corpora: [c], similarity_top_k: 3, vector_distance_threshold: 0.5 }
+  - name: google_search
+";
+    let helper = "name: helper\ndescription: Helps.\ninstruction: x\n";
+    let loaded = load(folder(&[("root_agent.yaml", text), ("helper.yaml", helper)]).path()).unwrap();
+    let tools = &as_llm(&loaded.agent.kind).tools;
+    let names: Vec<_> = tools.iter().map(|tool| tool.declaration().name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["helper", "example_tool", "add", "vertex_ai_search", "vertex_ai_rag_retrieval", "google_search"]
+    );
+    assert!(tools[2].is_long_running());
+    assert_eq!(loaded.files.len(), 2);
+}
+
+#[test]
+fn wrong_arguments_of_tools_are_named() {
+    let with = |tool: &str| error_of(&format!("name: root\ninstruction: x\ntools:\n  - {tool}\n"));
+    assert_eq!(with("name: AgentTool"), "root_agent.yaml:4:5: AgentTool: missing field `agent`");
+    assert_eq!(
+        with("name: AgentTool\n    args: { agent: {} }"),
+        "root_agent.yaml: a sub agent needs either `config_path` (a YAML file) or `code` (an agent of a component)"
+    );
+    assert_eq!(
+        with("name: ExampleTool\n    args: { examples: [] }"),
+        "root_agent.yaml:4:5: ExampleTool: `examples` is empty"
+    );
+    assert_eq!(
+        with("name: LongRunningFunctionTool\n    args: { func: 3 }"),
+        "root_agent.yaml:4:5: LongRunningFunctionTool: `func`: invalid type: integer `3`, expected a string"
+    );
+    assert_eq!(
+        with("name: vertex_ai_rag_retrieval"),
+        "root_agent.yaml:4:5: vertex_ai_rag_retrieval: `vertex_ai_rag_retrieval` needs at least one of `rag_corpora`"
+    );
+    assert_eq!(
+        with("name: vertex_ai_search"),
+        "root_agent.yaml:4:5: vertex_ai_search: `vertex_ai_search` needs either `data_store_id` or `search_engine_id`"
+    );
+}
+
+const TOOLSETS: &str = "
+name: root
+instruction: x
+tools:
+  - name: add
+    require_confirmation: true
+  - name: Toolset
+    args: { name: shop, only: [buy, sell], prefix: s_ }
+  - name: Toolset
+    args: { name: bank }
+    requireConfirmation: true
+  - name: exit_loop
+";
+
+fn with_toolsets() -> StaticCatalog {
+    let set = |name: &str, tools: [&'static str; 3]| {
+        let tools = tools.map(|name| tool(name, move |_, _| Ok(json!(name))));
+        Arc::new(FixedTools::new(name).tools(tools)) as Arc<dyn Toolset>
+    };
+    registry().with_toolset(set("shop", ["buy", "sell", "steal"])).with_toolset(set("bank", ["pay", "save", "owe"]))
+}
+
+#[tokio::test]
+async fn toolsets_are_filtered_prefixed_and_confirmed_as_written() {
+    let folder = folder(&[("root_agent.yaml", TOOLSETS)]);
+    let mut loaded = load_agent(&folder.path().join("root_agent.yaml"), &with_toolsets()).unwrap();
+    let AgentKind::Llm(llm) = &mut loaded.agent.kind else { panic!("{}", loaded.agent.kind.label()) };
+    assert_eq!(llm.toolsets.iter().map(|toolset| toolset.name()).collect::<Vec<_>>(), ["shop", "bank"]);
+    let waits: Vec<_> =
+        llm.tools.iter().map(|tool| (tool.declaration().name.as_str(), tool.requires_confirmation())).collect();
+    assert_eq!(waits, [("add", true), ("exit_loop", false)]);
+    let model = Arc::new(Scripted::sequence([Reply::call("s_sell", json!({})), Reply::text("done")]));
+    llm.model = Some(hatchery_core::ModelRef::Object("scripted".into(), model.clone()));
+    let app = Harness::new(loaded.agent).await;
+    assert_eq!(app.talk("hi").await[1], "root: answer s_sell{\"result\":\"sell\"}");
+    let shown: Vec<_> = model.requests()[0].tools.iter().map(|tool| tool.name.clone()).collect();
+    assert_eq!(shown, ["add", "exit_loop", "s_buy", "s_sell", "pay", "save", "owe"]);
+}
+
+#[test]
+fn wrong_toolsets_are_named_with_their_place() {
+    let with = |entry: &str| {
+        let text = format!("name: root\ninstruction: x\ntools:\n  - {entry}\n");
+        let folder = folder(&[("root_agent.yaml", &text)]);
+        let error = load_agent(&folder.path().join("root_agent.yaml"), &with_toolsets()).err().unwrap();
+        error.to_string().replace(&format!("{}/", folder.path().display()), "")
+    };
+    assert_eq!(with("name: Toolset"), "root_agent.yaml:4:5: Toolset: missing field `name`");
+    assert_eq!(
+        with("name: Toolset\n    args:\n      name: shpo"),
+        "root_agent.yaml:6:7: tools: toolset `shpo` not found; there is `bank`, `shop`"
+    );
+    assert_eq!(
+        with("name: Toolset\n    args: { name: shop, without: [buy] }"),
+        "root_agent.yaml:4:5: Toolset: unknown field `without`, expected one of `name`, `only`, `prefix`"
+    );
+}

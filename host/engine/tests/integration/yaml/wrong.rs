@@ -1,0 +1,190 @@
+//! Files that cannot be used.
+
+use super::*;
+
+#[test]
+fn an_unknown_key_is_named_with_its_place() {
+    let error = error_of("name: root\ninstruction: x\ninstrution: y\n");
+    assert!(error.starts_with("root_agent.yaml:3:1: unknown field `instrution`, expected one of"), "{error}");
+}
+
+#[test]
+fn a_wrong_type_is_named_with_its_place() {
+    let error = error_of("agent_class: LoopAgent\nname: root\nmax_iterations: lots\n");
+    assert_eq!(error, "root_agent.yaml:3:17: max_iterations: invalid type: string \"lots\", expected u32");
+}
+
+#[test]
+fn a_key_of_another_kind_of_agent_is_named_with_its_kind() {
+    assert_eq!(
+        error_of("agent_class: SequentialAgent\nname: root\nmodel: x\n"),
+        "root_agent.yaml:3:1: `model` is a key of LlmAgent, but this is a SequentialAgent"
+    );
+    assert_eq!(
+        error_of("name: root\ninstruction: x\nmax_iterations: 3\n"),
+        "root_agent.yaml:3:1: `max_iterations` is a key of LoopAgent, but this is a LlmAgent"
+    );
+}
+
+#[test]
+fn what_is_required_is_asked_for() {
+    assert_eq!(error_of("instruction: x\n"), "root_agent.yaml: Agent name is required: add `name: …`");
+    assert_eq!(error_of("name: root\n"), "root_agent.yaml: Agent instruction is required: add `instruction: …`");
+    assert_eq!(
+        error_of("name: root\ninstruction: x\ntools:\n  - name: ''\n"),
+        "root_agent.yaml:3:1: Tool name cannot be empty"
+    );
+    assert_eq!(
+        error_of("name: root\ninstruction: x\nsub_agents:\n  - {}\n"),
+        "root_agent.yaml:3:1: a sub agent needs either `config_path` (a YAML file) or `code` (an agent of a component)"
+    );
+}
+
+#[test]
+fn unknown_names_are_named_with_their_place_and_what_there_is() {
+    let builtin: String = hatchery_engine::builtin::NAMES.iter().map(|name| format!("`{name}`, ")).collect();
+    assert_eq!(
+        error_of("name: root\ninstruction: x\ntools:\n  - name: exit_loop\n  - name: ad\n"),
+        format!("root_agent.yaml:5:5: tools: tool `ad` not found; there is {builtin}`add`")
+    );
+    assert_eq!(
+        error_of("name: root\ninstruction: x\nbefore_tool_callbacks:\n  - name: gard\n"),
+        "root_agent.yaml:4:5: before_tool_callbacks: callback `gard` not found; there is `guard`"
+    );
+    assert_eq!(
+        error_of("name: root\ninstruction: x\nsub_agents:\n  - code: helpr\n"),
+        "root_agent.yaml:4:5: sub_agents: agent `helpr` not found; there is `helper`"
+    );
+}
+
+#[test]
+fn the_place_is_found_in_braces_and_before_comments_too() {
+    let with = |tools: &str| error_of(&format!("name: root\ninstruction: |\n  tools: {{name: ad}}\n{tools}\n"));
+    for (tools, place) in [
+        ("tools: [{name: exit_loop}, {name: add, args: {}}]", "4:29"),
+        ("tools: # these\n  - {name: 'add', args: {}} # takes none", "5:6"),
+        ("tools:\n  - name: add # no\n    args: {}", "5:5"),
+        ("tools:\n  - \"name\": add\n    args: {}", "5:5"),
+    ] {
+        assert_eq!(with(tools), format!("root_agent.yaml:{place}: tool `add` takes no `args`"), "{tools}");
+    }
+}
+
+#[test]
+fn a_schema_that_is_none_is_refused_with_its_place() {
+    for (key, schema, reason) in [
+        (
+            "output_schema",
+            "{ type: text }",
+            "`type` can be null, boolean, object, array, number, integer, string, not \"text\"",
+        ),
+        ("input_schema", "{ items: { pattern: '(' } }", "at `/items/pattern`: \"(\" is not a \"regex\""),
+    ] {
+        assert_eq!(
+            error_of(&format!("name: root\ninstruction: x\n{key}: {schema}\n")),
+            format!("root_agent.yaml:3:1: `{key}` is no JSON Schema: {reason}")
+        );
+    }
+}
+
+#[test]
+fn a_tool_cannot_have_the_name_of_one_of_the_engines_own() {
+    let folder = folder(&[("root_agent.yaml", "name: root\ninstruction: x\ntools:\n  - name: transfer_to_agent\n")]);
+    let registry = StaticCatalog::default().with_tool(tool("transfer_to_agent", |_, _| Ok(json!(1))));
+    let error = load_agent(&folder.path().join("root_agent.yaml"), &registry).err().unwrap();
+    assert_eq!(error.location(), Some((4, 5)));
+    assert_eq!(error.message(), "the engine has a tool `transfer_to_agent` of its own; give this one another name");
+}
+
+#[test]
+fn wrong_values_are_named() {
+    assert_eq!(
+        error_of("name: root\ninstruction: x\ninclude_contents: some\n"),
+        "root_agent.yaml:3:1: `include_contents` can be `default` or `none`, not `some`"
+    );
+    assert_eq!(
+        error_of("name: root\ninstruction: x\ntools:\n  - name: add\n    args: { a: 1 }\n"),
+        "root_agent.yaml:4:5: tool `add` takes no `args`"
+    );
+    let error = error_of("name: root\ninstruction: x\ngenerate_content_config: { temperature: hot }\n");
+    assert!(error.starts_with("root_agent.yaml:3:1: `temperature`: invalid type: string \"hot\""), "{error}");
+    let error = error_of("agent_class: Robot\nname: root\n");
+    assert!(
+        error.starts_with("root_agent.yaml:1:14: agent_class: unknown variant `Robot`, expected one of"),
+        "{error}"
+    );
+}
+
+#[test]
+fn files_are_found_inside_the_folder_only() {
+    let with = |path: &str| error_of(&format!("name: root\ninstruction: x\nsub_agents:\n  - config_path: {path}\n"));
+    assert_eq!(with("../x.yaml"), "root_agent.yaml:4:5: `../x.yaml` leaves the agent's folder; move the file there");
+    assert_eq!(with("/x.yaml"), "root_agent.yaml:4:5: `/x.yaml` leaves the agent's folder; move the file there");
+    assert_eq!(with("x.yaml"), "root_agent.yaml:4:5: Config file not found: x.yaml");
+    assert_eq!(
+        with("root_agent.yaml"),
+        "root_agent.yaml:4:5: `root_agent.yaml` is used already; an agent has one place, and cannot be below itself"
+    );
+}
+
+#[test]
+fn a_missing_file_and_a_huge_file_are_refused() {
+    let missing = load(TempDir::new().unwrap().path()).err().unwrap();
+    assert_eq!(missing, "root_agent.yaml: Config file not found: root_agent.yaml");
+    let huge = error_of(&format!("# {}\n", "x".repeat(1 << 20)));
+    assert_eq!(huge, "root_agent.yaml: is 1048579 bytes long; an agent config may be 1048576 bytes long at most");
+}
+
+#[test]
+fn hostile_yaml_is_refused_quickly() {
+    let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n";
+    assert!(error_of(bomb).contains("unknown field `a`"));
+    let deep = format!("generate_content_config: {}", "{a: ".repeat(100_000));
+    assert_eq!(error_of(&deep), "root_agent.yaml: more than 256 brackets are open at once");
+}
+
+#[test]
+fn references_that_would_double_at_each_level_are_refused_at_once() {
+    let both = |next: usize| {
+        format!(
+            "name: a{next}\nagent_class: SequentialAgent\nsub_agents: [{{config_path: {next}.yaml}}, {{config_path: {next}.yaml}}]\n"
+        )
+    };
+    let files: Vec<_> = (1..30).map(|level| (format!("{level}.yaml"), both(level + 1))).collect();
+    let mut files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let (root, last) = (both(1), "name: last\nagent_class: SequentialAgent\n");
+    files.extend([("root_agent.yaml", root.as_str()), ("30.yaml", last)]);
+    let error = load(folder(&files).path()).err().unwrap();
+    assert!(
+        error.ends_with("`30.yaml` is used already; an agent has one place, and cannot be below itself"),
+        "{error}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_out_of_the_folder_is_refused_unread() {
+    let outside = folder(&[("secret.yaml", "hunter2")]);
+    let folder = folder(&[("root_agent.yaml", "name: root\ninstruction: x\nsub_agents:\n  - config_path: s.yaml\n")]);
+    std::os::unix::fs::symlink(outside.path().join("secret.yaml"), folder.path().join("s.yaml")).unwrap();
+    let error = load(folder.path()).err().unwrap();
+    assert_eq!(error, "root_agent.yaml:4:5: `s.yaml` leads out of the agent's folder; move the file there");
+}
+
+#[test]
+fn names_that_clash_or_cannot_be_used_are_named_with_their_place() {
+    assert_eq!(
+        error_of("name: a.b\ninstruction: x\n"),
+        "root_agent.yaml:1:1: agent name `a.b` may not hold a dot, which joins the names of parallel branches"
+    );
+    let twins = folder(&[
+        ("root_agent.yaml", "name: twin\ninstruction: x\nsub_agents:\n  - config_path: b.yaml\n"),
+        ("b.yaml", "name: twin\ninstruction: x\n"),
+    ]);
+    let error = load(twins.path()).err().unwrap();
+    assert_eq!(error, "b.yaml:1:1: two agents are named `twin`; the other is in root_agent.yaml");
+    assert_eq!(
+        error_of("name: root\ninstruction: x\ntools: [{ name: add }, { name: add }]\n"),
+        "root_agent.yaml:3:11: two tools are named `add` to the model; leave one of them out"
+    );
+}

@@ -1,0 +1,117 @@
+//! Chat completions: OpenAI, or whoever speaks its protocol at `OPENAI_BASE_URL` (vLLM, Ollama, llama.cpp, LiteLLM …).
+//!
+//! A call costs one serialisation of the conversation. It deliberately reads one choice only, sends no thinking back (the protocol has
+//! no place for it), and leaves out the settings that only Gemini knows.
+
+mod messages;
+mod settings;
+mod streamed;
+mod wire;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::{self, StreamExt};
+use hatchery_core::{LlmRequest, Model, ModelError, ModelErrorKind, ResponseStream, StreamingMode};
+use reqwest::Url;
+use reqwest::header::{AUTHORIZATION, HeaderMap};
+
+use crate::failure::Origin;
+use crate::http::{Endpoint, Http, check_key_destination, endpoint_url, key_header};
+use crate::registry::ModelProvider;
+use crate::settings::{BaseUrl, Secret, Settings};
+use crate::sse::{self, Decoder};
+
+const DEFAULT_URL: &str = "https://api.openai.com/v1";
+
+/// Serves `openai/*`, `gpt-*`, `o1*`, `o3*` and `o4*`.
+pub(crate) struct OpenAiFactory {
+    base_url: Option<BaseUrl>,
+    key: Option<Secret>,
+    http: Http,
+}
+
+impl OpenAiFactory {
+    pub(crate) fn new(settings: &Settings, http: Http) -> Self {
+        Self { base_url: settings.openai_base_url.clone(), key: settings.openai_api_key.clone(), http }
+    }
+}
+
+impl ModelProvider for OpenAiFactory {
+    fn patterns(&self) -> &[&'static str] {
+        &["openai/*", "gpt-*", "o1*", "o3*", "o4*"]
+    }
+
+    fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        let origin = Origin {
+            model: name.to_owned(),
+            provider: "OpenAI",
+            key_variable: "OPENAI_API_KEY",
+            url_variable: "OPENAI_BASE_URL",
+            key: self.key.clone(),
+        };
+        let mut headers = HeaderMap::new();
+        match (&self.key, &self.base_url) {
+            (Some(key), _) => {
+                headers.insert(AUTHORIZATION, key_header("Bearer ", key, &origin)?);
+            }
+            (None, Some(_)) => {}
+            (None, None) => {
+                let message = "no key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that wants none, \
+                               or use a model without one, `scripted:<file>`";
+                return Err(origin.error(ModelErrorKind::Auth, message));
+            }
+        }
+        let base_url = self.base_url.as_ref().map_or(DEFAULT_URL, BaseUrl::as_str);
+        let url = endpoint_url(base_url, ["chat", "completions"], &origin)?;
+        if self.key.is_some() {
+            check_key_destination(&url, self.base_url.as_ref(), &origin)?;
+        }
+        let client = self.http.client(&origin)?;
+        let model = name.strip_prefix("openai/").unwrap_or(name).to_owned();
+        Ok(Arc::new(OpenAi { model, url, endpoint: Endpoint { client, headers, origin: Arc::new(origin) } }))
+    }
+}
+
+struct OpenAi {
+    model: String,
+    url: Url,
+    endpoint: Endpoint,
+}
+
+impl OpenAi {
+    fn body(&self, request: &LlmRequest, streaming_mode: StreamingMode) -> Result<Bytes, ModelError> {
+        let refused = |message: String| self.endpoint.origin.error(ModelErrorKind::BadRequest, message);
+        let body = wire::request(&self.model, request, streaming_mode).map_err(refused)?;
+        serde_json::to_vec(&body)
+            .map(Bytes::from)
+            .map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
+    }
+}
+
+#[async_trait]
+impl Model for OpenAi {
+    async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
+        let origin = &self.endpoint.origin;
+        let body = self.body(&request, streaming_mode)?;
+        drop(request);
+        let response = self.endpoint.post(&self.url, body).await?;
+        match streaming_mode {
+            StreamingMode::Off => {
+                let body = self.endpoint.whole(response).await?;
+                let response = wire::whole_response(&body, origin)?;
+                Ok(stream::iter([Ok(response)]).boxed())
+            }
+            StreamingMode::On => {
+                let payloads = sse::payloads(self.endpoint.event_stream(response)?, origin.clone());
+                Ok(sse::responses(payloads, decoder(origin.clone())))
+            }
+        }
+    }
+}
+
+/// Decodes a streamed answer.
+pub(crate) fn decoder(origin: Arc<Origin>) -> impl Decoder {
+    streamed::Deltas::new(origin)
+}

@@ -1,0 +1,169 @@
+//! Loads under way: each is a task of its own, so that nothing waits for a slow one.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::task::{JoinError, JoinSet};
+
+use super::load::Loaded;
+use crate::catalog::scan::Stamp;
+use crate::catalog::settings::ComponentSettings;
+use crate::error::LoadError;
+
+/// A load under way. It ends when this is dropped, and with it the process that compiles.
+pub(super) struct Flight {
+    id: u64,
+    /// The file's stamp when it began.
+    pub(super) stamp: Stamp,
+    /// The component's settings when it began.
+    pub(super) settings: ComponentSettings,
+    is_compiling: Arc<AtomicBool>,
+    _task: JoinSet<()>,
+}
+
+/// The result of a load.
+pub(super) struct Landed {
+    id: u64,
+    pub(super) path: PathBuf,
+    pub(super) took: Duration,
+    pub(super) result: Result<Loaded, LoadError>,
+}
+
+/// All loads under way, by file.
+pub(super) struct Flights {
+    running: HashMap<PathBuf, Flight>,
+    started: u64,
+    sender: mpsc::UnboundedSender<Landed>,
+    receiver: mpsc::UnboundedReceiver<Landed>,
+    slots: Arc<Semaphore>,
+    activity: Arc<watch::Sender<u64>>,
+}
+
+impl Flights {
+    /// At most one component for each core is read, checked or described at a time. `activity` counts up when a load begins to compile
+    /// and when it ends.
+    pub(super) fn new(activity: Arc<watch::Sender<u64>>) -> Self {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let slots = Arc::new(Semaphore::new(cores));
+        Self { running: HashMap::new(), started: 0, sender, receiver, slots, activity }
+    }
+
+    /// Starts a load, in place of one of the same file.
+    pub(super) fn start<F>(
+        &mut self,
+        path: PathBuf,
+        stamp: Stamp,
+        settings: ComponentSettings,
+        load: impl FnOnce(Ticket) -> F,
+    ) where
+        F: Future<Output = Result<Loaded, LoadError>> + Send + 'static,
+    {
+        self.started += 1;
+        let (id, began) = (self.started, Instant::now());
+        let is_compiling = Arc::new(AtomicBool::new(false));
+        let (slots, activity) = (Some(self.slots.clone()), Some(self.activity.clone()));
+        let work = load(Ticket { slots, slot: None, is_compiling: is_compiling.clone(), activity });
+        let (sender, activity, file) = (self.sender.clone(), self.activity.clone(), path.clone());
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            // In a task of its own, so that a panic is a result too.
+            let mut inner = JoinSet::new();
+            inner.spawn(work);
+            let Some(joined) = inner.join_next().await else { return };
+            let result = or_broken(&file, joined);
+            // Fails only when the loader is gone.
+            let _ = sender.send(Landed { id, path: file, took: began.elapsed(), result });
+            activity.send_modify(|count| *count = count.wrapping_add(1));
+        });
+        self.running.insert(path, Flight { id, stamp, settings, is_compiling, _task: task });
+    }
+
+    /// Waits until a load begins to compile or ends.
+    #[cfg(test)]
+    pub(super) async fn wait(&self) {
+        let mut activity = self.activity.subscribe();
+        while *activity.borrow_and_update() == 0 {
+            activity.changed().await.unwrap();
+        }
+    }
+
+    /// Ends the load of a file, if there is one.
+    pub(super) fn abort(&mut self, path: &Path) {
+        self.running.remove(path);
+    }
+
+    pub(super) fn contains(&self, path: &Path) -> bool {
+        self.running.contains_key(path)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// Files that are being compiled.
+    pub(super) fn compiling(&self) -> impl Iterator<Item = &Path> {
+        let compiling = self.running.iter().filter(|(_, flight)| flight.is_compiling.load(Ordering::Relaxed));
+        compiling.map(|(path, _)| path.as_path())
+    }
+
+    /// Takes the next load that has ended, with what it began with.
+    pub(super) fn next_landed(&mut self) -> Option<(Flight, Landed)> {
+        while let Ok(landed) = self.receiver.try_recv() {
+            // One that was aborted may have ended just before.
+            if self.running.get(&landed.path).is_some_and(|flight| flight.id == landed.id)
+                && let Some(flight) = self.running.remove(&landed.path)
+            {
+                return Some((flight, landed));
+            }
+        }
+        None
+    }
+}
+
+/// The result of a load, which counts as failed if it panicked: the file is not tried again before it changes.
+pub(super) fn or_broken(
+    path: &Path,
+    joined: Result<Result<Loaded, LoadError>, JoinError>,
+) -> Result<Loaded, LoadError> {
+    joined.unwrap_or_else(|error| {
+        let reason = error.to_string();
+        tracing::error!("{}: loading broke off: {reason}", path.display());
+        Err(LoadError::BrokeOff { path: path.into(), reason })
+    })
+}
+
+/// A load's leave to use the machine.
+#[derive(Default)]
+pub(super) struct Ticket {
+    slots: Option<Arc<Semaphore>>,
+    slot: Option<OwnedSemaphorePermit>,
+    is_compiling: Arc<AtomicBool>,
+    activity: Option<Arc<watch::Sender<u64>>>,
+}
+
+impl Ticket {
+    /// Waits for a core.
+    pub(super) async fn enter(&mut self) {
+        if let Some(slots) = &self.slots {
+            self.slot = slots.clone().acquire_owned().await.ok();
+        }
+    }
+
+    /// Gives the core to others: a compilation is counted by itself.
+    pub(super) fn leave(&mut self) {
+        self.slot = None;
+    }
+
+    /// Notes that compiling begins.
+    pub(super) fn begin_compiling(&self) {
+        self.is_compiling.store(true, Ordering::Relaxed);
+        if let Some(activity) = &self.activity {
+            activity.send_modify(|count| *count = count.wrapping_add(1));
+        }
+    }
+}

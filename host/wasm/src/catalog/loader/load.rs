@@ -1,0 +1,235 @@
+//! Loads one component file, or only compiles it.
+
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::io::AsyncReadExt;
+
+use super::flight::Ticket;
+use super::{LoadOptions, Progress};
+use crate::catalog::revisions::Revisions;
+use crate::catalog::settings::Settings;
+use crate::contract::component::Component;
+use crate::contract::version::Contract;
+use crate::error::LoadError;
+use crate::policy::Requests;
+use crate::runtime::cache::{load_compiled, sha256};
+use crate::runtime::compile::CompileError;
+
+/// What loading a file gave.
+pub(crate) enum Loaded {
+    /// The bytes are those that serve already.
+    Unchanged,
+    /// A component.
+    Component {
+        /// Ready to run.
+        component: Arc<Component>,
+        /// True when it did not have to be compiled.
+        is_from_cache: bool,
+    },
+}
+
+/// Reads, checks, compiles and describes the component in a file, unless its hash is `current`.
+///
+/// # Errors
+/// When any of that fails; the message says what to do.
+pub(crate) async fn load(
+    options: &LoadOptions,
+    name: &str,
+    path: &Path,
+    current: Option<&str>,
+    mut ticket: Ticket,
+) -> Result<Loaded, LoadError> {
+    check_name(name, path)?;
+    check_trust(&options.settings, name)?;
+    ticket.enter().await;
+    let bytes = admit(options, path, read(options, path).await?).await?;
+    let hash = sha256(&bytes);
+    if current == Some(hash.as_str()) {
+        keep(options, name, path, move |revisions, name, path| revisions.keep_signature(name, &hash, path)).await;
+        return Ok(Loaded::Unchanged);
+    }
+    let (component, is_from_cache) = describe(options, name, bytes.clone(), hash.clone(), &mut ticket).await?;
+    keep(options, name, path, move |revisions, name, path| revisions.keep(name, &hash, &bytes, path)).await;
+    Ok(Loaded::Component { component, is_from_cache })
+}
+
+/// Checks that the operator trusts what a component's settings ask for.
+///
+/// # Errors
+/// When the configuration that they come from is not trusted.
+pub(super) fn check_trust(settings: &Settings, name: &str) -> Result<(), LoadError> {
+    settings.of(name).refusal.map_or(Ok(()), |reason| Err(LoadError::NotAdmitted(reason)))
+}
+
+/// Checks that the folders a component is granted do not lie where another one writes.
+///
+/// # Errors
+/// When they do; the message names the keys of both.
+pub(super) fn check_folders(settings: &Settings, name: &str) -> Result<(), LoadError> {
+    let conflicting = settings.check_folders(name);
+    conflicting.map_err(|conflict| LoadError::Grants { component: name.into(), reason: conflict.to_string() })
+}
+
+/// Has `how` keep a file, or the signature beside it, where revisions are kept.
+async fn keep(
+    options: &LoadOptions,
+    name: &str,
+    path: &Path,
+    how: impl FnOnce(&Revisions, &str, &Path) + Send + 'static,
+) {
+    let Some(revisions) = options.revisions.clone() else { return };
+    let (name, file) = (name.to_owned(), path.to_owned());
+    if let Err(error) = tokio::task::spawn_blocking(move || how(&revisions, &name, &file)).await {
+        tracing::error!("{}: keeping a copy broke off: {error}", path.display());
+    }
+}
+
+/// A component whose code is in the cache.
+#[derive(Debug, Clone)]
+pub struct Precompiled {
+    /// Its name.
+    pub name: String,
+    /// Bytes of its file.
+    pub size: u64,
+    /// True when it had been compiled before.
+    pub is_from_cache: bool,
+    /// How long that took, reading included.
+    pub took: Duration,
+}
+
+/// Puts the code of the component in a file into the cache, where a host with the same settings will find it. It is checked as it would be
+/// for being loaded, but nothing of it runs.
+///
+/// # Errors
+/// When it would not be loaded, or its code cannot be kept.
+pub async fn precompile(options: &LoadOptions, path: &Path) -> Result<Precompiled, LoadError> {
+    let began = Instant::now();
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    check_name(&name, path)?;
+    let bytes = admit(options, path, read(options, path).await?).await?;
+    Contract::read(&name, &bytes)?;
+    let (size, hash) = (bytes.len() as u64, sha256(&bytes));
+    let code = code(options, &name, bytes, hash, &mut Ticket::default()).await?;
+    match code.not_kept {
+        Some(reason) => Err(LoadError::NotKept { component: name, reason }),
+        None => Ok(Precompiled { name, size, is_from_cache: code.is_from_cache, took: began.elapsed() }),
+    }
+}
+
+/// Checks that a file's name can name a component.
+pub(crate) fn check_name(name: &str, path: &Path) -> Result<(), LoadError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if name.is_empty() || !name.chars().all(is_plain) {
+        let reason = "a component's name may hold only letters, digits, `_`, `-` and `.`";
+        return Err(LoadError::BadFileName { path: path.into(), reason });
+    }
+    Ok(())
+}
+
+/// The bytes of a file, unless they are too many to be looked at.
+pub(crate) async fn read(options: &LoadOptions, path: &Path) -> Result<Bytes, LoadError> {
+    let most = options.compiler.limits().max_file_size;
+    let failed = |source| LoadError::Read { path: path.into(), source };
+    let file = tokio::fs::File::open(path).await.map_err(failed)?;
+    let size = file.metadata().await.map_err(failed)?.len();
+    let mut bytes = Vec::new();
+    if size <= most {
+        // It may have grown.
+        file.take(most.saturating_add(1)).read_to_end(&mut bytes).await.map_err(failed)?;
+    }
+    let size = size.max(bytes.len() as u64);
+    if size > most {
+        return Err(LoadError::TooLarge { path: path.into(), size, most });
+    }
+    Ok(bytes.into())
+}
+
+/// The same bytes, if they may be loaded.
+pub(crate) async fn admit(options: &LoadOptions, path: &Path, bytes: Bytes) -> Result<Bytes, LoadError> {
+    let Some(admission) = options.admission.clone() else { return Ok(bytes) };
+    let file = path.to_owned();
+    let asked = tokio::task::spawn_blocking(move || admission(&file, &bytes).map(|()| bytes)).await;
+    asked
+        .map_err(|error| LoadError::BrokeOff { path: path.into(), reason: error.to_string() })?
+        .map_err(LoadError::NotAdmitted)
+}
+
+/// Checks, compiles and describes the component in `bytes`, whose SHA-256 is `hash`. Also says whether its code was in the cache.
+pub(crate) async fn load_bytes(
+    options: &LoadOptions,
+    name: &str,
+    bytes: Bytes,
+    hash: String,
+) -> Result<(Arc<Component>, bool), LoadError> {
+    describe(options, name, bytes, hash, &mut Ticket::default()).await
+}
+
+async fn describe(
+    options: &LoadOptions,
+    name: &str,
+    bytes: Bytes,
+    hash: String,
+    ticket: &mut Ticket,
+) -> Result<(Arc<Component>, bool), LoadError> {
+    let contract = Contract::read(name, &bytes)?;
+    let requests = Requests::read(name, &bytes)?;
+    check_folders(&options.settings, name)?;
+    let Code { component: code, is_from_cache, .. } = code(options, name, bytes, hash.clone(), ticket).await?;
+    let settings = options.settings.of(name);
+    let component =
+        Component::describe(options.engine.clone(), name, hash, contract, requests, &code, settings).await?;
+    Ok((Arc::new(component), is_from_cache))
+}
+
+/// Code and where it came from.
+struct Code {
+    component: wasmtime::component::Component,
+    is_from_cache: bool,
+    /// Why it is not in the cache for the next time.
+    not_kept: Option<String>,
+}
+
+/// Takes a component's code from the cache, or compiles it.
+async fn code(
+    options: &LoadOptions,
+    name: &str,
+    bytes: Bytes,
+    hash: String,
+    ticket: &mut Ticket,
+) -> Result<Code, LoadError> {
+    let failed = |reason: String| LoadError::Compile { component: name.into(), reason };
+    let (engine, cache, sha256) = (options.engine.clone(), options.cache.clone(), hash.clone());
+    let cached = tokio::task::spawn_blocking(move || cache.get(&engine, &sha256)).await;
+    if let Some(component) = cached.map_err(|error| failed(error.to_string()))? {
+        return Ok(Code { component, is_from_cache: true, not_kept: None });
+    }
+    ticket.leave();
+    let code = compile(options, name, bytes, ticket).await.map_err(|error| failed(error.to_string()))?;
+    ticket.enter().await;
+    let (engine, cache) = (options.engine.clone(), options.cache.clone());
+    let loaded = tokio::task::spawn_blocking(move || {
+        let component = load_compiled(&engine, &code)?;
+        let not_kept = cache.put(&engine, &hash, &code).err();
+        Ok::<_, wasmtime::Error>(Code { component, is_from_cache: false, not_kept })
+    });
+    loaded.await.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(format!("{error:#}")))
+}
+
+/// Compiles a component as soon as it is its turn. Reports [`Progress::Compiling`] if that takes long.
+async fn compile(options: &LoadOptions, name: &str, bytes: Bytes, ticket: &Ticket) -> Result<Vec<u8>, CompileError> {
+    let _permit = options.compiler.permit().await?;
+    ticket.begin_compiling();
+    let size = bytes.len() as u64;
+    let mut work = pin!(options.compiler.compile(&options.engine, bytes));
+    tokio::select! {
+        biased;
+        done = &mut work => return done,
+        () = tokio::time::sleep(options.patience) => {}
+    }
+    options.report(Progress::Compiling { name: name.into(), size });
+    work.await
+}

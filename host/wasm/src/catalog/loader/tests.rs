@@ -1,0 +1,100 @@
+//! What no file system brings about when it is asked to.
+
+use std::path::Path;
+
+use super::flight::or_broken;
+use super::*;
+use crate::catalog::Catalog;
+use crate::runtime::engine::{Engine, EngineOptions};
+
+impl Loader {
+    /// A look at a directory without components, and the catalog that follows `current` if there is one.
+    async fn pass(&mut self, current: &Arc<Catalog>, settle: Duration) -> Option<Catalog> {
+        self.look(settle).await;
+        self.collect();
+        self.publish(current).await
+    }
+}
+
+fn loader(directory: &Path) -> Loader {
+    let options = EngineOptions { instances: 10, pooling: false, ..EngineOptions::default() };
+    Loader::new(directory.to_path_buf(), LoadOptions::new(Engine::new(&options).unwrap()), Arc::default())
+}
+
+#[tokio::test]
+async fn a_file_whose_loading_breaks_off_is_not_tried_again_before_it_changes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.wasm");
+    std::fs::write(&path, "one").unwrap();
+    let mut loader = loader(directory.path());
+    loader.note(&scan(directory.path(), &[]));
+    let stamp = loader.files[&path].stamp;
+    let broken = tokio::spawn(async { panic!("a defect") }).await.unwrap_err();
+    let result = or_broken(&path, Err(broken));
+    loader.flights.start(path.clone(), stamp, Default::default(), |_| async { result });
+    loader.flights.wait().await;
+    loader.collect();
+    assert!(loader.has_changed);
+    let reason = loader.files[&path].state.reason().unwrap();
+    assert!(reason.starts_with(&format!("{}: loading it broke off: ", path.display())), "{reason}");
+    assert!(reason.contains("a defect") && reason.ends_with("; change the file to try again"), "{reason}");
+    assert!(loader.settled(Duration::ZERO).is_empty(), "it is tried again");
+    std::fs::write(&path, "other").unwrap();
+    loader.note(&scan(directory.path(), &[]));
+    assert_eq!(loader.settled(Duration::ZERO), [path]);
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_read_keeps_only_what_is_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = ["locked/deep/a.wasm", "open/b.wasm"].map(|file| directory.path().join(file));
+    for file in &files {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, "bytes").unwrap();
+    }
+    let mut loader = loader(directory.path());
+    loader.note(&scan(directory.path(), &[]));
+    let found = Scan { unreadable: vec![directory.path().join("locked")], ..Scan::default() };
+    assert!(loader.forget_missing(&found, Duration::ZERO));
+    assert_eq!(loader.files.keys().collect::<Vec<_>>(), [&files[0]]);
+    assert!(!loader.forget_missing(&Scan::failed(directory.path()), Duration::ZERO));
+    assert_eq!(loader.files.len(), 1, "nothing is known when nothing could be looked at");
+}
+
+#[tokio::test]
+async fn an_app_that_is_being_changed_serves_while_another_file_is_published() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |app: &str, text: &str| {
+        let path = directory.path().join(app).join("root_agent.yaml");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let app = |name: &str, text: &str| format!("name: {name}\nmodel: m\ninstruction: Talk.\ndescription: {text}\n");
+    let talker = write("talker", &app("talker", "Old."));
+    let mut loader = loader(directory.path());
+    let first = loader.pass(&Arc::default(), Duration::ZERO).await;
+    let first = Arc::new(first.unwrap());
+    assert_eq!(first.app("talker").unwrap().root().description, "Old.");
+
+    write("talker", &app("talker", "Still being written."));
+    let other = write("other", &app("other", "New."));
+    loader.note(&scan(directory.path(), &[]));
+    let settle = Duration::from_secs(10);
+    loader.files.get_mut(&other).unwrap().seen = Instant::now().checked_sub(settle).unwrap();
+    let second = loader.pass(&first, settle).await;
+    assert!(loader.is_unsettled());
+    let second = Arc::new(second.expect("the other app is published"));
+    assert_eq!(second.app("other").unwrap().root().description, "New.");
+    assert_eq!(second.app("talker").expect("the app is gone").root().description, "Old.");
+
+    write("talker", "name: talker\nmodle: typo\n");
+    let third = Arc::new(loader.pass(&second, Duration::ZERO).await.unwrap());
+    assert_eq!(third.app("talker").expect("the app is gone").root().description, "Old.");
+    let state = &third.file(&talker).unwrap().state;
+    assert!(matches!(state, FileState::Rejected { previous_serves: true, .. }), "{state:?}");
+
+    write("talker", &app("talker", "Mended."));
+    let fourth = loader.pass(&third, Duration::ZERO).await.unwrap();
+    assert_eq!(fourth.app("talker").unwrap().root().description, "Mended.");
+}

@@ -1,0 +1,157 @@
+//! Finding things by name among components.
+
+mod build;
+mod models;
+mod needs;
+mod owners;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use hatchery_core::{
+    Agent, Callback, CodeExecutor, ExampleProvider, ItemKind, ItemResolver, JsonMap, Plugin, ResolveError, Summarizer,
+    Tool, Toolset,
+};
+use hatchery_engine::builtin;
+
+use crate::contract::component::Component;
+pub(crate) use owners::{KnownNames, Owners, Shadowed};
+
+pub(crate) use needs::described;
+
+/// Components by name.
+pub(crate) type Components = BTreeMap<String, Arc<Component>>;
+
+/// Looks names up in a set of components, some of which are the owners of names that others have, too.
+pub(crate) struct Names<'a>(pub(crate) &'a Components, pub(crate) &'a Owners);
+
+impl ItemResolver for Names<'_> {
+    fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, ResolveError> {
+        if let Some(tool) = builtin::tool(name) {
+            return Ok(tool);
+        }
+        self.item(ItemKind::Tool, name, Component::tool)
+    }
+
+    fn callback(&self, name: &str) -> Result<Arc<dyn Callback>, ResolveError> {
+        self.item(ItemKind::Callback, name, Component::callback)
+    }
+
+    fn agent(&self, name: &str) -> Result<Agent, ResolveError> {
+        let (component, item) = self.find(ItemKind::Agent, name)?;
+        self.build(component, item)
+    }
+
+    fn toolset(&self, name: &str) -> Result<Arc<dyn Toolset>, ResolveError> {
+        let found = self.0.get(name).and_then(Component::toolset);
+        found.ok_or_else(|| self.unknown(ItemKind::Toolset, name))
+    }
+
+    fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, ResolveError> {
+        let (component, item) = self.find(ItemKind::Plugin, name)?;
+        if !args.is_empty() {
+            let (name, config) = (name.into(), format!("components.{}.config", component.name()));
+            let reason = format!("it takes no arguments; set `{config}` in hatchery.yaml, which it can read");
+            return Err(ResolveError::Unusable { kind: ItemKind::Plugin, name, reason });
+        }
+        component.plugin(item).ok_or_else(|| self.unknown(ItemKind::Plugin, name))
+    }
+
+    fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, ResolveError> {
+        self.item(ItemKind::CodeExecutor, name, Component::code_executor)
+    }
+
+    fn summarizer(&self, name: &str) -> Result<Arc<dyn Summarizer>, ResolveError> {
+        self.item(ItemKind::Summarizer, name, Component::summarizer)
+    }
+
+    fn examples(&self, name: &str) -> Result<Arc<dyn ExampleProvider>, ResolveError> {
+        self.item(ItemKind::Examples, name, Component::examples)
+    }
+}
+
+/// What takes an item out of a component.
+type Take<T> = fn(&Arc<Component>, &str) -> Option<Arc<T>>;
+
+impl Names<'_> {
+    fn item<T: ?Sized>(&self, kind: ItemKind, name: &str, take: Take<T>) -> Result<Arc<T>, ResolveError> {
+        let (component, item) = self.find(kind, name)?;
+        take(component, item).ok_or_else(|| self.unknown(kind, name))
+    }
+
+    /// The component that offers `name`, and the item's name in it.
+    fn find<'n>(&self, kind: ItemKind, name: &'n str) -> Result<(&Arc<Component>, &'n str), ResolveError> {
+        if let Some((component, item)) = name.split_once('/') {
+            let found = self.0.get(component).filter(|component| offers(component, kind, item));
+            return found.map(|component| (component, item)).ok_or_else(|| self.unknown(kind, name));
+        }
+        let mut found = self.0.values().filter(|component| offers(component, kind, name));
+        match (found.next(), found.next()) {
+            (Some(component), None) => match self.1.of(kind, name).filter(|owner| *owner != component.name()) {
+                None => Ok((component, name)),
+                Some(owner) => Err(ResolveError::Unusable {
+                    kind,
+                    name: name.into(),
+                    reason: format!(
+                        "it is that of `{owner}`, which is not loaded; to have that of another component, name it, as in `{}/{name}`",
+                        component.name()
+                    ),
+                }),
+            },
+            (None, _) => Err(self.unknown(kind, name)),
+            (Some(first), Some(second)) => {
+                let owner = self.1.of(kind, name).and_then(|owner| self.0.get(owner));
+                if let Some(owner) = owner.filter(|owner| offers(owner, kind, name)) {
+                    return Ok((owner, name));
+                }
+                let all = [first, second].into_iter().chain(found);
+                let candidates = all.map(|component| format!("{}/{name}", component.name())).collect();
+                Err(ResolveError::Ambiguous { kind, name: name.into(), candidates })
+            }
+        }
+    }
+
+    fn unknown(&self, kind: ItemKind, name: &str) -> ResolveError {
+        let mut known: Vec<String> = Vec::new();
+        for component in self.0.values() {
+            known.extend(items(component, kind).map(|item| match kind {
+                ItemKind::Toolset => item.to_owned(),
+                _ => format!("{}/{item}", component.name()),
+            }));
+        }
+        if kind == ItemKind::Tool {
+            known.extend(builtin::NAMES.iter().map(|name| (*name).to_owned()));
+        }
+        ResolveError::Unknown { kind, name: name.into(), known }
+    }
+}
+
+/// Names of a component's items; the one toolset that it may be has its own name.
+fn items(component: &Component, kind: ItemKind) -> Box<dyn Iterator<Item = &str> + '_> {
+    match kind {
+        ItemKind::Tool => Box::new(component.tool_names()),
+        ItemKind::Callback => Box::new(component.callback_names()),
+        ItemKind::Agent => Box::new(component.agent_names()),
+        ItemKind::Toolset => Box::new(component.tool_names().next().map(|_| component.name()).into_iter()),
+        ItemKind::Plugin => Box::new(component.plugin_names()),
+        ItemKind::CodeExecutor => Box::new(component.code_executor_names()),
+        ItemKind::Summarizer => Box::new(component.summarizer_names()),
+        ItemKind::Examples => Box::new(component.example_names()),
+    }
+}
+
+fn offers(component: &Component, kind: ItemKind, name: &str) -> bool {
+    items(component, kind).any(|item| item == name)
+}
+
+/// Names of a component's agents that are below none of its others: these become apps.
+pub(crate) fn roots(component: &Component) -> Vec<&str> {
+    let sub_agents = component.agents().iter().flat_map(|agent| &agent.sub_agents);
+    let below: HashSet<&str> = sub_agents
+        .map(|sub_agent| match sub_agent.split_once('/') {
+            Some((owner, name)) if owner == component.name() => name,
+            Some(_) | None => sub_agent,
+        })
+        .collect();
+    component.agent_names().filter(|name| !below.contains(name)).collect()
+}

@@ -1,0 +1,329 @@
+//! Building the agents that components describe, within what their components are granted.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use hatchery_core::{
+    Agent, AgentKind, Callback, CodeExecution, CodeRunner, CustomAgentSpec, Example, Examples, IncludeContents,
+    Instruction, ItemKind, ItemResolver, LlmAgent, ModelRef, Planner, ResolveError, Tool, Toolset,
+};
+use hatchery_engine::builtin;
+use hatchery_engine::toolsets::IntoToolset;
+use serde_json::Value;
+
+use super::needs::Rights;
+use super::{Names, Take, offers};
+use crate::contract::bindings::hatchery::agent::specs as guest_agents;
+use crate::contract::component::{AgentSpec, Component, Hook};
+use crate::contract::convert::{BadValue, all_from_wit, llm, object, value};
+
+/// Most agents from the root of a tree to its deepest one.
+const MAX_NESTING: usize = 32;
+
+impl Names<'_> {
+    /// Builds the agent of this name that `component` describes, with everything below it.
+    pub(crate) fn build(&self, component: &Arc<Component>, name: &str) -> Result<Agent, ResolveError> {
+        let mut builder = Builder { names: self, open: Vec::new(), used: HashSet::new(), lacking: Vec::new() };
+        let agent = builder.agent(component, name)?;
+        if builder.lacking.is_empty() {
+            return Ok(agent);
+        }
+        let (name, reason) = (format!("{}/{name}", component.name()), self.explain_lacking(&builder.lacking));
+        Err(ResolveError::Unusable { kind: ItemKind::Agent, name, reason })
+    }
+}
+
+/// Builds one tree of agents.
+struct Builder<'a> {
+    names: &'a Names<'a>,
+    /// Full names of the agents that are being built, outermost first.
+    open: Vec<String>,
+    /// Full names of all agents in the tree so far.
+    used: HashSet<String>,
+    /// Components whose agents in the tree are described with more than their components are granted.
+    lacking: Vec<Arc<Component>>,
+}
+
+impl Builder<'_> {
+    fn agent(&mut self, component: &Arc<Component>, name: &str) -> Result<Agent, ResolveError> {
+        let full = format!("{}/{name}", component.name());
+        let broken = |reason: String| ResolveError::Unusable { kind: ItemKind::Agent, name: full.clone(), reason };
+        let Some(spec) = component.agents().iter().find(|agent| agent.name == name) else {
+            return Err(self.names.unknown(ItemKind::Agent, &full));
+        };
+        if self.open.contains(&full) {
+            return Err(broken(format!("it is below itself: {} → {full}", self.open.join(" → "))));
+        }
+        if self.open.len() == MAX_NESTING {
+            return Err(broken(format!("it is nested more than {MAX_NESTING} deep; make the tree of agents flatter")));
+        }
+        if !self.used.insert(full.clone()) {
+            return Err(broken("it is used twice in one tree of agents; give each place an agent of its own".into()));
+        }
+        if !self.names.is_within_grants(component, spec) && !self.lacking.iter().any(|it| it.name() == component.name())
+        {
+            self.lacking.push(component.clone());
+        }
+        self.open.push(full.clone());
+        let agent = self.parts(component, spec).map_err(|error| match error {
+            error @ ResolveError::Unusable { kind: ItemKind::Agent, .. } => error,
+            error => broken(error.to_string()),
+        });
+        self.open.pop();
+        agent
+    }
+
+    fn parts(&mut self, component: &Arc<Component>, spec: &AgentSpec) -> Result<Agent, ResolveError> {
+        let mut sub_agents = Vec::with_capacity(spec.sub_agents.len());
+        for name in &spec.sub_agents {
+            let (owner, item) = self.owner(component, ItemKind::Agent, name)?;
+            sub_agents.push(self.agent(&owner, &item)?);
+        }
+        Ok(Agent {
+            name: spec.name.clone(),
+            description: spec.description.clone(),
+            kind: self.kind(component, spec)?,
+            sub_agents,
+            before_agent: self.callbacks(component, &spec.before_agent, Hook::BeforeAgent)?,
+            after_agent: self.callbacks(component, &spec.after_agent, Hook::AfterAgent)?,
+            on_agent_error: self.callbacks(component, &spec.on_agent_error, Hook::OnAgentError)?,
+        })
+    }
+
+    fn kind(&self, component: &Arc<Component>, spec: &AgentSpec) -> Result<AgentKind, ResolveError> {
+        Ok(match &spec.kind {
+            guest_agents::AgentKind::Sequential => AgentKind::Sequential,
+            guest_agents::AgentKind::Parallel => AgentKind::Parallel,
+            guest_agents::AgentKind::Loop(most) => AgentKind::Loop { max_iterations: *most },
+            guest_agents::AgentKind::Llm(llm) => AgentKind::Llm(Box::new(self.llm(component, &spec.name, llm)?)),
+            guest_agents::AgentKind::Custom(custom) => AgentKind::Custom(CustomAgentSpec {
+                code: component.custom_agent(&spec.name).ok_or_else(|| self.no_code(&spec.name))?,
+                model: custom.model.clone().map(ModelRef::Named),
+                tools: self.tools(component, &custom.tools)?,
+            }),
+        })
+    }
+
+    fn llm(
+        &self,
+        component: &Arc<Component>,
+        agent: &str,
+        llm: &guest_agents::LlmAgent,
+    ) -> Result<LlmAgent, ResolveError> {
+        let bad = |error: BadValue| ResolveError::Unusable {
+            kind: ItemKind::Agent,
+            name: format!("{}/{agent}", component.name()),
+            reason: error.to_string(),
+        };
+        let schema = |json: &Option<String>, what| -> Result<Option<Value>, ResolveError> {
+            json.as_deref().map(|json| value(json, what)).transpose().map_err(bad)
+        };
+        Ok(LlmAgent {
+            model: llm.model.clone().map(ModelRef::Named),
+            instruction: self.instruction(component, agent, &llm.instruction, false)?,
+            global_instruction: self.instruction(component, agent, &llm.global_instruction, true)?,
+            tools: self.tools(component, &llm.tools)?,
+            toolsets: llm.toolsets.iter().map(|set| self.toolset(set)).collect::<Result<_, _>>()?,
+            examples: match &llm.examples {
+                guest_agents::Examples::None => None,
+                guest_agents::Examples::Fixed(examples) => Some(Examples::Fixed(fixed(examples).map_err(bad)?)),
+                guest_agents::Examples::Chosen(provider) => {
+                    Some(Examples::Chosen(self.item(component, ItemKind::Examples, provider, Component::examples)?))
+                }
+            },
+            planner: planner(&llm.planner).map_err(bad)?,
+            code_execution: self.code_execution(component, &llm.code_execution)?,
+            include_contents: if llm.without_history { IncludeContents::None } else { IncludeContents::Default },
+            input_schema: schema(&llm.input_schema, "the input schema")?,
+            output_schema: schema(&llm.output_schema, "the output schema")?,
+            output_key: llm.output_key.clone(),
+            max_steps: llm.max_steps,
+            disallow_transfer_to_parent: llm.disallow_transfer_to_parent,
+            disallow_transfer_to_peers: llm.disallow_transfer_to_peers,
+            generate_content_config: llm::config(llm.config.clone()).map_err(bad)?,
+            before_model: self.callbacks(component, &llm.before_model, Hook::BeforeModel)?,
+            after_model: self.callbacks(component, &llm.after_model, Hook::AfterModel)?,
+            before_tool: self.callbacks(component, &llm.before_tool, Hook::BeforeTool)?,
+            after_tool: self.callbacks(component, &llm.after_tool, Hook::AfterTool)?,
+            on_model_error: self.callbacks(component, &llm.on_model_error, Hook::OnModelError)?,
+            on_tool_error: self.callbacks(component, &llm.on_tool_error, Hook::OnToolError)?,
+            capabilities: Some(Rights::of(component)),
+        })
+    }
+
+    fn instruction(
+        &self,
+        component: &Arc<Component>,
+        agent: &str,
+        instruction: &guest_agents::Instruction,
+        is_global: bool,
+    ) -> Result<Instruction, ResolveError> {
+        Ok(match instruction {
+            guest_agents::Instruction::None => Instruction::None,
+            guest_agents::Instruction::Text(text) => Instruction::Template(text.clone()),
+            guest_agents::Instruction::Computed => {
+                Instruction::Computed(component.instruction(agent, is_global).ok_or_else(|| self.no_code(agent))?)
+            }
+        })
+    }
+
+    fn tools(&self, home: &Arc<Component>, names: &[String]) -> Result<Vec<Arc<dyn Tool>>, ResolveError> {
+        let find = |name: &String| {
+            if let Some(tool) = builtin::tool(name) {
+                return Ok(tool);
+            }
+            self.item(home, ItemKind::Tool, name, Component::tool)
+        };
+        names.iter().map(find).collect()
+    }
+
+    fn toolset(&self, wanted: &guest_agents::Toolset) -> Result<Arc<dyn Toolset>, ResolveError> {
+        let mut toolset = self.names.toolset(&wanted.name)?;
+        if !wanted.only.is_empty() {
+            toolset = toolset.only(wanted.only.clone()).into_toolset();
+        }
+        if let Some(prefix) = wanted.prefix.as_deref().filter(|prefix| !prefix.is_empty()) {
+            toolset = toolset.prefix(prefix).into_toolset();
+        }
+        Ok(toolset)
+    }
+
+    fn code_execution(
+        &self,
+        home: &Arc<Component>,
+        wanted: &guest_agents::CodeExecution,
+    ) -> Result<Option<CodeExecution>, ResolveError> {
+        let wanted = match wanted {
+            guest_agents::CodeExecution::None => return Ok(None),
+            guest_agents::CodeExecution::BuiltIn => return Ok(Some(CodeExecution::BuiltIn)),
+            guest_agents::CodeExecution::Host(runner) => runner,
+        };
+        let executor = self.item(home, ItemKind::CodeExecutor, &wanted.executor, Component::code_executor)?;
+        let usual = CodeRunner::new(executor);
+        Ok(Some(CodeExecution::Host(Box::new(CodeRunner {
+            error_retries: wanted.error_retries.unwrap_or(usual.error_retries),
+            stateful: wanted.stateful,
+            optimize_data_file: wanted.optimize_data_file,
+            ..usual
+        }))))
+    }
+
+    fn callbacks(
+        &self,
+        home: &Arc<Component>,
+        names: &[String],
+        point: Hook,
+    ) -> Result<Vec<Arc<dyn Callback>>, ResolveError> {
+        let find = |name: &String| {
+            let (owner, item) = self.owner(home, ItemKind::Callback, name)?;
+            let points = owner.callback_points(&item);
+            if !points.contains(&point) {
+                let made_for = Hook::names(points);
+                let reason = format!("it is used as `{}`, but made for {made_for}", point.name());
+                return Err(ResolveError::Unusable { kind: ItemKind::Callback, name: name.clone(), reason });
+            }
+            owner.callback(&item).ok_or_else(|| self.names.unknown(ItemKind::Callback, name))
+        };
+        names.iter().map(find).collect()
+    }
+
+    /// What an agent of `home` calls `name`.
+    fn item<T: ?Sized>(
+        &self,
+        home: &Arc<Component>,
+        kind: ItemKind,
+        name: &str,
+        take: Take<T>,
+    ) -> Result<Arc<T>, ResolveError> {
+        let (owner, item) = self.owner(home, kind, name)?;
+        take(&owner, &item).ok_or_else(|| self.names.unknown(kind, name))
+    }
+
+    /// Who offers what an agent of `home` calls `name`: its own component first.
+    fn owner(
+        &self,
+        home: &Arc<Component>,
+        kind: ItemKind,
+        name: &str,
+    ) -> Result<(Arc<Component>, String), ResolveError> {
+        if offers(home, kind, name) {
+            return Ok((home.clone(), name.into()));
+        }
+        let (component, item) = self.names.find(kind, name)?;
+        Ok((component.clone(), item.into()))
+    }
+
+    fn no_code(&self, agent: &str) -> ResolveError {
+        self.names.unknown(ItemKind::Agent, agent)
+    }
+}
+
+fn fixed(examples: &[guest_agents::Example]) -> Result<Arc<[Example]>, BadValue> {
+    all_from_wit::<Example, _>(examples.to_vec()).map(Into::into)
+}
+
+fn planner(planner: &guest_agents::Planner) -> Result<Option<Planner>, BadValue> {
+    Ok(match planner {
+        guest_agents::Planner::None => None,
+        guest_agents::Planner::Thinking(config) => {
+            Some(Planner::Thinking(Value::Object(object(config, "the planner's `thinkingConfig`")?)))
+        }
+        guest_agents::Planner::PlanReAct => Some(Planner::PlanReAct),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::names::{Components, Owners, roots};
+    use crate::contract::component::tests::{agent, with_agents};
+
+    async fn built(agents: Vec<AgentSpec>) -> Result<Agent, String> {
+        let components = Components::from([("made".to_owned(), with_agents(agents).await)]);
+        Names(&components, &Owners::default()).agent("made/a0").map_err(|error| error.to_string())
+    }
+
+    /// Agents, each with the next one below it.
+    fn chain(length: usize) -> Vec<AgentSpec> {
+        let below = |number: usize| (number + 1 < length).then(|| format!("a{}", number + 1));
+        (0..length).map(|number| agent(format!("a{number}"), below(number).into_iter().collect())).collect()
+    }
+
+    #[tokio::test]
+    async fn a_chain_of_sub_agents_has_an_end() {
+        assert!(built(chain(32)).await.is_ok());
+        let error = built(chain(256)).await.map(|_| ()).unwrap_err();
+        assert!(
+            error.contains("`made/a32`") && error.contains("nested more than 32 deep; make the tree of agents flatter"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_is_used_twice_is_refused_before_the_tree_grows() {
+        // Built, this would have 2^30 agents.
+        let twice = |number: usize| vec![format!("a{}", number + 1); if number < 29 { 2 } else { 0 }];
+        let error = built((0..30).map(|number| agent(format!("a{number}"), twice(number))).collect()).await;
+        let error = error.map(|_| ()).unwrap_err();
+        assert!(
+            error.contains("`made/a29`")
+                && error.contains("used twice in one tree of agents; give each place an agent of its own"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_agent_below_itself_is_refused() {
+        let error = built(vec![agent("a0", vec!["a1".into()]), agent("a1", vec!["made/a0".into()])]).await;
+        let error = error.map(|_| ()).unwrap_err();
+        assert!(error.contains("it is below itself: made/a0 → made/a1 → made/a0"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn only_agents_below_no_other_are_roots_however_they_are_named() {
+        let specs = vec![agent("a0", vec!["a1".into(), "made/a2".into(), "other/a3".into()])];
+        let specs = specs.into_iter().chain((1..4).map(|number| agent(format!("a{number}"), Vec::new())));
+        let component = with_agents(specs.collect()).await;
+        assert_eq!(roots(&component), ["a0", "a3"]);
+    }
+}

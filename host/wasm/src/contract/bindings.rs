@@ -1,0 +1,37 @@
+//! Rust types and calls made from the contract in `wit/`.
+
+#![allow(missing_docs, unused_qualifications, dead_code, clippy::all)]
+
+wasmtime::component::bindgen!({
+    path: "../../wit",
+    world: "component",
+    imports: {
+        // Guests wait for these; the host's threads do not.
+        "hatchery:agent/sync-model": async,
+        "hatchery:agent/sync-artifacts": async,
+        "hatchery:agent/sync-memory": async,
+        "hatchery:agent/sync-tools": async,
+        "hatchery:agent/sync-agents.run": async,
+        "hatchery:agent/sync-agents.[method]events.next": async,
+    },
+    // Even the plain exports are called asynchronously, so that a guest which loops in `describe` yields to the epoch callback.
+    exports: {
+        "hatchery:agent/sync-guest-agents.instruct": async | store,
+        "hatchery:agent/sync-guest-tools.call": async | store,
+        "hatchery:agent/sync-guest-callbacks.before-agent": async | store,
+        "hatchery:agent/sync-guest-callbacks.after-agent": async | store,
+        "hatchery:agent/sync-guest-callbacks.on-agent-error": async | store,
+        "hatchery:agent/sync-guest-callbacks.before-model": async | store,
+        "hatchery:agent/sync-guest-callbacks.after-model": async | store,
+        "hatchery:agent/sync-guest-callbacks.on-model-error": async | store,
+        "hatchery:agent/sync-guest-callbacks.before-tool": async | store,
+        "hatchery:agent/sync-guest-callbacks.after-tool": async | store,
+        "hatchery:agent/sync-guest-callbacks.on-tool-error": async | store,
+        default: async,
+    },
+    with: {
+        "hatchery:agent/sync-model.answer": crate::contract::imports::Answer,
+        "hatchery:agent/sync-agents.events": crate::contract::relay::SubAgent,
+    },
+    require_store_data_send: true,
+});

@@ -1,0 +1,330 @@
+//! Values of plain data from JSON and back, as `schema` says.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hatchery_core::JsonMap;
+use serde_json::{Map, Value};
+use thiserror::Error;
+use wasmtime::component::Val;
+
+use super::shape::{Case, Field, Integer, Shape};
+use crate::contract::convert::BadValue;
+
+/// The largest whole number up to which a float holds them all.
+const LARGEST_WHOLE_FLOAT: f64 = 9_007_199_254_740_992.0;
+
+/// A value that is not of its type, and where it is.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(super) struct Mismatch {
+    /// From the outside in, reversed.
+    path: Vec<String>,
+    problem: String,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path: String = self.path.iter().rev().map(String::as_str).collect();
+        match path.strip_prefix('.').unwrap_or(&path) {
+            "" => f.write_str(&self.problem),
+            path => write!(f, "`{path}` {}", self.problem),
+        }
+    }
+}
+
+impl Mismatch {
+    fn new(problem: impl Into<String>) -> Self {
+        Self { path: Vec::new(), problem: problem.into() }
+    }
+
+    fn below(mut self, step: String) -> Self {
+        self.path.push(step);
+        self
+    }
+}
+
+/// The arguments of a function, in order.
+///
+/// # Errors
+/// When one is missing, unknown or not of its type.
+pub(super) fn arguments(params: &[Field], args: JsonMap) -> Result<Vec<Val>, Mismatch> {
+    Ok(fields(params, args)?.into_iter().map(|(_, value)| value).collect())
+}
+
+fn to_val(shape: &Shape, value: Value) -> Result<Val, Mismatch> {
+    match (shape, value) {
+        (Shape::Bool, Value::Bool(value)) => Ok(Val::Bool(value)),
+        (Shape::Integer(integer), value) => whole(*integer, &value),
+        (Shape::Float32, Value::Number(number)) => Ok(Val::Float32(number.as_f64().unwrap_or(f64::NAN) as f32)),
+        (Shape::Float64, Value::Number(number)) => Ok(Val::Float64(number.as_f64().unwrap_or(f64::NAN))),
+        (Shape::Float32, Value::String(text)) => Ok(Val::Float32(odd_float(&text)? as f32)),
+        (Shape::Float64, Value::String(text)) => odd_float(&text).map(Val::Float64),
+        (Shape::Char, Value::String(text)) => character(&text).map(Val::Char),
+        (Shape::String, Value::String(text)) => Ok(Val::String(text)),
+        (Shape::Bytes, Value::String(text)) => match STANDARD.decode(&text) {
+            Ok(bytes) => Ok(Val::List(bytes.into_iter().map(Val::U8).collect())),
+            Err(error) => Err(Mismatch::new(format!("must be base64: {error}"))),
+        },
+        (Shape::List(item), Value::Array(items)) => {
+            all(items.into_iter().map(|value| to_val(item, value))).map(Val::List)
+        }
+        (Shape::Tuple(shapes), Value::Array(items)) if items.len() == shapes.len() => {
+            all(shapes.iter().zip(items).map(|(shape, value)| to_val(shape, value))).map(Val::Tuple)
+        }
+        (Shape::Record(known), Value::Object(map)) => fields(known, map).map(Val::Record),
+        (Shape::Variant(cases), value) => variant(cases, value),
+        (Shape::Enum(names), Value::String(name)) if names.contains(&name) => Ok(Val::Enum(name)),
+        (Shape::Option(_), Value::Null) => Ok(Val::Option(None)),
+        (Shape::Option(inner), value) if inner.may_be_null() => {
+            let (_, value) = only_key(value, |key| key == "some", "`null` or an object with the key `some`")?;
+            let value = to_val(inner, value).map_err(|error| error.below(".some".into()))?;
+            Ok(Val::Option(Some(Box::new(value))))
+        }
+        (Shape::Option(inner), value) => Ok(Val::Option(Some(Box::new(to_val(inner, value)?)))),
+        (Shape::Result { ok, error }, value) => {
+            let is_side = |key: &str| matches!(key, "ok" | "error");
+            let (side, value) = only_key(value, is_side, "an object with the key `ok` or `error`")?;
+            let shape = if side == "ok" { ok } else { error };
+            let value = payload(shape.as_deref(), value).map_err(|error| error.below(format!(".{side}")))?;
+            Ok(Val::Result(if side == "ok" { Ok(value) } else { Err(value) }))
+        }
+        (Shape::Flags(known), Value::Array(items)) => {
+            let names = items.into_iter().map(|item| match item {
+                Value::String(name) if known.contains(&name) => Ok(name),
+                other => Err(Mismatch::new(format!("must be one of {}, not {other}", list(known)))),
+            });
+            all(names).map(Val::Flags)
+        }
+        (shape, value) => Err(Mismatch::new(format!("must be {}, not {}", wanted(shape), shown(&value)))),
+    }
+}
+
+/// A value where there may be none.
+fn payload(shape: Option<&Shape>, value: Value) -> Result<Option<Box<Val>>, Mismatch> {
+    match (shape, value) {
+        (None, Value::Null) => Ok(None),
+        (None, other) => Err(Mismatch::new(format!("must be null, not {}", shown(&other)))),
+        (Some(shape), value) => Ok(Some(Box::new(to_val(shape, value)?))),
+    }
+}
+
+/// The values of a record, in its order. An optional one that is left out is none.
+fn fields(known: &[Field], mut map: JsonMap) -> Result<Vec<(String, Val)>, Mismatch> {
+    let values = known.iter().map(|Field { name, shape }| {
+        let value = match map.shift_remove(name) {
+            Some(value) => to_val(shape, value).map_err(|error| error.below(format!(".{name}")))?,
+            None if shape.may_be_null() => Val::Option(None),
+            None => return Err(Mismatch::new("is missing").below(format!(".{name}"))),
+        };
+        Ok((name.clone(), value))
+    });
+    let values = values.collect::<Result<_, Mismatch>>()?;
+    match map.keys().next() {
+        Some(unknown) => {
+            let known = known.iter().map(|field| field.name.clone()).collect::<Vec<_>>();
+            let known = if known.is_empty() { "nothing".into() } else { list(&known) };
+            Err(Mismatch::new(format!("is unknown; there is {known}")).below(format!(".{unknown}")))
+        }
+        None => Ok(values),
+    }
+}
+
+fn variant(cases: &[Case], value: Value) -> Result<Val, Mismatch> {
+    let find = |name: &str| cases.iter().find(|case| case.name == name);
+    match value {
+        Value::String(name) if find(&name).is_some_and(|case| case.payload.is_none()) => Ok(Val::Variant(name, None)),
+        Value::Object(_) => {
+            let names: Vec<_> = cases.iter().map(|case| case.name.clone()).collect();
+            let wanted = format!("an object with one of the keys {}", list(&names));
+            let (name, value) = only_key(value, |key| find(key).is_some(), &wanted)?;
+            let shape = find(&name).and_then(|case| case.payload.as_ref());
+            let value = payload(shape, value).map_err(|error| error.below(format!(".{name}")))?;
+            Ok(Val::Variant(name, value))
+        }
+        other => {
+            let shape = Shape::Variant(cases.to_vec());
+            Err(Mismatch::new(format!("must be {}, not {}", wanted(&shape), shown(&other))))
+        }
+    }
+}
+
+/// The only entry of an object.
+fn only_key(value: Value, is_known: impl Fn(&str) -> bool, wanted: &str) -> Result<(String, Value), Mismatch> {
+    let wrong = |value: &Value| Mismatch::new(format!("must be {wanted}, not {}", shown(value)));
+    match value {
+        Value::Object(map) if map.len() == 1 && map.keys().all(|key| is_known(key)) => {
+            map.into_iter().next().ok_or_else(|| wrong(&Value::Null))
+        }
+        other => Err(wrong(&other)),
+    }
+}
+
+fn all<T>(items: impl Iterator<Item = Result<T, Mismatch>>) -> Result<Vec<T>, Mismatch> {
+    let placed = items.enumerate().map(|(place, item)| item.map_err(|error| error.below(format!("[{place}]"))));
+    placed.collect()
+}
+
+fn whole(integer: Integer, value: &Value) -> Result<Val, Mismatch> {
+    let (least, most) = integer.range();
+    let wrong = || Mismatch::new(format!("must be a whole number from {least} to {most}, not {}", shown(value)));
+    let number = match value {
+        Value::Number(number) => number,
+        _ => return Err(wrong()),
+    };
+    let exact = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+    let float = || number.as_f64().filter(|it| it.fract() == 0.0 && it.abs() <= LARGEST_WHOLE_FLOAT);
+    let number = exact.or_else(|| float().map(|it| it as i128)).ok_or_else(wrong)?;
+    let val = match integer {
+        Integer::S8 => i8::try_from(number).map(Val::S8),
+        Integer::U8 => u8::try_from(number).map(Val::U8),
+        Integer::S16 => i16::try_from(number).map(Val::S16),
+        Integer::U16 => u16::try_from(number).map(Val::U16),
+        Integer::S32 => i32::try_from(number).map(Val::S32),
+        Integer::U32 => u32::try_from(number).map(Val::U32),
+        Integer::S64 => i64::try_from(number).map(Val::S64),
+        Integer::U64 => u64::try_from(number).map(Val::U64),
+    };
+    val.map_err(|_| wrong())
+}
+
+/// A float that JSON has no number for.
+fn odd_float(text: &str) -> Result<f64, Mismatch> {
+    match text {
+        "NaN" => Ok(f64::NAN),
+        "Infinity" => Ok(f64::INFINITY),
+        "-Infinity" => Ok(f64::NEG_INFINITY),
+        other => Err(Mismatch::new(format!("must be a number, not {}", shown(&other.into())))),
+    }
+}
+
+fn character(text: &str) -> Result<char, Mismatch> {
+    let mut characters = text.chars();
+    match (characters.next(), characters.next()) {
+        (Some(character), None) => Ok(character),
+        _ => Err(Mismatch::new(format!("must be one character, not {}", shown(&text.into())))),
+    }
+}
+
+fn wanted(shape: &Shape) -> String {
+    match shape {
+        Shape::Bool => "true or false".into(),
+        Shape::Integer(_) | Shape::Float32 | Shape::Float64 => "a number".into(),
+        Shape::Char => "one character".into(),
+        Shape::String => "a text".into(),
+        Shape::Bytes => "a text in base64".into(),
+        Shape::List(_) => "an array".into(),
+        Shape::Tuple(items) => format!("an array of {}", items.len()),
+        Shape::Record(_) | Shape::Result { .. } => "an object".into(),
+        Shape::Option(inner) => format!("null or {}", wanted(inner)),
+        Shape::Enum(names) => format!("one of {}", list(names)),
+        Shape::Variant(cases) => {
+            let written = cases.iter().map(|Case { name, payload }| match payload {
+                None => format!("\"{name}\""),
+                Some(_) => format!("{{\"{name}\": …}}"),
+            });
+            format!("one of {}", written.collect::<Vec<_>>().join(", "))
+        }
+        Shape::Flags(names) => format!("an array of some of {}", list(names)),
+    }
+}
+
+fn list(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// A value, or what kind of value it is when it is long.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Array(items) => format!("an array of {}", items.len()),
+        Value::Object(_) => "an object".into(),
+        Value::String(text) if text.chars().nth(40).is_some() => "a longer text".into(),
+        other => other.to_string(),
+    }
+}
+
+/// A value that a function has given.
+///
+/// # Errors
+/// When it is not of the shape, which the engine rules out.
+pub(super) fn from_val(shape: &Shape, value: Val) -> Result<Value, BadValue> {
+    let optional = |shape: Option<&Shape>, value: Option<Box<Val>>| match (shape, value) {
+        (Some(shape), Some(value)) => from_val(shape, *value),
+        (None | Some(_), _) => Ok(Value::Null),
+    };
+    Ok(match (shape, value) {
+        (Shape::Bool, Val::Bool(value)) => value.into(),
+        (Shape::Integer(_), value) => return number(&value),
+        (Shape::Float32, Val::Float32(value)) => float(value.into()),
+        (Shape::Float64, Val::Float64(value)) => float(value),
+        (Shape::Char, Val::Char(value)) => value.to_string().into(),
+        (Shape::String, Val::String(value)) => value.into(),
+        (Shape::Bytes, Val::List(items)) => {
+            let bytes = items.into_iter().map(|item| if let Val::U8(byte) = item { byte } else { 0 });
+            STANDARD.encode(bytes.collect::<Vec<_>>()).into()
+        }
+        (Shape::List(item), Val::List(items)) => {
+            items.into_iter().map(|value| from_val(item, value)).collect::<Result<Vec<_>, _>>()?.into()
+        }
+        (Shape::Tuple(shapes), Val::Tuple(items)) => {
+            let items = shapes.iter().zip(items).map(|(shape, value)| from_val(shape, value));
+            items.collect::<Result<Vec<_>, _>>()?.into()
+        }
+        (Shape::Record(known), Val::Record(fields)) => {
+            let mut map = Map::new();
+            for (Field { name, shape }, (_, value)) in known.iter().zip(fields) {
+                map.insert(name.clone(), from_val(shape, value)?);
+            }
+            map.into()
+        }
+        (Shape::Variant(cases), Val::Variant(name, held)) => {
+            let shape = cases.iter().find(|case| case.name == name).and_then(|case| case.payload.as_ref());
+            match shape {
+                None => name.into(),
+                Some(shape) => tagged(&name, optional(Some(shape), held)?),
+            }
+        }
+        (Shape::Enum(_), Val::Enum(name)) => name.into(),
+        (Shape::Option(_), Val::Option(None)) => Value::Null,
+        (Shape::Option(inner), Val::Option(Some(value))) => match from_val(inner, *value)? {
+            value if inner.may_be_null() => tagged("some", value),
+            value => value,
+        },
+        (Shape::Result { ok, .. }, Val::Result(Ok(value))) => tagged("ok", optional(ok.as_deref(), value)?),
+        (Shape::Result { error, .. }, Val::Result(Err(value))) => tagged("error", optional(error.as_deref(), value)?),
+        (Shape::Flags(_), Val::Flags(names)) => names.into(),
+        (shape, other) => {
+            return Err(BadValue::new("the result", "of its type", format!("{other:?} is not {}", wanted(shape))));
+        }
+    })
+}
+
+fn number(value: &Val) -> Result<Value, BadValue> {
+    Ok(match value {
+        Val::S8(value) => (*value).into(),
+        Val::U8(value) => (*value).into(),
+        Val::S16(value) => (*value).into(),
+        Val::U16(value) => (*value).into(),
+        Val::S32(value) => (*value).into(),
+        Val::U32(value) => (*value).into(),
+        Val::S64(value) => (*value).into(),
+        Val::U64(value) => (*value).into(),
+        other => return Err(BadValue::new("the result", "of its type", format!("{other:?} is not a whole number"))),
+    })
+}
+
+fn float(value: f64) -> Value {
+    match serde_json::Number::from_f64(value) {
+        Some(number) => number.into(),
+        None if value.is_nan() => "NaN".into(),
+        None if value > 0.0 => "Infinity".into(),
+        None => "-Infinity".into(),
+    }
+}
+
+fn tagged(name: &str, value: Value) -> Value {
+    Value::Object(Map::from_iter([(name.to_owned(), value)]))
+}
+
+#[cfg(test)]
+mod tests;

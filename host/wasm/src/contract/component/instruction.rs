@@ -1,0 +1,61 @@
+//! An instruction that a component computes.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{CallContext, InstructionProvider, RunError};
+use wasmtime::Store;
+use wasmtime::component::Instance;
+
+use super::Component;
+use super::exports::AgentExports;
+use crate::contract::bindings::exports::hatchery::agent::{guest_agents, sync_guest_agents};
+use crate::contract::convert::bounded;
+use crate::error::CallError;
+use crate::runtime::store::HostState;
+
+pub(super) struct ComputedInstruction {
+    pub(super) component: Arc<Component>,
+    pub(super) exports: AgentExports,
+    pub(super) agent: String,
+    pub(super) is_global: bool,
+}
+
+#[async_trait]
+impl InstructionProvider for ComputedInstruction {
+    async fn instruction(&self, cx: &CallContext) -> Result<String, RunError> {
+        let (agent, is_global) = (self.agent.clone(), self.is_global);
+        let sandbox = &self.component.sandbox;
+        let answer = match &self.exports {
+            AgentExports::Async(exports) => {
+                let load = |store: &mut Store<HostState>, instance: &Instance| exports.load(store, instance);
+                let work = async move |accessor: &_, guest: guest_agents::Guest| {
+                    guest.call_instruct(accessor, agent, is_global).await
+                };
+                sandbox.call(cx, load, work).await
+            }
+            AgentExports::Sync(exports) => {
+                let load = |store: &mut Store<HostState>, instance: &Instance| exports.load(store, instance);
+                let work = async move |accessor: &_, guest: sync_guest_agents::Guest| {
+                    guest.call_instruct(accessor, agent, is_global).await
+                };
+                sandbox.call(cx, load, work).await
+            }
+        };
+        let failed = |error: CallError| error.into_run_error(&self.component.name);
+        match answer.map_err(failed)? {
+            Ok(text) => {
+                self.component.check_size(&text).map_err(failed)?;
+                Ok(text)
+            }
+            Err(error) => {
+                let error = bounded(error);
+                Err(RunError::Agent {
+                    agent: self.agent.clone(),
+                    code: error.code.into(),
+                    message: format!("its instruction cannot be computed: {}", error.message),
+                })
+            }
+        }
+    }
+}

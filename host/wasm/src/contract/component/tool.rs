@@ -1,0 +1,95 @@
+//! A component's tools: an instance per call.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{CallContext, FunctionDeclaration, ItemKind, JsonMap, RunError, Tool, ToolError, Toolset};
+use serde_json::Value;
+use wasmtime::Store;
+use wasmtime::component::Instance;
+
+use super::Component;
+use super::exports::ToolExports;
+use crate::contract::bindings::exports::hatchery::agent::{guest_tools, sync_guest_tools};
+use crate::contract::convert::{bounded_tool_error, text, value, wit};
+use crate::error::CallError;
+use crate::runtime::store::HostState;
+
+pub(super) struct ComponentTool {
+    pub(super) component: Arc<Component>,
+    pub(super) exports: ToolExports,
+    pub(super) declaration: Arc<FunctionDeclaration>,
+    pub(super) is_long_running: bool,
+    pub(super) requires_confirmation: bool,
+}
+
+#[async_trait]
+impl Tool for ComponentTool {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.declaration
+    }
+
+    fn qualified_name(&self) -> Cow<'_, str> {
+        format!("{}/{}", self.component.name, self.declaration.name).into()
+    }
+
+    fn is_long_running(&self) -> bool {
+        self.is_long_running
+    }
+
+    fn requires_confirmation(&self) -> bool {
+        self.requires_confirmation
+    }
+
+    async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
+        let tool = &self.declaration.name;
+        let answer = self.answer(text(&args), cx).await;
+        answer
+            .map_err(|error| error.into_tool_error(&self.component.name, ItemKind::Tool, tool))?
+            .map_err(|error| bounded_tool_error(error, tool))
+    }
+}
+
+impl ComponentTool {
+    async fn answer(&self, args: String, cx: &CallContext) -> Result<Result<Value, wit::ToolError>, CallError> {
+        let name = self.declaration.name.clone();
+        let sandbox = &self.component.sandbox;
+        let answer = match &self.exports {
+            ToolExports::Async(exports) => {
+                let load = |store: &mut Store<HostState>, instance: &Instance| exports.load(store, instance);
+                let work =
+                    async move |accessor: &_, guest: guest_tools::Guest| guest.call_call(accessor, name, args).await;
+                sandbox.call(cx, load, work).await
+            }
+            ToolExports::Sync(exports) => {
+                let load = |store: &mut Store<HostState>, instance: &Instance| exports.load(store, instance);
+                let work = async move |accessor: &_, guest: sync_guest_tools::Guest| {
+                    guest.call_call(accessor, name, args).await
+                };
+                sandbox.call(cx, load, work).await
+            }
+        };
+        match answer? {
+            Ok(result) => self.component.accept(result, |json| value(&json, "the result")).map(Ok),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+}
+
+/// All tools of a component.
+pub(super) struct ComponentTools {
+    pub(super) name: Arc<str>,
+    pub(super) tools: Vec<Arc<dyn Tool>>,
+}
+
+#[async_trait]
+impl Toolset for ComponentTools {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn tools(&self, _: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
+        Ok(self.tools.clone())
+    }
+}

@@ -1,0 +1,64 @@
+//! `artifacts`: the session's files.
+
+use hatchery_core::Part;
+use wasmtime::component::HasSelf;
+
+use super::{Access as Accessor, Reach, allowed, hold};
+use crate::contract::bindings::hatchery::agent::artifacts::{Host, HostWithStore};
+use crate::contract::convert::{FromWit, ToWit, Weigh, wit};
+use crate::policy::{Access, Want};
+use crate::runtime::store::HostState;
+
+impl Host for HostState {}
+
+impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
+    async fn save(accessor: &Accessor<T>, name: String, part: wit::Part) -> Result<u64, wit::Error> {
+        save(accessor, name, part).await
+    }
+
+    async fn load(accessor: &Accessor<T>, name: String, version: Option<u64>) -> Result<Option<wit::Part>, wit::Error> {
+        load(accessor, name, version).await
+    }
+
+    async fn list(accessor: &Accessor<T>) -> Result<Vec<String>, wit::Error> {
+        list(accessor).await
+    }
+
+    async fn versions(accessor: &Accessor<T>, name: String) -> Result<Vec<u64>, wit::Error> {
+        versions(accessor, name).await
+    }
+
+    async fn delete(accessor: &Accessor<T>, name: String) -> Result<(), wit::Error> {
+        delete(accessor, name).await
+    }
+}
+
+pub(super) async fn save(mut store: impl Reach, name: String, part: wit::Part) -> Result<u64, wit::Error> {
+    let cx = allowed(&mut store, Want::Artifacts(Access::Write))?;
+    let _held = hold(&mut store, part.weigh())?;
+    Ok(cx.save_artifact(&name, &Part::from_wit(part)?).await?)
+}
+
+pub(super) async fn load(
+    mut store: impl Reach,
+    name: String,
+    version: Option<u64>,
+) -> Result<Option<wit::Part>, wit::Error> {
+    let cx = allowed(&mut store, Want::Artifacts(Access::Read))?;
+    Ok(cx.load_artifact(&name, version).await?.map(|part| part.to_wit()))
+}
+
+pub(super) async fn list(mut store: impl Reach) -> Result<Vec<String>, wit::Error> {
+    let cx = allowed(&mut store, Want::Artifacts(Access::Read))?;
+    Ok(cx.list_artifacts().await?)
+}
+
+pub(super) async fn versions(mut store: impl Reach, name: String) -> Result<Vec<u64>, wit::Error> {
+    let run = allowed(&mut store, Want::Artifacts(Access::Read))?.invocation;
+    Ok(run.services.artifacts.versions(&run.session_key, &name).await?)
+}
+
+pub(super) async fn delete(mut store: impl Reach, name: String) -> Result<(), wit::Error> {
+    let run = allowed(&mut store, Want::Artifacts(Access::Write))?.invocation;
+    Ok(run.services.artifacts.delete(&run.session_key, &name).await?)
+}

@@ -1,0 +1,11 @@
+//! `config`: the component's own settings.
+
+use crate::contract::bindings::hatchery::agent::config::Host;
+use crate::contract::convert::{text, wit};
+use crate::runtime::store::HostState;
+
+impl Host for HostState {
+    fn get(&mut self, key: String) -> Result<Option<String>, wit::Error> {
+        Ok(self.config.get(&key).map(text))
+    }
+}

@@ -1,0 +1,129 @@
+//! `session`: state, confirmations and history.
+
+use super::fault;
+use crate::contract::bindings::hatchery::agent::session::{Host, Info};
+use crate::contract::convert::{ITEM, ToWit, Weigh, text, value, wit};
+use crate::policy::{Access, Want};
+use crate::runtime::store::HostState;
+use crate::runtime::store::kept::Kind;
+
+/// Most events of one call, whatever its `limit` says.
+const MAX_EVENTS: u32 = 1000;
+
+impl Host for HostState {
+    fn current(&mut self) -> Result<Info, wit::Error> {
+        let cx = self.context()?;
+        let key = &cx.invocation.session_key;
+        Ok(Info {
+            app: key.app.to_string(),
+            user: key.user.to_string(),
+            session: key.id.to_string(),
+            invocation_id: cx.invocation.id.clone(),
+            agent: cx.agent.to_string(),
+            branch: cx.branch.as_deref().map(Into::into),
+            function_call_id: cx.function_call_id.as_deref().map(Into::into),
+        })
+    }
+
+    fn user_content(&mut self) -> Result<wit::Content, wit::Error> {
+        Ok(self.context()?.invocation.user_content().to_wit())
+    }
+
+    fn get_state(&mut self, key: String) -> Result<Option<String>, wit::Error> {
+        let cx = self.context()?;
+        self.check(Want::State(Access::Read, &key))?;
+        Ok(cx.state(&key).as_ref().map(text))
+    }
+
+    fn all_state(&mut self) -> Result<Vec<(String, String)>, wit::Error> {
+        let state = self.context()?.full_state();
+        let readable = state.iter().filter(|(key, _)| self.grants.shows_state(key));
+        Ok(readable.map(|(key, value)| (key.into(), text(value))).collect())
+    }
+
+    fn set_state(&mut self, key: String, json: String) -> Result<(), wit::Error> {
+        self.context()?;
+        self.check(Want::State(Access::Write, &key))?;
+        let value = value(&json, "the state value")?;
+        self.kept.keep(Kind::State(key.clone()), key.len() + json.len()).map_err(|hit| {
+            self.output.report_limit("limits.result", &hit);
+            let what = format!("state key `{}` is not set, as all that this call sets is too much", short(&key));
+            fault("LIMIT_REACHED", format!("{what}: {hit}"))
+        })?;
+        self.context()?.set_state(key, value);
+        Ok(())
+    }
+
+    fn confirmation(&mut self) -> Result<Option<wit::ToolConfirmation>, wit::Error> {
+        Ok(self.context()?.confirmation().map(ToWit::to_wit))
+    }
+
+    fn request_confirmation(&mut self, hint: String, payload: Option<String>) -> Result<(), wit::Error> {
+        self.context()?;
+        let size = hint.len() + payload.as_ref().map_or(0, String::len);
+        let payload = payload.map(|json| value(&json, "the payload of a confirmation")).transpose()?;
+        self.kept.keep(Kind::Confirmation, size).map_err(|hit| {
+            fault("LIMIT_REACHED", format!("nobody is asked to confirm, as all that this call sets is too much: {hit}"))
+        })?;
+        Ok(self.context()?.request_confirmation(hint, payload)?)
+    }
+
+    fn event_count(&mut self) -> Result<u64, wit::Error> {
+        Ok(self.context()?.invocation.events().len() as u64)
+    }
+
+    fn events(&mut self, offset: u64, limit: u32) -> Result<Vec<wit::Event>, wit::Error> {
+        let events = self.context()?.invocation.events();
+        let first = usize::try_from(offset).unwrap_or(usize::MAX).min(events.len());
+        let end = first.saturating_add(limit.min(MAX_EVENTS) as usize).min(events.len());
+        let asked = (first..end).filter_map(|index| events.get(index)).map(|event| self.grants.visible(event.to_wit()));
+        Ok(up_to(self.kept.most(), asked))
+    }
+}
+
+/// Events up to a number of bytes; at least one, so that whoever reads on gets on.
+fn up_to(most: u64, events: impl Iterator<Item = wit::Event>) -> Vec<wit::Event> {
+    let (mut taken, mut total) = (Vec::new(), 0);
+    for event in events {
+        total += ITEM + event.weigh();
+        if total > most && !taken.is_empty() {
+            break;
+        }
+        taken.push(event);
+    }
+    taken
+}
+
+/// The begin of a key, for a message.
+fn short(key: &str) -> &str {
+    key.get(..key.floor_char_boundary(64)).unwrap_or(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_core::EventData;
+
+    use super::*;
+
+    #[test]
+    fn events_are_given_up_to_the_limit_but_never_none() {
+        let event = || EventData { author: "x".repeat(1000), ..EventData::default() }.to_wit();
+        let each = ITEM + event().weigh();
+        let count = |most| up_to(most, std::iter::repeat_with(event).take(10)).len();
+        assert_eq!(count(3 * each), 3);
+        assert_eq!(count(3 * each - 1), 2);
+        assert_eq!(count(0), 1);
+        assert_eq!(count(u64::MAX), 10);
+    }
+
+    #[test]
+    fn events_that_are_not_given_are_not_converted() {
+        let mut converted = 0;
+        let events = std::iter::repeat_with(|| {
+            converted += 1;
+            EventData::default().to_wit()
+        });
+        assert_eq!(up_to(0, events.take(10)).len(), 1);
+        assert_eq!(converted, 2);
+    }
+}

@@ -1,0 +1,172 @@
+//! Bounds on what guests can make of `wasi:http` before anything is sent: who may not send gets no body to write into, and headers, texts
+//! and bodies count to the instance's memory.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Linker, Resource};
+use wasmtime_wasi::p2::DynOutputStream;
+use wasmtime_wasi_http::p2::HeaderResult;
+use wasmtime_wasi_http::p2::bindings::http::types::{self, HeaderError, Method};
+use wasmtime_wasi_http::p2::body::{HostOutgoingBody, HyperOutgoingBody};
+use wasmtime_wasi_http::p2::types::{HostOutgoingRequest, HostOutgoingResponse};
+use wasmtime_wasi_http::{FieldMap, WasiHttpView};
+
+use crate::runtime::store::meter::header_size;
+use crate::runtime::store::{HostState, stream};
+
+/// Most bytes of a method's name.
+const MAX_METHOD: usize = 64;
+
+/// Most bytes of a request's path with its query, and of its host.
+const MAX_PATH: usize = 16 << 10;
+
+/// Replaces the functions by which a guest makes the host hold something.
+pub(super) fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
+    let mut types = linker.instance("wasi:http/types@0.2.12")?;
+    types.func_wrap("[method]outgoing-request.body", request_body)?;
+    types.func_wrap("[method]outgoing-response.body", response_body)?;
+    types.func_wrap("[method]outgoing-request.set-method", set_method)?;
+    types.func_wrap("[method]outgoing-request.set-path-with-query", set_path)?;
+    types.func_wrap("[method]outgoing-request.set-authority", set_authority)?;
+    types.func_wrap("[method]outgoing-body.write", body_stream)?;
+    types.func_wrap("[static]fields.from-list", fields_from_list)?;
+    types.func_wrap("[method]fields.set", set_field)?;
+    types.func_wrap("[method]fields.append", append_field)?;
+    types.func_wrap("[method]fields.clone", clone_fields)?;
+    Ok(())
+}
+
+type Store<'a> = StoreContextMut<'a, HostState>;
+
+/// `Ok(())`, or nothing to say about what is wrong.
+type Accepted = (Result<(), ()>,);
+
+/// Gives a request its body. What a guest writes that may send nothing goes nowhere: its stream is closed, and sending says why.
+fn request_body(
+    mut store: Store<'_>,
+    (request,): (Resource<HostOutgoingRequest>,),
+) -> wasmtime::Result<(Result<Resource<HostOutgoingBody>, ()>,)> {
+    let state = store.data_mut();
+    let same = Resource::<HostOutgoingRequest>::new_borrow(request.rep());
+    let opened = types::HostOutgoingRequest::body(&mut state.http(), request)?;
+    if opened.is_ok() && !state.may_send() {
+        let request = state.resources().get_mut(&same)?;
+        request.body = Some(empty());
+    }
+    Ok((opened,))
+}
+
+/// Gives a response its body. Components answer no HTTP requests, so what they write there goes nowhere.
+fn response_body(
+    mut store: Store<'_>,
+    (response,): (Resource<HostOutgoingResponse>,),
+) -> wasmtime::Result<(Result<Resource<HostOutgoingBody>, ()>,)> {
+    let state = store.data_mut();
+    let same = Resource::<HostOutgoingResponse>::new_borrow(response.rep());
+    let opened = types::HostOutgoingResponse::body(&mut state.http(), response)?;
+    if opened.is_ok() {
+        state.resources().get_mut(&same)?.body = Some(empty());
+    }
+    Ok((opened,))
+}
+
+/// An empty body that replaces the one a guest opened, which closes the guest's stream.
+fn empty() -> HyperOutgoingBody {
+    Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync()
+}
+
+fn set_method(
+    mut store: Store<'_>,
+    (request, method): (Resource<HostOutgoingRequest>, Method),
+) -> wasmtime::Result<Accepted> {
+    if matches!(&method, Method::Other(name) if name.len() > MAX_METHOD) {
+        return Ok((Err(()),));
+    }
+    Ok((types::HostOutgoingRequest::set_method(&mut store.data_mut().http(), request, method)?,))
+}
+
+fn set_path(
+    mut store: Store<'_>,
+    (request, path): (Resource<HostOutgoingRequest>, Option<String>),
+) -> wasmtime::Result<Accepted> {
+    if is_too_long(&path) {
+        return Ok((Err(()),));
+    }
+    Ok((types::HostOutgoingRequest::set_path_with_query(&mut store.data_mut().http(), request, path)?,))
+}
+
+fn set_authority(
+    mut store: Store<'_>,
+    (request, authority): (Resource<HostOutgoingRequest>, Option<String>),
+) -> wasmtime::Result<Accepted> {
+    if is_too_long(&authority) {
+        return Ok((Err(()),));
+    }
+    Ok((types::HostOutgoingRequest::set_authority(&mut store.data_mut().http(), request, authority)?,))
+}
+
+fn is_too_long(text: &Option<String>) -> bool {
+    text.as_ref().is_some_and(|text| text.len() > MAX_PATH)
+}
+
+fn body_stream(
+    mut store: Store<'_>,
+    (body,): (Resource<HostOutgoingBody>,),
+) -> wasmtime::Result<(Result<Resource<DynOutputStream>, ()>,)> {
+    let state = store.data_mut();
+    let opened = types::HostOutgoingBody::write(&mut state.http(), body)?;
+    if let Ok(stream) = &opened {
+        stream::count(state, stream)?;
+    }
+    Ok((opened,))
+}
+
+fn fields_from_list(
+    mut store: Store<'_>,
+    (entries,): (Vec<(String, Vec<u8>)>,),
+) -> wasmtime::Result<(Result<Resource<FieldMap>, HeaderError>,)> {
+    let size = entries.iter().map(|(name, value)| header_size(name, value)).sum();
+    let state = store.data_mut();
+    let made = types::HostFields::from_list(&mut state.http(), entries);
+    charged(state, made, size)
+}
+
+fn set_field(
+    mut store: Store<'_>,
+    (fields, name, values): (Resource<FieldMap>, String, Vec<Vec<u8>>),
+) -> wasmtime::Result<(Result<(), HeaderError>,)> {
+    let size = values.iter().map(|value| header_size(&name, value)).sum();
+    let state = store.data_mut();
+    let set = types::HostFields::set(&mut state.http(), fields, name, values);
+    charged(state, set, size)
+}
+
+fn append_field(
+    mut store: Store<'_>,
+    (fields, name, value): (Resource<FieldMap>, String, Vec<u8>),
+) -> wasmtime::Result<(Result<(), HeaderError>,)> {
+    let size = header_size(&name, &value);
+    let state = store.data_mut();
+    let appended = types::HostFields::append(&mut state.http(), fields, name, value);
+    charged(state, appended, size)
+}
+
+fn clone_fields(mut store: Store<'_>, (fields,): (Resource<FieldMap>,)) -> wasmtime::Result<(Resource<FieldMap>,)> {
+    let state = store.data_mut();
+    let size =
+        state.resources().get(&fields)?.iter().map(|(name, value)| header_size(name.as_str(), value.as_bytes())).sum();
+    let copy = types::HostFields::clone(&mut state.http(), fields)?;
+    state.charge_resources(size)?;
+    Ok((copy,))
+}
+
+fn charged<T>(state: &mut HostState, done: HeaderResult<T>, size: u64) -> wasmtime::Result<(Result<T, HeaderError>,)> {
+    match done {
+        Ok(done) => {
+            state.charge_resources(size)?;
+            Ok((Ok(done),))
+        }
+        Err(error) => Ok((Err(error.downcast()?),)),
+    }
+}

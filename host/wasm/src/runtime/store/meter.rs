@@ -1,0 +1,187 @@
+//! What is charged to the memory of an instance: growth of its memories, and sizes of what the host holds.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use wasmtime::ResourceLimiter;
+use wasmtime_wasi::p2::DynInputStream;
+use wasmtime_wasi_http::FieldMap;
+use wasmtime_wasi_http::p2::types::{HostIncomingResponse, HostOutgoingRequest, HostOutgoingResponse};
+
+use super::memory::InstanceMemory;
+use crate::runtime::limits::{Limit, Limits};
+
+/// What a resource of the host takes beside its contents, bytes.
+const RESOURCE: u64 = 256;
+
+/// What a stream that is read may have buffered, bytes.
+const READ_BUFFER: u64 = 64 << 10;
+
+/// What a header takes beside its name and value, bytes.
+const HEADER: u64 = 64;
+
+/// What a value in parsed JSON takes beside its text, bytes.
+const JSON_NODE: u64 = size_of::<serde_json::Value>() as u64;
+
+/// Charges what a store's memories and tables take, and refuses what is too much.
+pub(crate) struct Meter {
+    limits: Limits,
+    memory: Arc<InstanceMemory>,
+    /// The last growth of a memory, which is taken back when it fails after all.
+    last_growth: u64,
+    table_elements: u64,
+    /// The same for tables.
+    last_elements: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(limits: Limits, memory: Arc<InstanceMemory>) -> Self {
+        Self { limits, memory, last_growth: 0, table_elements: 0, last_elements: 0 }
+    }
+}
+
+impl ResourceLimiter for Meter {
+    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let growth = desired.saturating_sub(current) as u64;
+        self.memory.charge(growth)?;
+        self.last_growth = growth;
+        Ok(true)
+    }
+
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        tracing::debug!("a component's memory cannot grow: {error:#}");
+        self.memory.release(std::mem::take(&mut self.last_growth));
+        Ok(())
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let growth = desired.saturating_sub(current) as u64;
+        let total = self.table_elements.saturating_add(growth);
+        if total > self.limits.tables {
+            return Err(self.limits.hit(Limit::Tables).into());
+        }
+        self.table_elements = total;
+        self.last_elements = growth;
+        Ok(true)
+    }
+
+    fn table_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        tracing::debug!("a component's table cannot grow: {error:#}");
+        self.table_elements -= std::mem::take(&mut self.last_elements);
+        Ok(())
+    }
+
+    fn instances(&self) -> usize {
+        usize::try_from(self.limits.instances).unwrap_or(usize::MAX)
+    }
+}
+
+/// What a resource of the host takes, as far as it holds what the guest gave or reads. Streams that it writes to charge
+/// what they hold themselves.
+pub(super) fn resource_size(resource: &(dyn Any + Send)) -> u64 {
+    let text = |text: &Option<String>| text.as_ref().map_or(0, |text| text.len() as u64);
+    let contents = if let Some(fields) = resource.downcast_ref::<FieldMap>() {
+        headers_size(fields)
+    } else if let Some(request) = resource.downcast_ref::<HostOutgoingRequest>() {
+        headers_size(&request.headers) + text(&request.authority) + text(&request.path_with_query)
+    } else if let Some(response) = resource.downcast_ref::<HostIncomingResponse>() {
+        headers_size(&response.headers)
+    } else if let Some(response) = resource.downcast_ref::<HostOutgoingResponse>() {
+        headers_size(&response.headers)
+    } else if resource.is::<DynInputStream>() {
+        READ_BUFFER
+    } else {
+        0
+    };
+    RESOURCE + contents
+}
+
+fn headers_size(headers: &HeaderMap) -> u64 {
+    headers.iter().map(|(name, value)| header_size(name.as_str(), value.as_bytes())).sum()
+}
+
+/// What a header takes.
+pub(crate) fn header_size(name: &str, value: &[u8]) -> u64 {
+    HEADER + name.len() as u64 + value.len() as u64
+}
+
+/// The most that JSON takes once it is parsed, which can be many times its text.
+pub(crate) fn parsed_size(json: &str) -> u64 {
+    let (mut nodes, mut is_text, mut is_escaped) = (1_u64, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_text,
+            b'"' => is_text = !is_text,
+            b',' | b':' | b'[' | b'{' if !is_text => nodes += 1,
+            _ => {}
+        }
+    }
+    json.len() as u64 + nodes * JSON_NODE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::store::memory::EngineMemory;
+
+    fn instance(limit: u64, engine: &Arc<EngineMemory>) -> Arc<InstanceMemory> {
+        InstanceMemory::new(Limits { memory: limit, ..Limits::default() }, engine.clone(), None)
+    }
+
+    #[test]
+    fn memories_and_what_the_host_holds_are_added_up_and_the_error_names_value_and_key() {
+        let engine = EngineMemory::new(1 << 30, 1 << 30);
+        let memory = instance(3 << 16, &engine);
+        let mut meter = Meter::new(Limits::default(), memory.clone());
+        assert!(meter.memory_growing(0, 1 << 16, None).unwrap());
+        assert!(meter.memory_growing(0, 1 << 16, None).unwrap());
+        let held = memory.hold(1 << 16).unwrap();
+        let error = meter.memory_growing(1 << 16, 2 << 16, None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "it needs more than 192 KiB of memory; raise `limits.memory` in hatchery.yaml to allow more"
+        );
+        drop(held);
+        assert!(meter.memory_growing(1 << 16, 2 << 16, None).unwrap());
+        assert_eq!(engine.used(), 3 << 16);
+        meter.memory_grow_failed(wasmtime::format_err!("no room")).unwrap();
+        assert_eq!(engine.used(), 2 << 16);
+        drop((meter, memory));
+        assert_eq!(engine.used(), 0);
+    }
+
+    #[test]
+    fn a_table_growth_that_fails_is_not_counted() {
+        let limits = Limits { tables: 10, ..Limits::default() };
+        let mut meter = Meter::new(limits, instance(0, &EngineMemory::new(0, 0)));
+        assert!(meter.table_growing(0, 8, None).unwrap());
+        meter.table_grow_failed(wasmtime::format_err!("no room")).unwrap();
+        assert!(meter.table_growing(0, 10, None).unwrap());
+        let error = meter.table_growing(10, 11, None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "it needs more than 10 table elements; raise `limits.tables` in hatchery.yaml to allow more"
+        );
+    }
+
+    #[test]
+    fn parsed_json_is_never_larger_than_was_charged() {
+        fn size(value: &serde_json::Value) -> u64 {
+            JSON_NODE
+                + match value {
+                    serde_json::Value::Array(items) => items.iter().map(size).sum(),
+                    serde_json::Value::Object(map) => {
+                        map.iter().map(|(key, value)| key.len() as u64 + size(value)).sum()
+                    }
+                    serde_json::Value::String(text) => text.len() as u64,
+                    _ => 0,
+                }
+        }
+        for text in ["1", "[0,0,0,0]", r#"{"a":{"b":[[],[{}],"x,y"]},"c":null}"#, "[[[[[[]]]]]]"] {
+            assert!(parsed_size(text) >= size(&serde_json::from_str(text).unwrap()), "{text}");
+        }
+        assert_eq!(parsed_size(r#""a,b\",[{:\\""#), 13 + JSON_NODE, "what is in a text is no node");
+    }
+}
