@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
-use hatchery_server::audit::TARGET;
-use hatchery_server::{AuditConfig, Storage};
+use hatchery::audit::TARGET;
+use hatchery::{AuditConfig, Storage};
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;

@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use hatchery_server::{Config, catalog};
+use hatchery::{Config, catalog};
 use hatchery_wasm::compile::worker;
 use hatchery_wasm::{LoadError, LoadOptions, Worker};
 

@@ -16,7 +16,7 @@ mod settings;
 use std::path::Path;
 use std::sync::Arc;
 
-use hatchery_server::{Config, ConfigError, ConfigSource, LoadedConfig, Storage};
+use hatchery::{Config, ConfigError, ConfigSource, LoadedConfig, Storage};
 use hatchery_wasm::{Catalog, CatalogHandle, LoadOptions};
 
 use crate::compiler;

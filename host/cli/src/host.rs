@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use hatchery::services::Scripts;
+use hatchery::trust::HostPaths;
+use hatchery::{
+    AppSource, Config, ConfigSource, ConfiguredApps, LoadedConfig, Storage, TrustStore, host_key, services,
+};
 use hatchery_core::{ItemResolver, Services};
 use hatchery_engine::Runner;
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::plugins::config::Loaded;
-use hatchery_server::services::Scripts;
-use hatchery_server::trust::HostPaths;
-use hatchery_server::{
-    AppSource, Config, ConfigSource, ConfiguredApps, LoadedConfig, Storage, TrustStore, host_key, services,
-};
 use hatchery_wasm::{CatalogHandle, CatalogModels, Rehearsal, Revisions};
 use tokio::sync::watch;
 
@@ -361,10 +361,10 @@ mod tests {
     use std::sync::Mutex;
 
     use async_trait::async_trait;
+    use hatchery::CatalogReport;
     use hatchery_core::{CallContext, Callback, Plugin, RunError, Tool, Toolset};
     use hatchery_engine::build::llm;
     use hatchery_engine::{App, Plugins};
-    use hatchery_server::CatalogReport;
 
     use super::*;
 

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hatchery::{Storage, services};
 use hatchery_core::{EventWindow, SessionKey};
 use hatchery_engine::plugins::Replay;
 use hatchery_engine::plugins::recordings::{Recordings, UserMessage};
 use hatchery_engine::{App, AppSettings, RunRequest, Runner};
-use hatchery_server::{Storage, services};
 
 use crate::host::Host;
 use crate::report::{self, Heard, Report, TurnReport};

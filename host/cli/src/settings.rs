@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use hatchery_server::services::Scripts;
-use hatchery_server::trust::HostPaths;
-use hatchery_server::{AppConfig, AppSource, CatalogReport, Config, ConfigSource, catalog, config};
+use hatchery::services::Scripts;
+use hatchery::trust::HostPaths;
+use hatchery::{AppConfig, AppSource, CatalogReport, Config, ConfigSource, catalog, config};
 use hatchery_wasm::CatalogHandle;
 
 use crate::audit::changes;
@@ -214,7 +214,7 @@ fn stamps(paths: &[PathBuf]) -> Vec<Stamp> {
 mod tests {
     use std::path::Path;
 
-    use hatchery_server::{ComponentReport, FileReport};
+    use hatchery::{ComponentReport, FileReport};
 
     use super::*;
 

@@ -9,9 +9,9 @@ use axum::http::request::Parts;
 use axum::http::{Extensions, StatusCode, header};
 use futures::TryStreamExt;
 
-use crate::byte_size::ByteSize;
-use crate::config::ServerConfig;
 use crate::error::ApiError;
+use hatchery::byte_size::ByteSize;
+use hatchery::config::ServerConfig;
 use memory::BodyMemory;
 pub(crate) use memory::{BodyBudget, hold};
 use pace::Pace;

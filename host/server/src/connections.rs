@@ -22,7 +22,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::config::ServerConfig;
+use hatchery::config::ServerConfig;
 use peers::{PeerPermit, Peers};
 use throttle::Throttle;
 use write_timeout::WriteTimeout;

@@ -8,9 +8,9 @@ use hatchery_engine::{App, Runner};
 use tokio_util::sync::CancellationToken;
 
 use crate::body::BodyBudget;
-use crate::config::ServerConfig;
 use crate::error::ApiError;
-use crate::source::AppSource;
+use hatchery::config::ServerConfig;
+use hatchery::source::AppSource;
 
 /// What all handlers share. Cheap to clone.
 #[derive(Clone)]

@@ -7,10 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use hatchery::Config;
 use hatchery_core::{Event, EventData, LlmRequest, Model, StreamingMode};
 use hatchery_models::scripted::Scripted;
 use hatchery_registry::{Interfaces, LOCK_FILE, Reference, Trust, TrustedKey};
-use hatchery_server::Config;
 use hatchery_wasm::fuzz::{GuestEvent, convert_event};
 use hatchery_wasm::version::{Contract, wanted};
 use tempfile::TempDir;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use hatchery_server::audit::TARGET;
-use hatchery_server::trust::Standing;
-use hatchery_server::{Config, LoadedConfig};
+use hatchery::audit::TARGET;
+use hatchery::trust::Standing;
+use hatchery::{Config, LoadedConfig};
 use hatchery_wasm::Grants;
 use hatchery_wasm::policy::{ClockGrant, RandomGrant, Variable};
 

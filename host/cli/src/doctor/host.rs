@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use hatchery_server::Storage;
+use hatchery::Storage;
 use hatchery_wasm::{CacheState, version};
 
 use super::report::shell;

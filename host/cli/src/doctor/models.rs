@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use hatchery::services::{self, Scripts};
 use hatchery_core::{Agent, AgentId, AgentKind, ModelRef, ModelResolver};
 use hatchery_engine::App;
-use hatchery_server::services::{self, Scripts};
 use hatchery_wasm::CatalogModels;
 
 use super::report::shell;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use hatchery_server::shell::quoted_path;
+use hatchery::shell::quoted_path;
 use serde::Serialize;
 
 use crate::terminal::{BOLD, DIM, ERROR, GOOD, harmless};

@@ -1,9 +1,9 @@
 //! `hatchery.yaml`: whether it can be read, and whether what it has settings for is there.
 
+use hatchery::shell::quoted_path;
+use hatchery::trust::{Distrust, Standing};
+use hatchery::{AppSource, Config, LoadedConfig, config};
 use hatchery_engine::plugins::ConfiguredPlugins;
-use hatchery_server::shell::quoted_path;
-use hatchery_server::trust::{Distrust, Standing};
-use hatchery_server::{AppSource, Config, LoadedConfig, config};
 
 use super::{Finding, Visit};
 use crate::host::current;

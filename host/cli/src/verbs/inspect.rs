@@ -232,7 +232,7 @@ fn arguments(schema: Option<&Value>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hatchery_server::Config;
+    use hatchery::Config;
 
     use super::*;
 
@@ -267,7 +267,7 @@ mod tests {
             run(Args { path: file.clone(), config: ConfigArgs::default(), json: true }).await.unwrap(),
             Outcome::Failure
         );
-        let options = hatchery_server::catalog::load_options(&Config::default(), None).unwrap();
+        let options = hatchery::catalog::load_options(&Config::default(), None).unwrap();
         let error = look_at(&options, &file).await.map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("is not a WebAssembly file"), "{error}");
         let empty = tempfile::tempdir().unwrap();

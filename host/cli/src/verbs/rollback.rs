@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use hatchery_server::catalog;
+use hatchery::catalog;
 use hatchery_wasm::{KeptRevision, Revisions, Settings, component_files, file_sha256, write_in_place};
 use serde_json::json;
 

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
+use hatchery::AppSource;
 use hatchery_core::{CallerOrigin, Content, RunError, SessionKey, StreamingMode};
 use hatchery_engine::plugins::Recorder;
 use hatchery_engine::{App, Run, RunRequest, Runner};
-use hatchery_server::AppSource;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader, Lines};
 use tokio_util::sync::CancellationToken;
 
@@ -318,11 +318,11 @@ fn outcome(error: &RunError) -> Outcome {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
+    use hatchery::services::Scripts;
+    use hatchery::{Config, Storage, services};
     use hatchery_core::{
         Agent, AgentContext, AgentKind, CustomAgent, CustomAgentSpec, EventData, EventWindow, REQUEST_CONFIRMATION,
     };
-    use hatchery_server::services::Scripts;
-    use hatchery_server::{Config, Storage, services};
     use serde_json::{Value, json};
 
     use super::*;

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::pin::pin;
 
 use anyhow::{Context, anyhow, bail};
-use hatchery_server::config::ServerConfig;
-use hatchery_server::shell::session_commands;
-use hatchery_server::{AppSource, AppState, CatalogReport, Config, LoadedConfig, Server, Storage, services};
+use hatchery::config::ServerConfig;
+use hatchery::shell::session_commands;
+use hatchery::{AppSource, CatalogReport, Config, LoadedConfig, Storage, services};
+use hatchery_server::{AppState, Server};
 use serde_json::json;
 
 use crate::audit::{self, changes};
@@ -227,7 +228,7 @@ fn indented(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use hatchery_server::{ComponentReport, ConfigSource, FileReport};
+    use hatchery::{ComponentReport, ConfigSource, FileReport};
 
     use super::*;
 

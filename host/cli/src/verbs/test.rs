@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use hatchery::AppSource;
 use hatchery_core::{Content, EventWindow, SessionKey};
 use hatchery_engine::plugins::recordings::{self, Recordings};
 use hatchery_engine::{RunRequest, Runner};
-use hatchery_server::AppSource;
 use hatchery_wasm::Rehearsal;
 use serde_json::json;
 

@@ -5,11 +5,11 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use hatchery_server::audit::TARGET;
-use hatchery_server::config::FILE_NAME;
-use hatchery_server::shell::quoted_path;
-use hatchery_server::trust::{Distrust, Standing};
-use hatchery_server::{ConfigSource, LoadedConfig, TrustStore};
+use hatchery::audit::TARGET;
+use hatchery::config::FILE_NAME;
+use hatchery::shell::quoted_path;
+use hatchery::trust::{Distrust, Standing};
+use hatchery::{ConfigSource, LoadedConfig, TrustStore};
 use serde_json::json;
 
 use crate::host::trust_store;
@@ -136,7 +136,7 @@ fn revoke(store: &TrustStore, args: &Args) -> anyhow::Result<Outcome> {
 
 fn list(store: &TrustStore, as_json: bool) -> anyhow::Result<Outcome> {
     let state = |folder: &Path, trusted: &str| match std::fs::read(folder.join(FILE_NAME)) {
-        Ok(text) if hatchery_server::trust::sha256(&text) == trusted => "trusted",
+        Ok(text) if hatchery::trust::sha256(&text) == trusted => "trusted",
         Ok(_) => "changed since",
         Err(_) => "gone",
     };

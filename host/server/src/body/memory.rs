@@ -11,8 +11,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::byte_size::ByteSize;
 use crate::error::ApiError;
+use hatchery::byte_size::ByteSize;
 
 /// Bytes are counted in units of this many, so that their number fits into a permit.
 const UNIT: usize = 1024;

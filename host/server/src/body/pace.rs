@@ -5,8 +5,8 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use tokio::time::{Instant, timeout};
 
-use crate::config::ServerConfig;
 use crate::error::ApiError;
+use hatchery::config::ServerConfig;
 
 /// The times of one body: it must not pause, keep a minimum rate after two times a pause, and be whole before a deadline.
 pub(super) struct Pace {
@@ -74,7 +74,7 @@ fn late(detail: String) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::byte_size::ByteSize;
+    use hatchery::byte_size::ByteSize;
 
     fn pace(received: usize) -> Pace {
         let config = ServerConfig {

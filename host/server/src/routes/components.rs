@@ -5,8 +5,8 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::Serialize;
 
-use crate::source::CatalogReport;
 use crate::state::AppState;
+use hatchery::source::CatalogReport;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/components", get(components))

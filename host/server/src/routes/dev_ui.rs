@@ -8,9 +8,9 @@ use axum::http::{HeaderMap, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::get;
 
-use crate::shell::session_commands;
-use crate::source::{CatalogReport, ComponentReport};
 use crate::state::AppState;
+use hatchery::shell::session_commands;
+use hatchery::source::{CatalogReport, ComponentReport};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/", get(root)).route("/dev-ui", get(page)).route("/dev-ui/", get(page))
@@ -127,7 +127,7 @@ fn push(html: &mut String, text: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::FileReport;
+    use hatchery::source::FileReport;
 
     #[test]
     fn everything_that_came_from_elsewhere_is_escaped() {

@@ -1,6 +1,6 @@
 //! What bodies may take: bytes by route, values, and memory together with all others.
 
-use hatchery_server::{ServerConfig, byte_size::ByteSize};
+use hatchery::{ServerConfig, byte_size::ByteSize};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;

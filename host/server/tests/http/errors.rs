@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hatchery_server::{ServerConfig, byte_size::ByteSize};
+use hatchery::{ServerConfig, byte_size::ByteSize};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -282,7 +282,7 @@ async fn an_address_in_use_says_what_to_do() {
 
 struct NoApps;
 
-impl hatchery_server::AppSource for NoApps {
+impl hatchery::AppSource for NoApps {
     fn app(&self, _: &str) -> Option<std::sync::Arc<hatchery_engine::App>> {
         None
     }
@@ -291,8 +291,8 @@ impl hatchery_server::AppSource for NoApps {
         Vec::new()
     }
 
-    fn report(&self) -> hatchery_server::CatalogReport {
-        hatchery_server::CatalogReport::default()
+    fn report(&self) -> hatchery::CatalogReport {
+        hatchery::CatalogReport::default()
     }
 }
 

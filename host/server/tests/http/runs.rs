@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hatchery::ServerConfig;
 use hatchery_core::{EventWindow, RunError, SessionKey};
 use hatchery_engine::{PluginSource, Plugins};
-use hatchery_server::ServerConfig;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 

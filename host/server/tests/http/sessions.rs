@@ -1,4 +1,4 @@
-use hatchery_server::ServerConfig;
+use hatchery::ServerConfig;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;

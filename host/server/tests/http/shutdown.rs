@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hatchery_server::ServerConfig;
+use hatchery::ServerConfig;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 

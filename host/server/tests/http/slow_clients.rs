@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hatchery_server::{ServerConfig, byte_size::ByteSize};
+use hatchery::{ServerConfig, byte_size::ByteSize};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -5,12 +5,13 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hatchery::{AppSource, CatalogReport, ComponentReport, FileReport, ServerConfig};
 use hatchery_core::{
     Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, EventData, RunError, Services, Timestamp,
 };
 use hatchery_engine::{App, PluginSource, Plugins, Runner};
 use hatchery_models::ModelProviders;
-use hatchery_server::{AppSource, AppState, CatalogReport, ComponentReport, FileReport, Server, ServerConfig};
+use hatchery_server::{AppState, Server};
 use hatchery_stores::{AppQuotas, KeywordMemory, MemoryArtifacts, MemorySessions, Quotas};
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};

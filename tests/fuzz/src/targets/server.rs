@@ -5,10 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use hatchery::{AppSource, CatalogReport, ServerConfig};
 use hatchery_core::{Agent, Services};
 use hatchery_engine::{App, Plugins, Runner};
 use hatchery_models::ModelProviders;
-use hatchery_server::{AppSource, AppState, CatalogReport, Server, ServerConfig};
+use hatchery_server::{AppState, Server};
 use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
 
 use super::RUNTIME;
