@@ -36,19 +36,22 @@ async fn the_first_callback_that_has_one_gives_the_answer_and_the_run_goes_on() 
     let first = with(fails("first"), &["LIMIT_REACHED", "MODEL_SERVER_ERROR", "MODEL_SERVER_ERROR"]);
     let second = llm("second", Scripted::new().otherwise("here I am"));
     let app = Harness::new(workflow("all", AgentKind::Sequential, vec![first, second])).await;
-    assert_eq!(app.talk("hi").await, ["first: first could not: model `scripted`: out of order", "second: here I am"]);
+    assert_eq!(
+        app.transcript("hi").await,
+        ["first: first could not: model `scripted`: out of order", "second: here I am"]
+    );
 }
 
 #[tokio::test]
 async fn an_agent_around_the_one_that_failed_may_answer_for_it() {
     let all = with(workflow("all", AgentKind::Sequential, vec![fails("inner")]), &["MODEL_SERVER_ERROR"]);
     let app = Harness::new(all).await;
-    assert_eq!(app.talk("hi").await, ["all: all could not: model `scripted`: out of order"]);
+    assert_eq!(app.transcript("hi").await, ["all: all could not: model `scripted`: out of order"]);
 }
 
 #[tokio::test]
 async fn a_failure_that_no_callback_answers_ends_the_run() {
-    let (events, error) = Harness::new(with(fails("root"), &["LIMIT_REACHED"])).await.fail("hi").await;
+    let (events, error) = Harness::new(with(fails("root"), &["LIMIT_REACHED"])).await.expect_error("hi").await;
     assert_eq!(error.code(), "MODEL_SERVER_ERROR");
     assert_eq!(events, ["root: error MODEL_SERVER_ERROR: model `scripted`: out of order"]);
 }

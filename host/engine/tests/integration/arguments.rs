@@ -43,7 +43,7 @@ async fn answer(parameters: Value, args: Value, callbacks: impl FnOnce(&mut hatc
         llm.tools = vec![echo(parameters)];
         callbacks(llm);
     });
-    Harness::new(agent).await.talk("hi").await.swap_remove(1)
+    Harness::new(agent).await.transcript("hi").await.swap_remove(1)
 }
 
 #[tokio::test]
@@ -132,6 +132,6 @@ impl CustomAgent for Calls {
 #[tokio::test]
 async fn arguments_from_code_are_checked_too() {
     let custom = CustomAgentSpec { code: Arc::new(Calls), model: None, tools: vec![echo(sides())] };
-    let said = Harness::new(Agent::new("root", "", AgentKind::Custom(custom))).await.talk("hi").await;
+    let said = Harness::new(Agent::new("root", "", AgentKind::Custom(custom))).await.transcript("hi").await;
     assert!(said[0].ends_with("at `/sides`: \"six\" is not of type \"integer\""), "{said:?}");
 }

@@ -41,7 +41,7 @@ fn calling(name: &str, args: Value) -> Arc<Scripted> {
 async fn answer(tool: FunctionTool, args: Value) -> String {
     let model = calling(&tool.declaration().name, args);
     let root = llm("root").model_instance("scripted", model).tool(tool).build().unwrap();
-    Harness::new(root).await.talk("hi").await[1].clone()
+    Harness::new(root).await.transcript("hi").await[1].clone()
 }
 
 fn as_llm(agent: &Agent) -> &LlmAgent {
@@ -113,7 +113,7 @@ async fn a_tool_made_of_a_closure_sets_state_and_fails_as_any_other() {
     });
     let model = calling("note", json!({"x": 1}));
     let app = Harness::new(llm("root").model_instance("scripted", model).tool(note).build().unwrap()).await;
-    assert_eq!(app.talk("hi").await[1], "root: answer note{\"error\":\"no more paper\"}");
+    assert_eq!(app.transcript("hi").await[1], "root: answer note{\"error\":\"no more paper\"}");
     assert_eq!(app.state().await, json!({"noted": {"x": 1}}));
 }
 
@@ -129,7 +129,7 @@ async fn a_long_running_closure_that_gives_nothing_yet_is_waited_for() {
     let order = function_tool("order", "", |_: JsonMap, _| async { Ok(None::<i32>) }).long_running();
     let model = Arc::new(Scripted::sequence([Reply::call("order", json!({})).with_id("c1")]));
     let app = Harness::new(llm("root").model_instance("scripted", model).tool(order).build().unwrap()).await;
-    assert_eq!(app.say("hi").await[0].long_running_tool_ids, ["c1"]);
+    assert_eq!(app.run("hi").await[0].long_running_tool_ids, ["c1"]);
 }
 
 #[test]
@@ -152,7 +152,7 @@ async fn closures_of_several_calls_run_at_the_same_time() {
     let model = Arc::new(Scripted::sequence([twice, Reply::text("done")]));
     let mut app = Harness::new(llm("root").model_instance("scripted", model).tool(meet).build().unwrap()).await;
     app.config.tool_execution = ToolExecution::Parallel;
-    assert_eq!(app.talk("hi").await[1], "root: answer meet{\"result\":\"met\"}; answer meet{\"result\":\"met\"}");
+    assert_eq!(app.transcript("hi").await[1], "root: answer meet{\"result\":\"met\"}; answer meet{\"result\":\"met\"}");
 }
 
 #[tokio::test]
@@ -164,8 +164,8 @@ async fn a_closure_computes_an_instruction_for_each_model_call() {
         .instruction_fn(|cx| async move { Ok(format!("{} events so far.", cx.invocation.events().len())) })
         .build();
     let app = Harness::new(root.unwrap()).await;
-    app.say("hi").await;
-    app.say("again").await;
+    app.run("hi").await;
+    app.run("again").await;
     assert_eq!(model.requests()[0].system_instructions[..2], ["All serve ada.", "1 events so far."]);
     assert_eq!(model.requests()[1].system_instructions[1], "3 events so far.");
 }
@@ -182,7 +182,7 @@ async fn closures_run_before_and_after_an_agent() {
         })
         .after_agent_fn(|cx| Box::pin(async move { Ok(Some(Content::model(format!("{} was here", cx.agent)))) }));
     let app = Harness::new(root.build().unwrap()).await;
-    assert_eq!(app.talk("hi").await, ["root: ", "root: model", "root: root was here"]);
+    assert_eq!(app.transcript("hi").await, ["root: ", "root: model", "root: root was here"]);
     assert_eq!(app.state().await, json!({"seen": true}));
 }
 
@@ -204,7 +204,7 @@ async fn closures_change_what_a_model_is_asked_and_what_it_answers() {
                 Ok(Some(LlmResponse::text(text.to_uppercase())))
             })
         });
-    assert_eq!(Harness::new(root.build().unwrap()).await.talk("hi").await, ["root: HELLO"]);
+    assert_eq!(Harness::new(root.build().unwrap()).await.transcript("hi").await, ["root: HELLO"]);
     assert_eq!(model.requests()[0].system_instructions.last().unwrap(), "Be kind.");
 }
 
@@ -214,7 +214,7 @@ async fn a_closure_answers_for_a_model_that_failed() {
     let root = llm("root").model_instance("scripted", Arc::new(model)).on_model_error_fn(|_, request, error| {
         Box::pin(async move { Ok(Some(LlmResponse::text(format!("{} said: {error}", request.model)))) })
     });
-    let events = Harness::new(root.build().unwrap()).await.talk("hi").await;
+    let events = Harness::new(root.build().unwrap()).await.transcript("hi").await;
     assert!(events[0].starts_with("root: scripted said: model `scripted`: "), "{events:?}");
 }
 
@@ -248,7 +248,7 @@ async fn closures_change_arguments_and_answers_of_tools_and_mend_their_failures(
         .on_tool_error_fn(|_, tool, _, error| {
             Box::pin(async move { Ok(Some(map(json!({"mended": format!("{tool}: {error}")})))) })
         });
-    let events = Harness::new(root.build().unwrap()).await.talk("hi").await;
+    let events = Harness::new(root.build().unwrap()).await.transcript("hi").await;
     assert_eq!(events[1], "root: answer strict{\"n\":1,\"allowed\":\"strict\"}");
     assert_eq!(events[3], "root: answer strict{\"mended\":\"strict: not allowed\",\"n\":2}");
 }
@@ -259,7 +259,7 @@ async fn callbacks_run_in_the_order_in_which_they_were_given() {
         .model_instance("scripted", Arc::new(Scripted::new()))
         .before_model_fn(|_, _| Box::pin(async { Ok(Some(LlmResponse::text("first"))) }))
         .before_model(Answers { name: "second", model: Some("second"), ..Answers::default() }.arc());
-    assert_eq!(Harness::new(root.build().unwrap()).await.talk("hi").await, ["root: first"]);
+    assert_eq!(Harness::new(root.build().unwrap()).await.transcript("hi").await, ["root: first"]);
 }
 
 #[test]
@@ -339,7 +339,7 @@ async fn workflows_and_code_are_built_and_run() {
         .sub_agent(parallel("branches").sub_agent(says("b", "B").build().unwrap()))
         .build()
         .unwrap();
-    assert_eq!(Harness::new(root).await.talk("hi").await, ["a: A", "a: A", "b: B"]);
+    assert_eq!(Harness::new(root).await.transcript("hi").await, ["a: A", "a: A", "b: B"]);
 }
 
 #[tokio::test]
@@ -353,7 +353,7 @@ async fn code_calls_the_tools_and_the_model_that_it_was_given() {
         Ok(())
     });
     let root = root.model_instance("scripted", model).tool(add()).build().unwrap();
-    assert_eq!(Harness::new(root).await.talk("hi").await, ["root: scripted {\"sum\":2}"]);
+    assert_eq!(Harness::new(root).await.transcript("hi").await, ["root: scripted {\"sum\":2}"]);
 }
 
 #[test]

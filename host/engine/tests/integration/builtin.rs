@@ -32,7 +32,7 @@ async fn an_agent_called_as_a_tool_answers_with_its_last_text() {
     let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("It is Rome.")]));
     let app = Harness::new(with_tool(&model, agent_tool(llm_on("helper", &helper, |_| {}), false))).await;
     assert_eq!(
-        app.talk("hi").await,
+        app.transcript("hi").await,
         [
             "root: call helper{\"request\":\"the capital?\"}",
             "root: answer helper{\"result\":\"Rome\"}",
@@ -52,7 +52,7 @@ async fn an_agent_called_as_a_tool_shares_state_both_ways() {
     });
     let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("ok")]));
     let app = Harness::with_state(with_tool(&model, agent_tool(helper, false)), json!({"tongue": "Latin"})).await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert_eq!(events[1].actions.state_delta, map(json!({"found": "Rome"})));
     assert_eq!(app.state().await, json!({"found": "Rome", "tongue": "Latin"}));
 }
@@ -62,7 +62,7 @@ async fn a_structured_answer_is_json_and_a_wrong_one_goes_to_the_model() {
     let schema = |llm: &mut hatchery_core::LlmAgent| llm.output_schema = Some(json!({"type": "object"}));
     let helper = llm_with("helper", Scripted::sequence(["{\"n\": 1}", "no json"]), schema);
     let model = Arc::new(Scripted::sequence([ask("helper"), ask("helper"), Reply::text("ok")]));
-    let events = Harness::new(with_tool(&model, agent_tool(helper, false))).await.talk("hi").await;
+    let events = Harness::new(with_tool(&model, agent_tool(helper, false))).await.transcript("hi").await;
     assert_eq!(events[1], "root: answer helper{\"n\":1}");
     assert!(events[3].contains("agent `helper` did not answer with the JSON that it should"), "{}", events[3]);
 }
@@ -71,14 +71,14 @@ async fn a_structured_answer_is_json_and_a_wrong_one_goes_to_the_model() {
 async fn without_a_summary_the_agents_answer_is_the_answer() {
     let model = Arc::new(Scripted::sequence([ask("helper")]));
     let tool = agent_tool(llm("helper", Scripted::sequence(["Rome"])), true);
-    assert_eq!(Harness::new(with_tool(&model, tool)).await.talk("hi").await.len(), 2);
+    assert_eq!(Harness::new(with_tool(&model, tool)).await.transcript("hi").await.len(), 2);
 }
 
 #[tokio::test]
 async fn a_failing_agent_is_told_to_the_model() {
     let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("sorry")]));
     let tool = agent_tool(llm("helper", Scripted::sequence([Reply::status(500, "down")])), false);
-    let events = Harness::new(with_tool(&model, tool)).await.talk("hi").await;
+    let events = Harness::new(with_tool(&model, tool)).await.transcript("hi").await;
     assert!(events[1].contains("agent `helper` failed: model `scripted`: "), "{}", events[1]);
 }
 
@@ -87,7 +87,7 @@ async fn model_calls_of_agents_called_as_tools_count() {
     let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("ok")]));
     let mut app = Harness::new(with_tool(&model, agent_tool(llm("helper", Scripted::sequence(["x"])), false))).await;
     app.config.max_llm_calls = 1;
-    let (_, error) = app.fail("hi").await;
+    let (_, error) = app.expect_error("hi").await;
     assert_eq!(error.code(), "LIMIT_REACHED");
 }
 
@@ -100,7 +100,7 @@ async fn agents_cannot_call_each_other_without_end() {
         let tool = agent_tool(agent, false);
         agent = llm_with(&format!("level{level}"), model, |llm| llm.tools = vec![tool]);
     }
-    let (_, error) = Harness::new(agent).await.fail("hi").await;
+    let (_, error) = Harness::new(agent).await.expect_error("hi").await;
     assert!(
         error
             .to_string()
@@ -122,7 +122,7 @@ async fn artifacts_are_named_and_shown_when_asked_for() {
         let blob = Blob { mime_type: mime_type.into(), data: "a,b".into(), display_name: None };
         artifacts.save(&key, name, &PartData::InlineData(blob).into()).await.unwrap();
     }
-    app.say("look").await;
+    app.run("look").await;
     let requests = model.requests();
     assert!(requests[0].system_instructions.iter().any(|text| text.contains("[\"note.txt\",\"pic.png\"]")));
     let shown: Vec<_> = requests[1].contents.iter().rev().take(3).collect();
@@ -144,16 +144,16 @@ async fn memory_is_searched_when_asked_and_told_before_it_is_asked() {
     let find = Reply::call("load_memory", json!({"query": "bicycle"}));
     let model = Arc::new(Scripted::sequence([Reply::text("nice"), find, Reply::text("a bicycle")]));
     let app = Harness::new(with_tool(&model, builtin("load_memory").unwrap())).await;
-    app.say("I own a red bicycle").await;
+    app.run("I own a red bicycle").await;
     remember(&app).await;
-    let events = app.talk("what do I own?").await;
+    let events = app.transcript("what do I own?").await;
     assert!(events[1].contains("I own a red bicycle"), "{}", events[1]);
 
     let model = Arc::new(Scripted::sequence(["nice", "yes"]));
     let app = Harness::new(with_tool(&model, builtin("preload_memory").unwrap())).await;
-    app.say("I own a red bicycle").await;
+    app.run("I own a red bicycle").await;
     remember(&app).await;
-    app.say("my bicycle?").await;
+    app.run("my bicycle?").await;
     let request = &model.requests()[1];
     assert!(request.system_instructions.last().unwrap().contains("user: I own a red bicycle"));
     assert!(request.tools.is_empty());
@@ -184,7 +184,7 @@ async fn a_memory_that_fails_ends_the_run_of_whoever_asks_it() {
         let model = Arc::new(Scripted::sequence([call]));
         let mut app = Harness::new(with_tool(&model, tool)).await;
         app.runner = Runner::new(Services { memory: Arc::new(Forgets), ..app.runner.services().clone() });
-        let (_, error) = app.fail("hi").await;
+        let (_, error) = app.expect_error("hi").await;
         assert_eq!(error.code(), "STORE_FAILED");
         assert_eq!(error.to_string(), format!("tool `{name}`: searching: the index is gone"));
     }
@@ -195,7 +195,7 @@ async fn examples_are_shown_and_cannot_be_called() {
     let example = Example { input: Content::user("2+2"), output: vec![Content::model("4")] };
     let model = Arc::new(Scripted::sequence([Reply::call("example_tool", json!({})), Reply::text("ok")]));
     let app = Harness::new(with_tool(&model, Arc::new(ExampleTool::new(&[example])))).await;
-    let events = app.talk("hi").await;
+    let events = app.transcript("hi").await;
     assert_eq!(
         events[1],
         "root: answer example_tool{\"error\":\"there is no tool `example_tool`; the tools are none\"}"
@@ -207,7 +207,7 @@ async fn examples_are_shown_and_cannot_be_called() {
 #[tokio::test]
 async fn model_tools_are_asked_for_and_refused_where_they_do_not_run() {
     let model = Arc::new(Scripted::sequence(["ok"]));
-    Harness::new(with_tool(&model, builtin("google_search").unwrap())).await.say("hi").await;
+    Harness::new(with_tool(&model, builtin("google_search").unwrap())).await.run("hi").await;
     let request = &model.requests()[0];
     assert_eq!(request.model_tools, [json!({"googleSearch": {}})]);
     assert!(request.tools.is_empty());
@@ -216,7 +216,7 @@ async fn model_tools_are_asked_for_and_refused_where_they_do_not_run() {
         llm.model = Some(hatchery_core::ModelRef::Object("gpt-5".into(), Arc::new(Scripted::new())));
         llm.tools = vec![builtin("url_context").unwrap()];
     });
-    let (_, error) = Harness::new(agent).await.fail("hi").await;
+    let (_, error) = Harness::new(agent).await.expect_error("hi").await;
     assert_eq!(
         error.to_string(),
         "model `gpt-5`: has no built-in tool `url_context`; it runs inside Gemini models from version 2 on"
@@ -230,7 +230,7 @@ async fn a_search_of_vertex_is_asked_for_with_its_settings() {
     let search = ModelTool::vertex_ai_search(Some("store"), None).unwrap();
     let model = Arc::new(Scripted::sequence(["ok"]));
     let agent = llm_on("root", &model, |llm| llm.tools = vec![Arc::new(rag), Arc::new(search)]);
-    Harness::new(agent).await.say("hi").await;
+    Harness::new(agent).await.run("hi").await;
     let store = json!({
         "ragResources": [{"ragCorpus": corpora[0]}],
         "similarityTopK": 3,
@@ -249,7 +249,7 @@ async fn a_search_of_vertex_is_asked_for_with_its_settings() {
 async fn a_tool_made_long_running_prepares_a_request_as_it_did() {
     let model = Arc::new(Scripted::sequence(["fine"]));
     let memory = LongRunning::new(builtin("load_memory").unwrap());
-    Harness::new(with_tool(&model, Arc::new(memory))).await.say("hi").await;
+    Harness::new(with_tool(&model, Arc::new(memory))).await.run("hi").await;
     let request = model.requests().swap_remove(0);
     assert!(request.system_instructions.last().unwrap().starts_with("You have a memory"));
     assert!(request.tools[0].description.ends_with("do not call it again while it is pending."));
@@ -261,7 +261,7 @@ async fn any_tool_can_be_made_long_running() {
     let inner = tool("order", |_, _| Ok(json!({"status": "pending"})));
     let model = Arc::new(Scripted::sequence([Reply::call("order", json!({})).with_id("c1"), Reply::text("ordered")]));
     let app = Harness::new(with_tool(&model, Arc::new(LongRunning::new(inner)))).await;
-    let events = app.say("order").await;
+    let events = app.run("order").await;
     assert_eq!(events[0].long_running_tool_ids, ["c1"]);
     assert!(
         model.requests()[0].tools[0]
@@ -284,7 +284,7 @@ async fn arguments_that_are_missing_are_asked_for() {
     ] {
         let model = Arc::new(Scripted::sequence([Reply::call(name, json!({})), Reply::text("ok")]));
         let app = Harness::new(with_tool(&model, builtin(name).unwrap())).await;
-        let answer = app.say("hi").await[1].function_responses().next().unwrap().response.clone();
+        let answer = app.run("hi").await[1].function_responses().next().unwrap().response.clone();
         assert!(answer["error"].as_str().unwrap().ends_with(text), "{answer:?}");
     }
 }

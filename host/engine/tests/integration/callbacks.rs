@@ -18,14 +18,14 @@ async fn the_first_answer_before_an_agent_replaces_it_and_what_comes_after_it() 
         Answers { name: "second", agent: Some("never"), ..Answers::default() }.arc(),
     ];
     agent.after_agent = vec![Answers { name: "after", agent: Some("never"), ..Answers::default() }.arc()];
-    assert_eq!(Harness::new(agent).await.talk("hi").await, ["root: from callback"]);
+    assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: from callback"]);
 }
 
 #[tokio::test]
 async fn an_answer_after_an_agent_is_added() {
     let mut agent = llm("root", Scripted::new().otherwise("model"));
     agent.after_agent = vec![Answers { name: "after", agent: Some("and more"), ..Answers::default() }.arc()];
-    assert_eq!(Harness::new(agent).await.talk("hi").await, ["root: model", "root: and more"]);
+    assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: model", "root: and more"]);
 }
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn state_without_an_answer_is_an_event_of_its_own() {
     let mut agent = llm("root", Scripted::new().otherwise("model"));
     agent.before_agent = vec![Answers { name: "noting", state: Some("seen"), ..Answers::default() }.arc()];
     let app = Harness::new(agent).await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert!(events[0].content.is_none());
     assert_eq!(events[0].actions.state_delta, map(json!({"seen": true})));
     assert_eq!(brief(&events[1]), "root: model");
@@ -45,7 +45,7 @@ async fn an_answer_before_the_model_replaces_it() {
     let agent = llm_on("root", &model, |llm| {
         llm.before_model = vec![Answers { name: "cached", model: Some("cached"), ..Answers::default() }.arc()];
     });
-    assert_eq!(Harness::new(agent).await.talk("hi").await, ["root: cached"]);
+    assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: cached"]);
     assert!(model.requests().is_empty());
 }
 
@@ -55,7 +55,7 @@ async fn a_changed_request_is_what_the_model_gets() {
     let agent = llm_on("root", &model, |llm| {
         llm.before_model = vec![Answers { name: "marking", mark: Some("be kind"), ..Answers::default() }.arc()];
     });
-    Harness::new(agent).await.say("hi").await;
+    Harness::new(agent).await.run("hi").await;
     assert_eq!(model.requests()[0].system_instructions.last().unwrap(), "be kind");
 }
 
@@ -65,7 +65,7 @@ async fn an_answer_after_the_model_replaces_pieces_and_whole() {
         llm.after_model = vec![Answers { name: "censor", model: Some("***"), ..Answers::default() }.arc()];
     });
     let app = Harness::new(agent).await.streaming();
-    assert_eq!(app.talk("hi").await, ["root~: ***", "root~: ***", "root: ***"]);
+    assert_eq!(app.transcript("hi").await, ["root~: ***", "root~: ***", "root: ***"]);
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn an_answer_before_a_tool_replaces_it_and_still_passes_the_callbacks_afte
         llm.before_tool = vec![Answers { name: "b", tool: Some(json!({"n": 6})), ..Answers::default() }.arc()];
         llm.after_tool = vec![Answers { name: "a", tool: Some(json!({"checked": true})), ..Answers::default() }.arc()];
     });
-    assert_eq!(Harness::new(agent).await.talk("hi").await[1], "root: answer roll{\"n\":6,\"checked\":true}");
+    assert_eq!(Harness::new(agent).await.transcript("hi").await[1], "root: answer roll{\"n\":6,\"checked\":true}");
 }
 
 #[tokio::test]
@@ -86,14 +86,14 @@ async fn changed_arguments_are_what_the_tool_gets() {
         llm.tools = vec![tool("echo", |args, _| Ok(args.into()))];
         llm.before_tool = vec![Answers { name: "b", mark: Some("seen"), ..Answers::default() }.arc()];
     });
-    assert_eq!(Harness::new(agent).await.talk("hi").await[1], "root: answer echo{\"a\":1,\"mark\":\"seen\"}");
+    assert_eq!(Harness::new(agent).await.transcript("hi").await[1], "root: answer echo{\"a\":1,\"mark\":\"seen\"}");
 }
 
 #[tokio::test]
 async fn a_failing_callback_ends_the_run_and_names_itself() {
     let mut agent = llm("root", Scripted::new().otherwise("model"));
     agent.before_agent = vec![Answers { name: "guard", fails: true, ..Answers::default() }.arc()];
-    let (events, error) = Harness::new(agent).await.fail("hi").await;
+    let (events, error) = Harness::new(agent).await.expect_error("hi").await;
     assert_eq!(error.to_string(), "callback `guard` of agent `root`: it broke");
     assert_eq!(events, ["root: error CALLBACK_FAILED: callback `guard` of agent `root`: it broke"]);
 }
@@ -102,7 +102,7 @@ async fn a_failing_callback_ends_the_run_and_names_itself() {
 async fn state_without_an_answer_after_an_agent_is_an_event_of_its_own() {
     let mut agent = llm("root", Scripted::new().otherwise("model"));
     agent.after_agent = vec![Answers { name: "noting", state: Some("seen"), ..Answers::default() }.arc()];
-    let events = Harness::new(agent).await.say("hi").await;
+    let events = Harness::new(agent).await.run("hi").await;
     assert_eq!(brief(&events[0]), "root: model");
     assert!(events[1].content.is_none());
     assert_eq!(events[1].actions.state_delta, map(json!({"seen": true})));
@@ -113,7 +113,7 @@ async fn state_set_beside_an_answer_is_in_the_event_of_the_answer() {
     let mut agent = llm("root", Scripted::new().otherwise("model"));
     let answers = Answers { name: "a", agent: Some("from callback"), state: Some("seen"), ..Answers::default() };
     agent.before_agent = vec![answers.arc()];
-    let events = Harness::new(agent).await.say("hi").await;
+    let events = Harness::new(agent).await.run("hi").await;
     assert_eq!((events.len(), brief(&events[0]).as_str()), (1, "root: from callback"));
     assert_eq!(events[0].actions.state_delta, map(json!({"seen": true})));
 }
@@ -123,14 +123,14 @@ async fn an_answer_before_an_agent_does_not_end_the_agents_around_it() {
     let mut first = llm("first", Scripted::new().otherwise("never"));
     first.before_agent = vec![Answers { name: "b", agent: Some("skipped"), ..Answers::default() }.arc()];
     let root = sequential("flow").sub_agent(first).sub_agent(llm("second", Scripted::new().otherwise("ran")));
-    assert_eq!(Harness::new(root.build().unwrap()).await.talk("hi").await, ["first: skipped", "second: ran"]);
+    assert_eq!(Harness::new(root.build().unwrap()).await.transcript("hi").await, ["first: skipped", "second: ran"]);
 }
 
 #[tokio::test]
 async fn the_first_of_several_answers_before_a_model_wins() {
     let answers = |name, model| Answers { name, model: Some(model), ..Answers::default() }.arc();
     let agent = llm_with("root", Scripted::new(), |llm| llm.before_model = vec![answers("a", "A"), answers("b", "B")]);
-    assert_eq!(Harness::new(agent).await.talk("hi").await, ["root: A"]);
+    assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: A"]);
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn the_first_of_several_answers_after_a_model_wins() {
     let answers = |name, model| Answers { name, model: Some(model), ..Answers::default() }.arc();
     let model = Scripted::new().otherwise("model");
     let agent = llm_with("root", model, |llm| llm.after_model = vec![answers("a", "A"), answers("b", "B")]);
-    assert_eq!(Harness::new(agent).await.talk("hi").await, ["root: A"]);
+    assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: A"]);
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn an_answer_before_the_model_does_not_pass_the_callbacks_after_it() {
         llm.before_model = vec![answers("b", "before")];
         llm.after_model = vec![answers("a", "never")];
     });
-    assert_eq!(Harness::new(agent).await.talk("hi").await, ["root: before"]);
+    assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: before"]);
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn a_model_failure_is_overridden_by_the_first_callback_that_answers() {
         .on_model_error_fn(|_, _, _| Box::pin(async { Ok(None) }))
         .on_model_error_fn(|_, _, _| Box::pin(async { Ok(Some(LlmResponse::text("second"))) }))
         .on_model_error_fn(|_, _, _| Box::pin(async { Ok(Some(LlmResponse::text("third"))) }));
-    assert_eq!(Harness::new(agent.build().unwrap()).await.talk("hi").await, ["root: second"]);
+    assert_eq!(Harness::new(agent.build().unwrap()).await.transcript("hi").await, ["root: second"]);
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn a_model_failure_that_nobody_answers_ends_the_run() {
     let agent = build::llm("root")
         .model_instance("scripted", Arc::new(down))
         .on_model_error_fn(|_, _, _| Box::pin(async { Ok(None) }));
-    let (_, error) = Harness::new(agent.build().unwrap()).await.fail("hi").await;
+    let (_, error) = Harness::new(agent.build().unwrap()).await.expect_error("hi").await;
     assert_eq!(error.code(), "MODEL_SERVER_ERROR");
 }
 
@@ -181,7 +181,7 @@ async fn one_callback_changes_the_arguments_and_the_next_sees_that_and_answers()
         .before_tool(Answers { name: "marking", mark: Some("seen"), ..Answers::default() }.arc())
         .before_tool_fn(|_, _, args| Box::pin(async move { Ok(Some(args.clone())) }))
         .before_tool_fn(|_, _, _| panic!("must not be asked"));
-    let events = Harness::new(agent.build().unwrap()).await.talk("hi").await;
+    let events = Harness::new(agent.build().unwrap()).await.transcript("hi").await;
     assert_eq!(events[1], "root: answer echo{\"a\":1,\"mark\":\"seen\"}");
 }
 
@@ -193,7 +193,7 @@ async fn the_first_of_several_answers_after_a_tool_wins() {
         let answers = |name, n: i32| Answers { name, tool: Some(json!({"n": n})), ..Answers::default() }.arc();
         llm.after_tool = vec![answers("a", 1), answers("b", 2)];
     });
-    assert_eq!(Harness::new(agent).await.talk("hi").await[1], "root: answer t{\"result\":\"tool\",\"n\":1}");
+    assert_eq!(Harness::new(agent).await.transcript("hi").await[1], "root: answer t{\"result\":\"tool\",\"n\":1}");
 }
 
 /// An agent whose tool fails for good.
@@ -210,13 +210,13 @@ async fn a_tool_failure_is_mended_by_the_first_callback_that_answers() {
         .on_tool_error_fn(|_, _, _, _| Box::pin(async { Ok(None) }))
         .on_tool_error_fn(|_, _, _, _| Box::pin(async { Ok(Some(map(json!({"by": "second"})))) }))
         .on_tool_error_fn(|_, _, _, _| panic!("must not be asked"));
-    let events = Harness::new(agent.build().unwrap()).await.talk("hi").await;
+    let events = Harness::new(agent.build().unwrap()).await.transcript("hi").await;
     assert_eq!(events[1], "root: answer t{\"by\":\"second\"}");
 }
 
 #[tokio::test]
 async fn a_tool_failure_that_nobody_mends_is_what_it_was() {
     let agent = broken().on_tool_error_fn(|_, _, _, _| Box::pin(async { Ok(None) }));
-    let (_, error) = Harness::new(agent.build().unwrap()).await.fail("hi").await;
+    let (_, error) = Harness::new(agent.build().unwrap()).await.expect_error("hi").await;
     assert_eq!(error.to_string(), "tool `t`: it broke");
 }

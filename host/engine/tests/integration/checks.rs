@@ -78,7 +78,7 @@ fn calls(parameters: Value, args: Value, spies: &Arc<Spies>) -> (Agent, Arc<Atom
 async fn error_of(parameters: Value, args: Value, spies: Spies) -> (String, usize, u64) {
     let spies = Arc::new(spies);
     let (agent, calls) = calls(parameters, args, &spies);
-    let events = Harness::new(agent).await.say("hi").await;
+    let events = Harness::new(agent).await.run("hi").await;
     let response = events[1].function_responses().next().unwrap().response.clone();
     let error = response.get("error").and_then(Value::as_str).unwrap_or_default().to_owned();
     (error, calls.load(Ordering::Relaxed), spies.steps())
@@ -170,7 +170,7 @@ async fn a_long_check_holds_up_nobody_and_ends_with_its_run() {
         yield_now().await;
     }
     let other = Harness::new(llm("other", Scripted::sequence(["hello"]))).await;
-    assert_eq!(other.talk("hi").await, ["other: hello"]);
+    assert_eq!(other.transcript("hi").await, ["other: hello"]);
     cancel.cancel();
     assert_eq!(run.collect().await.unwrap_err().code(), "CANCELLED");
     app.runner.drain().await;
@@ -210,7 +210,7 @@ async fn an_agent_whose_output_schema_cannot_be_used_does_not_run() {
     let model = Arc::new(Scripted::sequence(["{}"]));
     let agent =
         llm_on("root", &model, |llm| llm.output_schema = Some(json!({"properties": {"a": {"type": "nonsense"}}})));
-    let (_, error) = Harness::new(agent).await.fail("hi").await;
+    let (_, error) = Harness::new(agent).await.expect_error("hi").await;
     assert_eq!(error.code(), "OUTPUT_SCHEMA_UNUSABLE");
     let start = "agent `root`: its output schema cannot be used, so no answer of it could be checked; mend `output_schema`: at \
                  `/properties/a/type`: \"nonsense\" is not";

@@ -97,7 +97,7 @@ fn show(content: &Content) -> String {
 
 /// The whole events in a line each.
 async fn talk(app: &Harness, text: &str) -> Vec<String> {
-    let events = app.say(text).await;
+    let events = app.run(text).await;
     events.iter().filter(|event| !event.partial).map(|event| shown(event)).collect()
 }
 
@@ -119,7 +119,7 @@ async fn the_first_block_runs_and_its_result_is_shown_to_the_model() {
         let model = sequence([&format!("Let me see.\n{block}\nThat gives 7.\n{block}"), "done"]);
         let executor = Executor::simple();
         let app = Harness::new(coder(&model, &executor)).await;
-        let events = app.say("hi").await;
+        let events = app.run("hi").await;
         let said: Vec<_> = events.iter().map(|event| shown(event)).collect();
         assert_eq!(said, ["Let me see.\n|<a>", "[OUTCOME_OK: ran: a]", "done"]);
         let parts = serde_json::to_value(&events[0].content.as_ref().unwrap().parts).unwrap();
@@ -176,7 +176,7 @@ async fn tools_win_over_code_in_one_answer() {
     if let AgentKind::Llm(llm) = &mut agent.kind {
         llm.tools = vec![tool("t", |_, _| Ok(json!(1)))];
     }
-    let events = Harness::new(agent).await.talk("hi").await;
+    let events = Harness::new(agent).await.transcript("hi").await;
     assert_eq!(events, [format!("root: {CODE}; call t{{}}").as_str(), "root: answer t{\"result\":1}", "root: done"]);
     assert!(executor.codes().is_empty());
 }
@@ -195,7 +195,7 @@ async fn pieces_come_as_they_are_and_the_whole_ends_in_the_code() {
     let chunks = Reply::chunks(["See: ```pyt", "hon\na\n``", "` and so on"]);
     let model = Arc::new(Scripted::sequence([chunks, Reply::text("done")]));
     let app = Harness::new(coder(&model, &Executor::simple())).await.streaming();
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     let said: Vec<_> = events.iter().map(|event| (event.partial, shown(event))).collect();
     let said: Vec<_> = said.iter().map(|(partial, text)| (*partial, text.as_str())).collect();
     assert_eq!(
@@ -247,7 +247,7 @@ async fn only_the_answer_goes_to_the_output_key() {
         llm.output_key = Some("answer".into());
     }
     let app = Harness::new(agent).await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert_eq!(events[0].actions.state_delta, map(json!({})));
     assert_eq!(app.state().await["answer"], json!("7"));
 }

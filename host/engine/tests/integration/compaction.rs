@@ -60,7 +60,7 @@ impl Harness {
 
     /// Says something and waits for what it leads to.
     async fn say_and_settle(&self, text: &str) -> Vec<Arc<Event>> {
-        let events = self.say(text).await;
+        let events = self.run(text).await;
         self.runner.drain().await;
         events
     }
@@ -74,7 +74,7 @@ async fn after_enough_runs_a_summary_takes_their_place_in_prompts() {
     app.say_and_settle("a").await;
     assert!(app.compactions().await.is_empty(), "one run is not enough");
     app.say_and_settle("b").await;
-    let events = app.say("c").await;
+    let events = app.run("c").await;
     assert_eq!(texts(&model.requests()[2]), ["sum", "c"]);
     assert_eq!(model.requests()[2].contents[0].role.as_deref(), Some("model"));
     assert_eq!(events.len(), 1, "a compaction is not yielded");
@@ -120,7 +120,7 @@ async fn a_failed_run_leads_to_a_compaction_too() {
     let summaries = Arc::new(Scripted::sequence(["sum"]));
     let failing = Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down"));
     let app = compacted(llm("root", failing), every(1, by(&summaries))).await;
-    app.fail("a").await;
+    app.expect_error("a").await;
     app.runner.drain().await;
     assert_eq!(app.compactions().await.len(), 1);
 }
@@ -160,7 +160,7 @@ async fn a_summary_that_fails_is_logged_with_the_apps_name_changes_nothing_and_i
     assert!(text.contains("compaction failed: model `summaries`: out of order"), "{text}");
     assert!(text.contains("app=app") && text.contains("MODEL_SERVER_ERROR"), "{text}");
     app.say_and_settle("b").await;
-    app.say("c").await;
+    app.run("c").await;
     assert_eq!(texts(&model.requests()[1]), ["a", "one", "b"]);
     assert_eq!(texts(&model.requests()[2]), ["sum", "c"]);
 }
@@ -198,9 +198,9 @@ async fn turns_go_on_during_a_compaction_of_which_a_session_has_one_at_a_time() 
     let patient = Patient::new();
     let app =
         compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(patient.clone()))).await;
-    app.say("a").await;
-    app.say("b").await;
-    app.say("c").await;
+    app.run("a").await;
+    app.run("b").await;
+    app.run("c").await;
     patient.allow(2);
     app.runner.drain().await;
     assert_eq!((patient.asked.load(Ordering::SeqCst), app.compactions().await.len()), (1, 1));
@@ -216,7 +216,7 @@ async fn different_sessions_are_compacted_at_the_same_time() {
     let app =
         compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(patient.clone()))).await;
     app.runner.services().sessions.create("app", USER, Some("s2"), map(json!({}))).await.unwrap();
-    app.say("a").await;
+    app.run("a").await;
     let request = RunRequest::new(USER, "s2", Content::user("a"));
     app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
     while patient.asked.load(Ordering::SeqCst) < 2 {
@@ -231,7 +231,7 @@ async fn draining_waits_for_compactions_but_not_for_ever() {
     let patient = Patient::new();
     let app =
         compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(patient.clone()))).await;
-    app.say("a").await;
+    app.run("a").await;
     let begun = tokio::time::Instant::now();
     app.runner.drain().await;
     assert_eq!(begun.elapsed().as_secs(), 10);
@@ -263,7 +263,7 @@ async fn what_arrives_meanwhile_in_the_time_of_the_summary_is_not_hidden() {
     let patient = Patient::new();
     let app =
         compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(patient.clone()))).await;
-    app.say("a").await;
+    app.run("a").await;
     let first = app.session().await.events[0].timestamp;
     let content = Some(Arc::new(Content::user("from a host whose clock is late")));
     let late = EventData { author: "user".into(), content, timestamp: first, ..EventData::default() };
@@ -281,7 +281,7 @@ async fn a_session_that_is_deleted_meanwhile_is_left_alone_and_so_is_its_success
         let patient = Patient::new();
         let config = every(1, SummarizerRef::Custom(patient.clone()));
         let app = compacted(llm("root", Scripted::new().otherwise("ok")), config).await;
-        app.say("a").await;
+        app.run("a").await;
         let key = SessionKey::new("app", USER, SESSION);
         let sessions = app.runner.services().sessions.clone();
         sessions.delete(&key).await.unwrap();
@@ -455,7 +455,7 @@ async fn a_compaction_right_after_an_answer_does_not_change_who_goes_on() {
     let sessions = Arc::new(Busy(MemorySessions::new()));
     app.runner = Runner::new(Services { sessions, ..services() });
     app.runner.services().sessions.create("app", USER, Some(SESSION), map(json!({}))).await.unwrap();
-    app.say("order it").await;
+    app.run("order it").await;
     let answer = FunctionResponse { id: Some("c1".into()), name: "order".into(), ..FunctionResponse::default() };
     let message = Content::new("user", vec![PartData::FunctionResponse(answer).into()]);
     let events = app.runner.run(app.app.clone(), app.request(message)).await.unwrap().collect().await.unwrap();

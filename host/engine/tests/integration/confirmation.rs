@@ -56,7 +56,7 @@ fn approval(id: &str) -> Content {
 #[tokio::test]
 async fn a_person_is_asked_before_the_tool_runs() {
     let (app, _, runs) = asking(&["please decide"]).await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     let request = events[1].function_calls().next().unwrap();
     let call_id = events[0].function_calls().next().unwrap().id.clone();
     assert_eq!(
@@ -75,7 +75,7 @@ async fn a_person_is_asked_before_the_tool_runs() {
 #[tokio::test]
 async fn an_approved_call_runs_and_its_answer_takes_the_place_of_the_first() {
     let (app, model, runs) = asking(&["please decide", "it said hello"]).await;
-    let id = request_id(&app.say("hi").await);
+    let id = request_id(&app.run("hi").await);
     let events = app.send(approval(&id)).await;
     assert_eq!(briefs(&events), [r#"root: answer echo{"message":"hello"}"#, "root: it said hello"]);
     assert_eq!(runs.load(Ordering::Relaxed), 1);
@@ -90,7 +90,7 @@ async fn an_approved_call_runs_and_its_answer_takes_the_place_of_the_first() {
 #[tokio::test]
 async fn a_rejected_call_does_not_run() {
     let (app, _, runs) = asking(&["please decide", "as you like"]).await;
-    let id = request_id(&app.say("hi").await);
+    let id = request_id(&app.run("hi").await);
     let events = app.send(decision(&id, json!({"confirmed": false}))).await;
     assert_eq!(briefs(&events), [r#"root: answer echo{"error":"This tool call is rejected."}"#, "root: as you like"]);
     assert_eq!(runs.load(Ordering::Relaxed), 0);
@@ -107,7 +107,7 @@ async fn a_tool_can_ask_by_itself_and_reads_what_the_person_gave() {
     });
     let model = Scripted::sequence([Reply::call("book", json!({})), Reply::text("?"), Reply::text("booked")]);
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![book])).await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     let request = events[1].function_calls().next().unwrap();
     let asked = json!({"hint": "How many seats?", "confirmed": false, "payload": {"seats": 1}});
     assert_eq!(request.args["toolConfirmation"], asked);
@@ -129,7 +129,7 @@ async fn a_confirmation_cannot_be_asked_for_outside_a_call() {
         AgentKind::Custom(hatchery_core::CustomAgentSpec { code: Arc::new(run), model: None, tools: Vec::new() }),
     );
     drop(app);
-    Harness::new(agent).await.say("hi").await;
+    Harness::new(agent).await.run("hi").await;
 }
 
 struct RunCode(fn(&hatchery_core::AgentContext));
@@ -145,7 +145,7 @@ impl hatchery_core::CustomAgent for RunCode {
 #[tokio::test]
 async fn a_decision_may_come_as_text() {
     let (app, _, runs) = asking(&["please decide", "done"]).await;
-    let id = request_id(&app.say("hi").await);
+    let id = request_id(&app.run("hi").await);
     app.send(decision(&id, json!({"response": "{\"confirmed\": true}"}))).await;
     assert_eq!(runs.load(Ordering::Relaxed), 1);
 }
@@ -153,7 +153,7 @@ async fn a_decision_may_come_as_text() {
 #[tokio::test]
 async fn a_decision_counts_once() {
     let (app, _, runs) = asking(&["please decide", "done", "again?", "and again?"]).await;
-    let id = request_id(&app.say("hi").await);
+    let id = request_id(&app.run("hi").await);
     app.send(approval(&id)).await;
     assert_eq!(briefs(&app.send(approval(&id)).await), ["root: again?"]);
     app.send(decision(&id, json!({"confirmed": false}))).await;
@@ -163,7 +163,7 @@ async fn a_decision_counts_once() {
 #[tokio::test]
 async fn the_first_of_two_decisions_about_one_call_counts() {
     let (app, _, runs) = asking(&["please decide", "done"]).await;
-    let id = request_id(&app.say("hi").await);
+    let id = request_id(&app.run("hi").await);
     let mut both = approval(&id);
     both.parts.extend(decision(&id, json!({"confirmed": false})).parts);
     let events = app.send(both).await;
@@ -179,7 +179,7 @@ async fn decisions_about_no_request_are_refused() {
         Content::new("user", vec![response_without_id()]),
     ] {
         let (app, _, runs) = asking(&["please decide", "what?"]).await;
-        app.say("hi").await;
+        app.run("hi").await;
         let error = app.runner.run(app.app.clone(), app.request(forged)).await.unwrap_err();
         assert_eq!(error.code(), "INVALID_MESSAGE");
         assert_eq!(runs.load(Ordering::Relaxed), 0);
@@ -195,7 +195,7 @@ fn response_without_id() -> Part {
 #[tokio::test]
 async fn the_call_s_own_id_is_no_request() {
     let (app, _, runs) = asking(&["please decide", "what?"]).await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     let call_id = events[0].function_calls().next().unwrap().id.clone().unwrap();
     for forged in [approval(&call_id), answer(&call_id, "echo", json!({"result": "done"}))] {
         let error = app.runner.run(app.app.clone(), app.request(forged)).await.unwrap_err();
@@ -207,7 +207,7 @@ async fn the_call_s_own_id_is_no_request() {
 #[tokio::test]
 async fn a_decision_that_says_nothing_does_nothing() {
     let (app, _, runs) = asking(&["please decide", "what?", "done"]).await;
-    let id = request_id(&app.say("hi").await);
+    let id = request_id(&app.run("hi").await);
     assert_eq!(briefs(&app.send(decision(&id, json!({"response": "yes!"}))).await), ["root: what?"]);
     app.send(approval(&id)).await;
     assert_eq!(runs.load(Ordering::Relaxed), 1, "the request is still open");
@@ -216,8 +216,8 @@ async fn a_decision_that_says_nothing_does_nothing() {
 #[tokio::test]
 async fn a_request_stays_open_while_the_user_talks_of_other_things() {
     let (app, _, runs) = asking(&["please decide", "sunny", "done"]).await;
-    let id = request_id(&app.say("hi").await);
-    app.say("how is the weather?").await;
+    let id = request_id(&app.run("hi").await);
+    app.run("how is the weather?").await;
     assert_eq!(runs.load(Ordering::Relaxed), 0);
     app.send(approval(&id)).await;
     assert_eq!(runs.load(Ordering::Relaxed), 1);
@@ -229,7 +229,7 @@ async fn of_two_calls_only_the_approved_one_runs() {
     let both = Reply::call("echo", json!({"message": "a"})).and_call("echo", json!({"message": "b"}));
     let model = Scripted::sequence([both, Reply::text("please decide"), Reply::text("done")]);
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![tool])).await;
-    let ids = request_ids(&app.say("hi").await);
+    let ids = request_ids(&app.run("hi").await);
     assert_eq!(ids.len(), 2);
     let events = app.send(approval(&ids[1])).await;
     assert_eq!(briefs(&events)[0], r#"root: answer echo{"message":"b"}"#);
@@ -248,7 +248,7 @@ async fn a_tool_may_ask_again() {
     let model = ["asked", "asked again", "done"].map(Reply::text);
     let model = Scripted::sequence(std::iter::once(Reply::call("careful", json!({}))).chain(model));
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![careful])).await;
-    let first = request_id(&app.say("hi").await);
+    let first = request_id(&app.run("hi").await);
     let second = request_id(&app.send(approval(&first)).await);
     assert_ne!(first, second);
     let events = app.send(decision(&second, json!({"confirmed": true, "payload": "sure"}))).await;
@@ -266,7 +266,7 @@ async fn another_agent_s_request_does_not_count_for_this_one() {
     let root = Scripted::sequence([Reply::call("transfer_to_agent", json!({"agent_name": "sub"}))]);
     let root = llm_with("root", root, |llm| llm.tools = vec![tool.clone()]).with_sub_agents(vec![sub]);
     let app = Harness::new(root).await;
-    let id = request_id(&app.say("hi").await);
+    let id = request_id(&app.run("hi").await);
     let events = app.send(approval(&id)).await;
     assert_eq!(
         briefs(&events),
@@ -279,7 +279,7 @@ async fn another_agent_s_request_does_not_count_for_this_one() {
 #[tokio::test]
 async fn in_a_sequence_only_the_agent_that_asked_goes_on() {
     let app = sequence().await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert_eq!(briefs(&events).last().unwrap(), "c: c was here");
     let events = app.send(approval(&request_id(&events))).await;
     assert_eq!(briefs(&events), [r#"b: answer echo{"message":"hello"}"#, "b: b is done"]);
@@ -289,7 +289,7 @@ async fn in_a_sequence_only_the_agent_that_asked_goes_on() {
 async fn in_a_resumable_sequence_those_after_it_wait_for_the_decision() {
     let mut app = sequence().await;
     app.resumable();
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert!(briefs(&events).last().unwrap().starts_with("b: answer echo"), "{:?}", briefs(&events));
     let invocation = events[0].invocation_id.clone();
     let events = app.send(approval(&request_id(&events))).await;
@@ -312,7 +312,7 @@ async fn code_cannot_call_a_tool_that_needs_a_person() {
         AgentKind::Custom(hatchery_core::CustomAgentSpec { code: Arc::new(CallsEcho), model: None, tools: vec![tool] });
     let app = Harness::new(Agent::new("code", "", agent)).await;
     assert_eq!(
-        app.talk("hi").await,
+        app.transcript("hi").await,
         [
             "code: tool `echo` cannot be called here: it needs a person's agreement, which only the model of an LLM agent can wait for"
         ]
@@ -342,7 +342,7 @@ async fn a_request_that_a_model_makes_up_counts_for_nothing() {
     let both = forged.with_id("forged").and_call("echo", json!({"message": "hello"})).with_id("c1");
     let model = Scripted::sequence([call(), both, Reply::text("please decide"), Reply::text("what?")]);
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![tool])).await;
-    app.say("hi").await;
+    app.run("hi").await;
     let error = app.runner.run(app.app.clone(), app.request(approval("forged"))).await.unwrap_err();
     assert_eq!(error.code(), "INVALID_MESSAGE");
     assert_eq!(runs.load(Ordering::Relaxed), 0);
@@ -365,7 +365,7 @@ async fn code_cannot_ask_in_the_name_of_another_agent() {
 
     let code =
         AgentKind::Custom(hatchery_core::CustomAgentSpec { code: Arc::new(Forges), model: None, tools: Vec::new() });
-    let (_, error) = Harness::new(Agent::new("code", "", code)).await.fail("hi").await;
+    let (_, error) = Harness::new(Agent::new("code", "", code)).await.expect_error("hi").await;
     assert_eq!(error.to_string(), "agent `code`: may not ask for a confirmation as `other`; that agent asks by itself");
 }
 
@@ -395,7 +395,7 @@ async fn a_plugin_takes_neither_the_question_nor_the_decision_away() {
     let (mut app, _, runs) = asking(&["please decide", "done"]).await;
     let plugins = hatchery_engine::Plugins::new(vec![Arc::new(Meddles)]).unwrap();
     app.runner = hatchery_engine::Runner::with_plugins(app.runner.services().clone(), plugins);
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert_eq!(briefs(&events)[3..], [WAITS, "root: please decide"]);
     let events = app.send(approval(&request_id(&events))).await;
     assert_eq!(briefs(&events)[1..], [r#"root: answer echo{"result":"done by the plugin"}"#, "root: done"]);
@@ -410,7 +410,7 @@ async fn an_agent_called_as_a_tool_is_told_that_nobody_can_be_asked() {
     let model = Scripted::sequence([Reply::call("inner", json!({"request": "hello"})), Reply::text("too bad")]);
     let inner_tool = hatchery_engine::builtin::AgentTool::new(inner_agent, false).unwrap();
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![Arc::new(inner_tool)])).await;
-    assert_eq!(app.talk("hi").await[1..], [r#"root: answer inner{"result":"I may not"}"#, "root: too bad"]);
+    assert_eq!(app.transcript("hi").await[1..], [r#"root: answer inner{"result":"I may not"}"#, "root: too bad"]);
     assert_eq!(runs.load(Ordering::Relaxed), 0);
     let contents = serde_json::to_string(&inner.requests()[1].contents.iter().collect::<Vec<_>>()).unwrap();
     assert!(contents.contains(

@@ -132,7 +132,7 @@ async fn the_request_shows_the_arguments_after_all_callbacks() {
             let plugins = Plugins::new(vec![Meddles::new(Changes::Same)]).unwrap();
             app.runner = Runner::with_plugins(app.runner.services().clone(), plugins);
         }
-        let (id, shown) = request(&app.say("hi").await);
+        let (id, shown) = request(&app.run("hi").await);
         assert_eq!(shown, json!({"euros": 5, "to": "Carol"}));
         app.send(approval(&id)).await;
         assert_eq!(*paid.lock().unwrap(), [shown]);
@@ -146,7 +146,7 @@ async fn arguments_that_change_after_consent_do_not_run_before_a_person_has_seen
     for (tool, question) in [(guarded, "Please approve"), (careful_pay(&paid), "Pay?")] {
         paid.lock().unwrap().clear();
         let app = Harness::new(payer(tool, vec![Meddles::new(Changes::AfterConsent)])).await;
-        let (id, shown) = request(&app.say("hi").await);
+        let (id, shown) = request(&app.run("hi").await);
         assert_eq!(shown, five());
         let events = app.send(approval(&id)).await;
         assert!(paid.lock().unwrap().is_empty());
@@ -171,7 +171,7 @@ async fn a_person_is_not_asked_forever() {
     let paid = Paid::default();
     let tool: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(pay(&paid)));
     let app = Harness::new(payer(tool, vec![Meddles::new(Changes::EachTime)])).await;
-    let mut events = app.say("hi").await;
+    let mut events = app.run("hi").await;
     for euros in 0..3 {
         let (id, shown) = request(&events);
         assert_eq!(shown["euros"], euros);
@@ -196,7 +196,7 @@ async fn the_tools_of_a_toolset_run_as_agreed() {
         llm.before_tool = vec![Meddles::new(Changes::AfterConsent)];
     }))
     .await;
-    let (id, _) = request(&app.say("hi").await);
+    let (id, _) = request(&app.run("hi").await);
     let (id, shown) = request(&app.send(approval(&id)).await);
     assert!(paid.lock().unwrap().is_empty());
     app.send(approval(&id)).await;
@@ -209,7 +209,7 @@ async fn a_resumable_run_asks_again_too() {
     let tool: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(pay(&paid)));
     let mut app = Harness::new(payer(tool, vec![Meddles::new(Changes::AfterConsent)])).await;
     app.resumable();
-    let first = app.say("hi").await;
+    let first = app.run("hi").await;
     let (id, _) = request(&first);
     let events = app.send(approval(&id)).await;
     let (id, shown) = request(&events);
@@ -249,7 +249,7 @@ async fn a_plugin_that_changes_the_request_gets_nothing_to_run() {
     let tool: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(pay(&paid)));
     let mut app = Harness::new(payer(tool, vec![])).await;
     app.runner = Runner::with_plugins(app.runner.services().clone(), Plugins::new(vec![Arc::new(Shows)]).unwrap());
-    let (id, shown) = request(&app.say("hi").await);
+    let (id, shown) = request(&app.run("hi").await);
     assert_eq!(shown["euros"], 1);
     assert!(briefs(&app.send(approval(&id)).await).iter().any(|brief| brief.contains(CHANGED)));
     assert!(paid.lock().unwrap().is_empty());
@@ -273,7 +273,7 @@ async fn a_tool_that_code_calls_cannot_ask_in_the_name_of_its_caller() {
     let paid = Paid::default();
     let kind =
         AgentKind::Custom(CustomAgentSpec { code: Arc::new(Calls), model: None, tools: vec![careful_pay(&paid)] });
-    let said = Harness::new(Agent::new("code", "", kind)).await.talk("hi").await;
+    let said = Harness::new(Agent::new("code", "", kind)).await.transcript("hi").await;
     let reason = "it needs a person's agreement, which only the model of an LLM agent can wait for";
     assert_eq!(said, [format!("code: tool `pay` cannot be called here: {reason}")]);
     assert!(paid.lock().unwrap().is_empty());
@@ -287,7 +287,7 @@ async fn a_tool_inside_of_an_agent_that_is_a_tool_cannot_ask() {
     let model = Scripted::sequence([Reply::call("inner", json!({"request": "x"})), Reply::text("ok")]);
     let tool: Arc<dyn Tool> = Arc::new(AgentTool::new(inner_agent, false).unwrap());
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![tool])).await;
-    assert!(requests(&app.say("hi").await).is_empty());
+    assert!(requests(&app.run("hi").await).is_empty());
     let contents = serde_json::to_string(&inner.requests()[1].contents.iter().collect::<Vec<_>>()).unwrap();
     assert!(contents.contains("a confirmation cannot be asked for inside of an agent that is called as a tool"));
 }
@@ -298,11 +298,11 @@ async fn decisions_are_in_the_audit_log() {
     let tool: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(pay(&paid)));
     let audit = Audit::heard();
     let app = Harness::new(payer(tool.clone(), vec![Meddles::new(Changes::AfterConsent)])).await;
-    let (id, _) = request(&app.say("hi").await);
+    let (id, _) = request(&app.run("hi").await);
     let (id, _) = request(&app.send(approval(&id)).await);
     app.send(approval(&id)).await;
     let app = Harness::new(payer(tool, vec![])).await;
-    let (id, _) = request(&app.say("hi").await);
+    let (id, _) = request(&app.run("hi").await);
     app.send(answer(&id, REQUEST_CONFIRMATION, json!({"confirmed": false}))).await;
     let who = r#"app="app" user="ada" session="s1" action="pay""#;
     let lines = [

@@ -28,7 +28,7 @@ async fn rolls(model: &Arc<Scripted>, group: Option<bool>) -> Vec<String> {
     let agent = llm_on("root", model, |llm| llm.tools = vec![tool("roll", |_, _| Ok(json!(4)))]);
     let mut app = Harness::new(agent).await;
     app.config.group_function_responses = group;
-    app.say("hi").await;
+    app.run("hi").await;
     sent(&model.requests()[2])
 }
 
@@ -49,7 +49,7 @@ async fn a_model_of_the_gemini_3_family_gets_them_so_unasked() {
     };
     for (name, expected) in [("gemini-3-flash-exp", 4), ("gemini-2.5-pro", 5)] {
         let model = calls_twice();
-        Harness::new(named(name, &model)).await.say("hi").await;
+        Harness::new(named(name, &model)).await.run("hi").await;
         assert_eq!(sent(&model.requests()[2]).len(), expected, "{name}");
     }
 }
@@ -66,12 +66,12 @@ async fn a_change_of_grouping_between_runs_changes_the_whole_prompt() {
     ]));
     let agent = llm_on("root", &model, |llm| llm.tools = vec![tool("roll", |_, _| Ok(json!(4)))]);
     let mut app = Harness::new(agent).await;
-    app.say("hi").await;
+    app.run("hi").await;
     app.config.group_function_responses = Some(true);
-    app.say("hi").await;
+    app.run("hi").await;
     assert_eq!(sent(&model.requests()[3]), ["u:hi", "m:+", "m:+", "u:--", "m:done", "u:hi"]);
     app.config.group_function_responses = None;
-    app.say("hi").await;
+    app.run("hi").await;
     assert_eq!(sent(&model.requests()[4])[..5], ["u:hi", "m:+", "u:-", "m:+", "u:-"]);
 }
 
@@ -84,7 +84,7 @@ async fn what_a_person_is_asked_is_not_sent_to_models() {
     let event = Event::new(EventData { author: "root".into(), content, ..EventData::default() });
     let key = SessionKey::new("app", USER, SESSION);
     app.runner.services().sessions.append(&key, &event).await.unwrap();
-    app.say("hi").await;
+    app.run("hi").await;
     assert_eq!(sent(&model.requests()[0]), ["u:hi"]);
 }
 
@@ -102,10 +102,10 @@ async fn events_may_be_appended_elsewhere_while_a_prompt_is_made() {
         }
     });
     for _ in 0..20 {
-        app.say("hi").await;
+        app.run("hi").await;
     }
     elsewhere.await.unwrap();
-    app.say("the last").await;
+    app.run("the last").await;
     let requests = model.requests();
     let last = sent(requests.last().unwrap());
     assert_eq!(last.iter().filter(|text| text.starts_with("u:other")).count(), 100);

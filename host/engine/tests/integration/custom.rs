@@ -35,14 +35,14 @@ async fn a_custom_agent_relays_its_sub_agents_and_sets_state() {
     let root =
         custom("root", Frames(&["child"])).with_sub_agents(vec![llm("child", Scripted::new().otherwise("hello"))]);
     let app = Harness::new(root).await;
-    assert_eq!(app.talk("hi").await, ["root: begin", "child: hello", "root: end"]);
+    assert_eq!(app.transcript("hi").await, ["root: begin", "child: hello", "root: end"]);
     assert_eq!(app.state().await, json!({"done": true}));
 }
 
 #[tokio::test]
 async fn a_sub_agent_that_does_not_exist_is_named_with_those_that_do() {
     let root = custom("root", Frames(&["chidl"])).with_sub_agents(vec![llm("child", Scripted::new())]);
-    let (_, error) = Harness::new(root).await.fail("hi").await;
+    let (_, error) = Harness::new(root).await.expect_error("hi").await;
     assert_eq!(error.to_string(), "Agent not found: chidl below `root`, which has `child`");
 }
 
@@ -74,7 +74,7 @@ impl CustomAgent for Retells {
 async fn what_is_not_relayed_is_not_stored() {
     let root = custom("root", Retells).with_sub_agents(vec![llm("child", Scripted::new().otherwise("psst"))]);
     let app = Harness::new(root).await;
-    assert_eq!(app.talk("hi").await, ["root: heard child: psst"]);
+    assert_eq!(app.transcript("hi").await, ["root: heard child: psst"]);
     assert_eq!(app.session().await.events.len(), 2);
 }
 
@@ -99,7 +99,7 @@ async fn a_custom_agent_calls_the_tools_that_it_was_given() {
     })];
     let root = Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code: Arc::new(Calls), model: None, tools }));
     let app = Harness::new(root).await;
-    assert_eq!(app.talk("hi").await, ["root: 2 there is no tool `sub`; the tools are `add`"]);
+    assert_eq!(app.transcript("hi").await, ["root: 2 there is no tool `sub`; the tools are `add`"]);
     assert_eq!(app.state().await, json!({"called": 1}), "a tool's changes become the agent's");
 }
 
@@ -117,7 +117,7 @@ impl CustomAgent for Panics {
 async fn a_panic_in_native_code_is_an_error_and_the_session_goes_on() {
     let app = Harness::new(custom("root", Panics)).await;
     for _ in 0..2 {
-        let (events, error) = app.fail("hi").await;
+        let (events, error) = app.expect_error("hi").await;
         assert_eq!(events[1], "root: error INTERNAL: the server failed; its log holds the cause");
         assert_eq!(error.to_string(), "internal error: a defect; please report it");
     }
@@ -135,7 +135,7 @@ impl CustomAgent for Forges {
 
 #[tokio::test]
 async fn an_agent_may_not_speak_as_the_user() {
-    let (events, _) = Harness::new(custom("root", Forges)).await.fail("hi").await;
+    let (events, _) = Harness::new(custom("root", Forges)).await.expect_error("hi").await;
     let message = "agent `root`: may not speak as `user`; leave the author of its events empty";
     assert_eq!(events, [format!("root: error AGENT_FAILED: {message}")]);
 }
@@ -162,6 +162,6 @@ async fn sub_agents_and_tools_see_what_the_agent_around_them_has_changed() {
     let root =
         Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code: Arc::new(Prepares), model: None, tools }));
     let app = Harness::new(root.with_sub_agents(vec![writer])).await;
-    assert_eq!(app.talk("hi").await.last().unwrap(), "writer: buzz");
+    assert_eq!(app.transcript("hi").await.last().unwrap(), "writer: buzz");
     assert_eq!(model.requests()[0].system_instructions[0], "Write about bees.");
 }

@@ -16,7 +16,7 @@ fn sum() -> Example {
 /// What the model is told last.
 async fn told(change: impl FnOnce(&mut hatchery_core::LlmAgent)) -> String {
     let model = Arc::new(Scripted::sequence(["ok"]));
-    Harness::new(llm_on("root", &model, change)).await.say("what is 1+1?").await;
+    Harness::new(llm_on("root", &model, change)).await.run("what is 1+1?").await;
     model.requests()[0].system_instructions.last().unwrap().clone()
 }
 

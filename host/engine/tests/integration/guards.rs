@@ -52,7 +52,7 @@ async fn an_agent_that_is_called_as_a_tool_is_guarded() {
     let helper: Arc<dyn hatchery_core::Tool> = Arc::new(AgentTool::new(helper, false).unwrap());
     let root = Scripted::sequence([Reply::call("helper", json!({"request": "delete it"})), Reply::text("ok")]);
     let app = guarded(llm_with("root", root, |llm| llm.tools = vec![helper])).await;
-    assert_eq!(app.talk("hi").await[1], r#"root: answer helper{"result":"it was refused"}"#);
+    assert_eq!(app.transcript("hi").await[1], r#"root: answer helper{"result":"it was refused"}"#);
     assert_eq!(model.requests()[0].system_instructions.last().unwrap(), "Be polite.");
 }
 
@@ -70,5 +70,5 @@ impl CustomAgent for Deletes {
 async fn tools_that_code_calls_are_guarded() {
     let kind = AgentKind::Custom(CustomAgentSpec { code: Arc::new(Deletes), model: None, tools: vec![delete()] });
     let app = guarded(Agent::new("code", "", kind)).await;
-    assert_eq!(app.talk("hi").await, [r#"code: {"refused":true}"#]);
+    assert_eq!(app.transcript("hi").await, [r#"code: {"refused":true}"#]);
 }

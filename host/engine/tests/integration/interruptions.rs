@@ -183,7 +183,7 @@ async fn a_run_that_failed_in_a_tool_goes_on_with_the_tool() {
     });
     let model = Scripted::sequence([Reply::call("flaky", json!({})), Reply::text("done")]);
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![flaky])).await;
-    app.fail("hi").await;
+    app.expect_error("hi").await;
     let invocation = app.session().await.events[0].invocation_id.clone();
     let request = hatchery_engine::RunRequest::resume(USER, SESSION, invocation);
     let events = app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();

@@ -65,7 +65,7 @@ async fn spender(usages: Vec<UsageMetadata>, max_tokens: u64) -> Harness {
 
 #[tokio::test]
 async fn once_the_tokens_are_spent_the_next_model_call_is_refused() {
-    let (events, error) = spender(vec![total(4)], 10).await.fail("hi").await;
+    let (events, error) = spender(vec![total(4)], 10).await.expect_error("hi").await;
     assert_eq!(
         error.to_string(),
         "the limit of tokens in one run of 10 reached by agent `root`; raise `max_tokens` to allow more"
@@ -76,7 +76,7 @@ async fn once_the_tokens_are_spent_the_next_model_call_is_refused() {
 
 #[tokio::test]
 async fn tokens_told_piece_by_piece_are_counted_once() {
-    let (events, _) = spender(vec![total(1), total(5), total(5)], 5).await.fail("hi").await;
+    let (events, _) = spender(vec![total(1), total(5), total(5)], 5).await.expect_error("hi").await;
     assert_eq!(events[1], "root: answer spent{\"result\":5}");
 }
 
@@ -89,7 +89,7 @@ async fn without_a_sum_what_was_sent_thought_and_answered_is_added_up() {
         cached_content_token_count: Some(1),
         ..UsageMetadata::default()
     };
-    let (events, _) = spender(vec![usage], 7).await.fail("hi").await;
+    let (events, _) = spender(vec![usage], 7).await.expect_error("hi").await;
     assert_eq!(events[1], "root: answer spent{\"result\":7}");
 }
 
@@ -101,7 +101,7 @@ async fn tokens_of_an_agent_called_as_a_tool_count_for_the_run() {
     let root = llm_with("root", model, |llm| llm.tools = vec![Arc::new(AgentTool::new(child, false).unwrap())]);
     let mut app = Harness::new(root).await;
     app.config.max_tokens = 1_000_000;
-    let (events, error) = app.fail("hi").await;
+    let (events, error) = app.expect_error("hi").await;
     assert_eq!(events[1], "root: answer child{\"result\":\"x\"}");
     assert!(matches!(error, RunError::Limit { value: 1_000_000, agent, .. } if agent == "root"));
 }
@@ -128,7 +128,7 @@ async fn tokens_of_codes_own_model_calls_count() {
     let custom = CustomAgentSpec { code: Arc::new(Asks), model, tools: vec![] };
     let mut app = Harness::new(Agent::new("root", "", AgentKind::Custom(custom))).await;
     app.config.max_tokens = 6;
-    let (_, error) = app.fail("hi").await;
+    let (_, error) = app.expect_error("hi").await;
     assert!(matches!(error, RunError::Limit { key: "max_tokens", agent, .. } if agent == "code"));
 }
 
@@ -136,7 +136,7 @@ async fn tokens_of_codes_own_model_calls_count() {
 async fn without_a_limit_tokens_are_only_counted() {
     let mut app = spender(vec![total(1_000_000)], 0).await;
     app.config.max_llm_calls = 2;
-    let (events, error) = app.fail("hi").await;
+    let (events, error) = app.expect_error("hi").await;
     assert_eq!(events[3], "root: answer spent{\"result\":2000000}");
     assert!(matches!(error, RunError::Limit { key: "max_llm_calls", .. }));
 }
@@ -147,7 +147,7 @@ async fn the_limit_of_steps_names_itself_and_where_to_raise_it() {
         llm.tools = vec![tool("again", |_, _| Ok(json!(1)))];
         llm.max_steps = Some(2);
     });
-    let (_, error) = Harness::new(agent).await.fail("hi").await;
+    let (_, error) = Harness::new(agent).await.expect_error("hi").await;
     assert_eq!(
         error.to_string(),
         "the limit of model calls in one run of an agent of 2 reached by agent `root`; raise `max_steps` to allow more"
@@ -194,7 +194,7 @@ async fn a_run_that_says_too_much_ends_with_an_event_that_says_so() {
         let mut app = Harness::new(chatters(code)).await;
         app.config.max_events = 3;
         let warnings = Warnings::heard();
-        let (events, error) = app.fail("hi").await;
+        let (events, error) = app.expect_error("hi").await;
         assert_eq!(error.to_string(), expected);
         assert!(matches!(error, RunError::Limit { key: "max_events", .. }));
         let last = format!("root: error LIMIT_REACHED: {expected}");
@@ -211,7 +211,7 @@ async fn bytes_of_whole_events_and_of_pieces_count() {
         let code = Chatters { text: "x".repeat(1500), times: 100, partial, stubborn: false };
         let mut app = Harness::new(chatters(code)).await.streaming();
         app.config.max_run_bytes = 10_000;
-        let (events, error) = app.fail("hi").await;
+        let (events, error) = app.expect_error("hi").await;
         assert_eq!(
             error.to_string(),
             "the limit of bytes of events in one run of 10000 reached by agent `root`; raise `max_run_bytes` to allow \
@@ -229,7 +229,7 @@ async fn zero_is_no_limit_of_events_and_bytes() {
     let code = Chatters { text: "x".repeat(20_000), times: 2100, partial: false, stubborn: false };
     let mut app = Harness::new(chatters(code)).await;
     (app.config.max_events, app.config.max_run_bytes) = (0, 0);
-    assert_eq!(app.say("hi").await.len(), 2100);
+    assert_eq!(app.run("hi").await.len(), 2100);
 }
 
 #[tokio::test]
@@ -244,7 +244,7 @@ async fn events_of_an_agent_called_as_a_tool_count_for_the_run() {
     let root = llm_with("root", model, |llm| llm.tools = vec![Arc::new(AgentTool::new(child, false).unwrap())]);
     let mut app = Harness::new(root).await;
     app.config.max_events = 10;
-    let (events, error) = app.fail("hi").await;
+    let (events, error) = app.expect_error("hi").await;
     assert!(matches!(&error, RunError::Limit { key: "max_events", agent, .. } if agent == "child"), "{error:?}");
     assert_eq!(events.len(), 2, "the call and the failure: {events:?}");
 }
@@ -255,7 +255,7 @@ async fn an_app_s_own_limits_of_events_win() {
     let mut app = Harness::new(chatters(code)).await;
     let run = RunSettings { max_events: Some(1), max_run_bytes: Some(0), ..RunSettings::default() };
     app.app = Arc::new(App::clone(&app.app).with_settings(AppSettings { run, ..AppSettings::default() }));
-    let (_, error) = app.fail("hi").await;
+    let (_, error) = app.expect_error("hi").await;
     assert!(matches!(error, RunError::Limit { key: "max_events", value: 1, .. }));
 }
 

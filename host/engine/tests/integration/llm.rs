@@ -12,7 +12,7 @@ use crate::support::*;
 #[tokio::test]
 async fn a_text_is_answered_and_stored() {
     let app = Harness::new(llm("root", Scripted::new().otherwise("hello"))).await;
-    assert_eq!(app.talk("hi").await, ["root: hello"]);
+    assert_eq!(app.transcript("hi").await, ["root: hello"]);
     let stored: Vec<_> = app.session().await.events.iter().map(|event| brief(event)).collect();
     assert_eq!(stored, ["user: hi", "root: hello"]);
 }
@@ -20,7 +20,7 @@ async fn a_text_is_answered_and_stored() {
 #[tokio::test]
 async fn pieces_are_yielded_but_only_the_whole_is_stored() {
     let app = Harness::new(llm("root", Scripted::new().otherwise(Reply::chunks(["You ", "win"])))).await.streaming();
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     let short: Vec<_> = events.iter().map(|event| brief(event)).collect();
     assert_eq!(short, ["root~: You ", "root~: win", "root: You win"]);
     assert!(events.iter().all(|event| event.id == events[0].id), "pieces and whole share an id");
@@ -30,14 +30,14 @@ async fn pieces_are_yielded_but_only_the_whole_is_stored() {
 #[tokio::test]
 async fn without_streaming_there_are_no_pieces() {
     let app = Harness::new(llm("root", Scripted::new().otherwise(Reply::chunks(["You ", "win"])))).await;
-    assert_eq!(app.talk("hi").await, ["root: You win"]);
+    assert_eq!(app.transcript("hi").await, ["root: You win"]);
 }
 
 #[tokio::test]
 async fn thoughts_and_answers_keep_their_order_in_the_whole() {
     let reply = Reply::new().and_thought("hm ").and_thought("so").and_text("A").and_thought("wait").and_text("B");
     let app = Harness::new(llm("root", Scripted::new().otherwise(reply))).await.streaming();
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     let whole = events.last().unwrap().content.as_ref().unwrap();
     let parts: Vec<_> = whole.parts.iter().map(|part| (part.thought, part.as_text().unwrap())).collect();
     assert_eq!(parts, [(true, "hm so"), (false, "A"), (true, "wait"), (false, "B")]);
@@ -48,7 +48,7 @@ async fn a_streamed_call_runs_its_tool_once_and_keeps_its_id() {
     let model = Scripted::new().on_tool("roll", "done").otherwise(Reply::text("rolling").and_call("roll", json!({})));
     let agent = llm_with("root", model, |llm| llm.tools = vec![tool("roll", |_, _| Ok(json!(4)))]);
     let app = Harness::new(agent).await.streaming();
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     let ids: Vec<_> =
         events.iter().flat_map(|event| event.function_calls()).filter_map(|call| call.id.clone()).collect();
     assert_eq!(ids.len(), 2);
@@ -61,8 +61,8 @@ async fn a_streamed_call_runs_its_tool_once_and_keeps_its_id() {
 async fn the_next_turn_sees_the_last_one() {
     let model = Arc::new(Scripted::sequence(["one", "two"]));
     let app = Harness::new(llm_on("root", &model, |_| {})).await;
-    app.say("a").await;
-    app.say("b").await;
+    app.run("a").await;
+    app.run("b").await;
     let texts: Vec<_> = model.requests()[1].contents.iter().map(|content| content.text()).collect();
     assert_eq!(texts, ["a", "one", "b"]);
 }
@@ -71,8 +71,8 @@ async fn the_next_turn_sees_the_last_one() {
 async fn without_contents_only_the_turn_is_sent() {
     let model = Arc::new(Scripted::sequence(["one", "two"]));
     let app = Harness::new(llm_on("root", &model, |llm| llm.include_contents = IncludeContents::None)).await;
-    app.say("a").await;
-    app.say("b").await;
+    app.run("a").await;
+    app.run("b").await;
     let texts: Vec<_> = model.requests()[1].contents.iter().map(|content| content.text()).collect();
     assert_eq!(texts, ["b"]);
 }
@@ -85,7 +85,7 @@ async fn instructions_come_global_own_identity_and_are_filled_in() {
         llm.instruction = Instruction::Template("City: {city}. {missing?}{{ \"json\": 1 }} {123}".into());
     });
     let app = Harness::with_state(agent, json!({"user:tongue": "Latin", "city": "Rome"})).await;
-    app.say("hi").await;
+    app.run("hi").await;
     assert_eq!(
         model.requests()[0].system_instructions,
         [
@@ -101,7 +101,7 @@ async fn a_missing_key_of_an_instruction_is_named() {
     let agent = llm_with("root", Scripted::new().otherwise("x"), |llm| {
         llm.instruction = Instruction::Template("City: {city}".into());
     });
-    let (events, error) = Harness::new(agent).await.fail("hi").await;
+    let (events, error) = Harness::new(agent).await.expect_error("hi").await;
     let text =
         "the instruction of agent `root` needs state key `city`; set it, or write `{city?}` if it may be missing";
     assert_eq!(error.to_string(), text);
@@ -115,7 +115,7 @@ async fn an_artifact_is_filled_in_as_json() {
     let app = Harness::new(agent).await;
     let key = app.session().await.key;
     app.runner.services().artifacts.save(&key, "note", &Part::text("milk")).await.unwrap();
-    app.say("hi").await;
+    app.run("hi").await;
     assert_eq!(model.requests()[0].system_instructions[0], "{\"text\":\"milk\"}");
 }
 
@@ -123,7 +123,7 @@ async fn an_artifact_is_filled_in_as_json() {
 async fn the_answer_goes_to_the_output_key() {
     let agent = llm_with("root", Scripted::new().otherwise("42"), |llm| llm.output_key = Some("answer".into()));
     let app = Harness::new(agent).await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert_eq!(events[0].actions.state_delta, map(json!({"answer": "42"})));
     assert_eq!(app.state().await, json!({"answer": "42"}));
 }
@@ -137,7 +137,7 @@ async fn an_answer_with_a_schema_is_kept_as_json_and_asked_for_as_such() {
         llm.output_schema = Some(schema.clone());
     });
     let app = Harness::new(agent).await;
-    app.say("hi").await;
+    app.run("hi").await;
     assert_eq!(app.state().await, json!({"answer": {"n": 42}}));
     let config = &model.requests()[0].config;
     assert_eq!(config.response_schema, Some(schema));
@@ -148,7 +148,7 @@ async fn an_answer_with_a_schema_is_kept_as_json_and_asked_for_as_such() {
 async fn a_model_failure_is_an_event_and_then_the_error() {
     let reply = Reply::error(ModelErrorKind::RateLimited, "too fast");
     let app = Harness::new(llm("root", Scripted::new().otherwise(reply))).await;
-    let (events, error) = app.fail("hi").await;
+    let (events, error) = app.expect_error("hi").await;
     assert_eq!(error.code(), "MODEL_RATE_LIMITED");
     assert_eq!(events.len(), 1);
     assert!(events[0].starts_with("root: error MODEL_RATE_LIMITED: "), "{events:?}");
@@ -161,16 +161,16 @@ async fn a_model_failure_is_an_event_and_then_the_error() {
 async fn a_failure_in_mid_stream_keeps_the_pieces_and_the_session_goes_on() {
     let broken = Reply::chunks(["You ", "win"]).failing(ModelErrorKind::Network, "gone").after(1);
     let app = Harness::new(llm("root", Scripted::sequence([broken, Reply::text("again")]))).await.streaming();
-    let (events, error) = app.fail("hi").await;
+    let (events, error) = app.expect_error("hi").await;
     assert_eq!(events[0], "root~: You ");
     assert_eq!(error.code(), "MODEL_NETWORK");
-    assert_eq!(app.talk("once more").await.last().unwrap(), "root: again");
+    assert_eq!(app.transcript("once more").await.last().unwrap(), "root: again");
 }
 
 #[tokio::test]
 async fn an_agent_without_model_says_so() {
     let agent = llm_with("root", Scripted::new(), |llm| llm.model = None);
-    let (_, error) = Harness::new(agent).await.fail("hi").await;
+    let (_, error) = Harness::new(agent).await.expect_error("hi").await;
     assert!(error.to_string().contains("no model found for agent `root` or its ancestors"), "{error}");
 }
 
@@ -182,7 +182,7 @@ async fn a_sub_agent_uses_the_model_above() {
     ]));
     let child = llm_with("child", Scripted::new(), |llm| llm.model = None);
     let root = llm_on("root", &model, |_| {}).with_sub_agents(vec![child]);
-    assert_eq!(Harness::new(root).await.talk("hi").await.last().unwrap(), "child: child here");
+    assert_eq!(Harness::new(root).await.transcript("hi").await.last().unwrap(), "child: child here");
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn the_limit_of_model_calls_names_itself_and_where_to_raise_it() {
     let agent = llm_with("root", model, |llm| llm.tools = vec![tool("again", |_, _| Ok(json!(1)))]);
     let mut app = Harness::new(agent).await;
     app.config.max_llm_calls = 3;
-    let (events, error) = app.fail("hi").await;
+    let (events, error) = app.expect_error("hi").await;
     assert!(matches!(error, RunError::Limit { value: 3, key: "max_llm_calls", .. }), "{error:?}");
     assert_eq!(
         error.to_string(),
@@ -208,7 +208,7 @@ async fn the_settings_of_an_app_win_over_what_a_run_asks_for() {
     app.config.max_llm_calls = 100;
     let run = RunSettings { max_llm_calls: Some(2), ..RunSettings::default() };
     app.app = Arc::new(App::clone(&app.app).with_settings(AppSettings { run, ..AppSettings::default() }));
-    let (_, error) = app.fail("hi").await;
+    let (_, error) = app.expect_error("hi").await;
     assert!(matches!(error, RunError::Limit { value: 2, .. }), "{error:?}");
 }
 
@@ -219,7 +219,7 @@ async fn the_limit_of_steps_names_the_agent_and_the_key() {
         llm.tools = vec![tool("again", |_, _| Ok(json!(1)))];
         llm.max_steps = Some(2);
     });
-    let (_, error) = Harness::new(agent).await.fail("hi").await;
+    let (_, error) = Harness::new(agent).await.expect_error("hi").await;
     assert!(matches!(error, RunError::Limit { value: 2, key: "max_steps", .. }), "{error:?}");
 }
 

@@ -39,7 +39,7 @@ async fn what_no_user_can_say_is_refused_before_anything_is_stored() {
     let error = app.runner.run(app.app.clone(), request).await.unwrap_err();
     assert_eq!(error.to_string(), "there is no message, and no invocation to go on with");
     assert!(app.session().await.events.is_empty() && model.requests().is_empty());
-    assert_eq!(app.talk("hi").await, ["root: hello"], "the session goes on");
+    assert_eq!(app.transcript("hi").await, ["root: hello"], "the session goes on");
 }
 
 #[tokio::test]
@@ -56,8 +56,8 @@ async fn only_calls_that_wait_for_the_user_are_answered() {
         Reply::text("arrived"),
     ]);
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![order, add])).await;
-    app.say("order it").await;
-    app.say("add it").await;
+    app.run("order it").await;
+    app.run("add it").await;
     let before = app.session().await.events.len();
     for (message, wrong) in [
         (
@@ -126,7 +126,7 @@ async fn an_event_that_could_not_be_read_again_ends_the_run_and_is_not_stored() 
     for (emits, wrong) in cases {
         let custom = CustomAgentSpec { code: Arc::new(Emits(emits)), model: None, tools: Vec::new() };
         let app = Harness::new(workflow("root", AgentKind::Custom(custom), Vec::new())).await;
-        let (said, error) = app.fail("hi").await;
+        let (said, error) = app.expect_error("hi").await;
         assert_eq!((error.code(), said.len()), ("INVALID_EVENT", 1), "{said:?}");
         assert_eq!(error.to_string(), format!("agent `root`: an event of it cannot be stored: {wrong}"));
         let session = app.session().await;
@@ -170,13 +170,13 @@ async fn an_agent_is_kept_within_its_capabilities_while_it_runs() {
         });
         let app = Harness::with_state(root, state.clone()).await;
         let Some(denied) = denied else {
-            app.say("hi").await;
+            app.run("hi").await;
             let told = &model.requests()[0].system_instructions;
             // What is filled in is not filled in again.
             assert!(told.iter().any(|text| text == "Say {user:ssn}."), "{told:?}");
             continue;
         };
-        let (_, error) = app.fail("hi").await;
+        let (_, error) = app.expect_error("hi").await;
         assert_eq!((error.code(), error.to_string()), ("DENIED", format!("agent `root`: may not {denied}")));
         assert_eq!(app.state().await.get("user:loot"), None);
         assert_eq!(model.requests().len(), usize::from(output_key.is_some()), "{instruction}");
@@ -191,7 +191,7 @@ async fn the_global_instruction_is_within_the_capabilities_of_the_root() {
         llm.capabilities = Some(Arc::new(SessionOnly));
     });
     let app = Harness::with_state(root, json!({"user:ssn": "078-05-1120"})).await;
-    let (_, error) = app.fail("hi").await;
+    let (_, error) = app.expect_error("hi").await;
     assert_eq!(error.code(), "DENIED");
     assert!(model.requests().is_empty());
 }

@@ -65,7 +65,7 @@ async fn request_of(model_name: &str, change: impl FnOnce(&mut LlmAgent)) -> Llm
         llm.output_schema = Some(number());
         change(llm);
     });
-    Harness::new(agent).await.say("hi").await;
+    Harness::new(agent).await.run("hi").await;
     model.requests().swap_remove(0)
 }
 
@@ -113,7 +113,7 @@ async fn what_a_model_says_before_it_has_seen_its_codes_result_is_no_answer() {
     let result = PartData::CodeExecutionResult(CodeExecutionResult::default());
     let warnings = Warnings::heard();
     let app = app(number(), vec![Reply::text("Let me see.").and_part(result.into()), Reply::text("{\"n\":1}")]).await;
-    assert_eq!(app.talk("hi").await, ["root: Let me see.", "root: {\"n\":1}"]);
+    assert_eq!(app.transcript("hi").await, ["root: Let me see.", "root: {\"n\":1}"]);
     assert_eq!(app.state().await, json!({"answer": {"n": 1}}));
     assert!(warnings.lines().is_empty());
 }
@@ -126,7 +126,7 @@ async fn the_tool_that_takes_the_answer_wins_over_one_of_a_toolset() {
         let same_name = tool("set_model_response", |_, _| Ok(json!("mine")));
         llm.toolsets = vec![FixedTools::new("set").tools([add(), same_name]).into_toolset()];
     });
-    assert_eq!(Harness::new(agent).await.talk("hi").await.last().unwrap(), "root: {\"n\":1}");
+    assert_eq!(Harness::new(agent).await.transcript("hi").await.last().unwrap(), "root: {\"n\":1}");
     assert_eq!(tools_of(&model.requests()[0]), ["add", "set_model_response"]);
 }
 
@@ -142,7 +142,7 @@ async fn agents_to_hand_over_to_count_as_tools() {
     let model = Arc::new(Scripted::sequence([answers(json!({"n": 1}))]));
     let agent = llm_on("root", &model, |llm| llm.output_schema = Some(number()));
     let app = Harness::new(agent.with_sub_agents(vec![llm("child", Scripted::new())])).await;
-    assert_eq!(app.talk("hi").await.last().unwrap(), "root: {\"n\":1}");
+    assert_eq!(app.transcript("hi").await.last().unwrap(), "root: {\"n\":1}");
     assert_eq!(tools_of(&model.requests()[0]), ["transfer_to_agent", "set_model_response"]);
 }
 
@@ -150,7 +150,7 @@ async fn agents_to_hand_over_to_count_as_tools() {
 async fn a_call_that_fits_is_the_answer_and_ends_the_run() {
     let app = app(number(), vec![Reply::call("add", json!({})), answers(json!({"n": 42}))]).await;
     assert_eq!(
-        app.talk("hi").await[2..],
+        app.transcript("hi").await[2..],
         [
             "root: call set_model_response{\"n\":42}",
             "root: answer set_model_response{\"result\":{\"n\":42}}",
@@ -166,7 +166,7 @@ async fn a_call_that_fits_is_the_answer_and_ends_the_run() {
 #[tokio::test]
 async fn a_call_that_does_not_fit_says_why_and_can_be_mended() {
     let app = app(number(), vec![answers(json!({"n": "x"})), answers(json!({"n": 1}))]).await;
-    let events = app.talk("hi").await;
+    let events = app.transcript("hi").await;
     assert!(events[1].contains(r#"at `/n`: \"x\" is not of type \"integer\""#), "{}", events[1]);
     assert_eq!(events.last().unwrap(), "root: {\"n\":1}");
     assert_eq!(events.len(), 5);
@@ -176,7 +176,7 @@ async fn a_call_that_does_not_fit_says_why_and_can_be_mended() {
 async fn of_several_answers_at_once_the_first_that_fits_counts() {
     let three = answers(json!({"n": "x"})).and_call("set_model_response", json!({"n": 2}));
     let app = app(number(), vec![three.and_call("set_model_response", json!({"n": 3}))]).await;
-    assert_eq!(app.talk("hi").await[2..], ["root: {\"n\":2}"]);
+    assert_eq!(app.transcript("hi").await[2..], ["root: {\"n\":2}"]);
     assert_eq!(app.state().await, json!({"answer": {"n": 2}}));
 }
 
@@ -192,7 +192,7 @@ async fn an_answer_after_a_plan_and_tools_of_a_set_is_streamed_and_kept_once() {
         llm.toolsets = vec![FixedTools::new("maths").tools([add()]).prefix("m_").into_toolset()];
     });
     let app = Harness::new(agent.with_sub_agents(vec![llm("child", Scripted::new())])).await.streaming();
-    let events = app.talk("hi").await;
+    let events = app.transcript("hi").await;
     let whole: Vec<_> = events.iter().filter(|event| !event.starts_with("root~")).map(String::as_str).collect();
     assert_eq!(
         whole,
@@ -212,7 +212,7 @@ async fn an_answer_after_a_plan_and_tools_of_a_set_is_streamed_and_kept_once() {
 async fn an_answer_that_is_no_object_is_wrapped_for_the_call() {
     let towns = json!({"type": "array", "items": {"type": "string"}});
     let app = app(towns, vec![answers(json!({"result": [1]})), answers(json!({"result": ["Rome"]}))]).await;
-    let events = app.talk("hi").await;
+    let events = app.transcript("hi").await;
     assert!(events[1].contains("at `/result/0`: 1 is not of type"), "{}", events[1]);
     assert_eq!(events.last().unwrap(), "root: [\"Rome\"]");
     assert_eq!(app.state().await, json!({"answer": ["Rome"]}));
@@ -221,13 +221,13 @@ async fn an_answer_that_is_no_object_is_wrapped_for_the_call() {
 #[tokio::test]
 async fn an_answer_whose_schema_has_an_error_is_no_error() {
     let app = app(json!({"type": "object"}), vec![answers(json!({"error": "none"}))]).await;
-    assert_eq!(app.talk("hi").await.last().unwrap(), "root: {\"error\":\"none\"}");
+    assert_eq!(app.transcript("hi").await.last().unwrap(), "root: {\"error\":\"none\"}");
 }
 
 #[tokio::test]
 async fn the_answer_follows_from_what_was_stored_before_it() {
     let app = app(number(), vec![Reply::call("add", json!({})), answers(json!({"n": 42}))]).await;
-    app.say("hi").await;
+    app.run("hi").await;
     let stored = app.session().await.events;
     let mut machine = Machine::new(Settings { answers_by_tool: true, ..Settings::default() });
     for event in stored.iter().skip(1).take(4) {
@@ -249,7 +249,7 @@ async fn an_answer_that_does_not_fit_stays_a_text_with_a_warning() {
     ] {
         let warnings = Warnings::heard();
         let app = app(number(), vec![Reply::text(text)]).await;
-        app.say("hi").await;
+        app.run("hi").await;
         assert_eq!(app.state().await, json!({ "answer": text }));
         let warning = "the answer of agent `root` does not fit its output schema and stays a text: ";
         assert_eq!(warnings.lines(), [format!("{warning}{reason}")]);

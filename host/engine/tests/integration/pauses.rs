@@ -31,7 +31,7 @@ fn request_ids(events: &[Arc<Event>]) -> Vec<String> {
 async fn the_model_is_asked_once_all_of_its_calls_have_their_results() {
     let runs = Arc::new(AtomicUsize::new(0));
     let app = resumable(llm_with("root", twice("order"), |llm| llm.tools = vec![later(&runs, Value::Null)])).await;
-    app.say("hi").await;
+    app.run("hi").await;
     assert!(app.send(answer("c2", "order", json!({}))).await.is_empty());
     assert!(app.send(answer("c2", "order", json!({"still": "b"}))).await.is_empty());
     assert_eq!(briefs(&app.send(answer("c1", "order", json!({}))).await), ["root: done"]);
@@ -42,7 +42,7 @@ async fn the_model_is_asked_once_all_of_its_calls_have_their_results() {
 async fn each_approved_call_runs_when_its_approval_comes() {
     let echo = guarded("echo", |args, _| Ok(json!({"message": args["message"]})));
     let app = resumable(llm_with("root", twice("echo"), |llm| llm.tools = vec![echo])).await;
-    let ids = request_ids(&app.say("hi").await);
+    let ids = request_ids(&app.run("hi").await);
     let approve = |id: &str| answer(id, REQUEST_CONFIRMATION, json!({"confirmed": true}));
     assert_eq!(briefs(&app.send(approve(&ids[1])).await), [r#"root: answer echo{"message":"b"}"#]);
     assert_eq!(briefs(&app.send(approve(&ids[0])).await), [r#"root: answer echo{"message":"a"}"#, "root: done"]);
@@ -54,7 +54,7 @@ async fn what_comes_after_a_result_begins_a_run_of_its_own() {
     let model = ["half", "done", "done again"].map(Reply::text);
     let model = Scripted::sequence(std::iter::once(Reply::call("order", json!({})).with_id("c1")).chain(model));
     let app = resumable(llm_with("root", model, |llm| llm.tools = vec![later(&runs, Value::Null)])).await;
-    let invocation = app.say("hi").await[0].invocation_id.clone();
+    let invocation = app.run("hi").await[0].invocation_id.clone();
     for (text, goes_on) in [("half", true), ("done", false), ("done again", false)] {
         let events = app.send(answer("c1", "order", json!({"status": text}))).await;
         assert_eq!(briefs(&events), [format!("root: {text}")]);
@@ -68,7 +68,7 @@ async fn a_long_running_tool_that_fails_is_not_waited_for() {
     let fails = long_running("order", |_, _| Err(ToolError::Recoverable("no such dish".into())));
     let model = Scripted::sequence([Reply::call("order", json!({})), Reply::text("sorry")]);
     let app = resumable(llm_with("root", model, |llm| llm.tools = vec![fails])).await;
-    assert_eq!(app.talk("hi").await[1..], [r#"root: answer order{"error":"no such dish"}"#, "root: sorry"]);
+    assert_eq!(app.transcript("hi").await[1..], [r#"root: answer order{"error":"no such dish"}"#, "root: sorry"]);
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn an_approved_long_running_tool_is_waited_for() {
     let model = Scripted::sequence([Reply::call("order", json!({})).with_id("c1"), Reply::text("done")]);
     let orders = llm_with("orders", model, |llm| llm.tools = vec![order]);
     let app = resumable(workflow("all", AgentKind::Sequential, vec![orders, counter("after", &[], "!")])).await;
-    let ids = request_ids(&app.say("hi").await);
+    let ids = request_ids(&app.run("hi").await);
     let approved = app.send(answer(&ids[0], REQUEST_CONFIRMATION, json!({"confirmed": true}))).await;
     assert_eq!(briefs(&approved), ["orders: "]);
     assert_eq!(runs.load(Ordering::Relaxed), 1);
@@ -92,7 +92,7 @@ async fn a_rejected_long_running_tool_is_not_waited_for() {
     let order: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(later(&runs, Value::Null)));
     let model = Scripted::sequence([Reply::call("order", json!({})), Reply::text("as you like")]);
     let app = resumable(llm_with("root", model, |llm| llm.tools = vec![order])).await;
-    let ids = request_ids(&app.say("hi").await);
+    let ids = request_ids(&app.run("hi").await);
     let events = app.send(answer(&ids[0], REQUEST_CONFIRMATION, json!({"confirmed": false}))).await;
     assert_eq!(briefs(&events), [r#"root: answer order{"error":"This tool call is rejected."}"#, "root: as you like"]);
     assert_eq!(runs.load(Ordering::Relaxed), 0);

@@ -26,7 +26,7 @@ fn marked(event: &Event) -> String {
 
 async fn said(reply: Reply) -> Vec<String> {
     let app = Harness::new(llm_with("root", Scripted::sequence([reply]), plans)).await.streaming();
-    app.say("hi").await.iter().map(|event| marked(event)).collect()
+    app.run("hi").await.iter().map(|event| marked(event)).collect()
 }
 
 #[tokio::test]
@@ -36,14 +36,14 @@ async fn a_planners_thinking_config_wins_over_the_agents_own() {
         llm.generate_content_config.extra.insert("thinkingConfig".into(), json!({"thinkingBudget": 1}));
         llm.planner = Some(Planner::Thinking(json!({"includeThoughts": true})));
     });
-    Harness::new(agent).await.say("hi").await;
+    Harness::new(agent).await.run("hi").await;
     assert_eq!(model.requests()[0].config.extra["thinkingConfig"], json!({"includeThoughts": true}));
 }
 
 #[tokio::test]
 async fn a_plan_is_asked_for_with_its_tags() {
     let model = Arc::new(Scripted::sequence(["ok"]));
-    Harness::new(llm_on("root", &model, plans)).await.say("hi").await;
+    Harness::new(llm_on("root", &model, plans)).await.run("hi").await;
     let told = model.requests()[0].system_instructions.last().unwrap().clone();
     for tag in ["/*PLANNING*/", "/*REPLANNING*/", "/*REASONING*/", "/*ACTION*/", "/*FINAL_ANSWER*/"] {
         assert_eq!(told.matches(tag).count(), 1, "{tag}");
@@ -56,7 +56,7 @@ async fn what_comes_before_the_answer_is_thought_and_only_the_answer_is_kept() {
     let answer = Reply::text("/*REASONING*/ it rains\n/*FINAL_ANSWER*/\nTake a coat.");
     let model = Arc::new(Scripted::sequence([plan, answer]));
     let app = Harness::new(llm_on("root", &model, plans)).await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert_eq!(marked(&events[0]), "(/*PLANNING*/ 1. look /*ACTION*/)");
     assert_eq!(events[0].function_calls().count(), 1);
     assert_eq!(marked(&events[2]), "(/*REASONING*/ it rains\n)Take a coat.");
@@ -68,8 +68,8 @@ async fn the_model_sees_its_plan_for_as_long_as_the_turn_lasts() {
     let plan = Reply::text("/*PLANNING*/ 1. look").and_call("look", json!({}));
     let model = Arc::new(Scripted::sequence([plan, Reply::text("/*FINAL_ANSWER*/ Rain."), Reply::text("Hm.")]));
     let app = Harness::new(llm_on("root", &model, plans)).await;
-    app.say("hi").await;
-    app.say("sure?").await;
+    app.run("hi").await;
+    app.run("sure?").await;
     let thoughts = |call: usize| {
         let parts =
             model.requests()[call].contents.iter().flat_map(|content| content.parts.clone()).collect::<Vec<_>>();
@@ -82,7 +82,7 @@ async fn the_model_sees_its_plan_for_as_long_as_the_turn_lasts() {
 async fn text_beside_a_call_is_thought_also_without_tags() {
     let model = Scripted::sequence([Reply::text("Let me look.").and_call("look", json!({})), Reply::text("Rain.")]);
     let app = Harness::new(llm_with("root", model, plans)).await;
-    assert_eq!(marked(&app.say("hi").await[0]), "(Let me look.)");
+    assert_eq!(marked(&app.run("hi").await[0]), "(Let me look.)");
 }
 
 #[tokio::test]

@@ -215,9 +215,9 @@ async fn a_plugin_has_one_place() {
 async fn a_plugin_of_a_component_gets_its_arguments_and_changes_with_it_from_the_next_run_on() {
     let loaded = Loaded::new(Some("older"));
     let app = app(&loaded, json!([{"name": "kitchen/says", "args": {"mark": "!"}}])).await;
-    assert_eq!(app.talk("hi").await, ["model: older!"]);
+    assert_eq!(app.transcript("hi").await, ["model: older!"]);
     loaded.change(Some("newer"));
-    assert_eq!(app.talk("hi").await, ["model: newer!"]);
+    assert_eq!(app.transcript("hi").await, ["model: newer!"]);
 }
 
 #[tokio::test]
@@ -234,7 +234,7 @@ async fn no_run_begins_while_a_plugin_is_missing() {
     );
     assert!(app.session().await.events.is_empty(), "nothing is stored");
     loaded.change(Some("back"));
-    assert_eq!(app.talk("hi").await, ["model: back"]);
+    assert_eq!(app.transcript("hi").await, ["model: back"]);
 }
 
 #[tokio::test]

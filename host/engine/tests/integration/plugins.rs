@@ -138,7 +138,7 @@ fn calling(body: impl Fn() -> Result<serde_json::Value, ToolError> + Send + Sync
 async fn every_hook_of_a_run_is_passed_in_order() {
     let plugin = Notes::new("p", &[]);
     let app = with(calling(|| Ok(json!(1))), &[&plugin]).await;
-    app.say("hi").await;
+    app.run("hi").await;
     app.runner.close().await;
     assert_eq!(
         plugin.seen(),
@@ -169,7 +169,7 @@ async fn the_first_answer_wins_over_later_plugins_and_the_agents_own_callbacks()
         llm.before_model = vec![Answers { name: "own", model: Some("own"), ..Answers::default() }.arc()];
     });
     let app = with(root, &[&first, &second]).await;
-    assert_eq!(app.talk("hi").await, ["root: first before_model"]);
+    assert_eq!(app.transcript("hi").await, ["root: first before_model"]);
     assert!(!second.seen().contains(&"before_model"));
 }
 
@@ -177,7 +177,7 @@ async fn the_first_answer_wins_over_later_plugins_and_the_agents_own_callbacks()
 async fn a_replaced_message_is_what_is_stored_and_asked() {
     let model = Arc::new(Scripted::sequence(["ok"]));
     let app = with(llm_on("root", &model, |_| {}), &[&Notes::new("p", &["on_user_message"])]).await;
-    app.say("hi").await;
+    app.run("hi").await;
     let session = app.session().await;
     assert_eq!(brief(&session.events[0]), "user: p on_user_message");
     assert_eq!(session.events[0].actions.state_delta, map(json!({"heard": "hi"})));
@@ -187,14 +187,14 @@ async fn a_replaced_message_is_what_is_stored_and_asked() {
 #[tokio::test]
 async fn an_answer_before_the_run_takes_its_place_and_is_stored() {
     let app = with(talking(), &[&Notes::new("p", &["before_run"])]).await;
-    assert_eq!(app.talk("hi").await, ["model: p before_run"]);
+    assert_eq!(app.transcript("hi").await, ["model: p before_run"]);
     assert_eq!(app.session().await.events.len(), 2);
 }
 
 #[tokio::test]
 async fn a_replaced_event_is_what_is_stored_and_yielded_under_its_id() {
     let app = with(talking(), &[&Notes::new("p", &["on_event"])]).await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert_eq!(brief(&events[0]), "root: p on_event");
     let stored = app.session().await.events;
     assert!(Arc::ptr_eq(&stored[1], &events[0]));
@@ -206,7 +206,7 @@ async fn a_mended_model_failure_is_an_answer_that_passes_the_callbacks_after_it(
     let plugin = Notes::new("p", &["on_model_error"]);
     let root = llm("root", Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down")));
     let app = with(root, &[&plugin]).await;
-    assert_eq!(app.talk("hi").await, ["root: p on_model_error"]);
+    assert_eq!(app.transcript("hi").await, ["root: p on_model_error"]);
     assert!(plugin.seen().contains(&"after_model") && !plugin.seen().contains(&"on_run_error"));
 }
 
@@ -215,7 +215,7 @@ async fn a_mended_tool_failure_is_an_answer_that_passes_the_callbacks_after_it()
     let plugin = Notes::new("p", &["on_tool_error"]);
     let fatal = || Err(ToolError::Fatal { tool: "t".into(), code: "X".into(), message: "broken".into() });
     let app = with(calling(fatal), &[&plugin]).await;
-    assert_eq!(app.talk("hi").await[1..], ["root: answer t{\"mended\":\"p\"}", "root: done"]);
+    assert_eq!(app.transcript("hi").await[1..], ["root: answer t{\"mended\":\"p\"}", "root: done"]);
     assert!(plugin.seen().contains(&"after_tool"));
 }
 
@@ -224,7 +224,7 @@ async fn a_failed_run_is_told_to_every_plugin_and_has_no_after_run() {
     let (first, second) = (Notes::new("first", &[]), Notes::new("second", &[]));
     let root = llm("root", Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down")));
     let app = with(root, &[&first, &second]).await;
-    app.fail("hi").await;
+    app.expect_error("hi").await;
     for plugin in [first, second] {
         assert_eq!(plugin.seen().iter().filter(|hook| **hook == "on_run_error").count(), 1);
         assert!(!plugin.seen().contains(&"after_run"));
@@ -234,7 +234,7 @@ async fn a_failed_run_is_told_to_every_plugin_and_has_no_after_run() {
 #[tokio::test]
 async fn state_set_after_the_run_is_stored() {
     let app = with(talking(), &[&Notes::new("p", &["after_run"])]).await;
-    app.say("hi").await;
+    app.run("hi").await;
     assert_eq!(app.state().await["after"], "p");
 }
 
@@ -270,7 +270,7 @@ async fn the_context_filter_sends_the_newest_turns_only() {
     let two = std::num::NonZeroUsize::new(2).unwrap();
     let app = with_builtin(llm_on("root", &model, |_| {}), ContextFilter::new(two)).await;
     for text in ["a", "b", "c"] {
-        app.say(text).await;
+        app.run(text).await;
     }
     let texts: Vec<_> = model.requests()[2].contents.iter().map(|content| content.text()).collect();
     assert_eq!(texts, ["b", "two", "c"]);
@@ -282,7 +282,7 @@ async fn a_failed_tool_is_tried_again_as_often_as_allowed() {
     let model = Scripted::sequence(calls.chain([Reply::text("I give up")]));
     let broken = tool("t", |_, _| Err(ToolError::Recoverable("no".into())));
     let root = llm_with("root", model, |llm| llm.tools = vec![broken]);
-    let events = with_builtin(root, ReflectAndRetry::new(2)).await.say("hi").await;
+    let events = with_builtin(root, ReflectAndRetry::new(2)).await.run("hi").await;
     let answers: Vec<_> = events.iter().flat_map(|event| event.function_responses()).map(|it| &it.response).collect();
     assert_eq!((&answers[0]["retry_count"], &answers[1]["retry_count"]), (&json!(1), &json!(2)));
     assert_eq!((&answers[0]["error_details"], &answers[0]["args"]), (&json!("no"), &json!({"x": 1})));
@@ -299,7 +299,7 @@ async fn a_success_begins_the_count_of_failures_anew() {
         _ => Err(ToolError::Recoverable("no".into())),
     });
     let root = llm_with("root", model, |llm| llm.tools = vec![moody]);
-    let events = with_builtin(root, ReflectAndRetry::new(1)).await.say("hi").await;
+    let events = with_builtin(root, ReflectAndRetry::new(1)).await.run("hi").await;
     let answers: Vec<_> = events.iter().flat_map(|event| event.function_responses()).map(|it| &it.response).collect();
     assert_eq!((&answers[0]["retry_count"], &answers[2]["retry_count"]), (&json!(1), &json!(1)));
     assert_eq!(*answers[1], map(json!({"result": "fine"})));
@@ -308,7 +308,7 @@ async fn a_success_begins_the_count_of_failures_anew() {
 #[tokio::test]
 async fn the_logging_plugin_changes_nothing() {
     let app = with_builtin(calling(|| Ok(json!(1))), Logging).await;
-    assert_eq!(app.talk("hi").await, ["root: call t{}", "root: answer t{\"result\":1}", "root: done"]);
+    assert_eq!(app.transcript("hi").await, ["root: call t{}", "root: answer t{\"result\":1}", "root: done"]);
 }
 
 #[tokio::test]
@@ -318,7 +318,7 @@ async fn callbacks_in_a_plugin_run_in_order_and_the_first_answer_wins() {
         .before_model(answers("silent", None))
         .before_model(answers("first", Some("first")))
         .before_model(answers("second", Some("second")));
-    assert_eq!(with_builtin(talking(), plugin).await.talk("hi").await, ["root: first"]);
+    assert_eq!(with_builtin(talking(), plugin).await.transcript("hi").await, ["root: first"]);
 }
 
 #[tokio::test]
@@ -346,7 +346,7 @@ async fn callbacks_in_a_plugin_are_asked_at_each_place_before_the_agents_own() {
     let failing = tool("t", |_, _| Err(ToolError::Recoverable("no".into())));
     let root = llm_with("root", Scripted::sequence(replies), |llm| llm.tools = vec![failing]);
     let app = with_builtin(root, plugin).await;
-    assert_eq!(app.talk("hi").await[1..], ["root: answer t{\"error\":\"no\"}", "root: mended"]);
+    assert_eq!(app.transcript("hi").await[1..], ["root: answer t{\"error\":\"no\"}", "root: mended"]);
     assert_eq!(
         seen.lock().unwrap().concat(),
         "acdfhgcedb",
@@ -365,7 +365,7 @@ async fn an_answer_of_a_plugin_before_an_agent_wins_over_the_agents_own() {
     let mut root = talking();
     root.before_agent = vec![Answers { name: "own", agent: Some("own"), ..Answers::default() }.arc()];
     let app = with(root, &[&Notes::new("p", &["before_agent"])]).await;
-    assert_eq!(app.talk("hi").await, ["root: p before_agent"]);
+    assert_eq!(app.transcript("hi").await, ["root: p before_agent"]);
 }
 
 #[tokio::test]
@@ -373,7 +373,7 @@ async fn an_answer_of_a_plugin_after_an_agent_wins_over_the_agents_own() {
     let mut root = talking();
     root.after_agent = vec![Answers { name: "own", agent: Some("own"), ..Answers::default() }.arc()];
     let app = with(root, &[&Notes::new("p", &["after_agent"])]).await;
-    assert_eq!(app.talk("hi").await, ["root: model", "root: p after_agent"]);
+    assert_eq!(app.transcript("hi").await, ["root: model", "root: p after_agent"]);
 }
 
 #[tokio::test]
@@ -382,7 +382,7 @@ async fn an_answer_of_a_plugin_after_the_model_wins_over_the_agents_own() {
         llm.after_model = vec![Answers { name: "own", model: Some("own"), ..Answers::default() }.arc()];
     });
     let app = with(root, &[&Notes::new("p", &["after_model"])]).await;
-    assert_eq!(app.talk("hi").await, ["root: p after_model"]);
+    assert_eq!(app.transcript("hi").await, ["root: p after_model"]);
 }
 
 #[tokio::test]
@@ -394,7 +394,7 @@ async fn answers_of_a_plugin_around_a_tool_win_over_the_agents_own() {
             let own = Answers { name: "own", tool: Some(json!({"by": "own"})), ..Answers::default() };
             llm.before_tool = vec![own.clone().arc()];
         });
-        with(root, &[&Notes::new("p", hook)]).await.talk("hi").await[1].clone()
+        with(root, &[&Notes::new("p", hook)]).await.transcript("hi").await[1].clone()
     };
     assert_eq!(with_own(&["before_tool"]).await, "root: answer t{\"by\":\"p\"}");
     assert_eq!(with_own(&["after_tool"]).await, "root: answer t{\"by\":\"p\"}");
@@ -411,7 +411,10 @@ async fn what_a_plugin_changes_in_arguments_is_seen_by_the_agents_own_callbacks(
         .before_tool_fn(|_, _, args| Box::pin(async move { Ok(Some(args.clone())) }))
         .build()
         .unwrap();
-    assert_eq!(with_builtin(root, plugin).await.talk("hi").await[1], "root: answer echo{\"a\":1,\"mark\":\"seen\"}");
+    assert_eq!(
+        with_builtin(root, plugin).await.transcript("hi").await[1],
+        "root: answer echo{\"a\":1,\"mark\":\"seen\"}"
+    );
 }
 
 #[tokio::test]
@@ -423,7 +426,7 @@ async fn a_tool_failure_that_a_plugin_mends_is_not_seen_by_the_agents_own_callba
         .build()
         .unwrap();
     let app = with(root, &[&Notes::new("p", &["on_tool_error"])]).await;
-    assert_eq!(app.talk("hi").await[1], "root: answer t{\"mended\":\"p\"}");
+    assert_eq!(app.transcript("hi").await[1], "root: answer t{\"mended\":\"p\"}");
 }
 
 #[tokio::test]
@@ -435,5 +438,5 @@ async fn a_model_failure_that_a_plugin_mends_is_not_seen_by_the_agents_own_callb
         .build()
         .unwrap();
     let app = with(root, &[&Notes::new("p", &["on_model_error"])]).await;
-    assert_eq!(app.talk("hi").await, ["root: p on_model_error"]);
+    assert_eq!(app.transcript("hi").await, ["root: p on_model_error"]);
 }

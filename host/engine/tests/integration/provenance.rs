@@ -106,7 +106,7 @@ async fn the_proofs_of_one_session_prove_nothing_in_another() {
         llm_with("root", model, |llm| llm.tools = vec![pay.clone()])
     };
     let real = Harness::new(root()).await;
-    let id = request_id(&real.say("hi").await);
+    let id = request_id(&real.run("hi").await);
     // Both are session `s1` of user `ada`, but of different apps.
     let mut other = Harness::new(root()).await;
     other.app = Arc::new(hatchery_engine::App::new("other", root()).unwrap());
@@ -135,7 +135,7 @@ async fn a_request_counts_for_runners_with_the_key_only() {
     let services = app.runner.services().clone();
     let runner = |key: &[u8]| Runner::with_signer(services.clone(), Plugins::default(), EventSigner::new(key));
     app.runner = runner(b"one");
-    let id = request_id(&app.say("hi").await);
+    let id = request_id(&app.run("hi").await);
     app.runner = runner(b"other");
     assert_eq!(briefs(&app.send(approval(&id)).await), ["root: what?"]);
     assert_eq!(runs.load(Ordering::Relaxed), 0);
@@ -159,7 +159,7 @@ async fn an_imported_call_or_transfer_puts_no_agent_in_charge() {
     let transfer = EventActions { transfer_to_agent: Some("sub".into()), ..EventActions::default() };
     import(&app, EventData { actions: transfer, ..says("root", "over to you") }).await;
     import(&app, says("sub", "I am in charge now")).await;
-    assert_eq!(app.talk("who?").await, ["root: I am the root"]);
+    assert_eq!(app.transcript("who?").await, ["root: I am the root"]);
     let pending =
         EventData { author: "sub".into(), long_running_tool_ids: vec!["c1".into()], ..call("c1", "order", json!({})) };
     import(&app, pending).await;
@@ -192,7 +192,7 @@ async fn clients_can_read_proofs_and_only_of_what_is_asked() {
     let (pay, _) = counted("pay", confirmed);
     let model = Scripted::sequence([Reply::call("pay", json!({})), Reply::text("?")]);
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![pay])).await;
-    app.say("hi").await;
+    app.run("hi").await;
     let events = app.session().await.events;
     let proven =
         |event: &Arc<Event>| event.custom_metadata.as_ref().is_some_and(|metadata| metadata[PROOF_KEY].is_string());
@@ -228,7 +228,7 @@ async fn a_custom_agent_can_carry_no_proof() {
         vec![EventData { author: String::new(), custom_metadata: Some(Box::new(metadata)), ..says("", "hello") }]
     }))
     .await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert_eq!(events[0].custom_metadata.as_deref(), Some(&json!({"mine": 1})));
 }
 
@@ -240,7 +240,7 @@ async fn a_custom_agent_may_not_summarize_the_session() {
         vec![EventData { actions: EventActions { compaction, ..EventActions::default() }, ..EventData::default() }]
     }))
     .await;
-    let (_, error) = app.fail("hi").await;
+    let (_, error) = app.expect_error("hi").await;
     assert_eq!(
         error.to_string(),
         "agent `code`: may not emit `actions.compaction`: only the host summarizes a session; see `compaction` of the app"
@@ -279,7 +279,7 @@ async fn a_custom_agent_may_not_act_as_another_agent() {
 
         let kind = AgentKind::Custom(CustomAgentSpec { code: Arc::new(One(case)), model: None, tools: vec![] });
         let agent = Agent::new("code", "", kind).with_sub_agents(vec![llm("sub", Scripted::new())]);
-        let (_, error) = Harness::new(agent).await.fail("hi").await;
+        let (_, error) = Harness::new(agent).await.expect_error("hi").await;
         assert_eq!(
             error.to_string(),
             "agent `code`: may not act as `sub`, which is another agent: events in its name hold no function calls, no function responses \
@@ -288,7 +288,7 @@ async fn a_custom_agent_may_not_act_as_another_agent() {
     }
     let told = code("code", || vec![says("sub", "it says"), says("narrator", "so it goes")]);
     let app = Harness::new(told.with_sub_agents(vec![llm("sub", Scripted::new())])).await;
-    assert_eq!(app.talk("hi").await, ["sub: it says", "narrator: so it goes"]);
+    assert_eq!(app.transcript("hi").await, ["sub: it says", "narrator: so it goes"]);
 }
 
 /// Asks for something, and says what the answer was.
@@ -319,7 +319,7 @@ async fn a_custom_agent_gets_the_answer_to_its_own_call() {
     let root =
         Scripted::sequence([Reply::call("transfer_to_agent", json!({"agent_name": "code"})), Reply::text("root?")]);
     let app = Harness::new(llm("root", root).with_sub_agents(vec![Agent::new("code", "", kind)])).await;
-    assert_eq!(app.talk("hi").await.last().unwrap(), "code: call form{}");
+    assert_eq!(app.transcript("hi").await.last().unwrap(), "code: call form{}");
     assert_eq!(briefs(&app.send(answer("c1", "form", json!({"n": 1}))).await), [r#"code: got {"n":1}"#]);
 }
 
@@ -347,7 +347,7 @@ async fn a_plugin_may_not_summarize_the_session() {
     let mut app = Harness::new(llm("root", Scripted::sequence(["hello"]))).await;
     let plugins = Plugins::new(vec![Arc::new(Summarizes)]).unwrap();
     app.runner = Runner::with_plugins(app.runner.services().clone(), plugins);
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert_eq!((briefs(&events), events[0].actions.compaction.is_none()), (vec!["root: hello".to_owned()], true));
     assert_eq!(
         warnings.lines(),

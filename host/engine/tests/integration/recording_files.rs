@@ -418,7 +418,7 @@ async fn a_recording_of_adk_for_python_is_replayed() {
     let mut app = Harness::new(asking()).await;
     let plugins = Plugins::new(vec![Arc::new(Replay::of_folder(folder.path()))]).unwrap();
     app.runner = Runner::with_plugins(app.runner.services().clone(), plugins);
-    let said = app.talk("where?").await;
+    let said = app.transcript("where?").await;
     assert_eq!(said.last().map(String::as_str), Some("helper: In Oslo."), "{said:?}");
     let session = app.session().await;
     let ids: Vec<_> = session.events[1].function_calls().filter_map(|call| call.id.as_deref()).collect();

@@ -86,7 +86,7 @@ async fn a_replay_says_and_does_the_same_without_model_and_tools() {
         Reply::text("five"),
     ]);
     let app = recording(&folder, counter(model, counting())).await;
-    let said = [app.talk("count").await, app.talk("and on").await];
+    let said = [app.transcript("count").await, app.transcript("and on").await];
     assert_eq!(
         calls(&recorded(folder.path())),
         [
@@ -99,7 +99,7 @@ async fn a_replay_says_and_does_the_same_without_model_and_tools() {
         ]
     );
     let again = replaying(&folder, counter(silent(), untouched("count"))).await;
-    assert_eq!([again.talk("count").await, again.talk("and on").await], said);
+    assert_eq!([again.transcript("count").await, again.transcript("and on").await], said);
     assert_eq!(again.state().await, json!({"count": 5}));
 }
 
@@ -122,7 +122,7 @@ async fn the_file_says_how_the_session_began_and_what_the_user_said() {
 async fn recording_the_first_message_again_begins_anew() {
     let folder = tempfile::tempdir().unwrap();
     for _ in 0..2 {
-        recording(&folder, counter(script(), counting())).await.say("count").await;
+        recording(&folder, counter(script(), counting())).await.run("count").await;
     }
     assert_eq!((recorded(folder.path()).recordings.len(), recorded(folder.path()).user_messages.len()), (3, 1));
 }
@@ -136,12 +136,12 @@ async fn what_is_recorded_is_what_callbacks_made_of_a_request_and_have_not_seen_
         })
     };
     let folder = tempfile::tempdir().unwrap();
-    let said = recording(&folder, root(Scripted::sequence(["raw"]))).await.talk("hi").await;
+    let said = recording(&folder, root(Scripted::sequence(["raw"]))).await.transcript("hi").await;
     let file = recorded(folder.path());
     let RecordedCall::Model(call) = &file.recordings[0].call else { panic!("{file:?}") };
     assert!(call.request.system_instructions[0].ends_with("\n\nRhyme."), "{call:?}");
     assert_eq!(call.responses[0].content.as_ref().unwrap().text(), "raw");
-    assert_eq!(replaying(&folder, root(silent())).await.talk("hi").await, said);
+    assert_eq!(replaying(&folder, root(silent())).await.transcript("hi").await, said);
     assert_eq!(said, ["root: changed"]);
 }
 
@@ -149,12 +149,12 @@ async fn what_is_recorded_is_what_callbacks_made_of_a_request_and_have_not_seen_
 async fn a_streamed_answer_is_recorded_whole() {
     let folder = tempfile::tempdir().unwrap();
     let root = llm("root", Scripted::new().otherwise(Reply::chunks(["Hel", "lo"])));
-    recording(&folder, root).await.streaming().say("hi").await;
+    recording(&folder, root).await.streaming().run("hi").await;
     let file = recorded(folder.path());
     let RecordedCall::Model(call) = &file.recordings[0].call else { panic!("{file:?}") };
     assert_eq!((call.responses.len(), call.responses[0].partial), (1, false));
     let again = replaying(&folder, llm("root", silent())).await.streaming();
-    assert_eq!(again.talk("hi").await, ["root~: Hello", "root: Hello"]);
+    assert_eq!(again.transcript("hi").await, ["root~: Hello", "root: Hello"]);
 }
 
 /// Answers when the other one has been called, the first of them last.
@@ -179,12 +179,14 @@ async fn tools_that_run_at_the_same_time_are_recorded_in_the_order_of_their_call
     let root = |model, meeting| llm_with("root", model, |llm| llm.tools = vec![meeting]);
     let folder = tempfile::tempdir().unwrap();
     let meeting = Arc::new(Meeting(declared("meet"), Arc::new(tokio::sync::Barrier::new(2))));
-    let said =
-        recording(&folder, root(Scripted::sequence([both(), Reply::text("met")]), meeting)).await.talk("hi").await;
+    let said = recording(&folder, root(Scripted::sequence([both(), Reply::text("met")]), meeting))
+        .await
+        .transcript("hi")
+        .await;
     let file = recorded(folder.path());
     assert_eq!(calls(&file)[1..3], ["0 root: meet{\"who\":\"a\"}", "0 root: meet{\"who\":\"b\"}"]);
     let again = replaying(&folder, root(silent(), untouched("meet"))).await;
-    assert_eq!(again.talk("hi").await, said);
+    assert_eq!(again.transcript("hi").await, said);
     assert_eq!(again.state().await, json!({"a": true, "b": true}));
 }
 
@@ -196,16 +198,16 @@ async fn agents_that_run_at_the_same_time_are_replayed_each_for_itself() {
         workflow("root", AgentKind::Parallel, agents.collect())
     };
     let folder = tempfile::tempdir().unwrap();
-    recording(&folder, root([script(), script()], [counting(), counting()])).await.say("go").await;
+    recording(&folder, root([script(), script()], [counting(), counting()])).await.run("go").await;
     let again = replaying(&folder, root([silent(), silent()], [untouched("count"), untouched("count")])).await;
-    let mut said = again.talk("go").await;
+    let mut said = again.transcript("go").await;
     said.sort();
     assert_eq!(said.len(), 6);
     assert_eq!((said[2].as_str(), said[5].as_str()), ("a: two", "b: two"));
 }
 
 async fn mismatch(app: &Harness, text: &str) -> String {
-    let (_, error) = app.fail(text).await;
+    let (_, error) = app.expect_error(text).await;
     assert_eq!(error.code(), "REPLAY_MISMATCH", "{error}");
     error.to_string()
 }
@@ -213,7 +215,7 @@ async fn mismatch(app: &Harness, text: &str) -> String {
 #[tokio::test]
 async fn another_instruction_ends_the_run_with_a_diff() {
     let folder = tempfile::tempdir().unwrap();
-    recording(&folder, counter(script(), counting())).await.say("count").await;
+    recording(&folder, counter(script(), counting())).await.run("count").await;
     let other = llm_with("root", silent(), |llm| {
         llm.tools = vec![untouched("count")];
         llm.instruction = hatchery_core::Instruction::Template("Be long.".into());
@@ -245,7 +247,7 @@ async fn a_mismatch_ends_the_run_also_where_a_callback_would_make_up_for_it() {
     }
     impl Plugin for Mends {}
     let folder = tempfile::tempdir().unwrap();
-    recording(&folder, llm("root", Scripted::sequence(["hello"]))).await.say("hi").await;
+    recording(&folder, llm("root", Scripted::sequence(["hello"]))).await.run("hi").await;
     let replay = || Arc::new(Replay::of_folder(folder.path())) as Arc<dyn Plugin>;
     for plugins in [vec![Arc::new(Mends) as Arc<dyn Plugin>, replay()], vec![replay(), Arc::new(Mends)]] {
         let app = plugged(Harness::new(llm("root", silent())).await, plugins);
@@ -263,7 +265,7 @@ fn edit(folder: &TempDir, change: impl FnOnce(&mut Recordings)) {
 #[tokio::test]
 async fn a_tool_that_is_called_otherwise_ends_the_run() {
     let folder = tempfile::tempdir().unwrap();
-    recording(&folder, counter(script(), counting())).await.say("count").await;
+    recording(&folder, counter(script(), counting())).await.run("count").await;
     edit(&folder, |file| {
         let RecordedCall::Tool(tool) = &mut file.recordings[1].call else { panic!("{file:?}") };
         tool.call.args = map(json!({"by": 3}));
@@ -276,7 +278,7 @@ async fn a_tool_that_is_called_otherwise_ends_the_run() {
 #[tokio::test]
 async fn more_and_other_calls_than_recorded_are_named() {
     let folder = tempfile::tempdir().unwrap();
-    recording(&folder, counter(script(), counting())).await.say("count").await;
+    recording(&folder, counter(script(), counting())).await.run("count").await;
     let whole = recorded(folder.path());
     for (left_out, message) in [
         (2, "message 0, call 2: the model is asked, where no more calls of this agent are recorded"),
@@ -294,7 +296,7 @@ async fn more_and_other_calls_than_recorded_are_named() {
 #[tokio::test]
 async fn what_a_run_leaves_out_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    recording(&folder, counter(script(), counting())).await.say("count").await;
+    recording(&folder, counter(script(), counting())).await.run("count").await;
     edit(&folder, |file| file.recordings.extend(file.recordings[1..].to_vec()));
     let app = replaying(&folder, counter(silent(), untouched("count"))).await;
     assert_eq!(
@@ -309,12 +311,12 @@ async fn failures_are_recorded_and_fail_again() {
     let broken = |message: &'static str| tool("t", move |_, _| Err(ToolError::Recoverable(message.into())));
     let root = |model, tool| llm_with("root", model, |llm| llm.tools = vec![tool]);
     let folder = tempfile::tempdir().unwrap();
-    let (said, error) = recording(&folder, root(model(), broken("no luck"))).await.fail("hi").await;
+    let (said, error) = recording(&folder, root(model(), broken("no luck"))).await.expect_error("hi").await;
     let file = recorded(folder.path());
     assert_eq!(file.user_messages[0].error_code.as_deref(), Some("MODEL_AUTH"));
     let RecordedCall::Tool(call) = &file.recordings[1].call else { panic!("{file:?}") };
     assert_eq!(call.outcome, ToolOutcome::Failed(ToolError::Recoverable("no luck".into())));
-    let (again, same) = replaying(&folder, root(silent(), untouched("t"))).await.fail("hi").await;
+    let (again, same) = replaying(&folder, root(silent(), untouched("t"))).await.expect_error("hi").await;
     assert_eq!((again, same.to_string()), (said, error.to_string()));
 }
 
@@ -327,12 +329,12 @@ async fn a_cancelled_run_is_cancelled_at_the_same_call() {
     });
     let root = |model, tool| llm_with("root", model, |llm| llm.tools = vec![tool]);
     let model = Scripted::sequence([Reply::call("t", json!({})), Reply::text("done")]);
-    let (said, _) = recording(&folder, root(model, stop)).await.fail("hi").await;
+    let (said, _) = recording(&folder, root(model, stop)).await.expect_error("hi").await;
     edit(&folder, |file| {
         let RecordedCall::Tool(tool) = &mut file.recordings[1].call else { panic!("{file:?}") };
         tool.outcome = ToolOutcome::Stopped;
     });
-    let (again, error) = replaying(&folder, root(silent(), untouched("t"))).await.fail("hi").await;
+    let (again, error) = replaying(&folder, root(silent(), untouched("t"))).await.expect_error("hi").await;
     assert_eq!((error.code(), again), ("CANCELLED", said));
 }
 
@@ -345,13 +347,13 @@ async fn a_cancelled_run_does_not_wait_for_its_recording_which_is_written_all_th
     });
     let model = Scripted::sequence([Reply::text("hello"), Reply::call("t", json!({}))]);
     let app = recording(&folder, llm_with("root", model, |llm| llm.tools = vec![stop])).await;
-    app.say("hi").await;
+    app.run("hi").await;
     let file = folder.path().join(FILE_NAME);
     let so_far = std::fs::read(&file).unwrap();
     // In the place of the file there is a pipe: who reads it waits until somebody writes.
     std::fs::remove_file(&file).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
-    assert_eq!(app.fail("stop").await.1.code(), "CANCELLED");
+    assert_eq!(app.expect_error("stop").await.1.code(), "CANCELLED");
     let pipe = file.clone();
     tokio::task::spawn_blocking(move || std::fs::write(pipe, so_far)).await.unwrap().unwrap();
     app.runner.close().await;
@@ -369,7 +371,7 @@ async fn headers_of_requests_are_not_recorded() {
         }
         llm.generate_content_config.extra.insert("labels".into(), json!({"team": "a"}));
     });
-    recording(&folder, root).await.say("hi").await;
+    recording(&folder, root).await.run("hi").await;
     let text = std::fs::read_to_string(folder.path().join(FILE_NAME)).unwrap();
     assert!(text.contains("team: a") && !text.contains("secret"), "{text}");
 }
@@ -377,7 +379,7 @@ async fn headers_of_requests_are_not_recorded() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_stopped_does_not_wait_for_ever() {
     let folder = tempfile::tempdir().unwrap();
-    recording(&folder, counter(script(), counting())).await.say("count").await;
+    recording(&folder, counter(script(), counting())).await.run("count").await;
     edit(&folder, |file| {
         let RecordedCall::Tool(tool) = &mut file.recordings[1].call else { panic!("{file:?}") };
         tool.outcome = ToolOutcome::Stopped;
@@ -413,9 +415,9 @@ async fn what_a_custom_agent_asks_is_recorded_and_replayed_too() {
     };
     let folder = tempfile::tempdir().unwrap();
     let app = recording(&folder, root(Scripted::sequence(["counted"]), counting())).await;
-    assert_eq!(app.talk("hi").await, ["root: counted 7"]);
+    assert_eq!(app.transcript("hi").await, ["root: counted 7"]);
     let again = replaying(&folder, root(silent(), untouched("count"))).await;
-    assert_eq!(again.talk("hi").await, ["root: counted 7"]);
+    assert_eq!(again.transcript("hi").await, ["root: counted 7"]);
     assert_eq!(again.state().await, json!({"count": 7}));
 }
 
@@ -425,7 +427,7 @@ async fn an_answer_that_comes_later_goes_to_the_call_that_waits_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let model = Scripted::sequence([Reply::call("ask", json!({})), Reply::text("granted")]);
     let app = recording(&folder, root(model, long_running("ask", |_, _| Ok(Value::Null)))).await;
-    app.say("may I?").await;
+    app.run("may I?").await;
     let call = |session: &hatchery_core::Session| session.events[1].function_calls().next().unwrap().clone();
     let answer = |call: FunctionCall| {
         let answer = hatchery_core::FunctionResponse {
@@ -441,7 +443,7 @@ async fn an_answer_that_comes_later_goes_to_the_call_that_waits_for_it() {
 
     let mut file = recorded(folder.path());
     let again = replaying(&folder, root(silent(), long_running("ask", |_, _| panic!("a replay runs no tool")))).await;
-    again.say("may I?").await;
+    again.run("may I?").await;
     for part in &mut file.user_messages[1].content.parts {
         let PartData::FunctionResponse(response) = &mut part.data else { panic!("{part:?}") };
         response.id = Some("adk-of-the-recorded-run".into());
@@ -464,11 +466,11 @@ async fn a_run_that_fails_is_added_to_those_before_it() {
     let model =
         Scripted::sequence([Reply::call("count", json!({})), Reply::text("one"), Reply::call("count", json!({}))]);
     let app = recording(&folder, counter(model, moody)).await;
-    app.say("count").await;
-    let (said, error) = app.fail("again").await;
+    app.run("count").await;
+    let (said, error) = app.expect_error("again").await;
     let again = replaying(&folder, counter(silent(), untouched("count"))).await;
-    again.say("count").await;
-    let (same, failure) = again.fail("again").await;
+    again.run("count").await;
+    let (same, failure) = again.expect_error("again").await;
     assert_eq!((error.code(), failure.code(), same), ("BROKEN", "BROKEN", said));
     let codes: Vec<_> = recorded(folder.path()).user_messages.into_iter().map(|message| message.error_code).collect();
     assert_eq!(codes, [None, Some("BROKEN".into())]);

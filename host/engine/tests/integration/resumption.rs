@@ -268,7 +268,7 @@ async fn a_failed_model_call_is_tried_again() {
     ]));
     let runs = Arc::new(AtomicUsize::new(0));
     let app = Harness::new(llm_on("root", &model, |llm| llm.tools = vec![counts("one", &runs)])).await;
-    app.fail("hi").await;
+    app.expect_error("hi").await;
     let invocation = app.session().await.events[0].invocation_id.clone();
     let run = app.runner.run(app.app.clone(), RunRequest::resume(USER, SESSION, invocation)).await.unwrap();
     assert_eq!(briefs(&run.collect().await.unwrap()), ["root: done"]);
@@ -278,7 +278,7 @@ async fn a_failed_model_call_is_tried_again() {
 #[tokio::test]
 async fn a_run_that_has_ended_has_nothing_to_go_on_with() {
     let app = Harness::new(counter("root", &["one"], "done")).await;
-    let invocation = app.say("hi").await[0].invocation_id.clone();
+    let invocation = app.run("hi").await[0].invocation_id.clone();
     let run = app.runner.run(app.app.clone(), RunRequest::resume(USER, SESSION, invocation)).await.unwrap();
     assert!(run.collect().await.unwrap().is_empty());
     assert_eq!(app.session().await.events.len(), 4);
@@ -294,7 +294,7 @@ async fn an_unknown_run_cannot_go_on() {
 #[tokio::test]
 async fn a_run_goes_on_with_answers_only() {
     let app = Harness::new(counter("root", &[], "done")).await;
-    let invocation = app.say("hi").await[0].invocation_id.clone();
+    let invocation = app.run("hi").await[0].invocation_id.clone();
     let request = RunRequest { invocation_id: Some(invocation.clone()), ..app.request(Content::user("and now?")) };
     let error = app.runner.run(app.app.clone(), request).await.unwrap_err();
     assert_eq!(
@@ -309,7 +309,7 @@ async fn a_run_goes_on_with_answers_only() {
 async fn an_answer_to_a_run_that_did_not_wait_begins_a_new_one() {
     let runs = Arc::new(AtomicUsize::new(0));
     let app = Harness::new(orders(&runs, json!({"status": "pending"}), &["wait", "done"])).await;
-    let first = app.say("hi").await;
+    let first = app.run("hi").await;
     let message = answer(&call_id(&first), "order", json!({"status": "done"}));
     let request = RunRequest { invocation_id: Some(first[0].invocation_id.clone()), ..app.request(message) };
     let events = app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
@@ -341,7 +341,7 @@ async fn a_pending_result_is_told_to_the_model_and_each_later_one_begins_a_run()
     let runs = Arc::new(AtomicUsize::new(0));
     let root = orders(&runs, json!({"status": "pending"}), &["wait", "half", "done", "done again"]);
     let app = Harness::new(root).await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert_eq!(briefs(&events)[1..], [r#"orders: answer order{"status":"pending"}"#, "orders: wait"]);
     for text in ["half", "done", "done again"] {
         let events = app.send(answer(&call_id(&events), "order", json!({"status": text}))).await;
@@ -354,7 +354,7 @@ async fn a_pending_result_is_told_to_the_model_and_each_later_one_begins_a_run()
 async fn without_a_first_result_the_run_ends_at_the_call() {
     let runs = Arc::new(AtomicUsize::new(0));
     let app = Harness::new(orders(&runs, Value::Null, &["done"])).await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert_eq!(briefs(&events), ["orders: call order{}"]);
 }
 
@@ -365,7 +365,7 @@ async fn a_resumable_run_pauses_and_goes_on_as_the_same_invocation() {
     let orders = orders(&runs, json!({"status": "pending"}), &["done"]);
     let mut app = Harness::new(workflow("all", AgentKind::Sequential, vec![a, orders, c])).await;
     app.resumable();
-    let first = app.say("hi").await;
+    let first = app.run("hi").await;
     assert_eq!(briefs(&first), ["a: !", "orders: call order{}", r#"orders: answer order{"status":"pending"}"#]);
     let events = app.send(answer(&call_id(&first[1..]), "order", json!({"status": "done"}))).await;
     assert_eq!(briefs(&events), ["orders: done", "c: !"]);
@@ -378,7 +378,7 @@ async fn a_paused_run_that_goes_on_without_an_answer_stays_paused() {
     let runs = Arc::new(AtomicUsize::new(0));
     let mut app = Harness::new(orders(&runs, Value::Null, &["done"])).await;
     app.resumable();
-    let first = app.say("hi").await;
+    let first = app.run("hi").await;
     assert_eq!(
         first[1].long_running_tool_ids, first[0].long_running_tool_ids,
         "what is stored of a tool that has said nothing"
@@ -401,7 +401,7 @@ async fn a_loop_stops_at_a_call_whose_result_comes_later() {
     let orders = llm_with("orders", model, |llm| llm.tools = vec![later(&runs, Value::Null)]);
     let mut app = Harness::new(workflow("round", AgentKind::Loop { max_iterations: Some(2) }, vec![orders])).await;
     app.resumable();
-    let first = app.say("hi").await;
+    let first = app.run("hi").await;
     assert_eq!(briefs(&first), ["orders: call order{}", "orders: "]);
     let second = app.send(answer(&call_id(&first), "order", json!({}))).await;
     assert_eq!(briefs(&second), ["orders: got it", "orders: call order{}", "orders: "]);
@@ -417,7 +417,7 @@ async fn the_other_branches_of_a_paused_one_end_and_do_not_run_again() {
     let both = workflow("both", AgentKind::Parallel, vec![orders(&runs, Value::Null, &["done"]), other]);
     let mut app = Harness::new(workflow("all", AgentKind::Sequential, vec![both, counter("after", &[], "!")])).await;
     app.resumable();
-    let first = app.say("hi").await;
+    let first = app.run("hi").await;
     assert_eq!(first.len(), 5);
     let call = first.iter().find(|event| event.author == "orders").unwrap();
     let second = app.send(answer(&call.long_running_tool_ids[0], "order", json!({}))).await;
@@ -432,7 +432,7 @@ async fn code_around_a_paused_agent_pauses_with_it() {
     inner.name = "inner".into();
     let mut app = Harness::new(workflow_code("around", Arc::new(Around)).with_sub_agents(vec![inner])).await;
     app.resumable();
-    let first = app.say("hi").await;
+    let first = app.run("hi").await;
     assert_eq!(briefs(&first), ["around: before", "around: ", "inner: call order{}", "inner: "]);
     let second = app.send(answer(&first[2].long_running_tool_ids[0], "order", json!({}))).await;
     assert_eq!(briefs(&second), ["inner: done", "around: after"]);
@@ -453,7 +453,7 @@ async fn a_paused_run_survives_a_restart() {
     let runs = Arc::new(AtomicUsize::new(0));
     let mut app = Harness::new(orders(&runs, Value::Null, &["done"])).await;
     app.resumable();
-    let first = app.say("hi").await;
+    let first = app.run("hi").await;
     app.runner = Runner::new(app.runner.services().clone());
     let second = app.send(answer(&call_id(&first), "order", json!({}))).await;
     assert_eq!(briefs(&second), ["orders: done"]);

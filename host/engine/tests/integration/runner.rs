@@ -51,7 +51,7 @@ async fn what_is_yielded_is_what_is_stored() {
     let model = Scripted::sequence([Reply::call("t", json!({})), Reply::chunks(["a", "b"])]);
     let agent = llm_with("root", model, |llm| llm.tools = vec![tool("t", |_, _| Ok(json!(1)))]);
     let app = Harness::new(agent).await.streaming();
-    let yielded: Vec<_> = app.say("hi").await.into_iter().filter(|event| !event.partial).collect();
+    let yielded: Vec<_> = app.run("hi").await.into_iter().filter(|event| !event.partial).collect();
     let stored: Vec<_> = app.session().await.events.iter().skip(1).cloned().collect();
     assert_eq!(yielded.len(), 3);
     for (yielded, stored) in yielded.iter().zip(&stored) {
@@ -123,8 +123,8 @@ async fn sessions_do_not_wait_for_each_other() {
 #[tokio::test]
 async fn a_failed_turn_does_not_hold_up_the_next() {
     let app = Harness::new(llm("root", Scripted::sequence([Reply::status(500, "down"), Reply::text("up")]))).await;
-    app.fail("hi").await;
-    assert_eq!(app.talk("hi").await, ["root: up"]);
+    app.expect_error("hi").await;
+    assert_eq!(app.transcript("hi").await, ["root: up"]);
 }
 
 #[tokio::test]
@@ -169,13 +169,13 @@ async fn cancelling_ends_a_model_call_that_never_answers() {
 #[tokio::test]
 async fn a_session_deleted_between_turns_is_not_brought_back() {
     let app = Harness::new(llm("root", Scripted::new().otherwise("ok"))).await;
-    app.say("hi").await;
+    app.run("hi").await;
     let key = SessionKey::new("app", USER, SESSION);
     app.runner.services().sessions.delete(&key).await.unwrap();
     let error = app.runner.run(app.app.clone(), app.request(Content::user("hi"))).await.unwrap_err();
     assert!(matches!(error, RunError::Store(StoreError::SessionNotFound(_))));
     app.runner.services().sessions.create("app", USER, Some(SESSION), map(json!({"fresh": true}))).await.unwrap();
-    app.say("hello").await;
+    app.run("hello").await;
     assert_eq!(app.session().await.events.len(), 2);
     assert_eq!(app.state().await, json!({"fresh": true}));
 }
@@ -184,12 +184,12 @@ async fn a_session_deleted_between_turns_is_not_brought_back() {
 async fn events_appended_by_others_between_turns_are_seen() {
     let model = Arc::new(Scripted::sequence(["one", "two"]));
     let app = Harness::new(llm_on("root", &model, |_| {})).await;
-    app.say("a").await;
+    app.run("a").await;
     let content = Some(Arc::new(Content::user("from elsewhere")));
     let event = Event::new(EventData { author: "user".into(), content, ..EventData::default() });
     let key = SessionKey::new("app", USER, SESSION);
     app.runner.services().sessions.append(&key, &event).await.unwrap();
-    app.say("b").await;
+    app.run("b").await;
     let texts: Vec<_> = model.requests()[1].contents.iter().map(|content| content.text()).collect();
     assert_eq!(texts, ["a", "one", "from elsewhere", "b"]);
 }
@@ -200,14 +200,14 @@ async fn a_turn_at_history_800_serialises_only_its_own_events() {
     let agent = llm("root", Scripted::new().otherwise("ok"));
     let app = Harness::new(agent).await;
     for _ in 0..400 {
-        app.say("hi").await;
+        app.run("hi").await;
     }
     let old: Vec<_> = app.session().await.events.iter().cloned().collect();
     assert_eq!(old.len(), 800);
     // What agents say has been counted as JSON in its own turn; what the user said has not.
     let is_made: Vec<bool> = old.iter().map(|event| event.has_json()).collect();
     assert_eq!(is_made.iter().filter(|is_made| !**is_made).count(), 400);
-    let new = app.say("hi").await;
+    let new = app.run("hi").await;
     let now = app.session().await.events;
     assert!(old.iter().zip(now.iter()).all(|(old, now)| Arc::ptr_eq(old, now)), "old events are the same objects");
     let json: Vec<_> = new.iter().map(|event| event.json().as_ptr()).collect();
@@ -257,7 +257,7 @@ async fn a_failing_store_ends_the_run_and_its_words_do_not_reach_the_client() {
     let sessions = Arc::new(Full(hatchery_stores::MemorySessions::new()));
     app.runner = hatchery_engine::Runner::new(hatchery_core::Services { sessions, ..services() });
     app.runner.services().sessions.create("app", USER, Some(SESSION), map(json!({}))).await.unwrap();
-    let (events, error) = app.fail("hi").await;
+    let (events, error) = app.expect_error("hi").await;
     assert_eq!(error.code(), "STORE_FAILED");
     assert_eq!(events, ["root: error STORE_FAILED: the storage failed; the server's log holds the cause"]);
 }
@@ -333,9 +333,9 @@ async fn what_others_append_during_a_turn_is_seen_by_it_and_by_the_next() {
     let code = Arc::new(Interrupted(app.runner.services().clone()));
     let root = Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code, model: None, tools: vec![] }));
     app.app = Arc::new(hatchery_engine::App::new("app", root).unwrap());
-    let first = app.talk("go").await;
+    let first = app.transcript("go").await;
     assert_eq!(first[1], "root: user: go, user: from elsewhere, root: done Some(Bool(true))");
-    let second = app.talk("again").await;
+    let second = app.transcript("again").await;
     assert!(second[1].starts_with("root: user: go, user: from elsewhere, root: done, "), "{second:?}");
 }
 
@@ -355,7 +355,7 @@ async fn a_model_that_answers_with_nothing_has_failed() {
     let root = llm_with("root", Scripted::new(), |llm| {
         llm.model = Some(hatchery_core::ModelRef::Object("silent".into(), Arc::new(Silent)));
     });
-    let (_, error) = Harness::new(root).await.fail("hi").await;
+    let (_, error) = Harness::new(root).await.expect_error("hi").await;
     assert_eq!(error.to_string(), "model `silent`: its answer ended before it began");
 }
 
@@ -366,7 +366,7 @@ async fn a_late_answer_goes_on_in_the_branch_of_its_call() {
     let asks = llm_with("asks", model, |llm| llm.tools = vec![order]);
     let root = workflow("all", AgentKind::Parallel, vec![asks, llm("talks", Scripted::new().otherwise("hello"))]);
     let app = Harness::new(root).await;
-    app.say("order it").await;
+    app.run("order it").await;
     let answer = hatchery_core::FunctionResponse {
         id: Some("c1".into()),
         name: "order".into(),

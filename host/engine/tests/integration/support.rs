@@ -69,17 +69,17 @@ impl Harness {
         self.runner.run(self.app.clone(), self.request(message)).await.unwrap().collect().await.unwrap()
     }
 
-    pub async fn say(&self, text: &str) -> Vec<Arc<Event>> {
+    pub async fn run(&self, text: &str) -> Vec<Arc<Event>> {
         self.start(text).await.collect().await.unwrap()
     }
 
     /// The events in short form.
-    pub async fn talk(&self, text: &str) -> Vec<String> {
-        self.say(text).await.iter().map(|event| brief(event)).collect()
+    pub async fn transcript(&self, text: &str) -> Vec<String> {
+        self.run(text).await.iter().map(|event| brief(event)).collect()
     }
 
     /// What was yielded before the run failed, and how it failed.
-    pub async fn fail(&self, text: &str) -> (Vec<String>, RunError) {
+    pub async fn expect_error(&self, text: &str) -> (Vec<String>, RunError) {
         let mut run = self.start(text).await;
         let mut events = Vec::new();
         while let Some(item) = run.next().await {

@@ -14,7 +14,7 @@ async fn a_tools_answer_goes_back_to_the_model() {
     let add = tool("add", |args, _| Ok(json!(args["a"].as_i64().unwrap() + args["b"].as_i64().unwrap())));
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![add])).await;
     assert_eq!(
-        app.talk("hi").await,
+        app.transcript("hi").await,
         ["root: call add{\"a\":1,\"b\":2}", "root: answer add{\"result\":3}", "root: three"]
     );
 }
@@ -23,7 +23,10 @@ async fn a_tools_answer_goes_back_to_the_model() {
 async fn an_unknown_tool_is_an_answer_that_lists_the_tools() {
     let model = Scripted::sequence([Reply::call("sub", json!({})), Reply::text("sorry")]);
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![tool("add", |_, _| Ok(json!(1)))])).await;
-    assert_eq!(app.talk("hi").await[1], "root: answer sub{\"error\":\"there is no tool `sub`; the tools are `add`\"}");
+    assert_eq!(
+        app.transcript("hi").await[1],
+        "root: answer sub{\"error\":\"there is no tool `sub`; the tools are `add`\"}"
+    );
 }
 
 #[tokio::test]
@@ -31,7 +34,7 @@ async fn a_failure_that_the_model_can_mend_goes_to_the_model() {
     let model = Scripted::sequence([Reply::call("find", json!({})), Reply::text("not there")]);
     let find = tool("find", |_, _| Err(ToolError::Recoverable("no such town".into())));
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![find])).await;
-    assert_eq!(app.talk("hi").await[1..], ["root: answer find{\"error\":\"no such town\"}", "root: not there"]);
+    assert_eq!(app.transcript("hi").await[1..], ["root: answer find{\"error\":\"no such town\"}", "root: not there"]);
 }
 
 #[tokio::test]
@@ -41,7 +44,7 @@ async fn a_fatal_failure_ends_the_run() {
         Err(ToolError::Fatal { tool: "find".into(), code: "DISK_FULL".into(), message: "no room".into() })
     });
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![find])).await;
-    let (events, error) = app.fail("hi").await;
+    let (events, error) = app.expect_error("hi").await;
     assert_eq!(events[1], "root: error DISK_FULL: tool `find`: no room");
     assert_eq!(error.code(), "DISK_FULL");
 }
@@ -60,7 +63,7 @@ async fn what_a_store_refuses_a_tool_is_for_the_model_to_mend() {
     let save = asks_a_store("save", || StoreError::InvalidName { name: "..".into(), reason: "it leaves the folder" });
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![save])).await;
     let answer = "root: answer save{\"error\":\"invalid name `..`: it leaves the folder\"}";
-    assert_eq!(app.talk("hi").await[1..], [answer, "root: sorry"]);
+    assert_eq!(app.transcript("hi").await[1..], [answer, "root: sorry"]);
 }
 
 #[tokio::test]
@@ -68,7 +71,7 @@ async fn a_store_that_fails_a_tool_ends_the_run_and_its_words_do_not_reach_the_c
     let model = Scripted::sequence([Reply::call("save", json!({}))]);
     let save = asks_a_store("save", || StoreError::backend("/var/secret/path.db", "disk full"));
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![save])).await;
-    let (events, error) = app.fail("hi").await;
+    let (events, error) = app.expect_error("hi").await;
     assert_eq!(events[1], "root: error STORE_FAILED: the storage failed; the server's log holds the cause");
     assert_eq!(error.to_string(), "tool `save`: /var/secret/path.db: disk full");
 }
@@ -81,7 +84,7 @@ async fn parallel_calls_meet_and_their_answers_keep_the_order_of_the_calls() {
         let tools = vec![tool("slow", |_, _| Ok(json!("s"))), tool("fast", |_, _| Ok(json!("f")))];
         let mut app = Harness::new(llm_with("root", model, |llm| llm.tools = tools)).await;
         app.config.tool_execution = execution;
-        assert_eq!(app.talk("hi").await[1], "root: answer slow{\"result\":\"s\"}; answer fast{\"result\":\"f\"}");
+        assert_eq!(app.transcript("hi").await[1], "root: answer slow{\"result\":\"s\"}; answer fast{\"result\":\"f\"}");
     }
 }
 
@@ -103,7 +106,7 @@ async fn parallel_tools_really_run_at_the_same_time() {
         ["a", "b"].map(|name| Arc::new(Meeting(declared(name), barrier.clone())) as Arc<dyn Tool>).to_vec();
     let model = Scripted::sequence([Reply::call("a", json!({})).and_call("b", json!({})), Reply::text("ok")]);
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = tools)).await;
-    assert_eq!(app.talk("hi").await.last().unwrap(), "root: ok");
+    assert_eq!(app.transcript("hi").await.last().unwrap(), "root: ok");
 }
 
 #[tokio::test]
@@ -117,7 +120,7 @@ async fn a_tool_sets_state_that_is_stored_with_its_answer() {
         Ok(json!({}))
     });
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![note])).await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert_eq!(events[1].actions.state_delta, map(json!({"seen": 1, "app:all": 2})));
     assert_eq!(app.state().await, json!({"app:all": 2, "seen": 1}));
 }
@@ -132,7 +135,7 @@ async fn calls_at_the_same_time_do_not_see_each_others_state_and_the_last_wins()
         Ok(json!(before))
     });
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![count])).await;
-    assert_eq!(app.talk("hi").await[1], "root: answer count{\"result\":0}; answer count{\"result\":0}");
+    assert_eq!(app.transcript("hi").await[1], "root: answer count{\"result\":0}; answer count{\"result\":0}");
     assert_eq!(app.state().await, json!({"n": 1}));
 }
 
@@ -151,9 +154,9 @@ async fn temporary_state_lasts_for_the_run_and_is_never_stored() {
     });
     let get = tool("get", |_, cx| Ok(json!({"x": cx.state("temp:x")})));
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![set, get])).await;
-    let first = app.talk("hi").await;
+    let first = app.transcript("hi").await;
     assert!(first.contains(&"root: answer get{\"x\":7}".to_owned()), "{first:?}");
-    assert!(app.talk("again").await.contains(&"root: answer get{\"x\":null}".to_owned()));
+    assert!(app.transcript("again").await.contains(&"root: answer get{\"x\":null}".to_owned()));
     assert_eq!(app.state().await, json!({}));
 }
 
@@ -165,7 +168,7 @@ async fn skipping_the_summary_makes_the_result_the_answer() {
         Ok(json!("it"))
     });
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![show])).await;
-    assert_eq!(app.talk("hi").await, ["root: call show{}", "root: answer show{\"result\":\"it\"}"]);
+    assert_eq!(app.transcript("hi").await, ["root: call show{}", "root: answer show{\"result\":\"it\"}"]);
 }
 
 #[tokio::test]
@@ -173,7 +176,7 @@ async fn a_long_running_call_is_reported_and_its_later_result_continues_the_agen
     let model = Scripted::sequence([Reply::call("order", json!({})).with_id("c1"), Reply::text("it has arrived")]);
     let order = long_running("order", |_, _| Ok(json!(null)));
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![order])).await;
-    let events = app.say("order it").await;
+    let events = app.run("order it").await;
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].long_running_tool_ids, ["c1"]);
     let arrived = PartData::FunctionResponse(FunctionResponse {
@@ -192,7 +195,7 @@ async fn a_pending_result_is_summarised() {
     let model = Scripted::sequence([Reply::call("order", json!({})), Reply::text("ordered")]);
     let order = long_running("order", |_, _| Ok(json!({"status": "pending"})));
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![order])).await;
-    assert_eq!(app.talk("order it").await.last().unwrap(), "root: ordered");
+    assert_eq!(app.transcript("order it").await.last().unwrap(), "root: ordered");
 }
 
 #[tokio::test]
@@ -203,7 +206,7 @@ async fn what_a_long_running_tool_sets_is_kept_when_it_answers_later() {
         Ok(json!(null))
     });
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![order])).await;
-    app.say("order it").await;
+    app.run("order it").await;
     assert_eq!(app.state().await, json!({"ticket": 7}));
 }
 
@@ -212,7 +215,7 @@ async fn an_answer_without_calls_has_no_answers_of_tools() {
     let app = Harness::new(llm_with("root", Scripted::sequence(["hello"]), |llm| {
         llm.tools = vec![tool("add", |_, _| Ok(json!(1)))];
     }));
-    assert_eq!(app.await.talk("hi").await, ["root: hello"]);
+    assert_eq!(app.await.transcript("hi").await, ["root: hello"]);
 }
 
 #[tokio::test]
@@ -220,7 +223,7 @@ async fn a_text_beside_a_call_stays_and_the_answer_has_the_id_and_name_of_the_ca
     let call = Reply::text("Let me see.").and_call("find", json!({})).with_id("c1");
     let model = Scripted::sequence([call, Reply::text("ok")]);
     let find = tool("find", |_, _| Ok(json!({"town": "Rome", "size": 3})));
-    let events = Harness::new(llm_with("root", model, |llm| llm.tools = vec![find])).await.say("hi").await;
+    let events = Harness::new(llm_with("root", model, |llm| llm.tools = vec![find])).await.run("hi").await;
     assert_eq!(brief(&events[0]), "root: Let me see.; call find{}");
     let answer = events[1].function_responses().next().unwrap();
     assert_eq!((answer.id.as_deref(), answer.name.as_str()), (Some("c1"), "find"));
@@ -235,7 +238,7 @@ async fn a_call_without_id_gets_one_and_others_keep_theirs() {
         let call = id.map_or(call.clone(), |id| call.with_id(id));
         let model = Scripted::sequence([call, Reply::text("ok")]);
         let root = llm_with("root", model, |llm| llm.tools = vec![tool("t", |_, _| Ok(json!(1)))]);
-        let events = Harness::new(root).await.say("hi").await;
+        let events = Harness::new(root).await.run("hi").await;
         let called = events[0].function_calls().next().unwrap().id.clone().unwrap();
         assert_eq!(events[1].function_responses().next().unwrap().id.as_ref(), Some(&called));
         assert!(if kept { called == "c1" } else { called.starts_with("adk-") }, "{called}");
@@ -256,7 +259,7 @@ async fn answers_to_calls_of_one_message_are_one_event_with_the_changes_of_all()
         };
         let mut app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![sets("a"), sets("b")])).await;
         app.config.tool_execution = execution;
-        let events = app.say("hi").await;
+        let events = app.run("hi").await;
         assert_eq!(events.len(), 3);
         assert_eq!(events[1].function_responses().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(events[1].actions.state_delta, map(json!({"a": 1, "b": 1, "last": "b"})));

@@ -32,7 +32,7 @@ async fn run(toolset: impl IntoToolset, calls: &[&str]) -> (Arc<Scripted>, Vec<S
     let replies = calls.iter().map(|name| Reply::call(*name, json!({}))).chain([Reply::text("done")]);
     let model = Arc::new(Scripted::sequence(replies));
     let root = llm("root").model_instance("scripted", model.clone()).toolset(toolset).build().unwrap();
-    let events = Harness::new(root).await.talk("hi").await;
+    let events = Harness::new(root).await.transcript("hi").await;
     (model, events)
 }
 
@@ -113,7 +113,7 @@ async fn tools_of(root: Agent, toolset: Arc<dyn Toolset>) -> Vec<Arc<dyn Tool>> 
         }
     });
     let root = sequential("flow").sub_agent(root).sub_agent(look).build().unwrap();
-    Harness::new(root).await.say("hi").await;
+    Harness::new(root).await.run("hi").await;
     std::mem::take(&mut *seen.lock().unwrap())
 }
 
@@ -171,7 +171,7 @@ async fn a_toolset_prepares_a_request_before_its_tools_and_through_what_is_made_
     let made = Arc::new(moody).only(["t1"]).prefix("x_").requiring_confirmation();
     let model = Arc::new(Scripted::sequence(["done"]));
     let root = llm("root").model_instance("scripted", model.clone()).tools([says("own", "own")]).toolset(made);
-    Harness::new(root.build().unwrap()).await.say("hi").await;
+    Harness::new(root.build().unwrap()).await.run("hi").await;
     assert_eq!(shown(&model, 0), ["own", "x_t1"]);
     assert_eq!(*seen.lock().unwrap(), ["tools", "prepare beside 1"]);
     assert_eq!(model.requests()[0].system_instructions.last().unwrap(), "You are moody.");
@@ -187,7 +187,7 @@ async fn an_own_tool_wins_over_one_of_a_toolset() {
         .sub_agent(llm("child"))
         .build()
         .unwrap();
-    let events = Harness::new(root).await.talk("hi").await;
+    let events = Harness::new(root).await.transcript("hi").await;
     assert_eq!(shown(&model, 0), ["add", "transfer_to_agent", "sub"]);
     assert_eq!(model.requests()[0].tools[1].description, "Hands the conversation over to another agent.");
     assert_eq!(events[1], "root: answer add{\"result\":\"own\"}");
@@ -201,7 +201,7 @@ async fn two_toolsets_with_one_name_are_an_error_that_names_both() {
         .toolset(set("shop", &["buy", "add"]))
         .build()
         .unwrap();
-    let (events, error) = Harness::new(root).await.fail("hi").await;
+    let (events, error) = Harness::new(root).await.expect_error("hi").await;
     assert_eq!(error.code(), "TOOL_NAME_CLASH");
     let message = "agent `root`: its toolsets `maths` and `shop` both have a tool `add`; give one of them a prefix, or leave the tool out of one";
     assert_eq!(events, [format!("root: error TOOL_NAME_CLASH: {message}")]);
@@ -210,7 +210,7 @@ async fn two_toolsets_with_one_name_are_an_error_that_names_both() {
 #[tokio::test]
 async fn a_toolset_with_two_tools_of_one_name_is_an_error_that_names_it() {
     let root = llm("root").model_instance("scripted", Arc::new(Scripted::new())).toolset(set("maths", &["add", "add"]));
-    let (_, error) = Harness::new(root.build().unwrap()).await.fail("hi").await;
+    let (_, error) = Harness::new(root.build().unwrap()).await.expect_error("hi").await;
     let message = "agent `root`: its toolset `maths` has two tools named `add`; rename one of them there";
     assert_eq!((error.code(), error.to_string().as_str()), ("TOOL_NAME_CLASH", message));
 }
@@ -232,7 +232,7 @@ impl Toolset for Down {
 #[tokio::test]
 async fn a_toolset_that_fails_ends_the_run() {
     let root = llm("root").model_instance("scripted", Arc::new(Scripted::new())).toolset(Arc::new(Down));
-    let (_, error) = Harness::new(root.build().unwrap()).await.fail("hi").await;
+    let (_, error) = Harness::new(root.build().unwrap()).await.expect_error("hi").await;
     assert_eq!(error.to_string(), "toolset `down` cannot be reached");
 }
 
@@ -254,7 +254,7 @@ async fn code_that_runs_for_an_agent_calls_the_tools_of_its_toolsets() {
         .build()
         .unwrap();
     assert_eq!(
-        Harness::new(root).await.talk("hi").await[1],
+        Harness::new(root).await.transcript("hi").await[1],
         "root: answer ask{\"result\":\"maths\"}; answer ask_wrong{\"error\":\"there is no tool `mul`; the tools are `ask`, `ask_wrong`, `add`\"}"
     );
 }

@@ -18,14 +18,14 @@ async fn a_sub_agent_takes_over_and_keeps_the_conversation() {
     let root = llm("root", Scripted::sequence([hand_over("child")])).with_sub_agents(vec![child]);
     let app = Harness::new(root).await;
     assert_eq!(
-        app.talk("hi").await,
+        app.transcript("hi").await,
         [
             "root: call transfer_to_agent{\"agent_name\":\"child\"}",
             "root: answer transfer_to_agent{}",
             "child: child 1"
         ]
     );
-    assert_eq!(app.talk("more").await, ["child: child 2"]);
+    assert_eq!(app.transcript("more").await, ["child: child 2"]);
 }
 
 #[tokio::test]
@@ -33,8 +33,8 @@ async fn a_sub_agent_that_cannot_hand_back_does_not_keep_the_conversation() {
     let child = llm_with("child", Scripted::sequence(["child"]), |llm| llm.disallow_transfer_to_parent = true);
     let root = llm("root", Scripted::sequence([hand_over("child"), Reply::text("root again")]));
     let app = Harness::new(root.with_sub_agents(vec![child])).await;
-    app.say("hi").await;
-    assert_eq!(app.talk("more").await, ["root: root again"]);
+    app.run("hi").await;
+    assert_eq!(app.transcript("more").await, ["root: root again"]);
 }
 
 #[tokio::test]
@@ -42,8 +42,8 @@ async fn a_workflow_agent_does_not_keep_the_conversation() {
     let flow = workflow("flow", AgentKind::Sequential, vec![llm("leaf", Scripted::new().otherwise("leaf"))]);
     let root = llm("root", Scripted::sequence([hand_over("flow"), Reply::text("root again")]));
     let app = Harness::new(root.with_sub_agents(vec![flow])).await;
-    assert_eq!(app.talk("hi").await.last().unwrap(), "leaf: leaf");
-    assert_eq!(app.talk("more").await, ["root: root again"]);
+    assert_eq!(app.transcript("hi").await.last().unwrap(), "leaf: leaf");
+    assert_eq!(app.transcript("more").await, ["root: root again"]);
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn only_allowed_agents_can_be_handed_over_to() {
         llm("b", Scripted::new().otherwise("b")),
     ];
     let root = llm("root", Scripted::sequence([hand_over("a")])).with_sub_agents(peers);
-    let events = Harness::new(root).await.talk("hi").await;
+    let events = Harness::new(root).await.transcript("hi").await;
     assert!(events[3].contains(r#"at `/agent_name`: \"b\" is not one of [\"root\"]"#), "{}", events[3]);
     assert_eq!(events[4..], ["a: a stays"]);
 }
@@ -64,7 +64,7 @@ async fn only_allowed_agents_can_be_handed_over_to() {
 async fn the_model_is_told_whom_it_can_hand_over_to() {
     let model = Arc::new(Scripted::sequence(["ok"]));
     let child = llm("child", Scripted::new());
-    Harness::new(llm_on("root", &model, |_| {}).with_sub_agents(vec![child])).await.say("hi").await;
+    Harness::new(llm_on("root", &model, |_| {}).with_sub_agents(vec![child])).await.run("hi").await;
     let request = &model.requests()[0];
     assert!(request.system_instructions[2].contains("Agent name: child\nAgent description: Does child."));
     assert_eq!(request.tools[0].name, "transfer_to_agent");
@@ -73,7 +73,7 @@ async fn the_model_is_told_whom_it_can_hand_over_to() {
 #[tokio::test]
 async fn an_agent_without_others_has_no_transfer_tool() {
     let model = Arc::new(Scripted::sequence(["ok"]));
-    Harness::new(llm_on("root", &model, |_| {})).await.say("hi").await;
+    Harness::new(llm_on("root", &model, |_| {})).await.run("hi").await;
     assert!(model.requests()[0].tools.is_empty());
 }
 
@@ -87,7 +87,7 @@ async fn a_loop_that_escalates_without_an_answer_hands_back() {
     let rounds = workflow("rounds", AgentKind::Loop { max_iterations: None }, vec![leaf]);
     let root = llm("root", Scripted::sequence([hand_over("rounds"), Reply::text("root concludes")]));
     let app = Harness::new(root.with_sub_agents(vec![rounds])).await;
-    assert_eq!(app.talk("hi").await.last().unwrap(), "root: root concludes");
+    assert_eq!(app.transcript("hi").await.last().unwrap(), "root: root concludes");
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn a_tool_that_hands_over_to_nobody_fails_the_run() {
         Ok(json!({}))
     });
     let agent = llm_with("root", Scripted::sequence([Reply::call("away", json!({}))]), |llm| llm.tools = vec![away]);
-    let (_, error) = Harness::new(agent).await.fail("hi").await;
+    let (_, error) = Harness::new(agent).await.expect_error("hi").await;
     assert!(matches!(&error, RunError::NotFound { name, .. } if name == "nobody"), "{error:?}");
 }
 
@@ -105,7 +105,7 @@ async fn a_tool_that_hands_over_to_nobody_fails_the_run() {
 async fn agents_that_keep_handing_over_to_each_other_reach_the_limit_and_nothing_worse() {
     let other = llm("other", Scripted::new().otherwise(hand_over("root")));
     let root = llm("root", Scripted::new().otherwise(hand_over("other"))).with_sub_agents(vec![other]);
-    let (events, error) = Harness::new(root).await.fail("hi").await;
+    let (events, error) = Harness::new(root).await.expect_error("hi").await;
     assert_eq!(error.code(), "LIMIT_REACHED");
     assert!(events.len() > 900, "{}", events.len());
 }
@@ -116,7 +116,7 @@ async fn callbacks_after_an_agent_run_when_all_that_it_handed_over_to_has_ended(
     child.after_agent = vec![Answers { name: "c", agent: Some("after child"), ..Answers::default() }.arc()];
     let mut root = llm("root", Scripted::sequence([hand_over("child")])).with_sub_agents(vec![child]);
     root.after_agent = vec![Answers { name: "r", agent: Some("after root"), ..Answers::default() }.arc()];
-    let events = Harness::new(root).await.talk("hi").await;
+    let events = Harness::new(root).await.transcript("hi").await;
     assert_eq!(events[2..], ["child: child", "child: after child", "root: after root"]);
 }
 
@@ -129,8 +129,8 @@ async fn the_nearest_agent_that_can_hand_back_keeps_the_conversation() {
     let middle = llm("middle", Scripted::sequence([hand_over("lowest"), Reply::text("middle goes on")]));
     let root = llm("root", Scripted::sequence([hand_over("middle")]));
     let app = Harness::new(root.with_sub_agents(vec![middle.with_sub_agents(vec![lowest])])).await;
-    assert_eq!(app.talk("hi").await.last().unwrap(), "lowest: lowest");
-    assert_eq!(app.talk("more").await, ["middle: middle goes on"]);
+    assert_eq!(app.transcript("hi").await.last().unwrap(), "lowest: lowest");
+    assert_eq!(app.transcript("more").await, ["middle: middle goes on"]);
 }
 
 #[tokio::test]
@@ -139,15 +139,15 @@ async fn a_loop_does_not_keep_the_conversation() {
     let rounds = workflow("rounds", rounds, vec![llm("leaf", Scripted::new().otherwise("leaf"))]);
     let root = llm("root", Scripted::sequence([hand_over("rounds"), Reply::text("root again")]));
     let app = Harness::new(root.with_sub_agents(vec![rounds])).await;
-    assert_eq!(app.talk("hi").await.last().unwrap(), "leaf: leaf");
-    assert_eq!(app.talk("more").await, ["root: root again"]);
+    assert_eq!(app.transcript("hi").await.last().unwrap(), "leaf: leaf");
+    assert_eq!(app.transcript("more").await, ["root: root again"]);
 }
 
 #[tokio::test]
 async fn a_sub_agent_hands_back_to_its_parent_in_the_same_run() {
     let child = llm("child", Scripted::sequence([hand_over("root")]));
     let root = llm("root", Scripted::sequence([hand_over("child"), Reply::text("root answers")]));
-    let events = Harness::new(root.with_sub_agents(vec![child])).await.talk("hi").await;
+    let events = Harness::new(root.with_sub_agents(vec![child])).await.transcript("hi").await;
     assert_eq!(events.last().unwrap(), "root: root answers");
     assert_eq!(events.len(), 5);
 }
@@ -156,5 +156,5 @@ async fn a_sub_agent_hands_back_to_its_parent_in_the_same_run() {
 async fn peers_hand_over_to_each_other() {
     let (a, b) = (llm("a", Scripted::sequence([hand_over("b")])), llm("b", Scripted::sequence(["b answers"])));
     let root = llm("root", Scripted::sequence([hand_over("a")])).with_sub_agents(vec![a, b]);
-    assert_eq!(Harness::new(root).await.talk("hi").await.last().unwrap(), "b: b answers");
+    assert_eq!(Harness::new(root).await.transcript("hi").await.last().unwrap(), "b: b answers");
 }

@@ -36,39 +36,39 @@ async fn a_sequence_runs_in_order_and_shares_state() {
         llm.instruction = hatchery_core::Instruction::Template("Describe {city}.".into());
     });
     let app = Harness::new(workflow("flow", AgentKind::Sequential, vec![first, second])).await;
-    assert_eq!(app.talk("hi").await, ["first: Rome", "second: ok"]);
+    assert_eq!(app.transcript("hi").await, ["first: Rome", "second: ok"]);
     assert_eq!(model.requests()[0].system_instructions[0], "Describe Rome.");
 }
 
 #[tokio::test]
 async fn a_loop_stops_after_its_rounds() {
     let app = Harness::new(rounds(Some(2), vec![leaf("a", "A"), leaf("b", "B")])).await;
-    assert_eq!(app.talk("hi").await, ["a: A", "b: B", "a: A", "b: B"]);
+    assert_eq!(app.transcript("hi").await, ["a: A", "b: B", "a: A", "b: B"]);
 }
 
 #[tokio::test]
 async fn a_loop_without_sub_agents_or_rounds_says_nothing() {
-    assert!(Harness::new(rounds(None, vec![])).await.talk("hi").await.is_empty());
-    assert!(Harness::new(rounds(Some(0), vec![leaf("a", "A")])).await.talk("hi").await.is_empty());
+    assert!(Harness::new(rounds(None, vec![])).await.transcript("hi").await.is_empty());
+    assert!(Harness::new(rounds(Some(0), vec![leaf("a", "A")])).await.transcript("hi").await.is_empty());
 }
 
 #[tokio::test]
 async fn escalating_ends_the_loop_with_that_event() {
     let app = Harness::new(rounds(None, vec![leaf("a", "A"), exiting("b"), leaf("c", "C")])).await;
-    assert_eq!(app.talk("hi").await, ["a: A", "b: call exit_loop{}", "b: answer exit_loop{}"]);
+    assert_eq!(app.transcript("hi").await, ["a: A", "b: call exit_loop{}", "b: answer exit_loop{}"]);
 }
 
 #[tokio::test]
 async fn a_sequence_in_a_loop_ends_with_the_loop() {
     let inner = workflow("inner", AgentKind::Sequential, vec![exiting("b"), leaf("c", "C")]);
     let app = Harness::new(rounds(None, vec![inner])).await;
-    assert_eq!(app.talk("hi").await, ["b: call exit_loop{}", "b: answer exit_loop{}"]);
+    assert_eq!(app.transcript("hi").await, ["b: call exit_loop{}", "b: answer exit_loop{}"]);
 }
 
 #[tokio::test]
 async fn escalating_outside_a_loop_changes_nothing() {
     let app = Harness::new(workflow("flow", AgentKind::Sequential, vec![exiting("b"), leaf("c", "C")])).await;
-    assert_eq!(app.talk("hi").await.last().unwrap(), "c: C");
+    assert_eq!(app.transcript("hi").await.last().unwrap(), "c: C");
 }
 
 /// Says its name when all have come.
@@ -112,7 +112,7 @@ async fn branches_run_at_the_same_time_each_in_its_own_branch() {
     let barrier = Arc::new(Barrier::new(3));
     let agents = ["a", "b", "c"].map(|name| custom(name, Meets(barrier.clone()))).to_vec();
     let app = Harness::new(workflow("all", AgentKind::Parallel, agents)).await;
-    let branches: BTreeSet<_> = app.say("hi").await.iter().map(|event| event.branch.clone().unwrap()).collect();
+    let branches: BTreeSet<_> = app.run("hi").await.iter().map(|event| event.branch.clone().unwrap()).collect();
     assert_eq!(branches, BTreeSet::from(["all.a".into(), "all.b".into(), "all.c".into()]));
 }
 
@@ -120,7 +120,7 @@ async fn branches_run_at_the_same_time_each_in_its_own_branch() {
 async fn nested_parallel_agents_name_each_branch_once() {
     let inner = workflow("inner", AgentKind::Parallel, vec![leaf("x", "X")]);
     let app = Harness::new(workflow("outer", AgentKind::Parallel, vec![inner])).await;
-    assert_eq!(app.say("hi").await[0].branch.as_deref(), Some("outer.inner.x"));
+    assert_eq!(app.run("hi").await[0].branch.as_deref(), Some("outer.inner.x"));
 }
 
 #[tokio::test]
@@ -134,8 +134,8 @@ async fn branches_do_not_see_each_other_but_a_later_agent_sees_all() {
         vec![workflow("all", AgentKind::Parallel, branches), llm_on("last", &last, |_| {})],
     );
     let app = Harness::new(flow).await;
-    app.say("hi").await;
-    app.say("again").await;
+    app.run("hi").await;
+    app.run("again").await;
     let second = &models[0].requests()[1];
     assert!(second.contents.iter().all(|content| !format!("{content:?}").contains("[b]")), "{:?}", second.contents);
     let seen = format!("{:?}", last.requests()[0].contents);
@@ -145,7 +145,7 @@ async fn branches_do_not_see_each_other_but_a_later_agent_sees_all() {
 #[tokio::test]
 async fn an_escalation_in_one_branch_ends_the_others() {
     let agents = vec![custom("waits", Waits), custom("stops", Escalates)];
-    let events = Harness::new(workflow("all", AgentKind::Parallel, agents)).await.say("hi").await;
+    let events = Harness::new(workflow("all", AgentKind::Parallel, agents)).await.run("hi").await;
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].author, "stops");
 }
@@ -155,7 +155,7 @@ async fn a_failed_branch_ends_the_others_and_what_they_said_is_kept() {
     let failing = llm("fails", Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down")));
     let first = workflow("first", AgentKind::Sequential, vec![leaf("said", "kept"), custom("waits", Waits)]);
     let app = Harness::new(workflow("all", AgentKind::Parallel, vec![first, failing])).await;
-    let (_, error) = app.fail("hi").await;
+    let (_, error) = app.expect_error("hi").await;
     assert_eq!(error.code(), "MODEL_SERVER_ERROR");
     assert_eq!(app.talk_session().await.first().unwrap(), "user: hi");
 }
@@ -170,7 +170,7 @@ impl Harness {
 async fn a_failure_is_put_down_to_the_agent_that_failed() {
     let failing = llm("fails", Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down")));
     let agents = vec![custom("waits", Waits), failing, custom("waits_too", Waits)];
-    let (events, _) = Harness::new(workflow("all", AgentKind::Parallel, agents)).await.fail("hi").await;
+    let (events, _) = Harness::new(workflow("all", AgentKind::Parallel, agents)).await.expect_error("hi").await;
     assert!(events[0].starts_with("fails: error MODEL_SERVER_ERROR"), "{events:?}");
 }
 
@@ -178,13 +178,13 @@ async fn a_failure_is_put_down_to_the_agent_that_failed() {
 async fn an_exit_ends_all_loops_around_the_agent() {
     let inner = workflow("inner", AgentKind::Loop { max_iterations: None }, vec![exiting("critic")]);
     let app = Harness::new(rounds(None, vec![inner, leaf("after", "never")])).await;
-    assert_eq!(app.talk("hi").await, ["critic: call exit_loop{}", "critic: answer exit_loop{}"]);
+    assert_eq!(app.transcript("hi").await, ["critic: call exit_loop{}", "critic: answer exit_loop{}"]);
 }
 
 #[tokio::test]
 async fn a_loop_of_one_round_runs_its_agents_once() {
     let app = Harness::new(rounds(Some(1), vec![leaf("a", "A"), leaf("b", "B")])).await;
-    assert_eq!(app.talk("hi").await, ["a: A", "b: B"]);
+    assert_eq!(app.transcript("hi").await, ["a: A", "b: B"]);
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn an_answer_before_an_agent_in_a_loop_does_not_end_the_loop() {
     let mut skipped = leaf("a", "never");
     skipped.before_agent = vec![Answers { name: "b", agent: Some("skipped"), ..Answers::default() }.arc()];
     let app = Harness::new(rounds(Some(2), vec![skipped, leaf("b", "B")])).await;
-    assert_eq!(app.talk("hi").await, ["a: skipped", "b: B", "a: skipped", "b: B"]);
+    assert_eq!(app.transcript("hi").await, ["a: skipped", "b: B", "a: skipped", "b: B"]);
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn an_agent_that_ends_its_own_run_does_not_end_the_loop() {
         Ok(())
     });
     let app = Harness::new(rounds(Some(2), vec![ends.build().unwrap(), leaf("b", "B")])).await;
-    assert_eq!(app.talk("hi").await, ["a: ", "b: B", "a: ", "b: B"]);
+    assert_eq!(app.transcript("hi").await, ["a: ", "b: B", "a: ", "b: B"]);
 }
 
 #[tokio::test]
@@ -244,12 +244,12 @@ async fn parallel_agents_speak_in_the_order_in_which_they_are_done() {
         }
     });
     let all = parallel("all").sub_agent(slow).sub_agent(fast).build().unwrap();
-    assert_eq!(Harness::new(all).await.talk("hi").await, ["fast: fast", "slow: slow"]);
+    assert_eq!(Harness::new(all).await.transcript("hi").await, ["fast: fast", "slow: slow"]);
 }
 
 #[tokio::test]
 async fn a_parallel_agent_without_sub_agents_says_nothing() {
-    assert!(Harness::new(workflow("all", AgentKind::Parallel, vec![])).await.talk("hi").await.is_empty());
+    assert!(Harness::new(workflow("all", AgentKind::Parallel, vec![])).await.transcript("hi").await.is_empty());
 }
 
 #[tokio::test]
@@ -277,5 +277,5 @@ async fn what_was_said_before_an_escalation_is_kept_and_what_would_come_after_it
     });
     let slow = workflow("slow", AgentKind::Sequential, vec![custom("waits", Waits), leaf("late", "never")]);
     let all = parallel("all").sub_agent(slow).sub_agent(stops).sub_agent(fast).build().unwrap();
-    assert_eq!(Harness::new(all).await.talk("hi").await, ["fast: fast", "stops: "]);
+    assert_eq!(Harness::new(all).await.transcript("hi").await, ["fast: fast", "stops: "]);
 }

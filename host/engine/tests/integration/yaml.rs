@@ -191,5 +191,5 @@ async fn a_yaml_agent_runs() {
     let models = Arc::new(hatchery_models::ModelProviders::with_defaults(settings));
     let services = hatchery_core::Services { models, ..app.runner.services().clone() };
     app.runner = hatchery_engine::Runner::new(services);
-    assert_eq!(app.talk("hi").await, ["root: hello"]);
+    assert_eq!(app.transcript("hi").await, ["root: hello"]);
 }

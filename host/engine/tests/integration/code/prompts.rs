@@ -131,7 +131,7 @@ async fn a_model_that_cannot_run_code_itself_is_refused() {
         llm.model = Some(ModelRef::Object("gpt-5".into(), Arc::new(Scripted::new())));
         llm.code_execution = Some(CodeExecution::BuiltIn);
     });
-    let (_, error) = Harness::new(agent).await.fail("hi").await;
+    let (_, error) = Harness::new(agent).await.expect_error("hi").await;
     let text = "model `gpt-5`: has no built-in tool `code_execution`; it runs inside Gemini models from version 2 on";
     assert_eq!(error.to_string(), text);
     assert_eq!(error.code(), "MODEL_BAD_REQUEST");
@@ -152,8 +152,8 @@ async fn with_one_kept_turn_the_model_still_sees_the_question_beside_the_result_
     let filter = ContextFilter::new(std::num::NonZeroUsize::MIN);
     let plugins = Plugins::new(vec![Arc::new(filter)]).unwrap();
     app.runner = Runner::with_plugins(app.runner.services().clone(), plugins);
-    app.say("hi").await;
-    app.say("compute").await;
+    app.run("hi").await;
+    app.run("compute").await;
     let prompt = prompt(&model, 2);
     assert_eq!((prompt.len(), &*prompt[0]), (3, "user: compute"), "{prompt:?}");
     assert!(prompt[2].contains("ran: a"), "{prompt:?}");

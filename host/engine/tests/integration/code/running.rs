@@ -20,7 +20,7 @@ const FAIL: &str = "```python\nfail\n```";
 async fn code_that_fails_may_be_mended_and_ends_the_run_when_it_keeps_failing() {
     let model = sequence([FAIL, FAIL, FAIL, "never"]);
     let app = Harness::new(coder(&model, &Executor::simple())).await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     let said: Vec<_> = events.iter().map(|event| shown(event)).collect();
     let failed = "[OUTCOME_FAILED: it failed]";
     assert_eq!(said, ["<fail>", failed, "<fail>", failed, "<fail>", failed]);
@@ -38,7 +38,7 @@ async fn code_that_fails_may_be_mended_and_ends_the_run_when_it_keeps_failing() 
 #[tokio::test]
 async fn without_retries_the_first_failure_ends_the_run() {
     let agent = coder_with(&sequence([FAIL, "never"]), &Executor::simple(), |runner| runner.error_retries = 0);
-    let events = Harness::new(agent).await.say("hi").await;
+    let events = Harness::new(agent).await.run("hi").await;
     let message = events.last().unwrap().error_message.as_deref().unwrap_or_default();
     assert!(message.starts_with("the code of agent `root` has failed once; raise `error_retries`"), "{message}");
 }
@@ -74,7 +74,7 @@ async fn an_executor_that_cannot_run_code_counts_as_failed_code_or_ends_the_run(
         _ => Err(ToolError::Fatal { tool: "executor".into(), code: "GONE".into(), message: "out of order".into() }),
     });
     let app = Harness::new(coder(&sequence([CODE, "```python\nb\n```"]), &executor)).await;
-    let (events, error) = app.fail("hi").await;
+    let (events, error) = app.expect_error("hi").await;
     assert_eq!(error.code(), "GONE");
     assert_eq!(events.last().unwrap(), "root: error GONE: tool `executor`: out of order");
     let stored = app.session().await.events;
@@ -87,7 +87,7 @@ async fn an_agent_that_gave_up_on_its_code_fails_as_a_tool() {
     let inner = Agent { name: "inner".into(), ..inner };
     let model = Arc::new(Scripted::sequence([Reply::call("inner", json!({"request": "go"})), Reply::text("sorry")]));
     let outer = llm_on("root", &model, |llm| llm.tools = vec![Arc::new(AgentTool::new(inner, false).unwrap())]);
-    let events = Harness::new(outer).await.talk("hi").await;
+    let events = Harness::new(outer).await.transcript("hi").await;
     let failure = "agent `inner` failed: the code of agent `inner` has failed once";
     assert!(events[1].contains(failure), "{events:?}");
 }
@@ -114,7 +114,7 @@ async fn files_that_code_writes_are_not_saved_for_an_agent_that_may_not_save_art
     let AgentKind::Llm(llm) = &mut agent.kind else { panic!("{}", agent.kind.label()) };
     llm.capabilities = Some(Arc::new(Nothing));
     let app = Harness::new(agent).await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert_eq!(shown(&events[1]), "[OUTCOME_OK: ok\nFiles not saved: agent `root`: may not WriteArtifacts]");
     assert!(app.runner.services().artifacts.list(&app.session().await.key).await.unwrap().is_empty());
 }
@@ -127,7 +127,7 @@ async fn files_that_code_writes_become_artifacts() {
         Ok(CodeOutput { output_files: vec![picture, file("../x", ""), file("a.txt", "hi")], ..printed("ok\n") })
     });
     let app = Harness::new(coder(&sequence([CODE, "done"]), &executor)).await;
-    let events = app.say("hi").await;
+    let events = app.run("hi").await;
     assert_eq!(
         shown(&events[1]),
         "[OUTCOME_OK: ok\nSaved artifact: `pic.png`\nFile not saved: invalid name `../x`: the name of an artifact cannot have `..` \

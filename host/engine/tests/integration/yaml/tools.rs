@@ -96,7 +96,7 @@ async fn toolsets_are_filtered_prefixed_and_confirmed_as_written() {
     let model = Arc::new(Scripted::sequence([Reply::call("s_sell", json!({})), Reply::text("done")]));
     llm.model = Some(hatchery_core::ModelRef::Object("scripted".into(), model.clone()));
     let app = Harness::new(loaded.agent).await;
-    assert_eq!(app.talk("hi").await[1], "root: answer s_sell{\"result\":\"sell\"}");
+    assert_eq!(app.transcript("hi").await[1], "root: answer s_sell{\"result\":\"sell\"}");
     let shown: Vec<_> = model.requests()[0].tools.iter().map(|tool| tool.name.clone()).collect();
     assert_eq!(shown, ["add", "exit_loop", "s_buy", "s_sell", "pay", "save", "owe"]);
 }
