@@ -27,6 +27,7 @@ mod session;
 mod state;
 mod storable;
 mod summarizer;
+pub mod sync;
 mod time;
 mod tool;
 mod usage;

@@ -5,10 +5,11 @@ mod host;
 pub(crate) mod past;
 mod workflow;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     Agent, AgentContext, AgentId, AgentKind, CallContext, Content, Event, EventData, EventSink, Invocation, RunError,
 };
@@ -56,12 +57,12 @@ impl Frame {
         if !confirmation::is_decision(&message) {
             return;
         }
-        *self.opening.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
+        *self.opening.lock_unpoisoned() = Some(message);
     }
 
     /// The calls of an agent that the user's first message decides about; once.
     pub(crate) fn take_decided(&self, agent: &str) -> Vec<Decided> {
-        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opening = self.opening.lock_unpoisoned();
         let decided = opening.as_ref().map(|message| self.decided(message, agent)).unwrap_or_default();
         if !decided.is_empty() {
             *opening = None;
@@ -83,13 +84,13 @@ impl Frame {
 
     /// Whom a failure is put down to.
     pub(crate) fn culprit(&self) -> String {
-        let failed = *self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = *self.failed.lock_unpoisoned();
         self.agent(failed.unwrap_or(self.app.root_id())).name.clone()
     }
 
     /// Notes how an agent's run ended. The first to fail is the culprit; an agent that ends well has dealt with the failures below it.
     fn note<T>(&self, id: AgentId, result: &Result<T, RunError>) {
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = self.failed.lock_unpoisoned();
         match result {
             Err(_) => {
                 failed.get_or_insert(id);
@@ -104,7 +105,7 @@ impl Frame {
     }
 
     pub(crate) fn take_views(&self) -> Views {
-        std::mem::take(&mut *self.views.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.views.lock_unpoisoned())
     }
 }
 

@@ -10,11 +10,12 @@ mod turns;
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::task::{Context, Poll};
 
 use futures::future::{MaybeDone, maybe_done};
 use futures::{FutureExt, Stream, poll};
+use hatchery_core::sync::RwLockExt;
 use hatchery_core::{
     CallContext, Caller, CallerOrigin, Claim, Content, Event, EventData, EventSigner, EventSink, EventWindow,
     Invocation, JsonMap, Plugin, RunConfig, RunError, Services, Session, SessionKey, StoreError, USER_AUTHOR,
@@ -332,7 +333,7 @@ impl Runner {
         };
         log.close().await;
         compaction::after_run(&frame);
-        let session = invocation.session.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let session = invocation.session.read_unpoisoned().clone();
         let bytes = bytes + turns::json_bytes(&session.events.skip(known));
         self.0.turns.note_size(&session.key, session.events.len(), bytes);
         *kept = Some(Live { session, views: frame.take_views(), bytes });
@@ -443,7 +444,7 @@ async fn record(
         check_message(&replacement)?;
         message = Arc::new(as_user(replacement));
         if opens {
-            *invocation.user_content.write().unwrap_or_else(PoisonError::into_inner) = message.clone();
+            *invocation.user_content.write_unpoisoned() = message.clone();
         }
     }
     let message = blobs::kept_as_artifacts(cx, message).await?;

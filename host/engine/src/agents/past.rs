@@ -4,8 +4,9 @@
 //! Nothing beside the events is needed: no checkpoints, and no state that could contradict them.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{AgentId, AgentTree, Event, RunError, USER_AUTHOR};
 
 /// The stored events of one strand of a run: of all of it, or of one branch of a parallel agent.
@@ -109,7 +110,7 @@ impl Past {
 
     /// What the user has answered to one of these calls, the first that the agents have not heard of.
     pub(crate) fn answer_to(&self, calls: &[String]) -> Option<Arc<Event>> {
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.answers.lock_unpoisoned();
         let answer = answers.iter_mut().find(|answer| calls.iter().any(|call| answer.unheard.contains(call)))?;
         answer.unheard.retain(|id| !calls.contains(id));
         Some(answer.event.clone())
@@ -159,7 +160,7 @@ impl Past {
     }
 
     fn events(&self) -> MutexGuard<'_, VecDeque<Stored>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+        self.events.lock_unpoisoned()
     }
 }
 

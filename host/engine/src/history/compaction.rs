@@ -15,14 +15,14 @@ mod size;
 mod summarizer;
 mod window;
 
-use std::sync::PoisonError;
-
 pub(crate) use background::Compactions;
 pub use config::{CompactionConfig, CompactionError, CompactionSettings, SlidingWindow, SummarizerRef, TailRetention};
 pub use configured::ConfiguredCompaction;
 pub(crate) use shown::{Shown, shown};
 pub(crate) use size::PromptSize;
 pub use summarizer::LlmSummarizer;
+
+use hatchery_core::sync::MutexExt;
 
 use crate::agents::Frame;
 
@@ -31,7 +31,7 @@ pub(crate) fn before_model_call(frame: &Frame) {
     let Some((config, compactions)) = wanted(frame) else { return };
     if let Some(tail) = config.tail {
         let events = frame.invocation.events();
-        let mut views = frame.views.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut views = frame.views.lock_unpoisoned();
         views.size.read(&events);
         views.size.asked();
         if views.size.is_over(tail.token_threshold) {
@@ -50,7 +50,7 @@ pub(crate) fn after_run(frame: &Frame) {
         return;
     }
     if let Some(tail) = config.tail {
-        let mut views = frame.views.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut views = frame.views.lock_unpoisoned();
         views.size.read(&events);
         if views.size.is_over(tail.token_threshold) {
             compactions.start(frame, config, || window::tail(&events, tail));

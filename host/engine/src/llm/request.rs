@@ -1,7 +1,8 @@
 //! Builds what a model is asked.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{AgentKind, IncludeContents, LlmRequest, Model, RunError};
 
 use super::{Step, code, examples, instructions, planning, transfer};
@@ -52,7 +53,7 @@ fn contents(step: &Step<'_>, request: &mut LlmRequest) -> usize {
 pub(super) fn with_view<T>(step: &Step<'_>, model: &str, look: impl FnOnce(&View) -> T) -> T {
     let call = &step.cx.call;
     let events = call.invocation.events();
-    let mut views = step.frame.views.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut views = step.frame.views.lock_unpoisoned();
     let grouping = Grouping::of(call.invocation.run_config.group_function_responses, model);
     let view = views.view(&call.agent, &call.branch, grouping);
     view.reword(code::Wording::of(step.llm));

@@ -5,9 +5,10 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{Instruction, ItemResolver, JsonMap, Plugin, ResolveError, RunError};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -111,7 +112,7 @@ impl ConfiguredPlugins {
     }
 
     fn found(&self) -> MutexGuard<'_, Found> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+        self.found.lock_unpoisoned()
     }
 }
 

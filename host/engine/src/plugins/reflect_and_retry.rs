@@ -1,9 +1,10 @@
 //! A plugin that makes models think again when a tool has failed.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{CallContext, Callback, JsonMap, Plugin, RunError, ToolError};
 use serde_json::json;
 
@@ -25,7 +26,7 @@ impl ReflectAndRetry {
     }
 
     fn failures(&self) -> MutexGuard<'_, HashMap<String, HashMap<String, u32>>> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failures.lock_unpoisoned()
     }
 
     fn forget(&self, cx: &CallContext) {

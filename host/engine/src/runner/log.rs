@@ -2,10 +2,11 @@
 //! are one step, taken for one event at a time, and once begun it is finished even when the agent that emitted the event is cancelled.
 
 use std::collections::HashSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hatchery_core::sync::RwLockExt;
 use hatchery_core::{CallContext, Event, EventSink, EventWindow, RunError, Session, StateScope};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex, mpsc};
@@ -132,7 +133,7 @@ impl Log {
         let sessions = &invocation.services.sessions;
         let revision = sessions.append(&invocation.session_key, event).await?;
         let known = {
-            let mut session = invocation.session.write().unwrap_or_else(PoisonError::into_inner);
+            let mut session = invocation.session.write_unpoisoned();
             if revision == session.revision + 1 {
                 session.state.apply(&event.actions.state_delta);
                 session.last_update_time = event.timestamp;
@@ -145,7 +146,7 @@ impl Log {
         // Others have appended events meanwhile, such as a client that has changed the state.
         let window = EventWindow::AfterRevision(known);
         if let Some(now) = sessions.get(&invocation.session_key, window).await? {
-            let mut session = invocation.session.write().unwrap_or_else(PoisonError::into_inner);
+            let mut session = invocation.session.write_unpoisoned();
             catch_up(&mut session, now, event);
         }
         Ok(())

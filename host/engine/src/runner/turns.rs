@@ -1,10 +1,11 @@
 //! Turns of sessions: one at a time per session, and what is kept of a session between its turns, so that a turn reads only what is new.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{Event, Session, SessionKey};
 use imbl::Vector;
 use tokio::sync::{Mutex as TurnLock, OwnedMutexGuard};
@@ -94,7 +95,7 @@ impl Turns {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use futures::FutureExt;
+use hatchery_core::sync::RwLockExt;
 use hatchery_core::{
     CallContext, EventWindow, Invocation, RunConfig, RunError, Session, SessionKey, StreamingMode, Summarizer,
     new_invocation_id,
@@ -95,7 +96,7 @@ impl Drop for UnderWay {
 /// What the summarizer works with: an invocation of its own, which sees the session as the run has left it.
 fn context(frame: &Frame, cancel: &CancellationToken) -> CallContext {
     let run = &frame.invocation;
-    let session = run.session.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let session = run.session.read_unpoisoned().clone();
     let invocation = Arc::new(Invocation {
         id: new_invocation_id(),
         session_key: run.session_key.clone(),
@@ -120,7 +121,7 @@ fn context(frame: &Frame, cancel: &CancellationToken) -> CallContext {
 /// Summarizes and appends, unless the summary would hide more than it was made of.
 async fn compact(cx: &CallContext, plan: Plan, summarizer: &dyn Summarizer) -> Result<(), RunError> {
     let run = &cx.invocation;
-    let known = run.session.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let known = run.session.read_unpoisoned().clone();
     if plan.hides_others(&known.events) {
         return Ok(());
     }

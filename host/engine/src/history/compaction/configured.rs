@@ -1,8 +1,9 @@
 //! Compaction as an operator chooses it, by the summarizer that is loaded.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use hatchery_core::ItemResolver;
+use hatchery_core::sync::MutexExt;
 
 use super::{CompactionConfig, CompactionError, CompactionSettings, SummarizerRef};
 use crate::plugins::config::Loaded;
@@ -37,7 +38,7 @@ impl ConfiguredCompaction {
 
     /// What the settings mean with what is loaded; nothing when the summarizer cannot be used, of which the log is told once.
     pub fn with(&self, (generation, lookup): Loaded) -> Option<CompactionConfig> {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.found.lock_unpoisoned();
         if found.generation != Some(generation) {
             let resolved = self.resolve(lookup.as_ref(), found.is_of_component);
             let was_missing = found.generation.is_some() && found.config.is_none();

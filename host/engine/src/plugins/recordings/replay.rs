@@ -1,11 +1,12 @@
 //! The plugin that plays recorded sessions back.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     CallContext, Callback, Content, FunctionCall, JsonMap, LlmRequest, LlmResponse, Model, ModelError, ModelErrorKind,
     Plugin, ResponseStream, RunError, StreamingMode, Tool, ToolError,
@@ -157,7 +158,7 @@ struct State {
 
 impl Playing {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 
     /// What the recording has for a call, once a call that was stopped in it has waited for being stopped.

@@ -1,9 +1,10 @@
 //! What a plugin keeps of each run under way.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hatchery_core::CallContext;
+use hatchery_core::sync::MutexExt;
 
 /// A value for each run, by the id of its invocation.
 pub(super) struct Runs<T>(Mutex<HashMap<String, Arc<T>>>);
@@ -28,6 +29,6 @@ impl<T> Runs<T> {
     }
 
     fn runs(&self) -> MutexGuard<'_, HashMap<String, Arc<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 }

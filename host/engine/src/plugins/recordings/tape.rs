@@ -1,7 +1,8 @@
 //! The calls of one run as they happen.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{EventActions, FunctionCall, LlmRequest, LlmResponse, ModelError};
 
 use super::{ModelCall, RecordedCall, Recording, ToolCall, ToolOutcome};
@@ -113,7 +114,7 @@ impl Tape {
     }
 
     fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 }
 

@@ -1,9 +1,10 @@
 //! An agent as a tool of another agent.
 
 use std::borrow::Cow;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
+use hatchery_core::sync::RwLockExt;
 use hatchery_core::{
     Agent, AgentKind, CallContext, Content, Event, EventData, EventSink, FunctionDeclaration, Invocation, JsonMap,
     RunError, Session, StoreError, Tool, ToolError, TreeError, USER_AUTHOR, new_invocation_id,
@@ -61,7 +62,7 @@ impl AgentTool {
             Some(Value::String(request)) if args.len() == 1 => request.clone(),
             _ => Value::Object(args).to_string(),
         }));
-        let session = caller.session.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let session = caller.session.read_unpoisoned().clone();
         let session = Session { state: cx.full_state(), events: Vector::new(), revision: 0, ..session };
         let invocation = Arc::new(Invocation {
             id: new_invocation_id(),
@@ -146,7 +147,7 @@ impl EventSink for Heard {
         if event.partial {
             return Ok(event);
         }
-        let mut session = self.invocation.session.write().unwrap_or_else(PoisonError::into_inner);
+        let mut session = self.invocation.session.write_unpoisoned();
         session.state.apply(&event.actions.state_delta);
         session.events.push_back(event.clone());
         let mut actions = self.caller.actions();

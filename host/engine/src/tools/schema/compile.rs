@@ -1,10 +1,12 @@
 //! Compiled schemas, kept by what they say: tools whose declarations are made anew for each run still meet what was compiled before.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, RwLock};
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
+
+use hatchery_core::sync::RwLockExt;
 
 use super::counted::Counted;
 use super::faults::{SHOWN_FAULT, cut};
@@ -48,7 +50,7 @@ pub(super) struct Compiled {
 
 /// The schema as it was compiled before, if it is kept.
 pub(super) fn known(schema: &Value) -> Option<Result<Arc<Compiled>, Arc<str>>> {
-    KNOWN.read().unwrap_or_else(PoisonError::into_inner).schemas.get(schema).cloned()
+    KNOWN.read_unpoisoned().schemas.get(schema).cloned()
 }
 
 /// The schema, compiled and kept.
@@ -62,7 +64,7 @@ pub(super) fn compiled(schema: &Value) -> Result<Arc<Compiled>, Arc<str>> {
     let weight = weight(schema);
     let new = compile(schema, weight).map(Arc::new).map_err(Arc::from);
     if weight <= MAX_WEIGHT {
-        let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = KNOWN.write_unpoisoned();
         if known.weight + weight > KEPT {
             *known = Known::default();
         }

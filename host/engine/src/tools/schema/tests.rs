@@ -1,9 +1,9 @@
 //! Which values schemas accept, the messages for faults, and the cost of a check.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use hatchery_core::JsonMap;
+use hatchery_core::sync::RwLockExt;
 use proptest::prelude::*;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -377,7 +377,7 @@ fn only_so_much_of_schemas_is_kept() {
     for number in 0..200 {
         assert_eq!(fault_of(json!({"enum": vec![number; 1000]}), json!(number)), "");
     }
-    let known = compile::KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+    let known = compile::KNOWN.read_unpoisoned();
     assert!(known.weight <= compile::KEPT && known.schemas.len() < 200);
     assert_eq!(known.weight, known.schemas.keys().map(compile::weight).sum::<usize>());
 }
