@@ -31,6 +31,7 @@ pub mod sync;
 mod time;
 mod tool;
 mod usage;
+mod wrapper;
 
 pub use agent::{
     Agent, AgentId, AgentKind, AgentTree, Capabilities, Capability, CustomAgent, CustomAgentSpec, IncludeContents,
@@ -73,3 +74,4 @@ pub use summarizer::Summarizer;
 pub use time::Timestamp;
 pub use tool::{Tool, ToolAuthorizer, Toolset};
 pub use usage::{ArtifactUsage, SessionUsage, StateUsage, Usage, UserUsage};
+pub use wrapper::{WrapperModel, WrapperTool, WrapperToolset};

@@ -11,7 +11,7 @@ mod require_confirmation;
 
 use std::sync::Arc;
 
-use hatchery_core::{CallContext, FunctionDeclaration, LlmRequest, RunError, Tool};
+use hatchery_core::{FunctionDeclaration, Tool};
 use serde_json::Value;
 
 pub use agent_tool::AgentTool;
@@ -44,22 +44,6 @@ pub fn tool(name: &str) -> Option<Arc<dyn Tool>> {
         "preload_memory" => Some(Arc::new(PreloadMemory::default())),
         _ => ModelTool::named(name).map(|tool| Arc::new(tool) as Arc<dyn Tool>),
     }
-}
-
-/// Gets a request ready as `inner` does, where the model is shown another declaration in place of its own.
-pub(crate) async fn prepare_as(
-    declaration: &Arc<FunctionDeclaration>,
-    inner: &dyn Tool,
-    request: &mut LlmRequest,
-    cx: &CallContext,
-) -> Result<(), RunError> {
-    let before = request.tools.len();
-    inner.prepare(request, cx).await?;
-    let name = &inner.declaration().name;
-    for added in request.tools.iter_mut().skip(before).filter(|added| added.name == *name) {
-        *added = declaration.clone();
-    }
-    Ok(())
 }
 
 fn declaration(name: &str, description: &str, parameters: Option<Value>) -> Arc<FunctionDeclaration> {

@@ -14,16 +14,14 @@
 //!
 //! An agent's toolsets are asked for their tools before each model call, so what they answer may change while the agent runs.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, LlmRequest, RunError, Tool, ToolError, Toolset};
-use serde_json::Value;
+use hatchery_core::{CallContext, FunctionDeclaration, RunError, Tool, Toolset, WrapperTool, WrapperToolset};
 
 use crate::authoring::build::IntoTool;
-use crate::tools::builtin::{RequireConfirmation, prepare_as};
+use crate::tools::builtin::RequireConfirmation;
 
 /// What can be made of a toolset: one of this module, or any other in an [`Arc`].
 pub trait IntoToolset: Sized {
@@ -121,23 +119,15 @@ pub struct Filtered {
 }
 
 #[async_trait]
-impl Toolset for Filtered {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl WrapperToolset for Filtered {
+    fn inner(&self) -> &dyn Toolset {
+        self.inner.as_ref()
     }
 
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
         let mut tools = self.inner.tools(cx).await?;
         tools.retain(|tool| (self.keep)(tool.declaration()));
         Ok(tools)
-    }
-
-    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
-        self.inner.prepare(request, cx).await
-    }
-
-    async fn close(&self) {
-        self.inner.close().await;
     }
 }
 
@@ -148,22 +138,14 @@ pub struct Prefixed {
 }
 
 #[async_trait]
-impl Toolset for Prefixed {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl WrapperToolset for Prefixed {
+    fn inner(&self) -> &dyn Toolset {
+        self.inner.as_ref()
     }
 
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
         let tools = self.inner.tools(cx).await?;
         Ok(tools.into_iter().map(|tool| Renamed::prefixed(tool, &self.prefix)).collect())
-    }
-
-    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
-        self.inner.prepare(request, cx).await
-    }
-
-    async fn close(&self) {
-        self.inner.close().await;
     }
 }
 
@@ -181,34 +163,13 @@ impl Renamed {
     }
 }
 
-#[async_trait]
-impl Tool for Renamed {
+impl WrapperTool for Renamed {
+    fn inner(&self) -> &dyn Tool {
+        self.inner.as_ref()
+    }
+
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.declaration
-    }
-
-    fn qualified_name(&self) -> Cow<'_, str> {
-        self.inner.qualified_name()
-    }
-
-    fn is_long_running(&self) -> bool {
-        self.inner.is_long_running()
-    }
-
-    fn is_callable(&self) -> bool {
-        self.inner.is_callable()
-    }
-
-    fn requires_confirmation(&self) -> bool {
-        self.inner.requires_confirmation()
-    }
-
-    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
-        prepare_as(&self.declaration, self.inner.as_ref(), request, cx).await
-    }
-
-    async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
-        self.inner.call(args, cx).await
     }
 }
 
@@ -216,21 +177,13 @@ impl Tool for Renamed {
 pub struct Confirmed(Arc<dyn Toolset>);
 
 #[async_trait]
-impl Toolset for Confirmed {
-    fn name(&self) -> &str {
-        self.0.name()
+impl WrapperToolset for Confirmed {
+    fn inner(&self) -> &dyn Toolset {
+        self.0.as_ref()
     }
 
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
         let tools = self.0.tools(cx).await?;
         Ok(tools.into_iter().map(|tool| Arc::new(RequireConfirmation::new(tool)) as Arc<dyn Tool>).collect())
-    }
-
-    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
-        self.0.prepare(request, cx).await
-    }
-
-    async fn close(&self) {
-        self.0.close().await;
     }
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::{
     CallContext, Callback, Content, FunctionCall, FunctionResponse, JsonMap, LlmRequest, Model, ModelError, Plugin,
-    ResponseStream, RunError, StateScope, StoreError, StreamingMode, Tool, ToolError,
+    ResponseStream, RunError, StateScope, StoreError, StreamingMode, Tool, ToolError, WrapperModel,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -241,7 +241,11 @@ struct Recorded {
 }
 
 #[async_trait]
-impl Model for Recorded {
+impl WrapperModel for Recorded {
+    fn inner(&self) -> &dyn Model {
+        self.model.as_ref()
+    }
+
     async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
         let tape = self.tape.clone();
         let slot = tape.ask(&self.agent, &request);

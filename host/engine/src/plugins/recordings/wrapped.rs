@@ -1,10 +1,9 @@
 //! A tool whose calls somebody else answers.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, LlmRequest, RunError, Tool, ToolError};
+use hatchery_core::{CallContext, JsonMap, Tool, ToolError, WrapperTool};
 use serde_json::Value;
 
 /// Answers calls of a tool, with or without the tool.
@@ -20,29 +19,9 @@ pub(super) struct Wrapped<A> {
 }
 
 #[async_trait]
-impl<A: Answers> Tool for Wrapped<A> {
-    fn declaration(&self) -> &Arc<FunctionDeclaration> {
-        self.tool.declaration()
-    }
-
-    fn qualified_name(&self) -> Cow<'_, str> {
-        self.tool.qualified_name()
-    }
-
-    fn is_long_running(&self) -> bool {
-        self.tool.is_long_running()
-    }
-
-    fn is_callable(&self) -> bool {
-        self.tool.is_callable()
-    }
-
-    fn requires_confirmation(&self) -> bool {
-        self.tool.requires_confirmation()
-    }
-
-    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
-        self.tool.prepare(request, cx).await
+impl<A: Answers> WrapperTool for Wrapped<A> {
+    fn inner(&self) -> &dyn Tool {
+        self.tool.as_ref()
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {

@@ -1,13 +1,8 @@
 //! Makes any tool one whose result comes later.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, LlmRequest, RunError, Tool, ToolError};
-use serde_json::Value;
-
-use super::prepare_as;
+use hatchery_core::{FunctionDeclaration, Tool, WrapperTool};
 
 /// Another tool, called at once, whose answer is only the beginning: the call's id is reported, and what follows is sent later as a
 /// function response of that id.
@@ -25,33 +20,16 @@ impl LongRunning {
     }
 }
 
-#[async_trait]
-impl Tool for LongRunning {
+impl WrapperTool for LongRunning {
+    fn inner(&self) -> &dyn Tool {
+        self.inner.as_ref()
+    }
+
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.declaration
     }
 
-    fn qualified_name(&self) -> Cow<'_, str> {
-        self.inner.qualified_name()
-    }
-
     fn is_long_running(&self) -> bool {
         true
-    }
-
-    fn is_callable(&self) -> bool {
-        self.inner.is_callable()
-    }
-
-    fn requires_confirmation(&self) -> bool {
-        self.inner.requires_confirmation()
-    }
-
-    async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
-        prepare_as(&self.declaration, self.inner.as_ref(), request, cx).await
-    }
-
-    async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
-        self.inner.call(args, cx).await
     }
 }
