@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery_core::{ModelResolver, Services, StoreError};
-use hatchery_models::{BaseUrl, ModelProviders, Settings, WrittenFolders};
+use hatchery_models::{BaseUrl, ModelProviders, Settings, WritableFolders};
 use hatchery_stores::private;
 use thiserror::Error;
 
@@ -58,13 +58,13 @@ pub struct Scripts {
     /// Relative names start here.
     pub directory: PathBuf,
     /// Nothing in these folders is a script.
-    pub written: WrittenFolders,
+    pub written: WritableFolders,
 }
 
 impl Scripts {
     /// Those of a served folder, but for what components may write there.
     pub fn of_folder(directory: impl Into<PathBuf>, config: &Config) -> Self {
-        let scripts = Self { directory: directory.into(), written: WrittenFolders::default() };
+        let scripts = Self { directory: directory.into(), written: WritableFolders::default() };
         scripts.update(config);
         scripts
     }
@@ -140,14 +140,14 @@ fn default_uri(storage: &Storage, scheme: &str, name: &str) -> String {
 fn settings(env: Settings, config: &Config, scripts: &Scripts) -> Settings {
     let configured = |url: &Option<String>| match config.authority {
         Authority::Operator => url.clone().map(BaseUrl::from),
-        Authority::Folder => url.clone().map(BaseUrl::of_folder),
+        Authority::Folder => url.clone().map(BaseUrl::from_folder_config),
     };
     let ModelsConfig { gemini_base_url, openai_base_url } = &config.models;
     Settings {
         gemini_base_url: env.gemini_base_url.or_else(|| configured(gemini_base_url)),
         openai_base_url: env.openai_base_url.or_else(|| configured(openai_base_url)),
         scripts_dir: scripts.directory.clone(),
-        written_folders: scripts.written.clone(),
+        writable_folders: scripts.written.clone(),
         ..env
     }
 }
@@ -270,7 +270,7 @@ mod tests {
     fn a_base_url_of_a_file_that_nobody_trusts_is_given_no_key() {
         let settings = settings(Settings::default(), &configured(Authority::Folder), &Scripts::default());
         for url in [settings.gemini_base_url, settings.openai_base_url] {
-            assert!(!url.unwrap().may_have_keys());
+            assert!(!url.unwrap().allows_keys());
         }
     }
 

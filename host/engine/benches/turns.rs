@@ -42,7 +42,7 @@ impl Tool for Add {
 /// An agent that calls one native tool and then answers: two model steps.
 fn app() -> Arc<App> {
     let model =
-        Scripted::new().on_tool("add", "The sum is three.").otherwise(Reply::call("add", json!({"a": 1, "b": 2})));
+        Scripted::new().on_tool("add", "The sum is three.").default_reply(Reply::call("add", json!({"a": 1, "b": 2})));
     let declaration = FunctionDeclaration {
         name: "add".into(),
         description: "Adds two numbers.".into(),

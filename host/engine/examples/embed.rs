@@ -44,7 +44,7 @@ fn script() -> Scripted {
     Scripted::new()
         .on_tool("count_words", Reply::text("These are {tool.result} words.").chunked(3))
         .on_user("count:", Reply::call("count_words", json!({ "text": "{rest}" })))
-        .otherwise("I only count words.")
+        .default_reply("I only count words.")
 }
 
 /// Says `text` to the agent, and writes what comes back as it comes.

@@ -20,7 +20,7 @@ use crate::history::contents::Views;
 use crate::llm;
 use crate::plugins::Plugins;
 use crate::provenance::Verifier;
-use crate::tools::confirmation::{self, Decided};
+use crate::tools::confirmation::{self, ConfirmedCall};
 use host::Host;
 pub(crate) use host::{model_of, resolve_model, unknown_tool};
 use past::{Past, is_first, is_last, is_mended};
@@ -61,7 +61,7 @@ impl Frame {
     }
 
     /// The calls of an agent that the user's first message decides about; once.
-    pub(crate) fn take_decided(&self, agent: &str) -> Vec<Decided> {
+    pub(crate) fn take_decided(&self, agent: &str) -> Vec<ConfirmedCall> {
         let mut opening = self.opening.lock_unpoisoned();
         let decided = opening.as_ref().map(|message| self.decided(message, agent)).unwrap_or_default();
         if !decided.is_empty() {
@@ -71,7 +71,7 @@ impl Frame {
     }
 
     /// The calls of an agent that this message of the user decides about.
-    pub(crate) fn decided(&self, message: &Event, agent: &str) -> Vec<Decided> {
+    pub(crate) fn decided(&self, message: &Event, agent: &str) -> Vec<ConfirmedCall> {
         let events = self.invocation.events();
         let place = events.iter().rposition(|event| event.id == message.id);
         let before = events.take(place.unwrap_or_default());

@@ -47,6 +47,7 @@ pub mod static_catalog;
 
 mod agents;
 mod authoring;
+mod extensions;
 mod history;
 mod provenance;
 mod tasks;
@@ -57,6 +58,7 @@ pub use history::{compaction, contents};
 pub use tools::{builtin, confirmation, toolsets};
 
 pub use app::{App, AppSettings, RunSettings};
+pub use extensions::{Extensions, Factories, LayeredResolver};
 pub use plugins::{DuplicatePlugin, PluginSource, Plugins};
 pub use runner::{Run, RunRequest, Runner};
 pub use static_catalog::StaticCatalog;

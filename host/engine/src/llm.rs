@@ -8,7 +8,7 @@ pub mod machine;
 mod output_schema;
 mod planning;
 mod request;
-pub(crate) mod toolbox;
+pub(crate) mod tool_resolution;
 mod tools;
 pub(crate) mod transfer;
 
@@ -38,7 +38,7 @@ pub(crate) async fn run(
     past: &Past,
 ) -> Result<Ended, RunError> {
     output_schema::ensure_usable(llm, &cx.call).await?;
-    let mut step = Step { frame, id, llm, cx, past, tools: toolbox::own(frame, id, llm) };
+    let mut step = Step { frame, id, llm, cx, past, tools: tool_resolution::own(frame, id, llm) };
     let mut machine = Machine::new(machine::Settings {
         max_steps: llm.max_steps,
         pauses: frame.app.settings.resumable,

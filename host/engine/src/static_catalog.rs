@@ -85,7 +85,7 @@ impl StaticCatalog {
 impl ItemResolver for StaticCatalog {
     fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, ResolveError> {
         builtin::tool(name).or_else(|| self.tools.get(name).cloned()).ok_or_else(|| {
-            let known = builtin::NAMES.iter().map(|name| (*name).into()).chain(self.tools.keys().cloned()).collect();
+            let known = builtin::tools().names().map(Into::into).chain(self.tools.keys().cloned()).collect();
             ResolveError::Unknown { kind: ItemKind::Tool, name: name.into(), known }
         })
     }

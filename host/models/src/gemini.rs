@@ -24,19 +24,19 @@ use crate::sse::{self, Decoder};
 const DEFAULT_URL: &str = "https://generativelanguage.googleapis.com";
 
 /// Serves `gemini-*`, `gemma-*` and `models/*`.
-pub(crate) struct GeminiFactory {
+pub(crate) struct GeminiProvider {
     base_url: Option<BaseUrl>,
     key: Option<Secret>,
     http: Http,
 }
 
-impl GeminiFactory {
+impl GeminiProvider {
     pub(crate) fn new(settings: &Settings, http: Http) -> Self {
         Self { base_url: settings.gemini_base_url.clone(), key: settings.gemini_api_key.clone(), http }
     }
 }
 
-impl ModelProvider for GeminiFactory {
+impl ModelProvider for GeminiProvider {
     fn patterns(&self) -> &[&'static str] {
         &["gemini-*", "gemma-*", "models/*"]
     }

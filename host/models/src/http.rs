@@ -136,7 +136,7 @@ pub(crate) fn key_header(prefix: &str, key: &Secret, origin: &Origin) -> Result<
 /// Checks that a key may be sent to `url`: the operator has chosen where it goes, and it goes encrypted or stays on this machine.
 pub(crate) fn check_key_destination(url: &Url, base: Option<&BaseUrl>, origin: &Origin) -> Result<(), ModelError> {
     let Origin { key_variable, url_variable, .. } = origin;
-    if base.is_some_and(|base| !base.may_have_keys()) {
+    if base.is_some_and(|base| !base.allows_keys()) {
         let message = format!(
             "the key in {key_variable} is not sent to the base URL that the folder's hatchery.yaml names; set {url_variable}, or let \
              the operator look at the file and run `hatchery trust DIR`"

@@ -22,4 +22,4 @@ mod settings;
 mod sse;
 
 pub use registry::{ModelProvider, ModelProviders};
-pub use settings::{BaseUrl, Secret, Settings, WrittenFolders};
+pub use settings::{BaseUrl, Secret, Settings, WritableFolders};

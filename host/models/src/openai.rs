@@ -26,19 +26,19 @@ use crate::sse::{self, Decoder};
 const DEFAULT_URL: &str = "https://api.openai.com/v1";
 
 /// Serves `openai/*`, `gpt-*`, `o1*`, `o3*` and `o4*`.
-pub(crate) struct OpenAiFactory {
+pub(crate) struct OpenAiProvider {
     base_url: Option<BaseUrl>,
     key: Option<Secret>,
     http: Http,
 }
 
-impl OpenAiFactory {
+impl OpenAiProvider {
     pub(crate) fn new(settings: &Settings, http: Http) -> Self {
         Self { base_url: settings.openai_base_url.clone(), key: settings.openai_api_key.clone(), http }
     }
 }
 
-impl ModelProvider for OpenAiFactory {
+impl ModelProvider for OpenAiProvider {
     fn patterns(&self) -> &[&'static str] {
         &["openai/*", "gpt-*", "o1*", "o3*", "o4*"]
     }

@@ -5,10 +5,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use hatchery_core::{Model, ModelError, ModelErrorKind, ModelResolver};
 
-use crate::gemini::GeminiFactory;
+use crate::gemini::GeminiProvider;
 use crate::http::Http;
-use crate::openai::OpenAiFactory;
-use crate::scripted::ScriptedFactory;
+use crate::openai::OpenAiProvider;
+use crate::scripted::ScriptedProvider;
 use crate::settings::Settings;
 
 /// No more instances are kept. Past it models are made anew per look-up, which costs little: they share their connections.
@@ -53,10 +53,11 @@ impl ModelProviders {
     pub fn with_defaults(settings: Settings) -> Self {
         let http = Http::default();
         let mut registry = Self::new();
-        registry
-            .register(Box::new(ScriptedFactory::new(&settings.scripts_dir).outside(settings.written_folders.clone())));
-        registry.register(Box::new(GeminiFactory::new(&settings, http.clone())));
-        registry.register(Box::new(OpenAiFactory::new(&settings, http)));
+        registry.register(Box::new(
+            ScriptedProvider::new(&settings.scripts_dir).outside(settings.writable_folders.clone()),
+        ));
+        registry.register(Box::new(GeminiProvider::new(&settings, http.clone())));
+        registry.register(Box::new(OpenAiProvider::new(&settings, http)));
         registry
     }
 

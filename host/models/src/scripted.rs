@@ -61,7 +61,7 @@ use self::place::Place;
 pub use self::reply::Reply;
 use self::tail::Tail;
 pub use self::turn::Turn;
-use crate::WrittenFolders;
+use crate::WritableFolders;
 use crate::registry::ModelProvider;
 
 /// A model that plays a script, from a file or built in Rust:
@@ -73,7 +73,7 @@ use crate::registry::ModelProvider;
 /// let model = Scripted::new()
 ///     .on_user("roll", Reply::call("roll_die", json!({ "sides": 6 })))
 ///     .on_tool("roll_die", "You rolled {tool.result}.")
-///     .otherwise("I only know dice.");
+///     .default_reply("I only know dice.");
 /// ```
 #[derive(Debug)]
 pub struct Scripted {
@@ -113,7 +113,7 @@ impl Scripted {
     /// Answers the first call with the first reply, and so on, whatever is asked; records the requests. A call too many is an error.
     pub fn sequence<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> Self {
         let replies = replies.into_iter().map(Into::into).collect();
-        Self { script: Script::Sequence { replies, next: AtomicUsize::new(0) }, requests: None }.recording()
+        Self { script: Script::Sequence { replies, next: AtomicUsize::new(0) }, requests: None }.record_requests()
     }
 
     /// Adds a turn after the others. What a file or a sequence would answer is replaced.
@@ -140,18 +140,18 @@ impl Scripted {
 
     /// Answers whatever no turn before it fits.
     #[must_use]
-    pub fn otherwise(self, reply: impl Into<Reply>) -> Self {
+    pub fn default_reply(self, reply: impl Into<Reply>) -> Self {
         self.turn(Turn::new(reply))
     }
 
     /// Keeps the requests from now on, for [`Scripted::requests`]. For tests: they are never forgotten.
     #[must_use]
-    pub fn recording(mut self) -> Self {
+    pub fn record_requests(mut self) -> Self {
         self.requests = Some(Mutex::default());
         self
     }
 
-    /// The requests so far, oldest first; empty unless [`Scripted::recording`].
+    /// The requests so far, oldest first; empty unless [`Scripted::record_requests`].
     pub fn requests(&self) -> Vec<LlmRequest> {
         self.requests
             .as_ref()
@@ -217,25 +217,25 @@ impl Model for Scripted {
 
 /// Serves `scripted:<file>`, for files of one folder only.
 #[derive(Debug)]
-pub struct ScriptedFactory {
+pub struct ScriptedProvider {
     base: PathBuf,
-    written: WrittenFolders,
+    written: WritableFolders,
 }
 
-impl ScriptedFactory {
+impl ScriptedProvider {
     /// Files are looked up in `base`. A name that is absolute, has `..` or a hidden part, or is a link that leads out of `base` is refused.
     pub fn new(base: impl Into<PathBuf>) -> Self {
-        Self { base: base.into(), written: WrittenFolders::default() }
+        Self { base: base.into(), written: WritableFolders::default() }
     }
 
     /// Reads nothing that is in one of these folders.
     #[must_use]
-    pub fn outside(self, written: WrittenFolders) -> Self {
+    pub fn outside(self, written: WritableFolders) -> Self {
         Self { written, ..self }
     }
 }
 
-impl ModelProvider for ScriptedFactory {
+impl ModelProvider for ScriptedProvider {
     fn patterns(&self) -> &[&'static str] {
         &["scripted:*"]
     }

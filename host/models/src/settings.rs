@@ -43,7 +43,7 @@ pub struct BaseUrl {
 
 impl BaseUrl {
     /// One that a folder's own configuration names. No key is sent there.
-    pub fn of_folder(url: impl Into<String>) -> Self {
+    pub fn from_folder_config(url: impl Into<String>) -> Self {
         Self { url: url.into(), is_from_folder: true }
     }
 
@@ -53,7 +53,7 @@ impl BaseUrl {
     }
 
     /// True if keys may be sent there, because the operator has chosen it.
-    pub fn may_have_keys(&self) -> bool {
+    pub fn allows_keys(&self) -> bool {
         !self.is_from_folder
     }
 }
@@ -74,9 +74,9 @@ impl From<&str> for BaseUrl {
 
 /// Folders whose files are not read as scripts, since components may write there. Clones share the list, which can change at any time.
 #[derive(Debug, Clone, Default)]
-pub struct WrittenFolders(Arc<ArcSwap<Vec<PathBuf>>>);
+pub struct WritableFolders(Arc<ArcSwap<Vec<PathBuf>>>);
 
-impl WrittenFolders {
+impl WritableFolders {
     /// Replaces the list. The paths are canonical.
     pub fn set(&self, folders: Vec<PathBuf>) {
         self.0.store(Arc::new(folders));
@@ -90,13 +90,13 @@ impl WrittenFolders {
     }
 }
 
-impl PartialEq for WrittenFolders {
+impl PartialEq for WritableFolders {
     fn eq(&self, other: &Self) -> bool {
         *self.0.load() == *other.0.load()
     }
 }
 
-impl Eq for WrittenFolders {}
+impl Eq for WritableFolders {}
 
 /// Where providers are and how to get in. The default has no keys, the providers' own URLs, and scripts in the current directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -112,7 +112,7 @@ pub struct Settings {
     /// Where relative names of `scripted:<file>` start; empty for the current directory.
     pub scripts_dir: PathBuf,
     /// Folders below `scripts_dir` that hold no scripts.
-    pub written_folders: WrittenFolders,
+    pub writable_folders: WritableFolders,
 }
 
 impl Settings {
@@ -132,7 +132,7 @@ impl Settings {
             openai_base_url: value("OPENAI_BASE_URL").map(BaseUrl::from),
             openai_api_key: value("OPENAI_API_KEY").map(Secret),
             scripts_dir: PathBuf::new(),
-            written_folders: WrittenFolders::default(),
+            writable_folders: WritableFolders::default(),
         }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::past::Past;
 use super::{Frame, Lane, Outcome, custom, run};
-use crate::llm::toolbox::add_toolsets;
+use crate::llm::tool_resolution::add_toolsets;
 use crate::plugins::Plugins;
 use crate::tools::arguments;
 

@@ -22,7 +22,7 @@ pub use error::ConfigError;
 use serde_json::Value;
 
 use crate::authoring::build::schema;
-use crate::llm::toolbox::RESERVED;
+use crate::llm::tool_resolution::RESERVED;
 use crate::tools::builtin::{AgentTool, ExampleTool, LongRunning, ModelTool, RequireConfirmation};
 use crate::tools::toolsets::IntoToolset;
 use config::{

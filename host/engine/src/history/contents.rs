@@ -15,7 +15,7 @@ use hatchery_core::{CodeFile, Content, Event};
 use imbl::Vector;
 
 use crate::history::compaction::{PromptSize, Shown, shown};
-use crate::llm::code::{Rewording, Wording};
+use crate::llm::code::{CodeMarkers, PromptRewriter};
 use arrange::Arranged;
 use visible::{Visible, visible};
 
@@ -68,7 +68,7 @@ pub struct View {
     /// The rest comes back when something else is said.
     late_answer: Option<Arranged>,
     /// How code is worded, for an agent whose code the host runs.
-    rewording: Option<Rewording>,
+    rewording: Option<PromptRewriter>,
 }
 
 impl View {
@@ -78,20 +78,20 @@ impl View {
     }
 
     /// Has the contents worded like this; when that is new, all of them are read anew.
-    pub(crate) fn reword(&mut self, wording: Option<Wording>) {
-        if self.rewording.as_ref().map(Rewording::wording) != wording.as_ref() {
-            self.forget(wording.map(Rewording::new));
+    pub(crate) fn reword(&mut self, wording: Option<CodeMarkers>) {
+        if self.rewording.as_ref().map(PromptRewriter::wording) != wording.as_ref() {
+            self.forget(wording.map(PromptRewriter::new));
         }
     }
 
-    fn forget(&mut self, rewording: Option<Rewording>) {
+    fn forget(&mut self, rewording: Option<PromptRewriter>) {
         *self = Self { rewording, ..Self::new(self.agent.clone(), self.branch.clone(), self.arranged.grouping) };
     }
 
     /// Reads the events that are new. `events` are those of the last time and possibly more; with fewer, all of them are read anew.
     pub fn read(&mut self, events: &Vector<Arc<Event>>) {
         if events.len() < self.read {
-            let rewording = self.rewording.take().map(Rewording::anew);
+            let rewording = self.rewording.take().map(PromptRewriter::anew);
             self.forget(rewording);
         }
         // A focus finds its place once and then walks, where `skip` would walk from the beginning.
@@ -123,7 +123,7 @@ impl View {
 
     /// The data files that are kept out of the contents, oldest first.
     pub(crate) fn data_files(&self) -> &[CodeFile] {
-        self.rewording.as_ref().map(Rewording::files).unwrap_or_default()
+        self.rewording.as_ref().map(PromptRewriter::files).unwrap_or_default()
     }
 
     /// What the agent sees of the next event.
@@ -150,7 +150,7 @@ impl View {
 
     /// What the agent sees of all events, summaries in their places.
     fn visible_now(&mut self, events: &Vector<Arc<Event>>) -> Vec<Visible> {
-        self.rewording = self.rewording.take().map(Rewording::anew);
+        self.rewording = self.rewording.take().map(PromptRewriter::anew);
         let mut all = Vec::new();
         // A turn whose beginning is summarized begins at the summary.
         let mut hides_turn_start = false;

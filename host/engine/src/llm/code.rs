@@ -10,15 +10,15 @@
 
 mod block;
 mod data_files;
+mod markers;
 mod outcome;
 mod record;
-mod wording;
 
 use hatchery_core::{CodeExecution, CodeRunner, Content, LlmAgent, LlmRequest, LlmResponse, RunError, Tool};
 
 pub(super) use block::{due, ends_in_result};
+pub(crate) use markers::{CodeMarkers, PromptRewriter};
 use record::Record;
-pub(crate) use wording::{Rewording, Wording};
 
 use super::{Step, request};
 use crate::tools::builtin::ModelTool;

@@ -7,7 +7,7 @@ use hatchery_core::Event;
 use serde_json::Value;
 
 use super::{code, output_schema};
-use crate::tools::confirmation::Decided;
+use crate::tools::confirmation::ConfirmedCall;
 
 /// The state of one run of an LLM agent.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ enum State {
     /// The model has called tools.
     ToolsDue(Arc<Event>),
     /// A person has decided about calls.
-    DecidedDue(Vec<Decided>),
+    DecidedDue(Vec<ConfirmedCall>),
     /// The model has written code.
     CodeDue(Arc<Event>),
     /// A tool has taken the agent's answer.
@@ -61,7 +61,7 @@ pub enum Next {
     /// Run the tools that this event calls.
     CallTools(Arc<Event>),
     /// Run these calls again, now that a person has decided about them.
-    CallDecided(Vec<Decided>),
+    CallDecided(Vec<ConfirmedCall>),
     /// Run the code that this event ends in.
     RunCode(Arc<Event>),
     /// Say the answer that a tool has taken.
@@ -140,7 +140,7 @@ impl Machine {
     }
 
     /// The user has answered these calls; a person has decided about those.
-    pub fn user_answered<'a>(&mut self, answered: impl IntoIterator<Item = &'a str>, decided: Vec<Decided>) {
+    pub fn user_answered<'a>(&mut self, answered: impl IntoIterator<Item = &'a str>, decided: Vec<ConfirmedCall>) {
         for id in answered {
             self.pending.retain(|pending| pending != id);
         }

@@ -56,7 +56,7 @@ pub(super) fn with_view<T>(step: &Step<'_>, model: &str, look: impl FnOnce(&View
     let mut views = step.frame.views.lock_unpoisoned();
     let grouping = Grouping::of(call.invocation.run_config.group_function_responses, model);
     let view = views.view(&call.agent, &call.branch, grouping);
-    view.reword(code::Wording::of(step.llm));
+    view.reword(code::CodeMarkers::of(step.llm));
     view.read(&events);
     look(view)
 }

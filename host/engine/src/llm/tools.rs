@@ -13,7 +13,7 @@ use super::Step;
 use crate::agents::unknown_tool;
 use crate::tasks::joined;
 use crate::tools::arguments;
-use crate::tools::confirmation::{self, Consent, Decided, MAX_REQUESTS, Request};
+use crate::tools::confirmation::{self, ConfirmedCall, Consent, MAX_REQUESTS, Request};
 
 /// The event with the answers of tools, if there are any yet, and the ids of the calls that the user has to answer.
 type Answers = (Option<Arc<Event>>, Vec<String>);
@@ -29,7 +29,7 @@ impl Step<'_> {
     }
 
     /// Runs calls that a person has decided about.
-    pub(super) async fn call_decided(&self, decided: Vec<Decided>) -> Result<Answers, RunError> {
+    pub(super) async fn call_decided(&self, decided: Vec<ConfirmedCall>) -> Result<Answers, RunError> {
         let is_later = |call: &&FunctionCall| self.tool(&call.name).is_some_and(|tool| tool.is_long_running());
         let calls = decided.iter().map(|it| &it.call);
         let later: Vec<_> = calls.filter(is_later).filter_map(|call| call.id.clone()).collect();

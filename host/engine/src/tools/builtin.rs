@@ -1,4 +1,4 @@
-//! Tools that come with the host. Their names win over those of components.
+//! Built-in tools. Their names take precedence over those of components.
 
 mod agent_tool;
 mod artifacts;
@@ -9,10 +9,12 @@ mod memory;
 mod model_tools;
 mod require_confirmation;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use hatchery_core::{FunctionDeclaration, Tool};
+use hatchery_core::{FunctionDeclaration, JsonMap, Tool};
 use serde_json::Value;
+
+use crate::extensions::Factories;
 
 pub use agent_tool::AgentTool;
 pub use artifacts::LoadArtifacts;
@@ -23,27 +25,34 @@ pub use memory::{LoadMemory, PreloadMemory};
 pub use model_tools::ModelTool;
 pub use require_confirmation::RequireConfirmation;
 
-/// Names of the tools that [`tool`] knows.
-pub const NAMES: &[&str] = &[
-    "exit_loop",
-    "load_artifacts",
-    "load_memory",
-    "preload_memory",
-    "google_search",
-    "google_maps_grounding",
-    "url_context",
-    "code_execution",
-];
-
-/// The built-in tool of this name, for those that need no arguments to be made.
-pub fn tool(name: &str) -> Option<Arc<dyn Tool>> {
-    match name {
-        "exit_loop" => Some(Arc::new(ExitLoop::default())),
-        "load_artifacts" => Some(Arc::new(LoadArtifacts::default())),
-        "load_memory" => Some(Arc::new(LoadMemory::default())),
-        "preload_memory" => Some(Arc::new(PreloadMemory::default())),
-        _ => ModelTool::named(name).map(|tool| Arc::new(tool) as Arc<dyn Tool>),
+/// The tools that need no arguments, by name.
+static TOOLS: LazyLock<Factories<Arc<dyn Tool>>> = LazyLock::new(|| {
+    let mut tools = Factories::default();
+    register::<ExitLoop>(&mut tools, exit_loop::NAME);
+    register::<LoadArtifacts>(&mut tools, "load_artifacts");
+    register::<LoadMemory>(&mut tools, "load_memory");
+    register::<PreloadMemory>(&mut tools, "preload_memory");
+    for model_tool in
+        [ModelTool::google_search, ModelTool::google_maps_grounding, ModelTool::url_context, ModelTool::code_execution]
+    {
+        let name = model_tool().declaration().name.clone();
+        tools.register(name, move |_| Ok(Arc::new(model_tool()) as Arc<dyn Tool>));
     }
+    tools
+});
+
+fn register<T: Tool + Default + 'static>(tools: &mut Factories<Arc<dyn Tool>>, name: &str) {
+    tools.register(name, |_| Ok(Arc::new(T::default()) as Arc<dyn Tool>));
+}
+
+/// Returns the built-in tools that need no arguments.
+pub fn tools() -> &'static Factories<Arc<dyn Tool>> {
+    &TOOLS
+}
+
+/// Returns the built-in tool of this name. `None` if there is none, or it needs arguments.
+pub fn tool(name: &str) -> Option<Arc<dyn Tool>> {
+    TOOLS.create(name, JsonMap::new())?.ok()
 }
 
 fn declaration(name: &str, description: &str, parameters: Option<Value>) -> Arc<FunctionDeclaration> {

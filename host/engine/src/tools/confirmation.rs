@@ -20,7 +20,7 @@ pub(crate) const MAX_REQUESTS: usize = 3;
 
 /// A call that a person has decided about.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decided {
+pub struct ConfirmedCall {
     /// The call.
     pub call: FunctionCall,
     /// The decision.
@@ -79,14 +79,14 @@ pub(crate) fn decided(
     answer: &Event,
     agent: &str,
     verifier: &Verifier<'_>,
-) -> Vec<Decided> {
-    let mut decided: Vec<Decided> = Vec::new();
+) -> Vec<ConfirmedCall> {
+    let mut decided: Vec<ConfirmedCall> = Vec::new();
     for response in answer.function_responses().filter(|response| response.name == REQUEST_CONFIRMATION) {
         let Some(confirmation) = read(&response.response) else { continue };
         let open = response.id.as_deref().and_then(|id| open_call(before, id, agent, verifier));
         let Some((call, request)) = open else { continue };
         if !decided.iter().any(|earlier| earlier.call.id == call.id) {
-            decided.push(Decided { call, confirmation, request });
+            decided.push(ConfirmedCall { call, confirmation, request });
         }
     }
     decided

@@ -3,11 +3,11 @@
 //! ```
 //! use hatchery_core::JsonMap;
 //! use hatchery_engine::build::{function_tool, llm};
-//! use hatchery_engine::toolsets::{FixedTools, IntoToolset};
+//! use hatchery_engine::toolsets::{StaticToolset, IntoToolset};
 //!
 //! let pi = function_tool("pi", "The number pi.", |_: JsonMap, _| async { Ok(std::f64::consts::PI) });
 //! let e = function_tool("e", "Euler's number.", |_: JsonMap, _| async { Ok(std::f64::consts::E) });
-//! let maths = FixedTools::new("maths").tool(pi).tool(e);
+//! let maths = StaticToolset::new("maths").tool(pi).tool(e);
 //! let agent = llm("student").toolset(maths.only(["pi"]).prefix("maths_"));
 //! # agent.build().unwrap();
 //! ```
@@ -29,24 +29,24 @@ pub trait IntoToolset: Sized {
     fn into_toolset(self) -> Arc<dyn Toolset>;
 
     /// Only the tools of these names. Names that the toolset does not have are passed over: it may have them at another time.
-    fn only<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Filtered {
+    fn only<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> FilteredToolset {
         let names: HashSet<String> = names.into_iter().map(Into::into).collect();
         self.filtered(move |tool| names.contains(&tool.name))
     }
 
     /// Only the tools for which `keep` says so.
-    fn filtered(self, keep: impl Fn(&FunctionDeclaration) -> bool + Send + Sync + 'static) -> Filtered {
-        Filtered { inner: self.into_toolset(), keep: Box::new(keep) }
+    fn filtered(self, keep: impl Fn(&FunctionDeclaration) -> bool + Send + Sync + 'static) -> FilteredToolset {
+        FilteredToolset { inner: self.into_toolset(), keep: Box::new(keep) }
     }
 
     /// The same tools, whose names begin with `prefix` for the model, and for callbacks that see its calls.
-    fn prefix(self, prefix: impl Into<String>) -> Prefixed {
-        Prefixed { inner: self.into_toolset(), prefix: prefix.into() }
+    fn prefix(self, prefix: impl Into<String>) -> PrefixedToolset {
+        PrefixedToolset { inner: self.into_toolset(), prefix: prefix.into() }
     }
 
     /// The same tools, where a person has to agree to each call.
-    fn requiring_confirmation(self) -> Confirmed {
-        Confirmed(self.into_toolset())
+    fn requiring_confirmation(self) -> ApprovalRequiredToolset {
+        ApprovalRequiredToolset(self.into_toolset())
     }
 }
 
@@ -72,15 +72,15 @@ macro_rules! toolsets {
     )* };
 }
 
-toolsets!(FixedTools, Filtered, Prefixed, Confirmed);
+toolsets!(StaticToolset, FilteredToolset, PrefixedToolset, ApprovalRequiredToolset);
 
 /// Tools that are always the same.
-pub struct FixedTools {
+pub struct StaticToolset {
     name: String,
     tools: Vec<Arc<dyn Tool>>,
 }
 
-impl FixedTools {
+impl StaticToolset {
     /// A toolset of this name without tools.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), tools: Vec::new() }
@@ -102,7 +102,7 @@ impl FixedTools {
 }
 
 #[async_trait]
-impl Toolset for FixedTools {
+impl Toolset for StaticToolset {
     fn name(&self) -> &str {
         &self.name
     }
@@ -113,13 +113,13 @@ impl Toolset for FixedTools {
 }
 
 /// Some tools of a toolset. [`IntoToolset::only`] and [`IntoToolset::filtered`] make one.
-pub struct Filtered {
+pub struct FilteredToolset {
     inner: Arc<dyn Toolset>,
     keep: Box<dyn Fn(&FunctionDeclaration) -> bool + Send + Sync>,
 }
 
 #[async_trait]
-impl WrapperToolset for Filtered {
+impl WrapperToolset for FilteredToolset {
     fn inner(&self) -> &dyn Toolset {
         self.inner.as_ref()
     }
@@ -132,30 +132,30 @@ impl WrapperToolset for Filtered {
 }
 
 /// The tools of a toolset under longer names. [`IntoToolset::prefix`] makes one.
-pub struct Prefixed {
+pub struct PrefixedToolset {
     inner: Arc<dyn Toolset>,
     prefix: String,
 }
 
 #[async_trait]
-impl WrapperToolset for Prefixed {
+impl WrapperToolset for PrefixedToolset {
     fn inner(&self) -> &dyn Toolset {
         self.inner.as_ref()
     }
 
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
         let tools = self.inner.tools(cx).await?;
-        Ok(tools.into_iter().map(|tool| Renamed::prefixed(tool, &self.prefix)).collect())
+        Ok(tools.into_iter().map(|tool| RenamedTool::prefixed(tool, &self.prefix)).collect())
     }
 }
 
 /// A tool under another name.
-struct Renamed {
+struct RenamedTool {
     inner: Arc<dyn Tool>,
     declaration: Arc<FunctionDeclaration>,
 }
 
-impl Renamed {
+impl RenamedTool {
     fn prefixed(inner: Arc<dyn Tool>, prefix: &str) -> Arc<dyn Tool> {
         let mut declaration = FunctionDeclaration::clone(inner.declaration());
         declaration.name.insert_str(0, prefix);
@@ -163,7 +163,7 @@ impl Renamed {
     }
 }
 
-impl WrapperTool for Renamed {
+impl WrapperTool for RenamedTool {
     fn inner(&self) -> &dyn Tool {
         self.inner.as_ref()
     }
@@ -174,10 +174,10 @@ impl WrapperTool for Renamed {
 }
 
 /// The tools of a toolset, where a person has to agree to each call. [`IntoToolset::requiring_confirmation`] makes one.
-pub struct Confirmed(Arc<dyn Toolset>);
+pub struct ApprovalRequiredToolset(Arc<dyn Toolset>);
 
 #[async_trait]
-impl WrapperToolset for Confirmed {
+impl WrapperToolset for ApprovalRequiredToolset {
     fn inner(&self) -> &dyn Toolset {
         self.0.as_ref()
     }

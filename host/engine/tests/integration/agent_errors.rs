@@ -23,7 +23,7 @@ impl Callback for Mends {
 }
 
 pub fn fails(name: &str) -> Agent {
-    llm(name, Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "out of order")))
+    llm(name, Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "out of order")))
 }
 
 pub fn with(mut agent: Agent, callbacks: &[&'static str]) -> Agent {
@@ -34,7 +34,7 @@ pub fn with(mut agent: Agent, callbacks: &[&'static str]) -> Agent {
 #[tokio::test]
 async fn the_first_callback_that_has_one_gives_the_answer_and_the_run_goes_on() {
     let first = with(fails("first"), &["LIMIT_REACHED", "MODEL_SERVER_ERROR", "MODEL_SERVER_ERROR"]);
-    let second = llm("second", Scripted::new().otherwise("here I am"));
+    let second = llm("second", Scripted::new().default_reply("here I am"));
     let app = Harness::new(workflow("all", AgentKind::Sequential, vec![first, second])).await;
     assert_eq!(
         app.transcript("hi").await,

@@ -8,7 +8,7 @@ use hatchery_core::{
 };
 use hatchery_engine::build::{BuildError, FunctionTool, custom, function_tool, llm, loop_agent, parallel, sequential};
 use hatchery_engine::builtin::ExitLoop;
-use hatchery_engine::toolsets::FixedTools;
+use hatchery_engine::toolsets::StaticToolset;
 use hatchery_models::scripted::{Reply, Scripted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -173,7 +173,7 @@ async fn a_closure_computes_an_instruction_for_each_model_call() {
 #[tokio::test]
 async fn closures_run_before_and_after_an_agent() {
     let root = llm("root")
-        .model_instance("scripted", Arc::new(Scripted::new().otherwise("model")))
+        .model_instance("scripted", Arc::new(Scripted::new().default_reply("model")))
         .before_agent_fn(|cx| {
             Box::pin(async move {
                 cx.set_state("seen", json!(true));
@@ -210,7 +210,7 @@ async fn closures_change_what_a_model_is_asked_and_what_it_answers() {
 
 #[tokio::test]
 async fn a_closure_answers_for_a_model_that_failed() {
-    let model = Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down"));
+    let model = Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down"));
     let root = llm("root").model_instance("scripted", Arc::new(model)).on_model_error_fn(|_, request, error| {
         Box::pin(async move { Ok(Some(LlmResponse::text(format!("{} said: {error}", request.model)))) })
     });
@@ -273,7 +273,7 @@ fn every_field_of_an_llm_agent_can_be_set() {
         .tool(add())
         .tool(ExitLoop::default())
         .tools([tool("echo", |args, _| Ok(args.into()))])
-        .toolset(FixedTools::new("more"))
+        .toolset(StaticToolset::new("more"))
         .examples([example])
         .planner(Planner::PlanReAct)
         .code_execution(hatchery_core::CodeExecution::BuiltIn)
@@ -344,7 +344,7 @@ async fn workflows_and_code_are_built_and_run() {
 
 #[tokio::test]
 async fn code_calls_the_tools_and_the_model_that_it_was_given() {
-    let model = Arc::new(Scripted::new().otherwise("hm"));
+    let model = Arc::new(Scripted::new().default_reply("hm"));
     let root = custom("root", |cx| async move {
         let host = cx.call.host()?;
         let (name, _) = host.model(&cx.call)?;

@@ -93,10 +93,10 @@ async fn model_calls_of_agents_called_as_tools_count() {
 
 #[tokio::test]
 async fn agents_cannot_call_each_other_without_end() {
-    let mut agent = llm("leaf", Scripted::new().otherwise("deep"));
+    let mut agent = llm("leaf", Scripted::new().default_reply("deep"));
     for level in 0..20 {
         let name = agent.name.clone();
-        let model = Scripted::new().on_tool(&name, "up").otherwise(ask(&name));
+        let model = Scripted::new().on_tool(&name, "up").default_reply(ask(&name));
         let tool = agent_tool(agent, false);
         agent = llm_with(&format!("level{level}"), model, |llm| llm.tools = vec![tool]);
     }
@@ -272,7 +272,7 @@ async fn any_tool_can_be_made_long_running() {
 
 #[test]
 fn every_name_is_known() {
-    assert!(hatchery_engine::builtin::NAMES.iter().all(|name| builtin(name).is_some()));
+    assert!(hatchery_engine::builtin::tools().names().all(|name| builtin(name).is_some()));
     assert!(builtin("nonsense").is_none());
 }
 

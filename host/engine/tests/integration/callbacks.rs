@@ -11,7 +11,7 @@ use crate::support::*;
 
 #[tokio::test]
 async fn the_first_answer_before_an_agent_replaces_it_and_what_comes_after_it() {
-    let mut agent = llm("root", Scripted::new().otherwise("model"));
+    let mut agent = llm("root", Scripted::new().default_reply("model"));
     agent.before_agent = vec![
         Answers { name: "silent", ..Answers::default() }.arc(),
         Answers { name: "first", agent: Some("from callback"), ..Answers::default() }.arc(),
@@ -23,14 +23,14 @@ async fn the_first_answer_before_an_agent_replaces_it_and_what_comes_after_it() 
 
 #[tokio::test]
 async fn an_answer_after_an_agent_is_added() {
-    let mut agent = llm("root", Scripted::new().otherwise("model"));
+    let mut agent = llm("root", Scripted::new().default_reply("model"));
     agent.after_agent = vec![Answers { name: "after", agent: Some("and more"), ..Answers::default() }.arc()];
     assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: model", "root: and more"]);
 }
 
 #[tokio::test]
 async fn state_without_an_answer_is_an_event_of_its_own() {
-    let mut agent = llm("root", Scripted::new().otherwise("model"));
+    let mut agent = llm("root", Scripted::new().default_reply("model"));
     agent.before_agent = vec![Answers { name: "noting", state: Some("seen"), ..Answers::default() }.arc()];
     let app = Harness::new(agent).await;
     let events = app.run("hi").await;
@@ -61,7 +61,7 @@ async fn a_changed_request_is_what_the_model_gets() {
 
 #[tokio::test]
 async fn an_answer_after_the_model_replaces_pieces_and_whole() {
-    let agent = llm_with("root", Scripted::new().otherwise(Reply::chunks(["bad ", "word"])), |llm| {
+    let agent = llm_with("root", Scripted::new().default_reply(Reply::chunks(["bad ", "word"])), |llm| {
         llm.after_model = vec![Answers { name: "censor", model: Some("***"), ..Answers::default() }.arc()];
     });
     let app = Harness::new(agent).await.streaming();
@@ -91,7 +91,7 @@ async fn changed_arguments_are_what_the_tool_gets() {
 
 #[tokio::test]
 async fn a_failing_callback_ends_the_run_and_names_itself() {
-    let mut agent = llm("root", Scripted::new().otherwise("model"));
+    let mut agent = llm("root", Scripted::new().default_reply("model"));
     agent.before_agent = vec![Answers { name: "guard", fails: true, ..Answers::default() }.arc()];
     let (events, error) = Harness::new(agent).await.expect_error("hi").await;
     assert_eq!(error.to_string(), "callback `guard` of agent `root`: it broke");
@@ -100,7 +100,7 @@ async fn a_failing_callback_ends_the_run_and_names_itself() {
 
 #[tokio::test]
 async fn state_without_an_answer_after_an_agent_is_an_event_of_its_own() {
-    let mut agent = llm("root", Scripted::new().otherwise("model"));
+    let mut agent = llm("root", Scripted::new().default_reply("model"));
     agent.after_agent = vec![Answers { name: "noting", state: Some("seen"), ..Answers::default() }.arc()];
     let events = Harness::new(agent).await.run("hi").await;
     assert_eq!(brief(&events[0]), "root: model");
@@ -110,7 +110,7 @@ async fn state_without_an_answer_after_an_agent_is_an_event_of_its_own() {
 
 #[tokio::test]
 async fn state_set_beside_an_answer_is_in_the_event_of_the_answer() {
-    let mut agent = llm("root", Scripted::new().otherwise("model"));
+    let mut agent = llm("root", Scripted::new().default_reply("model"));
     let answers = Answers { name: "a", agent: Some("from callback"), state: Some("seen"), ..Answers::default() };
     agent.before_agent = vec![answers.arc()];
     let events = Harness::new(agent).await.run("hi").await;
@@ -120,9 +120,9 @@ async fn state_set_beside_an_answer_is_in_the_event_of_the_answer() {
 
 #[tokio::test]
 async fn an_answer_before_an_agent_does_not_end_the_agents_around_it() {
-    let mut first = llm("first", Scripted::new().otherwise("never"));
+    let mut first = llm("first", Scripted::new().default_reply("never"));
     first.before_agent = vec![Answers { name: "b", agent: Some("skipped"), ..Answers::default() }.arc()];
-    let root = sequential("flow").sub_agent(first).sub_agent(llm("second", Scripted::new().otherwise("ran")));
+    let root = sequential("flow").sub_agent(first).sub_agent(llm("second", Scripted::new().default_reply("ran")));
     assert_eq!(Harness::new(root.build().unwrap()).await.transcript("hi").await, ["first: skipped", "second: ran"]);
 }
 
@@ -136,7 +136,7 @@ async fn the_first_of_several_answers_before_a_model_wins() {
 #[tokio::test]
 async fn the_first_of_several_answers_after_a_model_wins() {
     let answers = |name, model| Answers { name, model: Some(model), ..Answers::default() }.arc();
-    let model = Scripted::new().otherwise("model");
+    let model = Scripted::new().default_reply("model");
     let agent = llm_with("root", model, |llm| llm.after_model = vec![answers("a", "A"), answers("b", "B")]);
     assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: A"]);
 }
@@ -153,7 +153,7 @@ async fn an_answer_before_the_model_does_not_pass_the_callbacks_after_it() {
 
 #[tokio::test]
 async fn a_model_failure_is_overridden_by_the_first_callback_that_answers() {
-    let down = Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down"));
+    let down = Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down"));
     let agent = build::llm("root")
         .model_instance("scripted", Arc::new(down))
         .on_model_error_fn(|_, _, _| Box::pin(async { Ok(None) }))
@@ -164,7 +164,7 @@ async fn a_model_failure_is_overridden_by_the_first_callback_that_answers() {
 
 #[tokio::test]
 async fn a_model_failure_that_nobody_answers_ends_the_run() {
-    let down = Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down"));
+    let down = Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down"));
     let agent = build::llm("root")
         .model_instance("scripted", Arc::new(down))
         .on_model_error_fn(|_, _, _| Box::pin(async { Ok(None) }));

@@ -83,7 +83,7 @@ async fn after_enough_runs_a_summary_takes_their_place_in_prompts() {
 #[tokio::test]
 async fn a_compaction_is_an_event_of_its_own_invocation_and_covers_the_summarized_events() {
     let summaries = Arc::new(Scripted::sequence(["sum"]));
-    let app = compacted(llm("root", Scripted::new().otherwise("ok")), every(1, by(&summaries))).await;
+    let app = compacted(llm("root", Scripted::new().default_reply("ok")), every(1, by(&summaries))).await;
     app.say_and_settle("a").await;
     let events = app.session().await.events;
     let compaction = events.last().unwrap();
@@ -99,7 +99,7 @@ async fn windows_overlap_by_invocations() {
     let summaries = Arc::new(Scripted::sequence(["first", "second"]));
     let mut config = every(2, by(&summaries));
     config.sliding.as_mut().unwrap().overlap = 1;
-    let app = compacted(llm("root", Scripted::new().otherwise("ok")), config).await;
+    let app = compacted(llm("root", Scripted::new().default_reply("ok")), config).await;
     for text in ["a", "b", "c", "d"] {
         app.say_and_settle(text).await;
     }
@@ -118,7 +118,7 @@ async fn windows_overlap_by_invocations() {
 #[tokio::test]
 async fn a_failed_run_leads_to_a_compaction_too() {
     let summaries = Arc::new(Scripted::sequence(["sum"]));
-    let failing = Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down"));
+    let failing = Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down"));
     let app = compacted(llm("root", failing), every(1, by(&summaries))).await;
     app.expect_error("a").await;
     app.runner.drain().await;
@@ -197,7 +197,8 @@ impl Summarizer for Patient {
 async fn turns_go_on_during_a_compaction_of_which_a_session_has_one_at_a_time() {
     let patient = Patient::new();
     let app =
-        compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(patient.clone()))).await;
+        compacted(llm("root", Scripted::new().default_reply("ok")), every(1, SummarizerRef::Custom(patient.clone())))
+            .await;
     app.run("a").await;
     app.run("b").await;
     app.run("c").await;
@@ -214,7 +215,8 @@ async fn turns_go_on_during_a_compaction_of_which_a_session_has_one_at_a_time() 
 async fn different_sessions_are_compacted_at_the_same_time() {
     let patient = Patient::new();
     let app =
-        compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(patient.clone()))).await;
+        compacted(llm("root", Scripted::new().default_reply("ok")), every(1, SummarizerRef::Custom(patient.clone())))
+            .await;
     app.runner.services().sessions.create("app", USER, Some("s2"), map(json!({}))).await.unwrap();
     app.run("a").await;
     let request = RunRequest::new(USER, "s2", Content::user("a"));
@@ -230,7 +232,8 @@ async fn different_sessions_are_compacted_at_the_same_time() {
 async fn draining_waits_for_compactions_but_not_for_ever() {
     let patient = Patient::new();
     let app =
-        compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(patient.clone()))).await;
+        compacted(llm("root", Scripted::new().default_reply("ok")), every(1, SummarizerRef::Custom(patient.clone())))
+            .await;
     app.run("a").await;
     let begun = tokio::time::Instant::now();
     app.runner.drain().await;
@@ -252,7 +255,7 @@ async fn a_summarizer_that_panics_fails_like_any_other() {
     }
     let (log, _guard) = logged();
     let config = every(1, SummarizerRef::Custom(Arc::new(Panics)));
-    let app = compacted(llm("root", Scripted::new().otherwise("ok")), config).await;
+    let app = compacted(llm("root", Scripted::new().default_reply("ok")), config).await;
     app.say_and_settle("a").await;
     assert!(text_of(&log).contains("compaction failed: internal error: the summarizer panicked"), "{}", text_of(&log));
     app.say_and_settle("b").await;
@@ -262,7 +265,8 @@ async fn a_summarizer_that_panics_fails_like_any_other() {
 async fn what_arrives_meanwhile_in_the_time_of_the_summary_is_not_hidden() {
     let patient = Patient::new();
     let app =
-        compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(patient.clone()))).await;
+        compacted(llm("root", Scripted::new().default_reply("ok")), every(1, SummarizerRef::Custom(patient.clone())))
+            .await;
     app.run("a").await;
     let first = app.session().await.events[0].timestamp;
     let content = Some(Arc::new(Content::user("from a host whose clock is late")));
@@ -280,7 +284,7 @@ async fn a_session_that_is_deleted_meanwhile_is_left_alone_and_so_is_its_success
         let (log, _guard) = logged();
         let patient = Patient::new();
         let config = every(1, SummarizerRef::Custom(patient.clone()));
-        let app = compacted(llm("root", Scripted::new().otherwise("ok")), config).await;
+        let app = compacted(llm("root", Scripted::new().default_reply("ok")), config).await;
         app.run("a").await;
         let key = SessionKey::new("app", USER, SESSION);
         let sessions = app.runner.services().sessions.clone();
@@ -371,7 +375,7 @@ async fn a_call_that_waits_for_its_answer_outlives_compactions() {
         Reply::text("it is there"),
     ]));
     let root = llm_on("root", &model, |llm| llm.tools = vec![order]);
-    let summaries = Arc::new(Scripted::new().otherwise("sum"));
+    let summaries = Arc::new(Scripted::new().default_reply("sum"));
     let app = compacted(root, every(1, by(&summaries))).await;
     app.say_and_settle("order it").await;
     app.say_and_settle("is it there?").await;
@@ -396,7 +400,7 @@ async fn a_paused_run_goes_on_from_what_the_user_said() {
         Reply::text("it is there"),
     ]));
     let root = llm_on("root", &model, |llm| llm.tools = vec![order]);
-    let summaries = Arc::new(Scripted::new().otherwise("sum"));
+    let summaries = Arc::new(Scripted::new().default_reply("sum"));
     let mut app = compacted(root.clone(), every(1, by(&summaries))).await;
     let settings = AppSettings { resumable: true, ..app.app.settings.clone() };
     app.app = Arc::new(App::new("app", root).unwrap().with_settings(settings));
@@ -450,7 +454,7 @@ async fn a_compaction_right_after_an_answer_does_not_change_who_goes_on() {
     let order = long_running("order", |_, _| Ok(json!(null)));
     let model = Scripted::sequence([Reply::call("order", json!({})).with_id("c1"), Reply::text("arrived")]);
     let asks = llm_with("asks", model, |llm| llm.tools = vec![order]);
-    let root = workflow("all", AgentKind::Sequential, vec![asks, llm("talks", Scripted::new().otherwise("hello"))]);
+    let root = workflow("all", AgentKind::Sequential, vec![asks, llm("talks", Scripted::new().default_reply("hello"))]);
     let mut app = Harness::new(root).await;
     let sessions = Arc::new(Busy(MemorySessions::new()));
     app.runner = Runner::new(Services { sessions, ..services() });

@@ -9,7 +9,7 @@ use hatchery_core::{
     JsonMap, Plugin, REQUEST_CONFIRMATION, RunError, Tool,
 };
 use hatchery_engine::builtin::{AgentTool, RequireConfirmation};
-use hatchery_engine::toolsets::{FixedTools, IntoToolset};
+use hatchery_engine::toolsets::{IntoToolset, StaticToolset};
 use hatchery_engine::{Plugins, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
@@ -188,7 +188,7 @@ async fn a_person_is_not_asked_forever() {
 #[tokio::test]
 async fn the_tools_of_a_toolset_run_as_agreed() {
     let paid = Paid::default();
-    let set = FixedTools::new("bank").tools([pay(&paid)]).requiring_confirmation();
+    let set = StaticToolset::new("bank").tools([pay(&paid)]).requiring_confirmation();
     let call = Reply::call("pay", five());
     let model = Scripted::sequence([call, Reply::text("?"), Reply::text("??"), Reply::text("paid")]);
     let app = Harness::new(llm_with("root", model, |llm| {

@@ -90,7 +90,7 @@ async fn what_a_person_is_asked_is_not_sent_to_models() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_may_be_appended_elsewhere_while_a_prompt_is_made() {
-    let model = Arc::new(Scripted::new().otherwise("ok").recording());
+    let model = Arc::new(Scripted::new().default_reply("ok").record_requests());
     let app = Harness::new(llm_on("root", &model, |_| {})).await;
     let sessions = app.runner.services().sessions.clone();
     let elsewhere = tokio::spawn(async move {

@@ -33,7 +33,7 @@ impl CustomAgent for Frames {
 #[tokio::test]
 async fn a_custom_agent_relays_its_sub_agents_and_sets_state() {
     let root =
-        custom("root", Frames(&["child"])).with_sub_agents(vec![llm("child", Scripted::new().otherwise("hello"))]);
+        custom("root", Frames(&["child"])).with_sub_agents(vec![llm("child", Scripted::new().default_reply("hello"))]);
     let app = Harness::new(root).await;
     assert_eq!(app.transcript("hi").await, ["root: begin", "child: hello", "root: end"]);
     assert_eq!(app.state().await, json!({"done": true}));
@@ -72,7 +72,7 @@ impl CustomAgent for Retells {
 
 #[tokio::test]
 async fn what_is_not_relayed_is_not_stored() {
-    let root = custom("root", Retells).with_sub_agents(vec![llm("child", Scripted::new().otherwise("psst"))]);
+    let root = custom("root", Retells).with_sub_agents(vec![llm("child", Scripted::new().default_reply("psst"))]);
     let app = Harness::new(root).await;
     assert_eq!(app.transcript("hi").await, ["root: heard child: psst"]);
     assert_eq!(app.session().await.events.len(), 2);

@@ -143,7 +143,7 @@ async fn without_a_limit_tokens_are_only_counted() {
 
 #[tokio::test]
 async fn the_limit_of_steps_names_itself_and_where_to_raise_it() {
-    let agent = llm_with("root", Scripted::new().otherwise(Reply::call("again", json!({}))), |llm| {
+    let agent = llm_with("root", Scripted::new().default_reply(Reply::call("again", json!({}))), |llm| {
         llm.tools = vec![tool("again", |_, _| Ok(json!(1)))];
         llm.max_steps = Some(2);
     });
@@ -286,7 +286,7 @@ async fn an_agent_sees_who_asked_for_the_run_and_how() {
 
 #[tokio::test]
 async fn a_run_with_ids_that_nobody_may_have_does_not_begin() {
-    let app = Harness::new(llm("root", Scripted::new().otherwise("ok"))).await;
+    let app = Harness::new(llm("root", Scripted::new().default_reply("ok"))).await;
     for (user, session) in [("x".repeat(257), SESSION.to_owned()), (USER.to_owned(), "a\nb".to_owned())] {
         let request = RunRequest::new(user, session, Content::user("hi"));
         let error = app.runner.run(app.app.clone(), request).await.err().unwrap();

@@ -11,7 +11,7 @@ use crate::support::*;
 
 #[tokio::test]
 async fn a_text_is_answered_and_stored() {
-    let app = Harness::new(llm("root", Scripted::new().otherwise("hello"))).await;
+    let app = Harness::new(llm("root", Scripted::new().default_reply("hello"))).await;
     assert_eq!(app.transcript("hi").await, ["root: hello"]);
     let stored: Vec<_> = app.session().await.events.iter().map(|event| brief(event)).collect();
     assert_eq!(stored, ["user: hi", "root: hello"]);
@@ -19,7 +19,8 @@ async fn a_text_is_answered_and_stored() {
 
 #[tokio::test]
 async fn pieces_are_yielded_but_only_the_whole_is_stored() {
-    let app = Harness::new(llm("root", Scripted::new().otherwise(Reply::chunks(["You ", "win"])))).await.streaming();
+    let app =
+        Harness::new(llm("root", Scripted::new().default_reply(Reply::chunks(["You ", "win"])))).await.streaming();
     let events = app.run("hi").await;
     let short: Vec<_> = events.iter().map(|event| brief(event)).collect();
     assert_eq!(short, ["root~: You ", "root~: win", "root: You win"]);
@@ -29,14 +30,14 @@ async fn pieces_are_yielded_but_only_the_whole_is_stored() {
 
 #[tokio::test]
 async fn without_streaming_there_are_no_pieces() {
-    let app = Harness::new(llm("root", Scripted::new().otherwise(Reply::chunks(["You ", "win"])))).await;
+    let app = Harness::new(llm("root", Scripted::new().default_reply(Reply::chunks(["You ", "win"])))).await;
     assert_eq!(app.transcript("hi").await, ["root: You win"]);
 }
 
 #[tokio::test]
 async fn thoughts_and_answers_keep_their_order_in_the_whole() {
     let reply = Reply::new().and_thought("hm ").and_thought("so").and_text("A").and_thought("wait").and_text("B");
-    let app = Harness::new(llm("root", Scripted::new().otherwise(reply))).await.streaming();
+    let app = Harness::new(llm("root", Scripted::new().default_reply(reply))).await.streaming();
     let events = app.run("hi").await;
     let whole = events.last().unwrap().content.as_ref().unwrap();
     let parts: Vec<_> = whole.parts.iter().map(|part| (part.thought, part.as_text().unwrap())).collect();
@@ -45,7 +46,8 @@ async fn thoughts_and_answers_keep_their_order_in_the_whole() {
 
 #[tokio::test]
 async fn a_streamed_call_runs_its_tool_once_and_keeps_its_id() {
-    let model = Scripted::new().on_tool("roll", "done").otherwise(Reply::text("rolling").and_call("roll", json!({})));
+    let model =
+        Scripted::new().on_tool("roll", "done").default_reply(Reply::text("rolling").and_call("roll", json!({})));
     let agent = llm_with("root", model, |llm| llm.tools = vec![tool("roll", |_, _| Ok(json!(4)))]);
     let app = Harness::new(agent).await.streaming();
     let events = app.run("hi").await;
@@ -98,7 +100,7 @@ async fn instructions_come_global_own_identity_and_are_filled_in() {
 
 #[tokio::test]
 async fn a_missing_key_of_an_instruction_is_named() {
-    let agent = llm_with("root", Scripted::new().otherwise("x"), |llm| {
+    let agent = llm_with("root", Scripted::new().default_reply("x"), |llm| {
         llm.instruction = Instruction::Template("City: {city}".into());
     });
     let (events, error) = Harness::new(agent).await.expect_error("hi").await;
@@ -121,7 +123,7 @@ async fn an_artifact_is_filled_in_as_json() {
 
 #[tokio::test]
 async fn the_answer_goes_to_the_output_key() {
-    let agent = llm_with("root", Scripted::new().otherwise("42"), |llm| llm.output_key = Some("answer".into()));
+    let agent = llm_with("root", Scripted::new().default_reply("42"), |llm| llm.output_key = Some("answer".into()));
     let app = Harness::new(agent).await;
     let events = app.run("hi").await;
     assert_eq!(events[0].actions.state_delta, map(json!({"answer": "42"})));
@@ -147,7 +149,7 @@ async fn an_answer_with_a_schema_is_kept_as_json_and_asked_for_as_such() {
 #[tokio::test]
 async fn a_model_failure_is_an_event_and_then_the_error() {
     let reply = Reply::error(ModelErrorKind::RateLimited, "too fast");
-    let app = Harness::new(llm("root", Scripted::new().otherwise(reply))).await;
+    let app = Harness::new(llm("root", Scripted::new().default_reply(reply))).await;
     let (events, error) = app.expect_error("hi").await;
     assert_eq!(error.code(), "MODEL_RATE_LIMITED");
     assert_eq!(events.len(), 1);
@@ -159,7 +161,7 @@ async fn a_model_failure_is_an_event_and_then_the_error() {
 
 #[tokio::test]
 async fn a_failure_in_mid_stream_keeps_the_pieces_and_the_session_goes_on() {
-    let broken = Reply::chunks(["You ", "win"]).failing(ModelErrorKind::Network, "gone").after(1);
+    let broken = Reply::chunks(["You ", "win"]).with_error(ModelErrorKind::Network, "gone").after(1);
     let app = Harness::new(llm("root", Scripted::sequence([broken, Reply::text("again")]))).await.streaming();
     let (events, error) = app.expect_error("hi").await;
     assert_eq!(events[0], "root~: You ");
@@ -187,7 +189,7 @@ async fn a_sub_agent_uses_the_model_above() {
 
 #[tokio::test]
 async fn the_limit_of_model_calls_names_itself_and_where_to_raise_it() {
-    let model = Scripted::new().otherwise(Reply::call("again", json!({})));
+    let model = Scripted::new().default_reply(Reply::call("again", json!({})));
     let agent = llm_with("root", model, |llm| llm.tools = vec![tool("again", |_, _| Ok(json!(1)))]);
     let mut app = Harness::new(agent).await;
     app.config.max_llm_calls = 3;
@@ -202,7 +204,7 @@ async fn the_limit_of_model_calls_names_itself_and_where_to_raise_it() {
 
 #[tokio::test]
 async fn the_settings_of_an_app_win_over_what_a_run_asks_for() {
-    let model = Scripted::new().otherwise(Reply::call("again", json!({})));
+    let model = Scripted::new().default_reply(Reply::call("again", json!({})));
     let agent = llm_with("root", model, |llm| llm.tools = vec![tool("again", |_, _| Ok(json!(1)))]);
     let mut app = Harness::new(agent).await;
     app.config.max_llm_calls = 100;
@@ -214,7 +216,7 @@ async fn the_settings_of_an_app_win_over_what_a_run_asks_for() {
 
 #[tokio::test]
 async fn the_limit_of_steps_names_the_agent_and_the_key() {
-    let model = Scripted::new().otherwise(Reply::call("again", json!({})));
+    let model = Scripted::new().default_reply(Reply::call("again", json!({})));
     let agent = llm_with("root", model, |llm| {
         llm.tools = vec![tool("again", |_, _| Ok(json!(1)))];
         llm.max_steps = Some(2);

@@ -20,7 +20,7 @@ async fn refusal(app: &Harness, message: Content) -> String {
 
 #[tokio::test]
 async fn what_no_user_can_say_is_refused_before_anything_is_stored() {
-    let model = Arc::new(Scripted::new().otherwise("hello").recording());
+    let model = Arc::new(Scripted::new().default_reply("hello").record_requests());
     let app = Harness::new(llm_on("root", &model, |_| {})).await;
     let call = FunctionCall { id: Some("c1".into()), name: "pay".into(), ..FunctionCall::default() };
     let odd = Part { extra: map(json!({"foo": 1})).into(), ..Part::default() };
@@ -83,7 +83,7 @@ async fn only_calls_that_wait_for_the_user_are_answered() {
 
 #[tokio::test]
 async fn state_that_could_not_be_read_again_is_refused() {
-    let app = Harness::new(llm("root", Scripted::new().otherwise("ok"))).await;
+    let app = Harness::new(llm("root", Scripted::new().default_reply("ok"))).await;
     let deep = (0..101).fold(json!(1), |inner, _| json!([inner]));
     let request = RunRequest { state_delta: map(json!({ "a": deep })), ..app.request(Content::user("hi")) };
     let error = app.runner.run(app.app.clone(), request).await.unwrap_err();
@@ -162,7 +162,7 @@ async fn an_agent_is_kept_within_its_capabilities_while_it_runs() {
         ("Say {own}.", Some("user:loot"), Some("WriteState(\"user:loot\")")),
         ("Say {own}.", Some("loot"), None),
     ] {
-        let model = Arc::new(Scripted::new().otherwise("said").recording());
+        let model = Arc::new(Scripted::new().default_reply("said").record_requests());
         let root = llm_on("root", &model, |llm| {
             llm.instruction = Instruction::Template(instruction.into());
             llm.output_key = output_key.map(Into::into);
@@ -185,7 +185,7 @@ async fn an_agent_is_kept_within_its_capabilities_while_it_runs() {
 
 #[tokio::test]
 async fn the_global_instruction_is_within_the_capabilities_of_the_root() {
-    let model = Arc::new(Scripted::new().otherwise("said").recording());
+    let model = Arc::new(Scripted::new().default_reply("said").record_requests());
     let root = llm_on("root", &model, |llm| {
         llm.global_instruction = Instruction::Template("Know {user:ssn}.".into());
         llm.capabilities = Some(Arc::new(SessionOnly));

@@ -9,7 +9,7 @@ use hatchery_core::{
 };
 use hatchery_engine::builtin::ExampleTool;
 use hatchery_engine::llm::machine::{Machine, Next, Settings};
-use hatchery_engine::toolsets::{FixedTools, IntoToolset};
+use hatchery_engine::toolsets::{IntoToolset, StaticToolset};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 
@@ -124,7 +124,7 @@ async fn the_tool_that_takes_the_answer_wins_over_one_of_a_toolset() {
     let agent = llm_on("root", &model, |llm| {
         llm.output_schema = Some(number());
         let same_name = tool("set_model_response", |_, _| Ok(json!("mine")));
-        llm.toolsets = vec![FixedTools::new("set").tools([add(), same_name]).into_toolset()];
+        llm.toolsets = vec![StaticToolset::new("set").tools([add(), same_name]).into_toolset()];
     });
     assert_eq!(Harness::new(agent).await.transcript("hi").await.last().unwrap(), "root: {\"n\":1}");
     assert_eq!(tools_of(&model.requests()[0]), ["add", "set_model_response"]);
@@ -189,7 +189,7 @@ async fn an_answer_after_a_plan_and_tools_of_a_set_is_streamed_and_kept_once() {
         llm.output_schema = Some(number());
         llm.output_key = Some("answer".into());
         llm.planner = Some(Planner::PlanReAct);
-        llm.toolsets = vec![FixedTools::new("maths").tools([add()]).prefix("m_").into_toolset()];
+        llm.toolsets = vec![StaticToolset::new("maths").tools([add()]).prefix("m_").into_toolset()];
     });
     let app = Harness::new(agent.with_sub_agents(vec![llm("child", Scripted::new())])).await.streaming();
     let events = app.transcript("hi").await;

@@ -93,7 +93,7 @@ fn error(list: serde_json::Value) -> String {
 }
 
 async fn app(loaded: &Loaded, list: serde_json::Value) -> Harness {
-    let mut app = Harness::new(llm("root", Scripted::new().otherwise("model"))).await;
+    let mut app = Harness::new(llm("root", Scripted::new().default_reply("model"))).await;
     app.runner = Runner::with_plugins(app.runner.services().clone(), loaded.plugins(list).unwrap());
     app
 }

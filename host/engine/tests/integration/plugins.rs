@@ -126,7 +126,7 @@ async fn with(root: hatchery_core::Agent, plugins: &[&Arc<Notes>]) -> Harness {
 }
 
 fn talking() -> hatchery_core::Agent {
-    llm("root", Scripted::new().otherwise("model"))
+    llm("root", Scripted::new().default_reply("model"))
 }
 
 fn calling(body: impl Fn() -> Result<serde_json::Value, ToolError> + Send + Sync + 'static) -> hatchery_core::Agent {
@@ -204,7 +204,7 @@ async fn a_replaced_event_is_what_is_stored_and_yielded_under_its_id() {
 #[tokio::test]
 async fn a_mended_model_failure_is_an_answer_that_passes_the_callbacks_after_it() {
     let plugin = Notes::new("p", &["on_model_error"]);
-    let root = llm("root", Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down")));
+    let root = llm("root", Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down")));
     let app = with(root, &[&plugin]).await;
     assert_eq!(app.transcript("hi").await, ["root: p on_model_error"]);
     assert!(plugin.seen().contains(&"after_model") && !plugin.seen().contains(&"on_run_error"));
@@ -222,7 +222,7 @@ async fn a_mended_tool_failure_is_an_answer_that_passes_the_callbacks_after_it()
 #[tokio::test]
 async fn a_failed_run_is_told_to_every_plugin_and_has_no_after_run() {
     let (first, second) = (Notes::new("first", &[]), Notes::new("second", &[]));
-    let root = llm("root", Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down")));
+    let root = llm("root", Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down")));
     let app = with(root, &[&first, &second]).await;
     app.expect_error("hi").await;
     for plugin in [first, second] {
@@ -378,7 +378,7 @@ async fn an_answer_of_a_plugin_after_an_agent_wins_over_the_agents_own() {
 
 #[tokio::test]
 async fn an_answer_of_a_plugin_after_the_model_wins_over_the_agents_own() {
-    let root = llm_with("root", Scripted::new().otherwise("model"), |llm| {
+    let root = llm_with("root", Scripted::new().default_reply("model"), |llm| {
         llm.after_model = vec![Answers { name: "own", model: Some("own"), ..Answers::default() }.arc()];
     });
     let app = with(root, &[&Notes::new("p", &["after_model"])]).await;
@@ -431,7 +431,7 @@ async fn a_tool_failure_that_a_plugin_mends_is_not_seen_by_the_agents_own_callba
 
 #[tokio::test]
 async fn a_model_failure_that_a_plugin_mends_is_not_seen_by_the_agents_own_callbacks() {
-    let down = Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down"));
+    let down = Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down"));
     let root = hatchery_engine::build::llm("root")
         .model_instance("scripted", Arc::new(down))
         .on_model_error_fn(|_, _, _| panic!("must not be asked"))

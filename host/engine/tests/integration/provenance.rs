@@ -149,7 +149,7 @@ fn pair(sub_replies: &[&str]) -> Agent {
     let sub = llm_with("sub", Scripted::sequence(sub_replies.iter().map(|text| Reply::text(*text))), |llm| {
         llm.tools = vec![order]
     });
-    llm("root", Scripted::new().otherwise("I am the root")).with_sub_agents(vec![sub])
+    llm("root", Scripted::new().default_reply("I am the root")).with_sub_agents(vec![sub])
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ async fn sessions_that_do_not_ask_for_it_are_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let plugins: Vec<Arc<dyn Plugin>> =
         vec![Arc::new(Recorder::on_demand(folder.path())), Arc::new(Replay::on_demand(folder.path()))];
-    let app = plugged(Harness::new(llm("root", Scripted::new().otherwise("hello"))).await, plugins);
+    let app = plugged(Harness::new(llm("root", Scripted::new().default_reply("hello"))).await, plugins);
     assert_eq!(app.transcript("hi").await, ["root: hello"]);
     let off = json!({"_adk_recordings_config": null, "_adk_replay_config": null});
     assert_eq!(said_with(&app, "hi", off).await.unwrap(), ["root: hello"]);
@@ -86,7 +86,7 @@ async fn each_session_has_a_file_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let args = map(json!({"folder": folder.path(), "sessions": "all"}));
     let recorder = Arc::new(Recorder::from_args(args).unwrap());
-    let app = plugged(Harness::new(llm("root", Scripted::new().otherwise("hello"))).await, vec![recorder]);
+    let app = plugged(Harness::new(llm("root", Scripted::new().default_reply("hello"))).await, vec![recorder]);
     app.runner.services().sessions.create("app", USER, Some("s/2"), JsonMap::new()).await.unwrap();
     app.run("one").await;
     let request = RunRequest::new(USER, "s/2", Content::user("two"));
@@ -100,7 +100,7 @@ async fn each_session_has_a_file_of_its_own() {
 #[tokio::test]
 async fn the_recorder_of_one_session_refuses_another() {
     let folder = tempfile::tempdir().unwrap();
-    let app = recording(&folder, llm("root", Scripted::new().otherwise("hello"))).await;
+    let app = recording(&folder, llm("root", Scripted::new().default_reply("hello"))).await;
     app.run("one").await;
     app.runner.services().sessions.create("app", USER, Some("s2"), JsonMap::new()).await.unwrap();
     let request = RunRequest::new(USER, "s2", Content::user("two"));

@@ -148,7 +148,7 @@ async fn what_is_recorded_is_what_callbacks_made_of_a_request_and_have_not_seen_
 #[tokio::test]
 async fn a_streamed_answer_is_recorded_whole() {
     let folder = tempfile::tempdir().unwrap();
-    let root = llm("root", Scripted::new().otherwise(Reply::chunks(["Hel", "lo"])));
+    let root = llm("root", Scripted::new().default_reply(Reply::chunks(["Hel", "lo"])));
     recording(&folder, root).await.streaming().run("hi").await;
     let file = recorded(folder.path());
     let RecordedCall::Model(call) = &file.recordings[0].call else { panic!("{file:?}") };

@@ -104,13 +104,13 @@ pub async fn ends_alike(make: impl Fn() -> hatchery_core::Agent) -> Session {
 pub fn calls_then_says(calls: &[&str], text: &str) -> Scripted {
     let mut model = Scripted::new();
     let mut names = calls.iter();
-    let Some(first) = names.next() else { return model.otherwise(text) };
+    let Some(first) = names.next() else { return model.default_reply(text) };
     let mut before = *first;
     for name in names {
         model = model.on_tool(before, Reply::call(*name, json!({})));
         before = name;
     }
-    model.on_tool(before, text).otherwise(Reply::call(*first, json!({})))
+    model.on_tool(before, text).default_reply(Reply::call(*first, json!({})))
 }
 
 fn counts(name: &str, runs: &Arc<AtomicUsize>) -> Arc<dyn Tool> {
@@ -210,7 +210,7 @@ pub fn workflow_code(name: &str, code: Arc<dyn CustomAgent>) -> hatchery_core::A
 #[tokio::test]
 async fn a_handover_is_not_made_twice() {
     let session = ends_alike(|| {
-        let model = Scripted::new().otherwise(Reply::call("transfer_to_agent", json!({"agent_name": "sub"})));
+        let model = Scripted::new().default_reply(Reply::call("transfer_to_agent", json!({"agent_name": "sub"})));
         llm("root", model).with_sub_agents(vec![counter("sub", &["one"], "done")])
     })
     .await;

@@ -17,7 +17,7 @@ use crate::support::*;
 
 #[tokio::test]
 async fn an_unknown_session_is_an_error_unless_it_is_to_be_created() {
-    let app = Harness::new(llm("root", Scripted::new().otherwise("ok"))).await;
+    let app = Harness::new(llm("root", Scripted::new().default_reply("ok"))).await;
     let mut request = RunRequest::new(USER, "unknown", Content::user("hi"));
     let error = app.runner.run(app.app.clone(), request.clone()).await.unwrap_err();
     assert_eq!(error.to_string(), "Session not found: appName=app, userId=ada, sessionId=unknown");
@@ -38,7 +38,7 @@ async fn a_message_without_parts_is_refused() {
 
 #[tokio::test]
 async fn a_state_delta_is_stored_with_the_message() {
-    let app = Harness::new(llm("root", Scripted::new().otherwise("ok"))).await;
+    let app = Harness::new(llm("root", Scripted::new().default_reply("ok"))).await;
     let request = RunRequest { state_delta: map(json!({"a": 1, "temp:b": 2})), ..app.request(Content::user("hi")) };
     app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
     let session = app.session().await;
@@ -157,7 +157,7 @@ async fn a_cancelled_run_ends_with_an_event_that_says_so() {
 #[tokio::test]
 async fn cancelling_ends_a_model_call_that_never_answers() {
     let never = Reply::text("x").delay(std::time::Duration::MAX);
-    let app = Harness::new(llm("root", Scripted::new().otherwise(never))).await;
+    let app = Harness::new(llm("root", Scripted::new().default_reply(never))).await;
     let request = app.request(Content::user("hi"));
     let cancel = request.cancel.clone();
     let run = app.runner.run(app.app.clone(), request).await.unwrap();
@@ -168,7 +168,7 @@ async fn cancelling_ends_a_model_call_that_never_answers() {
 
 #[tokio::test]
 async fn a_session_deleted_between_turns_is_not_brought_back() {
-    let app = Harness::new(llm("root", Scripted::new().otherwise("ok"))).await;
+    let app = Harness::new(llm("root", Scripted::new().default_reply("ok"))).await;
     app.run("hi").await;
     let key = SessionKey::new("app", USER, SESSION);
     app.runner.services().sessions.delete(&key).await.unwrap();
@@ -197,7 +197,7 @@ async fn events_appended_by_others_between_turns_are_seen() {
 /// Events cannot be cloned (`Event` is not `Clone`); this shows that a turn writes JSON only for its own.
 #[tokio::test]
 async fn a_turn_at_history_800_serialises_only_its_own_events() {
-    let agent = llm("root", Scripted::new().otherwise("ok"));
+    let agent = llm("root", Scripted::new().default_reply("ok"));
     let app = Harness::new(agent).await;
     for _ in 0..400 {
         app.run("hi").await;
@@ -253,7 +253,7 @@ impl hatchery_core::SessionService for Full {
 
 #[tokio::test]
 async fn a_failing_store_ends_the_run_and_its_words_do_not_reach_the_client() {
-    let mut app = Harness::new(llm("root", Scripted::new().otherwise("ok"))).await;
+    let mut app = Harness::new(llm("root", Scripted::new().default_reply("ok"))).await;
     let sessions = Arc::new(Full(hatchery_stores::MemorySessions::new()));
     app.runner = hatchery_engine::Runner::new(hatchery_core::Services { sessions, ..services() });
     app.runner.services().sessions.create("app", USER, Some(SESSION), map(json!({}))).await.unwrap();
@@ -364,7 +364,7 @@ async fn a_late_answer_goes_on_in_the_branch_of_its_call() {
     let order = long_running("order", |_, _| Ok(json!(null)));
     let model = Scripted::sequence([Reply::call("order", json!({})).with_id("c1"), Reply::text("arrived")]);
     let asks = llm_with("asks", model, |llm| llm.tools = vec![order]);
-    let root = workflow("all", AgentKind::Parallel, vec![asks, llm("talks", Scripted::new().otherwise("hello"))]);
+    let root = workflow("all", AgentKind::Parallel, vec![asks, llm("talks", Scripted::new().default_reply("hello"))]);
     let app = Harness::new(root).await;
     app.run("order it").await;
     let answer = hatchery_core::FunctionResponse {

@@ -10,7 +10,7 @@ use hatchery_core::{
 use hatchery_engine::StaticCatalog;
 use hatchery_engine::build::llm;
 use hatchery_engine::plugins::CallbackPlugin;
-use hatchery_engine::toolsets::FixedTools;
+use hatchery_engine::toolsets::StaticToolset;
 use serde_json::json;
 
 use crate::support::{Answers, map, tool};
@@ -35,7 +35,7 @@ impl ExampleProvider for Empty {
 fn registry() -> StaticCatalog {
     StaticCatalog::default()
         .with_tool(tool("add", |_, _| Ok(json!(1))))
-        .with_toolset(Arc::new(FixedTools::new("maths")))
+        .with_toolset(Arc::new(StaticToolset::new("maths")))
         .with_callback(Answers { name: "guard", ..Answers::default() }.arc())
         .with_plugin(Arc::new(CallbackPlugin::new("audit")))
         .with_agent(llm("helper").build().unwrap())

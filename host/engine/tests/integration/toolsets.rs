@@ -7,15 +7,15 @@ use hatchery_core::{Agent, AgentContext, CallContext, JsonMap, LlmRequest, RunEr
 use hatchery_engine::App;
 use hatchery_engine::build::{custom, function_tool, llm, sequential};
 use hatchery_engine::builtin;
-use hatchery_engine::toolsets::{FixedTools, IntoToolset};
+use hatchery_engine::toolsets::{IntoToolset, StaticToolset};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
 use crate::support::{Harness, tool};
 
 /// Tools of these names, which answer with where they come from.
-fn set(name: &'static str, tools: &[&str]) -> FixedTools {
-    FixedTools::new(name).tools(tools.iter().map(|tool| says(tool, name)))
+fn set(name: &'static str, tools: &[&str]) -> StaticToolset {
+    StaticToolset::new(name).tools(tools.iter().map(|tool| says(tool, name)))
 }
 
 fn says(name: &str, text: &'static str) -> Arc<dyn Tool> {
@@ -83,7 +83,8 @@ async fn filters_and_prefixes_are_put_together_in_either_order() {
 async fn a_prefix_keeps_all_else_of_a_tool() {
     let order = function_tool("order", "", |_: JsonMap, _| async { Ok(None::<u8>) }).long_running();
     let search = builtin::tool("google_search").unwrap();
-    let shared: Arc<dyn Toolset> = Arc::new(FixedTools::new("shop").tool(order.requires_confirmation()).tool(search));
+    let shared: Arc<dyn Toolset> =
+        Arc::new(StaticToolset::new("shop").tool(order.requires_confirmation()).tool(search));
     let prefixed = shared.clone().prefix("s_").into_toolset();
     let model = Arc::new(Scripted::sequence(["done"]));
     let root = llm("root").model_instance("scripted", model.clone()).toolset(prefixed.clone()).build().unwrap();

@@ -39,7 +39,7 @@ async fn a_sub_agent_that_cannot_hand_back_does_not_keep_the_conversation() {
 
 #[tokio::test]
 async fn a_workflow_agent_does_not_keep_the_conversation() {
-    let flow = workflow("flow", AgentKind::Sequential, vec![llm("leaf", Scripted::new().otherwise("leaf"))]);
+    let flow = workflow("flow", AgentKind::Sequential, vec![llm("leaf", Scripted::new().default_reply("leaf"))]);
     let root = llm("root", Scripted::sequence([hand_over("flow"), Reply::text("root again")]));
     let app = Harness::new(root.with_sub_agents(vec![flow])).await;
     assert_eq!(app.transcript("hi").await.last().unwrap(), "leaf: leaf");
@@ -52,7 +52,7 @@ async fn only_allowed_agents_can_be_handed_over_to() {
         llm_with("a", Scripted::sequence([hand_over("b"), Reply::text("a stays")]), |llm| {
             llm.disallow_transfer_to_peers = true;
         }),
-        llm("b", Scripted::new().otherwise("b")),
+        llm("b", Scripted::new().default_reply("b")),
     ];
     let root = llm("root", Scripted::sequence([hand_over("a")])).with_sub_agents(peers);
     let events = Harness::new(root).await.transcript("hi").await;
@@ -103,8 +103,8 @@ async fn a_tool_that_hands_over_to_nobody_fails_the_run() {
 
 #[tokio::test]
 async fn agents_that_keep_handing_over_to_each_other_reach_the_limit_and_nothing_worse() {
-    let other = llm("other", Scripted::new().otherwise(hand_over("root")));
-    let root = llm("root", Scripted::new().otherwise(hand_over("other"))).with_sub_agents(vec![other]);
+    let other = llm("other", Scripted::new().default_reply(hand_over("root")));
+    let root = llm("root", Scripted::new().default_reply(hand_over("other"))).with_sub_agents(vec![other]);
     let (events, error) = Harness::new(root).await.expect_error("hi").await;
     assert_eq!(error.code(), "LIMIT_REACHED");
     assert!(events.len() > 900, "{}", events.len());
@@ -112,7 +112,7 @@ async fn agents_that_keep_handing_over_to_each_other_reach_the_limit_and_nothing
 
 #[tokio::test]
 async fn callbacks_after_an_agent_run_when_all_that_it_handed_over_to_has_ended() {
-    let mut child = llm("child", Scripted::new().otherwise("child"));
+    let mut child = llm("child", Scripted::new().default_reply("child"));
     child.after_agent = vec![Answers { name: "c", agent: Some("after child"), ..Answers::default() }.arc()];
     let mut root = llm("root", Scripted::sequence([hand_over("child")])).with_sub_agents(vec![child]);
     root.after_agent = vec![Answers { name: "r", agent: Some("after root"), ..Answers::default() }.arc()];
@@ -136,7 +136,7 @@ async fn the_nearest_agent_that_can_hand_back_keeps_the_conversation() {
 #[tokio::test]
 async fn a_loop_does_not_keep_the_conversation() {
     let rounds = AgentKind::Loop { max_iterations: Some(1) };
-    let rounds = workflow("rounds", rounds, vec![llm("leaf", Scripted::new().otherwise("leaf"))]);
+    let rounds = workflow("rounds", rounds, vec![llm("leaf", Scripted::new().default_reply("leaf"))]);
     let root = llm("root", Scripted::sequence([hand_over("rounds"), Reply::text("root again")]));
     let app = Harness::new(root.with_sub_agents(vec![rounds])).await;
     assert_eq!(app.transcript("hi").await.last().unwrap(), "leaf: leaf");

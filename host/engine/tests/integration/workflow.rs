@@ -15,11 +15,11 @@ use tokio::sync::Barrier;
 use crate::support::*;
 
 fn leaf(name: &str, text: &'static str) -> Agent {
-    llm(name, Scripted::new().otherwise(text))
+    llm(name, Scripted::new().default_reply(text))
 }
 
 fn exiting(name: &str) -> Agent {
-    llm_with(name, Scripted::new().otherwise(Reply::call("exit_loop", json!({}))), |llm| {
+    llm_with(name, Scripted::new().default_reply(Reply::call("exit_loop", json!({}))), |llm| {
         llm.tools = vec![hatchery_engine::builtin::tool("exit_loop").unwrap()];
     })
 }
@@ -30,7 +30,7 @@ fn rounds(most: Option<u32>, sub_agents: Vec<Agent>) -> Agent {
 
 #[tokio::test]
 async fn a_sequence_runs_in_order_and_shares_state() {
-    let first = llm_with("first", Scripted::new().otherwise("Rome"), |llm| llm.output_key = Some("city".into()));
+    let first = llm_with("first", Scripted::new().default_reply("Rome"), |llm| llm.output_key = Some("city".into()));
     let model = Arc::new(Scripted::sequence(["ok"]));
     let second = llm_on("second", &model, |llm| {
         llm.instruction = hatchery_core::Instruction::Template("Describe {city}.".into());
@@ -152,7 +152,7 @@ async fn an_escalation_in_one_branch_ends_the_others() {
 
 #[tokio::test]
 async fn a_failed_branch_ends_the_others_and_what_they_said_is_kept() {
-    let failing = llm("fails", Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down")));
+    let failing = llm("fails", Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down")));
     let first = workflow("first", AgentKind::Sequential, vec![leaf("said", "kept"), custom("waits", Waits)]);
     let app = Harness::new(workflow("all", AgentKind::Parallel, vec![first, failing])).await;
     let (_, error) = app.expect_error("hi").await;
@@ -168,7 +168,7 @@ impl Harness {
 
 #[tokio::test]
 async fn a_failure_is_put_down_to_the_agent_that_failed() {
-    let failing = llm("fails", Scripted::new().otherwise(Reply::error(ModelErrorKind::Server, "down")));
+    let failing = llm("fails", Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down")));
     let agents = vec![custom("waits", Waits), failing, custom("waits_too", Waits)];
     let (events, _) = Harness::new(workflow("all", AgentKind::Parallel, agents)).await.expect_error("hi").await;
     assert!(events[0].starts_with("fails: error MODEL_SERVER_ERROR"), "{events:?}");

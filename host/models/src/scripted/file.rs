@@ -175,8 +175,8 @@ impl FromYaml for Turn {
         }
         if let Some(error) = yaml.error {
             reply = match error.code {
-                CodeYaml::Status(status) => reply.failing_with_status(status, error.message),
-                CodeYaml::Kind(kind) => reply.failing(kind, error.message),
+                CodeYaml::Status(status) => reply.with_error_status(status, error.message),
+                CodeYaml::Kind(kind) => reply.with_error(kind, error.message),
             };
             if let Some(after) = error.after {
                 reply = reply.after(after);

@@ -8,7 +8,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-use crate::WrittenFolders;
+use crate::WritableFolders;
 
 /// No script is longer.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
@@ -22,18 +22,18 @@ pub(super) struct Place {
     /// The folder that it must be in, whatever links lead through.
     folder: Option<PathBuf>,
     /// Folders that it must not be in.
-    written: WrittenFolders,
+    written: WritableFolders,
 }
 
 impl Place {
     /// Anywhere.
     pub(super) fn anywhere(path: PathBuf) -> Self {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Self { path, name, folder: None, written: WrittenFolders::default() }
+        Self { path, name, folder: None, written: WritableFolders::default() }
     }
 
     /// Below `folder`, and not in one of the folders `written`. `None` when `name` is not a plain relative path, or has a hidden part.
-    pub(super) fn below(folder: &Path, name: &str, written: WrittenFolders) -> Option<Self> {
+    pub(super) fn below(folder: &Path, name: &str, written: WritableFolders) -> Option<Self> {
         let is_visible = |part: &OsStr| !part.as_encoded_bytes().starts_with(b".");
         let is_plain = |part| matches!(part, Component::Normal(part) if is_visible(part));
         let place =

@@ -74,12 +74,12 @@ impl Reply {
 
     /// A call that fails at once.
     pub fn error(kind: ModelErrorKind, message: impl AsRef<str>) -> Self {
-        Self::new().failing(kind, message)
+        Self::new().with_error(kind, message)
     }
 
     /// A call that fails at once as a provider's HTTP status does.
     pub fn status(status: u16, message: impl AsRef<str>) -> Self {
-        Self::new().failing_with_status(status, message)
+        Self::new().with_error_status(status, message)
     }
 
     /// Adds a text.
@@ -147,15 +147,15 @@ impl Reply {
 
     /// Fails: at once, or as [`Reply::after`] says.
     #[must_use]
-    pub fn failing(mut self, kind: ModelErrorKind, message: impl AsRef<str>) -> Self {
+    pub fn with_error(mut self, kind: ModelErrorKind, message: impl AsRef<str>) -> Self {
         self.failure = Some(Failure { kind, status: None, message: Template::new(message.as_ref()), after: None });
         self
     }
 
     /// Fails as a provider's HTTP status does.
     #[must_use]
-    pub fn failing_with_status(self, status: u16, message: impl AsRef<str>) -> Self {
-        let mut reply = self.failing(kind_of_status(status), message);
+    pub fn with_error_status(self, status: u16, message: impl AsRef<str>) -> Self {
+        let mut reply = self.with_error(kind_of_status(status), message);
         if let Some(failure) = &mut reply.failure {
             failure.status = Some(status);
         }

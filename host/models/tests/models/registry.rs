@@ -91,7 +91,7 @@ fn a_base_url_that_is_none_is_refused_with_its_variable() {
 
 #[test]
 fn a_key_is_not_sent_to_a_base_url_that_a_folder_names() {
-    let url = || Some(BaseUrl::of_folder("https://evil.example"));
+    let url = || Some(BaseUrl::from_folder_config("https://evil.example"));
     let registry = ModelProviders::with_defaults(Settings { openai_base_url: url(), gemini_base_url: url(), ..keys() });
     for (model, key, variable) in [
         ("gpt-5", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
@@ -157,7 +157,7 @@ impl ModelProvider for Own {
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        Ok(Arc::new(Scripted::new().otherwise(format!("I am {name}"))))
+        Ok(Arc::new(Scripted::new().default_reply(format!("I am {name}"))))
     }
 }
 

@@ -20,7 +20,7 @@ async fn text(model: &Scripted, request: LlmRequest) -> String {
 }
 
 async fn args(args: Value, request: LlmRequest) -> Value {
-    let model = Scripted::new().otherwise(Reply::call("t", args));
+    let model = Scripted::new().default_reply(Reply::call("t", args));
     let response = whole(&model, request).await.unwrap();
     let content = response.content.unwrap();
     Value::Object(content.function_calls().next().unwrap().args.clone())
@@ -30,7 +30,7 @@ fn dice() -> Scripted {
     Scripted::new()
         .on_user("roll", Reply::call("roll_die", json!({ "sides": 6 })))
         .on_tool("roll_die", "You rolled {tool.result}.")
-        .otherwise("I only know dice.")
+        .default_reply("I only know dice.")
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn nothing_that_fits_is_an_error_that_says_how_to_add_a_turn() {
 
 #[tokio::test]
 async fn a_streamed_text_comes_in_its_pieces_and_the_last_carries_the_end() {
-    let model = Scripted::new().otherwise(Reply::text("abcdefgh").chunked(3));
+    let model = Scripted::new().default_reply(Reply::text("abcdefgh").chunked(3));
     let deltas = deltas(&model, says("12345")).await;
     assert_eq!(texts(&deltas), ["ab", "cde", "fgh"]);
     assert!(deltas[..2].iter().all(|delta| delta.finish_reason.is_none() && delta.usage_metadata.is_none()));
@@ -129,7 +129,7 @@ async fn a_streamed_text_comes_in_its_pieces_and_the_last_carries_the_end() {
 #[tokio::test]
 async fn pieces_never_break_a_character_and_are_never_empty() {
     let pieces = |text: &'static str, count| async move {
-        texts(&deltas(&Scripted::new().otherwise(Reply::text(text).chunked(count)), says("?")).await)
+        texts(&deltas(&Scripted::new().default_reply(Reply::text(text).chunked(count)), says("?")).await)
     };
     assert_eq!(pieces("äöü", 3).await, ["ä", "ö", "ü"]);
     assert_eq!(pieces("ab", 9).await, ["a", "b"]);
@@ -139,7 +139,7 @@ async fn pieces_never_break_a_character_and_are_never_empty() {
 
 #[tokio::test]
 async fn a_whole_answer_is_one_response_with_the_pieces_joined() {
-    let model = Scripted::new().otherwise(Reply::chunks(["You ", "rolled"]));
+    let model = Scripted::new().default_reply(Reply::chunks(["You ", "rolled"]));
     assert_eq!(texts(&[whole(&model, says("?")).await.unwrap()]), ["You rolled"]);
     assert_eq!(texts(&deltas(&model, says("?")).await), ["You ", "rolled"]);
 }
@@ -155,7 +155,7 @@ async fn a_reply_may_hold_thoughts_texts_parallel_calls_and_any_part() {
         .and_call("b", json!({ "x": [1] }))
         .with_id("b-1")
         .and_part(image.clone());
-    let model = Scripted::new().otherwise(reply);
+    let model = Scripted::new().default_reply(reply);
     let deltas = deltas(&model, says("?")).await;
     assert_eq!(deltas.len(), 5);
     assert_eq!(deltas[4].usage_metadata.as_ref().unwrap().thoughts_token_count, Some(2));
@@ -171,7 +171,7 @@ async fn a_reply_may_hold_thoughts_texts_parallel_calls_and_any_part() {
 
 #[tokio::test]
 async fn an_empty_reply_is_one_response_without_content() {
-    let model = Scripted::new().otherwise(Reply::new());
+    let model = Scripted::new().default_reply(Reply::new());
     let deltas = deltas(&model, says("?")).await;
     assert_eq!(deltas.len(), 1);
     assert_eq!((deltas[0].content.clone(), deltas[0].finish_reason.as_deref()), (None, Some("STOP")));
@@ -179,7 +179,7 @@ async fn an_empty_reply_is_one_response_without_content() {
 
 #[tokio::test]
 async fn another_end_than_stop_is_an_error_code_beside_the_text() {
-    let model = Scripted::new().otherwise(Reply::text("half").finish("MAX_TOKENS"));
+    let model = Scripted::new().default_reply(Reply::text("half").finish("MAX_TOKENS"));
     let response = whole(&model, says("?")).await.unwrap();
     assert_eq!(response.finish_reason.as_deref(), Some("MAX_TOKENS"));
     assert_eq!(response.error_code.as_deref(), Some("MAX_TOKENS"));
@@ -194,7 +194,7 @@ async fn placeholders_take_their_values_from_the_user_and_the_tools() {
     let weather = Scripted::new().on_user("weather in", "{rest}|{user}");
     assert_eq!(text(&weather, says("The Weather in  Paris?")).await, "Paris|The Weather in  Paris?");
     let result = json!({ "a": { "b": [10, { "c": "deep" }] }, "n": null });
-    let model = Scripted::new().otherwise("{tool.a.b.1.c} {tool.a.b.0} {tool.n} {tool.a}");
+    let model = Scripted::new().default_reply("{tool.a.b.1.c} {tool.a.b.0} {tool.n} {tool.a}");
     assert_eq!(text(&model, answered("?", "t", result)).await, r#"deep 10 null {"b":[10,{"c":"deep"}]}"#);
     let tools = request([
         Content::user("?"),
@@ -209,7 +209,7 @@ async fn placeholders_take_their_values_from_the_user_and_the_tools() {
 
 #[tokio::test]
 async fn other_braces_are_text() {
-    let model = Scripted::new().otherwise(r#"{"json": {"user": 1}} {tools} {tool.} {} { {user"#);
+    let model = Scripted::new().default_reply(r#"{"json": {"user": 1}} {tools} {tool.} {} { {user"#);
     assert_eq!(text(&model, says("?")).await, r#"{"json": {"user": 1}} {tools} {tool.} {} { {user"#);
 }
 
@@ -225,14 +225,15 @@ async fn an_argument_that_is_one_placeholder_keeps_the_type() {
 #[tokio::test]
 async fn arguments_are_an_object_or_nothing() {
     assert_eq!(args(Value::Null, says("x")).await, json!({}));
-    let error = refusal(&Scripted::new().otherwise(Reply::call("t", json!([1]))), says("x"), StreamingMode::Off).await;
+    let error =
+        refusal(&Scripted::new().default_reply(Reply::call("t", json!([1]))), says("x"), StreamingMode::Off).await;
     assert_eq!(error.message, "the arguments of a call are no JSON object");
 }
 
 #[tokio::test]
 async fn a_placeholder_without_a_value_is_an_error_that_names_it() {
     let error = |text: &'static str, request| async move {
-        let error = refusal(&Scripted::new().otherwise(text), request, StreamingMode::Off).await;
+        let error = refusal(&Scripted::new().default_reply(text), request, StreamingMode::Off).await;
         assert_eq!(error.kind, ModelErrorKind::BadRequest);
         error.message
     };
@@ -259,7 +260,7 @@ async fn a_placeholder_without_a_value_is_an_error_that_names_it() {
 async fn a_failure_without_pieces_fails_the_call_itself() {
     let model = Scripted::new()
         .on_user("limit", Reply::status(429, "slow down, {user}"))
-        .otherwise(Reply::error(ModelErrorKind::Network, "gone"));
+        .default_reply(Reply::error(ModelErrorKind::Network, "gone"));
     let error = refusal(&model, says("limit"), StreamingMode::On).await;
     assert_eq!((error.kind, error.status), (ModelErrorKind::RateLimited, Some(429)));
     assert_eq!(error.message, "slow down, limit");
@@ -269,8 +270,8 @@ async fn a_failure_without_pieces_fails_the_call_itself() {
 
 #[tokio::test]
 async fn a_failure_after_some_pieces_breaks_the_stream_there() {
-    let reply = Reply::chunks(["a", "b", "c"]).failing(ModelErrorKind::Network, "cut").after(2);
-    let model = Scripted::new().otherwise(reply);
+    let reply = Reply::chunks(["a", "b", "c"]).with_error(ModelErrorKind::Network, "cut").after(2);
+    let model = Scripted::new().default_reply(reply);
     let mut items = stream_of(&model, says("?")).await;
     assert_eq!(items.pop().unwrap().unwrap_err().kind, ModelErrorKind::Network);
     let before: Vec<_> = items.into_iter().map(Result::unwrap).collect();
@@ -292,10 +293,10 @@ async fn a_sequence_answers_call_by_call_and_keeps_the_requests() {
 
 #[tokio::test]
 async fn requests_are_kept_only_when_asked_for() {
-    let forgetful = Scripted::new().otherwise("x");
+    let forgetful = Scripted::new().default_reply("x");
     whole(&forgetful, says("?")).await.unwrap();
     assert!(forgetful.requests().is_empty());
-    let recording = Scripted::new().otherwise("x").recording();
+    let recording = Scripted::new().default_reply("x").record_requests();
     whole(&recording, says("?")).await.unwrap();
     assert_eq!(recording.requests().len(), 1);
 }
@@ -303,7 +304,7 @@ async fn requests_are_kept_only_when_asked_for() {
 #[tokio::test(start_paused = true)]
 async fn delays_come_before_the_first_and_between_further_pieces() {
     let reply = Reply::chunks(["a", "b"]).delay(Duration::from_secs(5)).chunk_delay(Duration::from_secs(2));
-    let model = Scripted::new().otherwise(reply);
+    let model = Scripted::new().default_reply(reply);
     let start = tokio::time::Instant::now();
     let mut stream = model.generate(says("?"), StreamingMode::On).await.unwrap();
     assert!(stream.next().now_or_never().is_none());
@@ -312,7 +313,7 @@ async fn delays_come_before_the_first_and_between_further_pieces() {
     stream.next().await.unwrap().unwrap();
     assert_eq!(start.elapsed().as_secs(), 7);
     assert!(stream.next().await.is_none());
-    let failing = Scripted::new().otherwise(Reply::status(500, "x").delay(Duration::from_secs(3)));
+    let failing = Scripted::new().default_reply(Reply::status(500, "x").delay(Duration::from_secs(3)));
     refusal(&failing, says("?"), StreamingMode::Off).await;
     assert_eq!(start.elapsed().as_secs(), 10);
 }
@@ -322,7 +323,7 @@ async fn tokens_are_counted_for_the_instructions_and_what_came_since_the_user_sp
     let mut request = answered("abcd", "tool", json!({ "key": "value123", "n": 1 }));
     request.contents.push_front(Content::user("an earlier text").into());
     request.system_instructions = vec!["12345678".into()];
-    let model = Scripted::new().otherwise("ok");
+    let model = Scripted::new().default_reply("ok");
     let usage = whole(&model, request).await.unwrap().usage_metadata.unwrap();
     // 8 of the instructions, 4 of the user, 4 of the call, 4 + 3 + 8 + 1 + 4 of the answer: 36 bytes.
     assert_eq!(usage.prompt_token_count, Some(9));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hatchery_core::{Content, LlmRequest, Model, ModelErrorKind, ModelResolver, StreamingMode};
 use hatchery_models::scripted::Scripted;
-use hatchery_models::{ModelProviders, Settings, WrittenFolders};
+use hatchery_models::{ModelProviders, Settings, WritableFolders};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -228,14 +228,14 @@ async fn nothing_that_a_component_may_write_is_a_script() {
     fs::write(root.join("data/below/answers.yaml"), "turns: [{ reply: planted }]").unwrap();
     symlink("data/below/answers.yaml", root.join("answers.yaml")).unwrap();
     fs::write(root.join("own.yaml"), "turns: [{ reply: own }]").unwrap();
-    let written_folders = WrittenFolders::default();
+    let writable_folders = WritableFolders::default();
     let settings =
-        Settings { scripts_dir: root.clone(), written_folders: written_folders.clone(), ..Settings::default() };
+        Settings { scripts_dir: root.clone(), writable_folders: writable_folders.clone(), ..Settings::default() };
     let registry = ModelProviders::with_defaults(settings);
     let [own, planted, link] = ["own.yaml", "data/below/answers.yaml", "answers.yaml"]
         .map(|name| registry.model(&format!("scripted:{name}")).unwrap());
     assert_eq!(text(&planted, says("x")).await, "planted", "nobody may write there yet");
-    written_folders.set(vec![root.join("data")]);
+    writable_folders.set(vec![root.join("data")]);
     for (model, name) in [(&planted, "data/below/answers.yaml"), (&link, "answers.yaml")] {
         let error = refusal(model.as_ref(), says("x"), StreamingMode::Off).await;
         assert_eq!(

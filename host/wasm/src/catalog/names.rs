@@ -120,7 +120,7 @@ impl Names<'_> {
             }));
         }
         if kind == ItemKind::Tool {
-            known.extend(builtin::NAMES.iter().map(|name| (*name).to_owned()));
+            known.extend(builtin::tools().names().map(str::to_owned));
         }
         ResolveError::Unknown { kind, name: name.into(), known }
     }

@@ -14,7 +14,7 @@ fn pair(author: &str, text: &str) -> (String, String) {
 #[tokio::test]
 async fn a_custom_agent_relays_drops_and_adds_events() {
     let catalog = Lab::new().with("relay").catalog().await;
-    let model = Scripted::new().otherwise("I am the talker");
+    let model = Scripted::new().default_reply("I am the talker");
     let (events, error) = run_app(&catalog, "relay", "hello", model, RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(
@@ -31,7 +31,7 @@ async fn a_custom_agent_relays_drops_and_adds_events() {
 #[tokio::test]
 async fn pieces_of_a_relayed_answer_are_yielded_and_keep_the_id_of_the_whole() {
     let catalog = Lab::new().with("relay").catalog().await;
-    let model = Scripted::new().otherwise(Reply::chunks(["I am ", "the talker"]));
+    let model = Scripted::new().default_reply(Reply::chunks(["I am ", "the talker"]));
     let config = RunConfig { streaming_mode: StreamingMode::On, ..RunConfig::default() };
     let (events, error) = run_app(&catalog, "relay", "hello", model, config).await;
     assert!(error.is_none(), "{error:?}");
@@ -43,7 +43,7 @@ async fn pieces_of_a_relayed_answer_are_yielded_and_keep_the_id_of_the_whole() {
 #[tokio::test]
 async fn an_agent_that_asks_its_model_gets_pieces_and_then_the_whole() {
     let catalog = Lab::new().with("relay").granting("relay", json!({"models": ["scripted:*"]})).catalog().await;
-    let model = Scripted::new().otherwise(Reply::chunks(["One ", "two"]));
+    let model = Scripted::new().default_reply(Reply::chunks(["One ", "two"]));
     let (events, error) = run_app(&catalog, "asker", "hello", model, RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     let texts: Vec<_> = said(&events).into_iter().map(|(_, text)| text).collect();
@@ -56,7 +56,7 @@ async fn an_agent_that_asks_its_model_gets_pieces_and_then_the_whole() {
 #[tokio::test]
 async fn a_sub_agent_that_fails_and_is_relayed_ends_the_run_with_its_own_error() {
     let catalog = Lab::new().with("relay").catalog().await;
-    let model = Scripted::new().otherwise(Reply::status(429, "slow down"));
+    let model = Scripted::new().default_reply(Reply::status(429, "slow down"));
     let (events, error) = run_app(&catalog, "relay", "hello", model, RunConfig::default()).await;
     assert_eq!(error.expect("a failure").code(), "MODEL_RATE_LIMITED");
     assert_eq!(events.len(), 1);

@@ -27,7 +27,7 @@ fn texts(events: &[Arc<Event>]) -> Vec<String> {
 
 /// A model that asks for the setting `key` and then says that it has the answer.
 fn looks_up(key: &str) -> Scripted {
-    Scripted::new().on_tool("configured", "Here it is.").otherwise(Reply::call("configured", json!({ "key": key })))
+    Scripted::new().on_tool("configured", "Here it is.").default_reply(Reply::call("configured", json!({ "key": key })))
 }
 
 /// What the model was told that the tool gave.
@@ -47,7 +47,7 @@ async fn a_computed_instruction_reaches_the_model_and_knows_the_state() {
 
 #[tokio::test]
 async fn an_instruction_that_cannot_be_computed_ends_the_run_and_says_why() {
-    let (events, error) = run("butler", "a rude word", Scripted::new().otherwise("never asked")).await;
+    let (events, error) = run("butler", "a rude word", Scripted::new().default_reply("never asked")).await;
     let error = error.expect("a failure");
     assert_eq!(error.code(), "RUDE");
     let error = error.to_string();
@@ -66,7 +66,7 @@ async fn a_callback_answers_in_place_of_the_agent() {
 
 #[tokio::test]
 async fn changes_of_state_before_and_after_an_agent_are_stored_around_its_answer() {
-    let (events, error) = run("butler", "hello", Scripted::new().otherwise("I bow.")).await;
+    let (events, error) = run("butler", "hello", Scripted::new().default_reply("I bow.")).await;
     assert!(error.is_none(), "{error:?}");
     let deltas: Vec<_> = events.iter().map(|event| Value::from(event.actions.state_delta.clone())).collect();
     assert_eq!(deltas, [json!({"visits": 1}), json!({}), json!({"served": true})]);
@@ -75,7 +75,7 @@ async fn changes_of_state_before_and_after_an_agent_are_stored_around_its_answer
 
 #[tokio::test]
 async fn a_callback_after_an_agent_adds_an_answer_with_its_changes_of_state() {
-    let (events, error) = run("butler", "good bye", Scripted::new().otherwise("I bow.")).await;
+    let (events, error) = run("butler", "good bye", Scripted::new().default_reply("I bow.")).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(texts(&events), ["I bow.", "Do come again."]);
     assert_eq!(events.last().unwrap().actions.state_delta["served"], true);
@@ -98,7 +98,7 @@ async fn a_callback_answers_in_place_of_the_model() {
 
 #[tokio::test]
 async fn a_callback_replaces_an_answer_and_what_it_leaves_alone_is_kept() {
-    let (events, error) = run("clerk", "the safe?", Scripted::new().otherwise("It opens with 1234.")).await;
+    let (events, error) = run("clerk", "the safe?", Scripted::new().default_reply("It opens with 1234.")).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(texts(&events), ["It opens with ····."]);
     assert_eq!(events[0].finish_reason.as_deref(), Some("STOP"));
@@ -107,7 +107,7 @@ async fn a_callback_replaces_an_answer_and_what_it_leaves_alone_is_kept() {
 
 #[tokio::test]
 async fn a_callback_replaces_pieces_of_an_answer_and_the_whole() {
-    let model = Scripted::new().otherwise(Reply::chunks(["It opens ", "with 1234."]));
+    let model = Scripted::new().default_reply(Reply::chunks(["It opens ", "with 1234."]));
     let config = RunConfig { streaming_mode: StreamingMode::On, ..RunConfig::default() };
     let (events, error) = run_with("clerk", "the safe?", model, config).await;
     assert!(error.is_none(), "{error:?}");
@@ -126,7 +126,7 @@ async fn callbacks_change_the_arguments_of_a_tool_and_its_answer() {
 
 #[tokio::test]
 async fn a_callback_answers_in_place_of_a_model_that_has_failed() {
-    let model = Scripted::new().otherwise(Reply::status(429, "slow down"));
+    let model = Scripted::new().default_reply(Reply::status(429, "slow down"));
     let (events, error) = run("equipped", "hello", model).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(texts(&events), ["The model failed with MODEL_RATE_LIMITED."]);
@@ -135,7 +135,8 @@ async fn a_callback_answers_in_place_of_a_model_that_has_failed() {
 #[tokio::test]
 async fn a_callback_answers_in_place_of_a_tool_that_has_failed() {
     let alarm = Reply::call("panics", json!({"text": "the vase is broken"}));
-    let (events, error) = run("equipped", "hello", Scripted::new().on_tool("panics", "I see.").otherwise(alarm)).await;
+    let (events, error) =
+        run("equipped", "hello", Scripted::new().on_tool("panics", "I see.").default_reply(alarm)).await;
     assert!(error.is_none(), "{error:?}");
     let answer = answer(&events);
     assert_eq!(answer["tool"], "panics");

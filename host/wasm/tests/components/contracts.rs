@@ -45,7 +45,7 @@ async fn a_tool_of_a_released_contract_is_called() {
 #[tokio::test]
 async fn an_agent_of_a_released_contract_calls_its_tool_and_asks_its_model() {
     for (name, _) in RELEASED {
-        let model = Scripted::new().otherwise("I am new.");
+        let model = Scripted::new().default_reply("I am new.");
         let (events, error) = run_app(&*catalog(name).await, "old", "hello", model, RunConfig::default()).await;
         assert!(error.is_none(), "{name}: {error:?}");
         let texts: Vec<_> = said(&events).into_iter().map(|(_, text)| text).collect();

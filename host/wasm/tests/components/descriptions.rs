@@ -87,7 +87,7 @@ async fn each_thing_that_is_not_granted_is_refused_by_itself() {
 #[tokio::test]
 async fn an_agent_whose_needs_are_granted_runs_with_them() {
     let catalog = lab(all()).catalog().await;
-    let model = Arc::new(OneModel(Arc::new(Scripted::new().otherwise("the loot"))));
+    let model = Arc::new(OneModel(Arc::new(Scripted::new().default_reply("the loot"))));
     let chat = Chat::new(&catalog, "lurker", model, Plugins::default());
     let (events, error) = chat.say("hello", RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
@@ -140,7 +140,7 @@ async fn a_callback_needs_a_grant_for_a_model_that_it_puts_in_the_place_of_the_a
         lab.write("plain/root_agent.yaml", agent);
         let catalog = lab.open().await.current();
         assert_eq!(catalog.file(&lab.path("plain/root_agent.yaml")).unwrap().state, FileState::Loaded);
-        run_app(&catalog, "plain", "hello", Scripted::new().otherwise("hi"), RunConfig::default()).await
+        run_app(&catalog, "plain", "hello", Scripted::new().default_reply("hi"), RunConfig::default()).await
     };
     let (events, error) = run(json!({})).await;
     let error = error.expect("a refusal");

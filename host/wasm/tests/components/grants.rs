@@ -68,7 +68,7 @@ async fn the_model_of_the_agent_needs_a_grant_too_when_code_asks_it() {
 async fn an_agent_needs_no_grant_for_a_script_of_its_own_component() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let (events, error) =
-        run_app(&catalog, "butler", "hello", Scripted::new().otherwise("Good day."), RunConfig::default()).await;
+        run_app(&catalog, "butler", "hello", Scripted::new().default_reply("Good day."), RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     assert!(said(&events).iter().any(|(_, text)| text == "Good day."));
 }
@@ -194,7 +194,7 @@ async fn a_plugin_changes_events_but_not_the_state_that_it_may_not_set() {
     let run = async |grants: Value| {
         let catalog = lab(grants).with("dice").catalog().await;
         let plugins = Plugins::new(vec![catalog.plugin("seeker/meddler", JsonMap::new()).unwrap()]).unwrap();
-        let model = Arc::new(OneModel(Arc::new(Scripted::new().otherwise("hello"))));
+        let model = Arc::new(OneModel(Arc::new(Scripted::new().default_reply("hello"))));
         let chat = Chat::new(&catalog, "dice", model, plugins);
         let (_, error) = chat.say("hello", RunConfig::default()).await;
         (chat.session().await, error)

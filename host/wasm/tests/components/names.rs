@@ -37,7 +37,7 @@ async fn an_unknown_name_says_what_there_is() {
         "agent `relay/nobody` not found; there is `relay/relay`, `relay/talker`, `relay/counter`, `relay/asker`"
     );
     let error = catalog.tool("nothing").map(|_| ()).unwrap_err();
-    let builtin: Vec<_> = hatchery_engine::builtin::NAMES.iter().map(|name| format!("`{name}`")).collect();
+    let builtin: Vec<_> = hatchery_engine::builtin::tools().names().map(|name| format!("`{name}`")).collect();
     assert_eq!(error.to_string(), format!("tool `nothing` not found; there is {}", builtin.join(", ")));
 }
 

@@ -50,7 +50,7 @@ async fn a_plugin_changes_what_the_user_says_and_what_the_model_is_told() {
 
 #[tokio::test]
 async fn a_plugin_replaces_an_event_in_what_is_yielded_and_in_what_is_stored() {
-    let chat = clerk(Scripted::new().otherwise("a damn fine day")).await;
+    let chat = clerk(Scripted::new().default_reply("a damn fine day")).await;
     let (events, error) = chat.say("hello", RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(texts(&events), ["a **** fine day"]);
@@ -62,7 +62,7 @@ async fn a_plugin_replaces_an_event_in_what_is_yielded_and_in_what_is_stored() {
 
 #[tokio::test]
 async fn a_plugin_sees_the_pieces_of_an_answer_too() {
-    let chat = clerk(Scripted::new().otherwise(Reply::chunks(["a damn ", "fine day"]))).await;
+    let chat = clerk(Scripted::new().default_reply(Reply::chunks(["a damn ", "fine day"]))).await;
     let streamed = RunConfig { streaming_mode: StreamingMode::On, ..RunConfig::default() };
     let (events, _) = chat.say("hello", streamed).await;
     assert_eq!(texts(&events), ["a **** ", "fine day", "a **** fine day"]);
@@ -83,7 +83,7 @@ async fn hooks_that_a_plugin_does_not_list_are_not_called() {
 
 #[tokio::test]
 async fn changes_of_state_after_a_run_are_stored() {
-    let chat = clerk(Scripted::new().otherwise("hello")).await;
+    let chat = clerk(Scripted::new().default_reply("hello")).await;
     for runs in 1..=2 {
         chat.say("hello", RunConfig::default()).await;
         assert_eq!(chat.session().await.state.get("app:censor_runs"), Some(&json!(runs)));
@@ -145,7 +145,7 @@ async fn a_plugin_takes_its_settings_from_the_config_and_not_as_arguments() {
 
 #[tokio::test]
 async fn a_run_that_fails_is_told_to_the_plugin_and_keeps_its_own_error() {
-    let chat = clerk(Scripted::new().otherwise(Reply::status(429, "slow down"))).await;
+    let chat = clerk(Scripted::new().default_reply(Reply::status(429, "slow down"))).await;
     let heard = Heard::default();
     let guard = tracing::subscriber::set_default(heard.clone());
     let (_, error) = chat.say("hello", RunConfig::default()).await;

@@ -98,7 +98,7 @@ async fn a_spinning_guest_ends_at_its_deadline_whatever_cpu_time_it_has_left() {
 async fn an_agent_that_waits_for_a_model_uses_no_cpu_time() {
     let limits = Limits { cpu: Duration::from_millis(100), ..Limits::default() };
     let catalog = Lab::new().with("relay").limited(limits).granting("relay", json!({"models": ["*"]})).catalog().await;
-    let model = Scripted::new().otherwise(Reply::text("at last").delay(Duration::from_millis(400)));
+    let model = Scripted::new().default_reply(Reply::text("at last").delay(Duration::from_millis(400)));
     let (events, error) = run_app(&catalog, "asker", "hello", model, RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(said(&events).last().unwrap().1, "again: at last");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hatchery_core::{Agent, AgentKind, Callback, Tool, check_agent_name};
 
 use super::error::BuildError;
-use crate::llm::toolbox;
+use crate::llm::tool_resolution;
 
 /// What every kind of agent has.
 pub(super) struct Common {
@@ -109,7 +109,8 @@ pub(super) use builder;
 pub(super) fn check_tools(agent: &str, tools: &[Arc<dyn Tool>]) -> Result<(), BuildError> {
     for (place, tool) in tools.iter().enumerate() {
         let name = &tool.declaration().name;
-        let reserved = toolbox::RESERVED.contains(&name.as_str()).then_some("is that of a tool of the engine's own");
+        let reserved =
+            tool_resolution::RESERVED.contains(&name.as_str()).then_some("is that of a tool of the engine's own");
         if let Some(reason) = reserved.or_else(|| wrong_with(name)) {
             return Err(BuildError::ToolName { agent: agent.into(), tool: name.clone(), reason });
         }

@@ -2,7 +2,7 @@
 
 use hatchery_core::{Content, ExecutableCode, Part, PartData};
 
-use super::wording::between;
+use super::markers::between;
 
 /// The code that a content ends in.
 pub(crate) fn due(content: &Content) -> Option<&str> {

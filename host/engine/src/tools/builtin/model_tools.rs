@@ -18,19 +18,22 @@ pub struct ModelTool {
 }
 
 impl ModelTool {
-    /// The tool of this name, for those that need no arguments.
-    pub fn named(name: &str) -> Option<Self> {
-        let request = match name {
-            "google_search" => json!({"googleSearch": {}}),
-            "google_maps_grounding" => json!({"googleMaps": {}}),
-            "url_context" => json!({"urlContext": {}}),
-            "code_execution" => return Some(Self::code_execution()),
-            _ => return None,
-        };
-        Some(Self::new(name, request))
+    /// Google Search.
+    pub fn google_search() -> Self {
+        Self::new("google_search", json!({"googleSearch": {}}))
     }
 
-    /// The model runs its code itself.
+    /// Google Maps.
+    pub fn google_maps_grounding() -> Self {
+        Self::new("google_maps_grounding", json!({"googleMaps": {}}))
+    }
+
+    /// Reads the pages whose URLs are in the prompt.
+    pub fn url_context() -> Self {
+        Self::new("url_context", json!({"urlContext": {}}))
+    }
+
+    /// Runs code that the model writes.
     pub fn code_execution() -> Self {
         Self::new("code_execution", json!({"codeExecution": {}}))
     }

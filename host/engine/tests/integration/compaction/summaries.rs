@@ -7,7 +7,7 @@ async fn a_model_is_told_who_said_and_did_what() {
     let summaries = Arc::new(Scripted::sequence(["sum"]));
     let model = Scripted::new()
         .on_tool("add", "three")
-        .otherwise(Reply::new().and_thought("hm").and_text("let me see").and_call("add", json!({"a": 1})));
+        .default_reply(Reply::new().and_thought("hm").and_text("let me see").and_call("add", json!({"a": 1})));
     let agent = llm_with("root", model, |llm| llm.tools = vec![tool("add", |_, _| Ok(json!({"sum": 3})))]);
     let prompt = LlmSummarizer::new(ModelRef::Object("summaries".into(), summaries.clone()))
         .with_prompt("Sum up:\n{conversation_history}\nThat was it.")
@@ -91,7 +91,7 @@ async fn an_app_without_any_model_is_told_to_name_one() {
 async fn an_empty_summary_is_none_and_half_a_summary_is_a_failure() {
     for reply in [Reply::text(" "), Reply::new().and_thought("hm"), Reply::text("half").finish("MAX_TOKENS")] {
         let summaries = Arc::new(Scripted::sequence([reply]));
-        let app = compacted(llm("root", Scripted::new().otherwise("ok")), every(1, by(&summaries))).await;
+        let app = compacted(llm("root", Scripted::new().default_reply("ok")), every(1, by(&summaries))).await;
         app.say_and_settle("a").await;
         assert_eq!((app.compactions().await.len(), summaries.requests().len()), (0, 1));
     }
@@ -120,7 +120,8 @@ async fn the_model_calls_of_a_compaction_are_bounded_and_count_for_no_run() {
     }
     let greedy = Arc::new(Greedy(Mutex::default()));
     let mut app =
-        compacted(llm("root", Scripted::new().otherwise("ok")), every(1, SummarizerRef::Custom(greedy.clone()))).await;
+        compacted(llm("root", Scripted::new().default_reply("ok")), every(1, SummarizerRef::Custom(greedy.clone())))
+            .await;
     app.config.max_llm_calls = 1;
     app.say_and_settle("a").await;
     assert_eq!(*greedy.0.lock().unwrap(), Some((10, "LIMIT_REACHED".into())));

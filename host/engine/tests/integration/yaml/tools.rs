@@ -1,7 +1,7 @@
 //! Tools and toolsets.
 
 use hatchery_core::Toolset;
-use hatchery_engine::toolsets::FixedTools;
+use hatchery_engine::toolsets::StaticToolset;
 use hatchery_models::scripted::Reply;
 
 use super::*;
@@ -79,7 +79,7 @@ tools:
 fn with_toolsets() -> StaticCatalog {
     let set = |name: &str, tools: [&'static str; 3]| {
         let tools = tools.map(|name| tool(name, move |_, _| Ok(json!(name))));
-        Arc::new(FixedTools::new(name).tools(tools)) as Arc<dyn Toolset>
+        Arc::new(StaticToolset::new(name).tools(tools)) as Arc<dyn Toolset>
     };
     registry().with_toolset(set("shop", ["buy", "sell", "steal"])).with_toolset(set("bank", ["pay", "save", "owe"]))
 }

@@ -42,7 +42,7 @@ fn what_is_required_is_asked_for() {
 
 #[test]
 fn unknown_names_are_named_with_their_place_and_what_there_is() {
-    let builtin: String = hatchery_engine::builtin::NAMES.iter().map(|name| format!("`{name}`, ")).collect();
+    let builtin: String = hatchery_engine::builtin::tools().names().map(|name| format!("`{name}`, ")).collect();
     assert_eq!(
         error_of("name: root\ninstruction: x\ntools:\n  - name: exit_loop\n  - name: ad\n"),
         format!("root_agent.yaml:5:5: tools: tool `ad` not found; there is {builtin}`add`")

@@ -191,7 +191,7 @@ impl Needs<'_> {
                 "load_artifacts" => self.found.push(Need::Artifacts),
                 // These do nothing outside of the run.
                 "exit_loop" | "code_execution" => {}
-                builtin if hatchery_engine::builtin::NAMES.contains(&builtin) => {
+                builtin if hatchery_engine::builtin::tools().contains(builtin) => {
                     self.found.push(Need::Item(ItemKind::Tool, builtin.into()));
                 }
                 name => self.item(ItemKind::Tool, name),

@@ -10,13 +10,13 @@ use super::{data_files, on_host};
 
 /// What is put in place of what.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Wording {
+pub(crate) struct CodeMarkers {
     code: Option<(String, String)>,
     result: (String, String),
     data_files: bool,
 }
 
-impl Wording {
+impl CodeMarkers {
     /// The wording of an agent whose code the host runs.
     pub(crate) fn of(llm: &LlmAgent) -> Option<Self> {
         on_host(llm).map(|runner| Self {
@@ -29,16 +29,16 @@ impl Wording {
 
 /// The wording of one view, and what it has taken out so far.
 #[derive(Clone)]
-pub(crate) struct Rewording {
-    wording: Wording,
+pub(crate) struct PromptRewriter {
+    wording: CodeMarkers,
     /// How many events with a content have been read: numbers the contents for the names of data files. It counts events of all agents,
     /// since a file has to have one name for all of them.
     read: usize,
     files: Vec<CodeFile>,
 }
 
-impl Rewording {
-    pub(crate) fn new(wording: Wording) -> Self {
+impl PromptRewriter {
+    pub(crate) fn new(wording: CodeMarkers) -> Self {
         Self { wording, read: 0, files: Vec::new() }
     }
 
@@ -47,7 +47,7 @@ impl Rewording {
         Self::new(self.wording)
     }
 
-    pub(crate) fn wording(&self) -> &Wording {
+    pub(crate) fn wording(&self) -> &CodeMarkers {
         &self.wording
     }
 

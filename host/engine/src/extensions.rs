@@ -1,0 +1,225 @@
+//! Extension points: registries of factories by name, and item resolvers in layers.
+//!
+//! An extension, such as a toolset of a protocol or an agent class, is registered in [`Extensions`] by the program that
+//! opens the host. Neither the engine nor the loader of YAML agents knows it. Its factory is called with the arguments
+//! of the configuration and returns the item:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use hatchery_core::{ItemResolver, JsonMap, Toolset};
+//! use hatchery_engine::build::function_tool;
+//! use hatchery_engine::toolsets::StaticToolset;
+//! use hatchery_engine::{Extensions, LayeredResolver, StaticCatalog};
+//!
+//! let mut extensions = Extensions::builtin();
+//! extensions.toolsets.register("maths", |_args: JsonMap| {
+//!     let pi = function_tool("pi", "The number pi.", |_: JsonMap, _| async { Ok(std::f64::consts::PI) });
+//!     Ok(Arc::new(StaticToolset::new("maths").tool(pi)) as Arc<dyn Toolset>)
+//! });
+//! let resolver = LayeredResolver::new([Arc::new(extensions) as Arc<dyn ItemResolver>, Arc::new(StaticCatalog::default())]);
+//! assert!(resolver.toolset("maths").is_ok());
+//! assert!(resolver.tool("exit_loop").is_ok());
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use hatchery_core::{
+    Agent, AgentKind, Callback, CodeExecutor, ExampleProvider, ItemKind, ItemResolver, JsonMap, Plugin, ResolveError,
+    Summarizer, Tool, Toolset,
+};
+
+use crate::tools::builtin;
+
+/// A function that creates an item from its arguments. The error is a reason for the operator.
+type Factory<T> = Arc<dyn Fn(JsonMap) -> Result<T, String> + Send + Sync>;
+
+/// Factories of one kind by name, in order of registration.
+pub struct Factories<T> {
+    entries: Vec<(String, Factory<T>)>,
+    /// Other spellings of a name: the alias, then the name.
+    aliases: Vec<(String, String)>,
+}
+
+impl<T> Factories<T> {
+    /// Registers a factory. It replaces an earlier one of the same name.
+    pub fn register(
+        &mut self,
+        name: impl Into<String>,
+        factory: impl Fn(JsonMap) -> Result<T, String> + Send + Sync + 'static,
+    ) {
+        let name = name.into();
+        let factory: Factory<T> = Arc::new(factory);
+        match self.entries.iter_mut().find(|(registered, _)| *registered == name) {
+            Some((_, registered)) => *registered = factory,
+            None => self.entries.push((name, factory)),
+        }
+    }
+
+    /// Registers another spelling of a name. [`Factories::names`] does not list it.
+    pub fn register_alias(&mut self, alias: impl Into<String>, name: impl Into<String>) {
+        self.aliases.push((alias.into(), name.into()));
+    }
+
+    /// Creates an item. `None` if no factory has this name.
+    pub fn create(&self, name: &str, args: JsonMap) -> Option<Result<T, String>> {
+        self.find(name).map(|factory| factory(args))
+    }
+
+    /// Returns true if a factory has this name or alias.
+    pub fn contains(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// Returns the registered names in order of registration, without aliases.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|(name, _)| name.as_str())
+    }
+
+    fn find(&self, name: &str) -> Option<&Factory<T>> {
+        let name = self.aliases.iter().find(|(alias, _)| alias == name).map_or(name, |(_, name)| name);
+        self.entries.iter().find(|(registered, _)| registered == name).map(|(_, factory)| factory)
+    }
+
+    fn resolve(&self, kind: ItemKind, name: &str, args: JsonMap) -> Result<T, ResolveError> {
+        match self.create(name, args) {
+            Some(item) => item.map_err(|reason| ResolveError::Unusable { kind, name: name.into(), reason }),
+            None => {
+                Err(ResolveError::Unknown { kind, name: name.into(), known: self.names().map(Into::into).collect() })
+            }
+        }
+    }
+}
+
+impl<T> Default for Factories<T> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), aliases: Vec::new() }
+    }
+}
+
+impl<T> Clone for Factories<T> {
+    fn clone(&self) -> Self {
+        Self { entries: self.entries.clone(), aliases: self.aliases.clone() }
+    }
+}
+
+impl<T> fmt::Debug for Factories<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+/// The registered extensions of a process. Models have a registry of the same shape in their own crate.
+#[derive(Debug, Clone, Default)]
+pub struct Extensions {
+    /// Tools. A tool that an agent names without arguments is created with empty ones.
+    pub tools: Factories<Arc<dyn Tool>>,
+    /// Toolsets.
+    pub toolsets: Factories<Arc<dyn Toolset>>,
+    /// Kinds of agents by the `agent_class` of YAML files, beside those that the engine runs itself.
+    pub agent_classes: Factories<AgentKind>,
+    /// Plugins.
+    pub plugins: Factories<Arc<dyn Plugin>>,
+    /// Code executors.
+    pub code_executors: Factories<Arc<dyn CodeExecutor>>,
+}
+
+impl Extensions {
+    /// Returns the extensions that come with the engine.
+    pub fn builtin() -> Self {
+        Self { tools: builtin::tools().clone(), ..Self::default() }
+    }
+}
+
+/// Items that need no arguments, and plugins. Agents are created from files, so this resolver has none.
+impl ItemResolver for Extensions {
+    fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, ResolveError> {
+        self.tools.resolve(ItemKind::Tool, name, JsonMap::new())
+    }
+
+    fn callback(&self, name: &str) -> Result<Arc<dyn Callback>, ResolveError> {
+        Err(ResolveError::Unknown { kind: ItemKind::Callback, name: name.into(), known: Vec::new() })
+    }
+
+    fn agent(&self, name: &str) -> Result<Agent, ResolveError> {
+        Err(ResolveError::Unknown { kind: ItemKind::Agent, name: name.into(), known: Vec::new() })
+    }
+
+    fn toolset(&self, name: &str) -> Result<Arc<dyn Toolset>, ResolveError> {
+        self.toolsets.resolve(ItemKind::Toolset, name, JsonMap::new())
+    }
+
+    fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, ResolveError> {
+        self.plugins.resolve(ItemKind::Plugin, name, args)
+    }
+
+    fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, ResolveError> {
+        self.code_executors.resolve(ItemKind::CodeExecutor, name, JsonMap::new())
+    }
+}
+
+/// A chain of resolvers, tried in order: usually built-in items, then configured ones, then the catalog of components.
+///
+/// The first layer that knows a name decides, also if the item is ambiguous or unusable there. If no layer knows it, the
+/// error lists the names of all layers.
+#[derive(Clone)]
+pub struct LayeredResolver {
+    layers: Vec<Arc<dyn ItemResolver>>,
+}
+
+impl LayeredResolver {
+    /// Creates a resolver of these layers, first to last.
+    pub fn new(layers: impl IntoIterator<Item = Arc<dyn ItemResolver>>) -> Self {
+        Self { layers: layers.into_iter().collect() }
+    }
+
+    fn resolve<T>(
+        &self,
+        kind: ItemKind,
+        name: &str,
+        resolve: impl Fn(&dyn ItemResolver) -> Result<T, ResolveError>,
+    ) -> Result<T, ResolveError> {
+        let mut all_known = Vec::new();
+        for layer in &self.layers {
+            match resolve(layer.as_ref()) {
+                Err(ResolveError::Unknown { known, .. }) => all_known.extend(known),
+                result => return result,
+            }
+        }
+        Err(ResolveError::Unknown { kind, name: name.into(), known: all_known })
+    }
+}
+
+impl ItemResolver for LayeredResolver {
+    fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, ResolveError> {
+        self.resolve(ItemKind::Tool, name, |layer| layer.tool(name))
+    }
+
+    fn callback(&self, name: &str) -> Result<Arc<dyn Callback>, ResolveError> {
+        self.resolve(ItemKind::Callback, name, |layer| layer.callback(name))
+    }
+
+    fn agent(&self, name: &str) -> Result<Agent, ResolveError> {
+        self.resolve(ItemKind::Agent, name, |layer| layer.agent(name))
+    }
+
+    fn toolset(&self, name: &str) -> Result<Arc<dyn Toolset>, ResolveError> {
+        self.resolve(ItemKind::Toolset, name, |layer| layer.toolset(name))
+    }
+
+    fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, ResolveError> {
+        self.resolve(ItemKind::Plugin, name, |layer| layer.plugin(name, args.clone()))
+    }
+
+    fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, ResolveError> {
+        self.resolve(ItemKind::CodeExecutor, name, |layer| layer.code_executor(name))
+    }
+
+    fn summarizer(&self, name: &str) -> Result<Arc<dyn Summarizer>, ResolveError> {
+        self.resolve(ItemKind::Summarizer, name, |layer| layer.summarizer(name))
+    }
+
+    fn examples(&self, name: &str) -> Result<Arc<dyn ExampleProvider>, ResolveError> {
+        self.resolve(ItemKind::Examples, name, |layer| layer.examples(name))
+    }
+}
