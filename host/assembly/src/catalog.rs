@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use hatchery_engine::App;
 use hatchery_wasm::{
-    Admission, Catalog, CatalogHandle, CodeCache, Compiler, Component, ComponentSettings, Engine, FileState,
-    FileStatus, Limits, LoadError, LoadOptions, Settings, Worker,
+    Catalog, CatalogHandle, CodeCache, Compiler, Component, ComponentSettings, Engine, FileState, FileStatus, Limits,
+    LoadError, LoadOptions, LoadPolicy, Settings, Worker,
 };
 
 use crate::config::Config;
@@ -28,8 +28,8 @@ pub fn load_options(config: &Config, cache: Option<PathBuf>) -> Result<LoadOptio
         compiler: Compiler::new(Worker::InProcess, config.engine.compile.clone()),
         cache: CodeCache::new(cache),
         settings,
-        drain_timeout: config.swapping.drain_timeout,
-        admission: admission(config),
+        drain_timeout: config.hot_reload.drain_timeout,
+        load_policy: load_policy(config),
         ..options
     })
 }
@@ -49,13 +49,13 @@ pub fn settings(config: &Config) -> Settings {
         };
         (name.clone(), settings)
     });
-    Settings { components: components.collect(), limits, rehearsal: None }
+    Settings { components: components.collect(), limits, deterministic: None }
 }
 
 /// Lets in what a trusted key has signed, and other things only with a warning, or not at all when signatures are required.
-fn admission(config: &Config) -> Option<Admission> {
+fn load_policy(config: &Config) -> Option<LoadPolicy> {
     let trust = config.trust();
-    trust.judges_what_is_loaded().then(|| -> Admission {
+    trust.judges_what_is_loaded().then(|| -> LoadPolicy {
         Arc::new(move |path, bytes| {
             let admitted = trust.admit(path, bytes).map_err(|error| error.to_string());
             if let Some(warning) = admitted.inspect_err(|refusal| audit_refusal(path, "load", refusal))? {

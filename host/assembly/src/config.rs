@@ -11,7 +11,7 @@ use hatchery_engine::plugins::PluginConfig;
 use hatchery_registry::{Binding, Digest, KeyId, SignaturePolicy, Trust, TrustedKey};
 use hatchery_wasm::limits::{LimitOverrides, units};
 use hatchery_wasm::policy::PathConflict;
-use hatchery_wasm::{EngineSettings, Grants, Swapping, Warm};
+use hatchery_wasm::{EngineSettings, Grants, HotReload, Warm};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -51,7 +51,7 @@ pub struct Config {
     /// What all components share.
     pub engine: EngineSettings,
     /// How components are replaced.
-    pub swapping: Swapping,
+    pub hot_reload: HotReload,
     /// Settings of single components, by name.
     pub components: BTreeMap<String, ComponentConfig>,
     /// Whose components may come from registries.
@@ -471,7 +471,7 @@ mod tests {
         assert_eq!(engine.busy_queue, EngineSettings::default().busy_queue);
         let options = engine.options();
         assert_eq!((options.memory, options.run_memory), (1 << 30, 256 << 20));
-        assert_eq!(config.swapping, Swapping { drain_timeout: Duration::from_secs(60), keep: 0 });
+        assert_eq!(config.hot_reload, HotReload { drain_timeout: Duration::from_secs(60), keep: 0 });
         let warm = config.components["python"].warm.as_ref().unwrap();
         assert_eq!((warm.size.get(), warm.max_calls.get(), warm.idle), (2, 1000, Duration::from_secs(30)));
         assert_eq!(config.components["rust"].warm, None);
@@ -480,8 +480,8 @@ mod tests {
             error.contains("components.python.warm.size: invalid value: integer `0`, expected a nonzero u32"),
             "{error}"
         );
-        let error = parse("swapping: {drain_timeout: soon}").unwrap_err();
-        assert!(error.contains("swapping: `soon` is not a time"), "{error}");
+        let error = parse("hot_reload: {drain_timeout: soon}").unwrap_err();
+        assert!(error.contains("hot_reload: `soon` is not a time"), "{error}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use hatchery_core::{ItemResolver, Services};
 use hatchery_engine::Runner;
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::plugins::config::Loaded;
-use hatchery_wasm::{CatalogHandle, CatalogModels, Rehearsal, Revisions};
+use hatchery_wasm::{CatalogHandle, CatalogModels, DeterministicMode, Revisions};
 use tokio::sync::watch;
 
 use crate::compiler;
@@ -204,8 +204,12 @@ impl Host {
         Self::with_config(read, storage, None).await
     }
 
-    async fn open_with(read: ReadConfig, storage: &StorageArgs, rehearsal: Option<Rehearsal>) -> anyhow::Result<Self> {
-        let mut host = Self::with_config(read, storage, rehearsal).await?;
+    async fn open_with(
+        read: ReadConfig,
+        storage: &StorageArgs,
+        deterministic: Option<DeterministicMode>,
+    ) -> anyhow::Result<Self> {
+        let mut host = Self::with_config(read, storage, deterministic).await?;
         host.finish_loading().await?;
         Ok(host)
     }
@@ -235,16 +239,16 @@ impl Host {
     }
 
     /// Loads a folder for tests, whose components meet the same world each time.
-    pub async fn open_rehearsal(source: ConfigSource, rehearsal: Rehearsal) -> anyhow::Result<Self> {
+    pub async fn open_rehearsal(source: ConfigSource, deterministic: DeterministicMode) -> anyhow::Result<Self> {
         let mut read = ReadConfig::read(source.for_rehearsal(), Watch::No)?;
         make_repeatable(&mut read.loaded.config);
-        Self::open_with(read, &StorageArgs::in_memory(), Some(rehearsal)).await
+        Self::open_with(read, &StorageArgs::in_memory(), Some(deterministic)).await
     }
 
     async fn with_config(
         read: ReadConfig,
         storage: &StorageArgs,
-        rehearsal: Option<Rehearsal>,
+        deterministic: Option<DeterministicMode>,
     ) -> anyhow::Result<Self> {
         let ReadConfig { source, loaded: LoadedConfig { mut config, file, .. }, watched } = read;
         let folder = source.folder();
@@ -256,11 +260,11 @@ impl Host {
         let services = services::open(&config, &storage.storage(folder), &scripts).await?;
         let signer = host_key::open(&config, &storage.storage(folder), |name| std::env::var_os(name))?;
         let mut options = compiler::load_options(&config, storage.code_cache(|name| std::env::var_os(name)))?;
-        options.settings.rehearsal = rehearsal;
+        options.settings.deterministic = deterministic;
         let progress = LoadProgress::start();
         options.progress = Some(progress.listener());
         if let (Some(_), Storage::Directory(data)) = (&watched, storage.storage(folder)) {
-            options.known_names = Some(data.join(KNOWN_NAMES));
+            options.names_file = Some(data.join(KNOWN_NAMES));
             options.revisions = Some(revisions(folder, Some(&data), &config));
         }
         let loaded = CatalogHandle::start(folder, options).await?;
@@ -299,7 +303,7 @@ impl Host {
 /// The revisions that are kept of the components of `folder`, with the data that is in `data`, if not in the usual place.
 pub fn revisions(folder: &Path, data: Option<&Path>, config: &Config) -> Revisions {
     let data = data.map_or_else(|| folder.join(DATA_FOLDER), Path::to_path_buf);
-    Revisions::new(data.join("revisions"), config.swapping.keep)
+    Revisions::new(data.join("revisions"), config.hot_reload.keep)
 }
 
 /// Takes out compaction, since a summary is in a prompt or not yet as it happens, and the recorder, which would add to the recordings that

@@ -141,7 +141,7 @@ impl Follower {
         changes::record_grants(before, &config);
         self.scripts.update(&config);
         let settings = catalog::settings(&config);
-        if let Some(warning) = self.catalog.beyond_pool(&settings) {
+        if let Some(warning) = self.catalog.pool_overflow(&settings) {
             tracing::warn!("{warning}");
         }
         self.catalog.configure(settings).await;
@@ -164,7 +164,7 @@ fn need_restart(opened: &Config, now: &Config) -> Vec<&'static str> {
         ("`quotas`", opened.quotas != now.quotas),
         ("`durability`", opened.durability != now.durability),
         ("`engine`", opened.engine != now.engine),
-        ("`swapping`", opened.swapping != now.swapping),
+        ("`hot_reload`", opened.hot_reload != now.hot_reload),
         ("`registry`", opened.registry != now.registry),
         ("`server`", opened.server != now.server),
         ("`signed_as`, `signed_by` and `sha256` of `components`", opened.bindings() != now.bindings()),

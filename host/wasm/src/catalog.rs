@@ -22,7 +22,7 @@ use hatchery_core::{
 use hatchery_engine::App;
 use serde::Serialize;
 
-use crate::catalog::names::{Components, Names, Owners, Shadowed, roots};
+use crate::catalog::names::{Components, NameOwners, Names, Shadowed, roots};
 use crate::contract::component::Component;
 
 /// Everything that is loaded. Immutable.
@@ -39,7 +39,7 @@ pub struct Catalog {
     /// Which file each app is from.
     pub(crate) app_files: BTreeMap<String, PathBuf>,
     /// Which component an item's name alone means.
-    pub(crate) owners: Owners,
+    pub(crate) owners: NameOwners,
     /// What components offer under names that others had first.
     pub(crate) shadowed: Shadowed,
 }
@@ -195,34 +195,34 @@ pub(crate) struct Sources {
 }
 
 /// An app that wants to be in the catalog.
-struct Candidate {
+struct AppCandidate {
     name: String,
     file: PathBuf,
     app: Result<Arc<App>, String>,
 }
 
 /// The files whose apps cannot serve, with their states.
-pub(crate) type Troubles = BTreeMap<PathBuf, FileState>;
+pub(crate) type LoadIssues = BTreeMap<PathBuf, FileState>;
 
 impl Catalog {
     /// The catalog after this one. Its `files` are still to be filled in; the states of files whose apps fail are given apart. Reads the
     /// YAML files: not for async threads.
-    pub(crate) fn next(&self, sources: Sources) -> (Self, Troubles) {
+    pub(crate) fn next(&self, sources: Sources) -> (Self, LoadIssues) {
         let awaited = sources.awaited.values().map(String::as_str).collect();
         let (owners, shadowed) = self.owners.next(&sources.components, &awaited);
         let changing = sources.root_agents.iter().filter(|(_, is_settled)| !**is_settled).map(|(file, _)| file);
         let awaited: BTreeSet<PathBuf> = sources.awaited.keys().chain(changing).cloned().collect();
         let names = Names(&sources.components, &owners);
         let mut candidates = Vec::new();
-        let mut troubles = Troubles::new();
+        let mut issues = LoadIssues::new();
         for (name, component) in &sources.components {
             let Some(file) = sources.component_files.get(name) else { continue };
             let roots = roots(component);
             if roots.is_empty() && component.agent_names().next().is_some() {
                 let reason = "its agents are all below each other, so none of them is an app".into();
-                troubles.insert(file.clone(), FileState::Rejected { reason, previous_serves: false });
+                issues.insert(file.clone(), FileState::Rejected { reason, previous_serves: false });
             }
-            candidates.extend(roots.into_iter().map(|root| Candidate {
+            candidates.extend(roots.into_iter().map(|root| AppCandidate {
                 name: root.into(),
                 file: file.clone(),
                 app: names.build(component, root).map_err(|error| error.to_string()).and_then(|agent| app(root, agent)),
@@ -232,26 +232,26 @@ impl Catalog {
             let name = folder_name(&file);
             if !is_settled {
                 let incumbent = self.apps.get(&name).filter(|_| self.app_files.get(&name) == Some(&file))?;
-                return Some(Candidate { name, app: Ok(incumbent.clone()), file });
+                return Some(AppCandidate { name, app: Ok(incumbent.clone()), file });
             }
             let loaded = hatchery_engine::yaml::load_agent_outside(&file, &names, &sources.written);
             let loaded = loaded.map_err(|error| error.to_string());
             let app = loaded.and_then(|loaded| app(&name, loaded.agent));
-            Some(Candidate { name, file, app })
+            Some(AppCandidate { name, file, app })
         }));
         let generation = self.generation + 1;
         let mut next = Self { generation, components: sources.components, owners, shadowed, ..Self::default() };
-        self.choose(candidates, &awaited, &mut next, &mut troubles);
-        (next, troubles)
+        self.choose(candidates, &awaited, &mut next, &mut issues);
+        (next, issues)
     }
 
     /// Settles which candidate serves under each name. Names of `awaited` files stay theirs, although they have no candidate.
     fn choose(
         &self,
-        candidates: Vec<Candidate>,
+        candidates: Vec<AppCandidate>,
         awaited: &BTreeSet<PathBuf>,
         next: &mut Self,
-        troubles: &mut Troubles,
+        issues: &mut LoadIssues,
     ) {
         // A grant may have been taken back: nothing serves on with what is not granted any more.
         let keeps_grants = self.components.iter().all(|(name, before)| {
@@ -260,7 +260,7 @@ impl Catalog {
         });
         let kept = self.app_files.iter().filter(|(_, file)| awaited.contains(*file));
         next.app_files = kept.map(|(name, file)| (name.clone(), file.clone())).collect();
-        let mut by_name: BTreeMap<String, Vec<Candidate>> = BTreeMap::new();
+        let mut by_name: BTreeMap<String, Vec<AppCandidate>> = BTreeMap::new();
         for candidate in candidates {
             by_name.entry(candidate.name.clone()).or_default().push(candidate);
         }
@@ -271,16 +271,16 @@ impl Catalog {
             if files.len() > 1 {
                 let reason = conflict("apps", &name, &files);
                 for rival in rivals.extract_if(.., |rival| Some(&rival.file) != incumbent) {
-                    troubles.insert(rival.file, FileState::Conflict { reason: reason.clone() });
+                    issues.insert(rival.file, FileState::Conflict { reason: reason.clone() });
                 }
             }
-            let Some(Candidate { name, file, app, .. }) = rivals.pop() else { continue };
+            let Some(AppCandidate { name, file, app, .. }) = rivals.pop() else { continue };
             let served = match app {
                 Ok(app) => Some(app),
                 Err(reason) => {
                     let previous = self.apps.get(&name).filter(|_| keeps_grants && incumbent == Some(&file)).cloned();
                     let previous_serves = previous.is_some();
-                    troubles.insert(file.clone(), FileState::Rejected { reason, previous_serves });
+                    issues.insert(file.clone(), FileState::Rejected { reason, previous_serves });
                     previous
                 }
             };

@@ -229,7 +229,7 @@ pub(crate) enum CallError {
     /// The revision that the call is of was replaced so long ago that it is not run any more.
     #[error(
         "its file was replaced while the run went on, and the run has not ended in time; start it again to use what serves now, or \
-         raise `swapping.drain_timeout` in hatchery.yaml"
+         raise `hot_reload.drain_timeout` in hatchery.yaml"
     )]
     Replaced,
 }

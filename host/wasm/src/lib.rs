@@ -19,7 +19,7 @@ mod runtime;
 
 pub use cache::{CacheState, CodeCache, file_sha256};
 pub use catalog::draining::DrainingRevision;
-pub use catalog::revisions::{KeptRevision, Revisions, component_files, write_in_place};
+pub use catalog::revisions::{Revisions, StoredRevision, component_files, write_atomically};
 pub use catalog::{Catalog, FileState, FileStatus};
 pub use catalog::{inspect, loader, models, settings, watch};
 pub use compile::{CompileLimits, Compiler, Worker};
@@ -29,13 +29,13 @@ pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
 pub use inspect::{Inspection, inspect, inspect_file};
 pub use limits::{LimitOverrides, Limits};
-pub use loader::{Admission, LoadOptions, Precompiled, Progress, precompile};
+pub use loader::{LoadOptions, LoadPolicy, Precompiled, Progress, precompile};
 pub use models::CatalogModels;
 pub use policy::{
-    Comparison, Grants, HostPattern, PathConflict, PrivateEntry, ProtectedPath, Secret, check_read_folders,
-    check_written_folders,
+    GrantReport, Grants, HostPattern, PathConflict, PrivateEntry, ProtectedPath, Secret, check_readable_folders,
+    check_writable_folders,
 };
 pub use runtime::http::{RecordedHttp, RecordedResponse};
 pub use runtime::{cache, compile, engine, limits, requirements};
-pub use settings::{ComponentSettings, EngineSettings, Rehearsal, Settings, Swapping, Warm};
+pub use settings::{ComponentSettings, DeterministicMode, EngineSettings, HotReload, Settings, Warm};
 pub use watch::CatalogHandle;

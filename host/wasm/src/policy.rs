@@ -2,45 +2,45 @@
 //! is allowed, but for clocks and random numbers: no language's runtime starts without them, and they reach nobody.
 //!
 //! Each import asks here before it acts. A refusal is a [`Denial`]: an ordinary error to the guest, with the lines that would allow it,
-//! and one line in the audit log for the operator. What a component says that it needs, its [`Requests`], grants nothing; it is compared
+//! and one line in the audit log for the operator. What a component says that it needs, its [`RequestedGrants`], grants nothing; it is compared
 //! with what it is granted, for the operator to see.
 
 mod address;
-mod comparison;
 mod denial;
+mod deterministic;
 mod environment;
 mod files;
-mod fixed;
+mod grant_report;
 mod network;
+mod path_conflict;
 mod pattern;
-mod protected;
-mod requests;
+mod permission;
+mod requested_grants;
+mod resolved_path;
 mod secrets;
-mod surroundings;
-mod trail;
-mod want;
+mod wasi_environment;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Deserialize;
 
-pub use comparison::{Comparison, Listed};
+pub use deterministic::{ClockGrant, RandomGrant};
 pub use environment::Variable;
 pub use files::{Access, Folder};
-pub use fixed::{ClockGrant, RandomGrant};
+pub use grant_report::{GrantEntries, GrantReport};
+pub(crate) use path_conflict::check_folders_of;
+pub use path_conflict::{PathConflict, ProtectedPath, check_readable_folders, check_writable_folders};
 pub use pattern::Pattern;
-pub(crate) use protected::check_folders_of;
-pub use protected::{PathConflict, ProtectedPath, check_read_folders, check_written_folders};
-pub use requests::{Requests, WantedFolder};
+pub use requested_grants::{RequestedFolder, RequestedGrants};
 
 pub(crate) use denial::{CODE as DENIED, Denial, lines};
 pub use network::{HostPattern, PrivateEntry};
-pub(crate) use network::{Target, forbidden};
-pub(crate) use secrets::Placed;
+pub(crate) use network::{Target, blocked_range};
+pub(crate) use permission::Permission;
+pub(crate) use secrets::ResolvedSecret;
 pub use secrets::Secret;
-pub(crate) use surroundings::{Folders, Surroundings, link};
-pub(crate) use want::Want;
+pub(crate) use wasi_environment::{Preopens, WasiEnvironment, link};
 
 /// What one component is granted. The default is nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

@@ -154,7 +154,7 @@ async fn a_run_that_goes_on_for_too_long_on_replaced_code_is_ended() -> Result<(
     for (name, text) in STEADY {
         folder.write(name, text)?;
     }
-    folder.write("hatchery.yaml", "swapping: {drain_timeout: 0s}\n")?;
+    folder.write("hatchery.yaml", "hot_reload: {drain_timeout: 0s}\n")?;
     folder.put("swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
     host.create_session("steady", "old").await?;
@@ -164,7 +164,7 @@ async fn a_run_that_goes_on_for_too_long_on_replaced_code_is_ended() -> Result<(
     let events = old.collect().await?;
     let last = events.last().context("an event")?;
     assert_eq!(event::text_at(last, "/code"), "COMPONENT_REPLACED", "{last}");
-    assert!(event::text_at(last, "/error").contains("raise `swapping.drain_timeout` in hatchery.yaml"), "{last}");
+    assert!(event::text_at(last, "/error").contains("raise `hot_reload.drain_timeout` in hatchery.yaml"), "{last}");
     host.until_logged("cut off: its runs have not ended in time").await
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hatchery_wasm::Grants;
-use hatchery_wasm::policy::{ProtectedPath, check_read_folders, check_written_folders};
+use hatchery_wasm::policy::{ProtectedPath, check_readable_folders, check_writable_folders};
 
 use crate::config::{Config, ConfigError};
 
@@ -73,8 +73,8 @@ impl HostPaths {
                 protected.push(ProtectedPath { purpose, path: path.into() });
             }
         }
-        check_written_folders(grants(), &protected)
-            .and_then(|()| check_read_folders(grants(), &private))
+        check_writable_folders(grants(), &protected)
+            .and_then(|()| check_readable_folders(grants(), &private))
             .map_err(|conflict| ConfigError::ProtectedPath { file: file.to_owned(), conflict: Box::new(conflict) })
     }
 }

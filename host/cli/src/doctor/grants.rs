@@ -1,6 +1,6 @@
 //! What components request and are not granted, and what they are granted and do not request.
 
-use hatchery_wasm::{Comparison, Component};
+use hatchery_wasm::{Component, GrantReport};
 
 use super::{Finding, Visit};
 
@@ -9,7 +9,7 @@ pub(super) fn findings(visit: &Visit<'_>) -> Vec<Finding> {
 }
 
 fn of(component: &Component) -> Vec<Finding> {
-    let (name, compared) = (component.name(), component.comparison());
+    let (name, compared) = (component.name(), component.grant_report());
     let mut findings = Vec::new();
     if let Some(lines) = compared.missing_lines(name) {
         let said = format!("`{name}` requests more than it is granted: {}", keys(&compared.missing));
@@ -28,11 +28,11 @@ fn of(component: &Component) -> Vec<Finding> {
 }
 
 /// True when there is anything to say of requests and grants.
-fn is_concerned(compared: &Comparison) -> bool {
+fn is_concerned(compared: &GrantReport) -> bool {
     compared.requested.as_ref().is_some_and(|requested| !requested.is_empty())
 }
 
-fn keys(listed: &hatchery_wasm::policy::Listed) -> String {
+fn keys(listed: &hatchery_wasm::policy::GrantEntries) -> String {
     let entries = listed.iter().map(|(key, entries)| format!("{key} {}", entries.join(", ")));
     entries.collect::<Vec<_>>().join("; ")
 }

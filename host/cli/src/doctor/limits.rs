@@ -51,7 +51,7 @@ async fn tight(options: &LoadOptions, component: &Component, bytes: &[u8]) -> Ve
         let mut options = options.clone();
         let settings = ComponentSettings { limits: tried.halved(most), ..options.settings.of(name) };
         options.settings.components.insert(name.to_owned(), settings);
-        options.admission = None;
+        options.load_policy = None;
         if let Err(LoadError::Describe { .. }) = inspect(&options, name, bytes.to_vec()).await {
             let (key, value) = (tried.key(), tried.value(most));
             let said = format!("`{name}` needs more than half of `limits.{key}`, {value}, only to describe itself");

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
-use hatchery_wasm::write_in_place;
+use hatchery_wasm::write_atomically;
 
 use crate::languages::{self, Built, Language};
 use crate::terminal::{BOLD, stdout};
@@ -51,7 +51,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let out = destination(&built, args.out);
     let bytes = std::fs::read(&built.file).with_context(|| built.file.display().to_string())?;
     // A host may be watching: it sees the old file or the new one, never half of it.
-    write_in_place(&out, &bytes).with_context(|| format!("cannot write {}", out.display()))?;
+    write_atomically(&out, &bytes).with_context(|| format!("cannot write {}", out.display()))?;
     writeln!(stdout(), "{BOLD}{}{BOLD:#} ({} KiB)", out.display(), bytes.len().div_ceil(1024))?;
     Ok(Outcome::Success)
 }

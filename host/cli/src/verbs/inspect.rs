@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use hatchery_engine::yaml::ROOT_FILE;
-use hatchery_wasm::policy::Listed;
-use hatchery_wasm::{Comparison, Inspection, Limits, LoadOptions, inspect_file};
+use hatchery_wasm::policy::GrantEntries;
+use hatchery_wasm::{GrantReport, Inspection, Limits, LoadOptions, inspect_file};
 use serde_json::{Value, json};
 
 use crate::host::ConfigArgs;
@@ -175,9 +175,9 @@ fn print(found: &Inspection, limits: &Limits, file: &Path) -> io::Result<()> {
 }
 
 /// What is requested, granted, missing and unused, a line for each key.
-fn print_grants(grants: &Comparison) -> io::Result<()> {
+fn print_grants(grants: &GrantReport) -> io::Result<()> {
     let mut out = stdout();
-    let nothing = Listed::new();
+    let nothing = GrantEntries::new();
     let requested = grants.requested.as_ref().unwrap_or(&nothing);
     for (what, listed) in [
         ("requests", requested),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use hatchery::catalog;
-use hatchery_wasm::{KeptRevision, Revisions, Settings, component_files, file_sha256, write_in_place};
+use hatchery_wasm::{Revisions, Settings, StoredRevision, component_files, file_sha256, write_atomically};
 use serde_json::json;
 
 use crate::host::{ConfigArgs, revisions};
@@ -84,13 +84,13 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 fn put_in_place(file: &Path, bytes: &[u8], signature: Option<&str>) -> io::Result<()> {
     let beside = file.with_extension("wasm.minisig");
     match signature {
-        Some(signature) => write_in_place(&beside, signature.as_bytes())?,
+        Some(signature) => write_atomically(&beside, signature.as_bytes())?,
         None => match std::fs::remove_file(&beside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         },
     }
-    write_in_place(file, bytes)
+    write_atomically(file, bytes)
 }
 
 /// The file of a component, and what is in it; nothing when it is to be made.
@@ -115,7 +115,7 @@ impl Place {
     }
 }
 
-fn kept(revisions: &Revisions, name: &str) -> anyhow::Result<Vec<KeptRevision>> {
+fn kept(revisions: &Revisions, name: &str) -> anyhow::Result<Vec<StoredRevision>> {
     let folder = revisions.directory().display();
     // A name with a separator would be a path to somewhere else.
     let is_name = !name.contains(['/', '\\']) && !name.starts_with('.');
@@ -131,7 +131,7 @@ fn kept(revisions: &Revisions, name: &str) -> anyhow::Result<Vec<KeptRevision>> 
 }
 
 /// The revision whose hash begins like this.
-fn named<'a>(kept: &'a [KeptRevision], wanted: &str, name: &str) -> anyhow::Result<&'a KeptRevision> {
+fn named<'a>(kept: &'a [StoredRevision], wanted: &str, name: &str) -> anyhow::Result<&'a StoredRevision> {
     let wanted = wanted.to_ascii_lowercase();
     let fitting: Vec<_> = kept.iter().filter(|revision| revision.sha256.starts_with(&wanted)).collect();
     match fitting.as_slice() {
@@ -144,7 +144,7 @@ fn named<'a>(kept: &'a [KeptRevision], wanted: &str, name: &str) -> anyhow::Resu
 }
 
 /// The revision that served before the one in place.
-fn previous<'a>(kept: &'a [KeptRevision], place: &Place, name: &str) -> anyhow::Result<&'a KeptRevision> {
+fn previous<'a>(kept: &'a [StoredRevision], place: &Place, name: &str) -> anyhow::Result<&'a StoredRevision> {
     let current = place.sha256.as_ref().and_then(|hash| kept.iter().position(|revision| revision.sha256 == *hash));
     let previous = current.map_or(kept.first(), |current| kept.get(current + 1));
     previous.with_context(|| {
@@ -153,8 +153,8 @@ fn previous<'a>(kept: &'a [KeptRevision], place: &Place, name: &str) -> anyhow::
     })
 }
 
-fn show(args: &Args, kept: &[KeptRevision], place: &Place) -> anyhow::Result<()> {
-    let is_current = |revision: &KeptRevision| place.sha256.as_ref() == Some(&revision.sha256);
+fn show(args: &Args, kept: &[StoredRevision], place: &Place) -> anyhow::Result<()> {
+    let is_current = |revision: &StoredRevision| place.sha256.as_ref() == Some(&revision.sha256);
     if args.json {
         let revisions = kept.iter().map(|it| {
             json!({"sha256": it.sha256, "size": it.size, "servedSince": it.served_since, "isInPlace": is_current(it)})
@@ -175,7 +175,7 @@ fn show(args: &Args, kept: &[KeptRevision], place: &Place) -> anyhow::Result<()>
     Ok(())
 }
 
-fn report(args: &Args, target: &KeptRevision, place: &Place) -> anyhow::Result<()> {
+fn report(args: &Args, target: &StoredRevision, place: &Place) -> anyhow::Result<()> {
     if args.json {
         let done = json!({
             "name": args.name, "file": place.file, "sha256": target.sha256, "replaced": place.sha256,

@@ -8,7 +8,7 @@ use hatchery::AppSource;
 use hatchery_core::{Content, EventWindow, SessionKey};
 use hatchery_engine::plugins::recordings::{self, Recordings};
 use hatchery_engine::{RunRequest, Runner};
-use hatchery_wasm::Rehearsal;
+use hatchery_wasm::DeterministicMode;
 use serde_json::json;
 
 use crate::conversation::{self, Conversation, Expected, Turn};
@@ -60,13 +60,13 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
             args.dir.display()
         );
     }
-    let rehearsal = Rehearsal::default();
-    let host = Host::open_rehearsal(args.config.source(&folder), rehearsal.clone()).await?;
+    let deterministic = DeterministicMode::default();
+    let host = Host::open_rehearsal(args.config.source(&folder), deterministic.clone()).await?;
     let mut reports = Vec::new();
     for (file, test) in tests {
         let report = match test {
             Test::Scripted(mut conversation) => {
-                rehearsal.http.play(std::mem::take(&mut conversation.http));
+                deterministic.http.play(std::mem::take(&mut conversation.http));
                 play(&host.runner, host.source.as_ref(), conversation, file).await?
             }
             Test::Recorded(recordings) => recorded::replay(&host, recordings, file).await?,

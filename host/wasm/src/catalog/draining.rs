@@ -30,12 +30,12 @@ pub struct DrainingRevision {
 /// All that was replaced and is still in use.
 pub(crate) struct Draining {
     timeout: Duration,
-    revisions: Vec<Old>,
+    revisions: Vec<ReplacedRevision>,
     /// Closed when nobody else has them.
     apps: Vec<Arc<App>>,
 }
 
-struct Old {
+struct ReplacedRevision {
     component: Weak<Component>,
     name: String,
     sha256: String,
@@ -62,7 +62,7 @@ impl Draining {
                 Some(by) => tracing::info!(component = name, sha256, by = by.sha256(), calls, "replaced"),
                 None => tracing::info!(component = name, sha256, calls, "removed"),
             }
-            self.revisions.push(Old {
+            self.revisions.push(ReplacedRevision {
                 component: Arc::downgrade(component),
                 name: name.clone(),
                 sha256,
@@ -99,7 +99,7 @@ impl Draining {
     }
 }
 
-impl Old {
+impl ReplacedRevision {
     /// False when nobody has it any more. Cuts it off when it is due.
     fn is_in_use(&mut self, timeout: Duration) -> bool {
         let (name, sha256, took) = (&self.name, &self.sha256, self.began.elapsed());

@@ -13,7 +13,7 @@ use crate::contract::bindings::hatchery::agent::specs::AgentKind;
 use crate::contract::component::{AgentSpec, Component, Hook, MODEL_PREFIX};
 use crate::contract::version::Contract;
 use crate::error::LoadError;
-use crate::policy::{Comparison, Requests};
+use crate::policy::{GrantReport, RequestedGrants};
 use crate::runtime::cache::sha256;
 
 /// A component file, looked at.
@@ -50,7 +50,7 @@ pub struct Inspection {
     /// Names of its models, as agents write them.
     pub models: Vec<String>,
     /// What it requests, and what it would be granted.
-    pub grants: Comparison,
+    pub grants: GrantReport,
     /// Why the host would not load it. Then what it offers is known only if the reason is not about its code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
@@ -157,7 +157,7 @@ pub async fn inspect_file(options: &LoadOptions, path: &Path) -> Result<Inspecti
 /// What the bytes say without being run.
 fn unrun(name: &str, bytes: &[u8], reason: String, settings: &ComponentSettings) -> Result<Inspection, LoadError> {
     let contract = Contract::read(name, bytes)?;
-    let requests = Requests::read(name, bytes)?;
+    let requests = RequestedGrants::read(name, bytes)?;
     Ok(Inspection {
         name: name.into(),
         size: bytes.len() as u64,
@@ -173,7 +173,7 @@ fn unrun(name: &str, bytes: &[u8], reason: String, settings: &ComponentSettings)
         summarizers: Vec::new(),
         examples: Vec::new(),
         models: Vec::new(),
-        grants: Comparison::new(requests.as_ref(), &Requests::default(), &settings.grants),
+        grants: GrantReport::new(requests.as_ref(), &RequestedGrants::default(), &settings.grants),
         refused: Some(reason),
         is_described: false,
     })
@@ -211,7 +211,7 @@ fn described(component: &Component, size: u64, settings: &ComponentSettings) -> 
         summarizers: component.summarizer_names().map(Into::into).collect(),
         examples: component.example_names().map(Into::into).collect(),
         models: component.model_names().map(|model| format!("{MODEL_PREFIX}{}/{model}", component.name())).collect(),
-        grants: component.comparison_with(&settings.grants),
+        grants: component.grant_report_with(&settings.grants),
         refused: settings.refusal.clone(),
         is_described: true,
     }

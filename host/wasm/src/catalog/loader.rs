@@ -6,12 +6,12 @@
 //! Loads are tasks of their own. The loader starts them and takes over their results; it never waits for one, so settings take effect and
 //! other files are loaded while a component is compiled.
 
-mod apply;
 mod audit;
-mod flight;
 mod load;
 mod options;
 mod publish;
+mod reconfigure;
+mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,23 +21,23 @@ use std::time::{Duration, Instant};
 use hatchery_core::Timestamp;
 use tokio::sync::watch;
 
-use crate::catalog::names::KnownNames;
+use crate::catalog::names::StoredNames;
 use crate::catalog::scan::{Kind, Scan, Stamp, scan};
-use crate::catalog::{Catalog, FileState, Troubles, conflict, folder_name};
+use crate::catalog::{Catalog, FileState, LoadIssues, conflict, folder_name};
 use crate::contract::component::Component;
 use crate::error::LoadError;
-use flight::{Flight, Flights, Landed};
 use load::load;
+use tasks::{LoadResult, LoadTask, LoadTasks};
 
 pub use load::{Precompiled, precompile};
 pub(crate) use load::{admit, check_name, load_bytes, read};
-pub use options::{Admission, LoadOptions, Progress};
+pub use options::{LoadOptions, LoadPolicy, Progress};
 
 /// How long a file must stay as it is before it is read.
 pub(crate) const SETTLE: Duration = Duration::from_millis(100);
 
 /// What is known about a file.
-struct Known {
+struct TrackedFile {
     kind: Kind,
     /// The component's name, or the app's folder.
     name: String,
@@ -56,7 +56,7 @@ struct Known {
     is_described: bool,
 }
 
-impl Known {
+impl TrackedFile {
     /// True when it is as it was when it was last loaded.
     fn is_settled(&self) -> bool {
         self.is_loaded && !self.is_missing
@@ -74,43 +74,43 @@ impl Known {
 pub(crate) struct Loader {
     directory: PathBuf,
     options: LoadOptions,
-    files: BTreeMap<PathBuf, Known>,
+    files: BTreeMap<PathBuf, TrackedFile>,
     /// The file that serves under each component name.
     owners: BTreeMap<String, PathBuf>,
     /// The owners of names, as the file of them holds them.
-    known_names: KnownNames,
-    flights: Flights,
+    names_file: StoredNames,
+    tasks: LoadTasks,
     /// Files of the first look that are not loaded yet; `None` before it. Until there are none, no app keeps its name against another:
     /// which of two serves must not depend on which is compiled first.
     starting: Option<BTreeSet<PathBuf>>,
     /// True when the catalog is out of date.
     has_changed: bool,
     /// Why files whose components are loaded cannot serve, as of the last catalog.
-    troubles: Troubles,
+    issues: LoadIssues,
 }
 
 impl Loader {
     /// `activity` counts up whenever there is something to take over with [`Loader::collect`].
     pub(crate) fn new(directory: PathBuf, options: LoadOptions, activity: Arc<watch::Sender<u64>>) -> Self {
-        let known_names = options.known_names.as_deref().map(KnownNames::read).unwrap_or_default();
-        let [owners, _] = known_names.files(&directory);
+        let names_file = options.names_file.as_deref().map(StoredNames::read).unwrap_or_default();
+        let [owners, _] = names_file.files(&directory);
         Self {
             directory,
             options,
             files: BTreeMap::new(),
             owners,
-            known_names,
-            flights: Flights::new(activity),
+            names_file,
+            tasks: LoadTasks::new(activity),
             starting: None,
             has_changed: false,
-            troubles: Troubles::new(),
+            issues: LoadIssues::new(),
         }
     }
 
     /// Returns the catalog before the first one: nothing serves, and names have their owners.
     pub(crate) fn initial(&self) -> Catalog {
-        let [_, app_files] = self.known_names.files(&self.directory);
-        Catalog { app_files, owners: self.known_names.items.clone(), ..Catalog::default() }
+        let [_, app_files] = self.names_file.files(&self.directory);
+        Catalog { app_files, owners: self.names_file.items.clone(), ..Catalog::default() }
     }
 
     /// Looks at the directory and starts to load what has been the same for `settle`.
@@ -144,16 +144,16 @@ impl Loader {
             self.start(path);
         }
         if self.starting.is_none() {
-            self.starting = Some(self.files.keys().filter(|path| self.flights.contains(path)).cloned().collect());
+            self.starting = Some(self.files.keys().filter(|path| self.tasks.contains(path)).cloned().collect());
         }
     }
 
     /// Takes over the results of loads.
     pub(crate) fn collect(&mut self) {
-        while let Some((flight, landed)) = self.flights.next_landed() {
-            self.has_changed |= self.settle_load(flight, landed);
+        while let Some((task, finished)) = self.tasks.next_finished() {
+            self.has_changed |= self.settle_load(task, finished);
         }
-        for path in self.flights.compiling() {
+        for path in self.tasks.compiling() {
             if let Some(known) = self.files.get_mut(path) {
                 known.set(FileState::Compiling { previous_serves: known.component.is_some() });
             }
@@ -162,13 +162,13 @@ impl Loader {
 
     /// True while loads are under way.
     pub(crate) fn is_loading(&self) -> bool {
-        !self.flights.is_empty()
+        !self.tasks.is_empty()
     }
 
     /// True when something has not settled yet: look again soon.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.files.iter().any(|(path, known)| {
-            let waits = !known.is_loaded && !self.flights.contains(path);
+            let waits = !known.is_loaded && !self.tasks.contains(path);
             known.is_missing || waits && !matches!(known.state, FileState::Conflict { .. })
         })
     }
@@ -191,7 +191,7 @@ impl Loader {
             };
             let known = self.files.entry(path.clone()).or_insert_with(|| {
                 tracing::debug!("{}: pending: it is new", path.display());
-                Known {
+                TrackedFile {
                     kind: *kind,
                     name,
                     stamp: *stamp,
@@ -211,8 +211,8 @@ impl Loader {
                 known.stamp = *stamp;
                 known.seen = Instant::now();
                 known.is_loaded = false;
-                if self.flights.contains(path) {
-                    self.flights.abort(path);
+                if self.tasks.contains(path) {
+                    self.tasks.abort(path);
                     known.set(if known.component.is_some() { FileState::Loaded } else { FileState::Pending });
                 }
             }
@@ -230,7 +230,7 @@ impl Loader {
         let before = self.files.len();
         let gone = self.files.extract_if(.., |path, known| found.misses(path) && known.seen.elapsed() >= settle);
         for (path, known) in gone {
-            self.flights.abort(&path);
+            self.tasks.abort(&path);
             audit::swap(&known.name, known.component.as_ref().map(|component| component.sha256()), None);
         }
         let files = &self.files;
@@ -260,7 +260,7 @@ impl Loader {
                 (Some(reason), state) => {
                     let conflict = FileState::Conflict { reason: reason.clone() };
                     changed |= *state != conflict;
-                    self.flights.abort(path);
+                    self.tasks.abort(path);
                     known.set(conflict);
                 }
                 // The other file is gone: this one gets its turn.
@@ -276,8 +276,8 @@ impl Loader {
 
     /// Files that are to be loaded and have been the same for `settle`.
     fn settled(&self, settle: Duration) -> Vec<PathBuf> {
-        let ready = |(path, known): &(&PathBuf, &Known)| {
-            !known.is_loaded && !known.is_missing && known.seen.elapsed() >= settle && !self.flights.contains(path)
+        let ready = |(path, known): &(&PathBuf, &TrackedFile)| {
+            !known.is_loaded && !known.is_missing && known.seen.elapsed() >= settle && !self.tasks.contains(path)
         };
         self.files.iter().filter(ready).map(|(path, _)| path.clone()).collect()
     }
@@ -289,16 +289,16 @@ impl Loader {
         let current = known.component.as_ref().filter(|_| known.is_described);
         let current = current.map(|component| component.sha256().to_owned());
         let settings = self.options.settings.of(&name);
-        self.flights.start(path, known.stamp, settings, |ticket| async move {
-            load(&options, &name, &file, current.as_deref(), ticket).await
+        self.tasks.start(path, known.stamp, settings, |permit| async move {
+            load(&options, &name, &file, current.as_deref(), permit).await
         });
     }
 
     /// Takes over the result of a load. True when the catalog has to change.
-    fn settle_load(&mut self, flight: Flight, landed: Landed) -> bool {
-        let Landed { path, took, result, .. } = landed;
+    fn settle_load(&mut self, task: LoadTask, finished: LoadResult) -> bool {
+        let LoadResult { path, took, result, .. } = finished;
         let Some(known) = self.files.get_mut(&path) else { return false };
-        if Stamp::of(&path) != Some(flight.stamp) {
+        if Stamp::of(&path) != Some(task.stamp) {
             // It changed while it was being read: the next look reads it again.
             known.seen = Instant::now();
             known.is_loaded = false;
@@ -307,22 +307,22 @@ impl Loader {
         }
         let name = known.name.clone();
         let now = self.options.settings.of(&name);
-        if result.is_err() && flight.settings != now {
+        if result.is_err() && task.settings != now {
             // It failed with settings that are not in force any more.
             self.start(path);
             return false;
         }
         known.is_loaded = true;
         known.needs_folder = None;
-        match result.and_then(|loaded| apply::bring_up_to_date(loaded, &self.options.settings, &name)) {
-            Ok(apply::Current::Unchanged) => {
+        match result.and_then(|loaded| reconfigure::bring_up_to_date(loaded, &self.options.settings, &name)) {
+            Ok(reconfigure::Current::Unchanged) => {
                 let changed = known.state != FileState::Loaded;
                 known.set(FileState::Loaded);
                 changed
             }
-            Ok(apply::Current::Component { component, is_from_cache, is_described }) => {
+            Ok(reconfigure::Current::Component { component, is_from_cache, is_described }) => {
                 tracing::info!(component = name, sha256 = component.sha256(), ?took, is_from_cache, "loaded");
-                if let Some(lines) = component.comparison().missing_lines(&name) {
+                if let Some(lines) = component.grant_report().missing_lines(&name) {
                     tracing::warn!(
                         "component `{name}` requests more than it is granted; to grant it, add to hatchery.yaml:\n{lines}"
                     );

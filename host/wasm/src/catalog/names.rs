@@ -2,8 +2,8 @@
 
 mod build;
 mod models;
-mod needs;
 mod owners;
+mod permissions;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use hatchery_core::{
 use hatchery_engine::builtin;
 
 use crate::contract::component::Component;
-pub(crate) use owners::{KnownNames, Owners, Shadowed};
+pub(crate) use owners::{NameOwners, Shadowed, StoredNames};
 
-pub(crate) use needs::described;
+pub(crate) use permissions::described;
 
 /// Components by name.
 pub(crate) type Components = BTreeMap<String, Arc<Component>>;
 
 /// Looks names up in a set of components, some of which are the owners of names that others have, too.
-pub(crate) struct Names<'a>(pub(crate) &'a Components, pub(crate) &'a Owners);
+pub(crate) struct Names<'a>(pub(crate) &'a Components, pub(crate) &'a NameOwners);
 
 impl ItemResolver for Names<'_> {
     fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, ResolveError> {

@@ -27,7 +27,7 @@ pub struct Revisions {
 /// A revision that can be gone back to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct KeptRevision {
+pub struct StoredRevision {
     /// SHA-256 of the file, in hexadecimal.
     pub sha256: String,
     /// Bytes of the file.
@@ -67,7 +67,7 @@ impl Revisions {
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub fn list(&self, component: &str) -> io::Result<Vec<KeptRevision>> {
+    pub fn list(&self, component: &str) -> io::Result<Vec<StoredRevision>> {
         let mut kept = Vec::new();
         for entry in entries(&self.directory.join(component))? {
             let entry = entry?;
@@ -80,7 +80,7 @@ impl Revisions {
         }
         kept.sort_by(|a, b| b.cmp(a));
         let kept =
-            kept.into_iter().map(|(time, sha256, size)| KeptRevision { sha256, size, served_since: stamp(time) });
+            kept.into_iter().map(|(time, sha256, size)| StoredRevision { sha256, size, served_since: stamp(time) });
         Ok(kept.collect())
     }
 
@@ -135,7 +135,7 @@ impl Revisions {
         folders.create(self.directory.join(component))?;
         copy_signature(file, &path)?;
         // What is there may be damaged, and reading it costs as much as writing it.
-        write_in_place(&path, bytes)?;
+        write_atomically(&path, bytes)?;
         for old in self.list(component)?.iter().skip(self.most) {
             let old = self.path(component, &old.sha256);
             fs::remove_file(&old)?;
@@ -160,7 +160,7 @@ pub fn component_files(directory: &Path, component: &str, settings: &Settings) -
 ///
 /// # Errors
 /// When it cannot be written; then nothing has changed.
-pub fn write_in_place(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -186,7 +186,7 @@ fn signature_of(file: &Path) -> PathBuf {
 fn copy_signature(file: &Path, copy: &Path) -> io::Result<()> {
     let kept = signature_of(copy);
     match read_if_present(&signature_of(file))? {
-        Some(signature) => write_in_place(&kept, signature.as_bytes()),
+        Some(signature) => write_atomically(&kept, signature.as_bytes()),
         None => remove_if_present(&kept),
     }
 }

@@ -1,5 +1,5 @@
 //! What the operator says of components in `hatchery.yaml`: of one (`components.NAME`), of all (`limits`), of what all share (`engine`), and
-//! of how they change (`swapping`).
+//! of how they change (`hot_reload`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -109,10 +109,10 @@ impl Default for EngineSettings {
     }
 }
 
-/// How components are replaced: `swapping` in `hatchery.yaml`. Read at the start only.
+/// How components are replaced: `hot_reload` in `hatchery.yaml`. Read at the start only.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Swapping {
+pub struct HotReload {
     /// How long runs may go on with a revision that was replaced. Then they end with `COMPONENT_REPLACED`.
     #[serde(deserialize_with = "units::time")]
     pub drain_timeout: Duration,
@@ -120,7 +120,7 @@ pub struct Swapping {
     pub keep: usize,
 }
 
-impl Default for Swapping {
+impl Default for HotReload {
     fn default() -> Self {
         Self { drain_timeout: Duration::from_secs(600), keep: 3 }
     }
@@ -134,25 +134,25 @@ pub struct Settings {
     /// Settings by component name.
     pub components: BTreeMap<String, ComponentSettings>,
     /// What is the same each time, in tests.
-    pub rehearsal: Option<Rehearsal>,
+    pub deterministic: Option<DeterministicMode>,
 }
 
 /// What makes tests of components go the same each time: the time of day stands still and chance begins anew in each call, unless grants
 /// say otherwise, and recorded responses stand in for the network.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Rehearsal {
+pub struct DeterministicMode {
     /// The responses.
     pub http: RecordedHttp,
 }
 
-impl Rehearsal {
+impl DeterministicMode {
     /// 2026-01-01, midnight (UTC), since 1970.
     const TIME: Duration = Duration::from_secs(1_767_225_600);
 
     /// Where random numbers begin.
     const SEED: u64 = 1;
 
-    fn apply(&self, settings: &mut ComponentSettings) {
+    fn reconfigure(&self, settings: &mut ComponentSettings) {
         let grants = Arc::make_mut(&mut settings.grants);
         if grants.clock == ClockGrant::Real {
             grants.clock = ClockGrant::Frozen(Self::TIME);
@@ -177,8 +177,8 @@ impl Settings {
         if !private.is_empty() {
             Arc::make_mut(&mut settings.grants).private_components = private;
         }
-        if let Some(rehearsal) = &self.rehearsal {
-            rehearsal.apply(&mut settings);
+        if let Some(deterministic) = &self.deterministic {
+            deterministic.reconfigure(&mut settings);
         }
         settings
     }

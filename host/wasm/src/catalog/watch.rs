@@ -140,8 +140,8 @@ impl CatalogHandle {
     }
 
     /// What is wrong with limits that were raised beyond what the engine was made for, in a sentence.
-    pub fn beyond_pool(&self, settings: &Settings) -> Option<String> {
-        settings.limits().find_map(|limits| self.0.engine.beyond_pool(limits))
+    pub fn pool_overflow(&self, settings: &Settings) -> Option<String> {
+        settings.limits().find_map(|limits| self.0.engine.pool_overflow(limits))
     }
 
     /// Applies settings of components. When this returns, new calls of every component that serves have them, whatever is being compiled.

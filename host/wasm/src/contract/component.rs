@@ -30,7 +30,7 @@ use crate::catalog::settings::ComponentSettings;
 use crate::contract::convert::{BadValue, Weigh, bounded, wit};
 use crate::contract::version::Contract;
 use crate::error::{CallError, LoadError};
-use crate::policy::{Comparison, Grants, Requests, Surroundings};
+use crate::policy::{GrantReport, Grants, RequestedGrants, WasiEnvironment};
 use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{Limit, Limits};
@@ -49,7 +49,7 @@ pub struct Component {
     name: Arc<str>,
     sha256: String,
     contract: Contract,
-    requests: Option<Requests>,
+    requests: Option<RequestedGrants>,
     settings: ComponentSettings,
     sandbox: Sandbox,
     exports: Exports,
@@ -66,7 +66,7 @@ impl Component {
         name: &str,
         sha256: String,
         contract: Contract,
-        requests: Option<Requests>,
+        requests: Option<RequestedGrants>,
         code: &wasmtime::component::Component,
         settings: ComponentSettings,
     ) -> Result<Self, LoadError> {
@@ -135,13 +135,13 @@ impl Component {
     }
 
     /// What it requests, and what its agents are described with, against what it is granted.
-    pub fn comparison(&self) -> Comparison {
-        self.comparison_with(&self.settings.grants)
+    pub fn grant_report(&self) -> GrantReport {
+        self.grant_report_with(&self.settings.grants)
     }
 
     /// What it requests against what it could be granted.
-    pub(crate) fn comparison_with(&self, grants: &Grants) -> Comparison {
-        Comparison::new(self.requests.as_ref(), &described(self), grants)
+    pub(crate) fn grant_report_with(&self, grants: &Grants) -> GrantReport {
+        GrantReport::new(self.requests.as_ref(), &described(self), grants)
     }
 
     /// What its calls may use.
@@ -366,7 +366,7 @@ fn sandbox(
     pre: InstancePre<HostState>,
     settings: &ComponentSettings,
 ) -> Result<Sandbox, LoadError> {
-    let surroundings = Surroundings::new(&name, &settings.grants)?;
+    let wasi_environment = WasiEnvironment::new(&name, &settings.grants)?;
     let egress = Egress::new(name.clone(), settings.grants.clone(), settings.limits.clone(), settings.recorded.clone())
         .map_err(|reason| LoadError::Grants { component: name.to_string(), reason })?;
     Ok(Sandbox {
@@ -381,7 +381,7 @@ fn sandbox(
         limits: settings.limits.clone(),
         grants: settings.grants.clone(),
         egress: Arc::new(egress),
-        surroundings,
+        wasi_environment,
     })
 }
 

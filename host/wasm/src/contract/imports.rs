@@ -19,7 +19,7 @@ use wasmtime::component::{Accessor, HasSelf};
 
 use crate::contract::convert::{BadValue, ToWit, wit};
 use crate::contract::relay::Relay;
-use crate::policy::Want;
+use crate::policy::Permission;
 use crate::runtime::store::memory::Held;
 use crate::runtime::store::{Caller, HostState};
 
@@ -44,8 +44,8 @@ impl HostState {
 
 impl HostState {
     /// Whether the component may do this.
-    fn check(&self, want: Want<'_>) -> Result<(), wit::Error> {
-        self.grants.check(&self.component, want).map_err(|denial| denial.report(&self.output))
+    fn check(&self, permission: Permission<'_>) -> Result<(), wit::Error> {
+        self.grants.check(&self.component, permission).map_err(|denial| denial.report(&self.output))
     }
 }
 
@@ -67,10 +67,10 @@ impl Reach for &mut HostState {
 }
 
 /// The call that the guest runs for, if the component may do this.
-fn allowed(store: &mut impl Reach, want: Want<'_>) -> Result<CallContext, wit::Error> {
+fn allowed(store: &mut impl Reach, permission: Permission<'_>) -> Result<CallContext, wit::Error> {
     store.reach(|state| {
         let cx = state.context()?.clone();
-        state.check(want)?;
+        state.check(permission)?;
         Ok(cx)
     })
 }

@@ -7,9 +7,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// What is special about an address.
+/// What is reserved_range about an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Special {
+pub(crate) enum ReservedRange {
     Loopback,
     Private,
     LinkLocal,
@@ -21,7 +21,7 @@ pub(crate) enum Special {
     Reserved,
 }
 
-impl fmt::Display for Special {
+impl fmt::Display for ReservedRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Loopback => "a loopback address",
@@ -36,8 +36,8 @@ impl fmt::Display for Special {
     }
 }
 
-/// What is special about `address`; nothing for one of the public internet.
-pub(crate) fn special(address: IpAddr) -> Option<Special> {
+/// What is reserved_range about `address`; nothing for one of the public internet.
+pub(crate) fn reserved_range(address: IpAddr) -> Option<ReservedRange> {
     match address {
         IpAddr::V4(v4) => special_v4(v4),
         IpAddr::V6(v6) => match embedded(v6) {
@@ -50,17 +50,17 @@ pub(crate) fn special(address: IpAddr) -> Option<Special> {
 /// Where clouds hand out keys; the last looks like an address of the internet and is one of Azure's machines.
 const METADATA: [[u8; 4]; 3] = [[169, 254, 169, 254], [100, 100, 100, 200], [168, 63, 129, 16]];
 
-fn special_v4(v4: Ipv4Addr) -> Option<Special> {
+fn special_v4(v4: Ipv4Addr) -> Option<ReservedRange> {
     let is_in =
         |network: [u8; 4], length: u8| Cidr { network: Ipv4Addr::from(network).into(), length }.holds(v4.into());
     Some(match () {
-        () if METADATA.into_iter().any(|address| is_in(address, 32)) => Special::Metadata,
-        () if v4.is_unspecified() => Special::Unspecified,
-        () if v4.is_loopback() => Special::Loopback,
-        () if v4.is_private() => Special::Private,
-        () if v4.is_link_local() => Special::LinkLocal,
-        () if is_in([100, 64, 0, 0], 10) => Special::CarrierNat,
-        () if v4.is_multicast() => Special::Multicast,
+        () if METADATA.into_iter().any(|address| is_in(address, 32)) => ReservedRange::Metadata,
+        () if v4.is_unspecified() => ReservedRange::Unspecified,
+        () if v4.is_loopback() => ReservedRange::Loopback,
+        () if v4.is_private() => ReservedRange::Private,
+        () if v4.is_link_local() => ReservedRange::LinkLocal,
+        () if is_in([100, 64, 0, 0], 10) => ReservedRange::CarrierNat,
+        () if v4.is_multicast() => ReservedRange::Multicast,
         // "This network", IETF protocols, examples, 6to4 relays, benchmarks, and what is left at the end.
         () if is_in([0, 0, 0, 0], 8)
             || is_in([192, 0, 0, 0], 24)
@@ -69,27 +69,27 @@ fn special_v4(v4: Ipv4Addr) -> Option<Special> {
             || is_in([198, 18, 0, 0], 15)
             || is_in([240, 0, 0, 0], 4) =>
         {
-            Special::Reserved
+            ReservedRange::Reserved
         }
         () => return None,
     })
 }
 
-fn special_v6(v6: Ipv6Addr) -> Option<Special> {
+fn special_v6(v6: Ipv6Addr) -> Option<ReservedRange> {
     let is_in =
         |network: [u16; 8], length: u8| Cidr { network: Ipv6Addr::from(network).into(), length }.holds(v6.into());
     Some(match () {
-        () if is_in([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128) => Special::Metadata,
-        () if v6.is_unspecified() => Special::Unspecified,
-        () if v6.is_loopback() => Special::Loopback,
-        () if v6.is_multicast() => Special::Multicast,
-        () if v6.is_unicast_link_local() => Special::LinkLocal,
+        () if is_in([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128) => ReservedRange::Metadata,
+        () if v6.is_unspecified() => ReservedRange::Unspecified,
+        () if v6.is_loopback() => ReservedRange::Loopback,
+        () if v6.is_multicast() => ReservedRange::Multicast,
+        () if v6.is_unicast_link_local() => ReservedRange::LinkLocal,
         // Unique local, the older site-local, and a site's own translation to IPv4.
         () if v6.is_unique_local()
             || is_in([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10)
             || is_in([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48) =>
         {
-            Special::Private
+            ReservedRange::Private
         }
         // All that is not handed out, and of what is: IETF protocols with Teredo, and examples.
         () if !is_in([0x2000, 0, 0, 0, 0, 0, 0, 0], 3)
@@ -97,7 +97,7 @@ fn special_v6(v6: Ipv6Addr) -> Option<Special> {
             || is_in([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32)
             || is_in([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20) =>
         {
-            Special::Reserved
+            ReservedRange::Reserved
         }
         () => return None,
     })
@@ -184,51 +184,51 @@ mod tests {
     #[test]
     fn addresses_that_are_not_public_are_known_in_every_form() {
         let cases = [
-            ("127.0.0.1", Special::Loopback),
-            ("127.8.8.8", Special::Loopback),
-            ("::1", Special::Loopback),
-            ("::ffff:127.0.0.1", Special::Loopback),
-            ("::127.0.0.1", Special::Loopback),
-            ("::ffff:0:127.0.0.1", Special::Loopback),
-            ("64:ff9b::127.0.0.1", Special::Loopback),
-            ("2002:7f00:1::", Special::Loopback),
-            ("10.1.2.3", Special::Private),
-            ("172.31.255.255", Special::Private),
-            ("192.168.0.1", Special::Private),
-            ("::ffff:10.1.2.3", Special::Private),
-            ("fc00::1", Special::Private),
-            ("fdff::1", Special::Private),
-            ("fec0::1", Special::Private),
-            ("64:ff9b:1::a00:1", Special::Private),
-            ("169.254.1.1", Special::LinkLocal),
-            ("fe80::1", Special::LinkLocal),
-            ("169.254.169.254", Special::Metadata),
-            ("::ffff:169.254.169.254", Special::Metadata),
-            ("64:ff9b::a9fe:a9fe", Special::Metadata),
-            ("100.100.100.200", Special::Metadata),
-            ("168.63.129.16", Special::Metadata),
-            ("fd00:ec2::254", Special::Metadata),
-            ("100.64.0.1", Special::CarrierNat),
-            ("100.127.255.255", Special::CarrierNat),
-            ("224.0.0.1", Special::Multicast),
-            ("ff02::1", Special::Multicast),
-            ("0.0.0.0", Special::Unspecified),
-            ("::", Special::Unspecified),
-            ("::ffff:0.0.0.0", Special::Unspecified),
-            ("0.1.2.3", Special::Reserved),
-            ("192.0.2.1", Special::Reserved),
-            ("198.19.255.255", Special::Reserved),
-            ("255.255.255.255", Special::Reserved),
-            ("2001::1", Special::Reserved),
-            ("2001:db8::1", Special::Reserved),
-            ("100::1", Special::Reserved),
+            ("127.0.0.1", ReservedRange::Loopback),
+            ("127.8.8.8", ReservedRange::Loopback),
+            ("::1", ReservedRange::Loopback),
+            ("::ffff:127.0.0.1", ReservedRange::Loopback),
+            ("::127.0.0.1", ReservedRange::Loopback),
+            ("::ffff:0:127.0.0.1", ReservedRange::Loopback),
+            ("64:ff9b::127.0.0.1", ReservedRange::Loopback),
+            ("2002:7f00:1::", ReservedRange::Loopback),
+            ("10.1.2.3", ReservedRange::Private),
+            ("172.31.255.255", ReservedRange::Private),
+            ("192.168.0.1", ReservedRange::Private),
+            ("::ffff:10.1.2.3", ReservedRange::Private),
+            ("fc00::1", ReservedRange::Private),
+            ("fdff::1", ReservedRange::Private),
+            ("fec0::1", ReservedRange::Private),
+            ("64:ff9b:1::a00:1", ReservedRange::Private),
+            ("169.254.1.1", ReservedRange::LinkLocal),
+            ("fe80::1", ReservedRange::LinkLocal),
+            ("169.254.169.254", ReservedRange::Metadata),
+            ("::ffff:169.254.169.254", ReservedRange::Metadata),
+            ("64:ff9b::a9fe:a9fe", ReservedRange::Metadata),
+            ("100.100.100.200", ReservedRange::Metadata),
+            ("168.63.129.16", ReservedRange::Metadata),
+            ("fd00:ec2::254", ReservedRange::Metadata),
+            ("100.64.0.1", ReservedRange::CarrierNat),
+            ("100.127.255.255", ReservedRange::CarrierNat),
+            ("224.0.0.1", ReservedRange::Multicast),
+            ("ff02::1", ReservedRange::Multicast),
+            ("0.0.0.0", ReservedRange::Unspecified),
+            ("::", ReservedRange::Unspecified),
+            ("::ffff:0.0.0.0", ReservedRange::Unspecified),
+            ("0.1.2.3", ReservedRange::Reserved),
+            ("192.0.2.1", ReservedRange::Reserved),
+            ("198.19.255.255", ReservedRange::Reserved),
+            ("255.255.255.255", ReservedRange::Reserved),
+            ("2001::1", ReservedRange::Reserved),
+            ("2001:db8::1", ReservedRange::Reserved),
+            ("100::1", ReservedRange::Reserved),
         ];
         for (address, kind) in cases {
-            assert_eq!(special(address.parse().unwrap()), Some(kind), "{address}");
+            assert_eq!(reserved_range(address.parse().unwrap()), Some(kind), "{address}");
         }
         for address in ["1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
         {
-            assert_eq!(special(address.parse().unwrap()), None, "{address}");
+            assert_eq!(reserved_range(address.parse().unwrap()), None, "{address}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Folders of the host that a component sees.
+//! Preopens of the host that a component sees.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -13,7 +13,7 @@ use http::Uri;
 use http::uri::Scheme;
 use serde::Deserialize;
 
-use super::address::{Cidr, Special, special};
+use super::address::{Cidr, ReservedRange, reserved_range};
 
 /// An entry of `network`: `host[:port]`, where `*.` before a host stands for all names below it, `*` for any host or port, and `http://`
 /// for requests in plain text. Without a port it is the scheme's own.
@@ -87,7 +87,7 @@ impl Target {
     /// True when the name alone says that its address is not public.
     pub(crate) fn is_known_private(&self) -> bool {
         let is_local_name = self.host == "localhost" || self.host.ends_with(".localhost");
-        is_local_name || self.address.is_some_and(|address| special(address).is_some())
+        is_local_name || self.address.is_some_and(|address| reserved_range(address).is_some())
     }
 }
 
@@ -180,9 +180,9 @@ impl PrivateEntry {
     }
 }
 
-/// What is special about an address that `target` has, unless `grants` allow it.
-pub(crate) fn forbidden(grants: &[PrivateEntry], target: &Target, address: IpAddr) -> Option<Special> {
-    special(address).filter(|_| !grants.iter().any(|entry| entry.allows(target, Some(address))))
+/// What is reserved_range about an address that `target` has, unless `grants` allow it.
+pub(crate) fn blocked_range(grants: &[PrivateEntry], target: &Target, address: IpAddr) -> Option<ReservedRange> {
+    reserved_range(address).filter(|_| !grants.iter().any(|entry| entry.allows(target, Some(address))))
 }
 
 impl Host {
@@ -445,12 +445,15 @@ mod tests {
         let entries = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<PrivateEntry>>();
         let local = target("http://localhost:9000");
         let ip = |text: &str| text.parse().unwrap();
-        assert_eq!(forbidden(&[], &local, ip("127.0.0.1")), Some(Special::Loopback));
-        assert_eq!(forbidden(&[], &local, ip("1.1.1.1")), None);
-        assert_eq!(forbidden(&entries(&["localhost:9000"]), &local, ip("127.0.0.1")), None);
-        assert_eq!(forbidden(&entries(&["localhost:9001"]), &local, ip("127.0.0.1")), Some(Special::Loopback));
-        assert_eq!(forbidden(&entries(&["127.0.0.0/8"]), &local, ip("127.0.0.1")), None);
-        assert_eq!(forbidden(&entries(&["127.0.0.0/8"]), &local, ip("::1")), Some(Special::Loopback));
-        assert_eq!(forbidden(&entries(&["*.localhost:*"]), &target("http://a.localhost:1"), ip("::1")), None);
+        assert_eq!(blocked_range(&[], &local, ip("127.0.0.1")), Some(ReservedRange::Loopback));
+        assert_eq!(blocked_range(&[], &local, ip("1.1.1.1")), None);
+        assert_eq!(blocked_range(&entries(&["localhost:9000"]), &local, ip("127.0.0.1")), None);
+        assert_eq!(
+            blocked_range(&entries(&["localhost:9001"]), &local, ip("127.0.0.1")),
+            Some(ReservedRange::Loopback)
+        );
+        assert_eq!(blocked_range(&entries(&["127.0.0.0/8"]), &local, ip("127.0.0.1")), None);
+        assert_eq!(blocked_range(&entries(&["127.0.0.0/8"]), &local, ip("::1")), Some(ReservedRange::Loopback));
+        assert_eq!(blocked_range(&entries(&["*.localhost:*"]), &target("http://a.localhost:1"), ip("::1")), None);
     }
 }

@@ -82,13 +82,13 @@ impl TryFrom<Written> for Secret {
 }
 
 /// A secret that is ready to be placed. The value is marked so that nothing shows it.
-pub(crate) struct Placed {
+pub(crate) struct ResolvedSecret {
     host: HostPattern,
     header: HeaderName,
     value: HeaderValue,
 }
 
-impl Placed {
+impl ResolvedSecret {
     /// Puts the secret into a request to `target`, if it is for that. It takes the place of what the guest has put there.
     pub(crate) fn place(&self, target: &Target, headers: &mut http::HeaderMap) {
         if self.host.allows(target) {
@@ -121,7 +121,7 @@ impl Secret {
     /// # Errors
     /// When it is missing, cannot be a header, or would be sent in plain text to a host that is not in `private_network`; the message names
     /// the secret and where it was looked for, and never quotes it.
-    pub(crate) fn read(&self, grants: &Grants) -> Result<Placed, String> {
+    pub(crate) fn read(&self, grants: &Grants) -> Result<ResolvedSecret, String> {
         let name = &self.name;
         if let Some(target) = self.host.plain_target()
             && !grants.private_network.iter().any(|entry| entry.allows(&target, target.address))
@@ -144,7 +144,7 @@ impl Secret {
         let mut value = HeaderValue::try_from(self.format.replace(PLACE, secret))
             .map_err(|_| format!("the secret `{name}` has characters that no header can have"))?;
         value.set_sensitive(true);
-        Ok(Placed { host: self.host.clone(), header: self.header.clone(), value })
+        Ok(ResolvedSecret { host: self.host.clone(), header: self.header.clone(), value })
     }
 }
 

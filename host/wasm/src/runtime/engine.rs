@@ -152,7 +152,7 @@ impl Engine {
     }
 
     /// Says which of these limits is higher than the pool has room for; it counts from the next start on.
-    pub(crate) fn beyond_pool(&self, limits: &Limits) -> Option<String> {
+    pub(crate) fn pool_overflow(&self, limits: &Limits) -> Option<String> {
         let most = &self.options;
         let (key, most) = match () {
             () if !self.pooled => return None,

@@ -33,7 +33,7 @@ use wasmtime::{PoolConcurrencyLimitError, Store, Trap, UpdateDeadline};
 use wasmtime_wasi_http::FieldMapError;
 
 use crate::error::CallError;
-use crate::policy::{Grants, Surroundings};
+use crate::policy::{Grants, WasiEnvironment};
 use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{DESCRIBE_WALL, Limit, LimitHit, Limits};
@@ -65,7 +65,7 @@ pub(crate) struct Sandbox {
     pub(crate) places: u32,
     /// What the memories of an instance begin with, bytes.
     pub(crate) initial_memory: u64,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) wasi_environment: WasiEnvironment,
 }
 
 impl Sandbox {

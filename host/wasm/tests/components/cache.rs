@@ -150,7 +150,7 @@ async fn who_waits_for_a_compilation_is_told_of_it() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let noted = told.clone();
     lab.options.cache = CodeCache::new(None);
-    lab.options.patience = Duration::ZERO;
+    lab.options.progress_delay = Duration::ZERO;
     lab.options.progress = Some(Arc::new(move |progress| {
         if let Progress::Compiling { name, size } = progress {
             noted.lock().unwrap().push((name, size));

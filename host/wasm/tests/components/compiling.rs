@@ -233,7 +233,7 @@ async fn of_two_apps_of_one_name_none_serves_however_long_one_takes_to_load() {
     let lab = Lab::new().with("swap");
     compile_ahead(&lab, &["swap"]).await;
     lab.write("swap/root_agent.yaml", "name: swap\nmodel: m\ninstruction: Talk.\n");
-    let options = LoadOptions { patience: Duration::ZERO, ..lab.options.clone() };
+    let options = LoadOptions { progress_delay: Duration::ZERO, ..lab.options.clone() };
     let handle = CatalogHandle::start(lab.path(""), options).await.unwrap();
     handle.loaded().await;
     let catalog = handle.current();

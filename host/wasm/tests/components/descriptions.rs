@@ -45,7 +45,7 @@ async fn an_agent_described_with_what_is_not_granted_is_refused_with_all_the_lin
          tools: [\"agent:gallery/clerk\", \"gallery/guarded\", \"url_context\", \"gallery/configured\", \"gallery/house_rules\"]"
     );
     assert!(catalog.app("harmless").is_some(), "an agent that needs nothing is served");
-    let missing = catalog.components["lurker"].comparison().missing_lines("lurker").unwrap();
+    let missing = catalog.components["lurker"].grant_report().missing_lines("lurker").unwrap();
     assert!(reason.ends_with(&missing), "what /components says, inspect and doctor say:\n{missing}");
     // These lines are enough.
     let grants = json!({

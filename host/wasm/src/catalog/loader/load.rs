@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
-use super::flight::Ticket;
+use super::tasks::LoadPermit;
 use super::{LoadOptions, Progress};
 use crate::catalog::revisions::Revisions;
 use crate::catalog::settings::Settings;
 use crate::contract::component::Component;
 use crate::contract::version::Contract;
 use crate::error::LoadError;
-use crate::policy::Requests;
+use crate::policy::RequestedGrants;
 use crate::runtime::cache::{load_compiled, sha256};
 use crate::runtime::compile::CompileError;
 
@@ -41,18 +41,18 @@ pub(crate) async fn load(
     name: &str,
     path: &Path,
     current: Option<&str>,
-    mut ticket: Ticket,
+    mut permit: LoadPermit,
 ) -> Result<Loaded, LoadError> {
     check_name(name, path)?;
     check_trust(&options.settings, name)?;
-    ticket.enter().await;
+    permit.enter().await;
     let bytes = admit(options, path, read(options, path).await?).await?;
     let hash = sha256(&bytes);
     if current == Some(hash.as_str()) {
         keep(options, name, path, move |revisions, name, path| revisions.keep_signature(name, &hash, path)).await;
         return Ok(Loaded::Unchanged);
     }
-    let (component, is_from_cache) = describe(options, name, bytes.clone(), hash.clone(), &mut ticket).await?;
+    let (component, is_from_cache) = describe(options, name, bytes.clone(), hash.clone(), &mut permit).await?;
     keep(options, name, path, move |revisions, name, path| revisions.keep(name, &hash, &bytes, path)).await;
     Ok(Loaded::Component { component, is_from_cache })
 }
@@ -113,7 +113,7 @@ pub async fn precompile(options: &LoadOptions, path: &Path) -> Result<Precompile
     let bytes = admit(options, path, read(options, path).await?).await?;
     Contract::read(&name, &bytes)?;
     let (size, hash) = (bytes.len() as u64, sha256(&bytes));
-    let code = code(options, &name, bytes, hash, &mut Ticket::default()).await?;
+    let code = code(options, &name, bytes, hash, &mut LoadPermit::default()).await?;
     match code.not_kept {
         Some(reason) => Err(LoadError::NotKept { component: name, reason }),
         None => Ok(Precompiled { name, size, is_from_cache: code.is_from_cache, took: began.elapsed() }),
@@ -150,9 +150,9 @@ pub(crate) async fn read(options: &LoadOptions, path: &Path) -> Result<Bytes, Lo
 
 /// The same bytes, if they may be loaded.
 pub(crate) async fn admit(options: &LoadOptions, path: &Path, bytes: Bytes) -> Result<Bytes, LoadError> {
-    let Some(admission) = options.admission.clone() else { return Ok(bytes) };
+    let Some(load_policy) = options.load_policy.clone() else { return Ok(bytes) };
     let file = path.to_owned();
-    let asked = tokio::task::spawn_blocking(move || admission(&file, &bytes).map(|()| bytes)).await;
+    let asked = tokio::task::spawn_blocking(move || load_policy(&file, &bytes).map(|()| bytes)).await;
     asked
         .map_err(|error| LoadError::BrokeOff { path: path.into(), reason: error.to_string() })?
         .map_err(LoadError::NotAdmitted)
@@ -165,7 +165,7 @@ pub(crate) async fn load_bytes(
     bytes: Bytes,
     hash: String,
 ) -> Result<(Arc<Component>, bool), LoadError> {
-    describe(options, name, bytes, hash, &mut Ticket::default()).await
+    describe(options, name, bytes, hash, &mut LoadPermit::default()).await
 }
 
 async fn describe(
@@ -173,12 +173,12 @@ async fn describe(
     name: &str,
     bytes: Bytes,
     hash: String,
-    ticket: &mut Ticket,
+    permit: &mut LoadPermit,
 ) -> Result<(Arc<Component>, bool), LoadError> {
     let contract = Contract::read(name, &bytes)?;
-    let requests = Requests::read(name, &bytes)?;
+    let requests = RequestedGrants::read(name, &bytes)?;
     check_folders(&options.settings, name)?;
-    let Code { component: code, is_from_cache, .. } = code(options, name, bytes, hash.clone(), ticket).await?;
+    let Code { component: code, is_from_cache, .. } = code(options, name, bytes, hash.clone(), permit).await?;
     let settings = options.settings.of(name);
     let component =
         Component::describe(options.engine.clone(), name, hash, contract, requests, &code, settings).await?;
@@ -199,7 +199,7 @@ async fn code(
     name: &str,
     bytes: Bytes,
     hash: String,
-    ticket: &mut Ticket,
+    permit: &mut LoadPermit,
 ) -> Result<Code, LoadError> {
     let failed = |reason: String| LoadError::Compile { component: name.into(), reason };
     let (engine, cache, sha256) = (options.engine.clone(), options.cache.clone(), hash.clone());
@@ -207,9 +207,9 @@ async fn code(
     if let Some(component) = cached.map_err(|error| failed(error.to_string()))? {
         return Ok(Code { component, is_from_cache: true, not_kept: None });
     }
-    ticket.leave();
-    let code = compile(options, name, bytes, ticket).await.map_err(|error| failed(error.to_string()))?;
-    ticket.enter().await;
+    permit.leave();
+    let code = compile(options, name, bytes, permit).await.map_err(|error| failed(error.to_string()))?;
+    permit.enter().await;
     let (engine, cache) = (options.engine.clone(), options.cache.clone());
     let loaded = tokio::task::spawn_blocking(move || {
         let component = load_compiled(&engine, &code)?;
@@ -220,15 +220,20 @@ async fn code(
 }
 
 /// Compiles a component as soon as it is its turn. Reports [`Progress::Compiling`] if that takes long.
-async fn compile(options: &LoadOptions, name: &str, bytes: Bytes, ticket: &Ticket) -> Result<Vec<u8>, CompileError> {
+async fn compile(
+    options: &LoadOptions,
+    name: &str,
+    bytes: Bytes,
+    permit: &LoadPermit,
+) -> Result<Vec<u8>, CompileError> {
     let _permit = options.compiler.permit().await?;
-    ticket.begin_compiling();
+    permit.begin_compiling();
     let size = bytes.len() as u64;
     let mut work = pin!(options.compiler.compile(&options.engine, bytes));
     tokio::select! {
         biased;
         done = &mut work => return done,
-        () = tokio::time::sleep(options.patience) => {}
+        () = tokio::time::sleep(options.progress_delay) => {}
     }
     options.report(Progress::Compiling { name: name.into(), size });
     work.await

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::revisions::Revisions;
-use crate::catalog::settings::{Settings, Swapping};
+use crate::catalog::settings::{HotReload, Settings};
 use crate::runtime::cache::CodeCache;
 use crate::runtime::compile::{CompileLimits, Compiler, Worker};
 use crate::runtime::engine::Engine;
@@ -29,23 +29,23 @@ pub struct LoadOptions {
     /// Keeps what was loaded, to go back to.
     pub revisions: Option<Revisions>,
     /// The file that keeps the owners of names from one start to the next.
-    pub known_names: Option<PathBuf>,
+    pub names_file: Option<PathBuf>,
     /// Asked before a file is loaded.
-    pub admission: Option<Admission>,
+    pub load_policy: Option<LoadPolicy>,
     /// Told what is being loaded.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
     /// How long a compilation may take before `progress` is told that it is under way.
-    pub patience: Duration,
+    pub progress_delay: Duration,
 }
 
 /// Says why a file may not be loaded. It is given the very bytes that are, and may block.
-pub type Admission = Arc<dyn Fn(&Path, &[u8]) -> Result<(), String> + Send + Sync>;
+pub type LoadPolicy = Arc<dyn Fn(&Path, &[u8]) -> Result<(), String> + Send + Sync>;
 
 impl LoadOptions {
     /// Default limits, compilation in this process, no cache, no settings.
     pub fn new(engine: Arc<Engine>) -> Self {
         let cache = CodeCache::new(None);
-        let (settings, drain_timeout) = (Settings::default(), Swapping::default().drain_timeout);
+        let (settings, drain_timeout) = (Settings::default(), HotReload::default().drain_timeout);
         Self {
             engine,
             compiler: Compiler::new(Worker::InProcess, CompileLimits::default()),
@@ -53,10 +53,10 @@ impl LoadOptions {
             settings,
             drain_timeout,
             revisions: None,
-            known_names: None,
-            admission: None,
+            names_file: None,
+            load_policy: None,
             progress: None,
-            patience: PATIENCE,
+            progress_delay: PATIENCE,
         }
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Known, Loader};
-use crate::catalog::names::KnownNames;
+use super::{Loader, TrackedFile};
+use crate::catalog::names::StoredNames;
 use crate::catalog::scan::Kind;
 use crate::catalog::{Catalog, FileState, FileStatus, Sources};
 
@@ -37,7 +37,7 @@ impl Loader {
         // As of the last catalog: what was loaded since then competes with what is in it.
         let is_starting = self.starting.as_ref().is_some_and(|starting| !starting.is_empty());
         if let Some(starting) = &mut self.starting {
-            starting.retain(|path| self.flights.contains(path));
+            starting.retain(|path| self.tasks.contains(path));
         }
         let previous = if is_starting {
             Arc::new(Catalog { generation: current.generation, ..self.initial() })
@@ -46,15 +46,15 @@ impl Loader {
         };
         let made = tokio::task::spawn_blocking(move || previous.next(sources)).await;
         let made = made.inspect_err(|error| tracing::error!("making the catalog broke off: {error}"));
-        let (mut next, mut troubles) = made.ok()?;
+        let (mut next, mut issues) = made.ok()?;
         if self.waits_for_components() {
             // What is missing may be on its way.
-            for state in troubles.values_mut().filter(|state| matches!(state, FileState::Rejected { .. })) {
+            for state in issues.values_mut().filter(|state| matches!(state, FileState::Rejected { .. })) {
                 *state = FileState::Pending;
             }
         }
-        self.troubles = troubles;
-        self.note_troubles();
+        self.issues = issues;
+        self.record_issues();
         next.files = self.statuses();
         log_conflicts(current, &next);
         if self.starting.as_ref().is_some_and(BTreeSet::is_empty) {
@@ -65,12 +65,12 @@ impl Loader {
 
     /// Writes down which names belong to whom in `catalog`, if that has changed.
     async fn keep_names(&mut self, catalog: &Catalog) {
-        let Some(file) = self.options.known_names.clone() else { return };
-        let names = KnownNames::new(&self.directory, &self.owners, &catalog.app_files, &catalog.owners);
-        if names == self.known_names {
+        let Some(file) = self.options.names_file.clone() else { return };
+        let names = StoredNames::new(&self.directory, &self.owners, &catalog.app_files, &catalog.owners);
+        if names == self.names_file {
             return;
         }
-        self.known_names = names.clone();
+        self.names_file = names.clone();
         if let Err(error) = tokio::task::spawn_blocking(move || names.write(&file)).await {
             tracing::error!("keeping names broke off: {error}");
         }
@@ -78,15 +78,15 @@ impl Loader {
 
     /// True while a component is loaded for the first time.
     fn waits_for_components(&self) -> bool {
-        let is_first = |known: &Known| known.kind == Kind::Component && known.component.is_none();
-        self.files.iter().any(|(path, known)| is_first(known) && self.flights.contains(path))
+        let is_first = |known: &TrackedFile| known.kind == Kind::Component && known.component.is_none();
+        self.files.iter().any(|(path, known)| is_first(known) && self.tasks.contains(path))
     }
 
     /// YAML apps are loaded with the catalog, so their states are known only now.
-    fn note_troubles(&mut self) {
-        let settled = |known: &Known| known.kind == Kind::RootAgent && known.is_settled();
+    fn record_issues(&mut self) {
+        let settled = |known: &TrackedFile| known.kind == Kind::RootAgent && known.is_settled();
         for (path, known) in self.files.iter_mut().filter(|(_, known)| settled(known)) {
-            let state = self.troubles.get(path).cloned().unwrap_or(FileState::Loaded);
+            let state = self.issues.get(path).cloned().unwrap_or(FileState::Loaded);
             if let FileState::Rejected { reason, .. } = &state
                 && known.state != state
             {
@@ -101,8 +101,8 @@ impl Loader {
         let shown = self.files.iter().filter(|(_, known)| known.kind != Kind::Yaml);
         shown
             .map(|(path, known)| {
-                let trouble = self.troubles.get(path).filter(|_| known.state == FileState::Loaded);
-                let state = trouble.unwrap_or(&known.state).clone();
+                let issue = self.issues.get(path).filter(|_| known.state == FileState::Loaded);
+                let state = issue.unwrap_or(&known.state).clone();
                 FileStatus { path: path.clone(), name: known.name.clone(), state, since: known.since }
             })
             .collect()

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::flight::or_broken;
+use super::tasks::or_broken;
 use super::*;
 use crate::catalog::Catalog;
 use crate::runtime::engine::{Engine, EngineOptions};
@@ -31,8 +31,8 @@ async fn a_file_whose_loading_breaks_off_is_not_tried_again_before_it_changes() 
     let stamp = loader.files[&path].stamp;
     let broken = tokio::spawn(async { panic!("a defect") }).await.unwrap_err();
     let result = or_broken(&path, Err(broken));
-    loader.flights.start(path.clone(), stamp, Default::default(), |_| async { result });
-    loader.flights.wait().await;
+    loader.tasks.start(path.clone(), stamp, Default::default(), |_| async { result });
+    loader.tasks.wait().await;
     loader.collect();
     assert!(loader.has_changed);
     let reason = loader.files[&path].state.reason().unwrap();
@@ -71,11 +71,11 @@ async fn an_app_that_is_being_changed_serves_while_another_file_is_published() {
         path
     };
     let app = |name: &str, text: &str| format!("name: {name}\nmodel: m\ninstruction: Talk.\ndescription: {text}\n");
-    let talker = write("talker", &app("talker", "Old."));
+    let talker = write("talker", &app("talker", "ReplacedRevision."));
     let mut loader = loader(directory.path());
     let first = loader.pass(&Arc::default(), Duration::ZERO).await;
     let first = Arc::new(first.unwrap());
-    assert_eq!(first.app("talker").unwrap().root().description, "Old.");
+    assert_eq!(first.app("talker").unwrap().root().description, "ReplacedRevision.");
 
     write("talker", &app("talker", "Still being written."));
     let other = write("other", &app("other", "New."));
@@ -86,11 +86,11 @@ async fn an_app_that_is_being_changed_serves_while_another_file_is_published() {
     assert!(loader.is_unsettled());
     let second = Arc::new(second.expect("the other app is published"));
     assert_eq!(second.app("other").unwrap().root().description, "New.");
-    assert_eq!(second.app("talker").expect("the app is gone").root().description, "Old.");
+    assert_eq!(second.app("talker").expect("the app is gone").root().description, "ReplacedRevision.");
 
     write("talker", "name: talker\nmodle: typo\n");
     let third = Arc::new(loader.pass(&second, Duration::ZERO).await.unwrap());
-    assert_eq!(third.app("talker").expect("the app is gone").root().description, "Old.");
+    assert_eq!(third.app("talker").expect("the app is gone").root().description, "ReplacedRevision.");
     let state = &third.file(&talker).unwrap().state;
     assert!(matches!(state, FileState::Rejected { previous_serves: true, .. }), "{state:?}");
 

@@ -11,7 +11,7 @@ use hatchery_engine::builtin;
 use hatchery_engine::toolsets::IntoToolset;
 use serde_json::Value;
 
-use super::needs::Rights;
+use super::permissions::Rights;
 use super::{Names, Take, offers};
 use crate::contract::bindings::hatchery::agent::specs as guest_agents;
 use crate::contract::component::{AgentSpec, Component, Hook};
@@ -275,12 +275,12 @@ fn planner(planner: &guest_agents::Planner) -> Result<Option<Planner>, BadValue>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::names::{Components, Owners, roots};
+    use crate::catalog::names::{Components, NameOwners, roots};
     use crate::contract::component::tests::{agent, with_agents};
 
     async fn built(agents: Vec<AgentSpec>) -> Result<Agent, String> {
         let components = Components::from([("made".to_owned(), with_agents(agents).await)]);
-        Names(&components, &Owners::default()).agent("made/a0").map_err(|error| error.to_string())
+        Names(&components, &NameOwners::default()).agent("made/a0").map_err(|error| error.to_string())
     }
 
     /// Agents, each with the next one below it.

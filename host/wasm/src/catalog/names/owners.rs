@@ -10,7 +10,7 @@ use hatchery_core::ItemKind;
 use serde::{Deserialize, Serialize};
 
 use super::{Components, items};
-use crate::catalog::revisions::write_in_place;
+use crate::catalog::revisions::write_atomically;
 
 /// The kinds of items that can be named without their component.
 const KINDS: [ItemKind; 7] = [
@@ -25,12 +25,12 @@ const KINDS: [ItemKind; 7] = [
 
 /// The component that an item's name alone means, by kind and name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Owners(BTreeMap<String, BTreeMap<String, String>>);
+pub(crate) struct NameOwners(BTreeMap<String, BTreeMap<String, String>>);
 
 /// What other components offer under a name that has an owner: sentences by component.
 pub(crate) type Shadowed = BTreeMap<String, Vec<String>>;
 
-impl Owners {
+impl NameOwners {
     /// The component that `name` alone means.
     pub(super) fn of(&self, kind: ItemKind, name: &str) -> Option<&str> {
         self.0.get(kind.label())?.get(name).map(String::as_str)
@@ -75,22 +75,22 @@ impl Owners {
 /// All names and who has them, as they are kept from one start of the host to the next. Files are relative to the served folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct KnownNames {
+pub(crate) struct StoredNames {
     /// The file of each component.
     components: BTreeMap<String, PathBuf>,
     /// The file of each app.
     apps: BTreeMap<String, PathBuf>,
     /// Items.
-    pub(crate) items: Owners,
+    pub(crate) items: NameOwners,
 }
 
-impl KnownNames {
+impl StoredNames {
     /// Those of a host that serves `directory`.
     pub(crate) fn new(
         directory: &Path,
         components: &BTreeMap<String, PathBuf>,
         apps: &BTreeMap<String, PathBuf>,
-        items: &Owners,
+        items: &NameOwners,
     ) -> Self {
         let relative = |files: &BTreeMap<String, PathBuf>| {
             let relative = |file: &PathBuf| file.strip_prefix(directory).unwrap_or(file).to_owned();
@@ -116,7 +116,7 @@ impl KnownNames {
     pub(crate) fn write(&self, file: &Path) {
         let written = serde_json::to_vec_pretty(self).map_err(io::Error::from).and_then(|text| {
             fs::create_dir_all(file.parent().unwrap_or(Path::new("")))?;
-            write_in_place(file, &text)
+            write_atomically(file, &text)
         });
         if let Err(error) = written {
             tracing::warn!("{}: who has which name is forgotten with the next start: {error}", file.display());
@@ -147,7 +147,7 @@ mod tests {
     #[tokio::test]
     async fn the_first_of_two_keeps_its_name_and_the_other_is_told() {
         let one = Components::from([("first".to_owned(), offering("a").await)]);
-        let (owners, shadowed) = Owners::default().next(&one, &BTreeSet::new());
+        let (owners, shadowed) = NameOwners::default().next(&one, &BTreeSet::new());
         assert_eq!((owners.of(ItemKind::Agent, "a"), shadowed.len()), (Some("first"), 0));
         let mut two = one.clone();
         two.insert("another".to_owned(), offering("a").await);
@@ -157,7 +157,11 @@ mod tests {
             shadowed["another"],
             ["the agent `a` is that of `first`, which had the name first; this one is `another/a`"]
         );
-        assert_eq!(Owners::default().next(&two, &BTreeSet::new()).0, Owners::default(), "nobody knows who was first");
+        assert_eq!(
+            NameOwners::default().next(&two, &BTreeSet::new()).0,
+            NameOwners::default(),
+            "nobody knows who was first"
+        );
         two.remove("first");
         let awaited = BTreeSet::from(["first"]);
         let (waiting, shadowed) = kept.next(&two, &awaited);
@@ -178,14 +182,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("data/names.json");
         let map = |file: &str| BTreeMap::from([("x".to_owned(), PathBuf::from(file))]);
-        let names =
-            KnownNames::new(Path::new("here"), &map("here/x.wasm"), &map("here/x/root_agent.yaml"), &Owners::default());
+        let names = StoredNames::new(
+            Path::new("here"),
+            &map("here/x.wasm"),
+            &map("here/x/root_agent.yaml"),
+            &NameOwners::default(),
+        );
         names.write(&file);
-        let read = KnownNames::read(&file);
+        let read = StoredNames::read(&file);
         assert_eq!(read, names);
         assert_eq!(read.files(Path::new("/there")), [map("/there/x.wasm"), map("/there/x/root_agent.yaml")]);
         fs::write(&file, "{").unwrap();
-        assert_eq!(KnownNames::read(&file), KnownNames::default());
-        assert_eq!(KnownNames::read(&folder.path().join("none")), KnownNames::default());
+        assert_eq!(StoredNames::read(&file), StoredNames::default());
+        assert_eq!(StoredNames::read(&folder.path().join("none")), StoredNames::default());
     }
 }

@@ -21,7 +21,7 @@ use crate::contract::bindings::exports::hatchery::agent::guest_agents::Guest;
 use crate::contract::convert::{FromWit, bounded, bounded_event, wit};
 use crate::contract::relay::{Held, Relay};
 use crate::error::CallError;
-use crate::policy::{Access, Want};
+use crate::policy::{Access, Permission};
 use crate::runtime::store::{Caller, HostState, Sandbox};
 
 pub(super) struct ComponentAgent {
@@ -125,7 +125,7 @@ impl ComponentAgent {
         let data = self.component.accept(event, |event| EventData::from_wit(bounded_event(event))).map_err(failed)?;
         for key in data.actions.state_delta.keys() {
             let Sandbox { grants, component, .. } = &self.component.sandbox;
-            grants.check(component, Want::State(Access::Write, key)).map_err(|denial| denial.end(&cx.call))?;
+            grants.check(component, Permission::State(Access::Write, key)).map_err(|denial| denial.end(&cx.call))?;
         }
         if data.actions.compaction.is_some() {
             return Err(self.refuse_compaction(cx));

@@ -15,7 +15,7 @@ use super::offer::Hooked;
 use crate::contract::bindings::exports::hatchery::agent::{guest_callbacks, guest_plugins, sync_guest_callbacks};
 use crate::contract::convert::{BadValue, FromWit, ToWit, Weigh, bounded, object, text, wit};
 use crate::error::CallError;
-use crate::policy::Want;
+use crate::policy::Permission;
 use crate::runtime::store::{HostState, Sandbox};
 
 /// A callback or a plugin; `I` is the interface that its functions are in.
@@ -128,7 +128,7 @@ impl<I: Interface + Sync> Hooks<I> {
             return Ok(());
         }
         let Sandbox { grants, component, .. } = &self.component.sandbox;
-        grants.check(component, Want::Model(after)).map_err(|denial| denial.end(cx))
+        grants.check(component, Permission::Model(after)).map_err(|denial| denial.end(cx))
     }
 
     fn broke(&self, error: CallError) -> RunError {

@@ -10,7 +10,7 @@ use super::callback::{Hooks, Interface};
 use super::hook::Hook;
 use crate::contract::bindings::exports::hatchery::agent::guest_plugins::{Guest, GuestIndices};
 use crate::contract::convert::{FromWit, ToWit, bounded_event, wit};
-use crate::policy::{Access, Want};
+use crate::policy::{Access, Permission};
 use crate::runtime::store::{HostState, Sandbox};
 
 impl Interface for GuestIndices {
@@ -63,7 +63,7 @@ impl Plugin for Hooks<GuestIndices> {
             self.accept(call.await?, |event| event.map(bounded_event).map(EventData::from_wit).transpose())?;
         let delta = revised.iter().flat_map(|revised| &revised.actions.state_delta);
         for (key, _) in delta.filter(|(key, value)| before.get(*key) != Some(value)) {
-            grants.check(component, Want::State(Access::Write, key)).map_err(|denial| denial.end(cx))?;
+            grants.check(component, Permission::State(Access::Write, key)).map_err(|denial| denial.end(cx))?;
         }
         if let Some(revised) = &mut revised {
             // What it was not shown is not its to take away.

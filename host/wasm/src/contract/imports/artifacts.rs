@@ -6,7 +6,7 @@ use wasmtime::component::HasSelf;
 use super::{Access as Accessor, Reach, allowed, hold};
 use crate::contract::bindings::hatchery::agent::artifacts::{Host, HostWithStore};
 use crate::contract::convert::{FromWit, ToWit, Weigh, wit};
-use crate::policy::{Access, Want};
+use crate::policy::{Access, Permission};
 use crate::runtime::store::HostState;
 
 impl Host for HostState {}
@@ -34,7 +34,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 }
 
 pub(super) async fn save(mut store: impl Reach, name: String, part: wit::Part) -> Result<u64, wit::Error> {
-    let cx = allowed(&mut store, Want::Artifacts(Access::Write))?;
+    let cx = allowed(&mut store, Permission::Artifacts(Access::Write))?;
     let _held = hold(&mut store, part.weigh())?;
     Ok(cx.save_artifact(&name, &Part::from_wit(part)?).await?)
 }
@@ -44,21 +44,21 @@ pub(super) async fn load(
     name: String,
     version: Option<u64>,
 ) -> Result<Option<wit::Part>, wit::Error> {
-    let cx = allowed(&mut store, Want::Artifacts(Access::Read))?;
+    let cx = allowed(&mut store, Permission::Artifacts(Access::Read))?;
     Ok(cx.load_artifact(&name, version).await?.map(|part| part.to_wit()))
 }
 
 pub(super) async fn list(mut store: impl Reach) -> Result<Vec<String>, wit::Error> {
-    let cx = allowed(&mut store, Want::Artifacts(Access::Read))?;
+    let cx = allowed(&mut store, Permission::Artifacts(Access::Read))?;
     Ok(cx.list_artifacts().await?)
 }
 
 pub(super) async fn versions(mut store: impl Reach, name: String) -> Result<Vec<u64>, wit::Error> {
-    let run = allowed(&mut store, Want::Artifacts(Access::Read))?.invocation;
+    let run = allowed(&mut store, Permission::Artifacts(Access::Read))?.invocation;
     Ok(run.services.artifacts.versions(&run.session_key, &name).await?)
 }
 
 pub(super) async fn delete(mut store: impl Reach, name: String) -> Result<(), wit::Error> {
-    let run = allowed(&mut store, Want::Artifacts(Access::Write))?.invocation;
+    let run = allowed(&mut store, Permission::Artifacts(Access::Write))?.invocation;
     Ok(run.services.artifacts.delete(&run.session_key, &name).await?)
 }

@@ -5,7 +5,7 @@ use wasmtime::component::HasSelf;
 use super::{Access, Reach, allowed};
 use crate::contract::bindings::hatchery::agent::memory::{Entry, Host, HostWithStore};
 use crate::contract::convert::{ToWit, wit};
-use crate::policy::Want;
+use crate::policy::Permission;
 use crate::runtime::store::HostState;
 
 impl Host for HostState {}
@@ -17,7 +17,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 }
 
 pub(super) async fn search(mut store: impl Reach, query: String) -> Result<Vec<Entry>, wit::Error> {
-    let cx = allowed(&mut store, Want::Memory)?;
+    let cx = allowed(&mut store, Permission::Memory)?;
     let entries = cx.search_memory(&query).await?.into_iter().map(|entry| Entry {
         content: entry.content.to_wit(),
         author: entry.author,

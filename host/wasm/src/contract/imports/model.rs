@@ -14,7 +14,7 @@ use wasmtime::component::{Destination, HasSelf, StreamProducer, StreamReader, St
 use super::{Access, Reach, allowed, context, fault, hold};
 use crate::contract::bindings::hatchery::agent::model::{Host, HostWithStore};
 use crate::contract::convert::{FromWit, ToWit, Weigh, wit};
-use crate::policy::Want;
+use crate::policy::Permission;
 use crate::runtime::store::HostState;
 use crate::runtime::store::memory::Held;
 use crate::runtime::store::tally::Tally;
@@ -41,11 +41,11 @@ pub(super) async fn ask(mut store: impl Reach, request: wit::LlmRequest, streame
     let mut request = LlmRequest::from_wit(request)?;
     let model = if request.model.is_empty() {
         let (name, model) = cx.host()?.model(&cx)?;
-        allowed(&mut store, Want::Model(&name))?;
+        allowed(&mut store, Permission::Model(&name))?;
         request.model = name;
         model
     } else {
-        allowed(&mut store, Want::Model(&request.model))?;
+        allowed(&mut store, Permission::Model(&request.model))?;
         cx.invocation.services.models.model(&request.model).map_err(RunError::Model)?
     };
     let tally = store.reach(|state| state.tally.clone());

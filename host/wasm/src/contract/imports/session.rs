@@ -3,7 +3,7 @@
 use super::fault;
 use crate::contract::bindings::hatchery::agent::session::{Host, Info};
 use crate::contract::convert::{ITEM, ToWit, Weigh, text, value, wit};
-use crate::policy::{Access, Want};
+use crate::policy::{Access, Permission};
 use crate::runtime::store::HostState;
 use crate::runtime::store::kept::Kind;
 
@@ -31,7 +31,7 @@ impl Host for HostState {
 
     fn get_state(&mut self, key: String) -> Result<Option<String>, wit::Error> {
         let cx = self.context()?;
-        self.check(Want::State(Access::Read, &key))?;
+        self.check(Permission::State(Access::Read, &key))?;
         Ok(cx.state(&key).as_ref().map(text))
     }
 
@@ -43,7 +43,7 @@ impl Host for HostState {
 
     fn set_state(&mut self, key: String, json: String) -> Result<(), wit::Error> {
         self.context()?;
-        self.check(Want::State(Access::Write, &key))?;
+        self.check(Permission::State(Access::Write, &key))?;
         let value = value(&json, "the state value")?;
         self.kept.keep(Kind::State(key.clone()), key.len() + json.len()).map_err(|hit| {
             self.output.report_limit("limits.result", &hit);

@@ -8,7 +8,7 @@ use wasmtime::component::HasSelf;
 use super::{Access, Reach, context, hold};
 use crate::contract::bindings::hatchery::agent::tools::{Host, HostWithStore};
 use crate::contract::convert::{object, text, wit};
-use crate::policy::Want;
+use crate::policy::Permission;
 use crate::runtime::store::HostState;
 use crate::runtime::store::meter::parsed_size;
 use crate::runtime::store::nesting::MOST_AT_ONCE;
@@ -42,7 +42,7 @@ pub(super) async fn call(mut store: impl Reach, name: String, args: String) -> R
         store.reach(|state| (state.grants.clone(), state.component.clone(), state.output.clone()));
     let call = async move {
         let check = |tool: &str| {
-            let checked = grants.check(&component, Want::Tool(tool));
+            let checked = grants.check(&component, Permission::Tool(tool));
             // The model that asked for this can do without.
             checked.map_err(|denial| ToolError::Recoverable(denial.report(&output).message))
         };

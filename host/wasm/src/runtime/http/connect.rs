@@ -19,7 +19,7 @@ use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
 use super::fault::{AnyError, Fault};
-use crate::policy::{Denial, Grants, Target, forbidden};
+use crate::policy::{Denial, Grants, Target, blocked_range};
 use crate::runtime::limits::{Limit, Limits};
 
 /// Makes connections.
@@ -88,16 +88,19 @@ impl Gate {
         let found = look_up(target.host.clone(), target.port).await.map_err(|error| no_address(error.to_string()))?;
         let (mut allowed, mut refused) = (Vec::new(), None);
         for address in found {
-            match forbidden(&self.grants.private_network, target, address.ip()) {
+            match blocked_range(&self.grants.private_network, target, address.ip()) {
                 None => allowed.push(address),
-                Some(special) => refused = Some((address.ip(), special)),
+                Some(reserved_range) => refused = Some((address.ip(), reserved_range)),
             }
         }
         match refused {
-            Some((address, special)) if allowed.is_empty() => {
+            Some((address, reserved_range)) if allowed.is_empty() => {
                 let host = target.host_and_port();
-                let what =
-                    if target.address.is_some() { special.to_string() } else { format!("at {address}, {special}") };
+                let what = if target.address.is_some() {
+                    reserved_range.to_string()
+                } else {
+                    format!("at {address}, {reserved_range}")
+                };
                 let action = format!("connect to `{host}`, {what}");
                 Err(Denial::new(&self.component, action, format!("private_network: [\"{host}\"]")).into())
             }

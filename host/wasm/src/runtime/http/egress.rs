@@ -18,7 +18,7 @@ use super::body::{Download, Progress, Upload};
 use super::connect::{Connector, connector};
 use super::fault::{Fault, Patience};
 use super::recorded::RecordedHttp;
-use crate::policy::{Denial, Grants, Placed, Target};
+use crate::policy::{Denial, Grants, ResolvedSecret, Target};
 use crate::runtime::limits::{Limit, Limits};
 use crate::runtime::store::tally::Tally;
 
@@ -45,7 +45,7 @@ pub(crate) struct Egress {
     component: Arc<str>,
     grants: Arc<Grants>,
     pub(super) limits: Limits,
-    secrets: Vec<Placed>,
+    secrets: Vec<ResolvedSecret>,
     /// What answers in place of the network, in tests.
     recorded: Option<RecordedHttp>,
     /// Made for the first request: most components send none.

@@ -16,7 +16,7 @@ use super::nesting::Nesting;
 use super::output::Output;
 use super::tally::Tally;
 use crate::contract::relay::Relay;
-use crate::policy::{Folders, Grants, Surroundings};
+use crate::policy::{Grants, Preopens, WasiEnvironment};
 use crate::runtime::http::Http;
 
 /// Resources that a guest has beside those that it opens, such as its standard streams.
@@ -59,7 +59,7 @@ pub(crate) struct HostState {
     /// The component's name, for the audit log.
     pub(crate) component: Arc<str>,
     pub(crate) grants: Arc<Grants>,
-    pub(crate) folders: Folders,
+    pub(crate) folders: Preopens,
     pub(crate) config: Arc<JsonMap>,
     pub(crate) output: Output,
     /// The state that the call has set.
@@ -85,13 +85,13 @@ impl WasiHttpView for HostState {
 impl HostState {
     pub(super) fn new(sandbox: &Sandbox, caller: Caller, output: Output) -> Self {
         let bare;
-        let surroundings = match caller {
+        let wasi_environment = match caller {
             // What a component says of itself must not depend on what it is granted.
             Caller::Loader => {
-                bare = Surroundings::bare();
+                bare = WasiEnvironment::bare();
                 &bare
             }
-            Caller::Model | Caller::Call(_) | Caller::Agent(..) => &sandbox.surroundings,
+            Caller::Model | Caller::Call(_) | Caller::Agent(..) => &sandbox.wasi_environment,
         };
         let limits = &sandbox.limits;
         let memory = InstanceMemory::new(limits.clone(), sandbox.engine.memory().clone(), caller.run());
@@ -99,8 +99,8 @@ impl HostState {
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles as usize + HOST_RESOURCES);
         Self {
-            wasi: surroundings.wasi(output.stream("stdout"), output.stream("stderr")),
-            folders: surroundings.folders(),
+            wasi: wasi_environment.wasi(output.stream("stdout"), output.stream("stderr")),
+            folders: wasi_environment.folders(),
             table,
             http: Http::new(sandbox.egress.clone(), &caller, output.clone(), tally.clone()),
             meter: Meter::new(limits.clone(), memory.clone()),

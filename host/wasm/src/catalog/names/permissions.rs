@@ -9,7 +9,7 @@ use hatchery_engine::llm::{Placeholder, placeholders};
 use super::{Names, offers};
 use crate::contract::bindings::hatchery::agent::specs;
 use crate::contract::component::{AgentSpec, Component};
-use crate::policy::{Access, Comparison, Grants, Requests, Want, lines};
+use crate::policy::{Access, GrantReport, Grants, Permission, RequestedGrants, lines};
 
 /// Something that an agent is described with and that may need a grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,26 +23,26 @@ enum Need {
 }
 
 impl Need {
-    fn want(&self) -> Want<'_> {
+    fn want(&self) -> Permission<'_> {
         match self {
-            Self::Model(name) => Want::Model(name),
-            Self::Memory => Want::Memory,
-            Self::Artifacts => Want::Artifacts(Access::Read),
-            Self::State(access, key) => Want::State(*access, key),
-            Self::Item(kind, name) => Want::Item(*kind, name),
+            Self::Model(name) => Permission::Model(name),
+            Self::Memory => Permission::Memory,
+            Self::Artifacts => Permission::Artifacts(Access::Read),
+            Self::State(access, key) => Permission::State(*access, key),
+            Self::Item(kind, name) => Permission::Item(*kind, name),
         }
     }
 }
 
 /// Returns what the component's agents are described with and is not free to every component. Items of others count
 /// when their names are full ones: which component a short name is of, only a catalog knows.
-pub(crate) fn described(component: &Component) -> Requests {
+pub(crate) fn described(component: &Component) -> RequestedGrants {
     let full = |kind, name: &str| {
         let is_full = kind == ItemKind::Toolset || name.contains('/');
         (is_full && !offers(component, kind, name)).then(|| name.to_owned())
     };
-    let (free, mut requests) = (Grants::default(), Requests::default());
-    for need in component.agents().iter().flat_map(|spec| needs(spec, &full)) {
+    let (free, mut requests) = (Grants::default(), RequestedGrants::default());
+    for need in component.agents().iter().flat_map(|spec| permissions(spec, &full)) {
         if !need.want().is_granted(&free, component.name()) {
             requests.want(need.want());
         }
@@ -62,7 +62,7 @@ impl Names<'_> {
         let (mut sentences, mut blocks) = (Vec::new(), Vec::new());
         for component in components {
             let (name, grants) = (component.name(), &component.settings().grants);
-            let mut requests = Requests::default();
+            let mut requests = RequestedGrants::default();
             for need in self.lacking(component, component.agents()) {
                 match need.want().private_owner(grants, name) {
                     Some(_) => {
@@ -72,7 +72,8 @@ impl Names<'_> {
                     None => requests.want(need.want()),
                 }
             }
-            let missing = Comparison::new(Some(&requests), &Requests::default(), &Grants::default()).missing_grants();
+            let missing =
+                GrantReport::new(Some(&requests), &RequestedGrants::default(), &Grants::default()).missing_grants();
             if !missing.is_empty() {
                 tracing::warn!(
                     target: "hatchery::audit", component = name, action = "describe its agents", grant = missing.join("; "),
@@ -100,7 +101,7 @@ impl Names<'_> {
     ) -> impl Iterator<Item = Need> + 'a {
         let full = |kind, name: &str| self.qualified_name(component, kind, name);
         let grants = &component.settings().grants;
-        let all = specs.into_iter().flat_map(move |spec| needs(spec, &full));
+        let all = specs.into_iter().flat_map(move |spec| permissions(spec, &full));
         all.filter(|need| !need.want().is_granted(grants, component.name()))
     }
 
@@ -118,21 +119,21 @@ impl Names<'_> {
 }
 
 /// Collects what an agent is described with. `full` gives the full name of an item of another component.
-fn needs(spec: &AgentSpec, full: &dyn Fn(ItemKind, &str) -> Option<String>) -> Vec<Need> {
-    let mut needs = Needs { full, found: Vec::new() };
-    needs.items(ItemKind::Agent, &spec.sub_agents);
+fn permissions(spec: &AgentSpec, full: &dyn Fn(ItemKind, &str) -> Option<String>) -> Vec<Need> {
+    let mut permissions = Needs { full, found: Vec::new() };
+    permissions.items(ItemKind::Agent, &spec.sub_agents);
     for callbacks in [&spec.before_agent, &spec.after_agent, &spec.on_agent_error] {
-        needs.items(ItemKind::Callback, callbacks);
+        permissions.items(ItemKind::Callback, callbacks);
     }
     match &spec.kind {
-        specs::AgentKind::Llm(llm) => needs.llm(llm),
+        specs::AgentKind::Llm(llm) => permissions.llm(llm),
         specs::AgentKind::Custom(custom) => {
-            needs.found.extend(custom.model.clone().map(Need::Model));
-            needs.tools(&custom.tools);
+            permissions.found.extend(custom.model.clone().map(Need::Model));
+            permissions.tools(&custom.tools);
         }
         specs::AgentKind::Sequential | specs::AgentKind::Parallel | specs::AgentKind::Loop(_) => {}
     }
-    needs.found
+    permissions.found
 }
 
 struct Needs<'a> {
@@ -223,10 +224,10 @@ impl Rights {
 impl Capabilities for Rights {
     fn check(&self, cx: &CallContext, capability: Capability<'_>) -> Result<(), RunError> {
         let want = match capability {
-            Capability::ReadState(key) => Want::State(Access::Read, key),
-            Capability::WriteState(key) => Want::State(Access::Write, key),
-            Capability::ReadArtifacts => Want::Artifacts(Access::Read),
-            Capability::WriteArtifacts => Want::Artifacts(Access::Write),
+            Capability::ReadState(key) => Permission::State(Access::Read, key),
+            Capability::WriteState(key) => Permission::State(Access::Write, key),
+            Capability::ReadArtifacts => Permission::Artifacts(Access::Read),
+            Capability::WriteArtifacts => Permission::Artifacts(Access::Write),
         };
         self.grants.check(&self.component, want).map_err(|denial| denial.end(cx))
     }

@@ -1,4 +1,4 @@
-//! Folders that components may write, against everything that the host opens by path.
+//! Preopens that components may write, against everything that the host opens by path.
 //!
 //! A component that may write a folder may replace any entry below it by a link. A path below such a folder therefore leads wherever that
 //! component wants, whenever the host opens it again: at the next start, the next reload of a grant, the next use of a cache. So no path
@@ -11,7 +11,7 @@ use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::trail::{Relation, Trail};
+use super::resolved_path::{Relation, ResolvedPath};
 use super::{Access, Folder, Grants};
 
 /// A file or folder that the host itself uses, such as a database or a cache.
@@ -58,11 +58,11 @@ impl fmt::Display for PathConflict {
 /// Checks that no folder that a component may write contains, or lies in, a folder of another grant; that none contains the file of a
 /// secret; and that none contains, is or lies in a `protected` path. Links are followed, and every folder on the way counts.
 ///
-/// Grants of the very same folder are allowed, of one component or of several. Folders that are only read may be nested as you like.
+/// Grants of the very same folder are allowed, of one component or of several. Preopens that are only read may be nested as you like.
 ///
 /// # Errors
 /// The first conflict. Its message names the keys of both sides.
-pub fn check_written_folders<'a>(
+pub fn check_writable_folders<'a>(
     components: impl Iterator<Item = (&'a str, &'a Grants)>,
     protected: &[ProtectedPath],
 ) -> Result<(), PathConflict> {
@@ -72,7 +72,7 @@ pub fn check_written_folders<'a>(
     written(&granted).try_for_each(|folder| folder.check_protected(protected))
 }
 
-/// The part of [`check_written_folders`] that concerns the grants of `component`: against its own and those of each other component.
+/// The part of [`check_writable_folders`] that concerns the grants of `component`: against its own and those of each other component.
 ///
 /// # Errors
 /// The first conflict.
@@ -98,7 +98,7 @@ fn check_grants(
     for (component, grants) in components {
         for (name, file) in grants.secrets.iter().filter_map(|secret| Some((secret.name(), secret.file()?))) {
             let purpose = format!("which components.{component}.grants.secrets reads for `{name}`");
-            let secret = Trail::of(file);
+            let secret = ResolvedPath::new(file);
             let mut folders = written(granted).filter(|folder| concerns(folder.component, component));
             folders.try_for_each(|folder| folder.check_host_path(file, &secret, &purpose))?;
         }
@@ -115,7 +115,7 @@ fn written<'a, 'b>(granted: &'b [Granted<'a>]) -> impl Iterator<Item = &'b Grant
 ///
 /// # Errors
 /// The first conflict.
-pub fn check_read_folders<'a>(
+pub fn check_readable_folders<'a>(
     components: impl Iterator<Item = (&'a str, &'a Grants)>,
     private: &[ProtectedPath],
 ) -> Result<(), PathConflict> {
@@ -127,13 +127,13 @@ pub fn check_read_folders<'a>(
 struct Granted<'a> {
     component: &'a str,
     folder: &'a Folder,
-    trail: Trail,
+    trail: ResolvedPath,
 }
 
 fn folders<'a>(components: &[(&'a str, &'a Grants)]) -> impl Iterator<Item = Granted<'a>> {
     let of_one = |(component, grants): &(&'a str, &'a Grants)| {
         let component = *component;
-        grants.files.iter().map(move |folder| Granted { component, folder, trail: Trail::of(&folder.host) })
+        grants.files.iter().map(move |folder| Granted { component, folder, trail: ResolvedPath::new(&folder.host) })
     };
     components.iter().flat_map(of_one)
 }
@@ -153,10 +153,10 @@ impl Granted<'_> {
     }
 
     fn check_protected(&self, paths: &[ProtectedPath]) -> Result<(), PathConflict> {
-        paths.iter().try_for_each(|it| self.check_host_path(&it.path, &Trail::of(&it.path), &it.purpose))
+        paths.iter().try_for_each(|it| self.check_host_path(&it.path, &ResolvedPath::new(&it.path), &it.purpose))
     }
 
-    fn check_host_path(&self, path: &Path, trail: &Trail, purpose: &str) -> Result<(), PathConflict> {
+    fn check_host_path(&self, path: &Path, trail: &ResolvedPath, purpose: &str) -> Result<(), PathConflict> {
         match trail.relation(&self.trail) {
             Relation::Below => Err(self.conflict(true, path, purpose.into())),
             Relation::Above | Relation::Same => Err(self.conflict(false, path, purpose.into())),
@@ -197,7 +197,7 @@ mod tests {
             .map(|path| ProtectedPath { purpose: "the cache (`data_dir`)".into(), path: root.join(path) })
             .collect();
         let message = |conflict: PathConflict| conflict.to_string().replace(&format!("{}/", root.display()), "");
-        check_written_folders(grants.iter().map(|(name, grants)| (*name, grants)), &protected).map_err(message)
+        check_writable_folders(grants.iter().map(|(name, grants)| (*name, grants)), &protected).map_err(message)
     }
 
     use Access::{Read, Write};
@@ -266,7 +266,7 @@ mod tests {
         let (grants, path) =
             (Grants { files: vec![read("/srv")], ..Grants::default() }, PathBuf::from("/srv/sessions.db"));
         let private = [ProtectedPath { purpose: "the session database".into(), path }];
-        let error = check_read_folders([("a", &grants)].into_iter(), &private).unwrap_err().to_string();
+        let error = check_readable_folders([("a", &grants)].into_iter(), &private).unwrap_err().to_string();
         assert!(error.contains("`/srv` (read) contains `/srv/sessions.db`, the session database"), "{error}");
     }
 
@@ -275,7 +275,7 @@ mod tests {
         let text = r#"{"secrets": [{"name": "key", "file": "/srv/data/key", "host": "a.com", "header": "x"}]}"#;
         let (b, mut a) = (serde_json::from_str::<Grants>(text).unwrap(), Grants::default());
         a.files = vec![Folder { access: Write, ..read("/srv/data") }];
-        let error = check_written_folders([("a", &a), ("b", &b)].into_iter(), &[]).unwrap_err().to_string();
+        let error = check_writable_folders([("a", &a), ("b", &b)].into_iter(), &[]).unwrap_err().to_string();
         assert!(
             error.contains("contains `/srv/data/key`, which components.b.grants.secrets reads for `key`"),
             "{error}"

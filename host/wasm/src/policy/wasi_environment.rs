@@ -15,8 +15,8 @@ use wasmtime_wasi::cli::StdoutStream;
 use wasmtime_wasi::filesystem::{Descriptor, Dir};
 use wasmtime_wasi::{FsPerms, OpenMode, WasiCtx, WasiCtxBuilder};
 
-use super::fixed::{Frozen, Seeded};
-use super::trail::Trail;
+use super::deterministic::{Frozen, Seeded};
+use super::resolved_path::ResolvedPath;
 use super::{Access, ClockGrant, Folder, Grants, RandomGrant, Variable};
 use crate::error::LoadError;
 use crate::runtime::store::HostState;
@@ -31,17 +31,17 @@ const DESCRIBE_TIME: Duration = Duration::from_secs(1_767_225_600);
 const DESCRIBE_SEED: u64 = 1;
 
 /// Open folders with their paths in the component.
-pub(crate) type Folders = Arc<[(Dir, String)]>;
+pub(crate) type Preopens = Arc<[(Dir, String)]>;
 
 /// Environment, folders, clocks and random numbers.
-pub(crate) struct Surroundings {
+pub(crate) struct WasiEnvironment {
     environment: Vec<(String, String)>,
-    folders: Folders,
+    folders: Preopens,
     clock: ClockGrant,
     random: RandomGrant,
 }
 
-impl Surroundings {
+impl WasiEnvironment {
     /// What `component` is granted. Opens its folders.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Surroundings {
         })
     }
 
-    /// The surroundings of a component that describes itself, which are the same whatever it is granted: no files, no variables, a clock
+    /// The wasi_environment of a component that describes itself, which are the same whatever it is granted: no files, no variables, a clock
     /// that stands still, known random numbers.
     pub(crate) fn bare() -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Surroundings {
     }
 
     /// The open folders.
-    pub(crate) fn folders(&self) -> Folders {
+    pub(crate) fn folders(&self) -> Preopens {
         self.folders.clone()
     }
 
@@ -122,7 +122,7 @@ fn variable(component: &str, name: &str, value: &Variable) -> Result<(String, St
     Ok((name.to_owned(), value))
 }
 
-fn folders(component: &str, grants: &Grants) -> Result<Folders, LoadError> {
+fn folders(component: &str, grants: &Grants) -> Result<Preopens, LoadError> {
     let mut seen = HashSet::new();
     let mut open = |folder: &Folder| {
         let failed = |reason: String| LoadError::Folder {
@@ -134,7 +134,7 @@ fn folders(component: &str, grants: &Grants) -> Result<Folders, LoadError> {
         if !seen.insert(folder.guest.as_str().to_owned()) {
             return Err(failed("another one is there already".into()));
         }
-        let trail = Trail::of(&folder.host);
+        let trail = ResolvedPath::new(&folder.host);
         if let Some(link) = trail.first_link(folder.base.as_deref()) {
             let (link, target) = (link.display(), trail.target().display());
             return Err(failed(format!(

@@ -32,7 +32,7 @@ impl Entry {
 
 /// The entries that the resolution of a path passes.
 #[derive(Debug)]
-pub(super) struct Trail {
+pub(super) struct ResolvedPath {
     /// In the order of resolution; links and the folders that they lead to are entries of their own.
     entries: Vec<Entry>,
     /// Where the path leads.
@@ -52,9 +52,9 @@ pub(super) enum Relation {
     Apart,
 }
 
-impl Trail {
+impl ResolvedPath {
     /// Resolves `path`, which need not exist: what does not is taken as it is written.
-    pub(super) fn of(path: &Path) -> Self {
+    pub(super) fn new(path: &Path) -> Self {
         let absolute = path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let (mut entries, mut current, mut links) = (Vec::new(), PathBuf::new(), 0);
         let mut pending = components(&absolute);
@@ -94,7 +94,7 @@ impl Trail {
     /// The first link that the path leads through after `base`, where the path begins. Links in the root folder do not count: some
     /// systems have `/tmp` and `/var` as links, and nobody but the system's owner can change them.
     pub(super) fn first_link(&self, base: Option<&Path>) -> Option<&Path> {
-        let begin = base.map_or(0, |base| Self::of(base).entries.len());
+        let begin = base.map_or(0, |base| Self::new(base).entries.len());
         let is_in_root = |path: &Path| path.parent().is_none_or(|parent| parent.parent().is_none());
         let mut rest = self.entries.iter().skip(begin);
         rest.find(|entry| entry.is_link && !is_in_root(&entry.path)).map(|entry| entry.path.as_path())
@@ -172,7 +172,7 @@ fn open_without_links(entry: &Entry) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).share_mode(FILE_SHARE_READ_WRITE);
     let folder = options.open(&entry.path)?;
-    if Trail::of(&entry.path).entries.iter().any(|entry| entry.is_link) || !folder.metadata()?.is_dir() {
+    if ResolvedPath::new(&entry.path).entries.iter().any(|entry| entry.is_link) || !folder.metadata()?.is_dir() {
         return Err(io::Error::other("it is no folder, or was replaced while it was opened"));
     }
     Ok(folder)
@@ -205,7 +205,7 @@ mod tests {
         symlink("data/way", path("through")).unwrap();
         symlink(path("other"), path("data/way")).unwrap();
         symlink(".", path("data/self")).unwrap();
-        let data = Trail::of(&path("data"));
+        let data = ResolvedPath::new(&path("data"));
         let expected = [
             ("data", Relation::Same),
             ("alias", Relation::Same),
@@ -221,9 +221,9 @@ mod tests {
             (".", Relation::Above),
         ];
         for (name, relation) in expected {
-            assert_eq!(Trail::of(&path(name)).relation(&data), relation, "{name}");
+            assert_eq!(ResolvedPath::new(&path(name)).relation(&data), relation, "{name}");
         }
-        assert_eq!(Trail::of(&path("through")).target(), path("other").canonicalize().unwrap());
+        assert_eq!(ResolvedPath::new(&path("through")).target(), path("other").canonicalize().unwrap());
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
         symlink("data", root.join("real/link")).unwrap();
         let link = |base: Option<&str>, name: &str| {
             let base = base.map(|base| root.join(base));
-            Trail::of(&root.join(name))
+            ResolvedPath::new(&root.join(name))
                 .first_link(base.as_deref())
                 .map(|link| link.strip_prefix(&root).unwrap().to_owned())
         };
@@ -250,7 +250,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data/ref");
         fs::create_dir_all(&path).unwrap();
-        let trail = Trail::of(&path);
+        let trail = ResolvedPath::new(&path);
         trail.open_folder().unwrap();
         fs::rename(folder.path().join("data"), folder.path().join("moved")).unwrap();
         assert!(trail.open_folder().is_err());
@@ -263,6 +263,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         symlink("b", folder.path().join("a")).unwrap();
         symlink("a", folder.path().join("b")).unwrap();
-        Trail::of(&folder.path().join("a"));
+        ResolvedPath::new(&folder.path().join("a"));
     }
 }

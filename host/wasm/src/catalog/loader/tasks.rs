@@ -15,7 +15,7 @@ use crate::catalog::settings::ComponentSettings;
 use crate::error::LoadError;
 
 /// A load under way. It ends when this is dropped, and with it the process that compiles.
-pub(super) struct Flight {
+pub(super) struct LoadTask {
     id: u64,
     /// The file's stamp when it began.
     pub(super) stamp: Stamp,
@@ -26,7 +26,7 @@ pub(super) struct Flight {
 }
 
 /// The result of a load.
-pub(super) struct Landed {
+pub(super) struct LoadResult {
     id: u64,
     pub(super) path: PathBuf,
     pub(super) took: Duration,
@@ -34,16 +34,16 @@ pub(super) struct Landed {
 }
 
 /// All loads under way, by file.
-pub(super) struct Flights {
-    running: HashMap<PathBuf, Flight>,
+pub(super) struct LoadTasks {
+    running: HashMap<PathBuf, LoadTask>,
     started: u64,
-    sender: mpsc::UnboundedSender<Landed>,
-    receiver: mpsc::UnboundedReceiver<Landed>,
+    sender: mpsc::UnboundedSender<LoadResult>,
+    receiver: mpsc::UnboundedReceiver<LoadResult>,
     slots: Arc<Semaphore>,
     activity: Arc<watch::Sender<u64>>,
 }
 
-impl Flights {
+impl LoadTasks {
     /// At most one component for each core is read, checked or described at a time. `activity` counts up when a load begins to compile
     /// and when it ends.
     pub(super) fn new(activity: Arc<watch::Sender<u64>>) -> Self {
@@ -59,7 +59,7 @@ impl Flights {
         path: PathBuf,
         stamp: Stamp,
         settings: ComponentSettings,
-        load: impl FnOnce(Ticket) -> F,
+        load: impl FnOnce(LoadPermit) -> F,
     ) where
         F: Future<Output = Result<Loaded, LoadError>> + Send + 'static,
     {
@@ -67,7 +67,7 @@ impl Flights {
         let (id, began) = (self.started, Instant::now());
         let is_compiling = Arc::new(AtomicBool::new(false));
         let (slots, activity) = (Some(self.slots.clone()), Some(self.activity.clone()));
-        let work = load(Ticket { slots, slot: None, is_compiling: is_compiling.clone(), activity });
+        let work = load(LoadPermit { slots, slot: None, is_compiling: is_compiling.clone(), activity });
         let (sender, activity, file) = (self.sender.clone(), self.activity.clone(), path.clone());
         let mut task = JoinSet::new();
         task.spawn(async move {
@@ -77,10 +77,10 @@ impl Flights {
             let Some(joined) = inner.join_next().await else { return };
             let result = or_broken(&file, joined);
             // Fails only when the loader is gone.
-            let _ = sender.send(Landed { id, path: file, took: began.elapsed(), result });
+            let _ = sender.send(LoadResult { id, path: file, took: began.elapsed(), result });
             activity.send_modify(|count| *count = count.wrapping_add(1));
         });
-        self.running.insert(path, Flight { id, stamp, settings, is_compiling, _task: task });
+        self.running.insert(path, LoadTask { id, stamp, settings, is_compiling, _task: task });
     }
 
     /// Waits until a load begins to compile or ends.
@@ -107,18 +107,18 @@ impl Flights {
 
     /// Files that are being compiled.
     pub(super) fn compiling(&self) -> impl Iterator<Item = &Path> {
-        let compiling = self.running.iter().filter(|(_, flight)| flight.is_compiling.load(Ordering::Relaxed));
+        let compiling = self.running.iter().filter(|(_, task)| task.is_compiling.load(Ordering::Relaxed));
         compiling.map(|(path, _)| path.as_path())
     }
 
     /// Takes the next load that has ended, with what it began with.
-    pub(super) fn next_landed(&mut self) -> Option<(Flight, Landed)> {
-        while let Ok(landed) = self.receiver.try_recv() {
+    pub(super) fn next_finished(&mut self) -> Option<(LoadTask, LoadResult)> {
+        while let Ok(finished) = self.receiver.try_recv() {
             // One that was aborted may have ended just before.
-            if self.running.get(&landed.path).is_some_and(|flight| flight.id == landed.id)
-                && let Some(flight) = self.running.remove(&landed.path)
+            if self.running.get(&finished.path).is_some_and(|task| task.id == finished.id)
+                && let Some(task) = self.running.remove(&finished.path)
             {
-                return Some((flight, landed));
+                return Some((task, finished));
             }
         }
         None
@@ -139,14 +139,14 @@ pub(super) fn or_broken(
 
 /// A load's leave to use the machine.
 #[derive(Default)]
-pub(super) struct Ticket {
+pub(super) struct LoadPermit {
     slots: Option<Arc<Semaphore>>,
     slot: Option<OwnedSemaphorePermit>,
     is_compiling: Arc<AtomicBool>,
     activity: Option<Arc<watch::Sender<u64>>>,
 }
 
-impl Ticket {
+impl LoadPermit {
     /// Waits for a core.
     pub(super) async fn enter(&mut self) {
         if let Some(slots) = &self.slots {

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use wasmparser::{Parser, Payload};
 
 use super::files::GuestPath;
-use super::want::item_pattern;
-use super::{Access, HostPattern, Pattern, StateGrants, Want};
+use super::permission::item_pattern;
+use super::{Access, HostPattern, Pattern, Permission, StateGrants};
 use crate::error::LoadError;
 
 /// The custom section. Those of a component's core modules count as well: that is where compilers put them.
@@ -19,7 +19,7 @@ const MAX_SECTION: usize = 64 << 10;
 /// What a component says that it needs. It grants nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Requests {
+pub struct RequestedGrants {
     /// See [`Grants::models`](super::Grants::models).
     pub models: Vec<Pattern>,
     /// See [`Grants::memory`](super::Grants::memory).
@@ -32,8 +32,8 @@ pub struct Requests {
     pub tools: Vec<Pattern>,
     /// Names of environment variables.
     pub environment: Vec<String>,
-    /// Folders, by where the component looks for them.
-    pub files: Vec<WantedFolder>,
+    /// Preopens, by where the component looks for them.
+    pub files: Vec<RequestedFolder>,
     /// Hosts that it talks to.
     pub network: Vec<HostPattern>,
     /// What for, by key, as in `models`.
@@ -43,7 +43,7 @@ pub struct Requests {
 /// A folder that a component looks for.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WantedFolder {
+pub struct RequestedFolder {
     /// Where.
     pub guest: GuestPath,
     /// What for.
@@ -51,7 +51,7 @@ pub struct WantedFolder {
     pub access: Access,
 }
 
-impl Requests {
+impl RequestedGrants {
     /// The requests in a component's bytes; none when it declares none.
     ///
     /// # Errors
@@ -81,19 +81,19 @@ impl Requests {
     }
 
     /// Adds what `want` asks for.
-    pub(crate) fn want(&mut self, want: Want<'_>) {
+    pub(crate) fn want(&mut self, want: Permission<'_>) {
         let add = |patterns: &mut Vec<Pattern>, text: String| {
             let pattern = Pattern::try_from(text).ok().filter(|pattern| !patterns.contains(pattern));
             patterns.extend(pattern);
         };
         match want {
-            Want::Model(name) => add(&mut self.models, Pattern::exactly(name)),
-            Want::Memory => self.memory = true,
-            Want::Artifacts(access) => self.artifacts = self.artifacts.max(Some(access)),
-            Want::State(Access::Read, key) => add(&mut self.state.read, Pattern::exactly(key)),
-            Want::State(Access::Write, key) => add(&mut self.state.write, Pattern::exactly(key)),
-            Want::Tool(name) => add(&mut self.tools, Pattern::exactly(name)),
-            Want::Item(kind, name) => add(&mut self.tools, item_pattern(kind, name)),
+            Permission::Model(name) => add(&mut self.models, Pattern::exactly(name)),
+            Permission::Memory => self.memory = true,
+            Permission::Artifacts(access) => self.artifacts = self.artifacts.max(Some(access)),
+            Permission::State(Access::Read, key) => add(&mut self.state.read, Pattern::exactly(key)),
+            Permission::State(Access::Write, key) => add(&mut self.state.write, Pattern::exactly(key)),
+            Permission::Tool(name) => add(&mut self.tools, Pattern::exactly(name)),
+            Permission::Item(kind, name) => add(&mut self.tools, item_pattern(kind, name)),
         }
     }
 
@@ -115,8 +115,8 @@ impl Requests {
 mod tests {
     use super::*;
 
-    fn read(wat: &str) -> Result<Option<Requests>, String> {
-        Requests::read("made", &wat::parse_str(wat).unwrap()).map_err(|error| error.to_string())
+    fn read(wat: &str) -> Result<Option<RequestedGrants>, String> {
+        RequestedGrants::read("made", &wat::parse_str(wat).unwrap()).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -5,33 +5,33 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::denial::lines;
-use super::want::quoted;
-use super::{Access, Grants, HostPattern, Pattern, Requests};
+use super::permission::quoted;
+use super::{Access, Grants, HostPattern, Pattern, RequestedGrants};
 
 /// Entries by the key that they are below, as in `models`, `state.read`: names, patterns, `true`, `read` and `write`; folders are
 /// `read /data`.
-pub type Listed = BTreeMap<&'static str, Vec<String>>;
+pub type GrantEntries = BTreeMap<&'static str, Vec<String>>;
 
-/// Requests and grants of one component.
+/// RequestedGrants and grants of one component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Comparison {
+pub struct GrantReport {
     /// What the component requests and what its agents are described with. `None` if there is neither.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub requested: Option<Listed>,
+    pub requested: Option<GrantEntries>,
     /// What it says that it needs it for, by key.
     pub why: BTreeMap<String, String>,
     /// What the operator grants.
-    pub granted: Listed,
+    pub granted: GrantEntries,
     /// What it needs and is not granted.
-    pub missing: Listed,
+    pub missing: GrantEntries,
     /// What it is granted and does not request, but for `private_network` and `secrets`, which nobody can request. Empty for a component that declares no requests: nobody knows what it needs.
-    pub unused: Listed,
+    pub unused: GrantEntries,
 }
 
-impl Comparison {
+impl GrantReport {
     /// Compares them. What its agents are `described` with counts as requested, too.
-    pub(crate) fn new(requests: Option<&Requests>, described: &Requests, grants: &Grants) -> Self {
+    pub(crate) fn new(requests: Option<&RequestedGrants>, described: &RequestedGrants, grants: &Grants) -> Self {
         let granted = granted(grants);
         let described = requested(described);
         let is_declared = requests.is_some();
@@ -53,7 +53,7 @@ impl Comparison {
                     is_operators || asked.any(|wanted| covers(key, entry, wanted) || covers(key, wanted, entry))
                 }),
             ),
-            None => (Listed::new(), Listed::new()),
+            None => (GrantEntries::new(), GrantEntries::new()),
         };
         let why = requests.map(|requests| requests.why.clone()).unwrap_or_default();
         Self { requested, why, granted, missing, unused }
@@ -93,7 +93,7 @@ impl Comparison {
 }
 
 /// All that is in one or the other.
-fn united(mut one: Listed, other: Listed) -> Listed {
+fn united(mut one: GrantEntries, other: GrantEntries) -> GrantEntries {
     for (key, entries) in other {
         let all = one.entry(key).or_default();
         for entry in entries {
@@ -122,7 +122,7 @@ fn keys(requested: &str) -> [&str; 2] {
     [requested, other]
 }
 
-fn entries<'a>(granted: &'a Listed, requested: &str) -> impl Iterator<Item = &'a String> {
+fn entries<'a>(granted: &'a GrantEntries, requested: &str) -> impl Iterator<Item = &'a String> {
     let [one, other] = keys(requested);
     let others = granted.get(other).filter(|_| other != one);
     granted.get(one).into_iter().chain(others).flatten()
@@ -153,7 +153,7 @@ fn covers(key: &str, one: &str, other: &str) -> bool {
 }
 
 /// The entries for which `is_met` does not hold.
-fn without(listed: &Listed, is_met: impl Fn(&str, &str) -> bool) -> Listed {
+fn without(listed: &GrantEntries, is_met: impl Fn(&str, &str) -> bool) -> GrantEntries {
     let left = listed.iter().map(|(key, entries)| {
         let entries = entries.iter().filter(|entry| !is_met(key, entry)).cloned().collect::<Vec<_>>();
         (*key, entries)
@@ -165,7 +165,7 @@ fn texts(patterns: &[Pattern]) -> Vec<String> {
     patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect()
 }
 
-fn listed(all: impl IntoIterator<Item = (&'static str, Vec<String>)>) -> Listed {
+fn listed(all: impl IntoIterator<Item = (&'static str, Vec<String>)>) -> GrantEntries {
     all.into_iter().filter(|(_, entries)| !entries.is_empty()).collect()
 }
 
@@ -173,7 +173,7 @@ fn word(access: Option<Access>) -> Vec<String> {
     access.iter().map(ToString::to_string).collect()
 }
 
-fn requested(requests: &Requests) -> Listed {
+fn requested(requests: &RequestedGrants) -> GrantEntries {
     listed([
         ("models", texts(&requests.models)),
         ("memory", requests.memory.then(|| "true".into()).into_iter().collect()),
@@ -187,7 +187,7 @@ fn requested(requests: &Requests) -> Listed {
     ])
 }
 
-fn granted(grants: &Grants) -> Listed {
+fn granted(grants: &Grants) -> GrantEntries {
     listed([
         ("models", texts(&grants.models)),
         ("memory", grants.memory.then(|| "true".into()).into_iter().collect()),
@@ -207,9 +207,9 @@ fn granted(grants: &Grants) -> Listed {
 mod tests {
     use super::*;
 
-    fn compare(requests: &str, grants: &str) -> Comparison {
+    fn compare(requests: &str, grants: &str) -> GrantReport {
         let (requests, grants) = (serde_json::from_str(requests).unwrap(), serde_json::from_str(grants).unwrap());
-        Comparison::new(Some(&requests), &Requests::default(), &grants)
+        GrantReport::new(Some(&requests), &RequestedGrants::default(), &grants)
     }
 
     #[test]
@@ -231,15 +231,15 @@ mod tests {
 
     #[test]
     fn what_agents_are_described_with_counts_as_requested() {
-        let described: Requests = serde_json::from_str(r#"{"models": ["gpt-5"], "memory": true}"#).unwrap();
+        let described: RequestedGrants = serde_json::from_str(r#"{"models": ["gpt-5"], "memory": true}"#).unwrap();
         let grants = serde_json::from_str(r#"{"models": ["gpt-*"], "artifacts": "read"}"#).unwrap();
-        let silent = Comparison::new(None, &described, &grants);
-        assert_eq!(silent.missing, Listed::from([("memory", vec!["true".into()])]));
+        let silent = GrantReport::new(None, &described, &grants);
+        assert_eq!(silent.missing, GrantEntries::from([("memory", vec!["true".into()])]));
         assert!(silent.unused.is_empty(), "what its code needs, nobody knows");
         let requests = serde_json::from_str(r#"{"memory": true}"#).unwrap();
-        let declared = Comparison::new(Some(&requests), &described, &grants);
+        let declared = GrantReport::new(Some(&requests), &described, &grants);
         assert_eq!(declared.requested.unwrap()["memory"], ["true"]);
-        assert_eq!(declared.unused, Listed::from([("artifacts", vec!["read".into()])]));
+        assert_eq!(declared.unused, GrantEntries::from([("artifacts", vec!["read".into()])]));
     }
 
     #[test]
@@ -249,12 +249,16 @@ mod tests {
             r#"{"models": ["gemini-2.5-*", "gpt-*"], "memory": true, "artifacts": "write",
                 "files": [{"host": "x", "guest": "/data", "access": "read"}, {"host": "y", "guest": "/more"}]}"#,
         );
-        assert_eq!(compared.missing, Listed::from([("models", vec!["gemini-*".into()])]), "only some are granted");
+        assert_eq!(
+            compared.missing,
+            GrantEntries::from([("models", vec!["gemini-*".into()])]),
+            "only some are granted"
+        );
         let unused =
             [("files", vec!["read /more".into()]), ("memory", vec!["true".into()]), ("models", vec!["gpt-*".into()])];
-        assert_eq!(compared.unused, Listed::from(unused));
+        assert_eq!(compared.unused, GrantEntries::from(unused));
         let memory = serde_json::from_str(r#"{"memory": true}"#).unwrap();
-        let silent = Comparison::new(None, &Requests::default(), &memory);
+        let silent = GrantReport::new(None, &RequestedGrants::default(), &memory);
         assert!(silent.unused.is_empty() && silent.missing.is_empty() && silent.missing_lines("web").is_none());
     }
 }

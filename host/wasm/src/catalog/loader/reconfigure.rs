@@ -70,7 +70,7 @@ impl Loader {
                     known.component = Some(Arc::new(component));
                     known.is_described &= !must_describe;
                     // A load under way ends with the settings of then.
-                    if must_describe && !self.flights.contains(path) {
+                    if must_describe && !self.tasks.contains(path) {
                         stale.push(path.clone());
                     }
                 }
@@ -94,8 +94,8 @@ impl Loader {
         let Some(component) = known.component.clone() else { return };
         let settings = self.options.settings.of(&known.name);
         let described = settings.clone();
-        self.flights.start(path, known.stamp, settings, |mut ticket| async move {
-            ticket.enter().await;
+        self.tasks.start(path, known.stamp, settings, |mut permit| async move {
+            permit.enter().await;
             let component = Arc::new(component.describe_again(described).await?);
             Ok(Loaded::Component { component, is_from_cache: true })
         });

@@ -11,7 +11,7 @@ use crate::runtime::store::output::plain;
 
 /// Something that needs a grant.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Want<'a> {
+pub(crate) enum Permission<'a> {
     /// To ask the model of this name.
     Model(&'a str),
     /// To search the user's memory.
@@ -34,12 +34,12 @@ impl Grants {
     ///
     /// # Errors
     /// The refusal.
-    pub(crate) fn check(&self, component: &Arc<str>, want: Want<'_>) -> Result<(), Denial> {
-        if want.is_granted(self, component) {
+    pub(crate) fn check(&self, component: &Arc<str>, permission: Permission<'_>) -> Result<(), Denial> {
+        if permission.is_granted(self, component) {
             return Ok(());
         }
-        let denial = Denial::new(component, want.action(), want.grant());
-        Err(match want.private_owner(self, component) {
+        let denial = Denial::new(component, permission.action(), permission.grant());
+        Err(match permission.private_owner(self, component) {
             Some(owner) => denial.by_private(owner),
             None => denial,
         })
@@ -81,7 +81,7 @@ fn is_own_model(component: &str, model: &str) -> bool {
     rest.is_some_and(|rest| rest.starts_with('/') || (rest.starts_with('.') && !rest.contains('/')))
 }
 
-impl<'a> Want<'a> {
+impl<'a> Permission<'a> {
     /// Whether `component` may do so with these grants.
     pub(crate) fn is_granted(self, grants: &Grants, component: &str) -> bool {
         if self.private_owner(grants, component).is_some() {
@@ -210,16 +210,16 @@ mod tests {
     #[test]
     fn a_name_cannot_smuggle_lines_or_stars_into_the_grant() {
         let name = "m\"]\n    memory: true\n*";
-        assert_eq!(Want::Model(name).grant(), r#"models: ["m\"]\n    memory: true\n\\*"]"#);
-        assert_eq!(Want::Model(name).action(), r#"ask the model `m"]\n    memory: true\n*`"#);
-        assert!(Want::Model(&"x".repeat(10_000)).action().len() < 200);
+        assert_eq!(Permission::Model(name).grant(), r#"models: ["m\"]\n    memory: true\n\\*"]"#);
+        assert_eq!(Permission::Model(name).action(), r#"ask the model `m"]\n    memory: true\n*`"#);
+        assert!(Permission::Model(&"x".repeat(10_000)).action().len() < 200);
     }
 
     #[test]
     fn models_and_scripts_of_the_component_itself_are_free() {
         let none = Grants::default();
         for name in ["component:dice/fair", "scripted:dice/answers.yaml", "scripted:dice.yaml"] {
-            assert!(Want::Model(name).is_granted(&none, "dice"), "{name}");
+            assert!(Permission::Model(name).is_granted(&none, "dice"), "{name}");
         }
         for name in [
             "component:dice2/fair",
@@ -232,7 +232,7 @@ mod tests {
             "dice/answers.yaml",
             "gemini-2.5-flash",
         ] {
-            assert!(!Want::Model(name).is_granted(&none, "dice"), "{name}");
+            assert!(!Permission::Model(name).is_granted(&none, "dice"), "{name}");
         }
     }
 
@@ -240,7 +240,7 @@ mod tests {
     fn items_of_others_are_granted_below_tools() {
         let grants: Grants =
             serde_json::from_str(r#"{"tools": ["a/*", "b/find", "agent:c/*", "url_context"]}"#).unwrap();
-        let granted = |kind, name| Want::Item(kind, name).is_granted(&grants, "own");
+        let granted = |kind, name| Permission::Item(kind, name).is_granted(&grants, "own");
         for (kind, name) in [
             (ItemKind::Toolset, "a"),
             (ItemKind::Toolset, "own"),
@@ -261,8 +261,8 @@ mod tests {
         ] {
             assert!(!granted(kind, name), "{name}");
         }
-        assert_eq!(Want::Item(ItemKind::Agent, "c/clerk").grant(), "tools: [\"agent:c/clerk\"]");
-        assert_eq!(Want::Item(ItemKind::Toolset, "b").grant(), "tools: [\"b/*\"]");
+        assert_eq!(Permission::Item(ItemKind::Agent, "c/clerk").grant(), "tools: [\"agent:c/clerk\"]");
+        assert_eq!(Permission::Item(ItemKind::Toolset, "b").grant(), "tools: [\"b/*\"]");
     }
 
     #[test]
@@ -270,14 +270,14 @@ mod tests {
         let mut grants: Grants = serde_json::from_str(r#"{"tools": ["*"], "models": ["*"]}"#).unwrap();
         grants.private_components.insert("vault".into());
         let component: Arc<str> = "evil".into();
-        for want in [
-            Want::Tool("vault/fetch"),
-            Want::Item(ItemKind::Toolset, "vault"),
-            Want::Item(ItemKind::Agent, "vault/clerk"),
-            Want::Model("component:vault/puppet"),
+        for permission in [
+            Permission::Tool("vault/fetch"),
+            Permission::Item(ItemKind::Toolset, "vault"),
+            Permission::Item(ItemKind::Agent, "vault/clerk"),
+            Permission::Model("component:vault/puppet"),
         ] {
-            assert!(want.is_granted(&grants, "vault"), "{want:?}");
-            let denied = grants.check(&component, want).unwrap_err().to_string();
+            assert!(permission.is_granted(&grants, "vault"), "{permission:?}");
+            let denied = grants.check(&component, permission).unwrap_err().to_string();
             assert!(
                 denied.starts_with("component `evil` may not ")
                     && denied.ends_with(
@@ -287,15 +287,15 @@ mod tests {
                 "{denied}"
             );
         }
-        assert!(Want::Tool("vaults/fetch").is_granted(&grants, "evil"));
+        assert!(Permission::Tool("vaults/fetch").is_granted(&grants, "evil"));
     }
 
     #[test]
     fn only_the_component_s_own_tools_are_free() {
         let none = Grants::default();
-        assert!(Want::Tool("search/find").is_granted(&none, "search"));
+        assert!(Permission::Tool("search/find").is_granted(&none, "search"));
         for name in ["search2/find", "find", "agent:search", "search"] {
-            assert!(!Want::Tool(name).is_granted(&none, "search"), "{name}");
+            assert!(!Permission::Tool(name).is_granted(&none, "search"), "{name}");
         }
     }
 }
