@@ -12,6 +12,7 @@ use std::rc::Rc;
 use crate::agent_context::AgentContext;
 use crate::callback::{AfterAgent, BeforeAgent, CallbackRef, OnAgentError};
 use crate::error::Error;
+use crate::hook::{AgentCallbacks, for_each_hook};
 use crate::tool::{LocalFuture, ToolRef};
 
 pub use llm::LlmAgent;
@@ -28,9 +29,7 @@ pub(crate) struct Common {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) sub_agents: Vec<SubAgent>,
-    pub(crate) before_agent: Vec<String>,
-    pub(crate) after_agent: Vec<String>,
-    pub(crate) on_agent_error: Vec<String>,
+    pub(crate) callbacks: AgentCallbacks,
 }
 
 pub(crate) enum Kind {
@@ -73,9 +72,7 @@ impl Common {
             name: name.into(),
             description: String::new(),
             sub_agents: Vec::new(),
-            before_agent: Vec::new(),
-            after_agent: Vec::new(),
-            on_agent_error: Vec::new(),
+            callbacks: AgentCallbacks::default(),
         }
     }
 }
@@ -96,6 +93,25 @@ impl SubAgentRef for &str {
     fn sub_agent(self) -> SubAgent {
         SubAgent::Named(self.into())
     }
+}
+
+macro_rules! agent_hook_methods {
+    (($builder:ident) runs $_runs:tt agents { $(
+        $(#[$doc:meta])* $hook:ident $point:ident $_name:literal $_inputs:tt -> $_output:ty, $_call:ident;
+    )* } calls $_calls:tt) => {
+        impl $builder {
+            $(
+                $(#[$doc])*
+                #[doc = ""]
+                #[doc = concat!("The callback is a function marked `#[callback(", stringify!($hook), ")]`, or a name.")]
+                #[must_use]
+                pub fn $hook(mut self, callback: impl CallbackRef<$point>) -> Self {
+                    self.common.callbacks.$hook.push(callback.callback_name());
+                    self
+                }
+            )*
+        }
+    };
 }
 
 /// What all builders share.
@@ -124,28 +140,9 @@ macro_rules! builder {
                 self.common.sub_agents.push(agent.sub_agent());
                 self
             }
-
-            /// Runs a callback before it: a function marked `#[callback(before_agent)]`, or a name.
-            #[must_use]
-            pub fn before_agent(mut self, callback: impl CallbackRef<BeforeAgent>) -> Self {
-                self.common.before_agent.push(callback.callback_name());
-                self
-            }
-
-            /// Runs a callback after it: a function marked `#[callback(after_agent)]`, or a name.
-            #[must_use]
-            pub fn after_agent(mut self, callback: impl CallbackRef<AfterAgent>) -> Self {
-                self.common.after_agent.push(callback.callback_name());
-                self
-            }
-
-            /// Runs a callback when it has failed: a function marked `#[callback(on_agent_error)]`, or a name.
-            #[must_use]
-            pub fn on_agent_error(mut self, callback: impl CallbackRef<OnAgentError>) -> Self {
-                self.common.on_agent_error.push(callback.callback_name());
-                self
-            }
         }
+
+        for_each_hook!(agent_hook_methods $builder);
 
         impl SubAgentRef for $builder {
             fn sub_agent(self) -> SubAgent {
@@ -155,7 +152,7 @@ macro_rules! builder {
     };
 }
 
-use builder;
+use {agent_hook_methods, builder};
 
 /// Runs the agents below it in order.
 pub struct SequentialAgent {

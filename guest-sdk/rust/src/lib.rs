@@ -214,6 +214,7 @@ mod error;
 mod event;
 mod examples;
 mod export;
+mod hook;
 mod host;
 pub mod http;
 pub mod log;

@@ -37,7 +37,7 @@ pub async fn replay(host: &Host, recordings: Recordings, file: PathBuf) -> anyho
     // Services of its own: what other sessions leave in the state of the app or the user is not in the recording.
     let services = services::open(&host.config, &Storage::InMemory, &host.scripts).await?;
     let folder = report.file.parent().unwrap_or(Path::new("."));
-    let runner = host.runner.with_first(services, Arc::new(Replay::of_folder(folder)));
+    let runner = host.runner.with_prepended_plugin(services, Arc::new(Replay::of_folder(folder)));
     let key = runner.services().sessions.create(&app.name, USER, None, initial_state).await?.key;
     for message in user_messages {
         let turn = say(&runner, &app, &key, message).await?;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::callback::Callback;
+use crate::callback::Callbacks;
 use crate::code::CodeExecution;
 use crate::context::{AgentContext, CallContext};
 use crate::error::RunError;
@@ -28,12 +28,8 @@ pub struct Agent {
     pub kind: AgentKind,
     /// The agents below it.
     pub sub_agents: Vec<Agent>,
-    /// Run before it, in order; the first that answers wins.
-    pub before_agent: Vec<Arc<dyn Callback>>,
-    /// Run after it.
-    pub after_agent: Vec<Arc<dyn Callback>>,
-    /// Run when it has failed.
-    pub on_agent_error: Vec<Arc<dyn Callback>>,
+    /// Its callbacks at the points that agents of every kind have.
+    pub callbacks: Callbacks,
 }
 
 impl Agent {
@@ -44,9 +40,7 @@ impl Agent {
             description: description.into(),
             kind,
             sub_agents: Vec::new(),
-            before_agent: Vec::new(),
-            after_agent: Vec::new(),
-            on_agent_error: Vec::new(),
+            callbacks: Callbacks::default(),
         }
     }
 
@@ -135,18 +129,8 @@ pub struct LlmAgent {
     pub disallow_transfer_to_peers: bool,
     /// Settings of its model calls.
     pub generate_content_config: GenerateContentConfig,
-    /// Run before each model call.
-    pub before_model: Vec<Arc<dyn Callback>>,
-    /// Run after each model response.
-    pub after_model: Vec<Arc<dyn Callback>>,
-    /// Run when a model call has failed.
-    pub on_model_error: Vec<Arc<dyn Callback>>,
-    /// Run before each tool call.
-    pub before_tool: Vec<Arc<dyn Callback>>,
-    /// Run after each tool call.
-    pub after_tool: Vec<Arc<dyn Callback>>,
-    /// Run when a tool call has failed.
-    pub on_tool_error: Vec<Arc<dyn Callback>>,
+    /// Its callbacks at the points of model and tool calls.
+    pub callbacks: Callbacks,
     /// What it may reach beyond its session; `None` is everything.
     pub capabilities: Option<Arc<dyn Capabilities>>,
 }

@@ -38,7 +38,7 @@ pub use agent::{
     Instruction, InstructionProvider, LlmAgent, ModelRef, Planner, TreeError, check_agent_name,
 };
 pub use artifact::ArtifactService;
-pub use callback::Callback;
+pub use callback::{Callback, Callbacks, HookPoint};
 pub use caller::{Caller, CallerOrigin};
 pub use code::{CodeExecution, CodeExecutor, CodeFile, CodeInput, CodeOutput, CodeRunner};
 pub use confirmation::{REQUEST_CONFIRMATION, ToolConfirmation, confirmation_hint};

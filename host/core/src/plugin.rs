@@ -12,70 +12,91 @@ use crate::event::{Event, EventData};
 use crate::model::Model;
 use crate::tool::Tool;
 
-/// Run hooks. A plugin's [`Callback`] methods run for every agent, for every tool call, and for every model call of LLM agents, before the
-/// agents' own callbacks; what code asks models by itself passes [`Plugin::model`] only. The hooks here run once a run, or once an event.
-/// Plugins run in the order in which they were registered, and the first that answers wins: those after it, and the agent's callbacks, are
-/// not asked.
+/// Hooks of runs. A plugin's [`Callback`] methods run for every agent, for every tool call, and for every model call of
+/// LLM agents, before the agents' own callbacks. Model calls that code makes itself pass only through
+/// [`Plugin::model`]. The hooks here run once per run or once per event.
+///
+/// Plugins run in order of registration, and the first answer wins: later plugins and the agent's callbacks do not run.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use hatchery_core::{CallContext, Callback, Content, Plugin, RunError};
+///
+/// struct Maintenance;
+///
+/// impl Callback for Maintenance {
+///     fn name(&self) -> &str {
+///         "maintenance"
+///     }
+/// }
+///
+/// #[async_trait]
+/// impl Plugin for Maintenance {
+///     async fn before_run(&self, _cx: &CallContext) -> Result<Option<Content>, RunError> {
+///         Ok(Some(Content::model("We are back at noon.")))
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait Plugin: Callback {
-    /// When the user has said something: a content takes the place of the message.
+    /// Runs when a message of the user arrives. The content replaces the message.
     async fn on_user_message(&self, cx: &CallContext, message: &Content) -> Result<Option<Content>, RunError> {
         let _ = (cx, message);
         Ok(None)
     }
 
-    /// Before the agent runs: a content is the run's answer, and no agent runs.
+    /// Runs before the agent. The content is the run's answer, and no agent runs.
     async fn before_run(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
         let _ = cx;
         Ok(None)
     }
 
-    /// Before an event is stored and yielded, partial ones too: what is given takes its place in both. The event's id, invocation and
-    /// time stay.
+    /// Runs before an event is stored and sent, including partial ones. The data replaces the event in both. The event's
+    /// id, invocation and time stay.
     async fn on_event(&self, cx: &CallContext, event: &Event) -> Result<Option<EventData>, RunError> {
         let _ = (cx, event);
         Ok(None)
     }
 
-    /// What an agent asks in the place of the model that was found under `name`. It comes after all callbacks: what it is sent is what the
-    /// model would be sent, and what it answers is what callbacks are shown. The first plugin is the outermost.
+    /// Wraps or replaces the model `name` for this call. Runs after `before_model` callbacks and before `after_model`
+    /// callbacks, so it sees the final request and its answer goes to the callbacks. The first plugin is the outermost.
     ///
     /// # Errors
-    /// As looking the model up, unless something else takes its place.
+    /// `resolved`'s error, unless the plugin has a model of its own.
     fn model(
         &self,
         cx: &CallContext,
         name: &str,
-        found: Result<Arc<dyn Model>, ModelError>,
+        resolved: Result<Arc<dyn Model>, ModelError>,
     ) -> Result<Arc<dyn Model>, ModelError> {
         let _ = (cx, name);
-        found
+        resolved
     }
 
-    /// What is called in the place of a tool. As with [`Plugin::model`], callbacks have had their say before it, and are shown what it
-    /// answers.
+    /// Wraps or replaces a tool for this call. As with [`Plugin::model`], it sees the final arguments, and its answer goes
+    /// to the `after_tool` callbacks.
     fn tool(&self, cx: &CallContext, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
         let _ = cx;
         tool
     }
 
-    /// Whether it follows the run into agents that are called as tools. It then has its say at their model and tool calls too, and before
-    /// and after them; they have no message, no stored events and no end of their own that it could be told of.
+    /// Returns true if the plugin also runs in agents that are called as tools: around them and around their model and
+    /// tool calls. Such agents have no user message, no stored events and no end of run, so those hooks do not run.
     fn follows_into_tools(&self) -> bool {
         true
     }
 
-    /// After a run that did not fail. Every plugin is asked.
+    /// Runs after a run that succeeded. All plugins run, in order.
     async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
         let _ = cx;
         Ok(())
     }
 
-    /// After a run that failed. Every plugin is told.
+    /// Runs after a run that failed. All plugins run, in order.
     async fn on_run_error(&self, cx: &CallContext, error: &RunError) {
         let _ = (cx, error);
     }
 
-    /// When the runner is closed.
+    /// Releases resources when the runner is closed.
     async fn close(&self) {}
 }

@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::history::compaction::Compactions;
 use crate::history::contents::Views;
 use crate::llm;
-use crate::plugins::Plugins;
+use crate::plugins::{HookChain, Plugins};
 use crate::provenance::Verifier;
 use crate::tools::confirmation::{self, ConfirmedCall};
 use host::Host;
@@ -194,6 +194,10 @@ impl Part {
         self.frame.agent(self.id)
     }
 
+    fn hooks(&self) -> HookChain {
+        self.frame.plugins.chain(&self.agent().callbacks)
+    }
+
     /// Puts a failure down to the agent.
     async fn noted<T>(&self, part: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
         let result = part.await;
@@ -205,11 +209,9 @@ impl Part {
     async fn begin(&self) -> Result<Ended, RunError> {
         let name = self.agent().name.as_str();
         if self.past.is_over() {
-            for callback in self.frame.plugins.before(&self.agent().before_agent) {
-                if let Some(content) = callback.before_agent(&self.cx.call).await? {
-                    self.say(content, true).await?;
-                    return Ok(Ended::With(Outcome::Done));
-                }
+            if let Some(content) = self.hooks().before_agent(&self.cx.call).await? {
+                self.say(content, true).await?;
+                return Ok(Ended::With(Outcome::Done));
             }
             self.flush(false).await?;
         } else if let Some(event) = self.past.take(name, |event| event.content.is_some() && is_last(event)) {
@@ -247,11 +249,9 @@ impl Part {
             // Somebody above has answered for it.
             return Err(error);
         }
-        for callback in self.frame.plugins.before(&self.agent().on_agent_error) {
-            if let Some(content) = callback.on_agent_error(&self.cx.call, &error).await? {
-                self.say(content, false).await?;
-                return Ok(Ended::With(Outcome::Done));
-            }
+        if let Some(content) = self.hooks().on_agent_error(&self.cx.call, &error).await? {
+            self.say(content, false).await?;
+            return Ok(Ended::With(Outcome::Done));
         }
         Err(error)
     }
@@ -277,10 +277,8 @@ impl Part {
             }
             return Ok(());
         }
-        for callback in self.frame.plugins.before(&self.agent().after_agent) {
-            if let Some(content) = callback.after_agent(&self.cx.call).await? {
-                return self.say(content, true).await;
-            }
+        if let Some(content) = self.hooks().after_agent(&self.cx.call).await? {
+            return self.say(content, true).await;
         }
         self.flush(true).await
     }

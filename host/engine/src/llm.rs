@@ -28,6 +28,7 @@ pub(crate) use tools::as_map;
 
 use crate::agents::past::Past;
 use crate::agents::{Ended, Frame, Outcome};
+use crate::plugins::HookChain;
 
 /// One run of an LLM agent.
 pub(crate) async fn run(
@@ -119,6 +120,11 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
+    /// The hooks of the agent's model and tool calls.
+    fn hooks(&self) -> HookChain {
+        self.frame.plugins.chain(&self.llm.callbacks)
+    }
+
     /// The final event of a model call: as it is stored, or from the model or the callbacks that answer for it.
     async fn call_model(&self) -> Result<Arc<Event>, RunError> {
         match self.recall(|_| true).await? {
@@ -143,11 +149,9 @@ impl Step<'_> {
         let call = &self.cx.call;
         // The pieces of an answer and the whole of it are one event to a client, so they share an id.
         let event_id = new_event_id();
-        for callback in self.frame.plugins.before(&self.llm.before_model) {
-            if let Some(response) = callback.before_model(call, &mut request).await? {
-                call.invocation.count_llm_call(&call.agent)?;
-                return self.answer(event_id, response).await;
-            }
+        if let Some(response) = self.hooks().before_model(call, &mut request).await? {
+            call.invocation.count_llm_call(&call.agent)?;
+            return self.answer(event_id, response).await;
         }
         let mut whole = Aggregator::default();
         let response = match self.ask(model.as_ref(), &request, &event_id, &mut whole).await {
@@ -195,21 +199,11 @@ impl Step<'_> {
 
     /// What callbacks make of a failed model call.
     async fn mended(&self, request: &LlmRequest, error: ModelError) -> Result<LlmResponse, RunError> {
-        for callback in self.frame.plugins.before(&self.llm.on_model_error) {
-            if let Some(response) = callback.on_model_error(&self.cx.call, request, &error).await? {
-                return Ok(response);
-            }
-        }
-        Err(error.into())
+        self.hooks().on_model_error(&self.cx.call, request, &error).await?.ok_or_else(|| error.into())
     }
 
     async fn after_model(&self, response: LlmResponse) -> Result<LlmResponse, RunError> {
-        for callback in self.frame.plugins.before(&self.llm.after_model) {
-            if let Some(replacement) = callback.after_model(&self.cx.call, &response).await? {
-                return Ok(replacement);
-            }
-        }
-        Ok(response)
+        Ok(self.hooks().after_model(&self.cx.call, &response).await?.unwrap_or(response))
     }
 
     /// Stores and yields a whole answer.

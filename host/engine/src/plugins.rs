@@ -1,8 +1,9 @@
-//! The plugins of a runner, where a runner finds them, and those that come with the engine.
+//! Plugins: the list of a runner, its source, and the plugins that come with the engine.
 
 pub mod config;
 
 mod callbacks;
+mod chain;
 mod context_filter;
 mod global_instruction;
 mod logging;
@@ -14,13 +15,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    CallContext, Callback, Content, Event, EventData, Invocation, Model, ModelError, Plugin, RunError, Tool,
+    CallContext, Callbacks, Content, Event, EventData, Invocation, Model, ModelError, Plugin, RunError, Tool,
     remove_proof,
 };
 use thiserror::Error;
 use tokio::time::sleep;
 
 pub use callbacks::CallbackPlugin;
+pub(crate) use chain::HookChain;
 pub use config::{ConfiguredPlugins, PluginConfig};
 pub use context_filter::ContextFilter;
 pub use global_instruction::GlobalInstruction;
@@ -28,31 +30,29 @@ pub use logging::Logging;
 pub use recordings::{Recorder, Replay};
 pub use reflect_and_retry::ReflectAndRetry;
 
-/// How long a plugin that is told of a run's failure may take once the run is cancelled.
-const LAST_WORD: Duration = Duration::from_millis(25);
+/// How long `on_run_error` of a plugin may take once the run is cancelled.
+const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_millis(25);
 
-/// Plugins in the order in which they run. A hook that waits does not keep a run from being cancelled. Cheap to clone.
+/// Plugins in the order in which they run. A run can be cancelled while a hook waits. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Plugins {
     plugins: Arc<[Arc<dyn Plugin>]>,
-    /// The same, as what they are to agents.
-    callbacks: Arc<[Arc<dyn Callback>]>,
 }
 
-/// Where a runner finds its plugins. It is asked at the begin of each run, and the run keeps what it got.
+/// Source of a runner's plugins. It is read at the start of each run, and the run keeps these plugins.
 #[async_trait]
 pub trait PluginSource: Send + Sync {
-    /// The plugins of a run that begins now.
+    /// Returns the plugins for a run that starts now.
     ///
     /// # Errors
-    /// When one of them is not there. The run does not begin then: what the plugin would have kept back must not get through.
+    /// If one of them is missing. The run does not start then, since the plugin might be a filter.
     fn current(&self) -> Result<Plugins, RunError>;
 
-    /// Tells all of them that no run will follow.
+    /// Closes all plugins: no run follows.
     async fn close(&self);
 }
 
-/// Always the same ones.
+/// A fixed list.
 #[async_trait]
 impl PluginSource for Plugins {
     fn current(&self) -> Result<Plugins, RunError> {
@@ -66,16 +66,16 @@ impl PluginSource for Plugins {
     }
 }
 
-/// Those of another source, and one before them.
-pub(crate) struct First {
+/// The plugins of another source after one more.
+pub(crate) struct PrependedPlugin {
     pub(crate) plugin: Arc<dyn Plugin>,
     pub(crate) rest: Arc<dyn PluginSource>,
 }
 
 #[async_trait]
-impl PluginSource for First {
+impl PluginSource for PrependedPlugin {
     fn current(&self) -> Result<Plugins, RunError> {
-        Ok(self.rest.current()?.with_first(self.plugin.clone()))
+        Ok(self.rest.current()?.prepend(self.plugin.clone()))
     }
 
     async fn close(&self) {
@@ -84,55 +84,59 @@ impl PluginSource for First {
     }
 }
 
-/// Two plugins have one name.
+/// Two plugins have the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("Plugin with name '{0}' already registered.")]
 pub struct DuplicatePlugin(pub String);
 
 impl Plugins {
-    /// These plugins, in this order.
+    /// Creates a list in this order.
     ///
     /// # Errors
-    /// When two have the same name.
+    /// If two have the same name.
     pub fn new(plugins: Vec<Arc<dyn Plugin>>) -> Result<Self, DuplicatePlugin> {
         for (index, plugin) in plugins.iter().enumerate() {
             if plugins.iter().take(index).any(|earlier| earlier.name() == plugin.name()) {
                 return Err(DuplicatePlugin(plugin.name().into()));
             }
         }
-        Ok(Self::of_unique_names(plugins))
+        Ok(Self::new_unchecked(plugins))
     }
 
-    pub(crate) fn of_unique_names(plugins: Vec<Arc<dyn Plugin>>) -> Self {
-        let callbacks = plugins.iter().map(|plugin| plugin.clone() as Arc<dyn Callback>).collect();
-        Self { plugins: plugins.into(), callbacks }
+    pub(crate) fn new_unchecked(plugins: Vec<Arc<dyn Plugin>>) -> Self {
+        Self { plugins: plugins.into() }
     }
 
-    /// The plugins in order.
+    /// Returns the plugins in order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Plugin>> {
         self.plugins.iter()
     }
 
-    /// The same with one more, before the others and instead of the one that has its name.
+    /// Returns the list with one more plugin at the front. It replaces a plugin of the same name.
     #[must_use]
-    pub fn with_first(&self, plugin: Arc<dyn Plugin>) -> Self {
+    pub fn prepend(&self, plugin: Arc<dyn Plugin>) -> Self {
         let others = self.plugins.iter().filter(|other| other.name() != plugin.name()).cloned();
-        Self::of_unique_names(std::iter::once(plugin.clone()).chain(others).collect())
+        Self::new_unchecked(std::iter::once(plugin.clone()).chain(others).collect())
     }
 
-    /// Those that follow a run into agents which are called as tools.
-    pub(crate) fn that_follow(&self) -> Vec<Arc<dyn Plugin>> {
+    /// Returns the plugins that also run in agents that are called as tools.
+    pub(crate) fn for_agent_tools(&self) -> Vec<Arc<dyn Plugin>> {
         self.iter().filter(|plugin| plugin.follows_into_tools()).cloned().collect()
     }
 
-    /// The plugin of this name.
+    /// Returns the plugin of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Plugin>> {
         self.iter().find(|plugin| plugin.name() == name)
     }
 
-    /// The callbacks that are asked, in order: the plugins, then the agent's own.
-    pub(crate) fn before<'a>(&'a self, own: &'a [Arc<dyn Callback>]) -> impl Iterator<Item = &'a Arc<dyn Callback>> {
-        self.callbacks.iter().chain(own)
+    /// Returns the hooks of an agent that has these callbacks.
+    pub(crate) fn chain(&self, callbacks: &Callbacks) -> HookChain {
+        HookChain { plugins: self.plugins.clone(), callbacks: Some(callbacks.clone()) }
+    }
+
+    /// Returns the hooks of calls that only plugins see.
+    pub(crate) fn chain_without_callbacks(&self) -> HookChain {
+        HookChain { plugins: self.plugins.clone(), callbacks: None }
     }
 
     pub(crate) async fn on_user_message(
@@ -157,7 +161,7 @@ impl Plugins {
         Ok(None)
     }
 
-    /// What takes the place of an event, under the same id, of the same invocation, at the same time.
+    /// Returns the event that replaces `event`. Its id, invocation and time are the same.
     pub(crate) async fn on_event(&self, cx: &CallContext, event: &Event) -> Result<Option<Arc<Event>>, RunError> {
         for plugin in self.iter() {
             if let Some(data) = or_cancelled(cx, plugin.on_event(cx, event)).await? {
@@ -167,7 +171,7 @@ impl Plugins {
         Ok(None)
     }
 
-    /// What is asked in the place of a model.
+    /// Returns the model after all plugins have wrapped or replaced it.
     pub(crate) fn model(
         &self,
         cx: &CallContext,
@@ -177,7 +181,7 @@ impl Plugins {
         self.plugins.iter().rev().fold(found, |found, plugin| plugin.model(cx, name, found))
     }
 
-    /// What is called in the place of a tool.
+    /// Returns the tool after all plugins have wrapped or replaced it.
     pub(crate) fn tool(&self, cx: &CallContext, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
         self.plugins.iter().rev().fold(tool, |tool, plugin| plugin.tool(cx, tool))
     }
@@ -193,7 +197,7 @@ impl Plugins {
         for plugin in self.iter() {
             let out_of_time = async {
                 cx.invocation.cancel.cancelled().await;
-                sleep(LAST_WORD).await;
+                sleep(SHUTDOWN_GRACE_PERIOD).await;
             };
             tokio::select! {
                 biased;
@@ -204,8 +208,8 @@ impl Plugins {
     }
 }
 
-/// Returns the event that replaces `event`. It is signed if `event` is and the author is the same: what is proven is what is
-/// stored.
+/// Returns the event that replaces `event`. It is signed if `event` is signed and the author is the same, so that the
+/// proof covers the stored event.
 fn replacement(cx: &CallContext, event: &Event, data: EventData) -> EventData {
     let Invocation { signer, session_key, .. } = cx.invocation.as_ref();
     let mut data = EventData {
@@ -217,7 +221,7 @@ fn replacement(cx: &CallContext, event: &Event, data: EventData) -> EventData {
     };
     data.actions.state_delta = cx.invocation.without_temp(std::mem::take(&mut data.actions.state_delta));
     if data.actions.compaction.take().is_some() {
-        tracing::warn!(invocation = %event.invocation_id, "a plugin has put `actions.compaction` into an event; it is left out, since only the host summarizes");
+        tracing::warn!(invocation = %event.invocation_id, "a plugin set `actions.compaction` of an event; it is ignored, since only the host compacts sessions");
     }
     match signer.claim(session_key, event).filter(|_| data.author == event.author) {
         Some(claim) => signer.sign(session_key, &mut data, claim),
@@ -226,7 +230,7 @@ fn replacement(cx: &CallContext, event: &Event, data: EventData) -> EventData {
     data
 }
 
-/// What a hook gives, unless the run is cancelled while the hook waits.
+/// Runs a hook until it returns or the run is cancelled.
 async fn or_cancelled<T>(cx: &CallContext, hook: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
     tokio::select! {
         biased;

@@ -29,7 +29,7 @@ use crate::agents::past::Past;
 use crate::agents::{self, Frame, Lane};
 use crate::app::App;
 use crate::history::compaction::{self, Compactions};
-use crate::plugins::{First, PluginSource, Plugins};
+use crate::plugins::{PluginSource, Plugins, PrependedPlugin};
 use crate::provenance::Verifier;
 use log::{Client, EventLog};
 use resumption::Resumed;
@@ -169,8 +169,8 @@ impl Runner {
     /// A runner of its own on these services, whose runs pass this plugin before those of this runner, and instead of the one that has its
     /// name.
     #[must_use]
-    pub fn with_first(&self, services: Services, plugin: Arc<dyn Plugin>) -> Self {
-        Self::with_signer(services, First { plugin, rest: self.0.plugins.clone() }, self.0.signer.clone())
+    pub fn with_prepended_plugin(&self, services: Services, plugin: Arc<dyn Plugin>) -> Self {
+        Self::with_signer(services, PrependedPlugin { plugin, rest: self.0.plugins.clone() }, self.0.signer.clone())
     }
 
     /// Waits until no run and no compaction is under way, then closes the plugins.

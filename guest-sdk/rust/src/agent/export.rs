@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::convert::{object, some_object};
 use crate::error::Error;
 use crate::export::Offer;
+use crate::hook::AgentCallbacks;
 
 /// All agents, each before those below it; one that is met again is left out.
 fn flatten(agents: Vec<Agent>, into: &mut Vec<agents::AgentSpec>, found: &mut dyn FnMut(&str, &Kind)) {
@@ -20,7 +21,8 @@ fn flatten(agents: Vec<Agent>, into: &mut Vec<agents::AgentSpec>, found: &mut dy
             continue;
         }
         found(&common.name, &kind);
-        let Common { name, description, sub_agents, before_agent, after_agent, on_agent_error } = common;
+        let Common { name, description, sub_agents, callbacks } = common;
+        let AgentCallbacks { before_agent, after_agent, on_agent_error } = callbacks;
         let names = sub_agents.iter().map(|sub_agent| sub_agent.name().to_owned()).collect();
         let kind = kind.into();
         into.push(agents::AgentSpec {
@@ -121,12 +123,12 @@ impl From<Llm> for agents::LlmAgent {
             disallow_transfer_to_parent: llm.disallow_transfer_to_parent,
             disallow_transfer_to_peers: llm.disallow_transfer_to_peers,
             config: some_object(llm.config),
-            before_model: llm.before_model,
-            after_model: llm.after_model,
-            before_tool: llm.before_tool,
-            after_tool: llm.after_tool,
-            on_model_error: llm.on_model_error,
-            on_tool_error: llm.on_tool_error,
+            before_model: llm.callbacks.before_model,
+            after_model: llm.callbacks.after_model,
+            before_tool: llm.callbacks.before_tool,
+            after_tool: llm.callbacks.after_tool,
+            on_model_error: llm.callbacks.on_model_error,
+            on_tool_error: llm.callbacks.on_tool_error,
         }
     }
 }

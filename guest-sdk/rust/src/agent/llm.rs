@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde_json::Value;
 
 use super::options::{CodeExecution, CodeRunner, Examples, Planner, Toolset};
-use super::{Agent, Common, Kind, SubAgent, SubAgentRef, builder};
+use super::{Agent, Common, Kind, SubAgent, SubAgentRef, agent_hook_methods, builder};
 use crate::callback::{
     AfterAgent, AfterModel, AfterTool, BeforeAgent, BeforeModel, BeforeTool, CallbackRef, OnAgentError, OnModelError,
     OnToolError,
@@ -16,6 +16,7 @@ use crate::content::JsonMap;
 use crate::context::Context;
 use crate::error::Error;
 use crate::examples::{Example, ExamplesRef};
+use crate::hook::{CallCallbacks, for_each_hook};
 use crate::tool::{LocalFuture, ToolRef, schema};
 
 /// Calls a model in a loop, with the tools that it asks for.
@@ -182,49 +183,28 @@ impl LlmAgent {
         self.llm.config.insert(key.into(), value.into());
         self
     }
-
-    /// Runs a callback before each model call: a function marked `#[callback(before_model)]`, or a name.
-    #[must_use]
-    pub fn before_model(mut self, callback: impl CallbackRef<BeforeModel>) -> Self {
-        self.llm.before_model.push(callback.callback_name());
-        self
-    }
-
-    /// Runs a callback after each model response: a function marked `#[callback(after_model)]`, or a name.
-    #[must_use]
-    pub fn after_model(mut self, callback: impl CallbackRef<AfterModel>) -> Self {
-        self.llm.after_model.push(callback.callback_name());
-        self
-    }
-
-    /// Runs a callback when a model call has failed: a function marked `#[callback(on_model_error)]`, or a name.
-    #[must_use]
-    pub fn on_model_error(mut self, callback: impl CallbackRef<OnModelError>) -> Self {
-        self.llm.on_model_error.push(callback.callback_name());
-        self
-    }
-
-    /// Runs a callback before each tool call: a function marked `#[callback(before_tool)]`, or a name.
-    #[must_use]
-    pub fn before_tool(mut self, callback: impl CallbackRef<BeforeTool>) -> Self {
-        self.llm.before_tool.push(callback.callback_name());
-        self
-    }
-
-    /// Runs a callback after each tool call: a function marked `#[callback(after_tool)]`, or a name.
-    #[must_use]
-    pub fn after_tool(mut self, callback: impl CallbackRef<AfterTool>) -> Self {
-        self.llm.after_tool.push(callback.callback_name());
-        self
-    }
-
-    /// Runs a callback when a tool call has failed: a function marked `#[callback(on_tool_error)]`, or a name.
-    #[must_use]
-    pub fn on_tool_error(mut self, callback: impl CallbackRef<OnToolError>) -> Self {
-        self.llm.on_tool_error.push(callback.callback_name());
-        self
-    }
 }
+
+macro_rules! call_hook_methods {
+    (() runs $_runs:tt agents $_agents:tt calls { $(
+        $(#[$doc:meta])* $hook:ident $point:ident $_name:literal $_inputs:tt -> $_output:ty, $_call:ident;
+    )* }) => {
+        impl LlmAgent {
+            $(
+                $(#[$doc])*
+                #[doc = ""]
+                #[doc = concat!("The callback is a function marked `#[callback(", stringify!($hook), ")]`, or a name.")]
+                #[must_use]
+                pub fn $hook(mut self, callback: impl CallbackRef<$point>) -> Self {
+                    self.llm.callbacks.$hook.push(callback.callback_name());
+                    self
+                }
+            )*
+        }
+    };
+}
+
+for_each_hook!(call_hook_methods);
 
 /// What an LLM agent is, beside what all agents are.
 #[derive(Default)]
@@ -245,12 +225,7 @@ pub(crate) struct Llm {
     pub(super) disallow_transfer_to_parent: bool,
     pub(super) disallow_transfer_to_peers: bool,
     pub(super) config: JsonMap,
-    pub(super) before_model: Vec<String>,
-    pub(super) after_model: Vec<String>,
-    pub(super) before_tool: Vec<String>,
-    pub(super) after_tool: Vec<String>,
-    pub(super) on_model_error: Vec<String>,
-    pub(super) on_tool_error: Vec<String>,
+    pub(super) callbacks: CallCallbacks,
 }
 
 #[derive(Default)]

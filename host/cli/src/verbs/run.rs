@@ -146,7 +146,7 @@ fn choose(source: &dyn AppSource, name: Option<String>) -> anyhow::Result<Arc<Ap
 fn recorder(runner: &Runner, folder: &Path) -> anyhow::Result<Runner> {
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let recorder = Arc::new(Recorder::of_one_session(folder));
-    Ok(runner.with_first(runner.services().clone(), recorder))
+    Ok(runner.with_prepended_plugin(runner.services().clone(), recorder))
 }
 
 /// A conversation under way.

@@ -79,7 +79,7 @@ impl AgentHost for Host {
     }
 
     fn plugins(&self) -> Vec<Arc<dyn Plugin>> {
-        self.frame.plugins.that_follow()
+        self.frame.plugins.for_agent_tools()
     }
 
     fn model(&self, cx: &CallContext) -> Result<(String, Arc<dyn Model>), RunError> {
@@ -120,47 +120,23 @@ async fn guarded(plugins: &Plugins, tool: &dyn Tool, mut args: JsonMap, cx: &Cal
     }
     let name = &tool.declaration().name;
     let failed = |error: RunError| failed(name, &error);
-    let mut answer = None;
-    for plugin in plugins.before(&[]) {
-        answer = plugin.before_tool(cx, name, &mut args).await.map_err(failed)?;
-        if answer.is_some() {
-            break;
-        }
-    }
-    let answer = match answer {
+    let hooks = plugins.chain_without_callbacks();
+    let answer = match hooks.before_tool(cx, name, &mut args).await.map_err(failed)? {
         Some(answer) => Value::Object(answer),
         None => match arguments::call(tool, args.clone(), cx).await {
             Ok(answer) => answer,
-            Err(error) => mended(plugins, name, &args, error, cx).await?,
+            Err(error) => match hooks.on_tool_error(cx, name, &args, &error).await.map_err(failed)? {
+                Some(answer) => Value::Object(answer),
+                None => return Err(error),
+            },
         },
     };
     let shown = match &answer {
         Value::Object(answer) => answer.clone(),
         other => JsonMap::from_iter([("result".into(), other.clone())]),
     };
-    for plugin in plugins.before(&[]) {
-        if let Some(replacement) = plugin.after_tool(cx, name, &args, &shown).await.map_err(failed)? {
-            return Ok(Value::Object(replacement));
-        }
-    }
-    Ok(answer)
-}
-
-/// What plugins make of a failed call.
-async fn mended(
-    plugins: &Plugins,
-    name: &str,
-    args: &JsonMap,
-    error: ToolError,
-    cx: &CallContext,
-) -> Result<Value, ToolError> {
-    for plugin in plugins.before(&[]) {
-        let answer = plugin.on_tool_error(cx, name, args, &error).await.map_err(|error| failed(name, &error))?;
-        if let Some(answer) = answer {
-            return Ok(Value::Object(answer));
-        }
-    }
-    Err(error)
+    let replacement = hooks.after_tool(cx, name, &args, &shown).await.map_err(failed)?;
+    Ok(replacement.map_or(answer, Value::Object))
 }
 
 /// A plugin's own failure ends the run.

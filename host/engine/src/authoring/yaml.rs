@@ -13,8 +13,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery_core::{
-    Agent, AgentKind, Callback, CodeExecution, Example, Examples, IncludeContents, Instruction, ItemResolver, LlmAgent,
-    ModelRef, ResolveError, Tool, Toolset, check_agent_name,
+    Agent, AgentKind, Callbacks, CodeExecution, Example, Examples, HookPoint, IncludeContents, Instruction,
+    ItemResolver, LlmAgent, ModelRef, ResolveError, Tool, Toolset, check_agent_name,
 };
 
 pub use error::ConfigError;
@@ -107,7 +107,7 @@ impl Loader<'_> {
     fn build(&mut self, config: AgentConfig, source: &Source<'_>) -> Result<Agent, ConfigError> {
         if let Some((key, class)) = config.misplaced_key() {
             return Err(source.error(
-                key,
+                &key,
                 "",
                 format!("`{key}` is a key of {class}, but this is a {}", config.agent_class.label()),
             ));
@@ -127,9 +127,7 @@ impl Loader<'_> {
             sub_agents.push(self.sub_agent(sub_agent, source)?);
         }
         Ok(Agent {
-            before_agent: self.callbacks("before_agent_callbacks", &config.before_agent_callbacks, source)?,
-            after_agent: self.callbacks("after_agent_callbacks", &config.after_agent_callbacks, source)?,
-            on_agent_error: self.callbacks("on_agent_error_callbacks", &config.on_agent_error_callbacks, source)?,
+            callbacks: self.callbacks(&config, HookPoint::is_for_all_agents, source)?,
             name: config.name,
             description: config.description,
             kind,
@@ -186,12 +184,7 @@ impl Loader<'_> {
             disallow_transfer_to_peers: config.disallow_transfer_to_peers,
             generate_content_config: config::generate_content_config(config.generate_content_config.clone())
                 .map_err(|message| source.error("generate_content_config", "", message))?,
-            before_model: self.callbacks("before_model_callbacks", &config.before_model_callbacks, source)?,
-            after_model: self.callbacks("after_model_callbacks", &config.after_model_callbacks, source)?,
-            on_model_error: self.callbacks("on_model_error_callbacks", &config.on_model_error_callbacks, source)?,
-            before_tool: self.callbacks("before_tool_callbacks", &config.before_tool_callbacks, source)?,
-            after_tool: self.callbacks("after_tool_callbacks", &config.after_tool_callbacks, source)?,
-            on_tool_error: self.callbacks("on_tool_error_callbacks", &config.on_tool_error_callbacks, source)?,
+            callbacks: self.callbacks(config, |point| !point.is_for_all_agents(), source)?,
             capabilities: None,
         })
     }
@@ -332,13 +325,19 @@ impl Loader<'_> {
 
     fn callbacks(
         &self,
-        key: &str,
-        names: &[NameRef],
+        config: &AgentConfig,
+        is_included: impl Fn(HookPoint) -> bool,
         source: &Source<'_>,
-    ) -> Result<Vec<Arc<dyn Callback>>, ConfigError> {
-        let find =
-            |name: &NameRef| self.lookup.callback(&name.name).map_err(|error| source.lookup(key, &name.name, &error));
-        names.iter().map(find).collect()
+    ) -> Result<Callbacks, ConfigError> {
+        let mut callbacks = Callbacks::default();
+        for (point, names) in config.callbacks().into_iter().filter(|(point, _)| is_included(*point)) {
+            for NameRef { name } in names {
+                let callback = self.lookup.callback(name);
+                let callback = callback.map_err(|error| source.lookup(&config::callbacks_key(point), name, &error))?;
+                callbacks.push(point, callback);
+            }
+        }
+        Ok(callbacks)
     }
 
     fn sub_agent(&mut self, sub_agent: &SubAgentRef, source: &Source<'_>) -> Result<Agent, ConfigError> {

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    CallContext, Callback, Claim, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap,
-    Part, PartData, RunError, Tool, ToolConfirmation, ToolError, ToolExecution, confirmation_hint,
+    CallContext, Claim, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap, Part,
+    PartData, RunError, Tool, ToolConfirmation, ToolError, ToolExecution, confirmation_hint,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::Step;
 use crate::agents::unknown_tool;
+use crate::plugins::HookChain;
 use crate::tasks::joined;
 use crate::tools::arguments;
 use crate::tools::confirmation::{self, ConfirmedCall, Consent, MAX_REQUESTS, Request};
@@ -105,9 +106,7 @@ impl Step<'_> {
             needs_confirmation: own.is_some_and(needs) || tool.as_ref().is_some_and(needs),
             request,
             tool: tool.ok_or_else(|| unknown_tool(&call.name, &self.tools)),
-            before: self.frame.plugins.before(&self.llm.before_tool).cloned().collect(),
-            after: self.frame.plugins.before(&self.llm.after_tool).cloned().collect(),
-            on_error: self.frame.plugins.before(&self.llm.on_tool_error).cloned().collect(),
+            hooks: self.hooks(),
             cx,
         }
     }
@@ -142,9 +141,7 @@ struct Call {
     needs_confirmation: bool,
     /// What a person has been asked about the call, if they have decided.
     request: Option<Request>,
-    before: Vec<Arc<dyn Callback>>,
-    after: Vec<Arc<dyn Callback>>,
-    on_error: Vec<Arc<dyn Callback>>,
+    hooks: HookChain,
     cx: CallContext,
 }
 
@@ -209,26 +206,14 @@ impl Call {
             Err(message) => return Ok(Some(error_map(message))),
         };
         let name = &self.call.name;
-        let mut response = None;
-        for callback in &self.before {
-            response = callback.before_tool(&self.cx, name, args).await?;
-            if response.is_some() {
-                break;
-            }
-        }
-        let response = match response {
+        let response = match self.hooks.before_tool(&self.cx, name, args).await? {
             Some(response) => response,
             None => match self.call_tool(tool.as_ref(), args).await? {
                 Some(response) => response,
                 None => return Ok(None),
             },
         };
-        for callback in &self.after {
-            if let Some(replacement) = callback.after_tool(&self.cx, name, args, &response).await? {
-                return Ok(Some(replacement));
-            }
-        }
-        Ok(Some(response))
+        Ok(Some(self.hooks.after_tool(&self.cx, name, args, &response).await?.unwrap_or(response)))
     }
 
     async fn call_tool(&self, tool: &dyn Tool, args: &JsonMap) -> Result<Option<JsonMap>, RunError> {
@@ -243,12 +228,10 @@ impl Call {
             },
             Err(error) => Err(error),
         };
-        if let Err(error) = &result {
-            for callback in &self.on_error {
-                if let Some(response) = callback.on_tool_error(&self.cx, &self.call.name, args, error).await? {
-                    return Ok(Some(response));
-                }
-            }
+        if let Err(error) = &result
+            && let Some(response) = self.hooks.on_tool_error(&self.cx, &self.call.name, args, error).await?
+        {
+            return Ok(Some(response));
         }
         match result {
             Ok(Value::Null) if tool.is_long_running() => Ok(None),

@@ -165,7 +165,7 @@ fn find(listed: &[Listed], lookup: &dyn ItemResolver) -> Result<Plugins, PluginE
         }
         found.push(plugin);
     }
-    Ok(Plugins::of_unique_names(found))
+    Ok(Plugins::new_unchecked(found))
 }
 
 /// A name that is found nowhere could have been one of ours.

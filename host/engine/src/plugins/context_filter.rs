@@ -1,4 +1,4 @@
-//! A plugin that keeps what models are sent short.
+//! A plugin that limits the number of turns in prompts.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -10,15 +10,16 @@ use hatchery_core::{
 };
 use imbl::Vector;
 
-/// Sends models only the newest turns of the conversation: what the user said and all that followed, so many times. A turn that answers a
-/// function call of an older one brings that one along, since no model accepts an answer without its call.
+/// Sends models only the newest turns of the conversation. A turn is a message of the user and everything up to the next.
+/// If a turn answers a function call of an older turn, that turn is sent too: no model accepts an answer without its call.
 ///
-/// What the user said is known from the session, since a prompt tells models much else in the user's role. A message that another plugin
-/// has put in other words before does not begin a turn: the one before it is sent too.
+/// Messages of the user are recognized by the session's events, since a prompt also has other contents in the user's
+/// role. A message that another plugin rewrote is not recognized as the start of a turn, so the turn before it is sent
+/// too.
 pub struct ContextFilter(NonZeroUsize);
 
 impl ContextFilter {
-    /// Keeps this many turns.
+    /// Creates a filter that keeps this many turns.
     pub fn new(turns: NonZeroUsize) -> Self {
         Self(turns)
     }
@@ -31,7 +32,7 @@ impl Callback for ContextFilter {
     }
 
     async fn before_model(&self, cx: &CallContext, request: &mut LlmRequest) -> Result<Option<LlmResponse>, RunError> {
-        let start = start(&request.contents, &said(&cx.invocation.events()), self.0);
+        let start = first_kept(&request.contents, &user_messages(&cx.invocation.events()), self.0);
         request.contents = request.contents.skip(start);
         Ok(None)
     }
@@ -39,48 +40,51 @@ impl Callback for ContextFilter {
 
 impl Plugin for ContextFilter {}
 
-/// What the user said beside answers to calls, a message each, oldest first.
-fn said(events: &Vector<Arc<Event>>) -> Vec<Vec<&Part>> {
+/// Returns the user's messages without answers to calls, oldest first.
+fn user_messages(events: &Vector<Arc<Event>>) -> Vec<Vec<&Part>> {
     let by_user = events.iter().filter(|event| event.author == USER_AUTHOR);
-    let messages = by_user.filter_map(|event| event.content.as_deref()).map(spoken);
+    let messages = by_user.filter_map(|event| event.content.as_deref()).map(message_parts);
     messages.filter(|message| !message.is_empty()).collect()
 }
 
-fn spoken(content: &Content) -> Vec<&Part> {
+/// Returns the parts that are not answers to calls.
+fn message_parts(content: &Content) -> Vec<&Part> {
     content.parts.iter().filter(|part| !matches!(part.data, PartData::FunctionResponse(_))).collect()
 }
 
-/// Where the kept contents begin.
-fn start(contents: &Vector<Arc<Content>>, said: &[Vec<&Part>], turns: NonZeroUsize) -> usize {
-    let (mut left, mut said) = (turns.get(), said);
-    let mut unanswered: HashSet<&str> = HashSet::new();
-    let mut is_said_after = false;
+/// Returns the index of the first content to keep.
+fn first_kept(contents: &Vector<Arc<Content>>, messages: &[Vec<&Part>], turns: NonZeroUsize) -> usize {
+    let (mut turns_left, mut messages) = (turns.get(), messages);
+    // Answers whose calls are further up.
+    let mut open_answers: HashSet<&str> = HashSet::new();
+    let mut is_message_next = false;
     for (index, content) in contents.iter().enumerate().rev() {
-        let place = said.iter().rposition(|message| is_told_as(message, content));
-        if is_said_after && place.is_none() {
-            left = left.saturating_sub(1);
-            if left == 0 && unanswered.is_empty() {
+        let message = messages.iter().rposition(|message| is_message(message, content));
+        // Several messages in a row are one turn.
+        if is_message_next && message.is_none() {
+            turns_left = turns_left.saturating_sub(1);
+            if turns_left == 0 && open_answers.is_empty() {
                 return index + 1;
             }
         }
-        is_said_after = place.is_some();
-        said = said.get(..place.unwrap_or(said.len())).unwrap_or_default();
+        is_message_next = message.is_some();
+        messages = messages.get(..message.unwrap_or(messages.len())).unwrap_or_default();
         for call in content.function_calls() {
-            unanswered.remove(call.id.as_deref().unwrap_or_default());
+            open_answers.remove(call.id.as_deref().unwrap_or_default());
         }
-        unanswered.extend(content.function_responses().filter_map(|answer| answer.id.as_deref()));
+        open_answers.extend(content.function_responses().filter_map(|answer| answer.id.as_deref()));
     }
     0
 }
 
-/// True when a prompt's content is this message; in the place of a file there may be a text about it.
-fn is_told_as(message: &[&Part], content: &Content) -> bool {
-    let is_told_as = |(said, told): (&&Part, &Part)| {
-        *said == told || matches!((&said.data, &told.data), (PartData::InlineData(_), PartData::Text(_)))
+/// Returns true if a prompt's content is this message. A file may be replaced by a text about it.
+fn is_message(message: &[&Part], content: &Content) -> bool {
+    let is_same = |(part, sent): (&&Part, &Part)| {
+        *part == sent || matches!((&part.data, &sent.data), (PartData::InlineData(_), PartData::Text(_)))
     };
     content.role.as_deref() != Some("model")
         && message.len() == content.parts.len()
-        && message.iter().zip(&content.parts).all(is_told_as)
+        && message.iter().zip(&content.parts).all(is_same)
 }
 
 #[cfg(test)]
@@ -89,14 +93,14 @@ mod tests {
 
     use super::*;
 
-    fn kept(words: &[&str], turns: usize) -> usize {
+    fn first(words: &[&str], turns: usize) -> usize {
         let contents: Vector<_> = words.iter().map(|word| Arc::new(content(word))).collect();
         let users = words.iter().zip(&contents).filter(|(word, _)| word.starts_with('u'));
-        let said: Vec<_> = users.map(|(_, content)| spoken(content)).collect();
-        start(&contents, &said, NonZeroUsize::new(turns).unwrap())
+        let messages: Vec<_> = users.map(|(_, content)| message_parts(content)).collect();
+        first_kept(&contents, &messages, NonZeroUsize::new(turns).unwrap())
     }
 
-    /// `u` and `m` speak, `c1` is a call, `r1` its answer, `t` is told in the user's role.
+    /// `u` is a message of the user, `m` of the model, `c1` a call, `r1` its answer, `t` another text in the user's role.
     fn content(word: &str) -> Content {
         let id = Some(word[1..].to_owned());
         match &word[..1] {
@@ -117,39 +121,39 @@ mod tests {
     #[test]
     fn the_newest_turns_are_kept_whole() {
         let words = ["u", "m", "u", "c1", "r1", "m", "u"];
-        assert_eq!(kept(&words, 1), 6);
-        assert_eq!(kept(&words, 2), 2);
-        assert_eq!(kept(&words, 3), 0);
-        assert_eq!(kept(&words, 9), 0);
+        assert_eq!(first(&words, 1), 6);
+        assert_eq!(first(&words, 2), 2);
+        assert_eq!(first(&words, 3), 0);
+        assert_eq!(first(&words, 9), 0);
     }
 
     #[test]
-    fn what_the_user_says_in_one_go_is_one_turn() {
-        assert_eq!(kept(&["u", "m", "u", "u", "m"], 1), 2);
+    fn several_messages_in_a_row_are_one_turn() {
+        assert_eq!(first(&["u", "m", "u", "u", "m"], 1), 2);
     }
 
     #[test]
-    fn an_answer_brings_its_call_along() {
-        assert_eq!(kept(&["u", "c1", "u", "r1", "m"], 1), 0);
+    fn an_answer_keeps_its_call() {
+        assert_eq!(first(&["u", "c1", "u", "r1", "m"], 1), 0);
     }
 
     #[test]
-    fn what_is_only_told_in_the_user_s_role_begins_no_turn() {
-        assert_eq!(kept(&["u", "m", "u", "m", "t", "m", "t"], 1), 2);
-        assert_eq!(kept(&["u", "t", "u", "m"], 1), 2);
+    fn other_texts_in_the_users_role_start_no_turn() {
+        assert_eq!(first(&["u", "m", "u", "m", "t", "m", "t"], 1), 2);
+        assert_eq!(first(&["u", "t", "u", "m"], 1), 2);
     }
 
     #[test]
-    fn a_message_is_known_by_the_text_about_its_file() {
+    fn a_message_is_recognized_by_the_text_about_its_file() {
         let file = |data| Content::new("user", vec![Part::text("Look:"), data]);
         let csv = Part::from(PartData::InlineData(hatchery_core::Blob::default()));
-        assert!(is_told_as(&spoken(&file(csv.clone())), &file(Part::text("Available file: data.csv"))));
-        assert!(!is_told_as(&spoken(&file(Part::text("a"))), &file(Part::text("b"))));
-        assert!(!is_told_as(&spoken(&file(csv)), &Content::user("Look:")));
+        assert!(is_message(&message_parts(&file(csv.clone())), &file(Part::text("Available file: data.csv"))));
+        assert!(!is_message(&message_parts(&file(Part::text("a"))), &file(Part::text("b"))));
+        assert!(!is_message(&message_parts(&file(csv)), &Content::user("Look:")));
     }
 
     #[test]
-    fn nothing_is_kept_of_nothing() {
-        assert_eq!(kept(&[], 1), 0);
+    fn no_contents_stay_empty() {
+        assert_eq!(first(&[], 1), 0);
     }
 }

@@ -1,15 +1,15 @@
-//! A plugin that tells every agent the same.
+//! A plugin that adds an instruction to every LLM agent.
 
 use async_trait::async_trait;
 use hatchery_core::{CallContext, Callback, Instruction, LlmRequest, LlmResponse, Plugin, RunError};
 
 use crate::llm::instructions;
 
-/// Puts an instruction before those of every LLM agent.
+/// Adds an instruction before those of every LLM agent.
 pub struct GlobalInstruction(Instruction);
 
 impl GlobalInstruction {
-    /// The instruction; a template is filled in as an agent's own is.
+    /// Creates a plugin for this instruction. A template is rendered as an agent's own.
     pub fn new(instruction: Instruction) -> Self {
         Self(instruction)
     }

@@ -1,4 +1,4 @@
-//! A plugin that writes a line to the log at each hook.
+//! A plugin that logs each hook.
 
 use async_trait::async_trait;
 use hatchery_core::{
@@ -7,17 +7,17 @@ use hatchery_core::{
 };
 use serde_json::Value;
 
-/// Longest text that is shown, in characters.
-const TEXT: usize = 200;
-/// Longest arguments and results that are shown, in characters.
-const ARGS: usize = 300;
+/// Longest text in a line, in characters.
+const MAX_TEXT: usize = 200;
+/// Longest arguments and results in a line, in characters.
+const MAX_ARGS: usize = 300;
 
-/// Writes what happens in runs to the log, at level `info`, cut to a readable length. It changes nothing.
+/// Logs the hooks of runs at level `info`, with texts cut to a readable length. Changes nothing.
 #[derive(Debug, Default)]
 pub struct Logging;
 
 impl Logging {
-    fn line(cx: &CallContext, hook: &str, text: &str) {
+    fn log(cx: &CallContext, hook: &str, text: &str) {
         let invocation = &cx.invocation;
         tracing::info!(target: "hatchery::runs", invocation = %invocation.id, session = %invocation.session_key.id, agent = %cx.agent, hook, "{text}");
     }
@@ -30,29 +30,29 @@ impl Callback for Logging {
     }
 
     async fn before_agent(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
-        Self::line(cx, "before_agent", "");
+        Self::log(cx, "before_agent", "");
         Ok(None)
     }
 
     async fn after_agent(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
-        Self::line(cx, "after_agent", "");
+        Self::log(cx, "after_agent", "");
         Ok(None)
     }
 
     async fn before_model(&self, cx: &CallContext, request: &mut LlmRequest) -> Result<Option<LlmResponse>, RunError> {
         let tools: Vec<_> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
-        let last = request.contents.last().map(|content| shown(content)).unwrap_or_default();
+        let last = request.contents.last().map(|content| summary(content)).unwrap_or_default();
         let text =
             format!("{} contents for `{}`, tools {tools:?}, last: {last}", request.contents.len(), request.model);
-        Self::line(cx, "before_model", &text);
+        Self::log(cx, "before_model", &text);
         Ok(None)
     }
 
     async fn after_model(&self, cx: &CallContext, response: &LlmResponse) -> Result<Option<LlmResponse>, RunError> {
         let partial = if response.partial { "partial: " } else { "" };
-        let said = response.content.as_ref().map(shown).unwrap_or_default();
+        let text = response.content.as_ref().map(summary).unwrap_or_default();
         let error = response.error_code.as_deref().map(|code| format!(" ({code})")).unwrap_or_default();
-        Self::line(cx, "after_model", &format!("{partial}{said}{error}"));
+        Self::log(cx, "after_model", &format!("{partial}{text}{error}"));
         Ok(None)
     }
 
@@ -62,12 +62,12 @@ impl Callback for Logging {
         _: &LlmRequest,
         error: &ModelError,
     ) -> Result<Option<LlmResponse>, RunError> {
-        Self::line(cx, "on_model_error", &error.to_string());
+        Self::log(cx, "on_model_error", &error.to_string());
         Ok(None)
     }
 
     async fn before_tool(&self, cx: &CallContext, tool: &str, args: &mut JsonMap) -> Result<Option<JsonMap>, RunError> {
-        Self::line(cx, "before_tool", &format!("{tool}{}", json(args)));
+        Self::log(cx, "before_tool", &format!("{tool}{}", json(args)));
         Ok(None)
     }
 
@@ -78,7 +78,7 @@ impl Callback for Logging {
         _: &JsonMap,
         response: &JsonMap,
     ) -> Result<Option<JsonMap>, RunError> {
-        Self::line(cx, "after_tool", &format!("{tool}: {}", json(response)));
+        Self::log(cx, "after_tool", &format!("{tool}: {}", json(response)));
         Ok(None)
     }
 
@@ -89,7 +89,7 @@ impl Callback for Logging {
         _: &JsonMap,
         error: &ToolError,
     ) -> Result<Option<JsonMap>, RunError> {
-        Self::line(cx, "on_tool_error", &format!("{tool}: {error}"));
+        Self::log(cx, "on_tool_error", &format!("{tool}: {error}"));
         Ok(None)
     }
 }
@@ -97,46 +97,46 @@ impl Callback for Logging {
 #[async_trait]
 impl Plugin for Logging {
     async fn on_user_message(&self, cx: &CallContext, message: &Content) -> Result<Option<Content>, RunError> {
-        Self::line(cx, "on_user_message", &shown(message));
+        Self::log(cx, "on_user_message", &summary(message));
         Ok(None)
     }
 
     async fn before_run(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
-        Self::line(cx, "before_run", "");
+        Self::log(cx, "before_run", "");
         Ok(None)
     }
 
     async fn on_event(&self, cx: &CallContext, event: &Event) -> Result<Option<EventData>, RunError> {
-        let said = event.content.as_ref().map(|content| shown(content)).unwrap_or_default();
-        Self::line(cx, "on_event", &format!("{} by {}: {said}", event.id, event.author));
+        let text = event.content.as_ref().map(|content| summary(content)).unwrap_or_default();
+        Self::log(cx, "on_event", &format!("{} by {}: {text}", event.id, event.author));
         Ok(None)
     }
 
     async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
-        Self::line(cx, "after_run", "");
+        Self::log(cx, "after_run", "");
         Ok(())
     }
 
     async fn on_run_error(&self, cx: &CallContext, error: &RunError) {
-        Self::line(cx, "on_run_error", &error.to_string());
+        Self::log(cx, "on_run_error", &error.to_string());
     }
 }
 
-fn shown(content: &Content) -> String {
+fn summary(content: &Content) -> String {
     let mut pieces = vec![content.text()];
     pieces.extend(content.function_calls().map(|call| format!("call {}{}", call.name, json(&call.args))));
     pieces
         .extend(content.function_responses().map(|answer| format!("answer {}{}", answer.name, json(&answer.response))));
     pieces.retain(|piece| !piece.is_empty());
-    cut(pieces.join("; "), TEXT)
+    truncate(pieces.join("; "), MAX_TEXT)
 }
 
 fn json(map: &JsonMap) -> String {
-    cut(Value::Object(map.clone()).to_string(), ARGS)
+    truncate(Value::Object(map.clone()).to_string(), MAX_ARGS)
 }
 
-fn cut(text: String, most: usize) -> String {
-    match text.char_indices().nth(most) {
+fn truncate(text: String, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text,
     }
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_between_characters() {
-        assert_eq!(cut("äöü".into(), 2), "äö…");
-        assert_eq!(cut("äöü".into(), 3), "äöü");
+        assert_eq!(truncate("äöü".into(), 2), "äö…");
+        assert_eq!(truncate("äöü".into(), 3), "äöü");
     }
 }

@@ -1,4 +1,4 @@
-//! A plugin that makes models think again when a tool has failed.
+//! A plugin that asks models to reflect and retry after a failed tool call.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -8,19 +8,20 @@ use hatchery_core::sync::MutexExt;
 use hatchery_core::{CallContext, Callback, JsonMap, Plugin, RunError, ToolError};
 use serde_json::json;
 
-/// Marks the answers that this plugin gives in a tool's place.
+/// Marks the responses of this plugin.
 const RESPONSE_TYPE: &str = "ERROR_HANDLED_BY_REFLECT_AND_RETRY_PLUGIN";
 
-/// Answers a failed tool call with what went wrong and how to go on, a limited number of times in a row for each tool of a run. After that
-/// the failure is what it was: fatal ones end the run, others go to the model as they are.
+/// Answers a failed tool call with the error and guidance for the model. It does so at most `max_retries` times in a row
+/// per tool and run. After that the error is handled as without the plugin: fatal errors end the run, others go to the
+/// model unchanged.
 pub struct ReflectAndRetry {
     max_retries: u32,
-    /// Failures in a row, by invocation and tool.
+    /// Consecutive failures by invocation and tool.
     failures: Mutex<HashMap<String, HashMap<String, u32>>>,
 }
 
 impl ReflectAndRetry {
-    /// With so many retries of each tool.
+    /// Creates a plugin that allows this many retries per tool.
     pub fn new(max_retries: u32) -> Self {
         Self { max_retries, failures: Mutex::default() }
     }
@@ -90,7 +91,7 @@ impl Callback for ReflectAndRetry {
 
 #[async_trait]
 impl Plugin for ReflectAndRetry {
-    /// It counts the failures of a run until that has ended.
+    /// Returns false: failures are counted per run until `after_run` or `on_run_error`, and agent tools have neither.
     fn follows_into_tools(&self) -> bool {
         false
     }

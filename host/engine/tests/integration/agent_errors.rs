@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{Agent, AgentKind, CallContext, Callback, Content, ModelErrorKind, RunError};
+use hatchery_core::{Agent, AgentKind, CallContext, Callback, Content, HookPoint, ModelErrorKind, RunError};
 use hatchery_models::scripted::{Reply, Scripted};
 
 use crate::support::*;
@@ -27,7 +27,9 @@ pub fn fails(name: &str) -> Agent {
 }
 
 pub fn with(mut agent: Agent, callbacks: &[&'static str]) -> Agent {
-    agent.on_agent_error = callbacks.iter().map(|code| Arc::new(Mends(code)) as Arc<dyn Callback>).collect();
+    for code in callbacks {
+        agent.callbacks.push(HookPoint::OnAgentError, Arc::new(Mends(code)));
+    }
     agent
 }
 

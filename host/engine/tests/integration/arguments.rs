@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Agent, AgentContext, AgentKind, CallContext, Callback, CustomAgent, CustomAgentSpec, FunctionDeclaration, JsonMap,
-    RunError, Tool, ToolError,
+    Agent, AgentContext, AgentKind, CallContext, Callback, CustomAgent, CustomAgentSpec, FunctionDeclaration,
+    HookPoint, JsonMap, RunError, Tool, ToolError,
 };
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ async fn parameters_in_geminis_words_are_understood() {
 async fn a_callback_before_the_tool_may_mend_arguments() {
     let parameters = json!({"type": "object", "required": ["mark"]});
     let mends = Answers { name: "mends", mark: Some("m"), ..Answers::default() };
-    let answer = answer(parameters, json!({}), |llm| llm.before_tool = vec![mends.arc()]).await;
+    let answer = answer(parameters, json!({}), |llm| llm.callbacks.push(HookPoint::BeforeTool, mends.arc())).await;
     assert_eq!(answer, "root: answer echo{\"mark\":\"m\"}");
 }
 
@@ -100,7 +100,7 @@ impl Callback for Errors {
 async fn a_callback_for_failed_tools_sees_what_does_not_fit() {
     let errors = Arc::new(Errors::default());
     let seen = errors.clone();
-    let answer = answer(sides(), json!({}), |llm| llm.on_tool_error = vec![seen]).await;
+    let answer = answer(sides(), json!({}), |llm| llm.callbacks.push(HookPoint::OnToolError, seen)).await;
     assert_eq!(answer, "root: answer echo{\"mended\":true}");
     assert!(errors.0.lock().unwrap()[0].ends_with("\"sides\" is a required property"));
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use hatchery_core::{Blob, CallContext, Callback, Content, Event, Part, PartData, Plugin, RunError};
+use hatchery_core::{Blob, CallContext, Callback, Content, Event, HookPoint, Part, PartData, Plugin, RunError};
 use hatchery_engine::{Plugins, Runner};
 use hatchery_models::scripted::Scripted;
 use serde_json::json;
@@ -75,7 +75,7 @@ impl Plugin for Says {
 async fn agents_still_find_the_file_in_what_the_user_said() {
     let heard = Arc::new(Says::default());
     let mut agent = llm("root", Scripted::sequence(["nice"]));
-    agent.before_agent = vec![heard.clone()];
+    agent.callbacks.push(HookPoint::BeforeAgent, heard.clone());
     stored(&saving(agent).await).await;
     assert_eq!(heard.1.lock().unwrap()[0].parts[1], picture());
 }

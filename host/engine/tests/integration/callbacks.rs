@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{LlmResponse, ModelErrorKind, ToolError};
+use hatchery_core::{HookPoint, LlmResponse, ModelErrorKind, ToolError};
 use hatchery_engine::build::{self, sequential};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
@@ -12,26 +12,35 @@ use crate::support::*;
 #[tokio::test]
 async fn the_first_answer_before_an_agent_replaces_it_and_what_comes_after_it() {
     let mut agent = llm("root", Scripted::new().default_reply("model"));
-    agent.before_agent = vec![
-        Answers { name: "silent", ..Answers::default() }.arc(),
+    agent.callbacks.push(HookPoint::BeforeAgent, Answers { name: "silent", ..Answers::default() }.arc());
+    agent.callbacks.push(
+        HookPoint::BeforeAgent,
         Answers { name: "first", agent: Some("from callback"), ..Answers::default() }.arc(),
-        Answers { name: "second", agent: Some("never"), ..Answers::default() }.arc(),
-    ];
-    agent.after_agent = vec![Answers { name: "after", agent: Some("never"), ..Answers::default() }.arc()];
+    );
+    agent
+        .callbacks
+        .push(HookPoint::BeforeAgent, Answers { name: "second", agent: Some("never"), ..Answers::default() }.arc());
+    agent
+        .callbacks
+        .push(HookPoint::AfterAgent, Answers { name: "after", agent: Some("never"), ..Answers::default() }.arc());
     assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: from callback"]);
 }
 
 #[tokio::test]
 async fn an_answer_after_an_agent_is_added() {
     let mut agent = llm("root", Scripted::new().default_reply("model"));
-    agent.after_agent = vec![Answers { name: "after", agent: Some("and more"), ..Answers::default() }.arc()];
+    agent
+        .callbacks
+        .push(HookPoint::AfterAgent, Answers { name: "after", agent: Some("and more"), ..Answers::default() }.arc());
     assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: model", "root: and more"]);
 }
 
 #[tokio::test]
 async fn state_without_an_answer_is_an_event_of_its_own() {
     let mut agent = llm("root", Scripted::new().default_reply("model"));
-    agent.before_agent = vec![Answers { name: "noting", state: Some("seen"), ..Answers::default() }.arc()];
+    agent
+        .callbacks
+        .push(HookPoint::BeforeAgent, Answers { name: "noting", state: Some("seen"), ..Answers::default() }.arc());
     let app = Harness::new(agent).await;
     let events = app.run("hi").await;
     assert!(events[0].content.is_none());
@@ -43,7 +52,10 @@ async fn state_without_an_answer_is_an_event_of_its_own() {
 async fn an_answer_before_the_model_replaces_it() {
     let model = Arc::new(Scripted::sequence(["never"]));
     let agent = llm_on("root", &model, |llm| {
-        llm.before_model = vec![Answers { name: "cached", model: Some("cached"), ..Answers::default() }.arc()];
+        llm.callbacks.push(
+            HookPoint::BeforeModel,
+            Answers { name: "cached", model: Some("cached"), ..Answers::default() }.arc(),
+        );
     });
     assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: cached"]);
     assert!(model.requests().is_empty());
@@ -53,7 +65,10 @@ async fn an_answer_before_the_model_replaces_it() {
 async fn a_changed_request_is_what_the_model_gets() {
     let model = Arc::new(Scripted::sequence(["ok"]));
     let agent = llm_on("root", &model, |llm| {
-        llm.before_model = vec![Answers { name: "marking", mark: Some("be kind"), ..Answers::default() }.arc()];
+        llm.callbacks.push(
+            HookPoint::BeforeModel,
+            Answers { name: "marking", mark: Some("be kind"), ..Answers::default() }.arc(),
+        );
     });
     Harness::new(agent).await.run("hi").await;
     assert_eq!(model.requests()[0].system_instructions.last().unwrap(), "be kind");
@@ -62,7 +77,8 @@ async fn a_changed_request_is_what_the_model_gets() {
 #[tokio::test]
 async fn an_answer_after_the_model_replaces_pieces_and_whole() {
     let agent = llm_with("root", Scripted::new().default_reply(Reply::chunks(["bad ", "word"])), |llm| {
-        llm.after_model = vec![Answers { name: "censor", model: Some("***"), ..Answers::default() }.arc()];
+        llm.callbacks
+            .push(HookPoint::AfterModel, Answers { name: "censor", model: Some("***"), ..Answers::default() }.arc());
     });
     let app = Harness::new(agent).await.streaming();
     assert_eq!(app.transcript("hi").await, ["root~: ***", "root~: ***", "root: ***"]);
@@ -73,8 +89,14 @@ async fn an_answer_before_a_tool_replaces_it_and_still_passes_the_callbacks_afte
     let model = Scripted::sequence([Reply::call("roll", json!({})), Reply::text("ok")]);
     let agent = llm_with("root", model, |llm| {
         llm.tools = vec![tool("roll", |_, _| panic!("must not run"))];
-        llm.before_tool = vec![Answers { name: "b", tool: Some(json!({"n": 6})), ..Answers::default() }.arc()];
-        llm.after_tool = vec![Answers { name: "a", tool: Some(json!({"checked": true})), ..Answers::default() }.arc()];
+        llm.callbacks.push(
+            HookPoint::BeforeTool,
+            Answers { name: "b", tool: Some(json!({"n": 6})), ..Answers::default() }.arc(),
+        );
+        llm.callbacks.push(
+            HookPoint::AfterTool,
+            Answers { name: "a", tool: Some(json!({"checked": true})), ..Answers::default() }.arc(),
+        );
     });
     assert_eq!(Harness::new(agent).await.transcript("hi").await[1], "root: answer roll{\"n\":6,\"checked\":true}");
 }
@@ -84,7 +106,8 @@ async fn changed_arguments_are_what_the_tool_gets() {
     let model = Scripted::sequence([Reply::call("echo", json!({"a": 1})), Reply::text("ok")]);
     let agent = llm_with("root", model, |llm| {
         llm.tools = vec![tool("echo", |args, _| Ok(args.into()))];
-        llm.before_tool = vec![Answers { name: "b", mark: Some("seen"), ..Answers::default() }.arc()];
+        llm.callbacks
+            .push(HookPoint::BeforeTool, Answers { name: "b", mark: Some("seen"), ..Answers::default() }.arc());
     });
     assert_eq!(Harness::new(agent).await.transcript("hi").await[1], "root: answer echo{\"a\":1,\"mark\":\"seen\"}");
 }
@@ -92,7 +115,7 @@ async fn changed_arguments_are_what_the_tool_gets() {
 #[tokio::test]
 async fn a_failing_callback_ends_the_run_and_names_itself() {
     let mut agent = llm("root", Scripted::new().default_reply("model"));
-    agent.before_agent = vec![Answers { name: "guard", fails: true, ..Answers::default() }.arc()];
+    agent.callbacks.push(HookPoint::BeforeAgent, Answers { name: "guard", fails: true, ..Answers::default() }.arc());
     let (events, error) = Harness::new(agent).await.expect_error("hi").await;
     assert_eq!(error.to_string(), "callback `guard` of agent `root`: it broke");
     assert_eq!(events, ["root: error CALLBACK_FAILED: callback `guard` of agent `root`: it broke"]);
@@ -101,7 +124,9 @@ async fn a_failing_callback_ends_the_run_and_names_itself() {
 #[tokio::test]
 async fn state_without_an_answer_after_an_agent_is_an_event_of_its_own() {
     let mut agent = llm("root", Scripted::new().default_reply("model"));
-    agent.after_agent = vec![Answers { name: "noting", state: Some("seen"), ..Answers::default() }.arc()];
+    agent
+        .callbacks
+        .push(HookPoint::AfterAgent, Answers { name: "noting", state: Some("seen"), ..Answers::default() }.arc());
     let events = Harness::new(agent).await.run("hi").await;
     assert_eq!(brief(&events[0]), "root: model");
     assert!(events[1].content.is_none());
@@ -112,7 +137,7 @@ async fn state_without_an_answer_after_an_agent_is_an_event_of_its_own() {
 async fn state_set_beside_an_answer_is_in_the_event_of_the_answer() {
     let mut agent = llm("root", Scripted::new().default_reply("model"));
     let answers = Answers { name: "a", agent: Some("from callback"), state: Some("seen"), ..Answers::default() };
-    agent.before_agent = vec![answers.arc()];
+    agent.callbacks.push(HookPoint::BeforeAgent, answers.arc());
     let events = Harness::new(agent).await.run("hi").await;
     assert_eq!((events.len(), brief(&events[0]).as_str()), (1, "root: from callback"));
     assert_eq!(events[0].actions.state_delta, map(json!({"seen": true})));
@@ -121,7 +146,9 @@ async fn state_set_beside_an_answer_is_in_the_event_of_the_answer() {
 #[tokio::test]
 async fn an_answer_before_an_agent_does_not_end_the_agents_around_it() {
     let mut first = llm("first", Scripted::new().default_reply("never"));
-    first.before_agent = vec![Answers { name: "b", agent: Some("skipped"), ..Answers::default() }.arc()];
+    first
+        .callbacks
+        .push(HookPoint::BeforeAgent, Answers { name: "b", agent: Some("skipped"), ..Answers::default() }.arc());
     let root = sequential("flow").sub_agent(first).sub_agent(llm("second", Scripted::new().default_reply("ran")));
     assert_eq!(Harness::new(root.build().unwrap()).await.transcript("hi").await, ["first: skipped", "second: ran"]);
 }
@@ -129,7 +156,10 @@ async fn an_answer_before_an_agent_does_not_end_the_agents_around_it() {
 #[tokio::test]
 async fn the_first_of_several_answers_before_a_model_wins() {
     let answers = |name, model| Answers { name, model: Some(model), ..Answers::default() }.arc();
-    let agent = llm_with("root", Scripted::new(), |llm| llm.before_model = vec![answers("a", "A"), answers("b", "B")]);
+    let agent = llm_with("root", Scripted::new(), |llm| {
+        llm.callbacks.push(HookPoint::BeforeModel, answers("a", "A"));
+        llm.callbacks.push(HookPoint::BeforeModel, answers("b", "B"));
+    });
     assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: A"]);
 }
 
@@ -137,7 +167,10 @@ async fn the_first_of_several_answers_before_a_model_wins() {
 async fn the_first_of_several_answers_after_a_model_wins() {
     let answers = |name, model| Answers { name, model: Some(model), ..Answers::default() }.arc();
     let model = Scripted::new().default_reply("model");
-    let agent = llm_with("root", model, |llm| llm.after_model = vec![answers("a", "A"), answers("b", "B")]);
+    let agent = llm_with("root", model, |llm| {
+        llm.callbacks.push(HookPoint::AfterModel, answers("a", "A"));
+        llm.callbacks.push(HookPoint::AfterModel, answers("b", "B"));
+    });
     assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: A"]);
 }
 
@@ -145,8 +178,8 @@ async fn the_first_of_several_answers_after_a_model_wins() {
 async fn an_answer_before_the_model_does_not_pass_the_callbacks_after_it() {
     let answers = |name, model| Answers { name, model: Some(model), ..Answers::default() }.arc();
     let agent = llm_with("root", Scripted::new(), |llm| {
-        llm.before_model = vec![answers("b", "before")];
-        llm.after_model = vec![answers("a", "never")];
+        llm.callbacks.push(HookPoint::BeforeModel, answers("b", "before"));
+        llm.callbacks.push(HookPoint::AfterModel, answers("a", "never"));
     });
     assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: before"]);
 }
@@ -191,7 +224,8 @@ async fn the_first_of_several_answers_after_a_tool_wins() {
     let agent = llm_with("root", model, |llm| {
         llm.tools = vec![tool("t", |_, _| Ok(json!("tool")))];
         let answers = |name, n: i32| Answers { name, tool: Some(json!({"n": n})), ..Answers::default() }.arc();
-        llm.after_tool = vec![answers("a", 1), answers("b", 2)];
+        llm.callbacks.push(HookPoint::AfterTool, answers("a", 1));
+        llm.callbacks.push(HookPoint::AfterTool, answers("b", 2));
     });
     assert_eq!(Harness::new(agent).await.transcript("hi").await[1], "root: answer t{\"result\":\"tool\",\"n\":1}");
 }

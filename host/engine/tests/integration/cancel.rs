@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::{
     Agent, AgentKind, ArtifactService, Blob, CallContext, Callback, Content, Event, EventData, Example,
-    ExampleProvider, Examples, FunctionDeclaration, Instruction, JsonMap, LlmAgent, LlmRequest, LlmResponse, Model,
-    ModelError, ModelRef, Part, PartData, Plugin, ResponseStream, RunError, SessionKey, StoreError, StreamingMode,
-    Tool, ToolError,
+    ExampleProvider, Examples, FunctionDeclaration, HookPoint, Instruction, JsonMap, LlmAgent, LlmRequest, LlmResponse,
+    Model, ModelError, ModelRef, Part, PartData, Plugin, ResponseStream, RunError, SessionKey, StoreError,
+    StreamingMode, Tool, ToolError,
 };
 use hatchery_engine::{Plugins, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -229,13 +229,13 @@ async fn a_run_is_left_in_a_callback() {
         let stuck = Stuck::at(at);
         let mut agent = agent(|llm| {
             llm.tools = vec![tool("stuck", |_, _| Ok(json!(1)))];
-            llm.before_model = vec![stuck.clone()];
-            llm.after_model = vec![stuck.clone()];
-            llm.before_tool = vec![stuck.clone()];
-            llm.after_tool = vec![stuck.clone()];
+            llm.callbacks.push(HookPoint::BeforeModel, stuck.clone());
+            llm.callbacks.push(HookPoint::AfterModel, stuck.clone());
+            llm.callbacks.push(HookPoint::BeforeTool, stuck.clone());
+            llm.callbacks.push(HookPoint::AfterTool, stuck.clone());
         });
-        agent.before_agent = vec![stuck.clone()];
-        agent.after_agent = vec![stuck.clone()];
+        agent.callbacks.push(HookPoint::BeforeAgent, stuck.clone());
+        agent.callbacks.push(HookPoint::AfterAgent, stuck.clone());
         assert_left(Harness::new(agent).await, &stuck).await;
     }
 }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Agent, CallContext, Callback, Content, FunctionDeclaration, Invocation, JsonMap, RunError, Tool, ToolError,
+    Agent, CallContext, Callback, Content, FunctionDeclaration, HookPoint, Invocation, JsonMap, RunError, Tool,
+    ToolError,
 };
 use hatchery_engine::RunRequest;
 use hatchery_models::scripted::{Reply, Scripted};
@@ -69,7 +70,7 @@ fn calls(parameters: Value, args: Value, spies: &Arc<Spies>) -> (Agent, Arc<Atom
     let model = Scripted::sequence([Reply::call("tool", args), Reply::text("ok")]);
     let agent = llm_with("root", model, |llm| {
         llm.tools = vec![Arc::new(tool)];
-        llm.before_tool = vec![spies.clone()];
+        llm.callbacks.push(HookPoint::BeforeTool, spies.clone());
     });
     (agent, calls)
 }

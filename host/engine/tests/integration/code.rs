@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use hatchery_core::{
     Agent, AgentKind, CallContext, Callback, CodeExecution, CodeExecutor, CodeInput, CodeOutput, CodeRunner, Content,
-    Event, LlmResponse, Part, PartData, RunError, ToolError,
+    Event, HookPoint, LlmResponse, Part, PartData, RunError, ToolError,
 };
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
@@ -234,7 +234,7 @@ async fn callbacks_see_the_answer_as_the_model_gave_it() {
     let heard = Arc::new(Listens::default());
     let mut agent = coder(&sequence([CODE, "done"]), &Executor::simple());
     if let AgentKind::Llm(llm) = &mut agent.kind {
-        llm.after_model = vec![heard.clone()];
+        llm.callbacks.push(HookPoint::AfterModel, heard.clone());
     }
     talk(&Harness::new(agent).await, "hi").await;
     assert_eq!(*heard.0.lock().unwrap(), [CODE, "done"]);

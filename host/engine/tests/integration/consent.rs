@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use hatchery_core::{
     Agent, AgentContext, AgentKind, CallContext, Callback, Content, CustomAgent, CustomAgentSpec, Event, EventData,
-    JsonMap, Plugin, REQUEST_CONFIRMATION, RunError, Tool,
+    HookPoint, JsonMap, Plugin, REQUEST_CONFIRMATION, RunError, Tool,
 };
 use hatchery_engine::builtin::{AgentTool, RequireConfirmation};
 use hatchery_engine::toolsets::{IntoToolset, StaticToolset};
@@ -97,7 +97,7 @@ fn payer(tool: Arc<dyn Tool>, callbacks: Vec<Arc<dyn Callback>>) -> Agent {
     let texts = (1..9).map(|number| Reply::text(format!("text {number}")));
     llm_with("root", Scripted::sequence(std::iter::once(call).chain(texts)), |llm| {
         llm.tools = vec![tool];
-        llm.before_tool = callbacks;
+        callbacks.into_iter().for_each(|callback| llm.callbacks.push(HookPoint::BeforeTool, callback));
     })
 }
 
@@ -193,7 +193,7 @@ async fn the_tools_of_a_toolset_run_as_agreed() {
     let model = Scripted::sequence([call, Reply::text("?"), Reply::text("??"), Reply::text("paid")]);
     let app = Harness::new(llm_with("root", model, |llm| {
         llm.toolsets = vec![set.into_toolset()];
-        llm.before_tool = vec![Meddles::new(Changes::AfterConsent)];
+        llm.callbacks.push(HookPoint::BeforeTool, Meddles::new(Changes::AfterConsent));
     }))
     .await;
     let (id, _) = request(&app.run("hi").await);

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use hatchery_core::{
-    AgentContext, AgentKind, CallContext, Callback, Content, CustomAgent, REQUEST_CONFIRMATION, RunError, ToolError,
+    AgentContext, AgentKind, CallContext, Callback, Content, CustomAgent, HookPoint, REQUEST_CONFIRMATION, RunError,
+    ToolError,
 };
 use hatchery_engine::{App, AppSettings};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -34,7 +35,10 @@ async fn code_that_sets_state_goes_on_where_it_was() {
     let session = ends_alike(|| {
         let inner = counter("inner", &["x"], "inner!");
         let mut code = workflow_code("code", Arc::new(SetsState)).with_sub_agents(vec![inner]);
-        code.before_agent = vec![Answers { name: "before", state: Some("before"), ..Answers::default() }.arc()];
+        code.callbacks.push(
+            HookPoint::BeforeAgent,
+            Answers { name: "before", state: Some("before"), ..Answers::default() }.arc(),
+        );
         workflow("all", AgentKind::Sequential, vec![code, counter("last", &["y"], "last!")])
     })
     .await;
@@ -94,7 +98,7 @@ async fn callbacks_after_branches_are_not_asked_twice() {
     let asked = Arc::new(AtomicUsize::new(0));
     let branches = ["p", "q"].map(|name| {
         let mut branch = counter(name, &[], "!");
-        branch.after_agent = vec![Arc::new(Counts(asked.clone()))];
+        branch.callbacks.push(HookPoint::AfterAgent, Arc::new(Counts(asked.clone())));
         branch
     });
     let both = workflow("both", AgentKind::Parallel, branches.into());

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hatchery_core::{
-    CallContext, Callback, Content, Event, EventData, Instruction, JsonMap, LlmRequest, LlmResponse, ModelError,
-    ModelErrorKind, Plugin, RunError, ToolError,
+    CallContext, Callback, Content, Event, EventData, HookPoint, Instruction, JsonMap, LlmRequest, LlmResponse,
+    ModelError, ModelErrorKind, Plugin, RunError, ToolError,
 };
 use hatchery_engine::plugins::{CallbackPlugin, ContextFilter, GlobalInstruction, Logging, ReflectAndRetry};
 use hatchery_engine::{Plugins, RunRequest, Runner};
@@ -166,7 +166,8 @@ async fn every_hook_of_a_run_is_passed_in_order() {
 async fn the_first_answer_wins_over_later_plugins_and_the_agents_own_callbacks() {
     let (first, second) = (Notes::new("first", &["before_model"]), Notes::new("second", &["before_model"]));
     let root = llm_with("root", Scripted::new(), |llm| {
-        llm.before_model = vec![Answers { name: "own", model: Some("own"), ..Answers::default() }.arc()];
+        llm.callbacks
+            .push(HookPoint::BeforeModel, Answers { name: "own", model: Some("own"), ..Answers::default() }.arc());
     });
     let app = with(root, &[&first, &second]).await;
     assert_eq!(app.transcript("hi").await, ["root: first before_model"]);
@@ -363,7 +364,8 @@ fn noted<'a, T>(note: &impl Fn()) -> hatchery_engine::build::callback::Answer<'a
 #[tokio::test]
 async fn an_answer_of_a_plugin_before_an_agent_wins_over_the_agents_own() {
     let mut root = talking();
-    root.before_agent = vec![Answers { name: "own", agent: Some("own"), ..Answers::default() }.arc()];
+    root.callbacks
+        .push(HookPoint::BeforeAgent, Answers { name: "own", agent: Some("own"), ..Answers::default() }.arc());
     let app = with(root, &[&Notes::new("p", &["before_agent"])]).await;
     assert_eq!(app.transcript("hi").await, ["root: p before_agent"]);
 }
@@ -371,7 +373,7 @@ async fn an_answer_of_a_plugin_before_an_agent_wins_over_the_agents_own() {
 #[tokio::test]
 async fn an_answer_of_a_plugin_after_an_agent_wins_over_the_agents_own() {
     let mut root = talking();
-    root.after_agent = vec![Answers { name: "own", agent: Some("own"), ..Answers::default() }.arc()];
+    root.callbacks.push(HookPoint::AfterAgent, Answers { name: "own", agent: Some("own"), ..Answers::default() }.arc());
     let app = with(root, &[&Notes::new("p", &["after_agent"])]).await;
     assert_eq!(app.transcript("hi").await, ["root: model", "root: p after_agent"]);
 }
@@ -379,7 +381,8 @@ async fn an_answer_of_a_plugin_after_an_agent_wins_over_the_agents_own() {
 #[tokio::test]
 async fn an_answer_of_a_plugin_after_the_model_wins_over_the_agents_own() {
     let root = llm_with("root", Scripted::new().default_reply("model"), |llm| {
-        llm.after_model = vec![Answers { name: "own", model: Some("own"), ..Answers::default() }.arc()];
+        llm.callbacks
+            .push(HookPoint::AfterModel, Answers { name: "own", model: Some("own"), ..Answers::default() }.arc());
     });
     let app = with(root, &[&Notes::new("p", &["after_model"])]).await;
     assert_eq!(app.transcript("hi").await, ["root: p after_model"]);
@@ -392,7 +395,7 @@ async fn answers_of_a_plugin_around_a_tool_win_over_the_agents_own() {
         let root = llm_with("root", model, |llm| {
             llm.tools = vec![tool("t", |_, _| Ok(json!("tool")))];
             let own = Answers { name: "own", tool: Some(json!({"by": "own"})), ..Answers::default() };
-            llm.before_tool = vec![own.clone().arc()];
+            llm.callbacks.push(HookPoint::BeforeTool, own.clone().arc());
         });
         with(root, &[&Notes::new("p", hook)]).await.transcript("hi").await[1].clone()
     };

@@ -351,6 +351,6 @@ async fn a_plugin_may_not_summarize_the_session() {
     assert_eq!((briefs(&events), events[0].actions.compaction.is_none()), (vec!["root: hello".to_owned()], true));
     assert_eq!(
         warnings.lines(),
-        ["a plugin has put `actions.compaction` into an event; it is left out, since only the host summarizes"]
+        ["a plugin set `actions.compaction` of an event; it is ignored, since only the host compacts sessions"]
     );
 }

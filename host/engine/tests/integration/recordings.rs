@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use hatchery_core::{
     Agent, AgentContext, AgentKind, CallContext, Callback, Content, CustomAgent, CustomAgentSpec, FunctionCall,
-    FunctionDeclaration, JsonMap, LlmRequest, LlmResponse, ModelError, ModelErrorKind, ModelRef, PartData, Plugin,
-    RunError, Tool, ToolError,
+    FunctionDeclaration, HookPoint, JsonMap, LlmRequest, LlmResponse, ModelError, ModelErrorKind, ModelRef, PartData,
+    Plugin, RunError, Tool, ToolError,
 };
 use hatchery_engine::plugins::recordings::{FILE_NAME, RecordedCall, Recordings, ToolOutcome};
 use hatchery_engine::plugins::{Recorder, Replay};
@@ -131,8 +131,14 @@ async fn recording_the_first_message_again_begins_anew() {
 async fn what_is_recorded_is_what_callbacks_made_of_a_request_and_have_not_seen_of_an_answer() {
     let root = |model| {
         llm_with("root", model, |llm| {
-            llm.before_model = vec![Answers { name: "marks", mark: Some("Rhyme."), ..Answers::default() }.arc()];
-            llm.after_model = vec![Answers { name: "says", model: Some("changed"), ..Answers::default() }.arc()];
+            llm.callbacks.push(
+                HookPoint::BeforeModel,
+                Answers { name: "marks", mark: Some("Rhyme."), ..Answers::default() }.arc(),
+            );
+            llm.callbacks.push(
+                HookPoint::AfterModel,
+                Answers { name: "says", model: Some("changed"), ..Answers::default() }.arc(),
+            );
         })
     };
     let folder = tempfile::tempdir().unwrap();

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use hatchery_core::{
-    AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, Event, EventWindow, JsonMap, ModelErrorKind,
-    RunError, Session, SessionKey, SessionService, StoreError, Tool,
+    AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, Event, EventWindow, HookPoint, JsonMap,
+    ModelErrorKind, RunError, Session, SessionKey, SessionService, StoreError, Tool,
 };
 use hatchery_engine::{App, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -222,13 +222,13 @@ async fn callbacks_around_agents_are_not_asked_twice() {
     let session = ends_alike(|| {
         let says = |name: &'static str, agent| Answers { name, agent, state: Some(name), ..Answers::default() }.arc();
         let mut a = counter("a", &["x"], "a!");
-        a.before_agent = vec![says("before_a", None)];
-        a.after_agent = vec![says("after_a", Some("after a"))];
+        a.callbacks.push(HookPoint::BeforeAgent, says("before_a", None));
+        a.callbacks.push(HookPoint::AfterAgent, says("after_a", Some("after a")));
         let mut b = counter("b", &["x"], "never said");
-        b.before_agent = vec![says("before_b", Some("instead of b"))];
+        b.callbacks.push(HookPoint::BeforeAgent, says("before_b", Some("instead of b")));
         let mut round = workflow("round", AgentKind::Loop { max_iterations: Some(2) }, vec![a, b]);
-        round.before_agent = vec![says("before_round", None)];
-        round.after_agent = vec![says("after_round", None)];
+        round.callbacks.push(HookPoint::BeforeAgent, says("before_round", None));
+        round.callbacks.push(HookPoint::AfterAgent, says("after_round", None));
         round
     })
     .await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{AgentKind, RunError};
+use hatchery_core::{AgentKind, HookPoint, RunError};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
@@ -113,9 +113,12 @@ async fn agents_that_keep_handing_over_to_each_other_reach_the_limit_and_nothing
 #[tokio::test]
 async fn callbacks_after_an_agent_run_when_all_that_it_handed_over_to_has_ended() {
     let mut child = llm("child", Scripted::new().default_reply("child"));
-    child.after_agent = vec![Answers { name: "c", agent: Some("after child"), ..Answers::default() }.arc()];
+    child
+        .callbacks
+        .push(HookPoint::AfterAgent, Answers { name: "c", agent: Some("after child"), ..Answers::default() }.arc());
     let mut root = llm("root", Scripted::sequence([hand_over("child")])).with_sub_agents(vec![child]);
-    root.after_agent = vec![Answers { name: "r", agent: Some("after root"), ..Answers::default() }.arc()];
+    root.callbacks
+        .push(HookPoint::AfterAgent, Answers { name: "r", agent: Some("after root"), ..Answers::default() }.arc());
     let events = Harness::new(root).await.transcript("hi").await;
     assert_eq!(events[2..], ["child: child", "child: after child", "root: after root"]);
 }

@@ -10,7 +10,7 @@ use futures::StreamExt;
 use hatchery_core::{
     Agent, AgentContext, AgentKind, CallContext, CodeExecution, CodeExecutor, CodeInput, CodeOutput, CodeRunner,
     Content, CustomAgent, CustomAgentSpec, EventActions, EventData, EventWindow, FunctionCall, FunctionResponse,
-    Instruction, JsonMap, LlmAgent, LlmRequest, LlmResponse, Model, ModelError, ModelRef, Part, PartData,
+    HookPoint, Instruction, JsonMap, LlmAgent, LlmRequest, LlmResponse, Model, ModelError, ModelRef, Part, PartData,
     REQUEST_CONFIRMATION, ResponseStream, RunError, Services, Session, State, StreamingMode, ToolError, USER_AUTHOR,
     new_event_id, new_function_call_id,
 };
@@ -114,7 +114,8 @@ impl Grown {
         let mut agent = Agent::new(name, "", kind).with_sub_agents(below);
         if has_callbacks {
             let sets = |name| Answers { name, state: Some(name), ..Answers::default() }.arc();
-            (agent.before_agent, agent.after_agent) = (vec![sets("before")], vec![sets("after")]);
+            agent.callbacks.push(HookPoint::BeforeAgent, sets("before"));
+            agent.callbacks.push(HookPoint::AfterAgent, sets("after"));
         }
         agent
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Agent, AgentContext, AgentKind, CustomAgent, CustomAgentSpec, EventActions, EventData, ModelErrorKind, RunError,
+    Agent, AgentContext, AgentKind, CustomAgent, CustomAgentSpec, EventActions, EventData, HookPoint, ModelErrorKind,
+    RunError,
 };
 use hatchery_engine::build::{custom as custom_fn, parallel};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -205,7 +206,9 @@ async fn a_loop_without_limit_goes_on_until_it_is_cancelled() {
 #[tokio::test]
 async fn an_answer_before_an_agent_in_a_loop_does_not_end_the_loop() {
     let mut skipped = leaf("a", "never");
-    skipped.before_agent = vec![Answers { name: "b", agent: Some("skipped"), ..Answers::default() }.arc()];
+    skipped
+        .callbacks
+        .push(HookPoint::BeforeAgent, Answers { name: "b", agent: Some("skipped"), ..Answers::default() }.arc());
     let app = Harness::new(rounds(Some(2), vec![skipped, leaf("b", "B")])).await;
     assert_eq!(app.transcript("hi").await, ["a: skipped", "b: B", "a: skipped", "b: B"]);
 }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    AgentKind, CallContext, Example, ExampleProvider, Examples, IncludeContents, Instruction, LlmAgent, Planner,
-    RunError,
+    AgentKind, CallContext, Example, ExampleProvider, Examples, HookPoint, IncludeContents, Instruction, LlmAgent,
+    Planner, RunError,
 };
 use hatchery_engine::StaticCatalog;
 use hatchery_engine::yaml::{Loaded, load_agent, load_agent_outside};
@@ -147,16 +147,12 @@ sub_agents: [{ code: helper }]
         assert_eq!(llm.planner, Some(Planner::Thinking(json!({"includeThoughts": true}))));
         let Some(Examples::Fixed(examples)) = &llm.examples else { panic!("no examples") };
         assert_eq!((examples[0].input.text(), examples[0].output[0].text()), ("2+2".into(), "four".into()));
-        let callbacks = [
-            &llm.before_model,
-            &llm.after_model,
-            &llm.on_model_error,
-            &llm.before_tool,
-            &llm.after_tool,
-            &llm.on_tool_error,
-        ];
-        assert!(callbacks.iter().all(|list| list.len() == 1));
-        assert_eq!((agent.before_agent.len(), agent.after_agent.len()), (1, 1));
+        for point in HookPoint::ALL.iter().filter(|point| !point.is_for_all_agents()) {
+            assert_eq!(llm.callbacks.at(*point).count(), 1, "{point:?}");
+        }
+        for point in [HookPoint::BeforeAgent, HookPoint::AfterAgent] {
+            assert_eq!(agent.callbacks.at(point).count(), 1, "{point:?}");
+        }
         assert_eq!(agent.sub_agents[0].name, "helper");
     }
 }

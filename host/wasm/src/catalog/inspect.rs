@@ -108,7 +108,7 @@ pub struct InspectedCallback {
     /// Its name.
     pub name: String,
     /// Where it may be used.
-    pub points: Vec<&'static str>,
+    pub points: Vec<String>,
 }
 
 /// A plugin of a component.
@@ -118,7 +118,7 @@ pub struct InspectedPlugin {
     /// Its name.
     pub name: String,
     /// The hooks that it has.
-    pub hooks: Vec<&'static str>,
+    pub hooks: Vec<String>,
 }
 
 /// Looks at the bytes of a component: checks and compiles it, and has it describe itself without any of the rights that it is granted.
@@ -241,6 +241,6 @@ fn agent(spec: &AgentSpec, is_app: bool) -> InspectedAgent {
     }
 }
 
-fn names(hooks: &[Hook]) -> Vec<&'static str> {
+fn names(hooks: &[Hook]) -> Vec<String> {
     hooks.iter().map(|hook| hook.name()).collect()
 }

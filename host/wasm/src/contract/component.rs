@@ -35,7 +35,7 @@ use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{Limit, Limits};
 use crate::runtime::store::{Caller, HostState, Revision, Sandbox};
-use callback::Hooks;
+use callback::ComponentCallback;
 use exports::{CallbackExports, Exports};
 use functions::{FunctionTool, Functions};
 pub use hook::Hook;
@@ -252,8 +252,8 @@ impl Component {
         let found = self.offer.callbacks.iter().find(|callback| callback.name == name)?;
         let (component, hooked) = (self.clone(), found.clone());
         Some(match exports {
-            CallbackExports::Async(exports) => Arc::new(Hooks { component, exports, hooked }),
-            CallbackExports::Sync(exports) => Arc::new(Hooks { component, exports, hooked }),
+            CallbackExports::Async(exports) => Arc::new(ComponentCallback { component, exports, hooked }),
+            CallbackExports::Sync(exports) => Arc::new(ComponentCallback { component, exports, hooked }),
         })
     }
 
@@ -261,7 +261,7 @@ impl Component {
     pub fn plugin(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Plugin>> {
         let exports = self.exports.plugins.clone()?;
         let found = self.offer.plugins.iter().find(|plugin| plugin.name == name)?;
-        Some(Arc::new(Hooks { component: self.clone(), exports, hooked: found.clone() }))
+        Some(Arc::new(ComponentCallback { component: self.clone(), exports, hooked: found.clone() }))
     }
 
     /// One of its code executors.

@@ -1,7 +1,7 @@
 //! Names in the catalog, and agents built from descriptions.
 
 use hatchery_core::{
-    AgentKind, CodeExecution, Examples, ItemResolver, JsonMap, LlmAgent, Planner, ResolveError, RunError,
+    AgentKind, CodeExecution, Examples, HookPoint, ItemResolver, JsonMap, LlmAgent, Planner, ResolveError, RunError,
 };
 use hatchery_wasm::Catalog;
 use serde_json::json;
@@ -112,15 +112,17 @@ async fn an_agent_is_given_a_planner_examples_and_who_runs_its_code() {
     assert_eq!(runner.executor.name(), "shout");
     assert_eq!((runner.error_retries, runner.stateful, runner.optimize_data_file), (1, true, true));
     assert!(!runner.code_delimiters.is_empty());
-    assert_eq!(llm.on_model_error[0].name(), "mend_model");
-    assert_eq!(llm.on_tool_error[0].name(), "mend_tool");
+    let name = |point| llm.callbacks.at(point).next().unwrap().name();
+    assert_eq!(name(HookPoint::OnModelError), "mend_model");
+    assert_eq!(name(HookPoint::OnToolError), "mend_tool");
 }
 
 #[tokio::test]
 async fn a_callback_answers_for_an_agent_that_has_failed() {
     let (catalog, _) = equipped().await;
     let agent = catalog.agent("gallery/equipped").unwrap();
-    let [callback] = agent.on_agent_error.as_slice() else { panic!("{} callbacks", agent.on_agent_error.len()) };
+    let callbacks: Vec<_> = agent.callbacks.at(HookPoint::OnAgentError).collect();
+    let [callback] = callbacks.as_slice() else { panic!("{} callbacks", callbacks.len()) };
     let answer = callback.on_agent_error(&context(&catalog), &RunError::Cancelled).await.unwrap();
     assert_eq!(answer.map(|content| content.text()).as_deref(), Some("The agent failed with CANCELLED."));
 }

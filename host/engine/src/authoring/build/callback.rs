@@ -1,6 +1,6 @@
-//! Closures as callbacks, one shape for each place in a run.
+//! Closures as callbacks, one shape for each hook point.
 //!
-//! A closure borrows what it is given and boxes what it gives, since it may change what it borrows while it waits:
+//! A closure borrows its arguments and returns a boxed future, since it may change what it borrows while it waits:
 //!
 //! ```
 //! use hatchery_engine::build::llm;
@@ -16,74 +16,110 @@
 //! # agent.build().unwrap();
 //! ```
 //!
-//! An `async fn` of the same parameters fits as `|cx, request| Box::pin(check(cx, request))`. The docs of [`Callback`]'s methods say what
-//! each may change and what its answer replaces. A callback that serves several places, or has a name of its own for messages, is a type
-//! that implements [`Callback`].
+//! An `async fn` of the same parameters fits as `|cx, request| Box::pin(check(cx, request))`. The docs of [`Callback`]'s
+//! methods say what each may change and what its answer replaces. A callback that serves several points, or has a name
+//! of its own for messages, is a type that implements [`Callback`].
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use hatchery_core::{
-    CallContext, Callback, Content, JsonMap, LlmRequest, LlmResponse, ModelError, RunError, ToolError,
+    CallContext, Callback, Content, JsonMap, LlmRequest, LlmResponse, ModelError, RunError, ToolError, for_each_hook,
 };
 
-/// What a callback's closure gives.
+/// The future that a callback's closure returns.
 pub type Answer<'a, T> = BoxFuture<'a, Result<Option<T>, RunError>>;
 
-/// Defines the shape of a closure for one place, and the callback that it becomes.
+/// Defines for each hook point a trait of closures, and a function that returns such a closure as a callback.
 macro_rules! closures {
-    ($($method:ident, $shape:ident, $callback:ident, ($($name:ident: $given:ty, $taken:ty),*) -> $answer:ty;)*) => { $(
-        #[doc = concat!("A closure for [`Callback::", stringify!($method), "`].")]
-        pub trait $shape: for<'a> Fn(&'a CallContext $(, $given)*) -> Answer<'a, $answer> + Send + Sync + 'static {}
-
-        impl<F> $shape for F where
-            F: for<'a> Fn(&'a CallContext $(, $given)*) -> Answer<'a, $answer> + Send + Sync + 'static
+    ($( $(#[$doc:meta])* $point:ident $hook:ident $(($arg:ident: &$($type:tt)+))* -> $answer:ty; )*) => { $(
+        #[doc = concat!("A closure for [`Callback::", stringify!($hook), "`].")]
+        pub trait $point:
+            for<'a> Fn(&'a CallContext $(, &'a $($type)+)*) -> Answer<'a, $answer> + Send + Sync + 'static
         {
         }
 
-        pub(crate) struct $callback<F>(pub(crate) F);
+        impl<F> $point for F where
+            F: for<'a> Fn(&'a CallContext $(, &'a $($type)+)*) -> Answer<'a, $answer> + Send + Sync + 'static
+        {
+        }
 
-        #[async_trait]
-        impl<F: $shape> Callback for $callback<F> {
-            fn name(&self) -> &str {
-                stringify!($method)
+        #[doc = concat!("Returns a closure as a callback for [`Callback::", stringify!($hook), "`].")]
+        pub fn $hook(closure: impl $point) -> Arc<dyn Callback> {
+            struct Closure<F>(F);
+
+            #[async_trait]
+            impl<F: $point> Callback for Closure<F> {
+                fn name(&self) -> &str {
+                    stringify!($hook)
+                }
+
+                async fn $hook(&self, cx: &CallContext $(, $arg: &$($type)+)*) -> Result<Option<$answer>, RunError> {
+                    (self.0)(cx $(, $arg)*).await
+                }
             }
 
-            async fn $method(&self, cx: &CallContext $(, $name: $taken)*) -> Result<Option<$answer>, RunError> {
-                (self.0)(cx $(, $name)*).await
-            }
+            Arc::new(Closure(closure))
         }
     )* };
 }
 
-closures! {
-    before_agent, BeforeAgentFn, BeforeAgent, () -> Content;
-    after_agent, AfterAgentFn, AfterAgent, () -> Content;
-    on_agent_error, OnAgentErrorFn, OnAgentError, (error: &'a RunError, &RunError) -> Content;
-    before_model, BeforeModelFn, BeforeModel, (request: &'a mut LlmRequest, &mut LlmRequest) -> LlmResponse;
-    after_model, AfterModelFn, AfterModel, (response: &'a LlmResponse, &LlmResponse) -> LlmResponse;
-    on_model_error, OnModelErrorFn, OnModelError,
-        (request: &'a LlmRequest, &LlmRequest, error: &'a ModelError, &ModelError) -> LlmResponse;
-    before_tool, BeforeToolFn, BeforeTool, (tool: &'a str, &str, args: &'a mut JsonMap, &mut JsonMap) -> JsonMap;
-    after_tool, AfterToolFn, AfterTool,
-        (tool: &'a str, &str, args: &'a JsonMap, &JsonMap, response: &'a JsonMap, &JsonMap) -> JsonMap;
-    on_tool_error, OnToolErrorFn, OnToolError,
-        (tool: &'a str, &str, args: &'a JsonMap, &JsonMap, error: &'a ToolError, &ToolError) -> JsonMap;
-}
+for_each_hook!(closures);
 
-/// The two methods by which a builder takes callbacks of one place.
-macro_rules! point {
-    ($($list:ident).+ : $method:ident, $method_fn:ident, $shape:ident, $callback:ident, $when:literal) => {
-        #[doc = concat!("Runs a callback ", $when, ", after those that it has for this already.")]
-        pub fn $method(mut self, callback: std::sync::Arc<dyn hatchery_core::Callback>) -> Self {
-            self.$($list).+.push(callback);
+/// The two methods by which a builder takes callbacks of one point. They go to its field `$callbacks`.
+macro_rules! hook_methods {
+    ($($callbacks:ident).+: $point:ident $hook:ident $hook_fn:ident, $when:literal) => {
+        #[doc = concat!("Runs a callback ", $when, ", after those that are there already.")]
+        pub fn $hook(mut self, callback: std::sync::Arc<dyn hatchery_core::Callback>) -> Self {
+            self.$($callbacks).+.push(hatchery_core::HookPoint::$point, callback);
             self
         }
 
         #[doc = concat!("Runs a closure ", $when, ". See [`callback`](crate::authoring::build::callback) for its shape.")]
-        pub fn $method_fn(self, closure: impl $crate::authoring::build::callback::$shape) -> Self {
-            self.$method(std::sync::Arc::new($crate::authoring::build::callback::$callback(closure)))
+        pub fn $hook_fn(self, closure: impl $crate::authoring::build::callback::$point) -> Self {
+            self.$hook($crate::authoring::build::callback::$hook(closure))
         }
     };
 }
 
-pub(crate) use point;
+/// The methods for the points of agents of every kind.
+macro_rules! agent_hook_methods {
+    ($($callbacks:ident).+) => {
+        $crate::authoring::build::callback::hook_methods! {
+            $($callbacks).+: BeforeAgent before_agent before_agent_fn, "before the agent"
+        }
+        $crate::authoring::build::callback::hook_methods! {
+            $($callbacks).+: AfterAgent after_agent after_agent_fn, "after the agent"
+        }
+        $crate::authoring::build::callback::hook_methods! {
+            $($callbacks).+: OnAgentError on_agent_error on_agent_error_fn, "if the agent failed"
+        }
+    };
+}
+
+/// The methods for the points of model and tool calls.
+macro_rules! llm_hook_methods {
+    ($($callbacks:ident).+) => {
+        $crate::authoring::build::callback::hook_methods! {
+            $($callbacks).+: BeforeModel before_model before_model_fn, "before each model call"
+        }
+        $crate::authoring::build::callback::hook_methods! {
+            $($callbacks).+: AfterModel after_model after_model_fn, "after each model response"
+        }
+        $crate::authoring::build::callback::hook_methods! {
+            $($callbacks).+: OnModelError on_model_error on_model_error_fn, "if a model call failed"
+        }
+        $crate::authoring::build::callback::hook_methods! {
+            $($callbacks).+: BeforeTool before_tool before_tool_fn, "before each tool call"
+        }
+        $crate::authoring::build::callback::hook_methods! {
+            $($callbacks).+: AfterTool after_tool after_tool_fn, "after each tool call"
+        }
+        $crate::authoring::build::callback::hook_methods! {
+            $($callbacks).+: OnToolError on_tool_error on_tool_error_fn, "if a tool call failed"
+        }
+    };
+}
+
+pub(crate) use {agent_hook_methods, hook_methods, llm_hook_methods};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Agent, AgentKind, Callback, Tool, check_agent_name};
+use hatchery_core::{Agent, AgentKind, Callbacks, Tool, check_agent_name};
 
 use super::error::BuildError;
 use crate::llm::tool_resolution;
@@ -13,9 +13,7 @@ pub(super) struct Common {
     pub(super) description: String,
     /// Those below it, or what is wrong with the first that cannot be built.
     pub(super) sub_agents: Result<Vec<Agent>, BuildError>,
-    pub(super) before_agent: Vec<Arc<dyn Callback>>,
-    pub(super) after_agent: Vec<Arc<dyn Callback>>,
-    pub(super) on_agent_error: Vec<Arc<dyn Callback>>,
+    pub(super) callbacks: Callbacks,
 }
 
 impl Common {
@@ -24,9 +22,7 @@ impl Common {
             name: name.into(),
             description: String::new(),
             sub_agents: Ok(Vec::new()),
-            before_agent: Vec::new(),
-            after_agent: Vec::new(),
-            on_agent_error: Vec::new(),
+            callbacks: Callbacks::default(),
         }
     }
 
@@ -46,9 +42,7 @@ impl Common {
             description: self.description,
             kind,
             sub_agents: self.sub_agents?,
-            before_agent: self.before_agent,
-            after_agent: self.after_agent,
-            on_agent_error: self.on_agent_error,
+            callbacks: self.callbacks,
         })
     }
 }
@@ -84,15 +78,7 @@ macro_rules! builder {
                 self
             }
 
-            $crate::authoring::build::callback::point! {
-                common.before_agent: before_agent, before_agent_fn, BeforeAgentFn, BeforeAgent, "before it"
-            }
-            $crate::authoring::build::callback::point! {
-                common.after_agent: after_agent, after_agent_fn, AfterAgentFn, AfterAgent, "after it"
-            }
-            $crate::authoring::build::callback::point! {
-                common.on_agent_error: on_agent_error, on_agent_error_fn, OnAgentErrorFn, OnAgentError, "when it has failed"
-            }
+            $crate::authoring::build::callback::agent_hook_methods!(common.callbacks);
         }
 
         impl $crate::authoring::build::IntoAgent for $builder {

@@ -10,7 +10,7 @@ use hatchery_core::{
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::callback::point;
+use super::callback::llm_hook_methods;
 use super::common::{Common, builder, check_tools};
 use super::error::BuildError;
 use super::schema::{self, schema};
@@ -185,16 +185,7 @@ impl LlmAgentBuilder {
         self
     }
 
-    point! { llm.before_model: before_model, before_model_fn, BeforeModelFn, BeforeModel, "before each model call" }
-    point! { llm.after_model: after_model, after_model_fn, AfterModelFn, AfterModel, "after each model response" }
-    point! {
-        llm.on_model_error: on_model_error, on_model_error_fn, OnModelErrorFn, OnModelError, "when a model call has failed"
-    }
-    point! { llm.before_tool: before_tool, before_tool_fn, BeforeToolFn, BeforeTool, "before each tool call" }
-    point! { llm.after_tool: after_tool, after_tool_fn, AfterToolFn, AfterTool, "after each tool call" }
-    point! {
-        llm.on_tool_error: on_tool_error, on_tool_error_fn, OnToolErrorFn, OnToolError, "when a tool call has failed"
-    }
+    llm_hook_methods!(llm.callbacks);
 
     /// The agent.
     ///

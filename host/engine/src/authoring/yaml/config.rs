@@ -1,6 +1,6 @@
 //! The wire form of an agent config.
 
-use hatchery_core::{Example, GenerateContentConfig, JsonMap, Planner};
+use hatchery_core::{Example, GenerateContentConfig, HookPoint, JsonMap, Planner};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -185,9 +185,29 @@ impl AgentClass {
     }
 }
 
+/// Returns the key of a point's callbacks, such as `before_agent_callbacks`.
+pub(super) fn callbacks_key(point: HookPoint) -> String {
+    format!("{}_callbacks", point.name())
+}
+
 impl AgentConfig {
+    /// Returns the callbacks of each hook point.
+    pub(super) fn callbacks(&self) -> [(HookPoint, &[NameRef]); HookPoint::ALL.len()] {
+        [
+            (HookPoint::BeforeAgent, &self.before_agent_callbacks),
+            (HookPoint::AfterAgent, &self.after_agent_callbacks),
+            (HookPoint::OnAgentError, &self.on_agent_error_callbacks),
+            (HookPoint::BeforeModel, &self.before_model_callbacks),
+            (HookPoint::AfterModel, &self.after_model_callbacks),
+            (HookPoint::OnModelError, &self.on_model_error_callbacks),
+            (HookPoint::BeforeTool, &self.before_tool_callbacks),
+            (HookPoint::AfterTool, &self.after_tool_callbacks),
+            (HookPoint::OnToolError, &self.on_tool_error_callbacks),
+        ]
+    }
+
     /// A key that this kind of agent does not have, and the kind that has it.
-    pub(super) fn misplaced_key(&self) -> Option<(&'static str, &'static str)> {
+    pub(super) fn misplaced_key(&self) -> Option<(String, &'static str)> {
         let llm = [
             ("model", self.model.is_some()),
             ("instruction", self.instruction.is_some()),
@@ -204,20 +224,17 @@ impl AgentConfig {
             ("examples", self.examples.is_some()),
             ("tools", !self.tools.is_empty()),
             ("code_executor", self.code_executor.is_some()),
-            ("before_model_callbacks", !self.before_model_callbacks.is_empty()),
-            ("after_model_callbacks", !self.after_model_callbacks.is_empty()),
-            ("on_model_error_callbacks", !self.on_model_error_callbacks.is_empty()),
-            ("before_tool_callbacks", !self.before_tool_callbacks.is_empty()),
-            ("after_tool_callbacks", !self.after_tool_callbacks.is_empty()),
-            ("on_tool_error_callbacks", !self.on_tool_error_callbacks.is_empty()),
         ];
+        let callbacks = self.callbacks().into_iter().filter(|(point, _)| !point.is_for_all_agents());
+        let callbacks = callbacks.map(|(point, names)| (callbacks_key(point), !names.is_empty()));
+        let llm = llm.into_iter().map(|(key, given)| (key.to_owned(), given)).chain(callbacks);
         if self.agent_class != AgentClass::Llm
-            && let Some((key, _)) = llm.iter().find(|(_, given)| *given)
+            && let Some((key, _)) = llm.into_iter().find(|(_, given)| *given)
         {
             return Some((key, AgentClass::Llm.label()));
         }
         if self.agent_class != AgentClass::Loop && self.max_iterations.is_some() {
-            return Some(("max_iterations", AgentClass::Loop.label()));
+            return Some(("max_iterations".into(), AgentClass::Loop.label()));
         }
         None
     }

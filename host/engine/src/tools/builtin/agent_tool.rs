@@ -81,7 +81,7 @@ impl AgentTool {
         let said = EventData { author: USER_AUTHOR.into(), content: Some(message), ..EventData::default() };
         heard.emit(Event::new(said)).await?;
         let plugins = cx.host().map(|host| host.plugins()).unwrap_or_default();
-        let plugins = Plugins::of_unique_names(plugins);
+        let plugins = Plugins::new_unchecked(plugins);
         let frame = Frame::new(self.app.clone(), invocation.clone(), plugins, Views::default(), None);
         // In a task of its own: agents that call agents would otherwise use up the stack of one. Dropping it ends the task.
         let mut task = JoinSet::new();

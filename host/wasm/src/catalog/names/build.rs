@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use hatchery_core::{
-    Agent, AgentKind, Callback, CodeExecution, CodeRunner, CustomAgentSpec, Example, Examples, IncludeContents,
-    Instruction, ItemKind, ItemResolver, LlmAgent, ModelRef, Planner, ResolveError, Tool, Toolset,
+    Agent, AgentKind, Callbacks, CodeExecution, CodeRunner, CustomAgentSpec, Example, Examples, HookPoint,
+    IncludeContents, Instruction, ItemKind, ItemResolver, LlmAgent, ModelRef, Planner, ResolveError, Tool, Toolset,
 };
 use hatchery_engine::builtin;
 use hatchery_engine::toolsets::IntoToolset;
@@ -84,9 +84,7 @@ impl Builder<'_> {
             description: spec.description.clone(),
             kind: self.kind(component, spec)?,
             sub_agents,
-            before_agent: self.callbacks(component, &spec.before_agent, Hook::BeforeAgent)?,
-            after_agent: self.callbacks(component, &spec.after_agent, Hook::AfterAgent)?,
-            on_agent_error: self.callbacks(component, &spec.on_agent_error, Hook::OnAgentError)?,
+            callbacks: self.callbacks(component, spec.callbacks())?,
         })
     }
 
@@ -141,12 +139,7 @@ impl Builder<'_> {
             disallow_transfer_to_parent: llm.disallow_transfer_to_parent,
             disallow_transfer_to_peers: llm.disallow_transfer_to_peers,
             generate_content_config: llm::config(llm.config.clone()).map_err(bad)?,
-            before_model: self.callbacks(component, &llm.before_model, Hook::BeforeModel)?,
-            after_model: self.callbacks(component, &llm.after_model, Hook::AfterModel)?,
-            before_tool: self.callbacks(component, &llm.before_tool, Hook::BeforeTool)?,
-            after_tool: self.callbacks(component, &llm.after_tool, Hook::AfterTool)?,
-            on_model_error: self.callbacks(component, &llm.on_model_error, Hook::OnModelError)?,
-            on_tool_error: self.callbacks(component, &llm.on_tool_error, Hook::OnToolError)?,
+            callbacks: self.callbacks(component, llm.callbacks())?,
             capabilities: Some(Rights::of(component)),
         })
     }
@@ -208,23 +201,23 @@ impl Builder<'_> {
         }))))
     }
 
-    fn callbacks(
+    fn callbacks<'a>(
         &self,
         home: &Arc<Component>,
-        names: &[String],
-        point: Hook,
-    ) -> Result<Vec<Arc<dyn Callback>>, ResolveError> {
-        let find = |name: &String| {
+        names: impl Iterator<Item = (HookPoint, &'a str)>,
+    ) -> Result<Callbacks, ResolveError> {
+        let mut callbacks = Callbacks::default();
+        for (point, name) in names {
             let (owner, item) = self.owner(home, ItemKind::Callback, name)?;
-            let points = owner.callback_points(&item);
-            if !points.contains(&point) {
-                let made_for = Hook::names(points);
-                let reason = format!("it is used as `{}`, but made for {made_for}", point.name());
-                return Err(ResolveError::Unusable { kind: ItemKind::Callback, name: name.clone(), reason });
+            let (hook, hooks) = (Hook::At(point), owner.callback_points(&item));
+            if !hooks.contains(&hook) {
+                let reason = format!("it is used as `{}`, but made for {}", hook.name(), Hook::names(hooks));
+                return Err(ResolveError::Unusable { kind: ItemKind::Callback, name: name.into(), reason });
             }
-            owner.callback(&item).ok_or_else(|| self.names.unknown(ItemKind::Callback, name))
-        };
-        names.iter().map(find).collect()
+            let callback = owner.callback(&item).ok_or_else(|| self.names.unknown(ItemKind::Callback, name))?;
+            callbacks.push(point, callback);
+        }
+        Ok(callbacks)
     }
 
     /// What an agent of `home` calls `name`.

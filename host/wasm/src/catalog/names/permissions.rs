@@ -122,9 +122,7 @@ impl Names<'_> {
 fn permissions(spec: &AgentSpec, full: &dyn Fn(ItemKind, &str) -> Option<String>) -> Vec<Need> {
     let mut permissions = Needs { full, found: Vec::new() };
     permissions.items(ItemKind::Agent, &spec.sub_agents);
-    for callbacks in [&spec.before_agent, &spec.after_agent, &spec.on_agent_error] {
-        permissions.items(ItemKind::Callback, callbacks);
-    }
+    spec.callbacks().for_each(|(_, name)| permissions.item(ItemKind::Callback, name));
     match &spec.kind {
         specs::AgentKind::Llm(llm) => permissions.llm(llm),
         specs::AgentKind::Custom(custom) => {
@@ -164,15 +162,7 @@ impl Needs<'_> {
             self.item(ItemKind::CodeExecutor, &runner.executor);
         }
         self.found.extend(llm.output_key.clone().map(|key| Need::State(Access::Write, key)));
-        let callbacks = [
-            &llm.before_model,
-            &llm.after_model,
-            &llm.on_model_error,
-            &llm.before_tool,
-            &llm.after_tool,
-            &llm.on_tool_error,
-        ];
-        callbacks.into_iter().for_each(|names| self.items(ItemKind::Callback, names));
+        llm.callbacks().for_each(|(_, name)| self.item(ItemKind::Callback, name));
     }
 
     fn instruction(&mut self, instruction: &specs::Instruction) {

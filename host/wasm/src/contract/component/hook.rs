@@ -1,92 +1,81 @@
-//! The moments of a run at which the code of a callback or a plugin can be called.
+//! The hooks of callbacks and plugins, by the names of the contract's functions.
 
-/// A moment of a run. Its name is that of the contract's function.
+use hatchery_core::HookPoint;
+
+use crate::contract::bindings::hatchery::agent::specs::{AgentSpec, LlmAgent};
+
+/// A hook of a component's callback or plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
-    /// When the user has said something; plugins only.
+    /// Runs when a message of the user arrives; plugins only.
     OnUserMessage,
-    /// Before the agent of a run; plugins only.
+    /// Runs before the agent of a run; plugins only.
     BeforeRun,
-    /// Before an event is stored; plugins only.
+    /// Runs before an event is stored; plugins only.
     OnEvent,
-    /// After a run that did not fail; plugins only.
+    /// Runs after a run that succeeded; plugins only.
     AfterRun,
-    /// After a run that failed; plugins only.
+    /// Runs after a run that failed; plugins only.
     OnRunError,
-    /// Before an agent runs.
-    BeforeAgent,
-    /// After an agent has run.
-    AfterAgent,
-    /// When an agent has failed.
-    OnAgentError,
-    /// Before a model call.
-    BeforeModel,
-    /// After a model response.
-    AfterModel,
-    /// When a model call has failed.
-    OnModelError,
-    /// Before a tool call.
-    BeforeTool,
-    /// After a tool call.
-    AfterTool,
-    /// When a tool call has failed.
-    OnToolError,
+    /// Runs at a point of an agent, a model call or a tool call.
+    At(HookPoint),
 }
 
 impl Hook {
-    /// Those that plugins can have.
-    pub const OF_PLUGINS: &'static [Self] = &[
-        Self::OnUserMessage,
-        Self::BeforeRun,
-        Self::OnEvent,
-        Self::AfterRun,
-        Self::OnRunError,
-        Self::BeforeAgent,
-        Self::AfterAgent,
-        Self::OnAgentError,
-        Self::BeforeModel,
-        Self::AfterModel,
-        Self::OnModelError,
-        Self::BeforeTool,
-        Self::AfterTool,
-        Self::OnToolError,
-    ];
+    /// Returns the hooks that callbacks can have.
+    pub fn of_callbacks() -> Vec<Self> {
+        HookPoint::ALL.iter().copied().map(Self::At).collect()
+    }
 
-    /// Those that callbacks can be made for.
-    pub const OF_CALLBACKS: &'static [Self] = &[
-        Self::BeforeAgent,
-        Self::AfterAgent,
-        Self::OnAgentError,
-        Self::BeforeModel,
-        Self::AfterModel,
-        Self::OnModelError,
-        Self::BeforeTool,
-        Self::AfterTool,
-        Self::OnToolError,
-    ];
+    /// Returns the hooks that plugins can have.
+    pub fn of_plugins() -> Vec<Self> {
+        let of_runs = [Self::OnUserMessage, Self::BeforeRun, Self::OnEvent, Self::AfterRun, Self::OnRunError];
+        of_runs.into_iter().chain(Self::of_callbacks()).collect()
+    }
 
-    /// Its name, such as `before-agent`.
-    pub fn name(self) -> &'static str {
+    /// Returns its name in the contract, such as `before-agent`.
+    pub fn name(self) -> String {
         match self {
-            Self::OnUserMessage => "on-user-message",
-            Self::BeforeRun => "before-run",
-            Self::OnEvent => "on-event",
-            Self::AfterRun => "after-run",
-            Self::OnRunError => "on-run-error",
-            Self::BeforeAgent => "before-agent",
-            Self::AfterAgent => "after-agent",
-            Self::OnAgentError => "on-agent-error",
-            Self::BeforeModel => "before-model",
-            Self::AfterModel => "after-model",
-            Self::OnModelError => "on-model-error",
-            Self::BeforeTool => "before-tool",
-            Self::AfterTool => "after-tool",
-            Self::OnToolError => "on-tool-error",
+            Self::OnUserMessage => "on-user-message".into(),
+            Self::BeforeRun => "before-run".into(),
+            Self::OnEvent => "on-event".into(),
+            Self::AfterRun => "after-run".into(),
+            Self::OnRunError => "on-run-error".into(),
+            Self::At(point) => point.name().replace('_', "-"),
         }
     }
 
-    /// Names in a list, for messages.
+    /// Returns the names in a list, for messages.
     pub(crate) fn names(hooks: &[Self]) -> String {
         hooks.iter().map(|hook| format!("`{}`", hook.name())).collect::<Vec<_>>().join(", ")
     }
+}
+
+impl AgentSpec {
+    /// Returns the names of its callbacks at the points of agents.
+    pub(crate) fn callbacks(&self) -> impl Iterator<Item = (HookPoint, &str)> {
+        by_point([
+            (HookPoint::BeforeAgent, &self.before_agent),
+            (HookPoint::AfterAgent, &self.after_agent),
+            (HookPoint::OnAgentError, &self.on_agent_error),
+        ])
+    }
+}
+
+impl LlmAgent {
+    /// Returns the names of its callbacks at the points of model and tool calls.
+    pub(crate) fn callbacks(&self) -> impl Iterator<Item = (HookPoint, &str)> {
+        by_point([
+            (HookPoint::BeforeModel, &self.before_model),
+            (HookPoint::AfterModel, &self.after_model),
+            (HookPoint::OnModelError, &self.on_model_error),
+            (HookPoint::BeforeTool, &self.before_tool),
+            (HookPoint::AfterTool, &self.after_tool),
+            (HookPoint::OnToolError, &self.on_tool_error),
+        ])
+    }
+}
+
+fn by_point<const N: usize>(lists: [(HookPoint, &Vec<String>); N]) -> impl Iterator<Item = (HookPoint, &str)> {
+    lists.into_iter().flat_map(|(point, names)| names.iter().map(move |name| (point, name.as_str())))
 }

@@ -77,10 +77,10 @@ impl TryFrom<Described> for Offer {
             agents: described.agents,
             tools: described.tools.into_iter().map(DescribedTool::try_from).collect::<Result<_, _>>()?,
             callbacks: callbacks
-                .map(|spec| Hooked::new("callback", spec.name, &spec.points, Hook::OF_CALLBACKS))
+                .map(|spec| Hooked::new("callback", spec.name, &spec.points, &Hook::of_callbacks()))
                 .collect::<Result<_, _>>()?,
             plugins: plugins
-                .map(|spec| Hooked::new("plugin", spec.name, &spec.hooks, Hook::OF_PLUGINS))
+                .map(|spec| Hooked::new("plugin", spec.name, &spec.hooks, &Hook::of_plugins()))
                 .collect::<Result<_, _>>()?,
             code_executors: named("code executor", described.code_executors)?,
             summarizers: named("summarizer", described.summarizers)?,
@@ -138,7 +138,7 @@ impl TryFrom<specs::ToolSpec> for DescribedTool {
 impl Hooked {
     fn new(kind: &str, name: String, hooks: &[String], valid: &[Hook]) -> Result<Self, String> {
         let read = |hook: &String| {
-            let known = valid.iter().copied().find(|known| known.name() == hook);
+            let known = valid.iter().copied().find(|known| known.name() == *hook);
             known.ok_or_else(|| {
                 let valid = Hook::names(valid);
                 format!("its {kind} `{name}` wants to be called at `{hook}`, which is none of {valid}")
