@@ -54,10 +54,10 @@ pub fn settings(config: &Config) -> Settings {
 
 /// Lets in what a trusted key has signed, and other things only with a warning, or not at all when signatures are required.
 fn load_policy(config: &Config) -> Option<LoadPolicy> {
-    let trust = config.trust();
-    trust.judges_what_is_loaded().then(|| -> LoadPolicy {
+    let verifier = config.signature_verifier();
+    verifier.checks_loaded_components().then(|| -> LoadPolicy {
         Arc::new(move |path, bytes| {
-            let admitted = trust.admit(path, bytes).map_err(|error| error.to_string());
+            let admitted = verifier.check_file(path, bytes).map_err(|error| error.to_string());
             if let Some(warning) = admitted.inspect_err(|refusal| audit_refusal(path, "load", refusal))? {
                 tracing::warn!("{warning}");
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hatchery_core::JsonMap;
 use hatchery_engine::plugins::PluginConfig;
-use hatchery_registry::{Binding, Digest, KeyId, SignaturePolicy, Trust, TrustedKey};
+use hatchery_registry::{Digest, ExpectedIdentity, KeyId, SignaturePolicy, SignatureVerifier, TrustedKey};
 use hatchery_wasm::limits::{LimitOverrides, units};
 use hatchery_wasm::policy::PathConflict;
 use hatchery_wasm::{EngineSettings, Grants, HotReload, Warm};
@@ -102,8 +102,8 @@ pub struct ComponentConfig {
 }
 
 impl ComponentConfig {
-    fn binding(&self) -> Binding {
-        Binding { signed_as: self.signed_as.clone(), signed_by: self.signed_by, sha256: self.sha256.clone() }
+    fn expected_identity(&self) -> ExpectedIdentity {
+        ExpectedIdentity { signed_as: self.signed_as.clone(), signed_by: self.signed_by, sha256: self.sha256.clone() }
     }
 }
 
@@ -245,19 +245,19 @@ fn position(location: &Option<(usize, usize)>) -> String {
 
 impl Config {
     /// Returns which signatures count, for all components and for single ones.
-    pub fn trust(&self) -> Trust {
-        self.trust_with(self.registry.signatures, self.registry.trusted_keys.clone())
+    pub fn signature_verifier(&self) -> SignatureVerifier {
+        self.signature_verifier_with(self.registry.signatures, self.registry.trusted_keys.clone())
     }
 
     /// The same with another policy and other keys for all.
-    pub fn trust_with(&self, policy: SignaturePolicy, keys: Vec<TrustedKey>) -> Trust {
-        Trust::new(policy, keys).with_bindings(self.bindings())
+    pub fn signature_verifier_with(&self, policy: SignaturePolicy, keys: Vec<TrustedKey>) -> SignatureVerifier {
+        SignatureVerifier::new(policy, keys).with_identities(self.expected_identities())
     }
 
     /// What single components must be, by name.
-    pub fn bindings(&self) -> BTreeMap<String, Binding> {
-        let bindings = self.components.iter().map(|(name, component)| (name.clone(), component.binding()));
-        bindings.filter(|(_, binding)| *binding != Binding::default()).collect()
+    pub fn expected_identities(&self) -> BTreeMap<String, ExpectedIdentity> {
+        let identities = self.components.iter().map(|(name, component)| (name.clone(), component.expected_identity()));
+        identities.filter(|(_, identity)| *identity != ExpectedIdentity::default()).collect()
     }
 
     /// Reads `hatchery.yaml` in a directory; without one, everything has its default. Whether it is trusted, [`ConfigSource`] asks.
@@ -291,7 +291,7 @@ impl Config {
             ConfigError::Invalid { file: file.to_owned(), location, message }
         })?;
         let mut config = config.unwrap_or_default();
-        config.trust().check().map_err(|error| ConfigError::Invalid {
+        config.signature_verifier().check().map_err(|error| ConfigError::Invalid {
             file: file.to_owned(),
             location: None,
             message: error.to_string(),
@@ -507,7 +507,7 @@ mod tests {
             |settings: &str| parse(&format!("apps:\n  dice:\n    compaction:\n      {settings}\n")).unwrap_err();
         assert_eq!(
             error("interval: 3"),
-            "/srv/agents/hatchery.yaml:4:7: apps.dice.compaction: `interval` needs `overlap` beside it"
+            "/srv/agents/hatchery.yaml:4:7: apps.dice.compaction: `interval` requires `overlap`"
         );
         assert_eq!(
             error("{interval: 0, overlap: 1}"),
@@ -515,7 +515,7 @@ mod tests {
         );
         assert_eq!(
             error("summarizer: gemini-2.5-flash"),
-            "/srv/agents/hatchery.yaml:4:7: apps.dice.compaction: nothing says when; give `interval` and `overlap`, or \
+            "/srv/agents/hatchery.yaml:4:7: apps.dice.compaction: no strategy is set; set `interval` and `overlap`, or \
              `token_threshold` and `retention`, or both"
         );
         let unknown = error("every: 3");
@@ -547,7 +547,7 @@ mod tests {
              `registry.trusted_keys` of hatchery.yaml"
         );
         let error = parse("components: {dice: {sha256: c0ffee}}").unwrap_err();
-        assert!(error.contains("components.dice: `c0ffee` is no digest; one is `sha256:` and 64"), "{error}");
+        assert!(error.contains("components.dice: `c0ffee` is not a digest; a digest is `sha256:` and 64"), "{error}");
         let error = parse("registry:\n  trusted_keys: [nobody]\n").unwrap_err();
         assert!(error.starts_with("/srv/agents/hatchery.yaml:2:"), "{error}");
         assert!(error.contains("registry.trusted_keys: nobody: not a minisign public key"), "{error}");

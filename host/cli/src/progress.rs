@@ -4,7 +4,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hatchery_registry::{Listener, Progress as Transfer};
+use hatchery_registry::{Progress as Transfer, ProgressListener};
 use hatchery_wasm::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -84,14 +84,14 @@ impl TransferProgress {
     }
 
     /// What tells the bar how far it is, or writes a line where there is no bar.
-    pub fn listener(&self) -> Listener {
+    pub fn listener(&self) -> ProgressListener {
         let bar = self.0.bar.downgrade();
         Arc::new(move |progress| {
             let Some(bar) = bar.upgrade() else { return };
             let (verb, reference, bytes) = match progress {
-                Transfer::Receives { reference, bytes } => ("pulling", reference, bytes),
-                Transfer::Sends { reference, bytes } => ("pushing", reference, bytes),
-                Transfer::Bytes(bytes) => return bar.inc(bytes),
+                Transfer::Download { reference, bytes } => ("pulling", reference, bytes),
+                Transfer::Upload { reference, bytes } => ("pushing", reference, bytes),
+                Transfer::Transferred(bytes) => return bar.inc(bytes),
             };
             bar.reset();
             bar.set_length(bytes);
@@ -162,10 +162,10 @@ mod tests {
         let progress = TransferProgress::start();
         let tell = progress.listener();
         let reference = "localhost:5000/x:1".parse().unwrap();
-        tell(Transfer::Receives { reference: &reference, bytes: 9 });
-        tell(Transfer::Bytes(9));
-        tell(Transfer::Sends { reference: &reference, bytes: 4 });
-        tell(Transfer::Bytes(3));
+        tell(Transfer::Download { reference: &reference, bytes: 9 });
+        tell(Transfer::Transferred(9));
+        tell(Transfer::Upload { reference: &reference, bytes: 4 });
+        tell(Transfer::Transferred(3));
         assert_eq!((progress.0.bar.position(), progress.0.bar.length()), (3, Some(4)));
         assert_eq!(progress.0.bar.message(), "pushing localhost:5000/x:1");
     }

@@ -167,7 +167,10 @@ fn need_restart(opened: &Config, now: &Config) -> Vec<&'static str> {
         ("`hot_reload`", opened.hot_reload != now.hot_reload),
         ("`registry`", opened.registry != now.registry),
         ("`server`", opened.server != now.server),
-        ("`signed_as`, `signed_by` and `sha256` of `components`", opened.bindings() != now.bindings()),
+        (
+            "`signed_as`, `signed_by` and `sha256` of `components`",
+            opened.expected_identities() != now.expected_identities(),
+        ),
         ("`audit`", opened.audit != now.audit),
     ];
     sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()

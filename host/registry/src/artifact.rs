@@ -1,7 +1,7 @@
-//! How a component looks in a registry: the media types and the configuration of the Wasm OCI artifact layout, which `wkg`, `oras` and other
-//! hosts read, and the signature.
+//! OCI artifact of a component: media types and configuration of the Wasm OCI artifact layout, which `wkg`, `oras` and
+//! other hosts read.
 //!
-//! Those tools take a component for broken when it has a second layer, so the signature is an annotation of the one layer.
+//! These tools reject a component with a second layer, so the signature is an annotation of the only layer.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::reference::Reference;
 
 const CONFIG_MEDIA_TYPE: &str = "application/vnd.wasm.config.v0+json";
 pub(crate) const LAYER_MEDIA_TYPE: &str = "application/wasm";
-/// The annotation whose value is a minisign signature of the layer.
+/// The annotation with the minisign signature of the layer.
 const SIGNATURE_ANNOTATION: &str = "vnd.hatchery.signature.minisign.v1";
 
-/// The configuration of a component.
+/// The configuration blob.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Config<'a> {
-    /// Required. Always the same, so that one file has one digest whenever it is pushed.
+    /// Required. A constant, so that the digest does not depend on the time of the push.
     created: &'static str,
     architecture: &'static str,
     os: &'static str,
@@ -30,7 +30,7 @@ struct Config<'a> {
     component: &'a Interfaces,
 }
 
-/// What goes into a registry.
+/// The blobs and the manifest of a component.
 pub(crate) struct Artifact {
     pub(crate) config: Bytes,
     pub(crate) layer: Bytes,
@@ -74,16 +74,16 @@ fn descriptor(
     }
 }
 
-/// What a manifest says about its component.
+/// The layer of a manifest with the component.
 #[derive(Debug)]
-pub(crate) struct Layer {
+pub(crate) struct ComponentLayer {
     pub(crate) digest: Digest,
     pub(crate) size: u64,
     pub(crate) signature: Option<String>,
 }
 
-impl Layer {
-    /// Reads a manifest and finds the component in it.
+impl ComponentLayer {
+    /// Parses a manifest and finds the layer with the component.
     pub(crate) fn read(reference: &Reference, manifest: &[u8]) -> Result<Self, RegistryError> {
         let manifest = serde_json::from_slice(manifest).map_err(|error| RegistryError::NotComponent {
             what: reference.to_string(),
@@ -93,17 +93,20 @@ impl Layer {
     }
 
     fn find(reference: &Reference, manifest: OciImageManifest) -> Result<Self, RegistryError> {
-        let not = |reason: &str| RegistryError::NotComponent { what: reference.to_string(), reason: reason.to_owned() };
+        let not_component =
+            |reason: &str| RegistryError::NotComponent { what: reference.to_string(), reason: reason.to_owned() };
         let mut layers = manifest.layers.into_iter().filter(|layer| layer.media_type == LAYER_MEDIA_TYPE);
         let (Some(mut layer), None) = (layers.next(), layers.next()) else {
-            return Err(not(&format!("its manifest has not exactly one layer of type {LAYER_MEDIA_TYPE}")));
+            return Err(not_component(&format!(
+                "its manifest does not have exactly one layer of type {LAYER_MEDIA_TYPE}"
+            )));
         };
-        let size = u64::try_from(layer.size).map_err(|_| not("its manifest gives it a negative size"))?;
+        let size = u64::try_from(layer.size).map_err(|_| not_component("its manifest declares a negative size"))?;
         if size > MAX_BYTES {
-            return Err(RegistryError::TooLarge { what: reference.to_string(), size, most: MAX_BYTES });
+            return Err(RegistryError::TooLarge { what: reference.to_string(), size, max: MAX_BYTES });
         }
         let signature = layer.annotations.as_mut().and_then(|annotations| annotations.remove(SIGNATURE_ANNOTATION));
-        let digest = Digest::try_from(layer.digest).map_err(|reason| not(&reason))?;
+        let digest = Digest::try_from(layer.digest).map_err(|reason| not_component(&reason))?;
         Ok(Self { digest, size, signature })
     }
 }
@@ -122,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tools_find_what_they_expect() {
+    fn the_artifact_has_the_standard_layout() {
         let artifact = artifact(None);
         let config: serde_json::Value = serde_json::from_slice(&artifact.config).unwrap();
         let expected = serde_json::json!({
@@ -141,31 +144,34 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_comes_back_with_the_layer() {
-        let layer = Layer::find(&reference(), artifact(Some("signed")).manifest).unwrap();
+    fn the_layer_contains_the_signature() {
+        let layer = ComponentLayer::find(&reference(), artifact(Some("signed")).manifest).unwrap();
         assert_eq!((layer.digest, layer.size), (Digest::of(b"wasm"), 4));
         assert_eq!(layer.signature.as_deref(), Some("signed"));
     }
 
     #[test]
-    fn what_holds_no_component_or_too_large_a_one_is_refused() {
-        let refusal = |change: fn(&mut OciImageManifest)| {
+    fn manifests_without_a_component_or_with_a_large_one_are_rejected() {
+        let error_of = |change: fn(&mut OciImageManifest)| {
             let mut manifest = artifact(None).manifest;
             change(&mut manifest);
-            Layer::find(&reference(), manifest).unwrap_err().to_string()
+            ComponentLayer::find(&reference(), manifest).unwrap_err().to_string()
         };
-        let none = refusal(|manifest| manifest.layers.clear());
+        let none = error_of(|manifest| manifest.layers.clear());
         assert!(
-            none.starts_with("localhost:5000/x:1 is no component: its manifest has not exactly one layer"),
+            none.starts_with("localhost:5000/x:1 is not a component: its manifest does not have exactly one layer"),
             "{none}"
         );
-        let two = refusal(|manifest| manifest.layers.extend(manifest.layers.clone()));
-        assert!(two.contains("not exactly one layer of type application/wasm"), "{two}");
-        let large = refusal(|manifest| manifest.layers.iter_mut().for_each(|layer| layer.size = 1 << 30));
-        assert!(large.starts_with("localhost:5000/x:1 has 1073741824 bytes, and a component may have"), "{large}");
-        let negative = refusal(|manifest| manifest.layers.iter_mut().for_each(|layer| layer.size = -1));
+        let two = error_of(|manifest| manifest.layers.extend(manifest.layers.clone()));
+        assert!(two.contains("not have exactly one layer of type application/wasm"), "{two}");
+        let large = error_of(|manifest| manifest.layers.iter_mut().for_each(|layer| layer.size = 1 << 30));
+        assert!(
+            large.starts_with("localhost:5000/x:1 has 1073741824 bytes, but a component can have at most"),
+            "{large}"
+        );
+        let negative = error_of(|manifest| manifest.layers.iter_mut().for_each(|layer| layer.size = -1));
         assert!(negative.contains("negative size"), "{negative}");
-        let digest = refusal(|manifest| manifest.layers.iter_mut().for_each(|layer| layer.digest = "md5:0".into()));
-        assert!(digest.contains("`md5:0` is no digest"), "{digest}");
+        let digest = error_of(|manifest| manifest.layers.iter_mut().for_each(|layer| layer.digest = "md5:0".into()));
+        assert!(digest.contains("`md5:0` is not a digest"), "{digest}");
     }
 }

@@ -1,4 +1,4 @@
-//! Talking to a registry: what is asked for is checked against its digest, and what goes wrong is said in words that name it.
+//! Client for OCI registries. Verifies the digest of everything that it receives.
 
 mod failure;
 mod token;
@@ -15,160 +15,167 @@ use oci_client::secrets::RegistryAuth;
 use oci_client::token_cache::RegistryTokenType;
 use oci_client::{Client, RegistryOperation};
 
-use crate::artifact::{Artifact, Layer};
+use crate::artifact::{Artifact, ComponentLayer};
 use crate::component::{Digest, Interfaces};
 use crate::credentials::Credentials;
 use crate::error::RegistryError;
 use crate::file;
-use crate::progress::{Listener, Progress};
+use crate::progress::{Progress, ProgressListener};
 use crate::reference::Reference;
 use crate::signature::{KeyId, SigningKey, Subject};
-use token::Access;
-use transport::{MAX_MANIFEST, Transport};
+use token::Authorization;
+use transport::{MAX_MANIFEST_BYTES, Transport};
 
-const CONNECT: Duration = Duration::from_secs(10);
-/// How long nothing may come.
-const IDLE: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum time without received data.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Registries, as who one is for them.
-pub struct Registries {
+/// Pushes to and pulls from registries.
+pub struct RegistryClient {
     credentials: Credentials,
     plain_http: bool,
-    listener: Listener,
+    listener: ProgressListener,
 }
 
-/// What has been pushed.
+/// A pushed component.
 #[derive(Debug)]
-pub struct Pushed {
-    /// The digest of its manifest.
+pub struct PushedComponent {
+    /// The digest of the manifest.
     pub manifest: Digest,
-    /// The digest of its bytes.
+    /// The digest of the component's bytes.
     pub file: Digest,
-    /// The key that has signed it.
+    /// The key of the signature.
     pub signer: Option<KeyId>,
 }
 
-/// What a reference means now.
-pub(crate) struct Found {
+/// The current target of a reference.
+pub(crate) struct ResolvedReference {
     pub(crate) manifest: Digest,
-    pub(crate) layer: Layer,
+    pub(crate) layer: ComponentLayer,
 }
 
-impl Registries {
-    /// Registries that are spoken to over HTTPS, but for those on this machine; `plain_http` is for all.
-    pub fn new(credentials: Credentials, plain_http: bool, listener: Listener) -> Self {
-        // Whoever was first in this process has chosen the provider of TLS, and any serves.
+impl RegistryClient {
+    /// Creates a client. It uses HTTPS, except for registries on this machine or if `plain_http` is set.
+    pub fn new(credentials: Credentials, plain_http: bool, listener: ProgressListener) -> Self {
+        // Fails if the process has already installed a TLS provider. Any provider will do.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         Self { credentials, plain_http, listener }
     }
 
-    /// Pushes a component under a tag. The same file has the same digest whenever it is pushed, unless it is signed.
+    /// Pushes a component under a tag. Pushing an unsigned file again results in the same digest.
     ///
     /// # Errors
-    /// When the file is no component, the reference has a digest, or the registry does not take it.
+    /// If the file is not a component, the reference has a digest, or the registry rejects it.
     pub async fn push(
         &self,
         path: &Path,
         reference: &Reference,
         key: Option<&SigningKey>,
-    ) -> Result<Pushed, RegistryError> {
+    ) -> Result<PushedComponent, RegistryError> {
         if reference.is_pinned() {
-            let reason = "one pushes to a tag, and the digest follows from what is pushed".to_owned();
-            return Err(RegistryError::Reference { reference: reference.to_string(), reason });
+            let reason = "a push needs a tag, because the digest is computed from the file".to_owned();
+            return Err(RegistryError::InvalidReference { reference: reference.to_string(), reason });
         }
         let missing = || RegistryError::Read { path: path.to_owned(), source: io::ErrorKind::NotFound.into() };
         let bytes = file::read(path).await?.ok_or_else(missing)?;
         let interfaces = Interfaces::read(&path.display().to_string(), &bytes)?;
         let subject = Subject { name: reference.name(), version: reference.version() };
         let signature = key.map(|key| key.sign(subject, &bytes)).transpose()?;
-        let refused = |reason: String| RegistryError::Refused { reference: reference.to_string(), reason };
+        let unexpected =
+            |reason: String| RegistryError::UnexpectedResponse { reference: reference.to_string(), reason };
         let artifact =
-            Artifact::new(&interfaces, Bytes::from(bytes), signature).map_err(|error| refused(error.to_string()))?;
+            Artifact::new(&interfaces, Bytes::from(bytes), signature).map_err(|error| unexpected(error.to_string()))?;
         let file = Digest::of(&artifact.layer);
-        let manifest = serde_json::to_vec(&artifact.manifest).map_err(|error| refused(error.to_string()))?;
+        let manifest = serde_json::to_vec(&artifact.manifest).map_err(|error| unexpected(error.to_string()))?;
         let digest = Digest::of(&manifest);
-        self.send(reference, artifact, manifest).await?;
-        Ok(Pushed { manifest: digest, file, signer: key.map(SigningKey::id) })
+        self.upload(reference, artifact, manifest).await?;
+        Ok(PushedComponent { manifest: digest, file, signer: key.map(SigningKey::id) })
     }
 
-    /// What a reference means now.
-    pub(crate) async fn look_up(&self, reference: &Reference) -> Result<Found, RegistryError> {
+    /// Fetches the manifest of a reference.
+    pub(crate) async fn resolve(&self, reference: &Reference) -> Result<ResolvedReference, RegistryError> {
         let transport = Transport::open(self, reference, "pull").await?;
         let accept = format!("{OCI_IMAGE_MEDIA_TYPE}, {IMAGE_MANIFEST_MEDIA_TYPE}");
         let (digest, tag) = (reference.oci().digest(), reference.oci().tag());
-        let place = digest.or(tag).unwrap_or("latest");
-        let response = transport.get(&format!("manifests/{place}"), Some(&accept)).await?;
-        let body = transport.read(response, MAX_MANIFEST).await?;
-        let body = body
-            .ok_or_else(|| RegistryError::ManifestTooLarge { reference: reference.to_string(), most: MAX_MANIFEST })?;
-        let found = Digest::of(&body);
-        if let Some(digest) = digest.filter(|digest| *digest != found.as_str()) {
-            return Err(failure::other_bytes(reference, digest.to_owned(), found.to_string()));
+        let target = digest.or(tag).unwrap_or("latest");
+        let response = transport.get(&format!("manifests/{target}"), Some(&accept)).await?;
+        let body = transport.read(response, MAX_MANIFEST_BYTES).await?;
+        let body = body.ok_or_else(|| RegistryError::ManifestTooLarge {
+            reference: reference.to_string(),
+            max: MAX_MANIFEST_BYTES,
+        })?;
+        let actual = Digest::of(&body);
+        if let Some(digest) = digest.filter(|digest| *digest != actual.as_str()) {
+            return Err(failure::digest_mismatch(reference, digest.to_owned(), actual.to_string()));
         }
-        Ok(Found { manifest: found, layer: Layer::read(reference, &body)? })
+        Ok(ResolvedReference { manifest: actual, layer: ComponentLayer::read(reference, &body)? })
     }
 
-    /// The bytes of what was found. They are a component, they fit their digest, and there is not one more than its manifest announces.
-    pub(crate) async fn fetch(&self, reference: &Reference, layer: &Layer) -> Result<Vec<u8>, RegistryError> {
+    /// Downloads a component. Verifies its size, its digest and that it is a component. Reads at most as many bytes as
+    /// the manifest declares.
+    pub(crate) async fn fetch(&self, reference: &Reference, layer: &ComponentLayer) -> Result<Vec<u8>, RegistryError> {
         let transport = Transport::open(self, reference, "pull").await?;
-        self.tell(Progress::Receives { reference, bytes: layer.size });
+        self.report(Progress::Download { reference, bytes: layer.size });
         let mut response = transport.get(&format!("blobs/{}", layer.digest), None).await?;
         let mut bytes = Vec::new();
-        while let Some(piece) = response.chunk().await.map_err(|error| transport.broken(&error))? {
-            if (bytes.len() + piece.len()) as u64 > layer.size {
-                let found = format!("more than {} bytes", layer.size);
-                return Err(failure::other_bytes(reference, layer.digest.to_string(), found));
+        while let Some(chunk) = response.chunk().await.map_err(|error| transport.connection_error(&error))? {
+            if (bytes.len() + chunk.len()) as u64 > layer.size {
+                let actual = format!("more than {} bytes", layer.size);
+                return Err(failure::digest_mismatch(reference, layer.digest.to_string(), actual));
             }
-            bytes.extend_from_slice(&piece);
-            self.tell(Progress::Bytes(piece.len() as u64));
+            bytes.extend_from_slice(&chunk);
+            self.report(Progress::Transferred(chunk.len() as u64));
         }
-        let found = Digest::of(&bytes);
-        if found != layer.digest {
-            return Err(failure::other_bytes(reference, layer.digest.to_string(), found.to_string()));
+        let actual = Digest::of(&bytes);
+        if actual != layer.digest {
+            return Err(failure::digest_mismatch(reference, layer.digest.to_string(), actual.to_string()));
         }
         Interfaces::read(&reference.to_string(), &bytes)?;
         Ok(bytes)
     }
 
-    async fn send(&self, reference: &Reference, artifact: Artifact, manifest: Vec<u8>) -> Result<(), RegistryError> {
+    async fn upload(&self, reference: &Reference, artifact: Artifact, manifest: Vec<u8>) -> Result<(), RegistryError> {
         let bytes = (artifact.layer.len() + artifact.config.len()) as u64;
-        self.tell(Progress::Sends { reference, bytes });
+        self.report(Progress::Upload { reference, bytes });
         for blob in [artifact.layer, artifact.config] {
-            let (client, auth) = self.pusher(reference).await?;
+            let (client, auth) = self.upload_client(reference).await?;
             let digest = Digest::of(&blob);
-            // A registry that does not want to say is given it again.
+            // If the registry does not answer the query, the blob is uploaded again.
             if !client.blob_exists(reference.oci(), digest.as_str()).await.unwrap_or(false) {
-                let sent = client.push_blob(reference.oci(), blob.clone(), digest.as_str()).await;
-                sent.map_err(|error| failure::explain(self, reference, &auth, error))?;
+                let result = client.push_blob(reference.oci(), blob.clone(), digest.as_str()).await;
+                result.map_err(|error| failure::explain(self, reference, &auth, error))?;
             }
-            self.tell(Progress::Bytes(blob.len() as u64));
+            self.report(Progress::Transferred(blob.len() as u64));
         }
-        let (client, auth) = self.pusher(reference).await?;
-        let reason =
-            |_| RegistryError::Refused { reference: reference.to_string(), reason: "the media type is odd".into() };
+        let (client, auth) = self.upload_client(reference).await?;
+        let reason = |_| RegistryError::UnexpectedResponse {
+            reference: reference.to_string(),
+            reason: "the media type is invalid".into(),
+        };
         let media_type = OCI_IMAGE_MEDIA_TYPE.parse().map_err(reason)?;
-        let sent = client.push_manifest_raw(reference.oci(), manifest, media_type).await;
-        sent.map(|_| ()).map_err(|error| failure::explain(self, reference, &auth, error))
+        let result = client.push_manifest_raw(reference.oci(), manifest, media_type).await;
+        result.map(|_| ()).map_err(|error| failure::explain(self, reference, &auth, error))
     }
 
-    /// A client for one upload, logged in anew as tokens do not last, and who it is. It has a token or what the registry itself asks for, never
-    /// a login that it could take to a token service.
-    async fn pusher(&self, reference: &Reference) -> Result<(Client, RegistryAuth), RegistryError> {
-        let Transport { auth, access, .. } = Transport::open(self, reference, "pull,push").await?;
+    /// Creates a client for one upload with a new token, because tokens expire. Returns the login too, for error
+    /// messages. The client has a token, or the login if the registry itself requires it. It never has a login that it
+    /// could send to a token service.
+    async fn upload_client(&self, reference: &Reference) -> Result<(Client, RegistryAuth), RegistryError> {
+        let Transport { auth, authorization, .. } = Transport::open(self, reference, "pull,push").await?;
         let config = ClientConfig {
             protocol: if self.is_https(reference) { ClientProtocol::Https } else { ClientProtocol::Http },
-            connect_timeout: Some(CONNECT),
-            read_timeout: Some(IDLE),
+            connect_timeout: Some(CONNECT_TIMEOUT),
+            read_timeout: Some(READ_TIMEOUT),
             user_agent: concat!("hatchery/", env!("CARGO_PKG_VERSION")),
             ..ClientConfig::default()
         };
         let client = Client::try_from(config).map_err(|error| failure::explain(self, reference, &auth, error))?;
-        let shown = match &access {
-            Access::Bearer(token) => RegistryAuth::Bearer(token.clone()),
-            Access::Basic(..) | Access::Anonymous => RegistryAuth::Anonymous,
+        let initial = match &authorization {
+            Authorization::Bearer(token) => RegistryAuth::Bearer(token.clone()),
+            Authorization::Basic(..) | Authorization::Anonymous => RegistryAuth::Anonymous,
         };
-        client.store_auth_if_needed(reference.registry(), &shown).await;
-        if let Access::Basic(user, password) = access {
+        client.store_auth_if_needed(reference.registry(), &initial).await;
+        if let Authorization::Basic(user, password) = authorization {
             for operation in [RegistryOperation::Pull, RegistryOperation::Push] {
                 let login = RegistryTokenType::Basic(user.clone(), password.clone());
                 client.tokens.insert(reference.oci(), operation, login).await;
@@ -181,7 +188,7 @@ impl Registries {
         !self.plain_http && !reference.is_loopback()
     }
 
-    fn tell(&self, progress: Progress<'_>) {
+    fn report(&self, progress: Progress<'_>) {
         (self.listener)(progress);
     }
 }

@@ -1,4 +1,4 @@
-//! Why a component does not come from a registry or does not go to one.
+//! Errors of pushes, pulls and signatures.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,232 +7,172 @@ use thiserror::Error;
 
 use crate::signature::KeyId;
 
-/// Why something about registries fails. Each message names the file, the reference or the key, and the next step.
+/// An error of this crate. Each message names the file, the reference or the key, and the next step.
 #[derive(Debug, Error)]
 pub enum RegistryError {
-    /// Not a reference.
-    #[error("`{reference}` is no reference to a component: {reason}; write it as `registry.example/team/name:1.0`")]
-    Reference {
-        /// What was given.
-        reference: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// Not a component's name.
+    /// The text is not a reference.
+    #[error("`{reference}` is not a reference to a component: {reason}; write it as `registry.example/team/name:1.0`")]
+    InvalidReference { reference: String, reason: String },
+    /// The text is not a name of a component.
     #[error(
-        "`{name}` cannot name a component: a name has letters, digits, `_`, `-` and `.`, and does not begin with `.`"
+        "`{name}` is not a valid component name: a name has letters, digits, `_`, `-` and `.`, and does not start with `.`"
     )]
-    Name {
-        /// What was given.
-        name: String,
-    },
+    InvalidName { name: String },
     /// A file cannot be read.
     #[error("{}: cannot be read: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A file cannot be written.
     #[error("{}: cannot be written: {source}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// More bytes than a component may have.
+    Write { path: PathBuf, source: io::Error },
+    /// A component is too large.
     #[error(
-        "{what} has {size} bytes, and a component may have {most}; build it with `hatchery build`, which strips it"
+        "{what} has {size} bytes, but a component can have at most {max}; build it with `hatchery build`, which strips it"
     )]
     TooLarge {
         /// The file or the reference.
         what: String,
-        /// Its bytes.
+        /// In bytes.
         size: u64,
-        /// How many there may be.
-        most: u64,
+        /// In bytes.
+        max: u64,
     },
-    /// Not a component.
-    #[error("{what} is no component: {reason}; `hatchery build` makes one")]
+    /// A file or a manifest is not a component.
+    #[error("{what} is not a component: {reason}; create a component with `hatchery build`")]
     NotComponent {
         /// The file or the reference.
         what: String,
-        /// What is wrong.
         reason: String,
     },
     /// The registry cannot be reached.
     #[error("the registry {registry} cannot be reached: {reason}{}", plain_http_advice(*is_https))]
     Unreachable {
-        /// Its host and port.
+        /// Host and port.
         registry: String,
-        /// Why.
         reason: String,
-        /// Whether HTTPS was spoken.
         is_https: bool,
     },
-    /// The registry wants other credentials.
+    /// The registry requires other credentials.
     #[error(
-        "the registry does not let {who} use {reference}: log in with `docker login {registry}`, or set HATCHERY_REGISTRY={registry}, HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD"
+        "the registry denies {user} access to {reference}: log in with `docker login {registry}`, or set HATCHERY_REGISTRY={registry}, HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD"
     )]
     Unauthorized {
-        /// Who asked.
-        who: String,
-        /// For what.
+        user: String,
         reference: String,
-        /// Its host and port.
+        /// Host and port.
         registry: String,
     },
-    /// The registry has no such thing.
+    /// The registry does not have the component.
     #[error("the registry has no {reference}; check its name and tag, or push it with `hatchery push`")]
-    NotFound {
-        /// What was asked for.
-        reference: String,
-    },
-    /// The registry says something else than expected.
+    NotFound { reference: String },
+    /// The registry returned an error or an unexpected response.
     #[error("the registry does not serve {reference}: {reason}")]
-    Refused {
-        /// What was asked for.
-        reference: String,
-        /// What it says.
-        reason: String,
-    },
-    /// Something is not what it was or what it claims to be.
+    UnexpectedResponse { reference: String, reason: String },
+    /// A digest or a signature does not match.
     #[error("{what}: expected {expected}, found {found}; {advice}")]
-    Differs {
-        /// The file, or the part of a reference.
+    Mismatch {
+        /// The file or the reference.
         what: String,
-        /// What it should be.
         expected: String,
-        /// What it is.
         found: String,
-        /// How to accept it, or to restore what was.
+        /// How to accept the change, or to restore the expected state.
         advice: String,
     },
-    /// The file's place is taken.
-    #[error("{}: there already, and not from a registry; give the component another name with --name, or replace the file with --update", path.display())]
-    Occupied {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A component of this name is from elsewhere.
+    /// The file of the component already exists.
+    #[error("{}: exists, and is not from a registry; give the component another name with --name, or replace the file with --update", path.display())]
+    FileExists { path: PathBuf },
+    /// The lockfile has another reference for this name.
     #[error(
-        "component `{name}` is locked to {locked}, not {asked}; replace it with --update, or give the new one another name with --name"
+        "component `{name}` is locked to {locked}, not {requested}; replace it with --update, or give the new one another name with --name"
     )]
-    LockedElsewhere {
-        /// The component.
+    ReferenceConflict {
         name: String,
-        /// What the lock file says.
+        /// The reference in the lockfile.
         locked: String,
-        /// What was asked for.
-        asked: String,
+        requested: String,
     },
-    /// Only what is locked may be pulled, and this is not.
+    /// A component is not in the lockfile, and `--locked` was used.
     #[error("{}: component `{name}` is not locked there; pull it without --locked, and keep the file with the others", path.display())]
     NotLocked {
-        /// The component.
         name: String,
-        /// The lock file.
+        /// The lockfile.
         path: PathBuf,
     },
-    /// A locked component is not in its folder.
-    #[error("{}: it is locked, but there is no such file; `hatchery pull {}` restores it", path.display(), path.parent().unwrap_or(path).display())]
-    FileMissing {
-        /// Where it should be.
-        path: PathBuf,
-    },
-    /// The lock file does not say what it should.
+    /// The file of a locked component does not exist.
+    #[error("{}: it is locked, but the file does not exist; `hatchery pull {}` restores it", path.display(), path.parent().unwrap_or(path).display())]
+    FileMissing { path: PathBuf },
+    /// The lockfile is invalid.
     #[error("{}{}: {message}", path.display(), position(location))]
-    Lock {
-        /// The file.
+    InvalidLockfile {
         path: PathBuf,
-        /// Line and column, from 1.
+        /// Line and column, counted from 1.
         location: Option<(usize, usize)>,
-        /// What is wrong.
         message: String,
     },
-    /// There is nothing to restore.
+    /// The lockfile has no components.
     #[error("{}: nothing has been pulled into this folder; name what to pull, as in `hatchery pull {} registry.example/team/name:1.0`", path.display(), path.parent().unwrap_or(path).display())]
-    NothingLocked {
-        /// The lock file.
-        path: PathBuf,
-    },
-    /// Docker's file of credentials does not say what it should.
-    #[error("{}: {reason}; `docker login` writes it anew", path.display())]
-    Credentials {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// Half of the credentials.
+    EmptyLockfile { path: PathBuf },
+    /// Docker's configuration file is invalid.
+    #[error("{}: {reason}; `docker login` writes a new one", path.display())]
+    InvalidCredentials { path: PathBuf, reason: String },
+    /// Only one of the user name and the password is set.
     #[error("{missing} is not set, but {set} is; set both or none")]
-    HalfCredentials {
-        /// The variable that is set.
+    IncompleteCredentials {
+        /// A name of a variable.
         set: &'static str,
-        /// The one that is not.
+        /// A name of a variable.
         missing: &'static str,
     },
     /// A key cannot be used.
     #[error("{what}: {reason}")]
-    Key {
-        /// The file, or the key as it was given.
+    InvalidKey {
+        /// The file, or the text of the key.
         what: String,
-        /// What is wrong, and what to do.
+        /// The problem and the next step.
         reason: String,
     },
-    /// Signatures are required, and no key is trusted.
+    /// Signatures are required, but no key is trusted.
     #[error(
         "signatures are required, but no key is trusted; name one in `registry.trusted_keys` of hatchery.yaml or with --trust"
     )]
-    NobodyTrusted,
-    /// A signature is required.
+    NoTrustedKeys,
+    /// A required signature is missing or not accepted.
     #[error("{what} {problem}, and signatures are required; {advice}")]
-    Untrusted {
+    SignatureRequired {
         /// The file or the reference.
         what: String,
-        /// That it has no signature, or whose it is.
         problem: String,
-        /// What to do.
         advice: String,
     },
-    /// A component is to be signed by a key that is not trusted.
+    /// A component has to be signed by a key that is not trusted.
     #[error(
         "components.{name}.signed_by: the key {id} is not trusted; add its public key to `registry.trusted_keys` of hatchery.yaml"
     )]
-    SignerNotTrusted {
-        /// The component.
-        name: String,
-        /// The key.
-        id: KeyId,
-    },
-    /// A manifest is larger than any needs to be.
-    #[error("the manifest of {reference} has more than {most} bytes; it is none of a component, check the name")]
+    UntrustedSigner { name: String, id: KeyId },
+    /// A manifest is too large.
+    #[error("the manifest of {reference} has more than {max} bytes; it is not that of a component, check the name")]
     ManifestTooLarge {
-        /// What was asked for.
         reference: String,
-        /// How many there may be.
-        most: u64,
+        /// In bytes.
+        max: u64,
     },
-    /// The registry wants a login to be sent where it is not sent.
+    /// The registry requests credentials for a token service over plain HTTP.
     #[error(
-        "the registry {registry} wants its login sent to {realm}, over plain HTTP: nothing is sent there; ask its operator for a \
+        "the registry {registry} requests its login at {realm}, over plain HTTP: the login is not sent; ask its operator for a \
          token service over HTTPS"
     )]
-    Realm {
-        /// Its host and port.
+    InsecureTokenService {
+        /// Host and port.
         registry: String,
-        /// Where to.
+        /// The URL of the token service.
         realm: String,
     },
-    /// Credentials that nobody says the registry of.
+    /// A password is set without the registry that it is for.
     #[error(
         "HATCHERY_REGISTRY is not set, but {password} is: a password is sent to one registry only; set HATCHERY_REGISTRY to its \
          host and port, as in `registry.example:5000`"
     )]
-    RegistryNotNamed {
-        /// The variable that is set.
+    MissingRegistry {
+        /// The name of the variable with the password.
         password: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! Files of a folder: read up to a limit, written in one step.
+//! File access: reads with a size limit, atomic writes.
 
 use std::io;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::component::MAX_BYTES;
 use crate::error::RegistryError;
 
-/// The bytes of a file, `None` when there is none.
+/// Reads a file. Returns `None` if it does not exist.
 pub(crate) async fn read(path: &Path) -> Result<Option<Vec<u8>>, RegistryError> {
     let failed = |source| RegistryError::Read { path: path.into(), source };
     let file = match fs::File::open(path).await {
@@ -20,46 +20,46 @@ pub(crate) async fn read(path: &Path) -> Result<Option<Vec<u8>>, RegistryError> 
     let size = file.metadata().await.map_err(failed)?.len();
     let mut bytes = Vec::new();
     if size <= MAX_BYTES {
-        // It may have grown.
+        // The file may have grown since.
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes).await.map_err(failed)?;
     }
     let size = size.max(bytes.len() as u64);
     if size > MAX_BYTES {
-        return Err(RegistryError::TooLarge { what: path.display().to_string(), size, most: MAX_BYTES });
+        return Err(RegistryError::TooLarge { what: path.display().to_string(), size, max: MAX_BYTES });
     }
     Ok(Some(bytes))
 }
 
-/// The same for a text.
+/// Reads a file as UTF-8. Returns `None` if it does not exist.
 pub(crate) async fn read_text(path: &Path) -> Result<Option<String>, RegistryError> {
     let not_utf8 =
         |error| RegistryError::Read { path: path.into(), source: io::Error::new(io::ErrorKind::InvalidData, error) };
     read(path).await?.map(|bytes| String::from_utf8(bytes).map_err(not_utf8)).transpose()
 }
 
-/// Puts a whole file in its place; whoever reads it meanwhile has the old one or the new one.
+/// Writes a file atomically: concurrent readers see the old content or the new one.
 pub(crate) async fn write(path: &Path, bytes: &[u8]) -> Result<(), RegistryError> {
-    let written = async {
-        // Hidden, so that a host that watches the folder does not load it half-written.
+    let write = async {
+        // A hidden file, so that a host that watches the folder does not load it.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let staged = path.with_file_name(format!(".{name}.{}", std::process::id()));
+        let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
         let result = async {
-            let mut file = fs::File::create(&staged).await?;
+            let mut file = fs::File::create(&temporary).await?;
             file.write_all(bytes).await?;
             file.sync_all().await?;
-            fs::rename(&staged, path).await
+            fs::rename(&temporary, path).await
         }
         .await;
         if result.is_err() {
-            // What is left of it is of no use; that it cannot be deleted either says nothing new.
-            let _ = fs::remove_file(&staged).await;
+            // The original error is more useful than the error of the removal.
+            let _ = fs::remove_file(&temporary).await;
         }
         result
     };
-    written.await.map_err(|source| RegistryError::Write { path: path.into(), source })
+    write.await.map_err(|source| RegistryError::Write { path: path.into(), source })
 }
 
-/// Deletes a file that may not be there.
+/// Deletes a file if it exists.
 pub(crate) async fn remove(path: &Path) -> Result<(), RegistryError> {
     match fs::remove_file(path).await {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_written_file_is_whole_and_alone() {
+    async fn a_write_leaves_no_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.wasm");
         for text in ["one", "two"] {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_written_is_named_and_leaves_nothing() {
+    async fn a_failed_write_names_the_file_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.wasm");
         std::fs::create_dir(&path).unwrap();
@@ -105,6 +105,6 @@ mod tests {
         let path = folder.path().join("x.wasm");
         std::fs::File::create(&path).unwrap().set_len(MAX_BYTES + 1).unwrap();
         let error = read(&path).await.unwrap_err().to_string();
-        assert!(error.contains("x.wasm has 268435457 bytes, and a component may have 268435456"), "{error}");
+        assert!(error.contains("x.wasm has 268435457 bytes, but a component can have at most 268435456"), "{error}");
     }
 }

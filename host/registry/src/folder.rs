@@ -1,254 +1,281 @@
-//! The components of a served folder that come from registries: added, restored as they are locked, renewed.
+//! PulledComponent components of a folder: adding, restoring and updating them.
 //!
-//! Beside `NAME.wasm` lies `NAME.wasm.minisig` when the component is signed. Each look verifies both, also when nothing has to be pulled.
+//! A signed component `NAME.wasm` has its signature in `NAME.wasm.minisig`. Every operation verifies both files, even
+//! if nothing is pulled.
 
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::client::{Found, Registries};
+use crate::client::{RegistryClient, ResolvedReference};
 use crate::component::{Digest, check_name};
 use crate::error::RegistryError;
 use crate::file;
-use crate::lock::{Lock, Locked};
+use crate::lock::{LockEntry, Lockfile};
 use crate::reference::Reference;
-use crate::signature::{KeyId, Subject, Trust, Verdict, signature_of};
+use crate::signature::{KeyId, SignatureStatus, SignatureVerifier, Subject, signature_path};
 
-/// A served folder.
-pub struct Folder {
+/// A folder with pulled components.
+pub struct ComponentFolder {
     path: PathBuf,
-    registries: Registries,
-    trust: Trust,
+    client: RegistryClient,
+    verifier: SignatureVerifier,
 }
 
-/// What a pull may do to what is locked.
+/// How a pull treats locked components.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Add to it.
+pub enum PullMode {
+    /// Adds components to the lockfile.
     #[default]
     Add,
-    /// Replace it by what the registries have now.
+    /// Replaces locked components by the current ones of the registries.
     Update,
-    /// Nothing: what is not locked is an error, and `hatchery.lock` stays as it is.
+    /// Only restores locked components. Others are an error, and `hatchery.lock` does not change.
     Locked,
 }
 
-/// A component that is as its lock says.
+/// A component that matches its lockfile entry.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Pulled {
-    /// Its name.
+pub struct PulledComponent {
     pub name: String,
-    /// Its file.
     pub file: PathBuf,
-    /// Where it is from.
     pub reference: Reference,
-    /// The digest of its manifest.
+    /// The digest of the manifest.
     pub manifest: Digest,
-    /// The digest of its bytes.
+    /// The digest of the component's bytes.
     pub digest: Digest,
-    /// The trusted key that has signed it.
+    /// The trusted key of the signature.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signer: Option<KeyId>,
-    /// What was done.
+    /// What the pull changed.
     pub change: Change,
-    /// What is not as good as it could be, a sentence each.
+    /// Warnings, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// What a pull did to a component.
+/// The change of a component by a pull.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
-    /// It is new to the folder.
+    /// The component is new.
     Added,
-    /// Its file was missing.
+    /// The file was missing and has been pulled.
     Restored,
-    /// It is another one now.
+    /// The component has been replaced.
     Updated,
-    /// It has been verified.
+    /// The existing file has been verified.
     Unchanged,
 }
 
-impl Folder {
-    /// A folder, the registries to pull from and whom to trust.
-    pub fn new(path: PathBuf, registries: Registries, trust: Trust) -> Self {
-        Self { path, registries, trust }
+impl ComponentFolder {
+    /// Creates the folder with a client and a verifier for pulls.
+    pub fn new(path: PathBuf, client: RegistryClient, verifier: SignatureVerifier) -> Self {
+        Self { path, client, verifier }
     }
 
-    /// Pulls a component and locks it. One that is locked to this reference already is restored; one that is locked to another, or a file
-    /// of another origin, is replaced only in [`Mode::Update`].
+    /// Pulls a component and adds it to the lockfile. If it is already locked to this reference, it is restored. A
+    /// component that is locked to another reference, or a file that was not pulled, is only replaced in
+    /// [`PullMode::Update`].
     ///
     /// # Errors
-    /// When the name is taken, or the component does not come, is none or is not signed as it must be.
-    pub async fn add(&self, reference: &Reference, name: Option<&str>, mode: Mode) -> Result<Pulled, RegistryError> {
+    /// If the name is in use, or the component cannot be pulled, is invalid or lacks a required signature.
+    pub async fn add(
+        &self,
+        reference: &Reference,
+        name: Option<&str>,
+        mode: PullMode,
+    ) -> Result<PulledComponent, RegistryError> {
         let name = name.unwrap_or(reference.name());
         check_name(name)?;
-        let mut lock = Lock::read(&self.path).await?;
+        let mut lock = Lockfile::read(&self.path).await?;
         let pulled = match (lock.components.get(name), mode) {
-            (locked, Mode::Update) => self.renew(name, reference, locked).await?,
-            (Some(locked), _) if locked.reference == *reference => self.keep(name, locked).await?,
+            (locked, PullMode::Update) => self.update(name, reference, locked).await?,
+            (Some(locked), _) if locked.reference == *reference => self.verify_or_restore(name, locked).await?,
             (Some(locked), _) => {
-                return Err(RegistryError::LockedElsewhere {
+                return Err(RegistryError::ReferenceConflict {
                     name: name.to_owned(),
                     locked: locked.reference.to_string(),
-                    asked: reference.to_string(),
+                    requested: reference.to_string(),
                 });
             }
-            (None, Mode::Locked) => {
-                return Err(RegistryError::NotLocked { name: name.to_owned(), path: Lock::path(&self.path) });
+            (None, PullMode::Locked) => {
+                return Err(RegistryError::NotLocked { name: name.to_owned(), path: Lockfile::path(&self.path) });
             }
-            (None, Mode::Add) if self.component(name).exists() => {
-                return Err(RegistryError::Occupied { path: self.component(name) });
+            (None, PullMode::Add) if self.component_path(name).exists() => {
+                return Err(RegistryError::FileExists { path: self.component_path(name) });
             }
-            (None, Mode::Add) => self.renew(name, reference, None).await?,
+            (None, PullMode::Add) => self.update(name, reference, None).await?,
         };
-        self.record(&mut lock, &pulled, mode).await?;
+        self.update_lock(&mut lock, &pulled, mode).await?;
         Ok(pulled)
     }
 
-    /// Makes all components what the lock file says, or in [`Mode::Update`] what their references mean now, and says how that went for
-    /// each.
+    /// Restores all locked components, or updates them in [`PullMode::Update`]. Returns the result for each component.
     ///
     /// # Errors
-    /// When there is no usable lock file.
-    pub async fn restore(&self, mode: Mode) -> Result<Vec<Result<Pulled, RegistryError>>, RegistryError> {
-        let mut lock = Lock::read(&self.path).await?;
+    /// If the lockfile is missing or invalid.
+    pub async fn restore(&self, mode: PullMode) -> Result<Vec<Result<PulledComponent, RegistryError>>, RegistryError> {
+        let mut lock = Lockfile::read(&self.path).await?;
         if lock.components.is_empty() {
-            return Err(RegistryError::NothingLocked { path: Lock::path(&self.path) });
+            return Err(RegistryError::EmptyLockfile { path: Lockfile::path(&self.path) });
         }
         let mut results = Vec::new();
         for (name, locked) in lock.components.clone() {
-            let result = if mode == Mode::Update {
-                self.renew(&name, &locked.reference, Some(&locked)).await
+            let result = if mode == PullMode::Update {
+                self.update(&name, &locked.reference, Some(&locked)).await
             } else {
-                self.keep(&name, &locked).await
+                self.verify_or_restore(&name, &locked).await
             };
             results.push(match result {
-                Ok(pulled) => self.record(&mut lock, &pulled, mode).await.map(|()| pulled),
+                Ok(pulled) => self.update_lock(&mut lock, &pulled, mode).await.map(|()| pulled),
                 Err(error) => Err(error),
             });
         }
         Ok(results)
     }
 
-    /// Writes down what a component is now, if that is news.
-    async fn record(&self, lock: &mut Lock, pulled: &Pulled, mode: Mode) -> Result<(), RegistryError> {
-        if mode == Mode::Locked {
+    /// Updates the lockfile entry of a component if it has changed.
+    async fn update_lock(
+        &self,
+        lock: &mut Lockfile,
+        pulled: &PulledComponent,
+        mode: PullMode,
+    ) -> Result<(), RegistryError> {
+        if mode == PullMode::Locked {
             return Ok(());
         }
         let before = lock.components.get(&pulled.name);
         let signer = match pulled.change {
-            // Nobody may have looked at the signature this time.
+            // The signature may not have been checked this time.
             Change::Unchanged | Change::Restored => pulled.signer.or(before.and_then(|before| before.signer)),
             Change::Added | Change::Updated => pulled.signer,
         };
-        let now = Locked {
+        let entry = LockEntry {
             reference: pulled.reference.clone(),
             manifest: pulled.manifest.clone(),
             file: pulled.digest.clone(),
             signer,
         };
-        if before == Some(&now) {
+        if before == Some(&entry) {
             return Ok(());
         }
-        lock.components.insert(pulled.name.clone(), now);
+        lock.components.insert(pulled.name.clone(), entry);
         lock.write(&self.path).await
     }
 
-    /// Verifies what is there, or pulls what is locked.
-    async fn keep(&self, name: &str, locked: &Locked) -> Result<Pulled, RegistryError> {
-        let path = self.component(name);
-        let (change, verdict) = match file::read(&path).await? {
-            Some(bytes) => (Change::Unchanged, verify_file(&self.trust, name, &path, &bytes, locked).await?),
+    /// Verifies the file, or pulls the locked component if it is missing.
+    async fn verify_or_restore(&self, name: &str, locked: &LockEntry) -> Result<PulledComponent, RegistryError> {
+        let path = self.component_path(name);
+        let (change, status) = match file::read(&path).await? {
+            Some(bytes) => (Change::Unchanged, verify_file(&self.verifier, name, &path, &bytes, locked).await?),
             None => (Change::Restored, self.restore_one(name, &path, locked).await?),
         };
-        let signer = signer_as_locked(&path, locked, &verdict)?;
-        Ok(self.pulled(name, locked, change, signer, verdict))
+        let signer = check_locked_signer(&path, locked, &status)?;
+        Ok(self.pulled(name, locked, change, signer, status))
     }
 
-    /// Pulls exactly what is locked.
-    async fn restore_one(&self, name: &str, path: &Path, locked: &Locked) -> Result<Verdict, RegistryError> {
+    /// Pulls the locked component by its digest.
+    async fn restore_one(&self, name: &str, path: &Path, locked: &LockEntry) -> Result<SignatureStatus, RegistryError> {
         let pinned = locked.reference.pinned(&locked.manifest);
-        let found = match self.registries.look_up(&pinned).await {
-            Err(RegistryError::NotFound { .. }) => return Err(self.gone(pinned, locked).await),
-            found => found?,
+        let resolved = match self.client.resolve(&pinned).await {
+            Err(RegistryError::NotFound { .. }) => return Err(self.explain_missing(pinned, locked).await),
+            resolved => resolved?,
         };
-        if found.layer.digest != locked.file {
-            return Err(differs(pinned.to_string(), &locked.file, &found.layer.digest));
+        if resolved.layer.digest != locked.file {
+            return Err(mismatch(pinned.to_string(), &locked.file, &resolved.layer.digest));
         }
-        let bytes = self.registries.fetch(&pinned, &found.layer).await?;
-        let verdict =
-            self.trust.judge(&pinned.to_string(), locked.subject(name), &bytes, found.layer.signature.as_deref())?;
-        // What does not have the signer that is locked is not written at all.
-        signer_as_locked(path, locked, &verdict)?;
-        self.write(path, &bytes, found.layer.signature.as_deref()).await?;
-        Ok(verdict)
+        let bytes = self.client.fetch(&pinned, &resolved.layer).await?;
+        let status = self.verifier.verify(
+            &pinned.to_string(),
+            locked.subject(name),
+            &bytes,
+            resolved.layer.signature.as_deref(),
+        )?;
+        // A component with another signer is not written.
+        check_locked_signer(path, locked, &status)?;
+        self.write(path, &bytes, resolved.layer.signature.as_deref()).await?;
+        Ok(status)
     }
 
-    /// Why what is locked is not there: perhaps the tag means something else now.
-    async fn gone(&self, pinned: Reference, locked: &Locked) -> RegistryError {
-        match self.registries.look_up(&locked.reference).await {
-            Ok(now) if now.manifest != locked.manifest => {
-                differs(locked.reference.to_string(), &locked.manifest, &now.manifest)
+    /// Returns the error for a locked manifest that the registry does not have. The tag may point to another one.
+    async fn explain_missing(&self, pinned: Reference, locked: &LockEntry) -> RegistryError {
+        match self.client.resolve(&locked.reference).await {
+            Ok(current) if current.manifest != locked.manifest => {
+                mismatch(locked.reference.to_string(), &locked.manifest, &current.manifest)
             }
             _ => RegistryError::NotFound { reference: pinned.to_string() },
         }
     }
 
-    /// Pulls what a reference means now.
-    async fn renew(&self, name: &str, reference: &Reference, before: Option<&Locked>) -> Result<Pulled, RegistryError> {
-        let path = self.component(name);
-        let Found { manifest, layer } = self.registries.look_up(reference).await?;
-        let present = file::read(&path).await?.filter(|bytes| Digest::of(bytes) == layer.digest);
-        let is_present = present.is_some();
-        let bytes = match present {
+    /// Pulls the current component of a reference.
+    async fn update(
+        &self,
+        name: &str,
+        reference: &Reference,
+        before: Option<&LockEntry>,
+    ) -> Result<PulledComponent, RegistryError> {
+        let path = self.component_path(name);
+        let ResolvedReference { manifest, layer } = self.client.resolve(reference).await?;
+        let existing = file::read(&path).await?.filter(|bytes| Digest::of(bytes) == layer.digest);
+        let exists = existing.is_some();
+        let bytes = match existing {
             Some(bytes) => bytes,
-            None => self.registries.fetch(reference, &layer).await?,
+            None => self.client.fetch(reference, &layer).await?,
         };
         let subject = Subject { name, version: reference.version() };
-        let verdict = self.trust.judge(&reference.to_string(), subject, &bytes, layer.signature.as_deref())?;
-        let same = before.filter(|before| before.manifest == manifest);
-        let signer = match verdict {
-            // Nobody has looked, and it is still what it was.
-            Verdict::Unchecked => same.and_then(|before| before.signer),
-            _ => verdict.signer(),
+        let status = self.verifier.verify(&reference.to_string(), subject, &bytes, layer.signature.as_deref())?;
+        let unchanged = before.filter(|before| before.manifest == manifest);
+        let signer = match status {
+            // Without a check, an unchanged component keeps its signer.
+            SignatureStatus::NotChecked => unchanged.and_then(|before| before.signer),
+            _ => status.signer(),
         };
         self.write(&path, &bytes, layer.signature.as_deref()).await?;
         let change = match before {
             None => Change::Added,
-            Some(before) if is_present && same.is_some() && before.signer == signer => Change::Unchanged,
+            Some(before) if exists && unchanged.is_some() && before.signer == signer => Change::Unchanged,
             Some(_) => Change::Updated,
         };
-        let lost = before.and_then(|before| before.signer).filter(|lost| signer != Some(*lost));
-        let lost = lost.filter(|_| verdict != Verdict::Unchecked);
-        let locked = Locked { reference: reference.clone(), manifest, file: layer.digest, signer };
-        let mut pulled = self.pulled(name, &locked, change, signer, verdict);
-        pulled.warnings.extend(lost.map(|lost| format!("{reference} was signed by the key {lost} until now")));
+        let lost_signer = before.and_then(|before| before.signer).filter(|previous| signer != Some(*previous));
+        let lost_signer = lost_signer.filter(|_| status != SignatureStatus::NotChecked);
+        let locked = LockEntry { reference: reference.clone(), manifest, file: layer.digest, signer };
+        let mut pulled = self.pulled(name, &locked, change, signer, status);
+        pulled
+            .warnings
+            .extend(lost_signer.map(|previous| format!("{reference} was signed by the key {previous} until now")));
         Ok(pulled)
     }
 
     async fn write(&self, path: &Path, bytes: &[u8], signature: Option<&str>) -> Result<(), RegistryError> {
-        // The component comes last, and comes anew also when only its signature does: a host that watches the folder looks at both then.
+        // The component is written last, and also if only its signature has changed: this makes a host that watches the
+        // folder reload both.
         match signature {
-            Some(signature) => file::write(&signature_of(path), signature.as_bytes()).await?,
-            None => file::remove(&signature_of(path)).await?,
+            Some(signature) => file::write(&signature_path(path), signature.as_bytes()).await?,
+            None => file::remove(&signature_path(path)).await?,
         }
         file::write(path, bytes).await
     }
 
-    fn component(&self, name: &str) -> PathBuf {
-        component(&self.path, name)
+    fn component_path(&self, name: &str) -> PathBuf {
+        component_path(&self.path, name)
     }
 
-    fn pulled(&self, name: &str, locked: &Locked, change: Change, signer: Option<KeyId>, verdict: Verdict) -> Pulled {
-        let warnings = match verdict {
-            Verdict::Unproven(warning) => vec![warning],
-            Verdict::Signed(_) | Verdict::Unchecked => Vec::new(),
+    fn pulled(
+        &self,
+        name: &str,
+        locked: &LockEntry,
+        change: Change,
+        signer: Option<KeyId>,
+        status: SignatureStatus,
+    ) -> PulledComponent {
+        let warnings = match status {
+            SignatureStatus::Unverified(warning) => vec![warning],
+            SignatureStatus::Verified(_) | SignatureStatus::NotChecked => Vec::new(),
         };
-        Pulled {
+        PulledComponent {
             name: name.to_owned(),
-            file: self.component(name),
+            file: self.component_path(name),
             reference: locked.reference.clone(),
             manifest: locked.manifest.clone(),
             digest: locked.file.clone(),
@@ -259,84 +286,88 @@ impl Folder {
     }
 }
 
-/// Verifies that the files of a folder are what its lock file says, without asking any registry: by name, who has signed each, or why it is
-/// not as locked. A folder without a lock file has nothing to verify.
+/// Verifies the files of a folder against its lockfile, without network access. Returns the signer of each component,
+/// or why it does not match. Returns nothing for a folder without a lockfile.
 ///
 /// # Errors
-/// When the lock file cannot be used.
+/// If the lockfile is invalid.
 pub async fn verify(
     folder: &Path,
-    trust: &Trust,
+    verifier: &SignatureVerifier,
 ) -> Result<Vec<(String, Result<Option<KeyId>, RegistryError>)>, RegistryError> {
     let mut verified = Vec::new();
-    for (name, locked) in Lock::read(folder).await?.components {
-        let path = component(folder, &name);
-        let result = verify_locked(trust, &name, &path, &locked).await;
+    for (name, locked) in Lockfile::read(folder).await?.components {
+        let path = component_path(folder, &name);
+        let result = verify_locked(verifier, &name, &path, &locked).await;
         verified.push((name, result));
     }
     Ok(verified)
 }
 
 async fn verify_locked(
-    trust: &Trust,
+    verifier: &SignatureVerifier,
     name: &str,
     path: &Path,
-    locked: &Locked,
+    locked: &LockEntry,
 ) -> Result<Option<KeyId>, RegistryError> {
     let missing = || RegistryError::FileMissing { path: path.to_owned() };
     let bytes = file::read(path).await?.ok_or_else(missing)?;
-    signer_as_locked(path, locked, &verify_file(trust, name, path, &bytes, locked).await?)
+    check_locked_signer(path, locked, &verify_file(verifier, name, path, &bytes, locked).await?)
 }
 
-/// Compares a file with its lock and with the signature beside it.
+/// Verifies a file against its lockfile entry and its signature.
 async fn verify_file(
-    trust: &Trust,
+    verifier: &SignatureVerifier,
     name: &str,
     path: &Path,
     bytes: &[u8],
-    locked: &Locked,
-) -> Result<Verdict, RegistryError> {
+    locked: &LockEntry,
+) -> Result<SignatureStatus, RegistryError> {
     let found = Digest::of(bytes);
     if found != locked.file {
-        return Err(RegistryError::Differs {
+        return Err(RegistryError::Mismatch {
             what: path.display().to_string(),
             expected: locked.file.to_string(),
             found: found.to_string(),
             advice:
-                "delete the file and pull again to have what is locked, or take what the registry has now with --update"
+                "delete the file and pull again to restore the locked one, or accept the current one of the registry with --update"
                     .to_owned(),
         });
     }
-    let signature = file::read_text(&signature_of(path)).await?;
-    trust.judge(&path.display().to_string(), locked.subject(name), bytes, signature.as_deref())
+    let signature = file::read_text(&signature_path(path)).await?;
+    verifier.verify(&path.display().to_string(), locked.subject(name), bytes, signature.as_deref())
 }
 
-fn component(folder: &Path, name: &str) -> PathBuf {
+fn component_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.wasm"))
 }
 
-/// The trusted key that has signed, which must be the locked one where one is locked.
-fn signer_as_locked(path: &Path, locked: &Locked, verdict: &Verdict) -> Result<Option<KeyId>, RegistryError> {
-    let found = match (verdict, locked.signer) {
-        (Verdict::Unchecked, _) | (_, None) => return Ok(verdict.signer()),
-        (Verdict::Signed(found), Some(expected)) if *found == expected => return Ok(Some(expected)),
-        (Verdict::Signed(found), Some(_)) => format!("one by {found}"),
-        (Verdict::Unproven(reason), Some(_)) => format!("that {reason}"),
+/// Returns the trusted signer. If the lockfile has a signer, it has to be the same.
+fn check_locked_signer(
+    path: &Path,
+    locked: &LockEntry,
+    status: &SignatureStatus,
+) -> Result<Option<KeyId>, RegistryError> {
+    let found = match (status, locked.signer) {
+        (SignatureStatus::NotChecked, _) | (_, None) => return Ok(status.signer()),
+        (SignatureStatus::Verified(found), Some(expected)) if *found == expected => return Ok(Some(expected)),
+        (SignatureStatus::Verified(found), Some(_)) => format!("one by {found}"),
+        (SignatureStatus::Unverified(reason), Some(_)) => format!("that {reason}"),
     };
-    Err(RegistryError::Differs {
+    Err(RegistryError::Mismatch {
         what: path.display().to_string(),
         expected: format!("a signature by the trusted key {}", locked.signer.map(String::from).unwrap_or_default()),
         found,
-        advice: "delete the file and pull again to have what is locked, or accept another signer with --update"
+        advice: "delete the file and pull again to restore the locked one, or accept another signer with --update"
             .to_owned(),
     })
 }
 
-fn differs(what: String, expected: &Digest, found: &Digest) -> RegistryError {
-    RegistryError::Differs {
+fn mismatch(what: String, expected: &Digest, found: &Digest) -> RegistryError {
+    RegistryError::Mismatch {
         what,
         expected: expected.to_string(),
         found: found.to_string(),
-        advice: "accept what the registry has now with --update".to_owned(),
+        advice: "accept the current one of the registry with --update".to_owned(),
     }
 }

@@ -1,10 +1,13 @@
-//! Components from and to OCI registries.
+//! Push and pull of components with OCI registries, the lockfile `hatchery.lock`, and minisign signatures.
 //!
-//! A component is pushed as other tools expect it (the Wasm OCI artifact layout), and pulled into a folder whose `hatchery.lock` then says what it
-//! is: its manifest's digest, its bytes' digest and the key that has signed it. Pulling the folder again restores exactly that, and verifies
-//! what is there already. Nothing is written before its digest, its signature and that it is a component have been verified.
+//! Components are pushed in the Wasm OCI artifact layout, which other tools read. They are pulled into a folder whose
+//! `hatchery.lock` records the digest of the manifest, the digest of the file and the key of the signer. Pulling the
+//! folder again restores exactly these files and verifies existing ones. A file is written only after its digest, its
+//! signature and its format have been verified.
 //!
-//! A component is held in memory while it is on its way; the most are 256 MiB. Nothing here loads or runs one.
+//! A component is held in memory during the transfer, up to 256 MiB. This crate does not load or run components.
+
+#![allow(missing_docs, reason = "fields are named by their types and messages")]
 
 mod artifact;
 mod client;
@@ -18,27 +21,29 @@ mod progress;
 mod reference;
 mod signature;
 
-pub use client::{Pushed, Registries};
+pub use client::{PushedComponent, RegistryClient};
 pub use component::{Digest, Interfaces, MAX_BYTES};
 pub use credentials::Credentials;
 pub use error::RegistryError;
-pub use folder::{Change, Folder, Mode, Pulled, verify};
+pub use folder::{Change, ComponentFolder, PullMode, PulledComponent, verify};
 pub use lock::LOCK_FILE;
-pub use progress::{Listener, Progress};
+pub use progress::{Progress, ProgressListener};
 pub use reference::Reference;
-pub use signature::{Binding, KeyId, PASSWORD_VARIABLE, SignaturePolicy, SigningKey, Trust, TrustedKey};
+pub use signature::{
+    ExpectedIdentity, KeyId, PASSWORD_VARIABLE, SignaturePolicy, SignatureVerifier, SigningKey, TrustedKey,
+};
 
-/// Doors for fuzzing that have no public one.
+/// Entry points for fuzzing of private functions.
 #[doc(hidden)]
 pub mod fuzz {
-    use crate::artifact::Layer;
+    use crate::artifact::ComponentLayer;
     use crate::{Reference, RegistryError};
 
-    /// Reads a manifest as a pull does.
+    /// Parses a manifest as a pull does.
     ///
     /// # Errors
-    /// When it is no manifest of a component.
+    /// If it is not the manifest of a component.
     pub fn read_manifest(reference: &Reference, manifest: &[u8]) -> Result<(), RegistryError> {
-        Layer::read(reference, manifest).map(|_| ())
+        ComponentLayer::read(reference, manifest).map(|_| ())
     }
 }

@@ -1,5 +1,5 @@
-//! `hatchery.lock`: what each component of a folder is and where it comes from. Made for people to read and to keep with the folder's other
-//! files; written by the command only.
+//! Lockfile `hatchery.lock`: the source, the digests and the signer of each pulled component. It is human-readable and
+//! meant to be committed with the other files of the folder. Only the `hatchery` command writes it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,50 +12,49 @@ use crate::file;
 use crate::reference::Reference;
 use crate::signature::{KeyId, Subject};
 
-/// The file's name in the served directory.
+/// The name of the file in the served folder.
 pub const LOCK_FILE: &str = "hatchery.lock";
 
-const HEAD: &str = "# What `hatchery pull` has put into this folder; keep it with the other files. `hatchery pull --update` renews it.\n";
+const HEADER: &str = "# What `hatchery pull` has put into this folder; keep it with the other files. `hatchery pull --update` renews it.\n";
 const VERSION: u32 = 1;
 
-/// What the file says.
+/// The content of the file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Lock {
+pub(crate) struct Lockfile {
     version: u32,
-    /// By name.
-    pub(crate) components: BTreeMap<String, Locked>,
+    pub(crate) components: BTreeMap<String, LockEntry>,
 }
 
-/// One component.
+/// The entry of one component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Locked {
-    /// What it was pulled as, and what `--update` pulls again.
+pub(crate) struct LockEntry {
+    /// The reference that was pulled, which `--update` pulls again.
     pub(crate) reference: Reference,
-    /// The digest of its manifest, by which it is pulled.
+    /// The digest of the manifest. The component is restored by this digest.
     pub(crate) manifest: Digest,
-    /// The digest of its bytes.
+    /// The digest of the component's bytes.
     pub(crate) file: Digest,
-    /// The trusted key that has signed it.
+    /// The trusted key of the signature; `None` if it was unsigned or not verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) signer: Option<KeyId>,
 }
 
-impl Locked {
-    /// What its signature is to be for.
+impl LockEntry {
+    /// Returns the subject that the signature has to name.
     pub(crate) fn subject<'a>(&'a self, name: &'a str) -> Subject<'a> {
         Subject { name, version: self.reference.version() }
     }
 }
 
-impl Lock {
-    /// Where it is in a folder.
+impl Lockfile {
+    /// Returns the path of the lockfile of a folder.
     pub(crate) fn path(folder: &Path) -> PathBuf {
         folder.join(LOCK_FILE)
     }
 
-    /// Reads that of a folder; one that is not there locks nothing.
+    /// Reads the lockfile of a folder. Returns an empty one if the file does not exist.
     pub(crate) async fn read(folder: &Path) -> Result<Self, RegistryError> {
         let path = Self::path(folder);
         match file::read_text(&path).await? {
@@ -65,29 +64,35 @@ impl Lock {
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self, RegistryError> {
-        let wrong = |location, message| RegistryError::Lock { path: path.to_owned(), location, message };
+        let invalid = |location, message| RegistryError::InvalidLockfile { path: path.to_owned(), location, message };
         let lock: Self = serde_yaml::from_str(text).map_err(|error| {
             let location = error.location().map(|location| (location.line(), location.column()));
-            let said = location.map(|(line, column)| format!(" at line {line} column {column}")).unwrap_or_default();
-            wrong(location, error.to_string().replace(&said, ""))
+            let suffix = location.map(|(line, column)| format!(" at line {line} column {column}")).unwrap_or_default();
+            invalid(location, error.to_string().replace(&suffix, ""))
         })?;
         if lock.version != VERSION {
             let found = lock.version;
-            return Err(wrong(None, format!("it is of version {found}, and this hatchery reads version {VERSION}")));
+            return Err(invalid(
+                None,
+                format!("it has version {found}, but this version of hatchery reads version {VERSION}"),
+            ));
         }
-        lock.components.keys().try_for_each(|name| check_name(name)).map_err(|error| wrong(None, error.to_string()))?;
+        lock.components
+            .keys()
+            .try_for_each(|name| check_name(name))
+            .map_err(|error| invalid(None, error.to_string()))?;
         Ok(lock)
     }
 
-    /// Writes that of a folder.
+    /// Writes the lockfile of a folder.
     pub(crate) async fn write(&self, folder: &Path) -> Result<(), RegistryError> {
         let path = Self::path(folder);
-        let text = serde_yaml::to_string(self).map_err(|error| RegistryError::Lock {
+        let text = serde_yaml::to_string(self).map_err(|error| RegistryError::InvalidLockfile {
             path: path.clone(),
             location: None,
             message: error.to_string(),
         })?;
-        file::write(&path, format!("{HEAD}{text}").as_bytes()).await
+        file::write(&path, format!("{HEADER}{text}").as_bytes()).await
     }
 }
 
@@ -95,8 +100,8 @@ impl Lock {
 mod tests {
     use super::*;
 
-    fn locked(signer: Option<&str>) -> Locked {
-        Locked {
+    fn locked(signer: Option<&str>) -> LockEntry {
+        LockEntry {
             reference: "localhost:5000/team/x:1.2".parse().unwrap(),
             manifest: Digest::of(b"manifest"),
             file: Digest::of(b"file"),
@@ -105,18 +110,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_sorted_and_read_as_it_was_written() {
+    async fn a_lockfile_is_sorted_and_round_trips() {
         let folder = tempfile::tempdir().unwrap();
-        // The second looks like a number.
+        // The second key id looks like a number.
         let components =
             [("b", locked(None)), ("a", locked(Some("12E4567890123456"))), ("c", locked(Some("1234567890123456")))];
         let components = components.map(|(name, locked)| (name.to_owned(), locked));
-        let lock = Lock { version: VERSION, components: components.into() };
+        let lock = Lockfile { version: VERSION, components: components.into() };
         lock.write(folder.path()).await.unwrap();
-        assert_eq!(Lock::read(folder.path()).await.unwrap(), lock);
+        assert_eq!(Lockfile::read(folder.path()).await.unwrap(), lock);
         let text = std::fs::read_to_string(folder.path().join("hatchery.lock")).unwrap();
         let expected = format!(
-            "{HEAD}version: 1\ncomponents:\n  a:\n    reference: localhost:5000/team/x:1.2\n    manifest: {}\n    file: {}\n    signer: ",
+            "{HEADER}version: 1\ncomponents:\n  a:\n    reference: localhost:5000/team/x:1.2\n    manifest: {}\n    file: {}\n    signer: ",
             Digest::of(b"manifest"),
             Digest::of(b"file"),
         );
@@ -125,27 +130,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_without_one_locks_nothing() {
+    async fn a_folder_without_a_lockfile_locks_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(Lock::read(folder.path()).await.unwrap().components.is_empty());
+        assert!(Lockfile::read(folder.path()).await.unwrap().components.is_empty());
     }
 
     #[test]
-    fn what_it_may_not_say_is_named_with_its_place() {
+    fn errors_have_their_location() {
         let digest = Digest::of(b"");
         let entry = |name: &str, manifest: &str| {
             format!(
                 "version: 1\ncomponents:\n  {name}:\n    reference: localhost/x:1\n    manifest: {manifest}\n    file: {digest}\n"
             )
         };
-        for (text, place, message) in [
-            (entry("x", "sha256:12"), "hatchery.lock:4:", "components.x: `sha256:12` is no digest"),
-            (entry("../x", digest.as_str()), "hatchery.lock: ", "`../x` cannot name a component"),
-            ("version: 2\ncomponents: {}\n".into(), "hatchery.lock: ", "version 2, and this hatchery reads version 1"),
+        for (text, location, message) in [
+            (entry("x", "sha256:12"), "hatchery.lock:4:", "components.x: `sha256:12` is not a digest"),
+            (entry("../x", digest.as_str()), "hatchery.lock: ", "`../x` is not a valid component name"),
+            (
+                "version: 2\ncomponents: {}\n".into(),
+                "hatchery.lock: ",
+                "version 2, but this version of hatchery reads version 1",
+            ),
             ("version: 1\ncomponents: {}\nmore: 1\n".into(), "hatchery.lock:3:1: ", "unknown field `more`"),
         ] {
-            let error = Lock::parse(&text, Path::new("hatchery.lock")).unwrap_err().to_string();
-            assert!(error.starts_with(place) && error.contains(message), "{error}");
+            let error = Lockfile::parse(&text, Path::new("hatchery.lock")).unwrap_err().to_string();
+            assert!(error.starts_with(location) && error.contains(message), "{error}");
         }
     }
 }

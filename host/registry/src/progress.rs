@@ -1,4 +1,4 @@
-//! What is under way, for whoever wants to show it.
+//! Progress of transfers.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use crate::reference::Reference;
 /// A step of a push or a pull.
 #[derive(Debug, Clone, Copy)]
 pub enum Progress<'a> {
-    /// So many bytes are about to come.
-    Receives {
-        /// From here.
+    /// A download of `bytes` bytes starts.
+    Download {
+        /// The source.
         reference: &'a Reference,
-        /// How many.
+        /// The size of the download.
         bytes: u64,
     },
-    /// So many bytes are about to go.
-    Sends {
-        /// To here.
+    /// An upload of `bytes` bytes starts.
+    Upload {
+        /// The destination.
         reference: &'a Reference,
-        /// How many.
+        /// The size of the upload.
         bytes: u64,
     },
-    /// So many more have come or gone.
-    Bytes(u64),
+    /// This many more bytes have been transferred.
+    Transferred(u64),
 }
 
-/// Who is told.
-pub type Listener = Arc<dyn Fn(Progress<'_>) + Send + Sync>;
+/// A function that receives the progress.
+pub type ProgressListener = Arc<dyn Fn(Progress<'_>) + Send + Sync>;

@@ -1,4 +1,4 @@
-//! What names a component in a registry: `registry.example/team/name:1.0`, or `…@sha256:…` for exactly one.
+//! References to components in registries: `registry.example/team/name:1.0`, or `…@sha256:…` for an exact manifest.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,42 +9,44 @@ use serde::{Deserialize, Serialize};
 use crate::component::Digest;
 use crate::error::RegistryError;
 
-/// A component in a registry, by tag, by digest or both. The registry is always named: there is no default one to mistake a folder for.
+/// A reference with a tag, a digest or both. The registry is required: there is no default registry, so a path is never
+/// a reference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Reference(oci_client::Reference);
 
 impl Reference {
-    /// The registry's host, with its port if it has one.
+    /// Returns the host of the registry, with its port if there is one.
     pub fn registry(&self) -> &str {
         self.0.resolve_registry()
     }
 
-    /// The name that the component gets when nobody gives it another: the last part of the repository's.
+    /// Returns the default name of the component, which is the last segment of the repository.
     pub fn name(&self) -> &str {
         let repository = self.0.repository();
         repository.rsplit_once('/').map_or(repository, |(_, name)| name)
     }
 
-    /// True when it names one manifest for good.
+    /// Returns true if the reference has a digest.
     pub fn is_pinned(&self) -> bool {
         self.0.digest().is_some()
     }
 
-    /// The same repository, at this digest and no tag.
+    /// Returns a reference to the same repository with this digest and without a tag.
     pub fn pinned(&self, digest: &Digest) -> Self {
         let (registry, repository) = (self.0.registry().to_owned(), self.0.repository().to_owned());
         Self(oci_client::Reference::with_digest(registry, repository, digest.to_string()))
     }
 
-    /// True when the registry is on this machine, so that nobody in between can read or change what plain HTTP carries.
+    /// Returns true if the registry is on this machine. Plain HTTP is safe then, because the traffic does not leave the
+    /// machine.
     pub fn is_loopback(&self) -> bool {
         let host = self.registry().rsplit_once(':').map_or(self.registry(), |(host, _)| host);
         host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
     }
 
-    /// The version that the tag names: one that begins with a digit, or with `v` and a digit. Other tags, such as `latest`, are moved from
-    /// version to version.
+    /// Returns the tag if it is a version, which starts with a digit or with `v` and a digit. Other tags, such as
+    /// `latest`, are moved between versions.
     pub(crate) fn version(&self) -> Option<&str> {
         let tag = self.0.tag()?;
         tag.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit()).then_some(tag)
@@ -79,17 +81,18 @@ impl FromStr for Reference {
     type Err = RegistryError;
 
     fn from_str(text: &str) -> Result<Self, RegistryError> {
-        let wrong = |reason: &str| RegistryError::Reference { reference: text.to_owned(), reason: reason.to_owned() };
+        let invalid =
+            |reason: &str| RegistryError::InvalidReference { reference: text.to_owned(), reason: reason.to_owned() };
         if text.contains("://") {
-            return Err(wrong("it has a scheme"));
+            return Err(invalid("it has a scheme"));
         }
         let registry = text.split_once('/').map(|(registry, _)| registry).unwrap_or_default();
         if registry != "localhost" && !registry.contains(['.', ':']) {
-            return Err(wrong("it does not begin with a registry's host"));
+            return Err(invalid("it does not start with the host of a registry"));
         }
-        let reference: oci_client::Reference = text.parse().map_err(|error| wrong(&format!("{error}")))?;
+        let reference: oci_client::Reference = text.parse().map_err(|error| invalid(&format!("{error}")))?;
         match reference.digest() {
-            Some(digest) if !digest.starts_with("sha256:") => Err(wrong("its digest is not a SHA-256")),
+            Some(digest) if !digest.starts_with("sha256:") => Err(invalid("its digest is not a SHA-256")),
             _ => Ok(Self(reference)),
         }
     }
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_told_from_a_tag_that_moves() {
+    fn a_version_is_distinguished_from_a_moving_tag() {
         for (text, version) in [
             ("localhost/x:1.2", Some("1.2")),
             ("localhost/x:v3", Some("v3")),
@@ -147,18 +150,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reference_is_refused_with_an_example() {
+    fn invalid_references_are_rejected_with_an_example() {
         let digest = format!("localhost/x@sha512:{}", "a".repeat(128));
         for (text, reason) in [
-            ("word-counter", "does not begin with a registry's host"),
-            ("team/word-counter:1", "does not begin with a registry's host"),
+            ("word-counter", "does not start with the host of a registry"),
+            ("team/word-counter:1", "does not start with the host of a registry"),
             ("http://registry.example/x:1", "has a scheme"),
             ("registry.example/Team/x:1", "invalid reference"),
             ("registry.example/x:a:b", "invalid reference"),
             (digest.as_str(), "not a SHA-256"),
         ] {
             let error = parse(text).unwrap_err();
-            assert!(error.starts_with(&format!("`{text}` is no reference")) && error.contains(reason), "{error}");
+            assert!(error.starts_with(&format!("`{text}` is not a reference")) && error.contains(reason), "{error}");
             assert!(error.ends_with("write it as `registry.example/team/name:1.0`"), "{error}");
         }
     }

@@ -1,11 +1,11 @@
-//! Signatures in the format of minisign, and whom to trust.
+//! Minisign signatures of components, and the policy for verifying them.
 //!
-//! What is signed are the bytes of the component, so that `minisign -V` verifies a pulled file with the signature beside it, and the trusted
-//! comment with the file's name and version: `file:dice.wasm`, `version:1.0`. A signature counts for a component of that name only.
-//! Signatures of the format before 2020, which are not over a hash, are not accepted.
+//! The signed bytes are those of the component, so `minisign -V` verifies a pulled file with its signature file. The
+//! trusted comment has the file name and the version: `file:dice.wasm`, `version:1.0`. A signature is only valid for a
+//! component of that name. The legacy format of minisign before 2020, which does not sign a hash, is not accepted.
 
-mod binding;
 mod comment;
+mod expected_identity;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,20 +20,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::RegistryError;
 use crate::file;
-pub use binding::Binding;
 use comment::Comment;
+pub use expected_identity::ExpectedIdentity;
 
-/// The variable with the password of an encrypted signing key.
+/// The environment variable with the password of an encrypted signing key.
 pub const PASSWORD_VARIABLE: &str = "HATCHERY_SIGNING_PASSWORD";
 
-/// Which of two key pairs, as minisign writes it: 16 hexadecimal digits.
+/// The id of a key pair in the format of minisign: 16 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeyId(u64);
 
 impl KeyId {
-    /// Both a public key and a signature begin with an algorithm of two bytes and the id.
-    fn in_base64(text: &str) -> Option<Self> {
+    /// Decodes the id of a public key or a signature. Both start with two bytes for the algorithm, followed by the id.
+    fn from_base64(text: &str) -> Option<Self> {
         let bytes = STANDARD.decode(text.trim()).ok()?;
         Some(Self(u64::from_le_bytes(bytes.get(2..10)?.try_into().ok()?)))
     }
@@ -56,11 +56,11 @@ impl TryFrom<String> for KeyId {
 
     fn try_from(text: String) -> Result<Self, String> {
         let id = (text.len() == 16).then(|| u64::from_str_radix(&text, 16).ok()).flatten();
-        id.map(Self).ok_or_else(|| format!("`{text}` is no key id; one has 16 hexadecimal digits"))
+        id.map(Self).ok_or_else(|| format!("`{text}` is not a key id; a key id has 16 hexadecimal digits"))
     }
 }
 
-/// A public key whose signatures count.
+/// A public key whose signatures are accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct TrustedKey {
@@ -69,7 +69,7 @@ pub struct TrustedKey {
 }
 
 impl TrustedKey {
-    /// Which one it is.
+    /// Returns the id of the key pair.
     pub fn id(&self) -> KeyId {
         self.id
     }
@@ -78,13 +78,13 @@ impl TrustedKey {
 impl FromStr for TrustedKey {
     type Err = RegistryError;
 
-    /// Reads the line of base64 in a minisign public key, or the whole text of such a file.
+    /// Parses the base64 line of a minisign public key, or the complete text of such a file.
     fn from_str(text: &str) -> Result<Self, RegistryError> {
         let line = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
-        let found = KeyId::in_base64(line).zip(PublicKey::from_base64(line).ok());
-        found.map(|(id, key)| Self { id, key }).ok_or_else(|| RegistryError::Key {
+        let key = KeyId::from_base64(line).zip(PublicKey::from_base64(line).ok());
+        key.map(|(id, key)| Self { id, key }).ok_or_else(|| RegistryError::InvalidKey {
             what: line.to_owned(),
-            reason: "not a minisign public key; it is the line of `minisign.pub` that begins with RW".to_owned(),
+            reason: "not a minisign public key; use the line of `minisign.pub` that starts with RW".to_owned(),
         })
     }
 }
@@ -97,16 +97,16 @@ impl TryFrom<String> for TrustedKey {
     }
 }
 
-/// What happens to a component whose signature does not count.
+/// What happens to a component without an accepted signature.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SignaturePolicy {
-    /// Signatures are kept, and nobody looks at them.
+    /// Signatures are stored, but not checked.
     Off,
-    /// It is used, with a warning. A signature of a trusted key that is wrong is an error all the same.
+    /// The component is used with a warning. An invalid signature of a trusted key is an error nevertheless.
     #[default]
     Warn,
-    /// It is refused.
+    /// The component is rejected.
     Require,
 }
 
@@ -118,84 +118,86 @@ impl FromStr for SignaturePolicy {
             "off" => Ok(Self::Off),
             "warn" => Ok(Self::Warn),
             "require" => Ok(Self::Require),
-            _ => Err(format!("`{text}` is neither `off` nor `warn` nor `require`")),
+            _ => Err(format!("`{text}` is not `off`, `warn` or `require`")),
         }
     }
 }
 
-/// Whom to trust, and what happens to the others.
+/// Verifies signatures by a policy, trusted keys and the expected identities of single components.
 #[derive(Debug, Clone, Default)]
-pub struct Trust {
+pub struct SignatureVerifier {
     policy: SignaturePolicy,
     keys: Vec<TrustedKey>,
-    bindings: BTreeMap<String, Binding>,
+    identities: BTreeMap<String, ExpectedIdentity>,
 }
 
-/// The component that a signature is to be for.
+/// The component that a signature has to name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
-    /// The component's name: that of its file without `.wasm`.
+    /// The name of the component, which is the file name without `.wasm`.
     pub(crate) name: &'a str,
-    /// The version that it was asked for by, if it was.
+    /// The requested version; `None` if any version is accepted.
     pub(crate) version: Option<&'a str>,
 }
 
-/// What a signature says.
+/// The result of verifying a signature.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// A trusted key has signed these bytes.
-    Signed(KeyId),
-    /// No trusted key has, and why.
-    Unproven(String),
-    /// Nobody has looked.
-    Unchecked,
+pub(crate) enum SignatureStatus {
+    /// A trusted key has signed the bytes.
+    Verified(KeyId),
+    /// There is no accepted signature, for this reason.
+    Unverified(String),
+    /// The policy does not require a check.
+    NotChecked,
 }
 
-impl Verdict {
-    /// Who has signed.
+impl SignatureStatus {
+    /// Returns the key of a verified signature.
     pub(crate) fn signer(&self) -> Option<KeyId> {
         match self {
-            Self::Signed(id) => Some(*id),
-            Self::Unproven(_) | Self::Unchecked => None,
+            Self::Verified(id) => Some(*id),
+            Self::Unverified(_) | Self::NotChecked => None,
         }
     }
 }
 
-impl Trust {
-    /// These keys, and this for what they have not signed.
+impl SignatureVerifier {
+    /// Creates a verifier with a policy and trusted keys.
     pub fn new(policy: SignaturePolicy, keys: Vec<TrustedKey>) -> Self {
-        Self { policy, keys, bindings: BTreeMap::new() }
+        Self { policy, keys, identities: BTreeMap::new() }
     }
 
-    /// Adds what single components must be, by name.
+    /// Sets the expected identities of components by name.
     #[must_use]
-    pub fn with_bindings(self, bindings: BTreeMap<String, Binding>) -> Self {
-        Self { bindings, ..self }
+    pub fn with_identities(self, identities: BTreeMap<String, ExpectedIdentity>) -> Self {
+        Self { identities, ..self }
     }
 
-    /// Checks that somebody can fulfil what is required.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// When signatures are required of nobody, or a component's of a key that is not trusted.
+    /// If signatures are required but no key is trusted, or a component requires a signature by a key that is not
+    /// trusted.
     pub fn check(&self) -> Result<(), RegistryError> {
         let is_trusted = |id: &KeyId| self.keys.iter().any(|key| key.id == *id);
-        for (name, binding) in &self.bindings {
-            if let Some(id) = binding.signed_by.filter(|id| !is_trusted(id)) {
-                return Err(RegistryError::SignerNotTrusted { name: name.clone(), id });
+        for (name, identity) in &self.identities {
+            if let Some(id) = identity.signed_by.filter(|id| !is_trusted(id)) {
+                return Err(RegistryError::UntrustedSigner { name: name.clone(), id });
             }
         }
         match self.policy {
-            SignaturePolicy::Require if self.keys.is_empty() => Err(RegistryError::NobodyTrusted),
+            SignaturePolicy::Require if self.keys.is_empty() => Err(RegistryError::NoTrustedKeys),
             _ => Ok(()),
         }
     }
 
-    /// True when loaded components are judged: with `warn` only where somebody is trusted, since otherwise nobody signs for anybody.
-    pub fn judges_what_is_loaded(&self) -> bool {
-        !self.bindings.is_empty() || self.policy_judges()
+    /// Returns true if components are checked when they are loaded. With the policy `warn`, they are only checked if a
+    /// key is trusted.
+    pub fn checks_loaded_components(&self) -> bool {
+        !self.identities.is_empty() || self.policy_requires_check()
     }
 
-    fn policy_judges(&self) -> bool {
+    fn policy_requires_check(&self) -> bool {
         match self.policy {
             SignaturePolicy::Off => false,
             SignaturePolicy::Warn => !self.keys.is_empty(),
@@ -203,172 +205,179 @@ impl Trust {
         }
     }
 
-    /// Judges a component that is about to be loaded by the signature beside its file, which this reads, and returns what the operator
-    /// should be warned of. Hashes all bytes: not for async threads.
+    /// Checks a component before it is loaded, with the signature file next to it. Returns a warning for the operator,
+    /// if any. Hashes all bytes and reads a file, so it must not be called on async threads.
     ///
     /// # Errors
-    /// When signatures are required and this has none that counts, or when it is not what a trusted key has signed.
-    pub fn admit(&self, path: &Path, bytes: &[u8]) -> Result<Option<String>, RegistryError> {
-        if !self.judges_what_is_loaded() {
+    /// If a required signature is missing or not accepted, or a signature of a trusted key is invalid.
+    pub fn check_file(&self, path: &Path, bytes: &[u8]) -> Result<Option<String>, RegistryError> {
+        if !self.checks_loaded_components() {
             return Ok(None);
         }
-        let beside = signature_of(path);
-        let signature = match std::fs::read_to_string(&beside) {
+        let signature_path = signature_path(path);
+        let signature = match std::fs::read_to_string(&signature_path) {
             Ok(signature) => Some(signature),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(source) => return Err(RegistryError::Read { path: beside, source }),
+            Err(source) => return Err(RegistryError::Read { path: signature_path, source }),
         };
-        self.admit_signed(path, bytes, signature.as_deref())
+        self.check_signed(path, bytes, signature.as_deref())
     }
 
-    /// As [`Trust::admit`], with a signature that is not beside the file yet.
+    /// Same as [`SignatureVerifier::check_file`], with the signature as an argument.
     ///
     /// # Errors
-    /// As [`Trust::admit`].
-    pub fn admit_signed(
+    /// See [`SignatureVerifier::check_file`].
+    pub fn check_signed(
         &self,
         path: &Path,
         bytes: &[u8],
         signature: Option<&str>,
     ) -> Result<Option<String>, RegistryError> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        if !self.policy_judges() && !self.bindings.contains_key(&*name) {
+        if !self.policy_requires_check() && !self.identities.contains_key(&*name) {
             return Ok(None);
         }
         let subject = Subject { name: &name, version: None };
-        Ok(match self.judge(&path.display().to_string(), subject, bytes, signature)? {
-            Verdict::Unproven(warning) => Some(warning),
-            Verdict::Signed(_) | Verdict::Unchecked => None,
+        Ok(match self.verify(&path.display().to_string(), subject, bytes, signature)? {
+            SignatureStatus::Unverified(warning) => Some(warning),
+            SignatureStatus::Verified(_) | SignatureStatus::NotChecked => None,
         })
     }
 
-    /// Judges the bytes of `what`, which are to be the component `subject`.
-    pub(crate) fn judge(
+    /// Verifies that the bytes of `what` are the component `subject`.
+    pub(crate) fn verify(
         &self,
         what: &str,
         subject: Subject<'_>,
         bytes: &[u8],
         signature: Option<&str>,
-    ) -> Result<Verdict, RegistryError> {
-        let binding = self.bindings.get(subject.name).cloned().unwrap_or_default();
-        binding.check_bytes(what, subject.name, bytes)?;
-        let unproven = |problem| self.unproven(&binding, what, problem);
-        if self.policy == SignaturePolicy::Off && binding.signed_by.is_none() {
-            return Ok(Verdict::Unchecked);
+    ) -> Result<SignatureStatus, RegistryError> {
+        let identity = self.identities.get(subject.name).cloned().unwrap_or_default();
+        identity.check_bytes(what, subject.name, bytes)?;
+        let unverified = |problem| self.unverified(&identity, what, problem);
+        if self.policy == SignaturePolicy::Off && identity.signed_by.is_none() {
+            return Ok(SignatureStatus::NotChecked);
         }
-        let Some(text) = signature else { return unproven(Problem::unsigned()) };
-        let id = text.lines().nth(1).and_then(KeyId::in_base64);
+        let Some(text) = signature else { return unverified(SignatureProblem::unsigned()) };
+        let id = text.lines().nth(1).and_then(KeyId::from_base64);
         let Some((id, signature)) = id.zip(Signature::decode(text).ok()) else {
-            return Err(wrong(what, "a minisign signature", "something else"));
+            return Err(mismatch(what, "a minisign signature", "something else"));
         };
         let Some(trusted) = self.keys.iter().find(|trusted| trusted.id == id) else {
-            return unproven(Problem::stranger(id));
+            return unverified(SignatureProblem::unknown_key(id));
         };
         if trusted.key.verify(bytes, &signature, false).is_err() {
-            return Err(wrong(what, &format!("what the key {id} has signed"), "other bytes or a forged signature"));
+            return Err(mismatch(what, &format!("what the key {id} has signed"), "other bytes or a forged signature"));
         }
-        let problem = binding.problem_of_signer(subject.name, id).or_else(|| {
-            // An operator who pinned the bytes has decided what they are for.
-            let is_bound = binding.sha256.is_some();
+        let problem = identity.check_signer(subject.name, id).or_else(|| {
+            // With a pinned digest, the operator has already decided the name of these bytes.
+            let is_pinned = identity.sha256.is_some();
             let comment = Comment::parse(signature.trusted_comment());
-            if is_bound { None } else { comment.problem(subject, binding.signed_as.as_deref()) }
+            if is_pinned { None } else { comment.check(subject, identity.signed_as.as_deref()) }
         });
-        problem.map_or(Ok(Verdict::Signed(id)), unproven)
+        problem.map_or(Ok(SignatureStatus::Verified(id)), unverified)
     }
 
-    fn unproven(&self, binding: &Binding, what: &str, problem: Problem) -> Result<Verdict, RegistryError> {
-        let Problem { problem, advice } = problem;
-        if self.policy == SignaturePolicy::Require || binding.signed_by.is_some() {
-            return Err(RegistryError::Untrusted { what: what.to_owned(), problem, advice });
+    fn unverified(
+        &self,
+        identity: &ExpectedIdentity,
+        what: &str,
+        problem: SignatureProblem,
+    ) -> Result<SignatureStatus, RegistryError> {
+        let SignatureProblem { problem, advice } = problem;
+        if self.policy == SignaturePolicy::Require || identity.signed_by.is_some() {
+            return Err(RegistryError::SignatureRequired { what: what.to_owned(), problem, advice });
         }
-        Ok(Verdict::Unproven(format!("{what} {problem}")))
+        Ok(SignatureStatus::Unverified(format!("{what} {problem}")))
     }
 }
 
-/// Why a signature does not count.
+/// Why a signature is not accepted.
 #[derive(Debug)]
-struct Problem {
-    /// Follows the name of the file or the reference.
+struct SignatureProblem {
+    /// A predicate, which follows the name of the file or the reference in messages.
     problem: String,
-    /// What to do.
     advice: String,
 }
 
-impl Problem {
+impl SignatureProblem {
     const HOW_TO_SIGN: &str = "have it signed with `hatchery push --sign-with`, or trust its key with --trust or `registry.trusted_keys` of hatchery.yaml";
 
     fn unsigned() -> Self {
         Self { problem: "is not signed".into(), advice: Self::HOW_TO_SIGN.into() }
     }
 
-    fn stranger(id: KeyId) -> Self {
+    fn unknown_key(id: KeyId) -> Self {
         let problem = format!("is signed by the key {id}, which is not trusted");
         Self { problem, advice: Self::HOW_TO_SIGN.into() }
     }
 }
 
-/// The signature's file, `x.wasm.minisig` of `x.wasm`.
-pub(crate) fn signature_of(path: &Path) -> PathBuf {
+/// Returns the path of the signature file, which is `x.wasm.minisig` for `x.wasm`.
+pub(crate) fn signature_path(path: &Path) -> PathBuf {
     path.with_extension("wasm.minisig")
 }
 
-fn wrong(what: &str, expected: &str, found: &str) -> RegistryError {
-    RegistryError::Differs {
+fn mismatch(what: &str, expected: &str, found: &str) -> RegistryError {
+    RegistryError::Mismatch {
         what: what.to_owned(),
         expected: expected.to_owned(),
         found: found.to_owned(),
-        advice: "do not use it; ask whoever has signed it".to_owned(),
+        advice: "do not use it; ask the signer".to_owned(),
     }
 }
 
-/// A secret key. It is never shown.
+/// A secret key. It does not implement `Debug`.
 pub struct SigningKey {
     id: KeyId,
     key: SecretKey,
 }
 
 impl SigningKey {
-    /// Reads a minisign secret key. One with a password takes a second to decrypt.
+    /// Reads a minisign secret key. Decryption of a key with a password takes about a second.
     ///
     /// # Errors
-    /// When there is none, or the password is missing or wrong.
+    /// If the file does not exist, or the password is missing or wrong.
     pub async fn read(path: &Path, password: Option<String>) -> Result<Self, RegistryError> {
-        let problem = |reason: String| RegistryError::Key { what: path.display().to_string(), reason };
+        let invalid_key = |reason: String| RegistryError::InvalidKey { what: path.display().to_string(), reason };
         let text = file::read_text(path).await?;
-        let text = text.ok_or_else(|| problem("there is no such file; `minisign -G` makes a key".into()))?;
-        let plain = SecretKeyBox::from(text.clone()).into_unencrypted_secret_key();
-        let key = match (plain, password) {
+        let text =
+            text.ok_or_else(|| invalid_key("the file does not exist; create a key with `minisign -G`".into()))?;
+        let unencrypted = SecretKeyBox::from(text.clone()).into_unencrypted_secret_key();
+        let key = match (unencrypted, password) {
             (Ok(key), _) => key,
             (Err(error), None) if is_encrypted(&text) => {
                 tracing::debug!("{}: {error}", path.display());
-                return Err(problem(format!("the key has a password; set {PASSWORD_VARIABLE}")));
+                return Err(invalid_key(format!("the key has a password; set {PASSWORD_VARIABLE}")));
             }
             (Err(_), Some(password)) if is_encrypted(&text) => SecretKeyBox::from(text)
                 .into_secret_key(Some(password))
-                .map_err(|error| problem(format!("{error}; {PASSWORD_VARIABLE} must be its password")))?,
-            (Err(error), _) => return Err(problem(format!("not a minisign secret key: {error}"))),
+                .map_err(|error| invalid_key(format!("{error}; {PASSWORD_VARIABLE} must be its password")))?,
+            (Err(error), _) => return Err(invalid_key(format!("not a minisign secret key: {error}"))),
         };
         let id: Option<[u8; 8]> = key.keynum().try_into().ok();
-        let id = id.ok_or_else(|| problem("its key id does not have 8 bytes".into()))?;
+        let id = id.ok_or_else(|| invalid_key("its key id does not have 8 bytes".into()))?;
         Ok(Self { id: KeyId(u64::from_le_bytes(id)), key })
     }
 
-    /// Which one it is.
+    /// Returns the id of the key pair.
     pub fn id(&self) -> KeyId {
         self.id
     }
 
-    /// The text of a signature of a component, for a file beside it.
+    /// Signs a component and returns the text of the signature file.
     pub(crate) fn sign(&self, subject: Subject<'_>, bytes: &[u8]) -> Result<String, RegistryError> {
         let comment = format!("signature of {}.wasm by the key {}", subject.name, self.id);
-        let trusted = Comment::of(subject).to_string();
-        let signed = minisign::sign(None, &self.key, bytes, Some(&trusted), Some(&comment));
-        let failed = |error| RegistryError::Key { what: format!("the key {}", self.id), reason: format!("{error}") };
-        Ok(signed.map_err(failed)?.into_string())
+        let trusted = Comment::new(subject).to_string();
+        let signature = minisign::sign(None, &self.key, bytes, Some(&trusted), Some(&comment));
+        let failed =
+            |error| RegistryError::InvalidKey { what: format!("the key {}", self.id), reason: format!("{error}") };
+        Ok(signature.map_err(failed)?.into_string())
     }
 }
 
-/// A secret key's bytes begin with the algorithm of the signature, then that of the encryption, `Sc` or zeros.
+/// Returns true if a secret key has a password. Its bytes start with the algorithms of the signature and of the
+/// encryption, which is `Sc` or zeros.
 fn is_encrypted(text: &str) -> bool {
     let bytes = text.lines().nth(1).and_then(|line| STANDARD.decode(line.trim()).ok());
     bytes.is_some_and(|bytes| bytes.get(2..4) == Some(b"Sc"))

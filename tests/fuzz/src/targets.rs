@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use hatchery::Config;
 use hatchery_core::{Event, EventData, LlmRequest, Model, StreamingMode};
 use hatchery_models::scripted::Scripted;
-use hatchery_registry::{Interfaces, LOCK_FILE, Reference, Trust, TrustedKey};
+use hatchery_registry::{Interfaces, LOCK_FILE, Reference, SignatureVerifier, TrustedKey};
 use hatchery_wasm::fuzz::{GuestEvent, convert_event};
 use hatchery_wasm::version::{Contract, wanted};
 use tempfile::TempDir;
@@ -114,7 +114,7 @@ pub fn registry(bytes: &[u8]) {
     }
     let path = write(LOCK_FILE, bytes);
     let folder = path.parent().expect("a folder");
-    let _ = RUNTIME.block_on(hatchery_registry::verify(folder, &Trust::default()));
+    let _ = RUNTIME.block_on(hatchery_registry::verify(folder, &SignatureVerifier::default()));
 }
 
 /// A manifest that a registry answers with.

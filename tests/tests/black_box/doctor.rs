@@ -311,7 +311,7 @@ async fn what_differs_from_the_lock_file_is_broken() -> Result<()> {
     says(
         &broken(&folder).await?,
         &[
-            "registry\n  ✗ ./gone.wasm: it is locked, but there is no such file; `hatchery pull .` restores it\n",
+            "registry\n  ✗ ./gone.wasm: it is locked, but the file does not exist; `hatchery pull .` restores it\n",
             "      hatchery pull .\n",
             &format!("  ✗ ./swap.wasm: expected {digest}, found sha256:"),
         ],

@@ -154,11 +154,11 @@ async fn a_registry_with_passwords_wants_the_right_one() -> Result<()> {
     let address = stage.registry.address.as_str();
     let named = format!("or set HATCHERY_REGISTRY={address}, HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD");
     let stranger = refusal(push(&[]).await?)?;
-    contains(&stranger, &["does not let strangers use", &reference, &login, &named]);
+    contains(&stranger, &["denies anonymous users access to", &reference, &login, &named]);
     let registry = ("HATCHERY_REGISTRY", address);
     let wrong = [registry, ("HATCHERY_REGISTRY_USER", REGISTRY_USER), ("HATCHERY_REGISTRY_PASSWORD", "guess")];
-    contains(&refusal(push(&wrong).await?)?, &["does not let `ada` use"]);
-    contains(&stage.refusal(&[&reference]).await?, &["does not let strangers use", &login]);
+    contains(&refusal(push(&wrong).await?)?, &["denies `ada` access to"]);
+    contains(&stage.refusal(&[&reference]).await?, &["denies anonymous users access to", &login]);
     let right =
         [registry, ("HATCHERY_REGISTRY_USER", REGISTRY_USER), ("HATCHERY_REGISTRY_PASSWORD", REGISTRY_PASSWORD)];
     let for_any = refusal(push(&right[1..]).await?)?;
@@ -167,7 +167,7 @@ async fn a_registry_with_passwords_wants_the_right_one() -> Result<()> {
         &["HATCHERY_REGISTRY is not set, but HATCHERY_REGISTRY_PASSWORD is", "set HATCHERY_REGISTRY to its"],
     );
     let elsewhere = [("HATCHERY_REGISTRY", "registry.example"), right[1], right[2]];
-    contains(&refusal(push(&elsewhere).await?)?, &["does not let strangers use"]);
+    contains(&refusal(push(&elsewhere).await?)?, &["denies anonymous users access to"]);
     content(push(&right).await?)?;
 
     // The base64 of the user, a colon and the password.
@@ -201,7 +201,7 @@ async fn a_credential_helper_of_docker_is_asked_for_the_password() -> Result<()>
         hatchery_with(&stage.author.served(), &["push", "swap.wasm", &reference], &variables).await
     };
     let elsewhere = refusal(push(json!({"credHelpers": {"elsewhere.example": "vault"}})).await?)?;
-    contains(&elsewhere, &["does not let strangers use"]);
+    contains(&elsewhere, &["denies anonymous users access to"]);
     let broken = refusal(push(json!({"credHelpers": {address: "broken"}})).await?)?;
     contains(&broken, &["docker-credential-broken, which has the login for", "does not work"]);
     for config in [json!({"credHelpers": {address: "vault"}}), json!({"credsStore": "vault"})] {
@@ -287,7 +287,7 @@ async fn a_lock_that_differs_from_the_registry_names_both_digests_and_how_to_acc
         let said = stage.refusal(&[]).await?;
         contains(
             &said,
-            &[&format!("expected {NO_DIGEST}, found {digest}; accept what the registry has now with --update")],
+            &[&format!("expected {NO_DIGEST}, found {digest}; accept the current one of the registry with --update")],
         );
         assert!(!stage.operator.file("swap.wasm").exists());
     }
@@ -380,7 +380,7 @@ async fn a_signed_component_does_not_serve_under_the_name_of_another() -> Result
         "is signed as `swap.wasm`, not as `vault.wasm`, and signatures are required; rename the file to `swap.wasm`";
     contains(
         &refusal(stage.pull_by_name("swap:1.0", &["--name", "vault"]).await?)?,
-        &[other_name, "allow it by `components.vault.signed_as: swap` of hatchery.yaml"],
+        &[other_name, "allow it with `components.vault.signed_as: swap` of hatchery.yaml"],
     );
     content(stage.pull_by_name("swap:1.0", &[]).await?)?;
     for end in ["wasm", "wasm.minisig"] {
@@ -583,7 +583,10 @@ async fn what_is_no_component_neither_goes_nor_comes() -> Result<()> {
     stage.author.write("core.wasm", b"\0asm\x01\0\0\0")?;
     let reference = stage.registry.reference("core:1");
     let output = hatchery(&stage.author.served(), &["push", "core.wasm", &reference]).await?;
-    contains(&refusal(output)?, &["core.wasm is no component: it is a core module; `hatchery build` makes one"]);
+    contains(
+        &refusal(output)?,
+        &["core.wasm is not a component: it is a core module; create a component with `hatchery build`"],
+    );
     stage.push("core:0", &[]).await?;
     let mut manifest = stage.registry.manifest("core", "0").await?;
     manifest["layers"][0] = manifest["config"].clone();
@@ -594,7 +597,10 @@ async fn what_is_no_component_neither_goes_nor_comes() -> Result<()> {
     );
     manifest["layers"][0]["mediaType"] = json!("application/wasm");
     stage.registry.put_manifest("core", "1", &manifest).await?;
-    contains(&stage.refusal(&[&reference]).await?, &[&format!("{reference} is no component: it is not WebAssembly")]);
+    contains(
+        &stage.refusal(&[&reference]).await?,
+        &[&format!("{reference} is not a component: it is not WebAssembly")],
+    );
     assert!(!stage.operator.file("core.wasm").exists());
     Ok(())
 }
@@ -623,12 +629,15 @@ async fn a_name_is_not_handed_to_another_component_unasked() -> Result<()> {
     stage.push("stranger/swap:1", &[]).await?;
     stage.operator.write("swap.wasm", component("misbehaver")?)?;
     let said = refusal(stage.pull_by_name("swap:1", &[]).await?)?;
-    contains(&said, &["swap.wasm: there already, and not from a registry", "--name", "--update"]);
+    contains(&said, &["swap.wasm: exists, and is not from a registry", "--name", "--update"]);
     content(stage.pull_by_name("swap:1", &["--update"]).await?)?;
     let said = refusal(stage.pull_by_name("stranger/swap:1", &[]).await?)?;
     let (locked, asked) = (stage.registry.reference("swap:1"), stage.registry.reference("stranger/swap:1"));
     contains(&said, &[&format!("component `swap` is locked to {locked}, not {asked}; replace it with --update")]);
-    contains(&refusal(stage.pull_by_name("swap:1", &["--name", "../x"]).await?)?, &["`../x` cannot name a component"]);
+    contains(
+        &refusal(stage.pull_by_name("swap:1", &["--name", "../x"]).await?)?,
+        &["`../x` is not a valid component name"],
+    );
     Ok(())
 }
 
@@ -640,7 +649,7 @@ async fn a_folder_without_a_lock_has_nothing_to_restore() -> Result<()> {
     folder.write("hatchery.lock", "version: 1\ncomponents:\n  x: {reference: x}\n")?;
     contains(
         &refusal(hatchery(&folder.served(), &["pull", "."]).await?)?,
-        &["hatchery.lock:3:", "`x` is no reference"],
+        &["hatchery.lock:3:", "`x` is not a reference"],
     );
     Ok(())
 }

@@ -6,8 +6,8 @@ use super::report::shell;
 use super::{Finding, Visit};
 
 pub(super) async fn findings(visit: &Visit<'_>) -> Vec<Finding> {
-    let trust = visit.config.map(|config| config.trust()).unwrap_or_default();
-    let verified = match hatchery_registry::verify(visit.folder, &trust).await {
+    let verifier = visit.config.map(|config| config.signature_verifier()).unwrap_or_default();
+    let verified = match hatchery_registry::verify(visit.folder, &verifier).await {
         Ok(verified) => verified,
         Err(error) => return vec![Finding::broken(error.to_string())],
     };

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use hatchery_registry::{
-    Change, Credentials, Folder, Mode, Pulled, Reference, Registries, RegistryError, SignaturePolicy, Trust, TrustedKey,
+    Change, ComponentFolder, Credentials, PullMode, PulledComponent, Reference, RegistryClient, RegistryError,
+    SignaturePolicy, SignatureVerifier, TrustedKey,
 };
 use serde_json::json;
 
@@ -66,8 +67,8 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         bail!("{}: there is no such folder", args.dir.display());
     }
     let progress = TransferProgress::start();
-    let registries = Registries::new(Credentials::of_environment()?, args.plain_http, progress.listener());
-    let folder = Folder::new(args.dir.clone(), registries, args.trusts()?);
+    let client = RegistryClient::new(Credentials::from_env()?, args.plain_http, progress.listener());
+    let folder = ComponentFolder::new(args.dir.clone(), client, args.signature_verifier()?);
     let results = match &args.reference {
         Some(reference) => vec![folder.add(reference, args.name.as_deref(), args.mode()).await],
         None => folder.restore(args.mode()).await?,
@@ -84,25 +85,25 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
 }
 
 impl Args {
-    fn mode(&self) -> Mode {
+    fn mode(&self) -> PullMode {
         match (self.update, self.locked) {
-            (true, _) => Mode::Update,
-            (false, true) => Mode::Locked,
-            (false, false) => Mode::Add,
+            (true, _) => PullMode::Update,
+            (false, true) => PullMode::Locked,
+            (false, false) => PullMode::Add,
         }
     }
 
-    /// Whom to trust: what hatchery.yaml says, and what the flags change and add.
-    fn trusts(&self) -> anyhow::Result<Trust> {
+    /// Creates the verifier from hatchery.yaml and the flags.
+    fn signature_verifier(&self) -> anyhow::Result<SignatureVerifier> {
         let config = self.config.source(&self.dir).load()?.require_host_rights()?.config;
         let keys = config.registry.trusted_keys.iter().chain(&self.trust).cloned().collect();
-        let trust = config.trust_with(self.signatures.unwrap_or(config.registry.signatures), keys);
-        trust.check()?;
-        Ok(trust)
+        let verifier = config.signature_verifier_with(self.signatures.unwrap_or(config.registry.signatures), keys);
+        verifier.check()?;
+        Ok(verifier)
     }
 }
 
-fn print_json(result: Result<Pulled, RegistryError>) -> anyhow::Result<()> {
+fn print_json(result: Result<PulledComponent, RegistryError>) -> anyhow::Result<()> {
     let line = match result {
         Ok(pulled) => serde_json::to_value(pulled)?,
         Err(error) => json!({"error": explain(&error.into())}),
@@ -110,7 +111,7 @@ fn print_json(result: Result<Pulled, RegistryError>) -> anyhow::Result<()> {
     Ok(writeln!(plain_stdout(), "{line}")?)
 }
 
-fn print(result: Result<Pulled, RegistryError>) -> io::Result<()> {
+fn print(result: Result<PulledComponent, RegistryError>) -> io::Result<()> {
     let pulled = match result {
         Ok(pulled) => pulled,
         Err(error) => {

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use hatchery_registry::{Credentials, PASSWORD_VARIABLE, Reference, Registries, SigningKey};
+use hatchery_registry::{Credentials, PASSWORD_VARIABLE, Reference, RegistryClient, SigningKey};
 use serde_json::json;
 
 use crate::progress::TransferProgress;
@@ -40,8 +40,8 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         None => None,
     };
     let progress = TransferProgress::start();
-    let registries = Registries::new(Credentials::of_environment()?, args.plain_http, progress.listener());
-    let pushed = registries.push(&args.file, &args.reference, key.as_ref()).await?;
+    let client = RegistryClient::new(Credentials::from_env()?, args.plain_http, progress.listener());
+    let pushed = client.push(&args.file, &args.reference, key.as_ref()).await?;
     drop(progress);
     let pinned = args.reference.pinned(&pushed.manifest);
     if args.json {

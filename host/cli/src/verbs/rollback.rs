@@ -69,7 +69,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let bytes = bytes.with_context(revision)?;
     let signature = revisions.read_signature(&args.name, &target.sha256).with_context(revision)?;
     // What the host would not load is not put in its place.
-    let admitted = config.trust().admit_signed(&place.file, &bytes, signature.as_deref());
+    let admitted = config.signature_verifier().check_signed(&place.file, &bytes, signature.as_deref());
     let admitted = admitted.inspect_err(|error| catalog::audit_refusal(&place.file, "roll back", &error.to_string()));
     if let Some(warning) = admitted.with_context(revision)? {
         tracing::warn!("{warning}");

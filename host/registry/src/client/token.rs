@@ -1,8 +1,9 @@
-//! Logging in: what a registry wants to be shown, and the token service that it names.
+//! Authorization: the challenge of a registry and its token service.
 //!
-//! A login goes to the registry itself, or to the token service that the registry names, if that speaks HTTPS. Plain HTTP is for a service at
-//! the registry's own address, when that one is spoken to so, and for both on this machine. Nothing at all is sent to any other service:
-//! neither the login, nor a request that a machine in the same network could answer with a token of its own.
+//! A login is only sent to the registry itself, or to the token service that the registry names if it uses HTTPS. Plain
+//! HTTP is allowed for a token service with the address of the registry, if the registry uses plain HTTP too, and if
+//! both are on this machine. Nothing is sent to other token services, not even an anonymous request, because another
+//! machine in the network could answer it with a forged token.
 
 use std::net::IpAddr;
 
@@ -14,22 +15,22 @@ use super::failure;
 use super::transport::Transport;
 use crate::error::RegistryError;
 
-/// Most bytes of a token service's answer.
-const MAX_ANSWER: u64 = 1 << 20;
+/// The maximum size of a token service's response in bytes.
+const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 
-/// What is shown to a registry with each request.
+/// The authorization of requests to a registry.
 #[derive(Clone)]
-pub(super) enum Access {
-    /// Nothing.
+pub(super) enum Authorization {
     Anonymous,
-    /// A name and a password.
+    /// User name and password.
     Basic(String, String),
-    /// What its token service has given.
+    /// A token from the token service.
     Bearer(String),
 }
 
-impl Access {
-    pub(super) fn show(&self, request: RequestBuilder) -> RequestBuilder {
+impl Authorization {
+    /// Adds the header to a request.
+    pub(super) fn apply(&self, request: RequestBuilder) -> RequestBuilder {
         match self {
             Self::Anonymous => request,
             Self::Basic(user, password) => request.basic_auth(user, Some(password)),
@@ -38,7 +39,7 @@ impl Access {
     }
 }
 
-/// What a registry wants.
+/// The `WWW-Authenticate` challenge of a registry.
 #[derive(Debug, PartialEq, Eq)]
 enum Challenge {
     Basic,
@@ -46,30 +47,32 @@ enum Challenge {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct TokenResponse {
     token: Option<String>,
     access_token: Option<String>,
 }
 
-/// Asks a registry what it wants, and gets that.
-pub(super) async fn authorize(transport: &Transport<'_>, actions: &str) -> Result<Access, RegistryError> {
+/// Requests the challenge of a registry and returns the authorization that it requires.
+pub(super) async fn authorize(transport: &Transport<'_>, actions: &str) -> Result<Authorization, RegistryError> {
     let registry = transport.url("v2/")?;
-    let response = transport.send(transport.client.get(registry.clone())).await?;
-    match (challenge(&response), &transport.auth) {
+    let response = transport.send(transport.http.get(registry.clone())).await?;
+    match (challenge_of(&response), &transport.auth) {
         (Some(Challenge::Bearer { realm, service }), _) => {
-            let refused =
-                || RegistryError::Realm { registry: transport.reference.registry().to_owned(), realm: realm.clone() };
-            let url = realm.parse().ok().filter(|url| may_be_asked(url, &registry)).ok_or_else(refused)?;
-            token(transport, url, service, actions).await.map(Access::Bearer)
+            let insecure = || RegistryError::InsecureTokenService {
+                registry: transport.reference.registry().to_owned(),
+                realm: realm.clone(),
+            };
+            let url = realm.parse().ok().filter(|url| is_allowed_token_service(url, &registry)).ok_or_else(insecure)?;
+            fetch_token(transport, url, service, actions).await.map(Authorization::Bearer)
         }
         (Some(Challenge::Basic), RegistryAuth::Basic(user, password)) => {
-            Ok(Access::Basic(user.clone(), password.clone()))
+            Ok(Authorization::Basic(user.clone(), password.clone()))
         }
-        _ => Ok(Access::Anonymous),
+        _ => Ok(Authorization::Anonymous),
     }
 }
 
-async fn token(
+async fn fetch_token(
     transport: &Transport<'_>,
     realm: Url,
     service: Option<String>,
@@ -78,7 +81,7 @@ async fn token(
     let scope = format!("repository:{}:{actions}", transport.reference.oci().repository());
     let mut url = realm;
     url.query_pairs_mut().append_pair("scope", &scope).extend_pairs(service.map(|service| ("service", service)));
-    let request = transport.client.get(url);
+    let request = transport.http.get(url);
     let request = match &transport.auth {
         RegistryAuth::Basic(user, password) => request.basic_auth(user, Some(password)),
         RegistryAuth::Anonymous | RegistryAuth::Bearer(_) => request,
@@ -90,19 +93,19 @@ async fn token(
             return Err(failure::unauthorized(transport.reference, &transport.auth));
         }
         status => {
-            let reason = format!("its token service answers with status {}", status.as_u16());
-            return Err(failure::refused(transport.reference, &reason));
+            let reason = format!("its token service returned status {}", status.as_u16());
+            return Err(failure::unexpected_response(transport.reference, &reason));
         }
     }
-    let answer = transport.read(response, MAX_ANSWER).await?.unwrap_or_default();
-    let answer = serde_json::from_slice(&answer).ok();
-    answer
-        .and_then(|answer: Answer| answer.token.or(answer.access_token))
-        .ok_or_else(|| failure::refused(transport.reference, "its token service gives no token"))
+    let body = transport.read(response, MAX_RESPONSE_BYTES).await?.unwrap_or_default();
+    let response = serde_json::from_slice(&body).ok();
+    response
+        .and_then(|response: TokenResponse| response.token.or(response.access_token))
+        .ok_or_else(|| failure::unexpected_response(transport.reference, "its token service returned no token"))
 }
 
-/// True for a token service that may be sent a login for a registry.
-fn may_be_asked(service: &Url, registry: &Url) -> bool {
+/// Returns true if the login of a registry may be sent to a token service.
+fn is_allowed_token_service(service: &Url, registry: &Url) -> bool {
     let is_same =
         service.host() == registry.host() && service.port_or_known_default() == registry.port_or_known_default();
     match service.scheme() {
@@ -118,16 +121,16 @@ fn is_loopback(url: &Url) -> bool {
     host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-fn challenge(response: &Response) -> Option<Challenge> {
-    let wanted = response.headers().get_all(header::WWW_AUTHENTICATE).into_iter();
-    let mut challenges: Vec<_> = wanted.filter_map(|value| parse(value.to_str().ok()?)).collect();
-    // A registry that offers both prefers tokens.
+fn challenge_of(response: &Response) -> Option<Challenge> {
+    let headers = response.headers().get_all(header::WWW_AUTHENTICATE).into_iter();
+    let mut challenges: Vec<_> = headers.filter_map(|value| parse_challenge(value.to_str().ok()?)).collect();
+    // Tokens are preferred if the registry offers both.
     let bearer = challenges.iter().position(|challenge| *challenge != Challenge::Basic).unwrap_or(0);
     (bearer < challenges.len()).then(|| challenges.swap_remove(bearer))
 }
 
-/// Reads `Bearer realm="…",service="…"`.
-fn parse(header: &str) -> Option<Challenge> {
+/// Parses `Bearer realm="…",service="…"`.
+fn parse_challenge(header: &str) -> Option<Challenge> {
     let (scheme, mut rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
     if scheme.eq_ignore_ascii_case("basic") {
         return Some(Challenge::Basic);
@@ -156,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_goes_to_services_that_nobody_in_between_can_read() {
+    fn a_login_is_only_sent_to_secure_token_services() {
         for (service, registry, expected) in [
             ("https://auth.example/token", "https://registry.example/v2/", true),
             ("http://auth.example/token", "https://registry.example/v2/", false),
@@ -171,23 +174,26 @@ mod tests {
             ("file:///etc/passwd", "http://127.0.0.1:5000/v2/", false),
         ] {
             let (service_url, registry_url) = (service.parse().unwrap(), registry.parse().unwrap());
-            assert_eq!(may_be_asked(&service_url, &registry_url), expected, "{service} for {registry}");
+            assert_eq!(is_allowed_token_service(&service_url, &registry_url), expected, "{service} for {registry}");
         }
     }
 
     #[test]
-    fn challenges_are_read_as_registries_write_them() {
+    fn challenges_are_parsed() {
         let bearer = |realm: &str, service: Option<&str>| {
             Some(Challenge::Bearer { realm: realm.into(), service: service.map(Into::into) })
         };
         assert_eq!(
-            parse(r#"Bearer realm="https://auth.example/token",service="registry.example",scope="a,b""#),
+            parse_challenge(r#"Bearer realm="https://auth.example/token",service="registry.example",scope="a,b""#),
             bearer("https://auth.example/token", Some("registry.example"))
         );
-        assert_eq!(parse(r#"bearer service=x, Realm="https://a/b?c=d""#), bearer("https://a/b?c=d", Some("x")));
-        assert_eq!(parse(r#"Basic realm="tests""#), Some(Challenge::Basic));
-        for none in [r#"Bearer service="x""#, "Negotiate", "", r#"Bearer realm="open"#] {
-            assert_eq!(parse(none), None, "{none}");
+        assert_eq!(
+            parse_challenge(r#"bearer service=x, Realm="https://a/b?c=d""#),
+            bearer("https://a/b?c=d", Some("x"))
+        );
+        assert_eq!(parse_challenge(r#"Basic realm="tests""#), Some(Challenge::Basic));
+        for invalid in [r#"Bearer service="x""#, "Negotiate", "", r#"Bearer realm="open"#] {
+            assert_eq!(parse_challenge(invalid), None, "{invalid}");
         }
     }
 }
