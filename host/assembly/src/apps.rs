@@ -156,7 +156,7 @@ struct Chosen {
 
 impl Chosen {
     fn settings(&self, loaded: impl Fn() -> Loaded) -> AppSettings {
-        self.config.settings(self.compaction.as_ref().and_then(|compaction| compaction.with(loaded())))
+        self.config.settings(self.compaction.as_ref().and_then(|compaction| compaction.resolve(loaded())))
     }
 }
 

@@ -14,7 +14,7 @@ mod languages;
 mod logs;
 mod open_calls;
 mod progress;
-mod recorded;
+mod recordings;
 mod report;
 mod settings;
 mod template;
@@ -112,7 +112,7 @@ mod tests {
         assert!(error(&["push", "x.wasm"]).contains("<REFERENCE>"));
         assert!(error(&["push", "x.wasm", "team/x:1"]).contains("does not begin with a registry's host"));
         assert!(error(&["pull", ".", "--name", "x"]).contains("REFERENCE"));
-        assert!(error(&["pull", ".", "--signatures", "on"]).contains("neither `off` nor `warn` nor `require`"));
+        assert!(error(&["pull", ".", "--signatures", "on"]).contains("is not `off`, `warn` or `require`"));
         assert!(error(&["pull", ".", "--trust", "x"]).contains("not a minisign public key"));
     }
 }

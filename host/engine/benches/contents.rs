@@ -1,6 +1,7 @@
-//! What it costs to bring a prompt up to date with one new event: at turn 8, at turn 800, and at turn 800 of a session with summaries.
+//! Time to update a prompt with one new event: at turn 8, at turn 800, and at turn 800 of a session with summaries.
 //!
-//! `cargo bench -p hatchery-engine --bench contents`. After the criterion report it prints each mean with its ratio to turn 8.
+//! `cargo bench -p hatchery-engine --bench contents`. After the criterion report it prints each mean with its ratio to
+//! turn 8.
 #![allow(clippy::expect_used, missing_docs)]
 
 use std::hint::black_box;
@@ -11,12 +12,12 @@ use criterion::{Criterion, criterion_group};
 use hatchery_core::{
     Compaction, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, PartData, Timestamp,
 };
-use hatchery_engine::contents::{Grouping, View};
+use hatchery_engine::contents::{PromptView, ResponseGrouping};
 use imbl::Vector;
 
-/// Events that one history takes before it begins anew, so that "turn 800" stays turn 800.
+/// The number of events that are added to a history before it is reset, so that "turn 800" stays turn 800.
 const EVENTS_PER_HISTORY: usize = 32;
-/// Turns between two summaries.
+/// The number of turns per summary.
 const TURNS_PER_SUMMARY: usize = 10;
 
 /// A turn with one tool call.
@@ -25,14 +26,14 @@ fn turn(number: usize) -> [Arc<Event>; 4] {
     let call = FunctionCall { id: id.clone(), name: "add".into(), ..FunctionCall::default() };
     let response = FunctionResponse { id, name: "add".into(), ..FunctionResponse::default() };
     [
-        said("user", Content::user("What is one and two?")),
-        said("adder", Content::new("model", vec![PartData::FunctionCall(call).into()])),
-        said("adder", Content::new("user", vec![PartData::FunctionResponse(response).into()])),
-        said("adder", Content::model("The sum is three.")),
+        event("user", Content::user("What is one and two?")),
+        event("adder", Content::new("model", vec![PartData::FunctionCall(call).into()])),
+        event("adder", Content::new("user", vec![PartData::FunctionResponse(response).into()])),
+        event("adder", Content::model("The sum is three.")),
     ]
 }
 
-fn said(author: &str, content: Content) -> Arc<Event> {
+fn event(author: &str, content: Content) -> Arc<Event> {
     Event::new(EventData { author: author.into(), content: Some(Arc::new(content)), ..EventData::default() })
 }
 
@@ -40,7 +41,7 @@ fn summary(start: Timestamp, end: Timestamp) -> Arc<Event> {
     let compaction = Compaction {
         start_timestamp: start,
         end_timestamp: end,
-        compacted_content: Content::model("Sums were asked for and given."),
+        compacted_content: Content::model("The user asked for sums."),
         ..Compaction::default()
     };
     let actions = EventActions { compaction: Some(Box::new(compaction)), ..EventActions::default() };
@@ -75,7 +76,7 @@ fn new_events(c: &mut Criterion) {
         [("turn 8", 8, false), ("turn 800", 800, false), ("turn 800 with summaries", 800, true)]
     {
         let events = history(turns, summaries);
-        let mut view = View::new("adder".into(), None, Grouping::ByCall);
+        let mut view = PromptView::new("adder".into(), None, ResponseGrouping::PerCall);
         view.read(&events);
         let new: Vec<_> = (0..EVENTS_PER_HISTORY / 4).flat_map(|number| turn(turns + number)).collect();
         c.bench_function(&format!("one new event at {label}"), |bencher| {
@@ -101,11 +102,11 @@ fn new_events(c: &mut Criterion) {
     }
 }
 
-/// What a new summary costs once: the view is made anew.
+/// Time to update a prompt with a new summary, which rebuilds the view.
 fn new_summaries(c: &mut Criterion) {
     for (label, turns) in [("new summary at turn 8", 8), ("new summary at turn 800", 800)] {
         let mut events = history(turns, true);
-        let mut view = View::new("adder".into(), None, Grouping::ByCall);
+        let mut view = PromptView::new("adder".into(), None, ResponseGrouping::PerCall);
         view.read(&events);
         let now = Timestamp::now();
         events.push_back(summary(now, now));

@@ -16,7 +16,7 @@ use hatchery_core::{
 
 use crate::app::App;
 use crate::history::compaction::Compactions;
-use crate::history::contents::Views;
+use crate::history::contents::PromptViews;
 use crate::llm;
 use crate::plugins::{HookChain, Plugins};
 use crate::provenance::Verifier;
@@ -31,7 +31,7 @@ pub(crate) struct Frame {
     pub(crate) invocation: Arc<Invocation>,
     pub(crate) plugins: Plugins,
     /// The prompts' views of the session, kept from turn to turn.
-    pub(crate) views: Mutex<Views>,
+    pub(crate) views: Mutex<PromptViews>,
     /// Where compactions of the session go on; nothing for sessions that are not stored.
     pub(crate) compactions: Option<Compactions>,
     /// What the user said to begin the run, until an agent has done what it decides.
@@ -45,7 +45,7 @@ impl Frame {
         app: Arc<App>,
         invocation: Arc<Invocation>,
         plugins: Plugins,
-        views: Views,
+        views: PromptViews,
         compactions: Option<Compactions>,
     ) -> Arc<Self> {
         let (views, opening, failed) = (Mutex::new(views), Mutex::default(), Mutex::default());
@@ -104,7 +104,7 @@ impl Frame {
         }
     }
 
-    pub(crate) fn take_views(&self) -> Views {
+    pub(crate) fn take_views(&self) -> PromptViews {
         std::mem::take(&mut *self.views.lock_unpoisoned())
     }
 }

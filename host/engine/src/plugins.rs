@@ -27,7 +27,7 @@ pub use config::{ConfiguredPlugins, PluginConfig};
 pub use context_filter::ContextFilter;
 pub use global_instruction::GlobalInstruction;
 pub use logging::Logging;
-pub use recordings::{Recorder, Replay};
+pub use recordings::{Recorder, Replayer};
 pub use reflect_and_retry::ReflectAndRetry;
 
 /// How long `on_run_error` of a plugin may take once the run is cancelled.

@@ -76,7 +76,7 @@ async fn an_agent_that_asks_its_model_something_else_fails_with_a_diff() -> Resu
     assert!(!output.success, "its exit code says so");
     for line in [
         "  turn 1: \"Do you remember hats?\"",
-        "    ✗ the run failed: REPLAY_MISMATCH: agent `helper`: message 0, call 0: the model is asked something else",
+        "    ✗ the run failed: REPLAY_MISMATCH: agent `helper`: message 0, call 0: the model request differs from the recorded one",
         "      --- recorded",
         "      +++ now",
         "      -    \"system_instruction\": \"Help in few words.\\n",

@@ -16,7 +16,7 @@ use crate::chat::Chat;
 use crate::host::{ConfigArgs, Host, ReadConfig, StorageArgs, Watch, served_folder};
 use crate::interrupt::Interrupts;
 use crate::open_calls::{self, Decision, OpenCalls, Question};
-use crate::recorded;
+use crate::recordings;
 use crate::terminal::{BOLD, DIM, plain_stdout, stdout};
 use crate::verbs::Outcome;
 
@@ -81,7 +81,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let key = host.runner.services().sessions.create(&app.name, USER, None, Default::default()).await?.key;
     let is_terminal = std::io::stdin().is_terminal() && !args.json;
     let (runner, app) = match &args.record {
-        Some(folder) => (recorder(&host.runner, folder)?, recorded::never_compacted(&app)),
+        Some(folder) => (recorder(&host.runner, folder)?, recordings::without_compaction(&app)),
         None => (host.runner.clone(), app),
     };
     let mut talk = Talk {
@@ -145,7 +145,7 @@ fn choose(source: &dyn AppSource, name: Option<String>) -> anyhow::Result<Arc<Ap
 /// The runner with a recorder.
 fn recorder(runner: &Runner, folder: &Path) -> anyhow::Result<Runner> {
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let recorder = Arc::new(Recorder::of_one_session(folder));
+    let recorder = Arc::new(Recorder::single_session(folder));
     Ok(runner.with_prepended_plugin(runner.services().clone(), recorder))
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use hatchery::AppSource;
 use hatchery_core::{Content, EventWindow, SessionKey};
-use hatchery_engine::plugins::recordings::{self, Recordings};
+use hatchery_engine::plugins::recordings::{FILE_NAME as RECORDINGS_FILE_NAME, Recordings};
 use hatchery_engine::{RunRequest, Runner};
 use hatchery_wasm::DeterministicMode;
 use serde_json::json;
@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::conversation::{self, Conversation, Expected, Turn};
 use crate::files;
 use crate::host::{ConfigArgs, Host, served_folder};
-use crate::recorded;
+use crate::recordings;
 use crate::report::{self, Heard, Met, Report, TurnReport};
 use crate::terminal::stdout;
 use crate::verbs::Outcome;
@@ -56,7 +56,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         bail!(
             "no {} and no {} in {} or below it; `hatchery test --help` shows one",
             conversation::FILE_NAME,
-            recordings::FILE_NAME,
+            RECORDINGS_FILE_NAME,
             args.dir.display()
         );
     }
@@ -69,7 +69,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
                 deterministic.http.play(std::mem::take(&mut conversation.http));
                 play(&host.runner, host.source.as_ref(), conversation, file).await?
             }
-            Test::Recorded(recordings) => recorded::replay(&host, recordings, file).await?,
+            Test::Recorded(recordings) => recordings::replay(&host, recordings, file).await?,
         };
         if !args.json {
             report.print(&mut stdout())?;
@@ -90,10 +90,10 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
 
 /// The files below a folder that can be played. All of them are read before the first is played.
 fn find(folder: &Path) -> anyhow::Result<Vec<(PathBuf, Test)>> {
-    let files = files::find(folder, |name| [conversation::FILE_NAME, recordings::FILE_NAME].contains(&name))?;
+    let files = files::find(folder, |name| [conversation::FILE_NAME, RECORDINGS_FILE_NAME].contains(&name))?;
     let read = |file: PathBuf| {
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        let test = if file.ends_with(recordings::FILE_NAME) {
+        let test = if file.ends_with(RECORDINGS_FILE_NAME) {
             Test::Recorded(Recordings::parse(&text).with_context(|| file.display().to_string())?)
         } else {
             Test::Scripted(Conversation::parse(&text, &file)?)

@@ -1,11 +1,15 @@
-//! The conversation as one agent's model sees it: a view of the session's events, kept up to date as events arrive.
+//! Prompt contents: an incremental view of a session's events for the model of one agent.
 //!
-//! What an agent sees: events of its branch and the branches around it; other agents' events retold by the user; each function call
-//! followed by its answers, wherever those came; summaries in place of the events that they stand for; nothing that carries nothing, and
-//! nothing of what a person is asked before a tool does something. Reading a new event costs the same however long the history is; only
-//! an answer that comes after something else has been said, and a new summary, make the view start over.
+//! The view contains the events of the agent's branch and its ancestors, with these changes:
+//! - events of other agents become context in the role of the user;
+//! - each function call is followed by its responses, wherever those are in the log;
+//! - a summary replaces the events that it covers;
+//! - empty parts and requests for confirmation are left out.
+//!
+//! Adding an event takes constant time, independent of the length of the history. Only a new summary, or a response to
+//! a call that is no longer open, rebuilds the view.
 
-mod arrange;
+mod pair_calls;
 mod visible;
 
 use std::collections::HashMap;
@@ -14,157 +18,170 @@ use std::sync::Arc;
 use hatchery_core::{CodeFile, Content, Event};
 use imbl::Vector;
 
-use crate::history::compaction::{PromptSize, Shown, shown};
+use crate::history::compaction::{HistoryItem, PromptSize, effective_history};
 use crate::llm::code::{CodeMarkers, PromptRewriter};
-use arrange::Arranged;
-use visible::{Visible, visible};
+use pair_calls::PairedContents;
+use visible::{VisibleContent, visible_to};
 
-/// What is kept of a session's prompts from call to call and from turn to turn.
+/// The views of one session. They are kept from call to call and from turn to turn.
 #[derive(Default)]
-pub(crate) struct Views {
-    by_agent: HashMap<(Arc<str>, Option<Arc<str>>), View>,
-    /// How large they are.
+pub(crate) struct PromptViews {
+    by_agent: HashMap<(Arc<str>, Option<Arc<str>>), PromptView>,
     pub(crate) size: PromptSize,
 }
 
-impl Views {
-    /// The view of an agent in a branch.
-    pub(crate) fn view(&mut self, agent: &Arc<str>, branch: &Option<Arc<str>>, grouping: Grouping) -> &mut View {
-        let new = || View::new(agent.clone(), branch.clone(), grouping);
+impl PromptViews {
+    /// Returns the view of an agent in a branch. Creates a new one if the grouping has changed.
+    pub(crate) fn view(
+        &mut self,
+        agent: &Arc<str>,
+        branch: &Option<Arc<str>>,
+        grouping: ResponseGrouping,
+    ) -> &mut PromptView {
+        let new = || PromptView::new(agent.clone(), branch.clone(), grouping);
         let view = self.by_agent.entry((agent.clone(), branch.clone())).or_insert_with(new);
-        if view.arranged.grouping != grouping {
+        if view.paired.grouping != grouping {
             *view = new();
         }
         view
     }
 }
 
-/// Where the answers of function calls stand that follow each other.
+/// The position of function responses if several calls follow each other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Grouping {
-    /// Each after its own call.
+pub enum ResponseGrouping {
+    /// After each call.
     #[default]
-    ByCall,
-    /// All of them after the last of the calls.
-    ByRow,
+    PerCall,
+    /// All responses after the last call.
+    Batched,
 }
 
-impl Grouping {
-    /// What a run asks for; else what the model wants.
+impl ResponseGrouping {
+    /// Returns the setting of the run, or else the default of the model.
     pub fn of(group_function_responses: Option<bool>, model: &str) -> Self {
-        if group_function_responses.unwrap_or_else(|| model.contains("gemini-3")) { Self::ByRow } else { Self::ByCall }
+        match group_function_responses.unwrap_or_else(|| model.contains("gemini-3")) {
+            true => Self::Batched,
+            false => Self::PerCall,
+        }
     }
 }
 
-/// One agent's view of a session. Clones share what they show.
+/// The view of one agent. Clones share their contents.
 #[derive(Clone)]
-pub struct View {
+pub struct PromptView {
     agent: Arc<str>,
     branch: Option<Arc<str>>,
-    /// How many events have been read.
+    /// The number of events that have been read.
     read: usize,
-    arranged: Arranged,
-    /// What the model sees instead while the newest event is an answer to an older call: everything up to that call, and the answer.
-    /// The rest comes back when something else is said.
-    late_answer: Option<Arranged>,
-    /// How code is worded, for an agent whose code the host runs.
+    paired: PairedContents,
+    /// Replaces `paired` while the newest event is a response to an older call: everything up to that call, and its
+    /// responses. The events since the call are visible again after the next event.
+    late_response: Option<PairedContents>,
+    /// Set if the host runs the agent's code.
     rewording: Option<PromptRewriter>,
 }
 
-impl View {
-    /// A view that has read nothing yet.
-    pub fn new(agent: Arc<str>, branch: Option<Arc<str>>, grouping: Grouping) -> Self {
-        Self { agent, branch, read: 0, arranged: Arranged::new(grouping), late_answer: None, rewording: None }
+impl PromptView {
+    /// Creates a view that has not read any events.
+    pub fn new(agent: Arc<str>, branch: Option<Arc<str>>, grouping: ResponseGrouping) -> Self {
+        Self { agent, branch, read: 0, paired: PairedContents::new(grouping), late_response: None, rewording: None }
     }
 
-    /// Has the contents worded like this; when that is new, all of them are read anew.
+    /// Sets the wording of code. Clears the view if it has changed.
     pub(crate) fn reword(&mut self, wording: Option<CodeMarkers>) {
         if self.rewording.as_ref().map(PromptRewriter::wording) != wording.as_ref() {
-            self.forget(wording.map(PromptRewriter::new));
+            self.reset(wording.map(PromptRewriter::new));
         }
     }
 
-    fn forget(&mut self, rewording: Option<PromptRewriter>) {
-        *self = Self { rewording, ..Self::new(self.agent.clone(), self.branch.clone(), self.arranged.grouping) };
+    fn reset(&mut self, rewording: Option<PromptRewriter>) {
+        *self = Self { rewording, ..Self::new(self.agent.clone(), self.branch.clone(), self.paired.grouping) };
     }
 
-    /// Reads the events that are new. `events` are those of the last time and possibly more; with fewer, all of them are read anew.
+    /// Reads new events. `events` starts with the events of the previous call; if it is shorter, all events are read
+    /// again.
     pub fn read(&mut self, events: &Vector<Arc<Event>>) {
         if events.len() < self.read {
             let rewording = self.rewording.take().map(PromptRewriter::anew);
-            self.forget(rewording);
+            self.reset(rewording);
         }
-        // A focus finds its place once and then walks, where `skip` would walk from the beginning.
+        // A focus keeps its position, whereas `skip` would walk from the beginning.
         let mut focus = events.focus();
         while let Some(event) = focus.get(self.read) {
             self.read += 1;
             if event.actions.compaction.is_some() {
-                self.start_over(events);
+                self.rebuild(events);
                 break;
             }
-            let Some(visible) = self.see(event) else { continue };
-            self.late_answer = None;
-            if self.arranged.push(visible).is_err() {
-                self.start_over(events);
+            let Some(visible) = self.visible_content(event) else { continue };
+            self.late_response = None;
+            if self.paired.push(visible).is_err() {
+                self.rebuild(events);
             }
         }
     }
 
-    /// The whole conversation.
+    /// Returns the contents of the whole conversation.
     pub fn contents(&self) -> Vector<Arc<Content>> {
-        self.shown().contents.clone()
+        self.current().contents.clone()
     }
 
-    /// What was said since the user or another agent last spoke. Where a summary stands for that moment too, all since that summary.
+    /// Returns the contents since the last message of the user or of another agent. If a summary covers that message,
+    /// returns the contents since that summary.
     pub fn current_turn(&self) -> Vector<Arc<Content>> {
-        let shown = self.shown();
-        shown.contents.clone().split_off(shown.turn_start.min(shown.contents.len()))
+        let PairedContents { contents, turn_start, .. } = self.current();
+        contents.clone().split_off((*turn_start).min(contents.len()))
     }
 
-    /// The data files that are kept out of the contents, oldest first.
+    /// Returns the data files that are not part of the contents, oldest first.
     pub(crate) fn data_files(&self) -> &[CodeFile] {
         self.rewording.as_ref().map(PromptRewriter::files).unwrap_or_default()
     }
 
-    /// What the agent sees of the next event.
-    fn see(&mut self, event: &Event) -> Option<Visible> {
-        let visible = visible(event, &self.agent, self.branch.as_deref());
+    /// Returns the content of the next event, or `None` if the agent does not see it.
+    fn visible_content(&mut self, event: &Event) -> Option<VisibleContent> {
+        let visible = visible_to(event, &self.agent, self.branch.as_deref());
         let Some(rewording) = &mut self.rewording else { return visible };
         rewording.count(event);
-        visible.map(|visible| Visible { content: rewording.reword(visible.content), ..visible })
+        visible.map(|visible| VisibleContent { content: rewording.reword(visible.content), ..visible })
     }
 
-    fn shown(&self) -> &Arranged {
-        self.late_answer.as_ref().unwrap_or(&self.arranged)
+    fn current(&self) -> &PairedContents {
+        self.late_response.as_ref().unwrap_or(&self.paired)
     }
 
-    /// Arranges all events anew, since one of them is a summary, or an answer to a call that is not the one before it.
-    fn start_over(&mut self, events: &Vector<Arc<Event>>) {
-        let grouping = self.arranged.grouping;
-        let all = self.visible_now(events);
+    /// Reads all events again.
+    fn rebuild(&mut self, events: &Vector<Arc<Event>>) {
+        let grouping = self.paired.grouping;
+        let all = self.visible_history(events);
         self.read = events.len();
-        self.late_answer =
-            if arrange::ends_in_late_answer(&all, grouping) { arrange::up_to_call(&all, grouping) } else { None };
-        self.arranged = arrange::all(&all, grouping);
+        self.late_response = match pair_calls::ends_in_late_response(&all, grouping) {
+            true => pair_calls::pair_up_to_answered_call(&all, grouping),
+            false => None,
+        };
+        self.paired = pair_calls::pair_all(&all, grouping);
     }
 
-    /// What the agent sees of all events, summaries in their places.
-    fn visible_now(&mut self, events: &Vector<Arc<Event>>) -> Vec<Visible> {
+    /// Returns the contents of all visible events, with summaries in place of the events that they cover.
+    fn visible_history(&mut self, events: &Vector<Arc<Event>>) -> Vec<VisibleContent> {
         self.rewording = self.rewording.take().map(PromptRewriter::anew);
         let mut all = Vec::new();
-        // A turn whose beginning is summarized begins at the summary.
-        let mut hides_turn_start = false;
-        for item in shown(events) {
+        // If the start of a turn is covered, the turn starts at the summary.
+        let mut covers_turn_start = false;
+        for item in effective_history(events) {
             match item {
-                Shown::Event(event) => {
-                    let Some(visible) = self.see(event) else { continue };
-                    hides_turn_start &= !visible.from_others;
+                HistoryItem::Event(event) => {
+                    let Some(visible) = self.visible_content(event) else { continue };
+                    covers_turn_start &= !visible.starts_turn;
                     all.push(visible);
                 }
-                Shown::Covered(event) => hides_turn_start |= self.see(event).is_some_and(|it| it.from_others),
-                Shown::Summary(compaction) => {
-                    let from_others = std::mem::take(&mut hides_turn_start);
-                    all.extend(visible::summary(&compaction.compacted_content, from_others));
+                HistoryItem::Covered(event) => {
+                    covers_turn_start |= self.visible_content(event).is_some_and(|visible| visible.starts_turn);
+                }
+                HistoryItem::Summary(compaction) => {
+                    let starts_turn = std::mem::take(&mut covers_turn_start);
+                    all.extend(visible::summary_content(&compaction.compacted_content, starts_turn));
                 }
             }
         }

@@ -8,7 +8,7 @@ use hatchery_core::{AgentKind, IncludeContents, LlmRequest, Model, RunError};
 use super::{Step, code, examples, instructions, planning, transfer};
 use crate::agents::resolve_model;
 use crate::history::compaction;
-use crate::history::contents::{Grouping, View};
+use crate::history::contents::{PromptView, ResponseGrouping};
 
 /// The model and the request for the next step.
 pub(super) async fn build(step: &Step<'_>) -> Result<(Arc<dyn Model>, LlmRequest), RunError> {
@@ -50,11 +50,11 @@ fn contents(step: &Step<'_>, request: &mut LlmRequest) -> usize {
 
 /// Looks at the agent's view of the session, as `model` wants it. It is kept from call to call and from turn to turn, and reads only
 /// events that are new.
-pub(super) fn with_view<T>(step: &Step<'_>, model: &str, look: impl FnOnce(&View) -> T) -> T {
+pub(super) fn with_view<T>(step: &Step<'_>, model: &str, look: impl FnOnce(&PromptView) -> T) -> T {
     let call = &step.cx.call;
     let events = call.invocation.events();
     let mut views = step.frame.views.lock_unpoisoned();
-    let grouping = Grouping::of(call.invocation.run_config.group_function_responses, model);
+    let grouping = ResponseGrouping::of(call.invocation.run_config.group_function_responses, model);
     let view = views.view(&call.agent, &call.branch, grouping);
     view.reword(code::CodeMarkers::of(step.llm));
     view.read(&events);

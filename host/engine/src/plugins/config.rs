@@ -16,7 +16,7 @@ use serde::de::{self, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{ContextFilter, GlobalInstruction, Logging, PluginSource, Plugins, Recorder, ReflectAndRetry, Replay};
+use super::{ContextFilter, GlobalInstruction, Logging, PluginSource, Plugins, Recorder, ReflectAndRetry, Replayer};
 
 /// The plugins that come with the engine, by the names that lists use.
 pub const BUILTIN_NAMES: [&str; 6] =
@@ -187,7 +187,7 @@ fn builtin(name: &str, args: &JsonMap) -> Option<Result<Arc<dyn Plugin>, String>
         "context_filter" | "context_filter_plugin" => parse(args).map(ContextFilterArgs::plugin),
         "reflect_and_retry" | "reflect_and_retry_plugin" => parse(args).map(ReflectAndRetryArgs::plugin),
         "recorder" => recordings(Recorder::from_args(args.clone())),
-        "adk_replay" | "replay" => recordings(Replay::from_args(args.clone())),
+        "adk_replay" | "replay" => recordings(Replayer::from_args(args.clone())),
         _ => return None,
     };
     Some(made.map_err(|reason| format!("plugin `{name}`: {reason}")))

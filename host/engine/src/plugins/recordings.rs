@@ -1,26 +1,28 @@
-//! Recorded sessions: what each agent sent its model and its tools, and what came back. [`Recorder`] writes them, [`Replay`] plays them
-//! back in the place of models and tools and ends the run where something is asked that is not in the recording.
+//! Record and replay of sessions. [`Recorder`] writes the requests and responses of models and tools to a YAML file.
+//! [`Replayer`] answers from such a file instead of calling models and tools, and fails the run at the first call that
+//! differs from the recording.
 //!
-//! Both stand where the model and the tools stand ([`Plugin::model`](hatchery_core::Plugin::model)): callbacks and the other plugins have
-//! had their say before them and run in a replay as they ran before. What an agent that is called as a tool does is part of that tool's
-//! answer.
+//! Both wrap the model and the tools themselves ([`Plugin::model`](hatchery_core::Plugin::model)), so callbacks and
+//! other plugins run before them, in a replay as in the recorded run. The work of an agent that is called as a tool is
+//! recorded only as that tool's response.
 //!
-//! A recorded session is one file, [`FILE_NAME`], in the shape of ADK's recordings. What ADK has no place for is beside its keys: the
-//! app, the state in which the session began, what the user said, what a tool did beside answering, and how calls failed.
+//! A recorded session is one file, [`FILE_NAME`], in the format of ADK's recordings. Data that ADK's format does not
+//! have is stored under additional keys: the app, the initial state, the user's messages, the actions of tools, and
+//! errors.
 
+mod call_recorder;
 mod compare;
 mod cursor;
 mod diff;
-mod keys;
-mod literal;
-mod messages;
-mod place;
+mod intercepted_tool;
+mod key_case;
+mod location;
+mod python_literal;
 mod recorder;
-mod replay;
-mod runs;
-mod tape;
-mod wire;
-mod wrapped;
+mod replayer;
+mod run_map;
+mod user_messages;
+mod yaml;
 
 use hatchery_core::{
     Content, EventActions, FunctionCall, FunctionResponse, JsonMap, LlmRequest, LlmResponse, ModelError, ToolError,
@@ -29,101 +31,102 @@ use hatchery_core::{
 use crate::llm::Aggregator;
 
 pub use recorder::Recorder;
-pub use replay::Replay;
+pub use replayer::Replayer;
 
-/// The name of a recorded session's file.
+/// The name of the file of a recorded session.
 pub const FILE_NAME: &str = "generated-recordings.yaml";
 
 /// A recorded session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recordings {
-    /// The app, when the file says it.
+    /// `None` in files that ADK wrote.
     pub app: Option<String>,
-    /// The state before the first message.
+    /// The session's state before the first message.
     pub initial_state: JsonMap,
-    /// What the user said, in order; empty when the file does not say it.
+    /// Empty in files that ADK wrote.
     pub user_messages: Vec<UserMessage>,
-    /// The calls of models and tools. Those of one agent and one message are in order; calls that ran at the same time are in the order in
-    /// which the model wanted them.
+    /// The calls of models and tools. The calls of one agent for one message are in order. Calls that ran concurrently
+    /// are in the order in which the model requested them.
     pub recordings: Vec<Recording>,
 }
 
-/// What the user said, and what came of it.
+/// A message of the user.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct UserMessage {
-    /// The message.
+    /// The content that was sent.
     pub content: Content,
-    /// State that was set along with it, or since the message before it.
+    /// State that was set with this message, or since the previous one.
     pub state_delta: JsonMap,
-    /// The code of the error in which the turn ended, if it did.
+    /// The code of the error that ended the turn; `None` if it succeeded.
     pub error_code: Option<String>,
 }
 
 /// One call of a model or a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recording {
-    /// Which of the user's messages led to it, from 0.
+    /// The message that led to this call, counted from 0.
     pub user_message_index: usize,
-    /// The agent that made the call.
+    /// The name of the agent that made the call.
     pub agent: String,
-    /// The call.
+    /// The call and its result.
     pub call: RecordedCall,
 }
 
-/// What was called.
+/// The call of a [`Recording`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum RecordedCall {
-    /// A model.
+    /// A call of a model.
     Model(ModelCall),
-    /// A tool.
+    /// A call of a tool.
     Tool(ToolCall),
 }
 
-/// A call of a model. Without responses and without an error it was stopped before it was answered.
+/// A call of a model. It was interrupted if it has neither a response nor an error.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelCall {
-    /// What was sent; the system instructions as one text, as they are sent.
+    /// The request, with the system instructions joined to one text.
     pub request: LlmRequest,
-    /// What came back: the whole answer, or in recordings made elsewhere its pieces too.
+    /// The complete response. Files that ADK wrote may also contain partial responses.
     pub responses: Vec<LlmResponse>,
-    /// How it failed, possibly after it had begun to answer.
+    /// The error of the call, possibly after the first part of a response.
     pub error: Option<ModelError>,
 }
 
 impl ModelCall {
-    /// The whole answer.
-    fn answer(&self) -> Option<LlmResponse> {
-        if let Some(whole) = self.responses.iter().rev().find(|response| !response.partial) {
-            return Some(whole.clone());
+    /// Returns the complete response, assembled from partial ones if necessary.
+    fn complete_response(&self) -> Option<LlmResponse> {
+        if let Some(complete) = self.responses.iter().rev().find(|response| !response.partial) {
+            return Some(complete.clone());
         }
-        let mut whole = Aggregator::default();
-        self.responses.iter().cloned().for_each(|piece| whole.push(piece));
-        whole.finish()
+        let mut aggregator = Aggregator::default();
+        self.responses.iter().cloned().for_each(|partial| aggregator.push(partial));
+        aggregator.finish()
     }
 }
 
 /// A call of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
-    /// Its name and arguments, as callbacks left them.
+    /// The call with its arguments, after callbacks have changed them.
     pub call: FunctionCall,
-    /// What came back.
+    /// The result of the call.
     pub outcome: ToolOutcome,
-    /// What it did beside answering; `None` when it did nothing, or when the recording was made where that is not written down.
+    /// The actions of the tool, such as state changes. `None` if there were none, or if ADK wrote the file.
     pub actions: Option<EventActions>,
 }
 
-/// What a tool call came to.
+/// The result of a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolOutcome {
-    /// The answer.
-    Answered(FunctionResponse),
-    /// An answer that was no object; recorded as models get it, under `result`, or as nothing for `null`.
-    AnsweredBare(FunctionResponse),
-    /// It failed.
-    Failed(ToolError),
-    /// It had nothing to tell yet.
-    NothingYet,
-    /// It was stopped before it answered.
-    Stopped,
+    /// The tool returned a JSON object.
+    Object(FunctionResponse),
+    /// The tool returned another JSON value. It is stored as models receive it: under `result`, or as an empty object
+    /// for `null`.
+    Value(FunctionResponse),
+    /// The tool failed.
+    Error(ToolError),
+    /// A long-running tool returned without a result.
+    Pending,
+    /// The run ended before the tool returned.
+    Interrupted,
 }

@@ -10,7 +10,7 @@ use hatchery_core::{Event, Session, SessionKey};
 use imbl::Vector;
 use tokio::sync::{Mutex as TurnLock, OwnedMutexGuard};
 
-use crate::history::contents::Views;
+use crate::history::contents::PromptViews;
 
 /// Sessions that are kept between turns. One that is not is read whole from its service again.
 const KEPT_SESSIONS: usize = 1024;
@@ -22,7 +22,7 @@ const KEPT_BYTES: usize = 128 << 20;
 /// A session as its last turn left it.
 pub(super) struct Live {
     pub(super) session: Session,
-    pub(super) views: Views,
+    pub(super) views: PromptViews,
     /// Bytes of the events' JSON.
     pub(super) bytes: usize,
 }
@@ -31,7 +31,7 @@ impl Live {
     /// A session that was just read.
     pub(super) fn new(session: Session) -> Self {
         let bytes = json_bytes(&session.events);
-        Self { session, views: Views::default(), bytes }
+        Self { session, views: PromptViews::default(), bytes }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What models are sent of the conversation, through a whole run. The tables of cases are beside the view itself.
+//! Prompt contents of complete runs. The unit tests of the view have the tables of cases.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// Roles with what they said: `u`ser or `m`odel, with `+` for a call and `-` for an answer.
-fn sent(request: &LlmRequest) -> Vec<String> {
+/// Formats the contents of a request: role `u`ser or `m`odel, the text, `+` per call, `-` per response.
+fn contents_of(request: &LlmRequest) -> Vec<String> {
     let brief = |content: &Arc<Content>| {
         let calls = "+".repeat(content.function_calls().count());
-        let answers = "-".repeat(content.function_responses().count());
+        let responses = "-".repeat(content.function_responses().count());
         let role = content.role.as_deref().unwrap_or_default().get(..1).unwrap_or_default();
-        format!("{role}:{}{calls}{answers}", content.text())
+        format!("{role}:{}{calls}{responses}", content.text())
     };
     request.contents.iter().map(brief).collect()
 }
@@ -29,17 +29,17 @@ async fn rolls(model: &Arc<Scripted>, group: Option<bool>) -> Vec<String> {
     let mut app = Harness::new(agent).await;
     app.config.group_function_responses = group;
     app.run("hi").await;
-    sent(&model.requests()[2])
+    contents_of(&model.requests()[2])
 }
 
 #[tokio::test]
-async fn a_run_can_ask_for_the_answers_of_calls_in_a_row_to_come_after_all_of_them() {
+async fn a_run_can_batch_the_responses_of_consecutive_calls() {
     assert_eq!(rolls(&calls_twice(), None).await, ["u:hi", "m:+", "u:-", "m:+", "u:-"]);
     assert_eq!(rolls(&calls_twice(), Some(true)).await, ["u:hi", "m:+", "m:+", "u:--"]);
 }
 
 #[tokio::test]
-async fn a_model_of_the_gemini_3_family_gets_them_so_unasked() {
+async fn responses_are_batched_for_models_of_the_gemini_3_family() {
     let named = |name: &'static str, model: &Arc<Scripted>| {
         let model = model.clone();
         llm_with("root", Scripted::new(), move |llm| {
@@ -50,7 +50,7 @@ async fn a_model_of_the_gemini_3_family_gets_them_so_unasked() {
     for (name, expected) in [("gemini-3-flash-exp", 4), ("gemini-2.5-pro", 5)] {
         let model = calls_twice();
         Harness::new(named(name, &model)).await.run("hi").await;
-        assert_eq!(sent(&model.requests()[2]).len(), expected, "{name}");
+        assert_eq!(contents_of(&model.requests()[2]).len(), expected, "{name}");
     }
 }
 
@@ -69,14 +69,14 @@ async fn a_change_of_grouping_between_runs_changes_the_whole_prompt() {
     app.run("hi").await;
     app.config.group_function_responses = Some(true);
     app.run("hi").await;
-    assert_eq!(sent(&model.requests()[3]), ["u:hi", "m:+", "m:+", "u:--", "m:done", "u:hi"]);
+    assert_eq!(contents_of(&model.requests()[3]), ["u:hi", "m:+", "m:+", "u:--", "m:done", "u:hi"]);
     app.config.group_function_responses = None;
     app.run("hi").await;
-    assert_eq!(sent(&model.requests()[4])[..5], ["u:hi", "m:+", "u:-", "m:+", "u:-"]);
+    assert_eq!(contents_of(&model.requests()[4])[..5], ["u:hi", "m:+", "u:-", "m:+", "u:-"]);
 }
 
 #[tokio::test]
-async fn what_a_person_is_asked_is_not_sent_to_models() {
+async fn confirmation_requests_are_not_sent_to_models() {
     let model = Arc::new(Scripted::sequence(["one"]));
     let app = Harness::new(llm_on("root", &model, |_| {})).await;
     let question = FunctionCall { name: REQUEST_CONFIRMATION.into(), ..FunctionCall::default() };
@@ -85,15 +85,15 @@ async fn what_a_person_is_asked_is_not_sent_to_models() {
     let key = SessionKey::new("app", USER, SESSION);
     app.runner.services().sessions.append(&key, &event).await.unwrap();
     app.run("hi").await;
-    assert_eq!(sent(&model.requests()[0]), ["u:hi"]);
+    assert_eq!(contents_of(&model.requests()[0]), ["u:hi"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn events_may_be_appended_elsewhere_while_a_prompt_is_made() {
+async fn events_can_be_appended_while_a_prompt_is_built() {
     let model = Arc::new(Scripted::new().default_reply("ok").record_requests());
     let app = Harness::new(llm_on("root", &model, |_| {})).await;
     let sessions = app.runner.services().sessions.clone();
-    let elsewhere = tokio::spawn(async move {
+    let appending = tokio::spawn(async move {
         let key = SessionKey::new("app", USER, SESSION);
         for number in 0..100 {
             let content = Some(Arc::new(Content::user(format!("other {number}"))));
@@ -104,10 +104,10 @@ async fn events_may_be_appended_elsewhere_while_a_prompt_is_made() {
     for _ in 0..20 {
         app.run("hi").await;
     }
-    elsewhere.await.unwrap();
+    appending.await.unwrap();
     app.run("the last").await;
     let requests = model.requests();
-    let last = sent(requests.last().unwrap());
+    let last = contents_of(requests.last().unwrap());
     assert_eq!(last.iter().filter(|text| text.starts_with("u:other")).count(), 100);
     assert_eq!(last.iter().filter(|text| *text == "m:ok").count(), 20);
 }

@@ -7,7 +7,7 @@ use hatchery_core::{
     Agent, AgentKind, Blob, Content, EventActions, FunctionCall, FunctionDeclaration, FunctionResponse, JsonMap,
     LlmRequest, LlmResponse, ModelError, ModelErrorKind, Part, PartData, ToolError, UsageMetadata,
 };
-use hatchery_engine::plugins::Replay;
+use hatchery_engine::plugins::Replayer;
 use hatchery_engine::plugins::recordings::{
     FILE_NAME, ModelCall, RecordedCall, Recording, Recordings, ToolCall, ToolOutcome, UserMessage,
 };
@@ -164,14 +164,14 @@ fn model_call() -> impl Strategy<Value = RecordedCall> {
 
 fn tool_call() -> impl Strategy<Value = RecordedCall> {
     let outcome = prop_oneof![
-        response().prop_map(ToolOutcome::Answered),
-        response().prop_map(ToolOutcome::AnsweredBare),
-        text().prop_map(|message| ToolOutcome::Failed(ToolError::Recoverable(message))),
+        response().prop_map(ToolOutcome::Object),
+        response().prop_map(ToolOutcome::Value),
+        text().prop_map(|message| ToolOutcome::Error(ToolError::Recoverable(message))),
         (text(), text(), text()).prop_map(|(tool, code, message)| {
-            ToolOutcome::Failed(ToolError::Fatal { tool, code: code.into(), message })
+            ToolOutcome::Error(ToolError::Fatal { tool, code: code.into(), message })
         }),
-        Just(ToolOutcome::NothingYet),
-        Just(ToolOutcome::Stopped),
+        Just(ToolOutcome::Pending),
+        Just(ToolOutcome::Interrupted),
     ];
     let actions =
         (user_map(), option::of(text()), option::of(any::<bool>())).prop_map(|(state_delta, to, escalate)| {
@@ -231,7 +231,7 @@ fn the_keys_of_adk_are_written_as_adk_writes_them() {
             })),
             recording(RecordedCall::Tool(ToolCall {
                 call,
-                outcome: ToolOutcome::Failed(ToolError::Recoverable("lost".into())),
+                outcome: ToolOutcome::Error(ToolError::Recoverable("lost".into())),
                 actions: Some(actions),
             })),
         ],
@@ -295,8 +295,8 @@ fn what_cannot_be_read_is_named() {
     let error = |yaml: &str| Recordings::parse(yaml).unwrap_err().to_string();
     assert!(error("recordings:\n- user_message_index: x\n").contains("recordings[0].user_message_index: invalid type"));
     let neither = "recordings:\n- {user_message_index: 0, agent_name: a}\n";
-    assert_eq!(error(neither), "recordings[0]: it has to have one of `llm_recording` and `tool_recording`");
-    assert_eq!(error("user_messages: [{}]"), "user_messages[0]: it has neither `text` nor `content`");
+    assert_eq!(error(neither), "recordings[0]: expected either `llm_recording` or `tool_recording`");
+    assert_eq!(error("user_messages: [{}]"), "user_messages[0]: missing field `text` or `content`");
 }
 
 /// As another ADK writes it: sorted keys, no ids in the conversation, arguments retold in Python, the older key of a single response, and
@@ -416,7 +416,7 @@ async fn a_recording_of_adk_for_python_is_replayed() {
     let yaml = OF_PYTHON.replace("INSTRUCTION", instruction).replace("HELPER", helper);
     std::fs::write(folder.path().join(FILE_NAME), yaml).unwrap();
     let mut app = Harness::new(asking()).await;
-    let plugins = Plugins::new(vec![Arc::new(Replay::of_folder(folder.path()))]).unwrap();
+    let plugins = Plugins::new(vec![Arc::new(Replayer::from_folder(folder.path()))]).unwrap();
     app.runner = Runner::with_plugins(app.runner.services().clone(), plugins);
     let said = app.transcript("where?").await;
     assert_eq!(said.last().map(String::as_str), Some("helper: In Oslo."), "{said:?}");

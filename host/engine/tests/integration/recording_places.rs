@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hatchery_core::{Content, JsonMap, Plugin, RunError};
 use hatchery_engine::RunRequest;
 use hatchery_engine::plugins::recordings::FILE_NAME;
-use hatchery_engine::plugins::{Recorder, Replay};
+use hatchery_engine::plugins::{Recorder, Replayer};
 use hatchery_models::scripted::Scripted;
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ async fn a_session_is_recorded_and_replayed_when_its_state_says_so() {
     let file = recorded(&folder.path().join("cases/one"));
     assert_eq!(file.user_messages[0].state_delta, JsonMap::new(), "what has it recorded is not part of it");
 
-    let replay = Arc::new(Replay::on_demand(folder.path()));
+    let replay = Arc::new(Replayer::on_demand(folder.path()));
     let again = plugged(Harness::new(counter(silent(), untouched("count"))).await, vec![replay]);
     assert_eq!(said_with(&again, "count", json!({"_adk_replay_config": case})).await.unwrap(), said);
 }
@@ -37,7 +37,7 @@ async fn a_session_is_recorded_and_replayed_when_its_state_says_so() {
 async fn sessions_that_do_not_ask_for_it_are_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let plugins: Vec<Arc<dyn Plugin>> =
-        vec![Arc::new(Recorder::on_demand(folder.path())), Arc::new(Replay::on_demand(folder.path()))];
+        vec![Arc::new(Recorder::on_demand(folder.path())), Arc::new(Replayer::on_demand(folder.path()))];
     let app = plugged(Harness::new(llm("root", Scripted::new().default_reply("hello"))).await, plugins);
     assert_eq!(app.transcript("hi").await, ["root: hello"]);
     let off = json!({"_adk_recordings_config": null, "_adk_replay_config": null});
@@ -51,12 +51,12 @@ async fn clients_name_folders_only_below_that_of_the_operator() {
     for key in ["_adk_recordings_config", "_adk_replay_config"] {
         for dir in ["../elsewhere", "/etc", "a/../../b", ".", ""] {
             let plugins: Vec<Arc<dyn Plugin>> =
-                vec![Arc::new(Recorder::on_demand(folder.path())), Arc::new(Replay::on_demand(folder.path()))];
+                vec![Arc::new(Recorder::on_demand(folder.path())), Arc::new(Replayer::on_demand(folder.path()))];
             let app = plugged(Harness::new(llm("root", silent())).await, plugins);
             let config = json!({"dir": dir, "user_message_index": 0});
             let error = said_with(&app, "hi", json!({key: config})).await.unwrap_err();
             assert_eq!(error.code(), "BAD_INPUT");
-            let expected = format!("state key `{key}`: `dir` is `{dir}`, and must be a relative path without `..`");
+            let expected = format!("state key `{key}`: `dir` is `{dir}`, but must be a relative path without `..`");
             assert!(error.to_string().starts_with(&expected), "{error}");
         }
     }
@@ -74,7 +74,7 @@ async fn what_is_wrong_with_a_replay_is_named() {
         (file("missing"), "missing/generated-recordings.yaml: No such file"),
         (file("bad"), "bad/generated-recordings.yaml: recordings[0]: missing field `user_message_index`"),
     ] {
-        let replay = Arc::new(Replay::on_demand(folder.path()));
+        let replay = Arc::new(Replayer::on_demand(folder.path()));
         let app = plugged(Harness::new(llm("root", silent())).await, vec![replay]);
         let error = said_with(&app, "hi", json!({"_adk_replay_config": config})).await.unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
@@ -105,13 +105,16 @@ async fn the_recorder_of_one_session_refuses_another() {
     app.runner.services().sessions.create("app", USER, Some("s2"), JsonMap::new()).await.unwrap();
     let request = RunRequest::new(USER, "s2", Content::user("two"));
     let error = app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap_err();
-    assert!(error.to_string().ends_with("is the recording of one session; record another one elsewhere"), "{error}");
+    assert!(
+        error.to_string().ends_with("already contains the recording of another session; record into another folder"),
+        "{error}"
+    );
 }
 
 #[test]
 fn arguments_are_checked() {
     let recorder = |args| Recorder::from_args(map(args)).map(|_| ()).map_err(|error| error.to_string());
-    let replay = |args| Replay::from_args(map(args)).map(|_| ()).map_err(|error| error.to_string());
+    let replay = |args| Replayer::from_args(map(args)).map(|_| ()).map_err(|error| error.to_string());
     assert_eq!(recorder(json!({"folder": "x"})), Ok(()));
     assert_eq!(replay(json!({"folder": "x"})), Ok(()));
     assert_eq!(recorder(json!({})).unwrap_err(), "missing field `folder`");

@@ -11,7 +11,7 @@ use hatchery_core::{
     Plugin, RunError, Tool, ToolError,
 };
 use hatchery_engine::plugins::recordings::{FILE_NAME, RecordedCall, Recordings, ToolOutcome};
-use hatchery_engine::plugins::{Recorder, Replay};
+use hatchery_engine::plugins::{Recorder, Replayer};
 use hatchery_engine::{Plugins, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
@@ -25,11 +25,11 @@ pub fn plugged(mut app: Harness, plugins: Vec<Arc<dyn Plugin>>) -> Harness {
 }
 
 pub async fn recording(folder: &TempDir, root: Agent) -> Harness {
-    plugged(Harness::new(root).await, vec![Arc::new(Recorder::of_one_session(folder.path()))])
+    plugged(Harness::new(root).await, vec![Arc::new(Recorder::single_session(folder.path()))])
 }
 
 async fn replaying(folder: &TempDir, root: Agent) -> Harness {
-    plugged(Harness::new(root).await, vec![Arc::new(Replay::of_folder(folder.path()))])
+    plugged(Harness::new(root).await, vec![Arc::new(Replayer::from_folder(folder.path()))])
 }
 
 pub fn recorded(folder: &Path) -> Recordings {
@@ -107,7 +107,7 @@ async fn a_replay_says_and_does_the_same_without_model_and_tools() {
 async fn the_file_says_how_the_session_began_and_what_the_user_said() {
     let folder = tempfile::tempdir().unwrap();
     let app = Harness::with_state(counter(script(), counting()), json!({"count": 1, "user:name": "Ada"})).await;
-    let app = plugged(app, vec![Arc::new(Recorder::of_one_session(folder.path()))]);
+    let app = plugged(app, vec![Arc::new(Recorder::single_session(folder.path()))]);
     let state_delta = map(json!({"count": 40, "temp:x": 1}));
     let request = RunRequest { state_delta, ..app.request(Content::user("count")) };
     app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
@@ -227,7 +227,10 @@ async fn another_instruction_ends_the_run_with_a_diff() {
         llm.instruction = hatchery_core::Instruction::Template("Be long.".into());
     });
     let message = mismatch(&replaying(&folder, other).await, "count").await;
-    assert!(message.starts_with("agent `root`: message 0, call 0: the model is asked something else\n"), "{message}");
+    assert!(
+        message.starts_with("agent `root`: message 0, call 0: the model request differs from the recorded one\n"),
+        "{message}"
+    );
     assert!(message.contains("--- recorded\n+++ now\n@@ -"), "{message}");
     assert!(message.contains("\n-    \"system_instruction\": \"Be brief.\\n\n"), "{message}");
     assert!(message.contains("\n+    \"system_instruction\": \"Be long.\\n\n"), "{message}");
@@ -254,7 +257,7 @@ async fn a_mismatch_ends_the_run_also_where_a_callback_would_make_up_for_it() {
     impl Plugin for Mends {}
     let folder = tempfile::tempdir().unwrap();
     recording(&folder, llm("root", Scripted::sequence(["hello"]))).await.run("hi").await;
-    let replay = || Arc::new(Replay::of_folder(folder.path())) as Arc<dyn Plugin>;
+    let replay = || Arc::new(Replayer::from_folder(folder.path())) as Arc<dyn Plugin>;
     for plugins in [vec![Arc::new(Mends) as Arc<dyn Plugin>, replay()], vec![replay(), Arc::new(Mends)]] {
         let app = plugged(Harness::new(llm("root", silent())).await, plugins);
         assert!(mismatch(&app, "something else").await.contains("+          \"text\": \"something else\""));
@@ -277,7 +280,10 @@ async fn a_tool_that_is_called_otherwise_ends_the_run() {
         tool.call.args = map(json!({"by": 3}));
     });
     let message = mismatch(&replaying(&folder, counter(silent(), untouched("count"))).await, "count").await;
-    assert!(message.contains("message 0, call 1: tool `count` is called otherwise\n"), "{message}");
+    assert!(
+        message.contains("message 0, call 1: the call of tool `count` differs from the recorded one\n"),
+        "{message}"
+    );
     assert!(message.contains("-    \"by\": 3\n+    \"by\": 2\n"), "{message}");
 }
 
@@ -287,9 +293,9 @@ async fn more_and_other_calls_than_recorded_are_named() {
     recording(&folder, counter(script(), counting())).await.run("count").await;
     let whole = recorded(folder.path());
     for (left_out, message) in [
-        (2, "message 0, call 2: the model is asked, where no more calls of this agent are recorded"),
-        (1, "message 0, call 1: tool `count` is called, where a call of the model is recorded"),
-        (0, "message 0, call 0: the model is asked, where a call of tool `count` is recorded"),
+        (2, "message 0, call 2: the model was called, but the recording has no more calls of this agent"),
+        (1, "message 0, call 1: tool `count` was called, but the recording has a call of the model here"),
+        (0, "message 0, call 0: the model was called, but the recording has a call of tool `count` here"),
     ] {
         let mut file = whole.clone();
         file.recordings.remove(left_out);
@@ -307,7 +313,7 @@ async fn what_a_run_leaves_out_is_an_error() {
     let app = replaying(&folder, counter(silent(), untouched("count"))).await;
     assert_eq!(
         mismatch(&app, "count").await,
-        "agent `root`: message 0, call 3: the run ended without a call of tool `count`, and 1 more that are recorded"
+        "agent `root`: message 0, call 3: the run ended without a call of tool `count` and 1 more recorded calls"
     );
 }
 
@@ -321,7 +327,7 @@ async fn failures_are_recorded_and_fail_again() {
     let file = recorded(folder.path());
     assert_eq!(file.user_messages[0].error_code.as_deref(), Some("MODEL_AUTH"));
     let RecordedCall::Tool(call) = &file.recordings[1].call else { panic!("{file:?}") };
-    assert_eq!(call.outcome, ToolOutcome::Failed(ToolError::Recoverable("no luck".into())));
+    assert_eq!(call.outcome, ToolOutcome::Error(ToolError::Recoverable("no luck".into())));
     let (again, same) = replaying(&folder, root(silent(), untouched("t"))).await.expect_error("hi").await;
     assert_eq!((again, same.to_string()), (said, error.to_string()));
 }
@@ -338,7 +344,7 @@ async fn a_cancelled_run_is_cancelled_at_the_same_call() {
     let (said, _) = recording(&folder, root(model, stop)).await.expect_error("hi").await;
     edit(&folder, |file| {
         let RecordedCall::Tool(tool) = &mut file.recordings[1].call else { panic!("{file:?}") };
-        tool.outcome = ToolOutcome::Stopped;
+        tool.outcome = ToolOutcome::Interrupted;
     });
     let (again, error) = replaying(&folder, root(silent(), untouched("t"))).await.expect_error("hi").await;
     assert_eq!((error.code(), again), ("CANCELLED", said));
@@ -388,11 +394,11 @@ async fn a_call_that_was_stopped_does_not_wait_for_ever() {
     recording(&folder, counter(script(), counting())).await.run("count").await;
     edit(&folder, |file| {
         let RecordedCall::Tool(tool) = &mut file.recordings[1].call else { panic!("{file:?}") };
-        tool.outcome = ToolOutcome::Stopped;
+        tool.outcome = ToolOutcome::Interrupted;
     });
     let app = replaying(&folder, counter(silent(), untouched("count"))).await;
     let message = mismatch(&app, "count").await;
-    assert!(message.contains("call 1: the recorded call was stopped before it was answered"), "{message}");
+    assert!(message.contains("call 1: the recorded call was interrupted, but this run did not end"), "{message}");
 }
 
 /// Asks the model itself and calls a tool, as components do.

@@ -1,4 +1,4 @@
-//! When an app's sessions are compacted, and by whom.
+//! Compaction settings of an app.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -13,50 +13,51 @@ use thiserror::Error;
 use super::LlmSummarizer;
 use crate::app::App;
 
-/// How an app's sessions are compacted. Both ways may be on; then the sliding window comes first.
+/// Compaction of an app's sessions. If both strategies are set, the sliding window is tried first.
 #[derive(Debug, Clone, Default)]
 pub struct CompactionConfig {
-    /// After so many runs.
+    /// Compacts after a number of runs.
     pub sliding: Option<SlidingWindow>,
-    /// When prompts grow too large.
+    /// Compacts when prompts are too large.
     pub tail: Option<TailRetention>,
-    /// Who makes the summaries.
+    /// Creates the summaries.
     pub summarizer: SummarizerRef,
 }
 
-/// After each `interval` runs, summarizes them.
+/// Summarizes every `interval` runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlidingWindow {
-    /// How many new invocations there must be.
+    /// The number of new invocations per summary.
     pub interval: NonZeroU32,
-    /// How many of the invocations before them the summary takes in once more.
+    /// The number of earlier invocations that the summary includes again.
     pub overlap: u32,
 }
 
-/// When a prompt is too large, summarizes all but the newest events. The new summary takes the place of the one before it.
+/// Summarizes all but the newest events when a prompt is too large. The new summary replaces the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TailRetention {
-    /// Most tokens of a prompt: as the model reports them, else a quarter of the bytes of its texts.
+    /// The maximum number of tokens per prompt, as reported by the model, or estimated as a quarter of the bytes of the
+    /// texts.
     pub token_threshold: u64,
-    /// How many of the newest events stay as they are.
+    /// The number of newest events that are not summarized.
     pub retention: usize,
 }
 
-/// Who makes the summaries of an app.
+/// The summarizer of an app.
 #[derive(Clone, Default)]
 pub enum SummarizerRef {
-    /// The model of the app's root agent; where it has none, of the first agent below it that has one.
+    /// The model of the root agent, or of the first agent in the tree that has one.
     #[default]
     Default,
-    /// This model.
+    /// An [`LlmSummarizer`] with this model.
     Model(ModelRef),
-    /// This code.
+    /// A custom summarizer.
     Custom(Arc<dyn Summarizer>),
 }
 
 impl SummarizerRef {
-    /// The summarizer for an app.
-    pub(super) fn of(&self, app: &App) -> Result<Arc<dyn Summarizer>, RunError> {
+    /// Returns the summarizer for an app.
+    pub(super) fn for_app(&self, app: &App) -> Result<Arc<dyn Summarizer>, RunError> {
         match self {
             Self::Custom(summarizer) => Ok(summarizer.clone()),
             Self::Model(model) => Ok(Arc::new(LlmSummarizer::new(model.clone()))),
@@ -68,7 +69,7 @@ impl SummarizerRef {
                 });
                 let Some(model) = model else {
                     let message =
-                        "no agent of the app has a model for summaries; name one as the compaction's `summarizer`";
+                        "no agent of the app has a model; set `summarizer` of the compaction to the name of a model";
                     return Err(ModelError::new(ModelErrorKind::UnknownModel, "none", message).into());
                 };
                 Ok(Arc::new(LlmSummarizer::new(model)))
@@ -87,14 +88,14 @@ impl fmt::Debug for SummarizerRef {
     }
 }
 
-/// [`CompactionConfig`] as a config file has it.
+/// [`CompactionConfig`] in a configuration file.
 ///
 /// ```yaml
-/// interval: 10              # the sliding window: after ten runs, with two of the ones before
+/// interval: 10              # sliding window: after ten runs, with two earlier ones
 /// overlap: 2
-/// token_threshold: 50000    # tail retention: when a prompt is larger, but for the newest twenty events
+/// token_threshold: 50000    # tail retention: when a prompt is larger, all but the newest twenty events
 /// retention: 20
-/// summarizer: gemini-2.5-flash   # or a component's summarizer; without it, the root agent's model
+/// summarizer: gemini-2.5-flash   # or a component's summarizer; default: the root agent's model
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -111,90 +112,89 @@ pub struct CompactionSettings {
     /// See [`TailRetention::retention`]; at least 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retention: Option<i64>,
-    /// The name of a component's summarizer, or else of a model.
+    /// The name of a component's summarizer or of a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summarizer: Option<String>,
 }
 
-/// What is wrong with [`CompactionSettings`], or with a summarizer.
+/// An error in [`CompactionSettings`] or in a summarizer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CompactionError {
-    /// One of two keys that belong together is missing.
-    #[error("`{given}` needs `{missing}` beside it")]
-    Half {
-        /// The key that is there.
-        given: &'static str,
-        /// The key that is not.
+    /// One of two keys that are only valid together is missing.
+    #[error("`{present}` requires `{missing}`")]
+    MissingKey {
+        /// The key that is set.
+        present: &'static str,
+        /// The key that is not set.
         missing: &'static str,
     },
-    /// A number that makes no sense.
+    /// A number is out of range.
     #[error("`{key}` is {value}; it must be {bound}")]
     OutOfRange {
-        /// The key.
+        /// The key of the setting.
         key: &'static str,
-        /// Its value.
+        /// The configured value.
         value: i64,
-        /// What is possible: `at least 1`.
+        /// The bound, such as `at least 1`.
         bound: String,
     },
-    /// Nothing says when to compact.
-    #[error("nothing says when; give `interval` and `overlap`, or `token_threshold` and `retention`, or both")]
-    Never,
+    /// Neither strategy is configured.
+    #[error("no strategy is set; set `interval` and `overlap`, or `token_threshold` and `retention`, or both")]
+    NoStrategy,
     /// The summarizer cannot be used.
     #[error("`summarizer`: {0}")]
     Summarizer(#[from] ResolveError),
-    /// A prompt without the conversation.
-    #[error("the prompt for summaries has no `{{conversation_history}}`, where the conversation goes; add it")]
+    /// The prompt has no placeholder for the conversation.
+    #[error("the prompt for summaries has no placeholder `{{conversation_history}}`; add it")]
     NoHistory,
 }
 
 impl CompactionSettings {
-    /// What the settings mean. The summarizer is looked up in `lookup`; a name that is not there is a model's.
+    /// Resolves the settings. If `resolver` does not know the name of the summarizer, it is the name of a model.
     ///
     /// # Errors
-    /// When a key is missing or its value makes no sense, or the summarizer is there but cannot be used.
-    pub fn resolve(&self, lookup: &dyn ItemResolver) -> Result<CompactionConfig, CompactionError> {
-        let (sliding, tail) = self.occasions()?;
+    /// If a key is missing or out of range, or the summarizer exists but cannot be used.
+    pub fn resolve(&self, resolver: &dyn ItemResolver) -> Result<CompactionConfig, CompactionError> {
+        let (sliding, tail) = self.strategies()?;
         let summarizer = match &self.summarizer {
             None => SummarizerRef::Default,
-            Some(name) => summarizer(name, lookup)?,
+            Some(name) => resolve_summarizer(name, resolver)?,
         };
         Ok(CompactionConfig { sliding, tail, summarizer })
     }
 
-    /// Checks all but the summarizer, which may come later.
+    /// Checks everything but the summarizer, whose component may not be loaded yet.
     ///
     /// # Errors
-    /// When a key is missing or its value makes no sense.
+    /// If a key is missing or out of range.
     pub fn check(&self) -> Result<(), CompactionError> {
-        self.occasions().map(|_| ())
+        self.strategies().map(|_| ())
     }
 
-    /// When to compact.
-    fn occasions(&self) -> Result<(Option<SlidingWindow>, Option<TailRetention>), CompactionError> {
+    fn strategies(&self) -> Result<(Option<SlidingWindow>, Option<TailRetention>), CompactionError> {
         match (self.sliding()?, self.tail()?) {
-            (None, None) => Err(CompactionError::Never),
-            occasions => Ok(occasions),
+            (None, None) => Err(CompactionError::NoStrategy),
+            strategies => Ok(strategies),
         }
     }
 
     fn sliding(&self) -> Result<Option<SlidingWindow>, CompactionError> {
-        let given = pair(("interval", self.interval), ("overlap", self.overlap))?;
-        let Some((interval, overlap)) = given else { return Ok(None) };
-        let interval = NonZeroU32::new(number("interval", interval, 1)?).unwrap_or(NonZeroU32::MIN);
-        Ok(Some(SlidingWindow { interval, overlap: number("overlap", overlap, 0)? }))
+        let pair = both_or_neither(("interval", self.interval), ("overlap", self.overlap))?;
+        let Some((interval, overlap)) = pair else { return Ok(None) };
+        let interval = NonZeroU32::new(in_range("interval", interval, 1)?).unwrap_or(NonZeroU32::MIN);
+        Ok(Some(SlidingWindow { interval, overlap: in_range("overlap", overlap, 0)? }))
     }
 
     fn tail(&self) -> Result<Option<TailRetention>, CompactionError> {
-        let given = pair(("token_threshold", self.token_threshold), ("retention", self.retention))?;
-        let Some((token_threshold, retention)) = given else { return Ok(None) };
-        let token_threshold = number("token_threshold", token_threshold, 1)?;
-        Ok(Some(TailRetention { token_threshold, retention: number("retention", retention, 1)? }))
+        let pair = both_or_neither(("token_threshold", self.token_threshold), ("retention", self.retention))?;
+        let Some((token_threshold, retention)) = pair else { return Ok(None) };
+        let token_threshold = in_range("token_threshold", token_threshold, 1)?;
+        Ok(Some(TailRetention { token_threshold, retention: in_range("retention", retention, 1)? }))
     }
 }
 
-fn summarizer(name: &str, lookup: &dyn ItemResolver) -> Result<SummarizerRef, CompactionError> {
-    match lookup.summarizer(name) {
+fn resolve_summarizer(name: &str, resolver: &dyn ItemResolver) -> Result<SummarizerRef, CompactionError> {
+    match resolver.summarizer(name) {
         Ok(summarizer) => Ok(SummarizerRef::Custom(summarizer)),
         Err(ResolveError::Unknown { kind: ItemKind::Summarizer, .. }) => {
             Ok(SummarizerRef::Model(ModelRef::Named(name.into())))
@@ -205,21 +205,21 @@ fn summarizer(name: &str, lookup: &dyn ItemResolver) -> Result<SummarizerRef, Co
 
 type Key = (&'static str, Option<i64>);
 
-/// Both or neither.
-fn pair(first: Key, second: Key) -> Result<Option<(i64, i64)>, CompactionError> {
+/// Returns two values that are only valid together.
+fn both_or_neither(first: Key, second: Key) -> Result<Option<(i64, i64)>, CompactionError> {
     match (first, second) {
         ((_, Some(first)), (_, Some(second))) => Ok(Some((first, second))),
         ((_, None), (_, None)) => Ok(None),
-        ((given, Some(_)), (missing, None)) | ((missing, None), (given, Some(_))) => {
-            Err(CompactionError::Half { given, missing })
+        ((present, Some(_)), (missing, None)) | ((missing, None), (present, Some(_))) => {
+            Err(CompactionError::MissingKey { present, missing })
         }
     }
 }
 
-/// A number of the type that it is kept in.
-fn number<T: TryFrom<i64>>(key: &'static str, value: i64, least: i64) -> Result<T, CompactionError> {
-    if value < least {
-        return Err(CompactionError::OutOfRange { key, value, bound: format!("at least {least}") });
+/// Converts a number to its type and checks its lower bound.
+fn in_range<T: TryFrom<i64>>(key: &'static str, value: i64, min: i64) -> Result<T, CompactionError> {
+    if value < min {
+        return Err(CompactionError::OutOfRange { key, value, bound: format!("at least {min}") });
     }
     T::try_from(value).map_err(|_| CompactionError::OutOfRange { key, value, bound: format!("at most {}", u32::MAX) })
 }

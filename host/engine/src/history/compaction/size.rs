@@ -1,79 +1,79 @@
-//! How large a session's prompts are.
+//! Size of a session's prompts in tokens.
 
 use std::sync::Arc;
 
 use hatchery_core::{Content, Event};
 use imbl::Vector;
 
-use super::{Shown, shown};
+use super::{HistoryItem, effective_history};
 
-/// Bytes of text that count as a token where no model has counted.
+/// The number of bytes of text per token in estimates.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// The tokens of a session's prompts: as the newest answer reports them; while none has, as the texts suggest. Kept up to date as events
-/// arrive.
+/// The size of a session's prompts: the token count that the model reported with its newest response, or an estimate
+/// from the texts. It is updated incrementally.
 #[derive(Debug, Default)]
 pub(crate) struct PromptSize {
-    /// How many events have been read.
+    /// The number of events that have been read.
     read: usize,
-    /// Of the newest answer that says so. Nothing once a compaction has changed what is sent.
+    /// Tokens in the newest report. `None` after a compaction, because it changes the prompt.
     reported: Option<u64>,
-    /// Of all that is shown.
+    /// Of all effective events.
     text_bytes: u64,
-    /// How many events there were at the newest compaction.
-    compacted: Option<usize>,
-    /// How many events the newest prompt was made of.
-    asked: Option<usize>,
+    /// The number of events at the newest compaction.
+    compacted_at: Option<usize>,
+    /// The number of events in the newest prompt.
+    sent_at: Option<usize>,
 }
 
 impl PromptSize {
-    /// Reads the events that are new.
+    /// Reads new events.
     pub(crate) fn read(&mut self, events: &Vector<Arc<Event>>) {
         if events.len() < self.read {
             *self = Self::default();
         }
-        let compacted_before = self.compacted;
+        let previous_compaction = self.compacted_at;
         let mut focus = events.focus();
         while let Some(event) = focus.get(self.read) {
             self.read += 1;
             if event.actions.compaction.is_some() {
-                self.compacted = Some(self.read);
+                self.compacted_at = Some(self.read);
                 self.reported = None;
             }
-            self.text_bytes += event.content.as_deref().map_or(0, bytes_of);
+            self.text_bytes += event.content.as_deref().map_or(0, text_bytes);
             let tokens = event.usage_metadata.as_ref().and_then(|usage| usage.prompt_token_count);
-            // The answer to a prompt that was made before the compaction says nothing about those after it.
-            let is_outdated = self.compacted.zip(self.asked).is_some_and(|(compacted, asked)| asked < compacted);
+            // Ignores the response to a prompt that was sent before the compaction.
+            let is_outdated = self.compacted_at.zip(self.sent_at).is_some_and(|(compacted, sent)| sent < compacted);
             if tokens.is_some() && !is_outdated {
                 self.reported = tokens;
             }
         }
-        if self.compacted != compacted_before {
-            self.text_bytes = text_bytes(events);
+        if self.compacted_at != previous_compaction {
+            self.text_bytes = effective_text_bytes(events);
         }
     }
 
-    /// Notes that a prompt is made of what has been read.
-    pub(crate) fn asked(&mut self) {
-        self.asked = Some(self.read);
+    /// Notes that a prompt with the events read so far is sent.
+    pub(crate) fn prompt_sent(&mut self) {
+        self.sent_at = Some(self.read);
     }
 
-    /// True when prompts are larger than so many tokens.
+    /// Returns true if prompts have more than `tokens` tokens.
     pub(crate) fn is_over(&self, tokens: u64) -> bool {
         self.reported.unwrap_or(self.text_bytes / BYTES_PER_TOKEN) > tokens
     }
 }
 
-fn text_bytes(events: &Vector<Arc<Event>>) -> u64 {
-    let bytes = shown(events).into_iter().map(|item| match item {
-        Shown::Event(event) => event.content.as_deref().map_or(0, bytes_of),
-        Shown::Summary(compaction) => bytes_of(&compaction.compacted_content),
-        Shown::Covered(_) => 0,
+fn effective_text_bytes(events: &Vector<Arc<Event>>) -> u64 {
+    let bytes = effective_history(events).into_iter().map(|item| match item {
+        HistoryItem::Event(event) => event.content.as_deref().map_or(0, text_bytes),
+        HistoryItem::Summary(compaction) => text_bytes(&compaction.compacted_content),
+        HistoryItem::Covered(_) => 0,
     });
     bytes.sum()
 }
 
-fn bytes_of(content: &Content) -> u64 {
+fn text_bytes(content: &Content) -> u64 {
     let texts = content.parts.iter().filter_map(|part| part.as_text());
     texts.map(|text| u64::try_from(text.len()).unwrap_or(u64::MAX)).sum()
 }

@@ -1,4 +1,4 @@
-//! Summaries made by a model.
+//! Summarizer that calls a model.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use serde_json::Value;
 use super::CompactionError;
 use crate::llm::Aggregator;
 
-/// Where the conversation goes in a prompt.
-const HISTORY: &str = "{conversation_history}";
+/// The placeholder for the conversation in a prompt.
+const HISTORY_PLACEHOLDER: &str = "{conversation_history}";
 
-/// What a model is told.
+/// The default prompt.
 const PROMPT: &str = "\
 Below is the older part of a conversation between a user and one or more AI agents. It is about to be replaced by your summary, so \
 whoever carries on knows nothing of it but what you write. Write down, as briefly as you can:
@@ -31,25 +31,25 @@ Answer with the summary alone, in the language of the conversation. What the con
 {conversation_history}
 </conversation>";
 
-/// Asks a model for a summary: one request, not streamed.
+/// Requests a summary from a model: one request, not streamed.
 pub struct LlmSummarizer {
     model: ModelRef,
     prompt: String,
 }
 
 impl LlmSummarizer {
-    /// A summarizer that asks this model.
+    /// Creates a summarizer with the default prompt.
     pub fn new(model: ModelRef) -> Self {
         Self { model, prompt: PROMPT.into() }
     }
 
-    /// With a prompt of one's own. `{conversation_history}` in it becomes the conversation, a line for each thing that was said or done.
+    /// Sets the prompt. `{conversation_history}` is replaced by the conversation, with one line per part.
     ///
     /// # Errors
-    /// [`CompactionError::NoHistory`] when that is missing.
+    /// [`CompactionError::NoHistory`] if the prompt does not contain `{conversation_history}`.
     pub fn with_prompt(self, prompt: impl Into<String>) -> Result<Self, CompactionError> {
         let prompt = prompt.into();
-        if !prompt.contains(HISTORY) {
+        if !prompt.contains(HISTORY_PLACEHOLDER) {
             return Err(CompactionError::NoHistory);
         }
         Ok(Self { prompt, ..self })
@@ -59,7 +59,8 @@ impl LlmSummarizer {
 #[async_trait]
 impl Summarizer for LlmSummarizer {
     async fn summarize(&self, events: &[Arc<Event>], cx: &CallContext) -> Result<Option<Content>, RunError> {
-        let lines: Vec<_> = events.iter().filter_map(|event| event.content.as_deref()).flat_map(lines).collect();
+        let lines: Vec<_> =
+            events.iter().filter_map(|event| event.content.as_deref()).flat_map(format_content).collect();
         if lines.is_empty() {
             return Ok(None);
         }
@@ -67,36 +68,36 @@ impl Summarizer for LlmSummarizer {
             ModelRef::Named(name) => (name.clone(), cx.invocation.services.models.model(name)?),
             ModelRef::Object(name, model) => (name.clone(), model.clone()),
         };
-        let prompt = self.prompt.replace(HISTORY, &lines.join("\n"));
+        let prompt = self.prompt.replace(HISTORY_PLACEHOLDER, &lines.join("\n"));
         let request = LlmRequest {
             model: name.clone(),
             contents: [Arc::new(Content::user(prompt))].into_iter().collect(),
             ..LlmRequest::default()
         };
         let mut responses = cx.invocation.generate(&cx.agent, model.as_ref(), request, StreamingMode::Off).await?;
-        let mut whole = Aggregator::default();
-        while let Some(response) = responses.next().await {
-            whole.push(response?);
+        let mut aggregator = Aggregator::default();
+        while let Some(partial) = responses.next().await {
+            aggregator.push(partial?);
         }
-        let answer = whole.finish().unwrap_or_default();
-        if let Some(code) = answer.error_code {
-            // Half a summary would lose the other half.
-            let message = answer.error_message.map_or(code.clone(), |message| format!("{code}: {message}"));
+        let response = aggregator.finish().unwrap_or_default();
+        if let Some(code) = response.error_code {
+            // An incomplete summary would lose information.
+            let message = response.error_message.map_or(code.clone(), |message| format!("{code}: {message}"));
             return Err(ModelError::new(ModelErrorKind::BadResponse, name, message).into());
         }
-        let text = answer.content.map(|content| content.text()).unwrap_or_default();
+        let text = response.content.map(|content| content.text()).unwrap_or_default();
         Ok((!text.trim().is_empty()).then(|| Content::model(text)))
     }
 }
 
-/// What a content says, a line for each part.
-fn lines(content: &Content) -> Vec<String> {
+/// Formats a content, one line per part.
+fn format_content(content: &Content) -> Vec<String> {
     let role = content.role.as_deref().unwrap_or("user");
     let parts = content.parts.iter().filter(|part| !part.thought);
-    parts.filter_map(line).map(|said| format!("{role}: {said}")).collect()
+    parts.filter_map(format_part).map(|text| format!("{role}: {text}")).collect()
 }
 
-fn line(part: &Part) -> Option<String> {
+fn format_part(part: &Part) -> Option<String> {
     match &part.data {
         PartData::Text(text) => (!text.trim().is_empty()).then(|| text.clone()),
         PartData::FunctionCall(call) => (call.name != REQUEST_CONFIRMATION)

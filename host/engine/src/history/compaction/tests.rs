@@ -1,8 +1,9 @@
-//! What is summarized next, in tables.
+//! Tests of the selection of events to summarize, as tables.
 //!
-//! An event is written `what`, `invocation/what` or `what@time`; its time is its place in the log where none is given. `C1-3` is a
-//! compaction, `call:x` and `slow:x` are calls (the second of a long-running tool), `ans:x` is an answer of the agent's, `got:x` one of the
-//! user's, `asks:x` one that says that a person is asked first; anything else is a text.
+//! An event is written `kind`, `invocation/kind` or `kind@time`. The default timestamp is the position in the log,
+//! counted from 1. The kinds are: `C1-3` a summary, `call:x` a call, `slow:x` a call of a long-running tool, `ans:x` a
+//! response of the agent, `got:x` a response of the user, `asks:x` a response that requests a confirmation. Everything
+//! else is a text.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -16,12 +17,12 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::window::{Plan, sliding, tail};
-use super::{PromptSize, Shown, SlidingWindow, TailRetention, shown};
+use super::{HistoryItem, PromptSize, SlidingWindow, TailRetention, effective_history};
 
-fn event(place: usize, word: &str) -> Arc<Event> {
+fn parse_event(index: usize, word: &str) -> Arc<Event> {
     let (word, time) = match word.split_once('@') {
         Some((word, time)) => (word, time.parse().unwrap()),
-        None => (word, i64::try_from(place + 1).unwrap()),
+        None => (word, i64::try_from(index + 1).unwrap()),
     };
     let (invocation, what) = word.split_once('/').unwrap_or(("", word));
     let mut data = EventData {
@@ -63,11 +64,11 @@ fn event(place: usize, word: &str) -> Arc<Event> {
     Event::new(data)
 }
 
-fn log(words: &str) -> Vector<Arc<Event>> {
-    words.split_whitespace().enumerate().map(|(place, word)| event(place, word)).collect()
+fn parse_log(words: &str) -> Vector<Arc<Event>> {
+    words.split_whitespace().enumerate().map(|(index, word)| parse_event(index, word)).collect()
 }
 
-/// What is to be summarized, as it was written.
+/// Formats the events of a plan.
 fn words(plan: Option<Plan>) -> String {
     let word = |event: &Arc<Event>| {
         if event.author == "model" { event.content.as_ref().unwrap().text() } else { event.id.clone() }
@@ -75,16 +76,16 @@ fn words(plan: Option<Plan>) -> String {
     plan.map(|plan| plan.events.iter().map(word).collect::<Vec<_>>().join(" ")).unwrap_or_default()
 }
 
-fn slides(interval: u32, overlap: u32, events: &str) -> String {
-    words(sliding(&log(events), SlidingWindow { interval: NonZeroU32::new(interval).unwrap(), overlap }))
+fn sliding_plan(interval: u32, overlap: u32, events: &str) -> String {
+    words(sliding(&parse_log(events), SlidingWindow { interval: NonZeroU32::new(interval).unwrap(), overlap }))
 }
 
-fn cuts(retention: usize, events: &str) -> String {
-    words(tail(&log(events), TailRetention { token_threshold: 1, retention }))
+fn tail_plan(retention: usize, events: &str) -> String {
+    words(tail(&parse_log(events), TailRetention { token_threshold: 1, retention }))
 }
 
 #[test]
-fn a_window_slides_over_invocations() {
+fn the_sliding_window_selects_invocations() {
     let cases = [
         (2, 1, "a/1", ""),
         (2, 0, "a/1 b/2 C1-2 c/4", ""),
@@ -98,19 +99,19 @@ fn a_window_slides_over_invocations() {
         (1, 9, "a/1 b/2 C1-2 c/4", "a/1 b/2 c/4"),
     ];
     for (interval, overlap, events, expected) in cases {
-        assert_eq!(slides(interval, overlap, events), expected, "({interval},{overlap}) {events}");
+        assert_eq!(sliding_plan(interval, overlap, events), expected, "({interval},{overlap}) {events}");
     }
 }
 
 #[test]
-fn a_window_that_holds_nothing_new_but_what_must_stay_is_left_alone() {
-    assert_eq!(slides(1, 1, "a/1 C1-1 b/call:x"), "");
-    assert_eq!(slides(1, 0, "a/1 a/slow:x a/ans:x a/4 C1-1 b/6 b/7"), "a/4 b/6 b/7");
-    assert_eq!(slides(1, 1, "a/1 b/2 b/slow:x C1-2 c/5"), "c/5");
+fn a_window_without_new_compactable_events_is_not_summarized() {
+    assert_eq!(sliding_plan(1, 1, "a/1 C1-1 b/call:x"), "");
+    assert_eq!(sliding_plan(1, 0, "a/1 a/slow:x a/ans:x a/4 C1-1 b/6 b/7"), "a/4 b/6 b/7");
+    assert_eq!(sliding_plan(1, 1, "a/1 b/2 b/slow:x C1-2 c/5"), "c/5");
 }
 
 #[test]
-fn a_tail_is_kept_and_the_summary_before_it_rolled_over() {
+fn the_tail_is_kept_and_the_previous_summary_is_included() {
     let cases = [
         (2, "1 2 3", "1"),
         (5, "1 2 3", ""),
@@ -120,12 +121,12 @@ fn a_tail_is_kept_and_the_summary_before_it_rolled_over() {
         (3, "1 2 C1-2 4 5 6", ""),
     ];
     for (retention, events, expected) in cases {
-        assert_eq!(cuts(retention, events), expected, "{retention} of {events}");
+        assert_eq!(tail_plan(retention, events), expected, "{retention} of {events}");
     }
 }
 
 #[test]
-fn a_cut_never_comes_between_a_call_and_its_answers() {
+fn a_call_and_its_responses_are_never_separated() {
     let cases = [
         (1, "1 call:x ans:x", "1"),
         (1, "1 call:x ans:x 4", "1 call:x ans:x"),
@@ -136,12 +137,12 @@ fn a_cut_never_comes_between_a_call_and_its_answers() {
         (2, "1 call:x ans:x 4 5 got:x 7", "1"),
     ];
     for (retention, events, expected) in cases {
-        assert_eq!(cuts(retention, events), expected, "{retention} of {events}");
+        assert_eq!(tail_plan(retention, events), expected, "{retention} of {events}");
     }
 }
 
 #[test]
-fn calls_that_wait_for_their_answers_stay() {
+fn pending_calls_are_kept() {
     let cases = [
         ("1 call:x 3 4 5", "1"),
         ("C0-1 call:x 3 4 5", "3 4"),
@@ -154,12 +155,12 @@ fn calls_that_wait_for_their_answers_stay() {
         ("ans:x 2 3", "2"),
     ];
     for (events, expected) in cases {
-        assert_eq!(cuts(1, events), expected, "{events}");
+        assert_eq!(tail_plan(1, events), expected, "{events}");
     }
 }
 
 #[test]
-fn events_of_one_time_stay_together() {
+fn events_with_equal_timestamps_are_not_separated() {
     let cases = [
         (1, "1@1 2@2 3@2", "1"),
         (1, "1@1 2@1 3@1", ""),
@@ -168,21 +169,21 @@ fn events_of_one_time_stay_together() {
         (1, "call:x@1 2@1 3@2 4@3", "3"),
     ];
     for (retention, events, expected) in cases {
-        assert_eq!(cuts(retention, events), expected, "{retention} of {events}");
+        assert_eq!(tail_plan(retention, events), expected, "{retention} of {events}");
     }
 }
 
 #[test]
-fn a_plan_knows_whether_it_would_hide_more_than_it_is_made_of() {
-    let plan = tail(&log("1@1 2@5 3@9"), TailRetention { token_threshold: 1, retention: 1 }).unwrap();
-    assert!(!plan.hides_others(&log("1@1 2@5 3@9")));
-    assert!(plan.hides_others(&log("1@1 2@5 3@9 late@4")));
-    assert!(!plan.hides_others(&log("1@1 2@5 3@9 late@4 C2-4")), "somebody has summarized it");
+fn a_plan_detects_events_that_it_would_hide() {
+    let plan = tail(&parse_log("1@1 2@5 3@9"), TailRetention { token_threshold: 1, retention: 1 }).unwrap();
+    assert!(!plan.hides_other_events(&parse_log("1@1 2@5 3@9")));
+    assert!(plan.hides_other_events(&parse_log("1@1 2@5 3@9 late@4")));
+    assert!(!plan.hides_other_events(&parse_log("1@1 2@5 3@9 late@4 C2-4")), "another summary covers it");
 }
 
 fn size_of(events: &str) -> PromptSize {
     let mut size = PromptSize::default();
-    size.read(&log(events));
+    size.read(&parse_log(events));
     size
 }
 
@@ -192,16 +193,16 @@ fn with_usage(word: &str, tokens: u64) -> Arc<Event> {
 }
 
 #[test]
-fn without_a_report_a_prompt_is_as_large_as_a_quarter_of_its_texts() {
+fn without_a_report_the_size_is_estimated_as_a_quarter_of_the_bytes() {
     let size = size_of("sixsix seven77 seven78");
     assert!(size.is_over(4) && !size.is_over(5));
     let size = size_of("sixsix seven77 C1-2 seven78");
-    assert!(size.is_over(1) && !size.is_over(2), "the summary and what is left");
+    assert!(size.is_over(1) && !size.is_over(2), "the summary and the remaining events");
 }
 
 #[test]
-fn a_report_counts_for_more_than_texts_and_the_newest_one_most() {
-    let mut events = log("1 2");
+fn the_newest_report_replaces_the_estimate() {
+    let mut events = parse_log("1 2");
     let mut size = PromptSize::default();
     for (tokens, is_over) in [(200, false), (400, true), (200, false)] {
         events.push_back(with_usage("a", tokens));
@@ -211,16 +212,16 @@ fn a_report_counts_for_more_than_texts_and_the_newest_one_most() {
 }
 
 #[test]
-fn a_report_of_a_prompt_from_before_the_newest_compaction_does_not_count() {
-    let mut events = log("1 2");
+fn a_report_for_a_prompt_before_the_newest_compaction_is_ignored() {
+    let mut events = parse_log("1 2");
     let mut size = PromptSize::default();
     size.read(&events);
-    size.asked();
-    events.push_back(event(2, "C1-2"));
+    size.prompt_sent();
+    events.push_back(parse_event(2, "C1-2"));
     events.push_back(with_usage("late", 400));
     size.read(&events);
     assert!(!size.is_over(300));
-    size.asked();
+    size.prompt_sent();
     events.push_back(with_usage("new", 400));
     size.read(&events);
     assert!(size.is_over(300));
@@ -236,9 +237,9 @@ fn word() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Compacting a log again and again while it grows.
+    /// Compacts a growing log repeatedly.
     #[test]
-    fn what_is_summarized_is_whole_and_nothing_else_is_hidden(
+    fn exactly_the_summarized_events_are_covered(
         steps in prop::collection::vec((word(), 0..3i64), 1..40),
         retention in 0..4usize,
     ) {
@@ -248,32 +249,32 @@ proptest! {
         for (number, (word, passes)) in steps.iter().enumerate() {
             time += passes;
             let mut data = EventData { id: number.to_string(), author: "agent".into(), ..EventData::default() };
-            let written = event(0, word);
-            data.content.clone_from(&written.content);
-            data.author.clone_from(&written.author);
-            data.long_running_tool_ids.clone_from(&written.long_running_tool_ids);
-            data.actions = written.actions.clone();
+            let template = parse_event(0, word);
+            data.content.clone_from(&template.content);
+            data.author.clone_from(&template.author);
+            data.long_running_tool_ids.clone_from(&template.long_running_tool_ids);
+            data.actions = template.actions.clone();
             data.timestamp = Timestamp::from_micros(time);
             events.push_back(Event::new(data));
             let plan = tail(&events, TailRetention { token_threshold: 1, retention });
-            let Some(plan) = plan.filter(|plan| !plan.hides_others(&events)) else { continue };
+            let Some(plan) = plan.filter(|plan| !plan.hides_other_events(&events)) else { continue };
             summarized.extend(plan.events.iter().map(|event| event.id.clone()));
-            events.push_back(plan.compaction("e-1".into(), Content::model("summary")));
+            events.push_back(plan.compaction_event("e-1".into(), Content::model("summary")));
         }
-        for item in shown(&events) {
+        for item in effective_history(&events) {
             match item {
-                Shown::Covered(event) => prop_assert!(summarized.contains(&event.id), "{} is lost", event.id),
-                Shown::Event(event) => prop_assert!(!summarized.contains(&event.id), "{} is told twice", event.id),
-                Shown::Summary(_) => {}
+                HistoryItem::Covered(event) => prop_assert!(summarized.contains(&event.id), "{} is covered but not summarized", event.id),
+                HistoryItem::Event(event) => prop_assert!(!summarized.contains(&event.id), "{} is visible although it is summarized", event.id),
+                HistoryItem::Summary(_) => {}
             }
         }
     }
 }
 
 #[test]
-fn a_compaction_is_the_users_event_of_an_invocation_of_its_own() {
-    let plan = tail(&log("1@3 2@5 3@9"), TailRetention { token_threshold: 1, retention: 1 }).unwrap();
-    let event = plan.compaction("e-9".into(), Content::user("sum"));
+fn a_compaction_is_an_event_of_the_user_with_a_new_invocation() {
+    let plan = tail(&parse_log("1@3 2@5 3@9"), TailRetention { token_threshold: 1, retention: 1 }).unwrap();
+    let event = plan.compaction_event("e-9".into(), Content::user("sum"));
     let expected = Compaction {
         start_timestamp: Timestamp::from_micros(3),
         end_timestamp: Timestamp::from_micros(5),

@@ -1,4 +1,4 @@
-//! What to summarize next.
+//! Selection of the events for the next summary: sliding window and tail retention.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,39 +6,40 @@ use std::sync::Arc;
 use hatchery_core::{Compaction, Content, Event, EventActions, EventData, Timestamp, USER_AUTHOR};
 use imbl::Vector;
 
-use super::cut::stretch;
-use super::{Shown, SlidingWindow, TailRetention, shown};
+use super::range::compactable_range;
+use super::{HistoryItem, SlidingWindow, TailRetention, effective_history};
 
-/// Events that one summary is to stand for.
+/// The events for one summary.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// What is to be summarized: an earlier summary where the new one takes its place, then events.
+    /// The events to summarize. The first may be an earlier summary, which the new one replaces.
     pub(super) events: Vec<Arc<Event>>,
-    /// The time of the first.
+    /// The earliest timestamp.
     pub(super) start: Timestamp,
-    /// The time of the last.
+    /// The latest timestamp.
     pub(super) end: Timestamp,
 }
 
 impl Plan {
-    fn new(earlier: Option<&Compaction>, events: &[Arc<Event>]) -> Option<Self> {
-        let earlier = earlier.map(as_event);
-        let events: Vec<_> = earlier.into_iter().chain(events.iter().cloned()).collect();
+    fn new(earlier_summary: Option<&Compaction>, events: &[Arc<Event>]) -> Option<Self> {
+        let earlier_summary = earlier_summary.map(as_event);
+        let events: Vec<_> = earlier_summary.into_iter().chain(events.iter().cloned()).collect();
         let start = events.iter().map(|event| event.timestamp).min()?;
         let end = events.iter().map(|event| event.timestamp).max()?;
         Some(Self { events, start, end })
     }
 
-    /// True when the summary would hide an event that it is not made of.
-    pub(super) fn hides_others(&self, events: &Vector<Arc<Event>>) -> bool {
-        let own: HashSet<_> = self.events.iter().map(|event| event.id.as_str()).collect();
-        let is_other = |event: &Event| !own.contains(event.id.as_str()) && event.timestamp >= self.start;
-        let shown = shown(events);
-        shown.iter().any(|item| matches!(item, Shown::Event(event) if is_other(event) && event.timestamp <= self.end))
+    /// Returns true if the time range contains a visible event that is not part of the plan.
+    pub(super) fn hides_other_events(&self, events: &Vector<Arc<Event>>) -> bool {
+        let planned: HashSet<_> = self.events.iter().map(|event| event.id.as_str()).collect();
+        let is_other = |event: &Event| !planned.contains(event.id.as_str()) && event.timestamp >= self.start;
+        effective_history(events)
+            .iter()
+            .any(|item| matches!(item, HistoryItem::Event(event) if is_other(event) && event.timestamp <= self.end))
     }
 
-    /// The event that has the summary stand for the events.
-    pub(super) fn compaction(&self, invocation_id: String, summary: Content) -> Arc<Event> {
+    /// Returns the event with the summary.
+    pub(super) fn compaction_event(&self, invocation_id: String, summary: Content) -> Arc<Event> {
         let compaction = Compaction {
             start_timestamp: self.start,
             end_timestamp: self.end,
@@ -50,7 +51,7 @@ impl Plan {
     }
 }
 
-/// A summary as the event that it would be, at the time at which it begins.
+/// Returns an event with the summary as its content and the start of its time range as its timestamp.
 fn as_event(compaction: &Compaction) -> Arc<Event> {
     Event::new(EventData {
         author: "model".into(),
@@ -60,13 +61,14 @@ fn as_event(compaction: &Compaction) -> Arc<Event> {
     })
 }
 
-/// Once there are enough new invocations: those, and so many of the ones before that the summaries overlap. Looks back no further.
+/// Returns the new invocations once there are `interval` of them, and `overlap` invocations before them. Reads no
+/// events before these.
 pub(super) fn sliding(events: &Vector<Arc<Event>>, SlidingWindow { interval, overlap }: SlidingWindow) -> Option<Plan> {
     let mut last_end: Option<Timestamp> = None;
     let mut invocations = HashSet::new();
-    let mut left = overlap;
+    let mut overlap_left = overlap;
     let mut window = Vec::new();
-    // How many of the window's events are not summarized yet.
+    // The number of events in the window since the first one that no summary covers.
     let mut new = 0;
     for event in events.iter().rev() {
         if let Some(compaction) = &event.actions.compaction {
@@ -79,10 +81,10 @@ pub(super) fn sliding(events: &Vector<Arc<Event>>, SlidingWindow { interval, ove
         }
         if !invocations.contains(event.invocation_id.as_str()) {
             if !is_new {
-                if left == 0 {
+                if overlap_left == 0 {
                     break;
                 }
-                left -= 1;
+                overlap_left -= 1;
             }
             invocations.insert(event.invocation_id.as_str());
         }
@@ -96,14 +98,15 @@ pub(super) fn sliding(events: &Vector<Arc<Event>>, SlidingWindow { interval, ove
     }
     let first_new = window.len().checked_sub(new)?;
     window.reverse();
-    Plan::new(None, window.get(stretch(&window, first_new, window.len())?)?)
+    Plan::new(None, window.get(compactable_range(&window, first_new, window.len())?)?)
 }
 
 fn count(invocations: &HashSet<&str>) -> u32 {
     u32::try_from(invocations.len()).unwrap_or(u32::MAX)
 }
 
-/// All since the newest summary but the newest events, together with that summary. Looks back no further than to the summary's end.
+/// Returns the newest summary and the events since then, except for the newest `retention` events. Reads no events
+/// before the end of that summary.
 pub(super) fn tail(events: &Vector<Arc<Event>>, TailRetention { retention, .. }: TailRetention) -> Option<Plan> {
     let mut newest: Option<&Compaction> = None;
     let mut window = Vec::new();
@@ -116,8 +119,8 @@ pub(super) fn tail(events: &Vector<Arc<Event>>, TailRetention { retention, .. }:
         }
     }
     window.reverse();
-    let stretch = stretch(&window, 0, window.len().checked_sub(retention)?)?;
-    // A summary cannot be rolled over what has to stay.
-    let earlier = newest.filter(|_| stretch.start == 0);
-    Plan::new(earlier, window.get(stretch)?)
+    let range = compactable_range(&window, 0, window.len().checked_sub(retention)?)?;
+    // Events between the earlier summary and the range are kept, so the new summary cannot cover both.
+    let earlier_summary = newest.filter(|_| range.start == 0);
+    Plan::new(earlier_summary, window.get(range)?)
 }

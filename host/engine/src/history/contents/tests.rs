@@ -1,4 +1,4 @@
-//! The cases of the contents processor that this one follows: events in, contents out.
+//! Tests of the view: events in, contents out. The cases follow those of ADK's contents processor.
 
 mod cases;
 mod compactions;
@@ -12,7 +12,7 @@ use hatchery_core::{
 };
 use serde_json::json;
 
-use super::{Grouping, View};
+use super::{PromptView, ResponseGrouping};
 
 const ME: &str = "agent";
 
@@ -52,7 +52,7 @@ fn answer_part(id: &str, text: &str) -> Part {
     .into()
 }
 
-/// A content in a word: `u:hi`, `m:hi`, `call(1,2)`, `answer(1=done)`.
+/// Formats a content: `u:hi`, `m:hi`, `call(1,2)`, `answer(1=done)`.
 fn brief(content: &Content) -> String {
     let calls: Vec<_> = content.function_calls().map(|call| call.id.clone().unwrap_or_default()).collect();
     let answers: Vec<_> = content
@@ -76,34 +76,34 @@ fn brief(content: &Content) -> String {
     format!("{role}:{}", texts.join("|"))
 }
 
-/// What the model sees of all events, read one after the other.
-fn shown_by(grouping: Grouping, events: &[Arc<Event>]) -> Vec<String> {
-    let mut view = View::new(ME.into(), None, grouping);
+/// Returns the contents after all events have been read.
+fn contents_with(grouping: ResponseGrouping, events: &[Arc<Event>]) -> Vec<String> {
+    let mut view = PromptView::new(ME.into(), None, grouping);
     view.read(&events.iter().cloned().collect());
     briefs(&view)
 }
 
-fn shown(events: &[Arc<Event>]) -> Vec<String> {
-    shown_by(Grouping::ByCall, events)
+fn contents(events: &[Arc<Event>]) -> Vec<String> {
+    contents_with(ResponseGrouping::PerCall, events)
 }
 
 fn current_turn(events: &[Arc<Event>]) -> Vec<String> {
-    let mut view = View::new(ME.into(), None, Grouping::ByCall);
+    let mut view = PromptView::new(ME.into(), None, ResponseGrouping::PerCall);
     view.read(&events.iter().cloned().collect());
     view.current_turn().iter().map(|content| brief(content)).collect()
 }
 
-fn briefs(view: &View) -> Vec<String> {
+fn briefs(view: &PromptView) -> Vec<String> {
     view.contents().iter().map(|content| brief(content)).collect()
 }
 
-/// The event at a time of its own choosing.
-fn at(time: i64, author: &str, content: Content) -> Arc<Event> {
+/// An event with a timestamp.
+fn event_at(time: i64, author: &str, content: Content) -> Arc<Event> {
     let timestamp = Timestamp::from_micros(time);
     Event::new(EventData { author: author.into(), content: Some(Arc::new(content)), timestamp, ..EventData::default() })
 }
 
-/// `C<start>-<end>`, as the user's compaction of that time.
+/// An event with the summary `C<start>-<end>` of that time range.
 fn compaction(start: i64, end: i64) -> Arc<Event> {
     let compaction = Compaction {
         start_timestamp: Timestamp::from_micros(start),

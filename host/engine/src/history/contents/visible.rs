@@ -1,4 +1,4 @@
-//! Which events an agent sees, and how other agents' events are told to it.
+//! Visibility of events: which events are part of an agent's prompt, and with which content and role.
 
 use std::sync::Arc;
 
@@ -7,51 +7,52 @@ use serde_json::Value;
 
 const MODEL: &str = "model";
 
-/// An event as an agent sees it.
+/// The content of an event for one agent.
 #[derive(Clone)]
-pub(super) struct Visible {
+pub(super) struct VisibleContent {
     pub(super) content: Arc<Content>,
-    /// Said by the user or another agent: the agent's current turn begins here.
-    pub(super) from_others: bool,
+    /// True if it is a message of the user or of another agent, which starts a turn of the agent.
+    pub(super) starts_turn: bool,
 }
 
-/// What `agent` sees of an event in `branch`; nothing when it does not concern it.
-pub(super) fn visible(event: &Event, agent: &str, branch: Option<&str>) -> Option<Visible> {
-    if event.partial || !in_branch(event.branch.as_deref(), branch) {
+/// Returns the content of an event for `agent` in `branch`, or `None` if the event is not visible.
+pub(super) fn visible_to(event: &Event, agent: &str, branch: Option<&str>) -> Option<VisibleContent> {
+    if event.partial || !is_in_branch(event.branch.as_deref(), branch) {
         return None;
     }
-    let content = sendable(event.content.as_ref()?);
-    if !content.parts.iter().any(carries_something) {
+    let content = without_internal_parts(event.content.as_ref()?);
+    if !content.parts.iter().any(is_relevant) {
         return None;
     }
     if event.author == agent {
-        return Some(Visible { content: with_role(content, own_role), from_others: false });
+        return Some(VisibleContent { content: with_role(content, own_role), starts_turn: false });
     }
     if event.author == USER_AUTHOR {
-        return Some(Visible { content: with_role(content, |_| USER_AUTHOR), from_others: true });
+        return Some(VisibleContent { content: with_role(content, |_| USER_AUTHOR), starts_turn: true });
     }
-    retold(&event.author, &content).map(|content| Visible { content: Arc::new(content), from_others: true })
+    as_user_context(&event.author, &content)
+        .map(|content| VisibleContent { content: Arc::new(content), starts_turn: true })
 }
 
-/// What every agent sees in place of the events that a summary stands for.
-pub(super) fn summary(content: &Content, from_others: bool) -> Option<Visible> {
-    let parts: Vec<_> = content.parts.iter().filter(|part| !is_blank(part)).cloned().collect();
+/// Returns the content of a summary, which is visible to all agents, or `None` if it is empty.
+pub(super) fn summary_content(content: &Content, starts_turn: bool) -> Option<VisibleContent> {
+    let parts: Vec<_> = content.parts.iter().filter(|part| !is_empty(part)).cloned().collect();
     let content = Content { role: Some(MODEL.into()), parts };
-    content.parts.iter().any(carries_something).then(|| Visible { content: Arc::new(content), from_others })
+    content.parts.iter().any(is_relevant).then(|| VisibleContent { content: Arc::new(content), starts_turn })
 }
 
-/// The content without what no model is sent: parts without anything in them, which models refuse, and what a person is asked before a
-/// tool does something and what they answer, which is between them and the host.
-fn sendable(content: &Arc<Content>) -> Arc<Content> {
-    let is_left_out = |part: &Part| is_blank(part) || is_question(part);
-    if !content.parts.iter().any(is_left_out) {
+/// Removes empty parts, which models reject, and confirmation requests with their responses, which only concern the
+/// user and the host.
+fn without_internal_parts(content: &Arc<Content>) -> Arc<Content> {
+    let is_internal = |part: &Part| is_empty(part) || is_confirmation(part);
+    if !content.parts.iter().any(is_internal) {
         return content.clone();
     }
-    let parts = content.parts.iter().filter(|part| !is_left_out(part)).cloned().collect();
+    let parts = content.parts.iter().filter(|part| !is_internal(part)).cloned().collect();
     Arc::new(Content { role: content.role.clone(), parts })
 }
 
-fn is_question(part: &Part) -> bool {
+fn is_confirmation(part: &Part) -> bool {
     match &part.data {
         PartData::FunctionCall(call) => call.name == REQUEST_CONFIRMATION,
         PartData::FunctionResponse(response) => response.name == REQUEST_CONFIRMATION,
@@ -59,8 +60,8 @@ fn is_question(part: &Part) -> bool {
     }
 }
 
-/// An agent sees its own branch, the branches around it, and what belongs to none.
-fn in_branch(event: Option<&str>, agent: Option<&str>) -> bool {
+/// Returns true if the event is in the agent's branch, in an ancestor of it, or in no branch.
+fn is_in_branch(event: Option<&str>, agent: Option<&str>) -> bool {
     match (event, agent) {
         (None | Some(""), _) | (_, None | Some("")) => true,
         (Some(event), Some(agent)) => {
@@ -69,15 +70,15 @@ fn in_branch(event: Option<&str>, agent: Option<&str>) -> bool {
     }
 }
 
-/// True for a part that says something, or that a model wants back.
-fn carries_something(part: &Part) -> bool {
-    let is_silent_thought = part.thought && !is_marked(part) && matches!(part.data, PartData::Text(_));
-    !is_blank(part) && !is_silent_thought
+/// Returns true for a part that is relevant to a model. An event without such parts is not visible.
+fn is_relevant(part: &Part) -> bool {
+    let is_plain_thought = part.thought && !has_metadata(part) && matches!(part.data, PartData::Text(_));
+    !is_empty(part) && !is_plain_thought
 }
 
-/// True for a part without anything in it.
-fn is_blank(part: &Part) -> bool {
-    let is_empty = match &part.data {
+/// Returns true for a part without data.
+fn is_empty(part: &Part) -> bool {
+    let has_no_data = match &part.data {
         PartData::Text(text) => text.is_empty(),
         PartData::Other => true,
         PartData::InlineData(_)
@@ -87,21 +88,21 @@ fn is_blank(part: &Part) -> bool {
         | PartData::ExecutableCode(_)
         | PartData::CodeExecutionResult(_) => false,
     };
-    is_empty && !is_marked(part)
+    has_no_data && !has_metadata(part)
 }
 
-/// True for a part with a signature, or with data that this version does not know.
-fn is_marked(part: &Part) -> bool {
+/// Returns true for a part with a signature or with unknown fields. Models may require such parts in the next request.
+fn has_metadata(part: &Part) -> bool {
     part.thought_signature.is_some() || !part.extra.is_empty()
 }
 
-/// The role of an agent's own content: answers of tools, and what code gave, are told to its model.
+/// Returns the role of the agent's own content. Function responses and results of code have the role of the user.
 fn own_role(content: &Content) -> &'static str {
-    let is_told = content.role.as_deref() == Some(USER_AUTHOR) && content.function_calls().next().is_none();
-    if is_told { USER_AUTHOR } else { MODEL }
+    let is_user_role = content.role.as_deref() == Some(USER_AUTHOR) && content.function_calls().next().is_none();
+    if is_user_role { USER_AUTHOR } else { MODEL }
 }
 
-/// The content with the role that it has for a model: models refuse roles that they do not know.
+/// Replaces the role of a content. Models reject unknown roles.
 fn with_role(content: Arc<Content>, role: impl FnOnce(&Content) -> &'static str) -> Arc<Content> {
     let role = role(&content);
     if content.role.as_deref() == Some(role) {
@@ -110,19 +111,20 @@ fn with_role(content: Arc<Content>, role: impl FnOnce(&Content) -> &'static str)
     Arc::new(Content { role: Some(role.into()), parts: content.parts.clone() })
 }
 
-/// Another agent's content, as the user would tell it; nothing when there is nothing to tell. Thoughts are not told.
-fn retold(author: &str, content: &Content) -> Option<Content> {
+/// Converts a content of another agent to a description in the role of the user. Thoughts are left out. Returns `None`
+/// if no parts remain.
+fn as_user_context(author: &str, content: &Content) -> Option<Content> {
     let mut parts = vec![Part::text("For context:")];
     parts.extend(content.parts.iter().filter(|part| !part.thought).filter_map(|part| match &part.data {
         PartData::Other => None,
         PartData::Text(text) if text.trim().is_empty() => None,
         PartData::Text(text) => Some(Part::text(format!("[{author}] said: {text}"))),
         PartData::FunctionCall(call) => {
-            let (name, args) = (named(&call.name), Value::Object(call.args.clone()));
+            let (name, args) = (name_or_default(&call.name), Value::Object(call.args.clone()));
             Some(Part::text(format!("[{author}] called tool `{name}` with parameters: {args}")))
         }
         PartData::FunctionResponse(response) => {
-            let (name, result) = (named(&response.name), Value::Object(response.response.clone()));
+            let (name, result) = (name_or_default(&response.name), Value::Object(response.response.clone()));
             Some(Part::text(format!("[{author}] `{name}` tool returned result: {result}")))
         }
         PartData::InlineData(_)
@@ -133,6 +135,6 @@ fn retold(author: &str, content: &Content) -> Option<Content> {
     (parts.len() > 1).then(|| Content::new(USER_AUTHOR, parts))
 }
 
-fn named(name: &str) -> &str {
+fn name_or_default(name: &str) -> &str {
     if name.is_empty() { "unknown_tool" } else { name }
 }

@@ -1,74 +1,75 @@
-//! What has to be the same in a recorded call and in that of a replay.
+//! Comparison of a replayed call with the recorded one.
 
 use hatchery_core::{JsonMap, LlmRequest};
 use serde_json::{Value, json};
 
-use super::{diff, literal, wire};
+use super::{diff, python_literal, yaml};
 
-/// Settings of a request that say how it travels and not what is asked.
-const TRANSPORT: [&str; 2] = ["http_options", "labels"];
-/// How the ids of calls begin that the model did not name: they are new in each run.
-const GENERATED_ID: &str = "adk-";
-/// What comes before arguments and answers where another agent's are retold.
-const RETOLD: [&str; 2] = ["parameters: ", "result: "];
+/// Config keys that describe the transport of a request and are not compared.
+const TRANSPORT_KEYS: [&str; 2] = ["http_options", "labels"];
+/// The prefix of call ids that the engine generates. They differ in each run.
+const GENERATED_ID_PREFIX: &str = "adk-";
+/// The text before arguments and results where the calls of another agent are part of the prompt as text.
+const QUOTED_JSON_MARKERS: [&str; 2] = ["parameters: ", "result: "];
 
-/// How two requests differ; nothing when they ask the same.
-pub(super) fn requests(recorded: &LlmRequest, now: &LlmRequest) -> Option<String> {
-    difference(comparable(recorded), comparable(now))
+/// Returns a diff of two requests, or `None` if they are equivalent.
+pub(super) fn diff_requests(recorded: &LlmRequest, actual: &LlmRequest) -> Option<String> {
+    diff_values(&normalize(recorded), &normalize(actual))
 }
 
-/// How two calls of tools differ.
-pub(super) fn tool_calls(recorded: (&str, &JsonMap), now: (&str, &JsonMap)) -> Option<String> {
-    let value = |(name, args): (&str, &JsonMap)| sorted(json!({ "name": name, "args": args }));
-    difference(value(recorded), value(now))
+/// Returns a diff of the names and arguments of two tool calls, or `None` if they are equal.
+pub(super) fn diff_tool_calls(recorded: (&str, &JsonMap), actual: (&str, &JsonMap)) -> Option<String> {
+    let value = |(name, args): (&str, &JsonMap)| with_sorted_keys(json!({ "name": name, "args": args }));
+    diff_values(&value(recorded), &value(actual))
 }
 
-fn difference(recorded: Value, now: Value) -> Option<String> {
-    (recorded != now).then(|| diff::of_values(["recorded", "now"], &recorded, &now))
+fn diff_values(recorded: &Value, actual: &Value) -> Option<String> {
+    (recorded != actual).then(|| diff::unified_diff(["recorded", "now"], recorded, actual))
 }
 
-fn comparable(request: &LlmRequest) -> Value {
-    let mut value = wire::request(request);
+fn normalize(request: &LlmRequest) -> Value {
+    let mut value = yaml::request_to_value(request);
     if let Some(config) = value.get_mut("config").and_then(Value::as_object_mut) {
-        config.retain(|key, _| !TRANSPORT.contains(&key.as_str()));
+        config.retain(|key, _| !TRANSPORT_KEYS.contains(&key.as_str()));
     }
-    for content in items(&mut value, "contents") {
-        for part in items(content, "parts") {
-            for call in ["function_call", "function_response"] {
-                part.get_mut(call).map(without_generated_id);
+    for content in items_mut(&mut value, "contents") {
+        for part in items_mut(content, "parts") {
+            for key in ["function_call", "function_response"] {
+                part.get_mut(key).map(remove_generated_id);
             }
             if let Some(Value::String(text)) = part.get_mut("text") {
-                *text = with_json(text);
+                *text = with_normalized_json(text);
             }
         }
     }
-    sorted(value)
+    with_sorted_keys(value)
 }
 
-fn items<'a>(value: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
+fn items_mut<'a>(value: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Value> {
     value.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-fn without_generated_id(call: &mut Value) {
-    let generated = call.get("id").and_then(Value::as_str).is_some_and(|id| id.starts_with(GENERATED_ID));
-    if let (true, Some(call)) = (generated, call.as_object_mut()) {
+fn remove_generated_id(call: &mut Value) {
+    let is_generated = call.get("id").and_then(Value::as_str).is_some_and(|id| id.starts_with(GENERATED_ID_PREFIX));
+    if let (true, Some(call)) = (is_generated, call.as_object_mut()) {
         call.shift_remove("id");
     }
 }
 
-/// The text with what it retells as JSON, whether it is retold as JSON or as Python writes it.
-fn with_json(text: &str) -> String {
-    let places = RETOLD.iter().filter_map(|marker| Some(text.find(marker)? + marker.len()));
-    let Some((before, retold)) = places.min().and_then(|place| text.split_at_checked(place)) else {
+/// Rewrites arguments or a result at the end of a text as JSON with sorted keys. The text may contain them as JSON or
+/// as a Python literal.
+fn with_normalized_json(text: &str) -> String {
+    let ends_of_markers = QUOTED_JSON_MARKERS.iter().filter_map(|marker| Some(text.find(marker)? + marker.len()));
+    let Some((before, quoted)) = ends_of_markers.min().and_then(|index| text.split_at_checked(index)) else {
         return text.to_owned();
     };
-    match serde_json::from_str(retold).ok().or_else(|| literal::parse(retold)) {
-        Some(value) => format!("{before}{}", sorted(value)),
+    match serde_json::from_str(quoted).ok().or_else(|| python_literal::parse(quoted)) {
+        Some(value) => format!("{before}{}", with_sorted_keys(value)),
         None => text.to_owned(),
     }
 }
 
-fn sorted(mut value: Value) -> Value {
+fn with_sorted_keys(mut value: Value) -> Value {
     value.sort_all_objects();
     value
 }
@@ -81,45 +82,48 @@ mod tests {
 
     use super::*;
 
-    fn said(text: &str) -> LlmRequest {
-        LlmRequest { contents: [Arc::new(Content::user(text))].into_iter().collect(), ..LlmRequest::default() }
-    }
-
-    fn called(id: &str) -> LlmRequest {
-        let call = FunctionCall { id: Some(id.into()), name: "t".into(), ..FunctionCall::default() };
-        let content = Content::new("model", vec![PartData::FunctionCall(call).into()]);
+    fn request_with(content: Content) -> LlmRequest {
         LlmRequest { contents: [Arc::new(content)].into_iter().collect(), ..LlmRequest::default() }
     }
 
+    fn text_request(text: &str) -> LlmRequest {
+        request_with(Content::user(text))
+    }
+
+    fn call_request(id: &str) -> LlmRequest {
+        let call = FunctionCall { id: Some(id.into()), name: "t".into(), ..FunctionCall::default() };
+        request_with(Content::new("model", vec![PartData::FunctionCall(call).into()]))
+    }
+
     #[test]
-    fn how_a_request_travels_and_generated_ids_do_not_matter() {
-        let mut request = called("adk-1");
+    fn transport_options_and_generated_ids_are_ignored() {
+        let mut request = call_request("adk-1");
         request.config.extra.insert("httpOptions".into(), json!({"timeout": 1}));
         request.config.extra.insert("labels".into(), json!({"a": "b"}));
-        assert_eq!(requests(&request, &called("adk-2")), None);
+        assert_eq!(diff_requests(&request, &call_request("adk-2")), None);
         assert!(
-            requests(&called("a"), &called("b"))
+            diff_requests(&call_request("a"), &call_request("b"))
                 .unwrap()
                 .contains("-            \"id\": \"a\",\n+            \"id\": \"b\",")
         );
     }
 
     #[test]
-    fn what_is_retold_in_python_and_in_json_is_the_same() {
-        let json = said("[a] called tool `t` with parameters: {\"x\":1,\"y\":[true,null]}");
-        let python = said("[a] called tool `t` with parameters: {'y': [True, None], 'x': 1}");
-        assert_eq!(requests(&python, &json), None);
-        let result = said("[a] `t` tool returned result: {'text': \"it's\"}");
-        assert_eq!(requests(&result, &said("[a] `t` tool returned result: {\"text\": \"it's\"}")), None);
-        assert!(requests(&python, &said("[a] called tool `t` with parameters: {'x': 2}")).is_some());
-        assert!(requests(&said("result: ?"), &said("result: !")).is_some());
+    fn python_literals_and_json_are_equivalent() {
+        let json = text_request("[a] called tool `t` with parameters: {\"x\":1,\"y\":[true,null]}");
+        let python = text_request("[a] called tool `t` with parameters: {'y': [True, None], 'x': 1}");
+        assert_eq!(diff_requests(&python, &json), None);
+        let result = text_request("[a] `t` tool returned result: {'text': \"it's\"}");
+        assert_eq!(diff_requests(&result, &text_request("[a] `t` tool returned result: {\"text\": \"it's\"}")), None);
+        assert!(diff_requests(&python, &text_request("[a] called tool `t` with parameters: {'x': 2}")).is_some());
+        assert!(diff_requests(&text_request("result: ?"), &text_request("result: !")).is_some());
     }
 
     #[test]
-    fn arguments_are_compared_whatever_their_order() {
+    fn arguments_are_compared_independent_of_their_order() {
         let args = |text| serde_json::from_str::<JsonMap>(text).unwrap();
         let (ab, ba) = (args(r#"{"a": {"x": 1, "y": 2}, "b": 1}"#), args(r#"{"b": 1, "a": {"y": 2, "x": 1}}"#));
-        assert_eq!(tool_calls(("t", &ab), ("t", &ba)), None);
-        assert!(tool_calls(("t", &ab), ("u", &ab)).unwrap().contains("-  \"name\": \"t\"\n+  \"name\": \"u\""));
+        assert_eq!(diff_tool_calls(("t", &ab), ("t", &ba)), None);
+        assert!(diff_tool_calls(("t", &ab), ("u", &ab)).unwrap().contains("-  \"name\": \"t\"\n+  \"name\": \"u\""));
     }
 }

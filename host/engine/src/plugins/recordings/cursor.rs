@@ -1,4 +1,4 @@
-//! How far a replay has come in a recording.
+//! Position of a replay in a recording.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,173 +7,189 @@ use thiserror::Error;
 
 use super::{ModelCall, RecordedCall, Recordings, ToolCall, ToolOutcome, compare};
 
-/// The calls that a message of the user led to, by agent.
+/// The recorded calls for one message of the user, per agent.
 pub(super) struct Cursor {
     agents: BTreeMap<String, Vec<Entry>>,
     user_message_index: usize,
-    /// The code of the error in which the recorded turn ended, if it did.
+    /// The code of the error that ended the recorded turn; `None` if it succeeded.
     error_code: Option<String>,
 }
 
 struct Entry {
     call: RecordedCall,
-    taken: bool,
+    is_used: bool,
 }
 
-/// The run is not the recorded one.
+/// A difference between a run and its recording.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("agent `{agent}`: {message}")]
 pub(super) struct Mismatch {
-    /// The agent at which it shows.
     pub(super) agent: String,
-    /// What differs.
     pub(super) message: String,
 }
 
-/// What stands in the recording for a call.
+/// The end of a recorded call.
 #[derive(Debug)]
-pub(super) enum Found<T> {
-    /// This came back.
-    Answer(T),
-    /// Nothing came back: something else ended the recorded run.
-    Stopped(Mismatch),
-    /// Nothing came back: the recorded run was cancelled.
+pub(super) enum RecordedOutcome<T> {
+    Completed(T),
+    /// Another error ended the recorded run during this call. A replay that does not end too fails with this mismatch.
+    Interrupted(Mismatch),
+    /// The recorded run was cancelled during this call.
     Cancelled,
 }
 
-/// How a model answered.
+/// The result of a model call.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ModelOutcome {
     pub(super) response: Option<LlmResponse>,
-    /// How it failed, after `response` if there is one.
+    /// Comes after `response`.
     pub(super) error: Option<ModelError>,
 }
 
 impl Cursor {
     pub(super) fn new(recordings: Recordings, user_message_index: usize) -> Self {
         let mut agents: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
-        let of_message = |index| index == user_message_index;
-        for recording in recordings.recordings.into_iter().filter(|it| of_message(it.user_message_index)) {
-            agents.entry(recording.agent).or_default().push(Entry { call: recording.call, taken: false });
+        for recording in recordings.recordings {
+            if recording.user_message_index == user_message_index {
+                agents.entry(recording.agent).or_default().push(Entry { call: recording.call, is_used: false });
+            }
         }
         let message = recordings.user_messages.into_iter().nth(user_message_index);
         Self { agents, user_message_index, error_code: message.and_then(|message| message.error_code) }
     }
 
-    /// What the model of `agent` answers to this request.
-    pub(super) fn ask(&mut self, agent: &str, request: &LlmRequest) -> Result<Found<Answer>, Mismatch> {
+    /// Returns the recorded outcome of the agent's next model call, which has to be a call with this request.
+    pub(super) fn next_model_call(
+        &mut self,
+        agent: &str,
+        request: &LlmRequest,
+    ) -> Result<RecordedOutcome<ModelOutcome>, Mismatch> {
         let entries = self.agents.entry(agent.to_owned()).or_default();
-        let next = entries.iter().position(|entry| !entry.taken && !entry.call.is_stopped_tool());
+        let next = entries.iter().position(|entry| !entry.is_used && !entry.call.is_interrupted_tool_call());
         let Some((index, call)) = next.and_then(|index| Some((index, &entries.get(index)?.call))) else {
-            return self.after_the_end(agent, "the model is asked");
+            return self.unrecorded_call(agent, "the model was called");
         };
         let RecordedCall::Model(recorded) = call else {
-            let message = format!("the model is asked, where {} is recorded", call.shown());
+            let message = format!("the model was called, but the recording has {} here", call.describe());
             return Err(self.mismatch(agent, index, &message));
         };
-        if let Some(diff) = compare::requests(&recorded.request, request) {
-            return Err(self.mismatch(agent, index, &format!("the model is asked something else\n{diff}")));
+        if let Some(diff) = compare::diff_requests(&recorded.request, request) {
+            return Err(self.mismatch(
+                agent,
+                index,
+                &format!("the model request differs from the recorded one\n{diff}"),
+            ));
         }
-        let answer = Answer { response: recorded.answer(), error: recorded.error.clone() };
-        take(entries, index);
-        if answer.response.is_none() && answer.error.is_none() {
-            return Ok(self.stopped(agent, index));
+        let outcome = ModelOutcome { response: recorded.complete_response(), error: recorded.error.clone() };
+        mark_used(entries, index);
+        if outcome.response.is_none() && outcome.error.is_none() {
+            return Ok(self.interrupted_call(agent, index));
         }
-        let response = answer.response.map(|response| with_ids(response, entries.get(index + 1..).unwrap_or_default()));
-        Ok(Found::Answer(Answer { response, ..answer }))
+        let following = entries.get(index + 1..).unwrap_or_default();
+        let response = outcome.response.map(|response| with_call_ids(response, following));
+        Ok(RecordedOutcome::Completed(ModelOutcome { response, ..outcome }))
     }
 
-    /// What a tool answers that `agent` calls. Of the calls that may run at the same time, the one of this id is meant, else the one of
-    /// these arguments, else the next.
-    pub(super) fn call(&mut self, agent: &str, call: &FunctionCall) -> Result<Found<ToolCall>, Mismatch> {
+    /// Returns the recorded outcome of a tool call. Among the recorded calls that may run concurrently, prefers the one
+    /// with the same id, then the one with the same arguments, then the one with the same name.
+    pub(super) fn next_tool_call(
+        &mut self,
+        agent: &str,
+        call: &FunctionCall,
+    ) -> Result<RecordedOutcome<ToolCall>, Mismatch> {
         let entries = self.agents.entry(agent.to_owned()).or_default();
-        let open = entries.iter().enumerate().filter(|(_, entry)| !entry.taken);
-        let due = open.map_while(|(index, entry)| match &entry.call {
+        let unused = entries.iter().enumerate().filter(|(_, entry)| !entry.is_used);
+        let candidates = unused.map_while(|(index, entry)| match &entry.call {
             RecordedCall::Tool(tool) => Some((index, tool)),
             RecordedCall::Model(_) => None,
         });
-        let due: Vec<_> = due.collect();
-        let fits: [&dyn Fn(&FunctionCall) -> bool; 4] = [
+        let candidates: Vec<_> = candidates.collect();
+        let preferences: [&dyn Fn(&FunctionCall) -> bool; 4] = [
             &|recorded| recorded.id.is_some() && recorded.id == call.id,
             &|recorded| recorded.name == call.name && recorded.args == call.args,
             &|recorded| recorded.name == call.name,
             &|_| true,
         ];
-        let found = fits.iter().find_map(|fits| due.iter().find(|(_, tool)| fits(&tool.call)));
-        let Some((index, tool)) = found.map(|(index, tool)| (*index, (*tool).clone())) else {
-            let what = format!("tool `{}` is called", call.name);
-            return match entries.iter().position(|entry| !entry.taken) {
+        let best = preferences.iter().find_map(|matches| candidates.iter().find(|(_, tool)| matches(&tool.call)));
+        let Some((index, tool)) = best.map(|(index, tool)| (*index, (*tool).clone())) else {
+            let event = format!("tool `{}` was called", call.name);
+            return match entries.iter().position(|entry| !entry.is_used) {
                 Some(next) => {
-                    Err(self.mismatch(agent, next, &format!("{what}, where a call of the model is recorded")))
+                    Err(self.mismatch(agent, next, &format!("{event}, but the recording has a call of the model here")))
                 }
-                None => self.after_the_end(agent, &what),
+                None => self.unrecorded_call(agent, &event),
             };
         };
-        let (recorded, now) = ((tool.call.name.as_str(), &tool.call.args), (call.name.as_str(), &call.args));
-        if let Some(diff) = compare::tool_calls(recorded, now) {
-            let message = format!("tool `{}` is called otherwise\n{diff}", call.name);
+        let (recorded, actual) = ((tool.call.name.as_str(), &tool.call.args), (call.name.as_str(), &call.args));
+        if let Some(diff) = compare::diff_tool_calls(recorded, actual) {
+            let message = format!("the call of tool `{}` differs from the recorded one\n{diff}", call.name);
             return Err(self.mismatch(agent, index, &message));
         }
-        take(entries, index);
+        mark_used(entries, index);
         match tool.outcome {
-            ToolOutcome::Stopped => Ok(self.stopped(agent, index)),
-            ToolOutcome::Answered(_)
-            | ToolOutcome::AnsweredBare(_)
-            | ToolOutcome::Failed(_)
-            | ToolOutcome::NothingYet => Ok(Found::Answer(tool)),
+            ToolOutcome::Interrupted => Ok(self.interrupted_call(agent, index)),
+            ToolOutcome::Object(_) | ToolOutcome::Value(_) | ToolOutcome::Error(_) | ToolOutcome::Pending => {
+                Ok(RecordedOutcome::Completed(tool))
+            }
         }
     }
 
-    /// What the run should have done too.
-    pub(super) fn leftovers(&self) -> Option<Mismatch> {
-        let open = self.agents.iter().flat_map(|(agent, entries)| {
-            let open = entries.iter().enumerate().filter(|(_, entry)| !entry.taken && !entry.call.is_stopped());
-            open.map(move |(index, entry)| (agent, index, entry))
+    /// Returns a mismatch if the recording has calls that the run has not made.
+    pub(super) fn missing_call(&self) -> Option<Mismatch> {
+        let missing = self.agents.iter().flat_map(|(agent, entries)| {
+            let missing =
+                entries.iter().enumerate().filter(|(_, entry)| !entry.is_used && !entry.call.is_interrupted());
+            missing.map(move |(index, entry)| (agent, index, entry))
         });
-        let open: Vec<_> = open.collect();
-        let (agent, index, entry) = open.first()?;
-        let others = match open.len() - 1 {
+        let missing: Vec<_> = missing.collect();
+        let (agent, index, entry) = missing.first()?;
+        let others = match missing.len() - 1 {
             0 => String::new(),
-            others => format!(", and {others} more that are recorded"),
+            others => format!(" and {others} more recorded calls"),
         };
-        Some(self.mismatch(agent, *index, &format!("the run ended without {}{others}", entry.call.shown())))
+        Some(self.mismatch(agent, *index, &format!("the run ended without {}{others}", entry.call.describe())))
     }
 
-    /// More is asked than is recorded. Where an error ended the recorded run, what ran beside it may not have come this far.
-    fn after_the_end<T>(&self, agent: &str, what: &str) -> Result<Found<T>, Mismatch> {
+    /// The outcome of a call after the agent's last recorded one. If an error ended the recorded run, agents that ran
+    /// concurrently may have been interrupted before this call.
+    fn unrecorded_call<T>(&self, agent: &str, event: &str) -> Result<RecordedOutcome<T>, Mismatch> {
         let recorded = self.agents.get(agent).map_or(0, Vec::len);
         let mismatch =
-            self.mismatch(agent, recorded, &format!("{what}, where no more calls of this agent are recorded"));
+            self.mismatch(agent, recorded, &format!("{event}, but the recording has no more calls of this agent"));
         match &self.error_code {
-            Some(_) => Ok(Found::Stopped(mismatch)),
+            Some(_) => Ok(RecordedOutcome::Interrupted(mismatch)),
             None => Err(mismatch),
         }
     }
 
-    fn stopped<T>(&self, agent: &str, index: usize) -> Found<T> {
+    fn interrupted_call<T>(&self, agent: &str, index: usize) -> RecordedOutcome<T> {
         match self.error_code.as_deref() {
-            Some("CANCELLED") => Found::Cancelled,
-            _ => Found::Stopped(self.mismatch(agent, index, "the recorded call was stopped before it was answered")),
+            Some("CANCELLED") => RecordedOutcome::Cancelled,
+            _ => RecordedOutcome::Interrupted(self.mismatch(
+                agent,
+                index,
+                "the recorded call was interrupted, but this run did not end",
+            )),
         }
     }
 
-    fn mismatch(&self, agent: &str, index: usize, what: &str) -> Mismatch {
-        let message = format!("message {}, call {index}: {what}", self.user_message_index);
+    fn mismatch(&self, agent: &str, index: usize, message: &str) -> Mismatch {
+        let message = format!("message {}, call {index}: {message}", self.user_message_index);
         Mismatch { agent: agent.to_owned(), message }
     }
 }
 
-fn take(entries: &mut [Entry], index: usize) {
+fn mark_used(entries: &mut [Entry], index: usize) {
     if let Some(entry) = entries.get_mut(index) {
-        entry.taken = true;
+        entry.is_used = true;
     }
 }
 
-/// Calls without an id get that of the recorded call that they led to.
-fn with_ids(mut response: LlmResponse, after: &[Entry]) -> LlmResponse {
-    let mut named = HashSet::new();
-    let led_to = || {
-        after.iter().map_while(|entry| match &entry.call {
+/// Assigns ids to function calls that have none, from the tool calls that are recorded after the response.
+fn with_call_ids(mut response: LlmResponse, following: &[Entry]) -> LlmResponse {
+    let mut assigned = HashSet::new();
+    let tool_calls = || {
+        following.iter().map_while(|entry| match &entry.call {
             RecordedCall::Tool(tool) => Some(&tool.call),
             RecordedCall::Model(_) => None,
         })
@@ -183,10 +199,10 @@ fn with_ids(mut response: LlmResponse, after: &[Entry]) -> LlmResponse {
         if call.id.as_ref().is_some_and(|id| !id.is_empty()) {
             continue;
         }
-        let same = |recorded: &&FunctionCall| recorded.name == call.name && !named.contains(&recorded.id);
-        let recorded = led_to().filter(same).find(|it| it.args == call.args).or_else(|| led_to().find(same));
-        if let Some(recorded) = recorded {
-            named.insert(recorded.id.clone());
+        let is_candidate = |recorded: &&FunctionCall| recorded.name == call.name && !assigned.contains(&recorded.id);
+        let same_args = tool_calls().filter(is_candidate).find(|recorded| recorded.args == call.args);
+        if let Some(recorded) = same_args.or_else(|| tool_calls().find(is_candidate)) {
+            assigned.insert(recorded.id.clone());
             call.id.clone_from(&recorded.id);
         }
     }
@@ -194,18 +210,18 @@ fn with_ids(mut response: LlmResponse, after: &[Entry]) -> LlmResponse {
 }
 
 impl RecordedCall {
-    fn is_stopped(&self) -> bool {
+    fn is_interrupted(&self) -> bool {
         match self {
             Self::Model(ModelCall { responses, error, .. }) => responses.is_empty() && error.is_none(),
-            Self::Tool(tool) => tool.outcome == ToolOutcome::Stopped,
+            Self::Tool(tool) => tool.outcome == ToolOutcome::Interrupted,
         }
     }
 
-    fn is_stopped_tool(&self) -> bool {
-        matches!(self, Self::Tool(_)) && self.is_stopped()
+    fn is_interrupted_tool_call(&self) -> bool {
+        matches!(self, Self::Tool(_)) && self.is_interrupted()
     }
 
-    fn shown(&self) -> String {
+    fn describe(&self) -> String {
         match self {
             Self::Model(_) => "a call of the model".into(),
             Self::Tool(tool) => format!("a call of tool `{}`", tool.call.name),

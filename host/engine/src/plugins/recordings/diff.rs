@@ -1,26 +1,27 @@
-//! What differs between two texts, line by line, as `diff -u` shows it.
+//! Unified diff of two JSON values, computed by longest common subsequence.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// Equal lines that are shown around a difference.
-const CONTEXT: usize = 3;
-/// Most comparisons of lines; beyond that, what lies between the first and the last difference is shown as replaced.
-const MOST_WORK: usize = 4_000_000;
+/// The number of equal lines around a difference.
+const CONTEXT_LINES: usize = 3;
+/// The maximum number of line comparisons. Longer texts are shown as replaced from the first to the last difference.
+const MAX_COMPARISONS: usize = 4_000_000;
 
-/// What differs between two values, as JSON with a line for each line of a text in it. `---` is the first, `+++` the second.
-pub(super) fn of_values(names: [&str; 2], first: &Value, second: &Value) -> String {
-    let [first, second] = [first, second].map(pretty);
+/// Returns the differences of two values as indented JSON, in which a string with line ends takes several lines. The
+/// first name and value are marked with `-`, the second with `+`.
+pub(super) fn unified_diff(names: [&str; 2], first: &Value, second: &Value) -> String {
+    let [first, second] = [first, second].map(pretty_print);
     let [before, after]: [Vec<&str>; 2] = [first.lines().collect(), second.lines().collect()];
-    let [first, second] = names;
-    let mut text = format!("--- {first}\n+++ {second}\n");
-    write_hunks(&mut text, &lines(&before, &after));
+    let [first_name, second_name] = names;
+    let mut text = format!("--- {first_name}\n+++ {second_name}\n");
+    write_hunks(&mut text, &diff_lines(&before, &after));
     text
 }
 
-/// Indented JSON in which a text goes on in a new line after each of its line ends.
-fn pretty(value: &Value) -> String {
+/// Returns indented JSON with a line break after each `\n` in a string.
+fn pretty_print(value: &Value) -> String {
     let json = serde_json::to_string_pretty(value).unwrap_or_default();
     let mut text = String::with_capacity(json.len());
     for line in json.lines() {
@@ -50,8 +51,8 @@ enum Line<'a> {
     Added(&'a str),
 }
 
-/// A shortest way from one text to the other.
-fn lines<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<Line<'a>> {
+/// Returns a shortest edit script from one text to the other.
+fn diff_lines<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<Line<'a>> {
     let head = before.iter().zip(after).take_while(|(a, b)| a == b).count();
     let (same, before) = before.split_at(head);
     let after = after.get(head..).unwrap_or_default();
@@ -59,17 +60,17 @@ fn lines<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<Line<'a>> {
     let (before, end) = before.split_at(before.len() - tail);
     let after = after.get(..after.len() - tail).unwrap_or_default();
     let mut lines: Vec<_> = same.iter().map(|line| Line::Same(line)).collect();
-    lines.extend(middle(before, after));
+    lines.extend(diff_by_common_lines(before, after));
     lines.extend(end.iter().map(|line| Line::Same(line)));
     lines
 }
 
-fn middle<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<Line<'a>> {
-    if before.len().saturating_mul(after.len()) > MOST_WORK {
+fn diff_by_common_lines<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<Line<'a>> {
+    if before.len().saturating_mul(after.len()) > MAX_COMPARISONS {
         let removed = before.iter().map(|line| Line::Removed(line));
         return removed.chain(after.iter().map(|line| Line::Added(line))).collect();
     }
-    let common = common_lines(before, after);
+    let common = common_line_counts(before, after);
     let at = |row: usize, column: usize| common.get(row).and_then(|row| row.get(column)).copied().unwrap_or(0);
     let (mut row, mut column) = (0, 0);
     let mut lines = Vec::new();
@@ -93,8 +94,9 @@ fn middle<'a>(before: &[&'a str], after: &[&'a str]) -> Vec<Line<'a>> {
     }
 }
 
-/// How many lines are common to the two texts from a row of the one and a column of the other on.
-fn common_lines(before: &[&str], after: &[&str]) -> Vec<Vec<u32>> {
+/// Returns the table of the lengths of the longest common subsequences of the lines from `row` and from `column` to the
+/// end.
+fn common_line_counts(before: &[&str], after: &[&str]) -> Vec<Vec<u32>> {
     let mut rows = vec![vec![0; after.len() + 1]];
     for a in before.iter().rev() {
         let below = rows.last().map(Vec::as_slice).unwrap_or_default();
@@ -113,27 +115,28 @@ fn common_lines(before: &[&str], after: &[&str]) -> Vec<Vec<u32>> {
     rows
 }
 
-/// Writes the differing places with some context.
+/// Writes the differences with [`CONTEXT_LINES`] lines of context.
 fn write_hunks(text: &mut String, lines: &[Line<'_>]) {
-    let (mut before, mut after) = (1, 1);
-    let mut shown_before = false;
+    let (mut before_line, mut after_line) = (1, 1);
+    let mut is_in_hunk = false;
     for (index, line) in lines.iter().enumerate() {
-        let around = lines.iter().skip(index.saturating_sub(CONTEXT)).take(CONTEXT.min(index) + 1 + CONTEXT);
-        let shown = around.clone().any(|line| !matches!(line, Line::Same(_)));
-        if shown && !shown_before {
-            let _ = writeln!(text, "@@ -{before} +{after} @@");
+        let around =
+            lines.iter().skip(index.saturating_sub(CONTEXT_LINES)).take(CONTEXT_LINES.min(index) + 1 + CONTEXT_LINES);
+        let is_shown = around.clone().any(|line| !matches!(line, Line::Same(_)));
+        if is_shown && !is_in_hunk {
+            let _ = writeln!(text, "@@ -{before_line} +{after_line} @@");
         }
-        shown_before = shown;
+        is_in_hunk = is_shown;
         let (sign, content) = match line {
             Line::Same(content) => (' ', content),
             Line::Removed(content) => ('-', content),
             Line::Added(content) => ('+', content),
         };
-        if shown {
+        if is_shown {
             let _ = writeln!(text, "{sign}{content}");
         }
-        before += usize::from(!matches!(line, Line::Added(_)));
-        after += usize::from(!matches!(line, Line::Removed(_)));
+        before_line += usize::from(!matches!(line, Line::Added(_)));
+        after_line += usize::from(!matches!(line, Line::Removed(_)));
     }
 }
 
@@ -143,41 +146,41 @@ mod tests {
 
     use super::*;
 
-    fn shown(before: &str, after: &str) -> String {
+    fn diff_words(before: &str, after: &str) -> String {
         let [before, after]: [Vec<&str>; 2] = [before.split(' ').collect(), after.split(' ').collect()];
         let mut text = String::new();
-        write_hunks(&mut text, &lines(&before, &after));
+        write_hunks(&mut text, &diff_lines(&before, &after));
         text
     }
 
     #[test]
-    fn only_the_differing_places_are_shown() {
+    fn only_differences_and_their_context_are_shown() {
         let before = "a b c d e f g h i j k l m n o";
         let after = "a B c d e f g h i j k l m n o p";
-        assert_eq!(shown(before, after), "@@ -1 +1 @@\n a\n-b\n+B\n c\n d\n e\n@@ -13 +13 @@\n m\n n\n o\n+p\n");
+        assert_eq!(diff_words(before, after), "@@ -1 +1 @@\n a\n-b\n+B\n c\n d\n e\n@@ -13 +13 @@\n m\n n\n o\n+p\n");
     }
 
     #[test]
-    fn what_is_common_stays() {
-        assert_eq!(shown("a x b y c", "a b z c"), "@@ -1 +1 @@\n a\n-x\n b\n-y\n+z\n c\n");
-        assert_eq!(shown("a", "a"), "");
-        assert_eq!(shown("a b", "c"), "@@ -1 +1 @@\n-a\n-b\n+c\n");
+    fn common_lines_are_kept() {
+        assert_eq!(diff_words("a x b y c", "a b z c"), "@@ -1 +1 @@\n a\n-x\n b\n-y\n+z\n c\n");
+        assert_eq!(diff_words("a", "a"), "");
+        assert_eq!(diff_words("a b", "c"), "@@ -1 +1 @@\n-a\n-b\n+c\n");
     }
 
     #[test]
     fn texts_too_long_to_compare_are_shown_as_replaced() {
         let long = |prefix: &str| (0..2100).map(|line| format!("{prefix}{line} same")).collect::<Vec<_>>().join(" ");
-        let text = shown(&long("a"), &long("b"));
+        let text = diff_words(&long("a"), &long("b"));
         assert_eq!(text.lines().filter(|line| line.starts_with('-')).count(), 4199);
     }
 
     #[test]
-    fn a_text_of_several_lines_takes_several_lines() {
+    fn a_string_with_line_ends_takes_several_lines() {
         let [before, after] = ["one\ntwo \\n\n", "one\n2 \\n\n"].map(|text| json!({ "text": text }));
-        let diff = of_values(["recorded", "asked now"], &before, &after);
+        let diff = unified_diff(["recorded", "now"], &before, &after);
         assert_eq!(
             diff,
-            "--- recorded\n+++ asked now\n@@ -1 +1 @@\n {\n   \"text\": \"one\\n\n-    two \\\\n\\n\"\n+    2 \\\\n\\n\"\n }\n"
+            "--- recorded\n+++ now\n@@ -1 +1 @@\n {\n   \"text\": \"one\\n\n-    two \\\\n\\n\"\n+    2 \\\\n\\n\"\n }\n"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The plugin that records sessions.
+//! Plugin that records sessions.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -14,32 +14,38 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 
-use super::place::{Case, Place, RECORD_KEY};
-use super::runs::Runs;
-use super::tape::{Tape, changes};
-use super::wrapped::{Answers, Wrapped};
-use super::{Recordings, ToolOutcome, UserMessage, messages};
+use super::call_recorder::{CallRecorder, added_actions};
+use super::intercepted_tool::{InterceptedTool, ToolInterceptor};
+use super::location::{MessageLocation, RECORD_KEY, RecordingLocation};
+use super::run_map::RunMap;
+use super::{Recordings, ToolOutcome, UserMessage, user_messages};
 use crate::llm::{as_map, name_calls};
 use crate::tasks::finished;
 
-/// Writes down what models and tools are asked and what they answer. A session's file is written whole at the end of each run, also of one
-/// that failed. It belongs before all other plugins: one that answers in its place would hide a run from it.
+/// Records the requests and responses of models and tools. The file of a session is rewritten at the end of each run,
+/// including failed runs. List it before all other plugins: it does not record a run that an earlier plugin answers.
 pub struct Recorder {
-    place: Place,
-    runs: Runs<Run>,
-    /// Held while a file is read and written, since runs of several sessions may write to one.
-    writing: Arc<Mutex<()>>,
+    location: RecordingLocation,
+    runs: RunMap<ActiveRun>,
+    /// Held while a file is read and written, because runs of several sessions may write to the same file.
+    write_lock: Arc<Mutex<()>>,
 }
 
 /// A run that is being recorded.
-struct Run {
-    case: Case,
+struct ActiveRun {
+    location: MessageLocation,
     app: String,
-    /// The state before the user's message.
+    /// The session's state before the user's message.
     initial_state: JsonMap,
-    /// State of this run alone that came with the message.
-    temporary: JsonMap,
-    tape: Arc<Tape>,
+    /// The `temp:` state that was sent with the message.
+    temp_state: JsonMap,
+    calls: Arc<CallRecorder>,
+}
+
+/// The user's messages up to and including the one that a run has answered.
+struct Conversation {
+    earlier_messages: Vec<UserMessage>,
+    answered_message: UserMessage,
 }
 
 #[derive(Deserialize)]
@@ -60,104 +66,109 @@ enum Sessions {
 
 impl Recorder {
     /// Records one session, the first that runs, into this folder.
-    pub fn of_one_session(folder: impl Into<PathBuf>) -> Self {
-        Self::at(Place::OneSession(folder.into(), OnceLock::new()))
+    pub fn single_session(folder: impl Into<PathBuf>) -> Self {
+        Self::new(RecordingLocation::SingleSession(folder.into(), OnceLock::new()))
     }
 
     /// Records every session, each into `{app}/{user}/{session}` below this folder.
-    pub fn of_each_session(folder: impl Into<PathBuf>) -> Self {
-        Self::at(Place::EachSession(folder.into()))
+    pub fn all_sessions(folder: impl Into<PathBuf>) -> Self {
+        Self::new(RecordingLocation::FolderPerSession(folder.into()))
     }
 
-    /// Records the sessions whose state has the key `_adk_recordings_config`, `{"dir": …, "user_message_index": …}`: into that folder below
-    /// this one, as that message, counted from 0.
+    /// Records the sessions whose state has the key `_adk_recordings_config` with the value `{"dir": …,
+    /// "user_message_index": …}`. `dir` is a folder below `folder`, and the index is that of the recorded message,
+    /// counted from 0.
     pub fn on_demand(folder: impl Into<PathBuf>) -> Self {
-        Self::at(Place::OnDemand(folder.into(), RECORD_KEY))
+        Self::new(RecordingLocation::OnDemand(folder.into(), RECORD_KEY))
     }
 
-    /// From the arguments of a configuration: `folder`, and `sessions`, which is `on_demand` (the default) or `all`.
+    /// Creates a recorder from the arguments in a configuration file: `folder`, and `sessions`, which is `on_demand`
+    /// (the default) or `all`.
     ///
     /// # Errors
-    /// When an argument is missing, unknown or of the wrong kind.
+    /// If an argument is missing, unknown or of the wrong type.
     pub fn from_args(args: JsonMap) -> Result<Self, serde_json::Error> {
         let args: Args = serde_json::from_value(args.into())?;
         Ok(match args.sessions {
             Sessions::OnDemand => Self::on_demand(args.folder),
-            Sessions::All => Self::of_each_session(args.folder),
+            Sessions::All => Self::all_sessions(args.folder),
         })
     }
 
-    fn at(place: Place) -> Self {
-        Self { place, runs: Runs::default(), writing: Arc::default() }
+    fn new(location: RecordingLocation) -> Self {
+        Self { location, runs: RunMap::default(), write_lock: Arc::default() }
     }
 
-    /// Writes what has been recorded of a run that ends.
-    fn write(
+    /// Ends the recording of a run. The returned future writes the file and does not borrow from `self` or `cx`.
+    fn finish_run(
         &self,
         cx: &CallContext,
         error_code: Option<&str>,
     ) -> impl Future<Output = Result<(), RunError>> + Send + use<> {
-        let ended = self.runs.end(cx).map(|run| {
-            let mut said = messages::of_session(&cx.invocation.events());
-            let mut answered = said.pop().unwrap_or_default();
-            answered.state_delta.extend(run.temporary.clone());
-            answered.error_code = error_code.map(Into::into);
-            (run, said, answered)
+        let finished_run = self.runs.remove(cx).map(|run| {
+            let mut earlier_messages = user_messages::collect(&cx.invocation.events());
+            let mut answered_message = earlier_messages.pop().unwrap_or_default();
+            answered_message.state_delta.extend(run.temp_state.clone());
+            answered_message.error_code = error_code.map(Into::into);
+            (run, Conversation { earlier_messages, answered_message })
         });
-        let writing = self.writing.clone();
+        let write_lock = self.write_lock.clone();
         async move {
-            let Some((run, said, answered)) = ended else { return Ok(()) };
-            let _writing = writing.lock().await;
-            run.write(said, answered).await
+            let Some((run, conversation)) = finished_run else { return Ok(()) };
+            let _guard = write_lock.lock().await;
+            run.write(conversation).await
         }
     }
 }
 
-impl Run {
-    /// Writes the file anew: what it holds of earlier messages, and this run, which has `answered` the message after those that were
-    /// `said`.
-    async fn write(&self, said: Vec<UserMessage>, answered: UserMessage) -> Result<(), RunError> {
-        let index = self.case.user_message_index;
+impl ActiveRun {
+    /// Rewrites the file: keeps the recordings of earlier messages and adds this run.
+    async fn write(&self, conversation: Conversation) -> Result<(), RunError> {
+        let Conversation { earlier_messages, answered_message } = conversation;
+        let index = self.location.user_message_index;
         let mut recordings = match index {
             0 => Recordings { initial_state: self.initial_state.clone(), ..Recordings::default() },
-            _ => read(&self.case).await?.unwrap_or_default(),
+            _ => read(&self.location).await?.unwrap_or_default(),
         };
         recordings.app = Some(self.app.clone());
         recordings.user_messages.truncate(index);
-        let known = recordings.user_messages.len();
-        recordings.user_messages.extend(said.into_iter().take(index).skip(known));
-        recordings.user_messages.push(answered);
+        let recorded_messages = recordings.user_messages.len();
+        recordings.user_messages.extend(earlier_messages.into_iter().take(index).skip(recorded_messages));
+        recordings.user_messages.push(answered_message);
         recordings.recordings.retain(|recording| recording.user_message_index < index);
-        recordings.recordings.extend(self.tape.take(index));
+        recordings.recordings.extend(self.calls.take(index));
         let yaml = recordings.to_yaml().map_err(|error| RunError::Internal(error.to_string()))?;
-        replace(&self.case.file, &yaml)
+        let file = &self.location.file;
+        write_atomically(file, &yaml)
             .await
-            .map_err(|error| StoreError::backend(format!("writing {}", self.case.file.display()), error).into())
+            .map_err(|error| StoreError::backend(format!("writing {}", file.display()), error).into())
     }
 }
 
-/// The recording as it is; nothing when there is none.
-async fn read(case: &Case) -> Result<Option<Recordings>, RunError> {
-    let text = match tokio::fs::read_to_string(&case.file).await {
+/// Reads the recording, or returns `None` if the file does not exist.
+async fn read(location: &MessageLocation) -> Result<Option<Recordings>, RunError> {
+    let MessageLocation { file, display_name, .. } = location;
+    let text = match tokio::fs::read_to_string(file).await {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(StoreError::backend(format!("reading {}", case.file.display()), error).into()),
+        Err(error) => return Err(StoreError::backend(format!("reading {}", file.display()), error).into()),
     };
-    let recordings = Recordings::parse(&text)
-        .map_err(|error| RunError::BadInput(format!("{}: {error}; move it away to record anew", case.shown)))?;
+    let recordings = Recordings::parse(&text).map_err(|error| {
+        RunError::BadInput(format!("{display_name}: {error}; move the file away to start a new recording"))
+    })?;
     Ok(Some(recordings))
 }
 
-/// Puts a file in its place in one step.
-async fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+/// Writes a temporary file and renames it to `file`.
+async fn write_atomically(file: &Path, text: &str) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         tokio::fs::create_dir_all(folder).await?;
     }
-    let unfinished = file.with_extension("yaml.unfinished");
-    let mut new = tokio::fs::File::create(&unfinished).await?;
-    new.write_all(text.as_bytes()).await?;
-    new.sync_all().await?;
-    tokio::fs::rename(&unfinished, file).await
+    let temporary = file.with_extension("yaml.unfinished");
+    let mut output = tokio::fs::File::create(&temporary).await?;
+    output.write_all(text.as_bytes()).await?;
+    output.sync_all().await?;
+    tokio::fs::rename(&temporary, file).await
 }
 
 #[async_trait]
@@ -169,26 +180,26 @@ impl Callback for Recorder {
 
 #[async_trait]
 impl Plugin for Recorder {
-    /// What is recorded of a tool is its answer, also when the tool is an agent.
+    /// Returns `false`: an agent that is called as a tool is recorded as the response of that tool.
     fn follows_into_tools(&self) -> bool {
         false
     }
 
     async fn before_run(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
-        let Some(case) = self.place.case(cx)? else { return Ok(None) };
-        let said = messages::of_session(&cx.invocation.events());
-        let set_now = said.last().map(|message| &message.state_delta);
-        let (mut initial_state, mut temporary) = (JsonMap::new(), JsonMap::new());
+        let Some(location) = self.location.message(cx)? else { return Ok(None) };
+        let messages = user_messages::collect(&cx.invocation.events());
+        let set_by_message = messages.last().map(|message| &message.state_delta);
+        let (mut initial_state, mut temp_state) = (JsonMap::new(), JsonMap::new());
         for (key, value) in cx.invocation.state().iter() {
             if StateScope::of(key).0 == StateScope::Temp {
-                temporary.insert(key.into(), value.clone());
-            } else if set_now.is_none_or(|set| !set.contains_key(key)) {
+                temp_state.insert(key.into(), value.clone());
+            } else if set_by_message.is_none_or(|set| !set.contains_key(key)) {
                 initial_state.insert(key.into(), value.clone());
             }
         }
         let app = cx.invocation.session_key.app.to_string();
-        let initial_state = messages::without_config(initial_state);
-        self.runs.begin(cx, Run { case, app, initial_state, temporary, tape: Arc::default() });
+        let initial_state = user_messages::without_config_keys(initial_state);
+        self.runs.insert(cx, ActiveRun { location, app, initial_state, temp_state, calls: Arc::default() });
         Ok(None)
     }
 
@@ -200,65 +211,63 @@ impl Plugin for Recorder {
     ) -> Result<Arc<dyn Model>, ModelError> {
         let model = found?;
         Ok(match self.runs.get(cx) {
-            Some(run) => Arc::new(Recorded { model, agent: cx.agent.clone(), tape: run.tape.clone() }),
+            Some(run) => Arc::new(RecordedModel { model, agent: cx.agent.clone(), calls: run.calls.clone() }),
             None => model,
         })
     }
 
     fn tool(&self, cx: &CallContext, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
         match self.runs.get(cx) {
-            Some(run) => Arc::new(Wrapped { tool, answers: Recording { tape: run.tape.clone() } }),
+            Some(run) => Arc::new(InterceptedTool { tool, interceptor: ToolRecorder { calls: run.calls.clone() } }),
             None => tool,
         }
     }
 
     async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
-        finished(self.write(cx, None)).await
+        finished(self.finish_run(cx, None)).await
     }
 
-    /// A run that is cancelled may not wait for its recording, so the recording does not depend on it.
+    /// Writes the recording in a task of its own, because a cancelled run does not wait for it.
     async fn on_run_error(&self, cx: &CallContext, error: &RunError) {
-        let (written, invocation) = (self.write(cx, Some(error.code())), cx.invocation.id.clone());
+        let (write, invocation) = (self.finish_run(cx, Some(error.code())), cx.invocation.id.clone());
         let _ = finished(async move {
-            written
-                .await
-                .inspect_err(|failure| tracing::error!(%invocation, "the run could not be recorded: {failure}"))
+            write.await.inspect_err(|failure| tracing::error!(%invocation, "the run could not be recorded: {failure}"))
         })
         .await;
     }
 
-    /// Waits for what is being written.
+    /// Waits for pending writes.
     async fn close(&self) {
-        drop(self.writing.lock().await);
+        drop(self.write_lock.lock().await);
     }
 }
 
-/// A model that is recorded.
-struct Recorded {
+/// Records the calls of a model.
+struct RecordedModel {
     model: Arc<dyn Model>,
     agent: Arc<str>,
-    tape: Arc<Tape>,
+    calls: Arc<CallRecorder>,
 }
 
 #[async_trait]
-impl WrapperModel for Recorded {
+impl WrapperModel for RecordedModel {
     fn inner(&self) -> &dyn Model {
         self.model.as_ref()
     }
 
     async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
-        let tape = self.tape.clone();
-        let slot = tape.ask(&self.agent, &request);
+        let calls = self.calls.clone();
+        let id = calls.begin_model_call(&self.agent, &request);
         let responses =
-            self.model.generate(request, streaming_mode).await.inspect_err(|error| tape.failed(slot, error))?;
+            self.model.generate(request, streaming_mode).await.inspect_err(|error| calls.set_error(id, error))?;
         let recorded = responses.map(move |mut response| {
             match &mut response {
                 Ok(response) => {
-                    // The ids that the engine would give to the calls later on, so that their answers are found by them.
+                    // The engine would assign these ids later. They link the tool calls to this response.
                     name_calls(response);
-                    tape.answered(slot, response);
+                    calls.add_response(id, response);
                 }
-                Err(error) => tape.failed(slot, error),
+                Err(error) => calls.set_error(id, error),
             }
             response
         });
@@ -267,12 +276,12 @@ impl WrapperModel for Recorded {
 }
 
 /// Records the calls of a tool.
-struct Recording {
-    tape: Arc<Tape>,
+struct ToolRecorder {
+    calls: Arc<CallRecorder>,
 }
 
 #[async_trait]
-impl Answers for Recording {
+impl ToolInterceptor for ToolRecorder {
     async fn call(&self, tool: &dyn Tool, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let call = FunctionCall {
             id: cx.function_call_id.as_deref().map(Into::into),
@@ -280,17 +289,17 @@ impl Answers for Recording {
             args: args.clone(),
             ..FunctionCall::default()
         };
-        let answer = FunctionResponse { id: call.id.clone(), name: call.name.clone(), ..FunctionResponse::default() };
-        let slot = self.tape.call(&cx.agent, call);
-        let before = cx.actions().clone();
+        let response = FunctionResponse { id: call.id.clone(), name: call.name.clone(), ..FunctionResponse::default() };
+        let id = self.calls.begin_tool_call(&cx.agent, call);
+        let actions_before = cx.actions().clone();
         let result = tool.call(args, cx).await;
         let outcome = match &result {
-            Ok(Value::Null) if tool.is_long_running() => ToolOutcome::NothingYet,
-            Ok(Value::Object(map)) => ToolOutcome::Answered(FunctionResponse { response: map.clone(), ..answer }),
-            Ok(bare) => ToolOutcome::AnsweredBare(FunctionResponse { response: as_map(bare.clone()), ..answer }),
-            Err(error) => ToolOutcome::Failed(error.clone()),
+            Ok(Value::Null) if tool.is_long_running() => ToolOutcome::Pending,
+            Ok(Value::Object(map)) => ToolOutcome::Object(FunctionResponse { response: map.clone(), ..response }),
+            Ok(value) => ToolOutcome::Value(FunctionResponse { response: as_map(value.clone()), ..response }),
+            Err(error) => ToolOutcome::Error(error.clone()),
         };
-        self.tape.returned(slot, outcome, changes(&before, cx.actions().clone()));
+        self.calls.finish_tool_call(id, outcome, added_actions(&actions_before, cx.actions().clone()));
         result
     }
 }

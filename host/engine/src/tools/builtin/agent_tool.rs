@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::agents::past::Past;
 use crate::agents::{self, Frame, Lane};
 use crate::app::App;
-use crate::history::contents::Views;
+use crate::history::contents::PromptViews;
 use crate::plugins::Plugins;
 use crate::tasks::joined;
 
@@ -82,7 +82,7 @@ impl AgentTool {
         heard.emit(Event::new(said)).await?;
         let plugins = cx.host().map(|host| host.plugins()).unwrap_or_default();
         let plugins = Plugins::new_unchecked(plugins);
-        let frame = Frame::new(self.app.clone(), invocation.clone(), plugins, Views::default(), None);
+        let frame = Frame::new(self.app.clone(), invocation.clone(), plugins, PromptViews::default(), None);
         // In a task of its own: agents that call agents would otherwise use up the stack of one. Dropping it ends the task.
         let mut task = JoinSet::new();
         let lane = Lane { branch: None, past: Past::none(), sink: heard };

@@ -69,10 +69,10 @@ fn settings_say_when_and_by_whom() {
 #[test]
 fn wrong_settings_are_refused_by_key() {
     let cases = [
-        (json!({"interval": 3}), "`interval` needs `overlap` beside it"),
-        (json!({"overlap": 3}), "`overlap` needs `interval` beside it"),
-        (json!({"token_threshold": 3}), "`token_threshold` needs `retention` beside it"),
-        (json!({"retention": 3}), "`retention` needs `token_threshold` beside it"),
+        (json!({"interval": 3}), "`interval` requires `overlap`"),
+        (json!({"overlap": 3}), "`overlap` requires `interval`"),
+        (json!({"token_threshold": 3}), "`token_threshold` requires `retention`"),
+        (json!({"retention": 3}), "`retention` requires `token_threshold`"),
         (json!({"interval": 0, "overlap": 1}), "`interval` is 0; it must be at least 1"),
         (json!({"interval": 1, "overlap": -1}), "`overlap` is -1; it must be at least 0"),
         (
@@ -83,7 +83,7 @@ fn wrong_settings_are_refused_by_key() {
         (json!({"token_threshold": 1, "retention": 0}), "`retention` is 0; it must be at least 1"),
         (
             json!({"summarizer": "notes/short"}),
-            "nothing says when; give `interval` and `overlap`, or `token_threshold` and `retention`, or both",
+            "no strategy is set; set `interval` and `overlap`, or `token_threshold` and `retention`, or both",
         ),
         (
             json!({"interval": 1, "overlap": 1, "summarizer": "notes/broken"}),
@@ -106,24 +106,24 @@ fn configured(summarizer: &str, lookup: impl ItemResolver + 'static) -> Configur
 fn a_summarizer_that_goes_away_is_warned_of_once_and_no_model_takes_its_place() {
     let warnings = Warnings::heard();
     let compaction = configured("notes/short", Names);
-    assert!(matches!(compaction.with((1, Arc::new(Names))).unwrap().summarizer, SummarizerRef::Custom(_)));
-    assert!(compaction.with((2, Arc::new(Nothing))).is_none());
-    assert!(compaction.with((2, Arc::new(Nothing))).is_none());
-    assert!(compaction.with((3, Arc::new(Nothing))).is_none());
+    assert!(matches!(compaction.resolve((1, Arc::new(Names))).unwrap().summarizer, SummarizerRef::Custom(_)));
+    assert!(compaction.resolve((2, Arc::new(Nothing))).is_none());
+    assert!(compaction.resolve((2, Arc::new(Nothing))).is_none());
+    assert!(compaction.resolve((3, Arc::new(Nothing))).is_none());
     let [warning] = &*warnings.lines() else { panic!("{:?}", warnings.lines()) };
     assert!(
         warning.contains("apps.x.compaction: `summarizer`: summarizer `notes/short` not found")
             && warning.contains("; sessions are not compacted before it is back"),
         "{warning}"
     );
-    assert!(matches!(compaction.with((4, Arc::new(Names))).unwrap().summarizer, SummarizerRef::Custom(_)));
+    assert!(matches!(compaction.resolve((4, Arc::new(Names))).unwrap().summarizer, SummarizerRef::Custom(_)));
 }
 
 #[test]
 fn a_model_s_name_stays_one_until_a_summarizer_of_this_name_is_loaded() {
     let compaction = configured("notes/short", Nothing);
     let summarizer =
-        |generation, lookup: Arc<dyn ItemResolver>| compaction.with((generation, lookup)).unwrap().summarizer;
+        |generation, lookup: Arc<dyn ItemResolver>| compaction.resolve((generation, lookup)).unwrap().summarizer;
     assert!(matches!(summarizer(2, Arc::new(Nothing)), SummarizerRef::Model(_)));
     assert!(matches!(summarizer(3, Arc::new(Names)), SummarizerRef::Custom(_)));
 }

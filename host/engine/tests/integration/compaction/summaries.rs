@@ -28,10 +28,7 @@ async fn a_model_is_told_who_said_and_did_what() {
 fn a_prompt_without_the_conversation_is_refused() {
     let model = ModelRef::Named("m".into());
     let error = LlmSummarizer::new(model).with_prompt("Sum up.").err().unwrap();
-    assert_eq!(
-        error.to_string(),
-        "the prompt for summaries has no `{conversation_history}`, where the conversation goes; add it"
-    );
+    assert_eq!(error.to_string(), "the prompt for summaries has no placeholder `{conversation_history}`; add it");
 }
 
 /// Models by one name.
@@ -83,7 +80,7 @@ async fn an_app_without_any_model_is_told_to_name_one() {
     let app = compacted(root, every(1, SummarizerRef::Default)).await;
     app.say_and_settle("a").await;
     assert!(app.compactions().await.is_empty());
-    let expected = "no agent of the app has a model for summaries; name one as the compaction's `summarizer`";
+    let expected = "no agent of the app has a model; set `summarizer` of the compaction to the name of a model";
     assert!(text_of(&log).contains(expected), "{}", text_of(&log));
 }
 

@@ -1,11 +1,11 @@
-//! Recorded sessions, played again with the agents as they are now.
+//! Replay of recorded sessions with the current agents.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery::{Storage, services};
 use hatchery_core::{EventWindow, SessionKey};
-use hatchery_engine::plugins::Replay;
+use hatchery_engine::plugins::Replayer;
 use hatchery_engine::plugins::recordings::{Recordings, UserMessage};
 use hatchery_engine::{App, AppSettings, RunRequest, Runner};
 
@@ -14,18 +14,20 @@ use crate::report::{self, Heard, Report, TurnReport};
 
 const USER: &str = "test";
 
-/// The app without compaction. A summary is there when it is ready, so with it no two sessions would ask their models the same.
-pub fn never_compacted(app: &App) -> Arc<App> {
+/// Returns the app without compaction. Summaries are created in the background, so the prompts of two sessions with the
+/// same messages could differ.
+pub fn without_compaction(app: &App) -> Arc<App> {
     let settings = AppSettings { compaction: None, ..app.settings.clone() };
     Arc::new(app.clone().with_settings(settings))
 }
 
-/// Says what was said in a recorded session, up to the first turn that is not as it was.
+/// Sends the messages of a recorded session, up to the first turn that differs from the recording.
 pub async fn replay(host: &Host, recordings: Recordings, file: PathBuf) -> anyhow::Result<Report> {
     let Recordings { app, initial_state, user_messages, .. } = recordings;
     let mut report = Report::new(file, app.unwrap_or_default());
     if report.app.is_empty() || user_messages.is_empty() {
-        report.error = Some("it has no `app` or no `user_messages`; `hatchery run --record` writes both".into());
+        report.error =
+            Some("the file has no `app` or no `user_messages`; record the session with `hatchery run --record`".into());
         return Ok(report);
     }
     let Some(app) = host.source.app(&report.app) else {
@@ -33,24 +35,29 @@ pub async fn replay(host: &Host, recordings: Recordings, file: PathBuf) -> anyho
         report.error = Some(format!("app `{}` not found; there is {known}", report.app));
         return Ok(report);
     };
-    let app = never_compacted(&app);
-    // Services of its own: what other sessions leave in the state of the app or the user is not in the recording.
+    let app = without_compaction(&app);
+    // New services, because state of the app and the user from other sessions is not part of the recording.
     let services = services::open(&host.config, &Storage::InMemory, &host.scripts).await?;
     let folder = report.file.parent().unwrap_or(Path::new("."));
-    let runner = host.runner.with_prepended_plugin(services, Arc::new(Replay::of_folder(folder)));
+    let runner = host.runner.with_prepended_plugin(services, Arc::new(Replayer::from_folder(folder)));
     let key = runner.services().sessions.create(&app.name, USER, None, initial_state).await?.key;
     for message in user_messages {
-        let turn = say(&runner, &app, &key, message).await?;
-        let as_recorded = turn.passed;
+        let turn = replay_message(&runner, &app, &key, message).await?;
+        let passed = turn.passed;
         report.turns.push(turn);
-        if !as_recorded {
+        if !passed {
             break;
         }
     }
     Ok(report.judged())
 }
 
-async fn say(runner: &Runner, app: &Arc<App>, key: &SessionKey, message: UserMessage) -> anyhow::Result<TurnReport> {
+async fn replay_message(
+    runner: &Runner,
+    app: &Arc<App>,
+    key: &SessionKey,
+    message: UserMessage,
+) -> anyhow::Result<TurnReport> {
     let session = runner.services().sessions.get(key, EventWindow::All).await?;
     let content = message.content_for(&session.map(|session| session.events).unwrap_or_default());
     let request = RunRequest { state_delta: message.state_delta, ..RunRequest::new(&*key.user, &*key.id, content) };
@@ -78,11 +85,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_recorded_and_replayed_is_never_compacted_and_else_the_same() {
+    fn recorded_and_replayed_apps_differ_only_in_compaction() {
         let app = App::new("app", Agent::new("root", "", AgentKind::Sequential)).unwrap();
         let compaction = Some(CompactionConfig::default());
         let app = app.with_settings(AppSettings { resumable: true, compaction, ..AppSettings::default() });
-        let settings = &never_compacted(&app).settings;
+        let settings = &without_compaction(&app).settings;
         assert!(settings.resumable && settings.compaction.is_none());
     }
 }

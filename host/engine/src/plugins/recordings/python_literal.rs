@@ -1,53 +1,54 @@
-//! Python's way to write values (`{'city': 'Oslo', 'ok': True}`), as texts hold it that Python agents made of arguments and answers.
+//! Parser for Python literals (`{'city': 'Oslo', 'ok': True}`). Agents in Python write arguments and results this way
+//! into prompts.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
 use serde_json::{Map, Number, Value};
 
-/// How deep lists and dicts may lie in each other.
-const MOST_DEPTH: usize = 64;
+/// The maximum nesting of lists and dicts.
+const MAX_DEPTH: usize = 64;
 
-/// The value that `text` is in Python, of those that JSON has too: dicts with string keys, lists, tuples, strings, numbers, `True`, `False`
-/// and `None`.
+/// Parses a literal that has a JSON equivalent: a dict with string keys, a list, a tuple, a string, a number, `True`,
+/// `False` or `None`.
 pub(super) fn parse(text: &str) -> Option<Value> {
-    let mut reader = Reader { chars: text.chars().peekable(), depth: 0 };
-    let value = reader.value()?;
-    reader.skip_space();
-    reader.chars.next().is_none().then_some(value)
+    let mut parser = Parser { chars: text.chars().peekable(), depth: 0 };
+    let value = parser.value()?;
+    parser.skip_whitespace();
+    parser.chars.next().is_none().then_some(value)
 }
 
-struct Reader<'a> {
+struct Parser<'a> {
     chars: Peekable<Chars<'a>>,
     depth: usize,
 }
 
-impl Reader<'_> {
+impl Parser<'_> {
     fn value(&mut self) -> Option<Value> {
-        self.skip_space();
+        self.skip_whitespace();
         match *self.chars.peek()? {
             '{' => self.nested(Self::dict),
-            '[' => self.nested(|reader| reader.list(']')),
-            '(' => self.nested(|reader| reader.list(')')),
+            '[' => self.nested(|parser| parser.list(']')),
+            '(' => self.nested(|parser| parser.list(')')),
             '\'' | '"' => self.string().map(Value::String),
             _ => self.word(),
         }
     }
 
-    fn nested(&mut self, read: impl FnOnce(&mut Self) -> Option<Value>) -> Option<Value> {
+    fn nested(&mut self, parse: impl FnOnce(&mut Self) -> Option<Value>) -> Option<Value> {
         self.chars.next();
         self.depth += 1;
-        let value = (self.depth <= MOST_DEPTH).then(|| read(self))?;
+        let value = (self.depth <= MAX_DEPTH).then(|| parse(self))?;
         self.depth -= 1;
         value
     }
 
     fn dict(&mut self) -> Option<Value> {
         let mut map = Map::new();
-        while !self.closes('}') {
-            self.skip_space();
+        while !self.consume_close('}') {
+            self.skip_whitespace();
             let key = self.string()?;
-            self.skip_space();
+            self.skip_whitespace();
             self.chars.next_if_eq(&':')?;
             map.insert(key, self.value()?);
             self.separator('}')?;
@@ -57,23 +58,23 @@ impl Reader<'_> {
 
     fn list(&mut self, close: char) -> Option<Value> {
         let mut items = Vec::new();
-        while !self.closes(close) {
+        while !self.consume_close(close) {
             items.push(self.value()?);
             self.separator(close)?;
         }
         Some(Value::Array(items))
     }
 
-    fn closes(&mut self, close: char) -> bool {
-        self.skip_space();
+    fn consume_close(&mut self, close: char) -> bool {
+        self.skip_whitespace();
         self.chars.next_if_eq(&close).is_some()
     }
 
-    /// A comma, or the end that comes next.
+    /// Consumes a comma, unless the closing character is next.
     fn separator(&mut self, close: char) -> Option<()> {
-        self.skip_space();
-        let ends = self.chars.peek() == Some(&close);
-        (ends || self.chars.next_if_eq(&',').is_some()).then_some(())
+        self.skip_whitespace();
+        let is_end = self.chars.peek() == Some(&close);
+        (is_end || self.chars.next_if_eq(&',').is_some()).then_some(())
     }
 
     fn string(&mut self) -> Option<String> {
@@ -82,26 +83,26 @@ impl Reader<'_> {
         loop {
             match self.chars.next()? {
                 c if c == quote => return Some(text),
-                '\\' => text.push(self.escaped()?),
+                '\\' => text.push(self.escape_sequence()?),
                 c => text.push(c),
             }
         }
     }
 
-    fn escaped(&mut self) -> Option<char> {
+    fn escape_sequence(&mut self) -> Option<char> {
         match self.chars.next()? {
             'n' => Some('\n'),
             't' => Some('\t'),
             'r' => Some('\r'),
-            'x' => self.code(2),
-            'u' => self.code(4),
-            'U' => self.code(8),
+            'x' => self.code_point(2),
+            'u' => self.code_point(4),
+            'U' => self.code_point(8),
             c @ ('\\' | '\'' | '"') => Some(c),
             _ => None,
         }
     }
 
-    fn code(&mut self, digits: usize) -> Option<char> {
+    fn code_point(&mut self, digits: usize) -> Option<char> {
         let text: String = self.chars.by_ref().take(digits).collect();
         u32::from_str_radix(&text, 16).ok().and_then(char::from_u32)
     }
@@ -119,7 +120,7 @@ impl Reader<'_> {
         }
     }
 
-    fn skip_space(&mut self) {
+    fn skip_whitespace(&mut self) {
         while self.chars.next_if(|c| c.is_whitespace()).is_some() {}
     }
 }
@@ -131,14 +132,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_python_are_read() {
+    fn python_literals_are_parsed() {
         let text = r#"{'a': 1, "b": [True, None, -2.5], 'it\'s': "say \"hi\"\n", 'c': (), 'd': {}, 'e': '\u00e4'}"#;
         let value = json!({"a": 1, "b": [true, null, -2.5], "it's": "say \"hi\"\n", "c": [], "d": {}, "e": "ä"});
         assert_eq!(parse(text), Some(value));
     }
 
     #[test]
-    fn anything_else_is_none() {
+    fn other_texts_are_rejected() {
         for text in
             ["", "{", "{'a' 1}", "{'a': 1} x", "{1: 2}", "yes", "'open", "[1 2]", "{'a': 1}}", "<object at 0x1>"]
         {

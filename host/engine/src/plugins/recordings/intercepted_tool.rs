@@ -1,4 +1,4 @@
-//! A tool whose calls somebody else answers.
+//! Tool decorator that intercepts calls.
 
 use std::sync::Arc;
 
@@ -6,25 +6,26 @@ use async_trait::async_trait;
 use hatchery_core::{CallContext, JsonMap, Tool, ToolError, WrapperTool};
 use serde_json::Value;
 
-/// Answers calls of a tool, with or without the tool.
+/// Handles the calls of an [`InterceptedTool`].
 #[async_trait]
-pub(super) trait Answers: Send + Sync {
+pub(super) trait ToolInterceptor: Send + Sync {
+    /// Returns the result of a call. It may call `tool`, or not.
     async fn call(&self, tool: &dyn Tool, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError>;
 }
 
-/// A tool that is itself in all but its calls.
-pub(super) struct Wrapped<A> {
+/// A tool whose calls go to an interceptor. Everything else is delegated to the tool.
+pub(super) struct InterceptedTool<I> {
     pub(super) tool: Arc<dyn Tool>,
-    pub(super) answers: A,
+    pub(super) interceptor: I,
 }
 
 #[async_trait]
-impl<A: Answers> WrapperTool for Wrapped<A> {
+impl<I: ToolInterceptor> WrapperTool for InterceptedTool<I> {
     fn inner(&self) -> &dyn Tool {
         self.tool.as_ref()
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
-        self.answers.call(self.tool.as_ref(), args, cx).await
+        self.interceptor.call(self.tool.as_ref(), args, cx).await
     }
 }

@@ -1,0 +1,133 @@
+//! Log of the model and tool calls of one run.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use hatchery_core::sync::MutexExt;
+use hatchery_core::{EventActions, FunctionCall, LlmRequest, LlmResponse, ModelError};
+
+use super::{ModelCall, RecordedCall, Recording, ToolCall, ToolOutcome};
+use crate::llm::Aggregator;
+
+/// Config keys that are not recorded, because the HTTP headers in them can contain API keys.
+const HTTP_OPTIONS: [&str; 2] = ["httpOptions", "http_options"];
+
+/// Records the calls of one run. Agents and tools that run concurrently share it.
+#[derive(Default)]
+pub(super) struct CallRecorder(Mutex<Vec<Entry>>);
+
+/// Identifies a call in a [`CallRecorder`].
+#[derive(Clone, Copy)]
+pub(super) struct CallId(usize);
+
+struct Entry {
+    agent: Arc<str>,
+    /// The sort key. A tool call follows the model call that requested it, in the order of the response.
+    order: (usize, usize),
+    call: Call,
+}
+
+enum Call {
+    Model(Box<PendingModelCall>),
+    Tool(Box<ToolCall>),
+}
+
+struct PendingModelCall {
+    request: LlmRequest,
+    response: Aggregator,
+    /// The ids of the function calls in the response.
+    function_calls: Vec<String>,
+    error: Option<ModelError>,
+}
+
+impl CallRecorder {
+    /// Records the start of a model call.
+    pub(super) fn begin_model_call(&self, agent: &Arc<str>, request: &LlmRequest) -> CallId {
+        let instructions = request.system_instructions.join("\n\n");
+        let system_instructions = if instructions.is_empty() { vec![] } else { vec![instructions] };
+        let mut request = LlmRequest { system_instructions, ..request.clone() };
+        if HTTP_OPTIONS.iter().any(|key| request.config.extra.contains_key(*key)) {
+            request.config.extra.retain(|key, _| !HTTP_OPTIONS.contains(&key.as_str()));
+        }
+        let call =
+            PendingModelCall { request, response: Aggregator::default(), function_calls: Vec::new(), error: None };
+        let mut entries = self.entries();
+        let index = entries.len();
+        entries.push(Entry { agent: agent.clone(), order: (index, 0), call: Call::Model(Box::new(call)) });
+        CallId(index)
+    }
+
+    /// Records a response, which may be partial.
+    pub(super) fn add_response(&self, id: CallId, response: &LlmResponse) {
+        if let Some(Entry { call: Call::Model(call), .. }) = self.entries().get_mut(id.0) {
+            let function_calls = response.content.iter().flat_map(|content| content.function_calls());
+            call.function_calls.extend(function_calls.filter_map(|call| call.id.clone()));
+            call.response.push(response.clone());
+        }
+    }
+
+    /// Records the error of a model call.
+    pub(super) fn set_error(&self, id: CallId, error: &ModelError) {
+        if let Some(Entry { call: Call::Model(call), .. }) = self.entries().get_mut(id.0) {
+            call.error = Some(error.clone());
+        }
+    }
+
+    /// Records the start of a tool call.
+    pub(super) fn begin_tool_call(&self, agent: &Arc<str>, call: FunctionCall) -> CallId {
+        let mut entries = self.entries();
+        let index = entries.len();
+        let order = entries.iter().rev().filter(|entry| entry.agent == *agent).find_map(|entry| match &entry.call {
+            Call::Model(model_call) => {
+                let position = model_call.function_calls.iter().position(|id| call.id.as_ref() == Some(id))?;
+                Some((entry.order.0, position + 1))
+            }
+            Call::Tool(_) => None,
+        });
+        let call = Call::Tool(Box::new(ToolCall { call, outcome: ToolOutcome::Interrupted, actions: None }));
+        entries.push(Entry { agent: agent.clone(), order: order.unwrap_or((index, 0)), call });
+        CallId(index)
+    }
+
+    /// Records the result of a tool call.
+    pub(super) fn finish_tool_call(&self, id: CallId, outcome: ToolOutcome, actions: EventActions) {
+        if let Some(Entry { call: Call::Tool(call), .. }) = self.entries().get_mut(id.0) {
+            call.outcome = outcome;
+            call.actions = (!actions.is_empty()).then_some(actions);
+        }
+    }
+
+    /// Removes and returns all calls, as recordings of this message of the user.
+    pub(super) fn take(&self, user_message_index: usize) -> Vec<Recording> {
+        let mut entries = std::mem::take(&mut *self.entries());
+        entries.sort_by_key(|entry| entry.order);
+        let recordings = entries.into_iter().map(|entry| Recording {
+            user_message_index,
+            agent: entry.agent.to_string(),
+            call: match entry.call {
+                Call::Tool(call) => RecordedCall::Tool(*call),
+                Call::Model(call) => {
+                    let PendingModelCall { request, response, error, .. } = *call;
+                    let responses = response.finish().into_iter().collect();
+                    RecordedCall::Model(ModelCall { request, responses, error })
+                }
+            },
+        });
+        recordings.collect()
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.0.lock_unpoisoned()
+    }
+}
+
+/// Returns the actions that a call has added. Fields that are not maps have their value after the call, since applying
+/// them twice has no further effect.
+pub(super) fn added_actions(before: &EventActions, after: EventActions) -> EventActions {
+    if *before == after {
+        return EventActions::default();
+    }
+    let mut added = after;
+    added.state_delta.retain(|key, value| before.state_delta.get(key) != Some(value));
+    added.artifact_delta.retain(|name, version| before.artifact_delta.get(name) != Some(version));
+    added
+}

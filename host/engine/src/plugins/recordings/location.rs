@@ -1,0 +1,125 @@
+//! Location of recordings. A client can request recording or replay through the session's state, but only below a
+//! folder that the operator has configured.
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
+
+use hatchery_core::{CallContext, RunError, SessionKey};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{FILE_NAME, user_messages};
+
+/// The state key that requests recording of a session.
+pub(super) const RECORD_KEY: &str = "_adk_recordings_config";
+/// The state key that requests replay of a session.
+pub(super) const REPLAY_KEY: &str = "_adk_replay_config";
+pub(super) const CONFIG_KEYS: [&str; 2] = [RECORD_KEY, REPLAY_KEY];
+
+/// Maps sessions to the files of their recordings.
+pub(super) enum RecordingLocation {
+    /// Only the first session that runs, in this folder.
+    SingleSession(PathBuf, OnceLock<SessionKey>),
+    /// Every session, all with the file in this folder.
+    Folder(PathBuf),
+    /// Every session, each with its own folder below this one.
+    FolderPerSession(PathBuf),
+    /// The sessions whose state has this key, which names a folder below this one.
+    OnDemand(PathBuf, &'static str),
+}
+
+/// One message in a recording.
+#[derive(Debug, PartialEq)]
+pub(super) struct MessageLocation {
+    pub(super) file: PathBuf,
+    /// The file's name in error messages. For a folder that a client named, it does not contain the operator's folder.
+    pub(super) display_name: String,
+    /// Counted from 0.
+    pub(super) user_message_index: usize,
+}
+
+/// The value of the state key.
+#[derive(Deserialize)]
+struct Config {
+    dir: PathBuf,
+    user_message_index: usize,
+}
+
+impl RecordingLocation {
+    /// Returns the message that the run of `cx` answers, or `None` if its session has no recording.
+    pub(super) fn message(&self, cx: &CallContext) -> Result<Option<MessageLocation>, RunError> {
+        let session = &cx.invocation.session_key;
+        let folder = match self {
+            Self::SingleSession(folder, first) if first.get_or_init(|| session.clone()) != session => {
+                return Err(RunError::BadInput(format!(
+                    "{} already contains the recording of another session; record into another folder",
+                    folder.display()
+                )));
+            }
+            Self::SingleSession(folder, _) | Self::Folder(folder) => folder.clone(),
+            Self::FolderPerSession(root) => [&session.app, &session.user, &session.id]
+                .iter()
+                .fold(root.clone(), |path, name| path.join(folder_name(name))),
+            Self::OnDemand(root, key) => return on_demand(root, key, cx),
+        };
+        let file = folder.join(FILE_NAME);
+        let messages = user_messages::collect(&cx.invocation.events()).len();
+        Ok(Some(MessageLocation {
+            display_name: file.display().to_string(),
+            file,
+            user_message_index: messages.saturating_sub(1),
+        }))
+    }
+}
+
+fn on_demand(root: &Path, key: &str, cx: &CallContext) -> Result<Option<MessageLocation>, RunError> {
+    let Some(value) = cx.state(key).filter(|value| !value.is_null()) else { return Ok(None) };
+    let bad_input = |reason: &str| RunError::BadInput(format!("state key `{key}`: {reason}"));
+    let config: Config = serde_json::from_value::<Config>(without_nulls(value))
+        .map_err(|error| bad_input(&format!("{error}; the value has the fields `dir` and `user_message_index`")))?;
+    let is_below_root = config.dir.components().all(|part| matches!(part, Component::Normal(_)));
+    if !is_below_root || config.dir.as_os_str().is_empty() {
+        return Err(bad_input(&format!(
+            "`dir` is `{}`, but must be a relative path without `..`; it is resolved against the folder of recordings",
+            config.dir.display()
+        )));
+    }
+    let relative = config.dir.join(FILE_NAME);
+    Ok(Some(MessageLocation {
+        file: root.join(&relative),
+        display_name: relative.display().to_string(),
+        user_message_index: config.user_message_index,
+    }))
+}
+
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(map) => map.into_iter().filter(|(_, value)| !value.is_null()).collect(),
+        other => other,
+    }
+}
+
+/// Percent-encodes a name from a client to a folder name. Different names get different folders.
+fn folder_name(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len());
+    for (index, byte) in name.bytes().enumerate() {
+        match byte {
+            b'.' if index > 0 => encoded.push('.'),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => encoded.push(byte.into()),
+            other => encoded.push_str(&format!("%{other:02x}")),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_clients_are_encoded_to_folder_names() {
+        assert_eq!(folder_name("trip-planner_2.0"), "trip-planner_2.0");
+        assert_eq!(folder_name("../x"), "%2e.%2fx");
+        assert_eq!(folder_name("ä"), "%c3%a4");
+    }
+}
