@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hatchery_core::ItemKind;
 use hatchery_engine::App;
 use hatchery_wasm::{
     Catalog, CatalogHandle, CodeCache, Compiler, Component, ComponentSettings, Engine, FileState, FileStatus, Limits,
@@ -19,13 +20,13 @@ use crate::source::{AppSource, CatalogReport, ComponentReport, DrainingReport, F
 /// When components cannot run on this machine.
 pub fn load_options(config: &Config, cache: Option<PathBuf>) -> Result<LoadOptions, LoadError> {
     let settings = settings(config);
-    let mut options = config.engine.options();
+    let mut options = config.instances.options();
     for limits in settings.limits() {
         options = options.fitting(limits);
     }
     let options = LoadOptions::new(Engine::new(&options)?);
     Ok(LoadOptions {
-        compiler: Compiler::new(Worker::InProcess, config.engine.compile.clone()),
+        compiler: Compiler::new(Worker::InProcess, config.compile.clone()),
         cache: CodeCache::new(cache),
         settings,
         drain_timeout: config.hot_reload.drain_timeout,
@@ -108,21 +109,21 @@ fn component(component: &Component, catalog: &Catalog, directory: &Path) -> Comp
         let is_component = status.path.extension().is_some_and(|extension| extension == "wasm");
         is_component && status.name == component.name() && !matches!(status.state, FileState::Conflict { .. })
     };
-    let names = |names: &mut dyn Iterator<Item = &str>| names.map(Into::into).collect();
+    let names = |kind| component.names(kind).map(Into::into).collect();
     ComponentReport {
         name: component.name().into(),
         file: catalog.files.iter().find(serves).map(|status| relative(&status.path, directory)).unwrap_or_default(),
         sha256: component.sha256().into(),
         calls: component.running(),
         waiting_instances: component.waiting(),
-        agents: names(&mut component.agent_names()),
-        tools: names(&mut component.tool_names()),
-        callbacks: names(&mut component.callback_names()),
-        plugins: names(&mut component.plugin_names()),
-        code_executors: names(&mut component.code_executor_names()),
-        summarizers: names(&mut component.summarizer_names()),
-        examples: names(&mut component.example_names()),
-        models: names(&mut component.model_names()),
+        agents: names(ItemKind::Agent),
+        tools: names(ItemKind::Tool),
+        callbacks: names(ItemKind::Callback),
+        plugins: names(ItemKind::Plugin),
+        code_executors: names(ItemKind::CodeExecutor),
+        summarizers: names(ItemKind::Summarizer),
+        examples: names(ItemKind::Examples),
+        models: names(ItemKind::Model),
         conflicts: catalog.shadowed(component.name()).to_vec(),
     }
 }

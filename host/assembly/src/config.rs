@@ -11,7 +11,7 @@ use hatchery_engine::plugins::PluginConfig;
 use hatchery_registry::{Digest, ExpectedIdentity, KeyId, SignaturePolicy, SignatureVerifier, TrustedKey};
 use hatchery_wasm::limits::{LimitOverrides, units};
 use hatchery_wasm::policy::PathConflict;
-use hatchery_wasm::{EngineSettings, Grants, HotReload, Warm};
+use hatchery_wasm::{CompileLimits, Grants, HotReload, InstancePoolConfig, InstanceSettings};
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -23,6 +23,14 @@ use crate::trust::Authority;
 
 /// The file's name in the served directory.
 pub const FILE_NAME: &str = "hatchery.yaml";
+
+/// Keys of earlier versions, and what replaces them.
+const RENAMED_KEYS: [(&str, &str); 4] = [
+    ("engine", "it is now `instances`, and its `compile` is a section of its own"),
+    ("busy_wait", "it is now `queue_timeout`"),
+    ("busy_queue", "it is now `max_queued`"),
+    ("swapping", "it is now `hot_reload`"),
+];
 
 /// What `hatchery.yaml` says.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -48,8 +56,10 @@ pub struct Config {
     pub quotas: QuotaOverrides,
     /// Which crash a session in SQLite survives.
     pub durability: DurabilityConfig,
-    /// What all components share.
-    pub engine: EngineSettings,
+    /// Limits that all components share.
+    pub instances: InstanceSettings,
+    /// Limits on compiling a component.
+    pub compile: CompileLimits,
     /// How components are replaced.
     pub hot_reload: HotReload,
     /// Settings of single components, by name.
@@ -86,7 +96,7 @@ pub struct ComponentConfig {
     /// Limits that differ from those of the others.
     pub limits: LimitOverrides,
     /// How instances are kept between calls; each call has a fresh one when left out.
-    pub warm: Option<Warm>,
+    pub warm: Option<InstancePoolConfig>,
     /// Whether what the component offers is for YAML agents and its own agents only, whatever other components are
     /// granted.
     pub private: bool,
@@ -288,6 +298,11 @@ impl Config {
             if let Some((line, column)) = location {
                 message = message.replace(&format!(" at line {line} column {column}"), "");
             }
+            if let Some((_, hint)) =
+                RENAMED_KEYS.iter().find(|(key, _)| message.contains(&format!("unknown field `{key}`")))
+            {
+                message = format!("{message}; {hint}");
+            }
             ConfigError::Invalid { file: file.to_owned(), location, message }
         })?;
         let mut config = config.unwrap_or_default();
@@ -462,14 +477,14 @@ mod tests {
     #[test]
     fn how_instances_live_and_are_swapped_is_read_with_units() {
         let config = parse(
-            "engine: {instances: 10, busy_wait: 50ms, memory: 1GiB}\nswapping: {drain_timeout: 1min, keep: 0}\n\
+            "instances: {max: 10, queue_timeout: 50ms, memory: 1GiB}\nhot_reload: {drain_timeout: 1min, keep: 0}\n\
              components: {python: {warm: {size: 2, idle: 30}}, rust: {}}\n",
         )
         .unwrap();
-        let engine = &config.engine;
-        assert_eq!((engine.instances.get(), engine.busy_wait), (10, Duration::from_millis(50)));
-        assert_eq!(engine.busy_queue, EngineSettings::default().busy_queue);
-        let options = engine.options();
+        let instances = &config.instances;
+        assert_eq!((instances.max.get(), instances.queue_timeout), (10, Duration::from_millis(50)));
+        assert_eq!(instances.max_queued, InstanceSettings::default().max_queued);
+        let options = instances.options();
         assert_eq!((options.memory, options.run_memory), (1 << 30, 256 << 20));
         assert_eq!(config.hot_reload, HotReload { drain_timeout: Duration::from_secs(60), keep: 0 });
         let warm = config.components["python"].warm.as_ref().unwrap();
@@ -478,6 +493,13 @@ mod tests {
         let error = parse("components:\n  python:\n    warm: {size: 0}\n").unwrap_err();
         assert!(
             error.contains("components.python.warm.size: invalid value: integer `0`, expected a nonzero u32"),
+            "{error}"
+        );
+        let error = parse("engine: {instances: 10}").unwrap_err();
+        assert!(error.ends_with("; it is now `instances`, and its `compile` is a section of its own"), "{error}");
+        let error = parse("instances: {busy_wait: 5s}").unwrap_err();
+        assert!(
+            error.contains("unknown field `busy_wait`") && error.ends_with("; it is now `queue_timeout`"),
             "{error}"
         );
         let error = parse("hot_reload: {drain_timeout: soon}").unwrap_err();

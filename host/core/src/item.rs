@@ -19,6 +19,8 @@ pub enum ItemKind {
     Summarizer,
     /// Something that chooses examples.
     Examples,
+    /// A model.
+    Model,
 }
 
 impl ItemKind {
@@ -33,6 +35,22 @@ impl ItemKind {
             Self::CodeExecutor => "code executor",
             Self::Summarizer => "summarizer",
             Self::Examples => "example provider",
+            Self::Model => "model",
+        }
+    }
+
+    /// Returns the plural of the kind in words, such as `code executors`.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Tool => "tools",
+            Self::Callback => "callbacks",
+            Self::Agent => "agents",
+            Self::Toolset => "toolsets",
+            Self::Plugin => "plugins",
+            Self::CodeExecutor => "code executors",
+            Self::Summarizer => "summarizers",
+            Self::Examples => "example providers",
+            Self::Model => "models",
         }
     }
 }

@@ -1,7 +1,9 @@
-//! What Hatchery adds to bare wasmtime: a tool call in a fresh instance (and what keeping instances saves), an agent's run of three events, and one event of a long run.
-//! Both sides use the same engine and the same components, so the ratio is the cost of everything around the guest.
+//! Overhead of Hatchery over bare Wasmtime: a tool call in a fresh and in a pooled instance, an agent's run of three
+//! events, and one event of a long run. Both sides use the same engine and the same components, so the ratio is the
+//! cost of everything around the guest.
 //!
-//! `cargo build --profile guest --target wasm32-wasip2 -p gallery -p misbehaver -p swap`, then `cargo bench -p hatchery-wasm`.
+//! `cargo build --profile guest --target wasm32-wasip2 -p gallery -p misbehaver -p swap`, then `cargo bench -p
+//! hatchery-wasm`.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -17,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use hatchery_core::{AgentContext, EventSink, ItemResolver, RunError};
-use hatchery_wasm::{Catalog, ComponentSettings, Warm};
+use hatchery_wasm::{Catalog, ComponentSettings, InstancePoolConfig};
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -41,11 +43,11 @@ use bindings::hatchery::agent::types::{Content, Error, Event, Part, PartData};
 /// Events of the long run.
 const EVENTS: u32 = 1000;
 
-/// The least that the guests need.
+/// The minimal store data of the guests.
 struct Bare {
     wasi: WasiCtx,
     table: ResourceTable,
-    /// What the user says.
+    /// The user message.
     text: String,
 }
 
@@ -61,20 +63,21 @@ fn bare_pre(name: &str) -> InstancePre<Bare> {
     wasmtime_wasi::p2::add_to_linker_async(&mut linker).unwrap();
     for (name, import) in code.component_type().imports(ENGINE.wasm()) {
         if let (true, ComponentItem::ComponentInstance(interface)) = (name.starts_with("hatchery:"), import.ty) {
-            offer(&mut linker.instance(name).unwrap(), &interface);
+            link_session(&mut linker.instance(name).unwrap(), &interface);
         }
     }
     linker.instantiate_pre(&code).unwrap()
 }
 
-/// What the user says, for agents; no place to those that describe themselves by it. The other imports are not used here.
-fn offer(linker: &mut LinkerInstance<'_, Bare>, interface: &ComponentInstance) {
+/// Links the user message for agents, and an error for `describe`. The other imports are not used here.
+fn link_session(linker: &mut LinkerInstance<'_, Bare>, interface: &ComponentInstance) {
     let refused = || wasmtime::format_err!("not offered here");
     for (name, export) in interface.exports(ENGINE.wasm()) {
         match export.ty {
             ComponentItem::ComponentFunc(_) if name == "user-content" => {
-                let said = |store: StoreContextMut<'_, Bare>, ()| Ok((Ok::<_, Error>(content(&store.data().text)),));
-                linker.func_wrap(name, said).unwrap();
+                let user_content =
+                    |store: StoreContextMut<'_, Bare>, ()| Ok((Ok::<_, Error>(content(&store.data().text)),));
+                linker.func_wrap(name, user_content).unwrap();
             }
             ComponentItem::ComponentFunc(_) if name == "current" => {
                 let nowhere = || Error { code: "NO_SESSION".into(), message: "not offered here".into() };
@@ -150,7 +153,7 @@ async fn bare_agent(pre: &InstancePre<Bare>, indices: &guest_agents::GuestIndice
     count.load(std::sync::atomic::Ordering::Relaxed)
 }
 
-/// Takes events and forgets them.
+/// Discards events.
 struct Sink;
 
 #[async_trait::async_trait]
@@ -165,7 +168,7 @@ async fn agent(catalog: &Arc<Catalog>, agent: &str, text: &str) {
     run_custom_in(catalog, agent, cx).await.unwrap();
 }
 
-/// Time of one, over a second.
+/// Returns the average time over one second.
 fn time<F: Future>(runtime: &Runtime, mut work: impl FnMut() -> F) -> Duration {
     runtime.block_on(async {
         let (began, mut count) = (Instant::now(), 0_u32);
@@ -186,7 +189,7 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     let catalog = runtime.block_on(Lab::new().with("gallery").with("misbehaver").with("swap").catalog());
     tool_call(&runtime, &mut criterion, &catalog);
-    kept_instance(&runtime, &mut criterion, &catalog);
+    pooled_instance(&runtime, &mut criterion, &catalog);
     three_events(&runtime, &mut criterion, &catalog);
     long_run(&runtime, &mut criterion, &catalog);
 }
@@ -208,23 +211,23 @@ fn tool_call(runtime: &Runtime, criterion: &mut Criterion, catalog: &Arc<Catalog
     ratio("tool call in a fresh instance", ours, time(runtime, || bare_tool(&pre, &indices, &text)));
 }
 
-/// A guest whose start is cheap, and one that makes a table of 8 MiB when it is first called.
-fn kept_instance(runtime: &Runtime, criterion: &mut Criterion, fresh: &Arc<Catalog>) {
-    let settings = ComponentSettings { warm: Some(Warm::default()), ..ComponentSettings::default() };
-    let kept = runtime.block_on(Lab::new().with("misbehaver").configured("misbehaver", settings).catalog());
+/// Measures a guest that starts fast, and one that builds a table of 8 MiB in its first call.
+fn pooled_instance(runtime: &Runtime, criterion: &mut Criterion, fresh: &Arc<Catalog>) {
+    let settings = ComponentSettings { warm: Some(InstancePoolConfig::default()), ..ComponentSettings::default() };
+    let pooled = runtime.block_on(Lab::new().with("misbehaver").with_settings("misbehaver", settings).catalog());
     for (tool, args, what) in
         [("echo", json!({"value": {"city": "Paris"}}), "small"), ("lookup", json!({}), "with a dear start")]
     {
-        let (cx, args) = (context(&kept), args.as_object().unwrap().clone());
-        let (fresh, kept) = (fresh.tool(tool).unwrap(), kept.tool(tool).unwrap());
+        let (cx, args) = (context(&pooled), args.as_object().unwrap().clone());
+        let (fresh, pooled) = (fresh.tool(tool).unwrap(), pooled.tool(tool).unwrap());
         let mut group = criterion.benchmark_group(format!("tool call, guest {what}"));
         group.bench_function("fresh instance", |b| b.to_async(runtime).iter(|| fresh.call(args.clone(), &cx)));
-        group.bench_function("kept instance", |b| b.to_async(runtime).iter(|| kept.call(args.clone(), &cx)));
+        group.bench_function("pooled instance", |b| b.to_async(runtime).iter(|| pooled.call(args.clone(), &cx)));
         group.finish();
-        let (fresh, kept) =
-            (time(runtime, || fresh.call(args.clone(), &cx)), time(runtime, || kept.call(args.clone(), &cx)));
-        let ratio = kept.as_secs_f64() / fresh.as_secs_f64();
-        println!("guest {what}: kept instance {kept:?}, fresh instance {fresh:?}, ratio {ratio:.3}");
+        let (fresh, pooled) =
+            (time(runtime, || fresh.call(args.clone(), &cx)), time(runtime, || pooled.call(args.clone(), &cx)));
+        let ratio = pooled.as_secs_f64() / fresh.as_secs_f64();
+        println!("guest {what}: pooled instance {pooled:?}, fresh instance {fresh:?}, ratio {ratio:.3}");
     }
 }
 
@@ -242,7 +245,7 @@ fn three_events(runtime: &Runtime, criterion: &mut Criterion, catalog: &Arc<Cata
     ratio("agent run of three events", time(runtime, ours), time(runtime, bare));
 }
 
-/// A long run costs the start of an instance too, so one event is what a long run takes more than an empty one.
+/// The start of an instance is subtracted: one event is the difference between a long and an empty run.
 fn long_run(runtime: &Runtime, criterion: &mut Criterion, catalog: &Arc<Catalog>) {
     let pre = bare_pre("gallery");
     let indices = guest_agents::GuestIndices::new(&pre).unwrap();

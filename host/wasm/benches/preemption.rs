@@ -1,7 +1,9 @@
-//! How soon a spinning guest is stopped, alone and among two hundred others, and how long others wait for the network meanwhile.
-//! Targets: 20 ms from a cancel or a deadline to the end, 100 ms for an answer over the network.
+//! Preemption latency: how soon a spinning guest is interrupted, alone and among two hundred others, and how long
+//! other tasks wait for the network meanwhile. Targets: 20 ms from a cancel or a deadline to the end, 100 ms for an
+//! answer over the network.
 //!
-//! `cargo build --profile guest --target wasm32-wasip2 -p misbehaver`, then `cargo bench -p hatchery-wasm --bench preemption`.
+//! `cargo build --profile guest --target wasm32-wasip2 -p misbehaver`, then `cargo bench -p hatchery-wasm --bench
+//! preemption`.
 
 #![allow(clippy::indexing_slicing, missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -20,25 +22,25 @@ use tokio::task::JoinSet;
 
 use support::{Lab, call_in, context};
 
-/// Guests that spin beside the one that is measured.
+/// Spinning guests beside the measured one.
 const OTHERS: usize = 200;
 
-/// Times each thing is measured.
+/// Number of measurements.
 const TIMES: usize = 100;
 
-/// The deadline that is measured.
+/// The measured deadline.
 const DEADLINE: Duration = Duration::from_millis(50);
 
 const HOURS: Duration = Duration::from_secs(36_000);
 
 async fn catalog(wall: Duration) -> Arc<Catalog> {
     let limits = Limits { cpu: HOURS, wall, ..Limits::default() };
-    let mut lab = Lab::new().with("misbehaver").limited(limits);
+    let mut lab = Lab::new().with("misbehaver").with_limits(limits);
     lab.options.engine = Engine::new(&EngineOptions { instances: 300, ..EngineOptions::default() }).unwrap();
     lab.catalog().await
 }
 
-/// Half of the times are at most this, and all but one in a hundred at most that.
+/// Prints the median and the 99th percentile.
 fn print(what: &str, mut times: Vec<Duration>, target: Duration) {
     times.sort_unstable();
     let at = |part: usize| times[(times.len() - 1) * part / 100];
@@ -49,7 +51,7 @@ fn print(what: &str, mut times: Vec<Duration>, target: Duration) {
     );
 }
 
-/// From a cancel to the end of a guest that spins.
+/// Returns the time from a cancel to the end of a spinning guest.
 async fn cancel(catalog: &Arc<Catalog>) -> Duration {
     let cx = context(catalog);
     let (spinning, cancel) = (catalog.clone(), cx.invocation.cancel.clone());
@@ -65,7 +67,7 @@ async fn cancel(catalog: &Arc<Catalog>) -> Duration {
     began.elapsed()
 }
 
-/// From the deadline of a guest that spins to its end.
+/// Returns the time from the deadline of a spinning guest to its end.
 async fn deadline(catalog: &Arc<Catalog>) -> Duration {
     let (spinning, cx) = (catalog.clone(), context(catalog));
     let began = Instant::now();
@@ -73,7 +75,7 @@ async fn deadline(catalog: &Arc<Catalog>) -> Duration {
     began.elapsed().saturating_sub(DEADLINE)
 }
 
-/// A byte there and back, between tasks of the same threads.
+/// Returns the time to send a byte to another task and back.
 async fn round_trip(listener: &TcpListener) -> Duration {
     let began = Instant::now();
     let answer = async {

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery_core::{
-    Agent, Callback, CodeExecutor, ExampleProvider, ItemResolver, JsonMap, Model, ModelError, Plugin, ResolveError,
-    Summarizer, Timestamp, Tool, Toolset,
+    Agent, Callback, CodeExecutor, ExampleProvider, ItemKind, ItemResolver, JsonMap, Model, ModelError, Plugin,
+    ResolveError, Summarizer, Timestamp, Tool, Toolset,
 };
 use hatchery_engine::App;
 use serde::Serialize;
@@ -218,7 +218,7 @@ impl Catalog {
         for (name, component) in &sources.components {
             let Some(file) = sources.component_files.get(name) else { continue };
             let roots = roots(component);
-            if roots.is_empty() && component.agent_names().next().is_some() {
+            if roots.is_empty() && component.names(ItemKind::Agent).next().is_some() {
                 let reason = "its agents are all below each other, so none of them is an app".into();
                 issues.insert(file.clone(), FileState::Rejected { reason, previous_serves: false });
             }

@@ -1,9 +1,10 @@
-//! The contract between host and components: bindings generated from `wit/`, conversion between their types and those of
-//! `hatchery-core`, the imports that a guest may call, and one loaded component with its exports.
+//! The contract between host and components (`wit/`): generated bindings, type conversion, the imports of guests,
+//! streams, and loaded components with their exports.
 
 pub(crate) mod bindings;
 pub mod component;
 pub(crate) mod convert;
 pub(crate) mod imports;
-pub(crate) mod relay;
+pub(crate) mod stream;
+pub(crate) mod sub_agent_relay;
 pub mod version;

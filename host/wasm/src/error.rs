@@ -1,4 +1,4 @@
-//! Why a component is not loaded ([`LoadError`]) and why a call of one fails (`CallError`).
+//! Errors of loading a component ([`LoadError`]) and of calling one (`CallError`).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,226 +7,115 @@ use std::time::Duration;
 use hatchery_core::{ItemKind, ModelError, ModelErrorKind, RunError, ToolError};
 use thiserror::Error;
 
-use crate::runtime::limits::{Limit, LimitHit};
+use crate::runtime::limits::LimitExceeded;
 use crate::runtime::store::memory::MemoryError;
 
-/// Why a component, or the engine, cannot be used. Each message names the component or the file, and the next step.
+/// An error of the engine or of loading a component. Each message names the component or the file, and the next step.
 #[derive(Debug, Error)]
 pub enum LoadError {
-    /// The engine cannot be made.
     #[error("the WebAssembly engine cannot start: {0}")]
     Engine(String),
-    /// A file cannot be read.
     #[error("{}: cannot be read: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A file is larger than any component.
-    #[error("{}: has {size} bytes, and a component may have {most}; build it with `hatchery build`, which strips it, or raise `engine.compile.max_file_size` in hatchery.yaml", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// Its bytes.
-        size: u64,
-        /// How many there may be.
-        most: u64,
-    },
-    /// Its loading ended in the middle, which is a defect of this host.
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{}: has {size} bytes, and a component may have {max}; build it with `hatchery build`, which strips it, or raise `compile.max_file_size` in hatchery.yaml", path.display())]
+    TooLarge { path: PathBuf, size: u64, max: u64 },
+    /// Loading panicked, which is a bug of this host.
     #[error("{}: loading it broke off: {reason}; change the file to try again", path.display())]
-    BrokeOff {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// The file name cannot name a component.
+    Panicked { path: PathBuf, reason: String },
     #[error("{}: {reason}; rename the file", path.display())]
-    BadFileName {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: &'static str,
-    },
-    /// Whoever runs the host does not let it in; the reason names the file.
+    BadFileName { path: PathBuf, reason: &'static str },
+    /// Refused by the policy of the host; the reason names the file.
     #[error("{0}")]
-    NotAdmitted(String),
-    /// Not WebAssembly at all.
+    Refused(String),
     #[error("component `{component}` is not a WebAssembly file; it must be a component made by `hatchery build`")]
-    NotWasm {
-        /// The component.
-        component: String,
-    },
-    /// A core module.
+    NotWasm { component: String },
     #[error(
         "component `{component}` is a core module, not a component; build it with `hatchery build` (target wasm32-wasip2)"
     )]
-    CoreModule {
-        /// The component.
-        component: String,
-    },
-    /// The file ends too early.
+    CoreModule { component: String },
     #[error("component `{component}` ends in the middle: the file is truncated or still being written; copy it again")]
-    Truncated {
-        /// The component.
-        component: String,
-    },
-    /// The bytes are not a valid component.
+    Truncated { component: String },
     #[error("component `{component}` is not valid WebAssembly: {reason}; rebuild it with `hatchery build`")]
-    Invalid {
-        /// The component.
-        component: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// Built for another version of the contract.
+    Invalid { component: String, reason: String },
     #[error(
         "component `{component}` wants `hatchery:agent@{wanted}`, this host offers {offered}; rebuild it with `hatchery build`"
     )]
-    Version {
-        /// The component.
-        component: String,
-        /// What it was built for.
-        wanted: String,
-        /// What this host has.
-        offered: String,
-    },
-    /// It wants something that no component gets.
+    Version { component: String, wanted: String, offered: String },
+    /// It imports an interface that no component gets.
     #[error(
         "component `{component}` imports `{import}`, which this host does not offer; components can use WASI 0.2 and `hatchery:agent`"
     )]
-    ForeignImport {
-        /// The component.
-        component: String,
-        /// The import.
-        import: String,
-    },
-    /// It offers one kind of thing by two interfaces.
+    UnknownImport { component: String, import: String },
+    /// It exports both the asynchronous and the synchronous interface for one kind of item.
     #[error(
         "component `{component}` exports both `{interface}` and `sync-{interface}`; keep one of them, and put what the other offers into a component of its own"
     )]
-    TwiceExported {
-        /// The component.
-        component: String,
-        /// The one with asynchronous functions.
-        interface: String,
-    },
-    /// It offers nothing.
+    DuplicateExport { component: String, interface: String },
+    /// It exports no known interface.
     #[error(
         "component `{component}` exports nothing that this host knows, such as agents or tools; export them with `hatchery_guest::export!` and rebuild it"
     )]
-    NothingExported {
-        /// The component.
-        component: String,
-    },
-    /// What its grants need is not there.
+    NothingExported { component: String },
+    /// A grant cannot be fulfilled.
     #[error("component `{component}` cannot have its grants: {reason}")]
-    Grants {
-        /// The component.
-        component: String,
-        /// What is missing.
-        reason: String,
-    },
-    /// A folder that it is granted cannot be opened.
+    Grants { component: String, reason: String },
+    /// A granted folder cannot be opened.
     #[error(
         "component `{component}` cannot be given the folder `{}` as {guest}: {reason}; make the folder, or take it out of \
          `components.{component}.grants.files` in hatchery.yaml", folder.display()
     )]
-    Folder {
-        /// The component.
-        component: String,
-        /// The folder.
-        folder: PathBuf,
-        /// Where the component is to find it.
-        guest: String,
-        /// Why.
-        reason: String,
-    },
-    /// A variable of the host that it is granted is not there.
+    Folder { component: String, folder: PathBuf, guest: String, reason: String },
+    /// A granted environment variable does not exist.
     #[error(
         "component `{component}` cannot be given the environment variable `{variable}` from the host's `{from}`: {source}; set \
          `{from}`, or take `{variable}` out of `components.{component}.grants.environment` in hatchery.yaml"
     )]
-    Variable {
-        /// The component.
-        component: String,
-        /// The component's variable.
-        variable: String,
-        /// The host's variable.
-        from: String,
-        /// Why.
-        source: std::env::VarError,
-    },
-    /// What it says that it needs cannot be understood.
+    Variable { component: String, variable: String, from: String, source: std::env::VarError },
+    /// Its requested grants cannot be parsed.
     #[error(
         "component `{component}` requests what this host does not understand: {reason}; rebuild it with `hatchery build`"
     )]
-    Requests {
-        /// The component.
-        component: String,
-        /// What is wrong.
-        reason: String,
-    },
+    Requests { component: String, reason: String },
     /// It cannot be compiled or linked.
     #[error("component `{component}` cannot be loaded: {reason}")]
-    Compile {
-        /// The component.
-        component: String,
-        /// Why.
-        reason: String,
-    },
-    /// It is compiled, and the code is lost.
-    #[error("component `{component}` is compiled, but its code is not kept: {reason}")]
-    NotKept {
-        /// The component.
-        component: String,
-        /// Why.
-        reason: String,
-    },
-    /// Its `describe` fails or says something impossible.
+    Compile { component: String, reason: String },
+    /// It is compiled, but the code cannot be written to the cache.
+    #[error("component `{component}` is compiled, but its code cannot be cached: {reason}")]
+    NotCached { component: String, reason: String },
+    /// Its `describe` fails or returns an invalid manifest.
     #[error("component `{component}` cannot describe itself: {reason}")]
-    Describe {
-        /// The component.
-        component: String,
-        /// Why.
-        reason: String,
-    },
+    Describe { component: String, reason: String },
 }
 
-/// Why a call into a component fails.
+/// Why a call of a component fails.
 #[derive(Debug, Error)]
 pub(crate) enum CallError {
-    /// No instance became free in time.
+    /// No instance became free.
     #[error("no free instance{reason}: all {instances} are in use; try again later")]
     Busy {
-        /// How many there are.
+        /// The limit of the engine.
         instances: u32,
-        /// Why the call does not wait any longer.
-        reason: Busy,
+        reason: BusyReason,
     },
-    /// A limit was exceeded.
     #[error(transparent)]
-    Limit(#[from] LimitHit),
-    /// Memory that is shared with other calls is used up.
+    Limit(#[from] LimitExceeded),
+    /// Memory shared with other calls is used up.
     #[error(transparent)]
     Memory(MemoryError),
-    /// The guest's code trapped.
-    #[error("it crashed: {reason}{}", said(output))]
+    /// The guest trapped.
+    #[error("it crashed: {reason}{}", stderr_suffix(stderr))]
     Trapped {
-        /// Why, as the engine says it.
+        /// The message of Wasmtime.
         reason: String,
-        /// What the guest wrote to stderr last, such as a panic's message.
-        output: String,
+        /// The end of stderr, such as the message of a panic.
+        stderr: String,
     },
-    /// It broke the contract, as with a result that is not JSON.
+    /// The guest broke the contract, such as with a result that is not JSON.
     #[error("it broke the contract: {0}")]
     Contract(String),
-    /// The run was cancelled.
     #[error("the run was cancelled")]
     Cancelled,
-    /// The revision that the call is of was replaced so long ago that it is not run any more.
+    /// The revision was replaced longer than the drain timeout ago.
     #[error(
         "its file was replaced while the run went on, and the run has not ended in time; start it again to use what serves now, or \
          raise `hot_reload.drain_timeout` in hatchery.yaml"
@@ -234,16 +123,16 @@ pub(crate) enum CallError {
     Replaced,
 }
 
-/// Why a call does not wait any longer for an instance.
+/// Why a call stopped waiting for an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Busy {
-    /// It has waited for so long.
+pub(crate) enum BusyReason {
+    /// The call has waited for this long.
     Waited(Duration),
-    /// So many wait already.
+    /// This many calls wait already.
     Queue(u32),
 }
 
-impl fmt::Display for Busy {
+impl fmt::Display for BusyReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Waited(time) => write!(f, " after {time:?}"),
@@ -252,56 +141,35 @@ impl fmt::Display for Busy {
     }
 }
 
-fn said(output: &str) -> String {
-    if output.is_empty() { String::new() } else { format!("; it said: {output}") }
+fn stderr_suffix(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!("; it wrote to stderr: {stderr}") }
 }
 
 impl From<MemoryError> for CallError {
     fn from(error: MemoryError) -> Self {
         match error {
-            MemoryError::Instance(hit) => Self::Limit(hit),
+            MemoryError::Instance(exceeded) => Self::Limit(exceeded),
             MemoryError::Run(_) | MemoryError::Engine(_) => Self::Memory(error),
         }
     }
 }
 
 impl CallError {
-    /// The key of the limit that was exceeded, if one was, or the name of one without a key.
+    /// Returns the key of the exceeded limit, `fixed` for one without a key, or `None` for other errors.
     pub(crate) fn limit(&self) -> Option<&'static str> {
         match self {
-            Self::Limit(hit) => Some(hit.limit.key().unwrap_or("fixed")),
+            Self::Limit(exceeded) => Some(exceeded.limit.key().unwrap_or("fixed")),
             Self::Memory(error) => Some(error.key()),
-            Self::Busy { .. } => Some("engine.instances"),
+            Self::Busy { .. } => Some("instances.max"),
             Self::Trapped { .. } | Self::Contract(_) | Self::Cancelled | Self::Replaced => None,
         }
     }
 
-    /// The stable code that clients see.
+    /// Returns the stable code that clients see.
     fn code(&self) -> &'static str {
         match self {
             Self::Busy { .. } => "COMPONENT_BUSY",
-            Self::Limit(hit) => match hit.limit {
-                Limit::Memory => "COMPONENT_MEMORY",
-                Limit::Cpu => "COMPONENT_CPU",
-                Limit::Wall | Limit::AgentWall | Limit::Describe => "COMPONENT_TIMEOUT",
-                Limit::Tables
-                | Limit::Instances
-                | Limit::Handles
-                | Limit::Headers
-                | Limit::Result
-                | Limit::Log
-                | Limit::ModelCalls
-                | Limit::Tokens
-                | Limit::ToolCalls
-                | Limit::Depth
-                | Limit::OutboundCalls
-                | Limit::OutboundBytes
-                | Limit::ResponseBody
-                | Limit::OpenStreams
-                | Limit::ConnectTimeout
-                | Limit::FirstByteTimeout
-                | Limit::BetweenBytesTimeout => "COMPONENT_LIMIT",
-            },
+            Self::Limit(exceeded) => exceeded.limit.code(),
             Self::Memory(MemoryError::Engine(_)) => "COMPONENT_BUSY",
             Self::Memory(MemoryError::Run(_) | MemoryError::Instance(_)) => "COMPONENT_MEMORY",
             Self::Trapped { .. } => "COMPONENT_TRAPPED",
@@ -311,12 +179,12 @@ impl CallError {
         }
     }
 
-    /// The error of an instruction or an agent: it ends the run.
+    /// Converts to the error of an instruction or an agent, which ends the run.
     pub(crate) fn into_run_error(self, component: &str) -> RunError {
         self.into_error(component, |error| error.to_string())
     }
 
-    /// The same for an item that a user of the component knows by name.
+    /// Converts to the error of a named item, which ends the run.
     pub(crate) fn into_item_error(self, component: &str, kind: ItemKind, item: &str) -> RunError {
         self.into_error(component, |error| format!("{} `{item}` failed: {error}", kind.label()))
     }
@@ -328,10 +196,10 @@ impl CallError {
         }
     }
 
-    /// The error of a tool or of a code executor: the model is told, and the run goes on.
+    /// Converts to the error of a tool or a code executor. The model sees it, and the run continues.
     pub(crate) fn into_tool_error(self, component: &str, kind: ItemKind, item: &str) -> ToolError {
         match self {
-            // Nothing that a model could do makes these go away.
+            // A model cannot do anything about these.
             error @ (Self::Cancelled | Self::Replaced) => {
                 ToolError::Fatal { tool: item.into(), code: error.code().into(), message: error.to_string() }
             }
@@ -341,13 +209,11 @@ impl CallError {
         }
     }
 
-    /// The error of a model, whose name in the registry names the component too.
+    /// Converts to the error of a model. The qualified name of the model names the component, too.
     pub(crate) fn into_model_error(self, model: &str) -> ModelError {
         let kind = match &self {
             Self::Busy { .. } | Self::Memory(MemoryError::Engine(_)) => ModelErrorKind::RateLimited,
-            Self::Limit(LimitHit { limit: Limit::Wall | Limit::AgentWall | Limit::Describe, .. }) => {
-                ModelErrorKind::Timeout
-            }
+            Self::Limit(exceeded) if exceeded.limit.is_timeout() => ModelErrorKind::Timeout,
             Self::Limit(_) | Self::Memory(_) | Self::Trapped { .. } | Self::Replaced => ModelErrorKind::Server,
             Self::Contract(_) => ModelErrorKind::BadResponse,
             Self::Cancelled => ModelErrorKind::Cancelled,

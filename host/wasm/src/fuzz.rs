@@ -1,4 +1,5 @@
-//! What only guests reach, for fuzzing. No part of the interface: it may change at any time.
+//! Entry points for fuzzing that only guests can reach otherwise. Not part of the public interface: it may change at
+//! any time.
 
 use std::sync::Arc;
 
@@ -7,28 +8,22 @@ use hatchery_core::{Event, EventData};
 use crate::contract::bindings::hatchery::agent::types as wit;
 use crate::contract::convert::FromWit;
 
-/// The texts of an event of a guest, each of which a guest chooses freely.
+/// The free texts of a guest's event.
 #[derive(Debug, Clone, Default)]
 pub struct GuestEvent {
-    /// The text of its first part.
+    /// The text of the first part.
     pub text: String,
-    /// `extra` of its first part.
+    /// `extra` of the first part.
     pub part_extra: String,
-    /// The arguments of a call.
     pub args: String,
-    /// `extra` of the call.
     pub call_extra: String,
-    /// The answer of a tool.
     pub response: String,
-    /// The value of a state key.
     pub state: String,
-    /// `extra` of the actions.
     pub actions_extra: String,
-    /// `extra` of the event.
     pub event_extra: String,
 }
 
-/// Converts an event of a guest as a run does; `None` when it is refused.
+/// Converts an event of a guest as a run does; `None` if it is refused.
 pub fn convert_event(event: GuestEvent) -> Option<Arc<Event>> {
     let extra = |text: String| Some(text).filter(|text| !text.is_empty());
     let part = |data, extra| wit::Part { data, thought: false, thought_signature: None, extra };

@@ -1,19 +1,21 @@
-//! Loads WebAssembly components and offers what is in them: agents, tools, callbacks, plugins, code executors, summarizers, examples and
-//! models.
+//! Loads WebAssembly components and exposes their items: agents, tools, callbacks, plugins, code executors,
+//! summarizers, example providers and models.
 //!
-//! Read it in this order: [`engine`] and [`limits`] (what guests run in), [`component`] (one loaded revision, and how its exports become
-//! the traits of `hatchery-core`), `imports` (what a guest can ask for), [`catalog`] (everything that is loaded) and [`watch`] (how that
-//! changes while it serves).
+//! Read it in this order: [`engine`] and [`limits`] (what guests run in), [`component`] (a loaded revision, and how
+//! its exports become the traits of `hatchery-core`), `imports` (what a guest can call), [`catalog`] (all loaded
+//! components) and [`watch`] (how they are replaced while the host serves).
 //!
-//! A call of a tool, a callback and so on costs a fresh instance, some 20 µs, unless the operator has instances kept; so does an agent's
-//! run, and a model's answer. Nothing a guest does reaches another call: crashes, loops and floods end as errors that name the component
-//! and, for limits, the setting that raises it. What a guest may do beyond computing, the operator grants: [`policy`].
+//! A call of a tool or a callback costs a fresh instance, some 20 µs, unless the operator configures an instance
+//! pool. An agent's run and a model's answer always use a fresh one. No guest affects other calls: crashes, loops and
+//! floods end as errors that name the component and, for limits, the setting that raises it. Anything beyond
+//! computing must be granted by the operator: [`policy`].
 
 pub mod catalog;
 mod contract;
 pub mod error;
 #[doc(hidden)]
 pub mod fuzz;
+mod guest_log;
 pub mod policy;
 mod runtime;
 
@@ -24,6 +26,7 @@ pub use catalog::{Catalog, FileState, FileStatus};
 pub use catalog::{inspect, loader, models, settings, watch};
 pub use compile::{CompileLimits, Compiler, Worker};
 pub use component::{Component, Hook};
+pub use config::{InstancePoolConfig, InstanceSettings};
 pub use contract::{component, version};
 pub use engine::{Engine, EngineOptions};
 pub use error::LoadError;
@@ -36,6 +39,6 @@ pub use policy::{
     check_writable_folders,
 };
 pub use runtime::http::{RecordedHttp, RecordedResponse};
-pub use runtime::{cache, compile, engine, limits, requirements};
-pub use settings::{ComponentSettings, DeterministicMode, EngineSettings, HotReload, Settings, Warm};
+pub use runtime::{cache, compile, config, engine, limits, requirements};
+pub use settings::{ComponentSettings, DeterministicMode, HotReload, Settings};
 pub use watch::CatalogHandle;

@@ -1,8 +1,9 @@
-//! What guests run in: the Wasmtime engine and its limits, stores and instance pools, the code cache and the compiler process, and
-//! outgoing HTTP.
+//! Execution of guests: the Wasmtime engine, Wasmtime stores and instance pools, limits, the code cache, the compiler
+//! process, and outgoing HTTP.
 
 pub mod cache;
 pub mod compile;
+pub mod config;
 pub mod engine;
 pub(crate) mod http;
 pub mod limits;

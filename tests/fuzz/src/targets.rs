@@ -12,7 +12,7 @@ use hatchery_core::{Event, EventData, LlmRequest, Model, StreamingMode};
 use hatchery_models::scripted::Scripted;
 use hatchery_registry::{Interfaces, LOCK_FILE, Reference, SignatureVerifier, TrustedKey};
 use hatchery_wasm::fuzz::{GuestEvent, convert_event};
-use hatchery_wasm::version::{Contract, wanted};
+use hatchery_wasm::version::{Contract, required_version};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -54,7 +54,7 @@ pub fn config(bytes: &[u8]) {
 /// A file that may be a component, up to where its code would be compiled.
 pub fn component(bytes: &[u8]) {
     let _ = Contract::read("fuzz", bytes);
-    let _ = wanted(bytes);
+    let _ = required_version(bytes);
     let _ = Interfaces::read("fuzz", bytes);
 }
 

@@ -124,7 +124,7 @@ async fn code_that_has_no_place_is_an_error_that_says_where_it_could_be() -> Res
 async fn heavy(bytes: Vec<u8>, limits: &str) -> Result<String> {
     let folder = folder()?;
     folder.write("heavy.wasm", bytes)?;
-    folder.write("hatchery.yaml", format!("engine: {{compile: {{{limits}}}}}\n"))?;
+    folder.write("hatchery.yaml", format!("compile: {{{limits}}}\n"))?;
     let output = compile(&folder, &[]).await?;
     assert!(!output.success, "{}", output.stdout);
     assert!(output.stdout.contains("swap  compiled") && output.stdout.contains("misbehaver  "), "{}", output.stdout);
@@ -135,7 +135,7 @@ async fn heavy(bytes: Vec<u8>, limits: &str) -> Result<String> {
 async fn a_component_that_takes_too_long_to_compile_is_given_up() -> Result<()> {
     let error = heavy(nested_loops(6000)?, "time: 2s").await?;
     let expected = "heavy.wasm: component `heavy` cannot be loaded: compiling it takes more than 2s of CPU time; split its largest \
-                    functions, or raise `engine.compile.time` in hatchery.yaml";
+                    functions, or raise `compile.time` in hatchery.yaml";
     assert!(error.contains(expected), "{error}");
     Ok(())
 }
@@ -144,7 +144,7 @@ async fn a_component_that_takes_too_long_to_compile_is_given_up() -> Result<()> 
 async fn a_component_that_takes_too_much_memory_to_compile_is_given_up() -> Result<()> {
     let error = heavy(branches(100_000)?, "memory: 512MiB, max_function_size: 7MiB").await?;
     let expected = "heavy.wasm: component `heavy` cannot be loaded: compiling it takes more than 512 MiB of memory; split its largest \
-                    functions, or raise `engine.compile.memory` in hatchery.yaml";
+                    functions, or raise `compile.memory` in hatchery.yaml";
     assert!(error.contains(expected), "{error}");
     Ok(())
 }
@@ -156,19 +156,19 @@ async fn functions_that_are_too_many_or_too_large_are_not_compiled() -> Result<(
         (
             "max_functions: 1",
             "component `swap` cannot be loaded: it has more than 1 functions; split the component, or raise \
-             `engine.compile.max_functions` in hatchery.yaml",
+             `compile.max_functions` in hatchery.yaml",
         ),
         (
             "max_function_size: 1000",
-            " bytes of code, and 1000 are allowed; split it, or raise `engine.compile.max_function_size` in hatchery.yaml",
+            " bytes of code, and 1000 are allowed; split it, or raise `compile.max_function_size` in hatchery.yaml",
         ),
         (
             "max_file_size: 1KiB",
             " bytes, and a component may have 1024; build it with `hatchery build`, which strips it, or raise \
-             `engine.compile.max_file_size` in hatchery.yaml",
+             `compile.max_file_size` in hatchery.yaml",
         ),
     ] {
-        folder.write("hatchery.yaml", format!("engine: {{compile: {{{limits}}}}}\n"))?;
+        folder.write("hatchery.yaml", format!("compile: {{{limits}}}\n"))?;
         let output = compile(&folder, &[]).await?;
         assert!(!output.success && output.stderr.contains(expected), "{}", output.stderr);
     }

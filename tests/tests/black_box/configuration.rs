@@ -317,14 +317,14 @@ async fn no_compiler_outlives_its_host() -> Result<()> {
 #[tokio::test]
 async fn a_component_that_takes_too_long_to_compile_leaves_the_last_good_revision_serving() -> Result<()> {
     let folder = Folder::empty()?;
-    folder.write("hatchery.yaml", "engine: {compile: {time: 2s}}\n")?;
+    folder.write("hatchery.yaml", "compile: {time: 2s}\n")?;
     folder.put("swap.wasm", paths::component("swap")?)?;
     let host = Host::serve(&folder).await?;
     folder.put("swap.wasm", heavy::nested_loops(6000)?)?;
     assert_eq!(
         host.until_refused("swap.wasm").await?,
         "component `swap` cannot be loaded: compiling it takes more than 2s of CPU time; split its largest functions, or raise \
-         `engine.compile.time` in hatchery.yaml"
+         `compile.time` in hatchery.yaml"
     );
     assert_eq!(entry(&host.components().await?, "swap.wasm").context("the file")?["previousServes"], json!(true));
     host.ask("swap", "s", "Who are you?").await?;

@@ -75,7 +75,7 @@ async fn two_hundred_spinning_runs_keep_nobody_from_an_answer_and_end_with_their
 
 #[tokio::test]
 async fn a_run_that_finds_no_free_instance_is_told_when_to_try_again() -> Result<()> {
-    let host = host(&format!("{PATIENT}engine: {{instances: 1, busy_wait: 50ms}}\n")).await?;
+    let host = host(&format!("{PATIENT}instances: {{max: 1, queue_timeout: 50ms}}\n")).await?;
     let mut clients = spin(&host, 1).await?;
     let busy = "component `misbehaver`: no free instance after 50ms: all 1 are in use; try again later";
 

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use hatchery_registry::SignaturePolicy;
 use hatchery_wasm::policy::Variable;
-use hatchery_wasm::{EngineSettings, Grants};
+use hatchery_wasm::{CompileLimits, Grants, InstanceSettings};
 
 use crate::config::{Config, ServerConfig};
 
@@ -47,8 +47,10 @@ pub enum Section {
     Registry,
     /// `server`.
     Server,
-    /// `engine`.
-    Engine,
+    /// `instances`.
+    Instances,
+    /// `compile`.
+    Compile,
     /// `audit`.
     Audit,
 }
@@ -162,22 +164,22 @@ fn of_grants(component: &str, grants: &Grants, folder: &Path) -> Vec<(Section, S
 /// Budgets of the whole host that are larger than their defaults. They bound what all components and clients together take of the
 /// machine, whatever a folder says of its own components.
 fn raised_budgets(config: &Config) -> Vec<(Section, &'static str, String)> {
-    let (engine, default) = (&config.engine, EngineSettings::default());
+    let (instances, default) = (&config.instances, InstanceSettings::default());
     let mut raised = Vec::new();
     let mut compare = |section, key, value: u64, default: u64| {
         if value > default {
             raised.push((section, key, value.to_string()));
         }
     };
-    let (memory, of_run) = (engine.options(), default.options());
-    compare(Section::Engine, "engine.memory", memory.memory, of_run.memory);
-    compare(Section::Engine, "engine.run_memory", engine.run_memory.unwrap_or(0), of_run.run_memory);
-    compare(Section::Engine, "engine.instances", engine.instances.get().into(), default.instances.get().into());
-    let (compile, usual) = (&engine.compile, &default.compile);
-    compare(Section::Engine, "engine.compile.time", compile.time.as_secs(), usual.time.as_secs());
-    compare(Section::Engine, "engine.compile.wall", compile.wall.as_secs(), usual.wall.as_secs());
-    compare(Section::Engine, "engine.compile.memory", compile.memory, usual.memory);
-    compare(Section::Engine, "engine.compile.processes", compile.processes.get().into(), usual.processes.get().into());
+    let (memory, of_run) = (instances.options(), default.options());
+    compare(Section::Instances, "instances.memory", memory.memory, of_run.memory);
+    compare(Section::Instances, "instances.run_memory", instances.run_memory.unwrap_or(0), of_run.run_memory);
+    compare(Section::Instances, "instances.max", instances.max.get().into(), default.max.get().into());
+    let (compile, usual) = (&config.compile, CompileLimits::default());
+    compare(Section::Compile, "compile.time", compile.time.as_secs(), usual.time.as_secs());
+    compare(Section::Compile, "compile.wall", compile.wall.as_secs(), usual.wall.as_secs());
+    compare(Section::Compile, "compile.memory", compile.memory, usual.memory);
+    compare(Section::Compile, "compile.processes", compile.processes.get().into(), usual.processes.get().into());
     let (bodies, usual) = (config.server.body_memory, ServerConfig::default().body_memory);
     compare(Section::Server, "server.body_memory", bodies.bytes() as u64, usual.bytes() as u64);
     raised
@@ -261,7 +263,7 @@ mod tests {
              files: [{{host: /, guest: /root}}, {{host: data/../../other, guest: /o, access: write}}]\n\
              registry: {{signatures: off, trusted_keys: [{key}]}}\n\
              server: {{allowed_hosts: ['*'], allow_import: true, secret_file: key, body_memory: 1GiB}}\n\
-             engine: {{instances: 1001, compile: {{time: 61s}}}}\n\
+             instances: {{max: 1001}}\ncompile: {{time: 61s}}\n\
              audit: {{enabled: false, file: /dev/null}}\n"
         );
         assert_eq!(
@@ -283,8 +285,8 @@ mod tests {
                 "server.allowed_hosts: *",
                 "server.allow_import: true",
                 "server.secret_file: agents/key",
-                "engine.instances: 1001",
-                "engine.compile.time: 61",
+                "instances.max: 1001",
+                "compile.time: 61",
                 "server.body_memory: 1073741824",
                 "audit.file: /dev/null",
                 "audit.enabled: false",

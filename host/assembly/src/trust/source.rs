@@ -218,7 +218,8 @@ fn withhold(config: &mut Config, rights: &[OutsideRight], distrust: &Distrust) {
                 }
             }
             Section::Server => config.server = Default::default(),
-            Section::Engine => config.engine = Default::default(),
+            Section::Instances => config.instances = Default::default(),
+            Section::Compile => config.compile = Default::default(),
             Section::Audit => config.audit = Default::default(),
         }
     }

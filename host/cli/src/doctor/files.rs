@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use hatchery_core::ItemKind;
 use hatchery_engine::yaml::ROOT_FILE;
 use hatchery_wasm::version::{self, OFFERED};
 use hatchery_wasm::{Component, FileState, FileStatus};
@@ -49,24 +50,23 @@ fn is_root(path: &Path) -> bool {
 
 /// True for a component that was built for a contract which this host does not serve.
 fn rebuilds(path: &Path) -> bool {
-    let wanted = std::fs::read(path).ok().and_then(|bytes| version::wanted(&bytes));
-    wanted.is_some_and(|wanted| !version::is_served(&wanted))
+    let wanted = std::fs::read(path).ok().and_then(|bytes| version::required_version(&bytes));
+    wanted.is_some_and(|wanted| !version::is_supported(&wanted))
 }
 
 /// `wants hatchery:agent 0.1.0, offered is 0.1.0; 1 agent, 2 tools`, or `wants no hatchery:agent, its functions are tools; 2 tools`.
 fn offers(component: &Component) -> String {
-    let counts = [
-        ("agent", component.agent_names().count()),
-        ("tool", component.tool_names().count()),
-        ("callback", component.callback_names().count()),
-        ("plugin", component.plugin_names().count()),
-        ("code executor", component.code_executor_names().count()),
-        ("summarizer", component.summarizer_names().count()),
-        ("example provider", component.example_names().count()),
-        ("model", component.model_names().count()),
-    ];
-    let said = |(what, count): &(&str, usize)| format!("{count} {what}{}", if *count == 1 { "" } else { "s" });
-    let items: Vec<_> = counts.iter().filter(|(_, count)| *count > 0).map(said).collect();
+    let mut counts: Vec<(ItemKind, usize)> = Vec::new();
+    for (kind, _) in component.items() {
+        match counts.last_mut() {
+            Some((last, count)) if *last == kind => *count += 1,
+            _ => counts.push((kind, 1)),
+        }
+    }
+    let items: Vec<_> = counts
+        .into_iter()
+        .map(|(kind, count)| format!("{count} {}", if count == 1 { kind.label() } else { kind.plural() }))
+        .collect();
     let wants = match &component.contract().version {
         Some(version) => format!("wants hatchery:agent {version}, offered is {OFFERED}"),
         None => "wants no hatchery:agent, its functions are tools".to_owned(),

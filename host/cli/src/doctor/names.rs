@@ -2,30 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use hatchery_wasm::{Catalog, Component};
+use hatchery_core::ItemKind;
+use hatchery_wasm::Catalog;
 
 use super::Finding;
 
-type Names = fn(&Component) -> Vec<&str>;
-
-const KINDS: [(&str, Names); 7] = [
-    ("agent", |it| it.agent_names().collect()),
-    ("tool", |it| it.tool_names().collect()),
-    ("callback", |it| it.callback_names().collect()),
-    ("plugin", |it| it.plugin_names().collect()),
-    ("code executor", |it| it.code_executor_names().collect()),
-    ("summarizer", |it| it.summarizer_names().collect()),
-    ("example provider", |it| it.example_names().collect()),
+/// The kinds of items that are found by their name alone, in the order of the findings.
+const KINDS: [ItemKind; 7] = [
+    ItemKind::Agent,
+    ItemKind::Tool,
+    ItemKind::Callback,
+    ItemKind::Plugin,
+    ItemKind::CodeExecutor,
+    ItemKind::Summarizer,
+    ItemKind::Examples,
 ];
 
 pub(super) fn findings(catalog: &Catalog) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (kind, names) in KINDS {
+    for kind in KINDS {
         let mut owners: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for component in catalog.components.values() {
-            names(component).into_iter().for_each(|name| owners.entry(name).or_default().push(component.name()));
+            component.names(kind).for_each(|name| owners.entry(name).or_default().push(component.name()));
         }
-        findings.extend(owners.into_iter().filter_map(|(name, owners)| ambiguous(kind, name, &owners)));
+        findings.extend(owners.into_iter().filter_map(|(name, owners)| ambiguous(kind.label(), name, &owners)));
     }
     findings
 }

@@ -56,7 +56,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let mut files = components.into_iter();
     let mut under_way = VecDeque::new();
     loop {
-        while under_way.len() < config.engine.compile.processes.get() as usize
+        while under_way.len() < config.compile.processes.get() as usize
             && let Some(file) = files.next()
         {
             let options = options.clone();

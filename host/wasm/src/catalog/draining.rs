@@ -111,7 +111,7 @@ impl ReplacedRevision {
             self.is_cut_off = true;
             let calls = component.running();
             tracing::warn!(component = name, sha256, ?took, calls, "cut off: its runs have not ended in time");
-            component.cut_off();
+            component.cancel_calls();
         }
         true
     }

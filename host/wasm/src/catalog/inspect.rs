@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use hatchery_core::ItemKind;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -145,7 +146,7 @@ pub async fn inspect_file(options: &LoadOptions, path: &Path) -> Result<Inspecti
     let bytes = read(options, path).await?;
     let refused = match admit(options, path, bytes.clone()).await {
         Ok(_) => None,
-        Err(LoadError::NotAdmitted(reason)) => Some(reason),
+        Err(LoadError::Refused(reason)) => Some(reason),
         Err(error) => return Err(error),
     };
     match refused {
@@ -191,10 +192,10 @@ fn described(component: &Component, size: u64, settings: &ComponentSettings) -> 
         requires_confirmation: tool.requires_confirmation,
     });
     let callbacks = component
-        .callback_names()
+        .names(ItemKind::Callback)
         .map(|name| InspectedCallback { name: name.into(), points: names(component.callback_points(name)) });
     let plugins = component
-        .plugin_names()
+        .names(ItemKind::Plugin)
         .map(|name| InspectedPlugin { name: name.into(), hooks: names(component.plugin_hooks(name)) });
     Inspection {
         name: component.name().into(),
@@ -207,10 +208,13 @@ fn described(component: &Component, size: u64, settings: &ComponentSettings) -> 
         tools: tools.collect(),
         callbacks: callbacks.collect(),
         plugins: plugins.collect(),
-        code_executors: component.code_executor_names().map(Into::into).collect(),
-        summarizers: component.summarizer_names().map(Into::into).collect(),
-        examples: component.example_names().map(Into::into).collect(),
-        models: component.model_names().map(|model| format!("{MODEL_PREFIX}{}/{model}", component.name())).collect(),
+        code_executors: component.names(ItemKind::CodeExecutor).map(Into::into).collect(),
+        summarizers: component.names(ItemKind::Summarizer).map(Into::into).collect(),
+        examples: component.names(ItemKind::Examples).map(Into::into).collect(),
+        models: component
+            .names(ItemKind::Model)
+            .map(|model| format!("{MODEL_PREFIX}{}/{model}", component.name()))
+            .collect(),
         grants: component.grant_report_with(&settings.grants),
         refused: settings.refusal.clone(),
         is_described: true,

@@ -129,14 +129,8 @@ impl Names<'_> {
 /// Names of a component's items; the one toolset that it may be has its own name.
 fn items(component: &Component, kind: ItemKind) -> Box<dyn Iterator<Item = &str> + '_> {
     match kind {
-        ItemKind::Tool => Box::new(component.tool_names()),
-        ItemKind::Callback => Box::new(component.callback_names()),
-        ItemKind::Agent => Box::new(component.agent_names()),
-        ItemKind::Toolset => Box::new(component.tool_names().next().map(|_| component.name()).into_iter()),
-        ItemKind::Plugin => Box::new(component.plugin_names()),
-        ItemKind::CodeExecutor => Box::new(component.code_executor_names()),
-        ItemKind::Summarizer => Box::new(component.summarizer_names()),
-        ItemKind::Examples => Box::new(component.example_names()),
+        ItemKind::Toolset => Box::new(component.names(ItemKind::Tool).next().map(|_| component.name()).into_iter()),
+        kind => Box::new(component.names(kind)),
     }
 }
 
@@ -153,5 +147,5 @@ pub(crate) fn roots(component: &Component) -> Vec<&str> {
             Some(_) | None => sub_agent,
         })
         .collect();
-    component.agent_names().filter(|name| !below.contains(name)).collect()
+    component.names(ItemKind::Agent).filter(|name| !below.contains(name)).collect()
 }

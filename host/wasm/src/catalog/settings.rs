@@ -1,8 +1,7 @@
-//! What the operator says of components in `hatchery.yaml`: of one (`components.NAME`), of all (`limits`), of what all share (`engine`), and
+//! What the operator says of components in `hatchery.yaml`: of one (`components.NAME`), of all (`limits`), and
 //! of how they change (`hot_reload`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +10,7 @@ use hatchery_core::JsonMap;
 use serde::Deserialize;
 
 use crate::policy::{Access, ClockGrant, Grants, PathConflict, RandomGrant, check_folders_of};
-use crate::runtime::compile::CompileLimits;
-use crate::runtime::engine::EngineOptions;
+use crate::runtime::config::InstancePoolConfig;
 use crate::runtime::http::RecordedHttp;
 use crate::runtime::limits::{Limits, units};
 
@@ -26,87 +24,13 @@ pub struct ComponentSettings {
     /// What it reads through the `config` interface.
     pub config: JsonMap,
     /// How its instances are kept between calls; `None` gives each call a fresh one.
-    pub warm: Option<Warm>,
+    pub warm: Option<InstancePoolConfig>,
     /// What it gets instead of the network, in tests.
     pub recorded: Option<RecordedHttp>,
     /// Whether what it offers is for YAML agents and its own agents only, whatever other components are granted.
     pub private: bool,
     /// Why it is not loaded at all, if its settings are not trusted.
     pub refusal: Option<String>,
-}
-
-/// How instances are kept between calls: `components.NAME.warm` in `hatchery.yaml`, for guests whose start is dear, such as those with an
-/// interpreter in them.
-///
-/// What a call leaves in the guest's memory, the next one finds, be it another user's. That is why nothing is kept unless somebody who
-/// knows the guest says so. What the host holds for a call (session, state, settings, budgets) never reaches the next. An instance serves
-/// one call at a time; a call that finds all of them busy gets a new one, so that keeping never makes anything slower. Agents' runs and
-/// models' answers always have an instance of their own.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Warm {
-    /// Most instances that wait for a call. Each keeps its memory, which can be as much as `limits.memory`.
-    pub size: NonZeroU32,
-    /// Most calls of one instance. Up to an eighth less, so that they do not all end together.
-    pub max_calls: NonZeroU32,
-    /// How long an instance waits for a call before it goes.
-    #[serde(deserialize_with = "units::time")]
-    pub idle: Duration,
-}
-
-impl Default for Warm {
-    fn default() -> Self {
-        Self {
-            size: NonZeroU32::MIN.saturating_add(3),
-            max_calls: NonZeroU32::MIN.saturating_add(999),
-            idle: Duration::from_secs(300),
-        }
-    }
-}
-
-/// What all components share: `engine` in `hatchery.yaml`. Read at the start only.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct EngineSettings {
-    /// Most instances of all components at one time, those that wait for a call included.
-    pub instances: NonZeroU32,
-    /// How long a call waits when all are in use before it fails with `COMPONENT_BUSY`.
-    #[serde(deserialize_with = "units::time")]
-    pub busy_wait: Duration,
-    /// Most calls that wait at one time; a further one fails at once.
-    pub busy_queue: u32,
-    /// Most memory of all instances at one time, bytes; half of the memory that there is when it is left out.
-    #[serde(deserialize_with = "units::size")]
-    pub memory: Option<u64>,
-    /// Most memory of all instances that work for one run, bytes; a quarter of `memory`, at most 1 GiB, when it is left out.
-    #[serde(deserialize_with = "units::size")]
-    pub run_memory: Option<u64>,
-    /// What compiling a component may use.
-    pub compile: CompileLimits,
-}
-
-impl EngineSettings {
-    /// The options of an engine.
-    pub fn options(&self) -> EngineOptions {
-        let default = EngineOptions::default();
-        let memory = self.memory.unwrap_or(default.memory);
-        EngineOptions {
-            instances: self.instances.get(),
-            busy_wait: self.busy_wait,
-            busy_queue: self.busy_queue,
-            memory,
-            run_memory: self.run_memory.unwrap_or_else(|| EngineOptions::share_of_run(memory)),
-            ..default
-        }
-    }
-}
-
-impl Default for EngineSettings {
-    fn default() -> Self {
-        let EngineOptions { instances, busy_wait, busy_queue, .. } = EngineOptions::default();
-        let instances = NonZeroU32::new(instances).unwrap_or(NonZeroU32::MIN);
-        Self { instances, busy_wait, busy_queue, memory: None, run_memory: None, compile: CompileLimits::default() }
-    }
 }
 
 /// How components are replaced: `hot_reload` in `hatchery.yaml`. Read at the start only.

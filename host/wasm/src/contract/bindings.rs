@@ -1,4 +1,4 @@
-//! Rust types and calls made from the contract in `wit/`.
+//! Rust bindings generated from the contract in `wit/`.
 
 #![allow(missing_docs, unused_qualifications, dead_code, clippy::all)]
 
@@ -6,7 +6,7 @@ wasmtime::component::bindgen!({
     path: "../../wit",
     world: "component",
     imports: {
-        // Guests wait for these; the host's threads do not.
+        // Guests block on these; the threads of the host do not.
         "hatchery:agent/sync-model": async,
         "hatchery:agent/sync-artifacts": async,
         "hatchery:agent/sync-memory": async,
@@ -14,7 +14,8 @@ wasmtime::component::bindgen!({
         "hatchery:agent/sync-agents.run": async,
         "hatchery:agent/sync-agents.[method]events.next": async,
     },
-    // Even the plain exports are called asynchronously, so that a guest which loops in `describe` yields to the epoch callback.
+    // Synchronous exports are called asynchronously, too, so that a guest that loops in `describe` yields to the
+    // epoch callback.
     exports: {
         "hatchery:agent/sync-guest-agents.instruct": async | store,
         "hatchery:agent/sync-guest-tools.call": async | store,
@@ -30,8 +31,8 @@ wasmtime::component::bindgen!({
         default: async,
     },
     with: {
-        "hatchery:agent/sync-model.answer": crate::contract::imports::Answer,
-        "hatchery:agent/sync-agents.events": crate::contract::relay::SubAgent,
+        "hatchery:agent/sync-model.answer": crate::contract::imports::ModelAnswer,
+        "hatchery:agent/sync-agents.events": crate::contract::sub_agent_relay::SubAgent,
     },
     require_store_data_send: true,
 });

@@ -1,16 +1,16 @@
-//! A loaded component: one revision of one file, compiled, linked and described. Immutable; whoever runs it holds it.
+//! A loaded component: one revision of one file, compiled, linked and described. Immutable; runs keep it alive.
 
 mod agent;
 mod callback;
 mod code_executor;
-mod described_size;
 mod examples;
 mod exports;
 mod functions;
 pub(crate) mod hook;
 mod instruction;
+mod manifest;
+mod manifest_size;
 mod model;
-mod offer;
 mod plugin;
 mod summarizer;
 mod sync_agent;
@@ -27,24 +27,24 @@ use wasmtime::component::InstancePre;
 
 use crate::catalog::names::described;
 use crate::catalog::settings::ComponentSettings;
-use crate::contract::convert::{BadValue, Weigh, bounded, wit};
+use crate::contract::convert::{BadValue, EstimateSize, truncate_error, wit};
 use crate::contract::version::Contract;
 use crate::error::{CallError, LoadError};
 use crate::policy::{GrantReport, Grants, RequestedGrants, WasiEnvironment};
 use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{Limit, Limits};
-use crate::runtime::store::{Caller, HostState, Revision, Sandbox};
+use crate::runtime::store::{ActiveCalls, Caller, HostState, Sandbox};
 use callback::ComponentCallback;
 use exports::{CallbackExports, Exports};
 use functions::{FunctionTool, Functions};
 pub use hook::Hook;
-use offer::Offer;
+use manifest::ComponentManifest;
 
+pub(crate) use manifest::{AgentSpec, DescribedTool};
 pub(crate) use model::PREFIX as MODEL_PREFIX;
-pub(crate) use offer::{AgentSpec, DescribedTool};
 
-/// A component, ready to run.
+/// A revision of a component that is ready to run.
 pub struct Component {
     name: Arc<str>,
     sha256: String,
@@ -53,14 +53,15 @@ pub struct Component {
     settings: ComponentSettings,
     sandbox: Sandbox,
     exports: Exports,
-    offer: Offer,
+    manifest: ComponentManifest,
 }
 
 impl Component {
-    /// Links compiled code and asks it what it offers, in a throw-away instance.
+    /// Links compiled code and calls `describe` in an instance that is dropped afterwards.
     ///
     /// # Errors
-    /// When something that it is granted is not there, an import or export does not fit the contract, or `describe` fails or names something twice.
+    /// If a granted resource is missing, an import or export does not match the contract, or `describe` fails or
+    /// names an item twice.
     pub(crate) async fn describe(
         engine: Arc<Engine>,
         name: &str,
@@ -75,21 +76,21 @@ impl Component {
         let pre = engine.linker().instantiate_pre(code).map_err(failed)?;
         let exports = Exports::of(&pre, &contract).map_err(failed)?;
         let sandbox = sandbox(engine, name.into(), pre, &settings)?;
-        let offer = if contract.is_plain() {
-            Offer::try_from(Functions::of(sandbox.engine.wasm(), code))
+        let manifest = if contract.has_plain_functions() {
+            ComponentManifest::try_from(Functions::of(sandbox.engine.wasm(), code))
         } else {
             let described = sandbox.run(Caller::Loader, |store, instance| exports.describe(store, instance)).await;
-            described.map_err(|error| error.to_string()).and_then(Offer::try_from)
+            described.map_err(|error| error.to_string()).and_then(ComponentManifest::try_from)
         };
-        let offer = offer.map_err(|reason| LoadError::Describe { component: name.into(), reason })?;
-        Ok(Self { name: name.into(), sha256, contract, requests, settings, sandbox, exports, offer })
+        let manifest = manifest.map_err(|reason| LoadError::Describe { component: name.into(), reason })?;
+        Ok(Self { name: name.into(), sha256, contract, requests, settings, sandbox, exports, manifest })
     }
 
-    /// The same revision with other settings, without running any of its code. It offers what it described before, which may depend on its
-    /// configuration: then it has to be described again.
+    /// Returns this revision with other settings, without running its code. Keeps the manifest; if that depends on
+    /// the configuration, [`Self::describe_again`] is needed.
     ///
     /// # Errors
-    /// When something that it is granted is not there.
+    /// If a granted resource is missing.
     pub(crate) fn with_settings(&self, settings: ComponentSettings) -> Result<Self, LoadError> {
         let Sandbox { engine, pre, .. } = &self.sandbox;
         Ok(Self {
@@ -99,136 +100,106 @@ impl Component {
             requests: self.requests.clone(),
             sandbox: sandbox(engine.clone(), self.name.clone(), pre.clone(), &settings)?,
             exports: self.exports.clone(),
-            offer: self.offer.clone(),
+            manifest: self.manifest.clone(),
             settings,
         })
     }
 
-    /// Asks the same revision again what it offers, as with [`Component::describe`].
+    /// Describes this revision again.
     ///
     /// # Errors
-    /// As [`Component::describe`].
+    /// Like [`Component::describe`].
     pub(crate) async fn describe_again(&self, settings: ComponentSettings) -> Result<Self, LoadError> {
         let Sandbox { engine, pre, .. } = &self.sandbox;
         let (sha256, contract, requests) = (self.sha256.clone(), self.contract.clone(), self.requests.clone());
         Self::describe(engine.clone(), &self.name, sha256, contract, requests, pre.component(), settings).await
     }
 
-    /// Its name: the file's name without `.wasm`.
+    /// Returns the name of the file without `.wasm`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// SHA-256 of the file, in hexadecimal.
+    /// Returns the hexadecimal SHA-256 of the file.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    /// What it was built against.
+    /// Returns the interfaces that it was built against.
     pub fn contract(&self) -> &Contract {
         &self.contract
     }
 
-    /// What the operator says of it.
     pub fn settings(&self) -> &ComponentSettings {
         &self.settings
     }
 
-    /// What it requests, and what its agents are described with, against what it is granted.
+    /// Compares its requested grants, and those that its agents need, with its grants.
     pub fn grant_report(&self) -> GrantReport {
         self.grant_report_with(&self.settings.grants)
     }
 
-    /// What it requests against what it could be granted.
+    /// Compares its requested grants with `grants`.
     pub(crate) fn grant_report_with(&self, grants: &Grants) -> GrantReport {
         GrantReport::new(self.requests.as_ref(), &described(self), grants)
     }
 
-    /// What its calls may use.
+    /// Returns the limits of its calls.
     pub fn limits(&self) -> &Limits {
         &self.sandbox.limits
     }
 
-    /// How many of its calls are running.
+    /// Returns the number of running calls.
     pub fn running(&self) -> usize {
-        self.sandbox.revision.running()
+        self.sandbox.active_calls.running()
     }
 
-    /// How many of its instances wait for a call.
+    /// Returns the number of pooled instances.
     pub fn waiting(&self) -> usize {
-        self.sandbox.warm.as_ref().map_or(0, |pool| pool.len())
+        self.sandbox.instance_pool.as_ref().map_or(0, |pool| pool.len())
     }
 
-    /// Another revision has taken its place: no instance waits for a call any more.
+    /// Drops its pooled instances and stops pooling, because another revision has replaced it.
     pub(crate) fn retire(&self) {
-        if let Some(pool) = &self.sandbox.warm {
+        if let Some(pool) = &self.sandbox.instance_pool {
             pool.close();
         }
     }
 
-    /// Ends all of its calls, and refuses further ones.
-    pub(crate) fn cut_off(&self) {
-        self.sandbox.revision.cut_off();
+    /// Cancels all calls, and later ones.
+    pub(crate) fn cancel_calls(&self) {
+        self.sandbox.active_calls.cancel_calls();
     }
 
-    /// Names of its agents, as it lists them.
-    pub fn agent_names(&self) -> impl Iterator<Item = &str> {
-        self.offer.agents.iter().map(|agent| agent.name.as_str())
+    /// Returns its items by kind, each kind in the order in which the component lists them. Models are named without
+    /// `component:NAME/`. The toolset of all tools is not included.
+    pub fn items(&self) -> impl Iterator<Item = (ItemKind, &str)> {
+        self.manifest.items()
     }
 
-    /// Names of its tools, as it lists them.
-    pub fn tool_names(&self) -> impl Iterator<Item = &str> {
-        self.offer.tools.iter().map(|tool| tool.declaration.name.as_str())
+    /// Returns the names of its items of one kind, as in [`Self::items`].
+    pub fn names(&self, kind: ItemKind) -> impl Iterator<Item = &str> {
+        self.items().filter(move |(other, _)| *other == kind).map(|(_, name)| name)
     }
 
-    /// Names of its callbacks, as it lists them.
-    pub fn callback_names(&self) -> impl Iterator<Item = &str> {
-        self.offer.callbacks.iter().map(|callback| callback.name.as_str())
-    }
-
-    /// Names of its plugins, as it lists them.
-    pub fn plugin_names(&self) -> impl Iterator<Item = &str> {
-        self.offer.plugins.iter().map(|plugin| plugin.name.as_str())
-    }
-
-    /// Names of its code executors, as it lists them.
-    pub fn code_executor_names(&self) -> impl Iterator<Item = &str> {
-        self.offer.code_executors.iter().map(String::as_str)
-    }
-
-    /// Names of its summarizers, as it lists them.
-    pub fn summarizer_names(&self) -> impl Iterator<Item = &str> {
-        self.offer.summarizers.iter().map(String::as_str)
-    }
-
-    /// Names of its providers of examples, as it lists them.
-    pub fn example_names(&self) -> impl Iterator<Item = &str> {
-        self.offer.examples.iter().map(String::as_str)
-    }
-
-    /// Names of its models, as it lists them, without `component:NAME/`.
-    pub fn model_names(&self) -> impl Iterator<Item = &str> {
-        self.offer.models.iter().map(String::as_str)
-    }
-
-    /// Where a callback may be used.
+    /// Returns the hooks of a callback.
     pub fn callback_points(&self, name: &str) -> &[Hook] {
-        self.offer.callbacks.iter().find(|callback| callback.name == name).map_or(&[], |callback| &callback.hooks)
+        self.manifest.callbacks.iter().find(|callback| callback.name == name).map_or(&[], |callback| &callback.hooks)
     }
 
-    /// The hooks that a plugin has.
+    /// Returns the hooks of a plugin.
     pub fn plugin_hooks(&self, name: &str) -> &[Hook] {
-        self.offer.plugins.iter().find(|plugin| plugin.name == name).map_or(&[], |plugin| &plugin.hooks)
+        self.manifest.plugins.iter().find(|plugin| plugin.name == name).map_or(&[], |plugin| &plugin.hooks)
     }
 
-    /// One of its tools.
+    /// Returns a tool by name.
     pub fn tool(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Tool>> {
-        self.any_tool(self.offer.tools.iter().find(|tool| tool.declaration.name == name)?)
+        self.any_tool(self.manifest.tools.iter().find(|tool| tool.declaration.name == name)?)
     }
 
-    /// All of its tools as a set; nothing when it has none.
+    /// Returns all tools as a toolset; `None` if it has none.
     pub fn toolset(self: &Arc<Self>) -> Option<Arc<dyn Toolset>> {
-        let tools: Vec<_> = self.offer.tools.iter().filter_map(|tool| self.any_tool(tool)).collect();
+        let tools: Vec<_> = self.manifest.tools.iter().filter_map(|tool| self.any_tool(tool)).collect();
         (!tools.is_empty()).then(|| Arc::new(tool::ComponentTools { name: self.name.clone(), tools }) as _)
     }
 
@@ -246,120 +217,120 @@ impl Component {
         }))
     }
 
-    /// One of its callbacks.
+    /// Returns a callback by name.
     pub fn callback(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Callback>> {
         let exports = self.exports.callbacks.clone()?;
-        let found = self.offer.callbacks.iter().find(|callback| callback.name == name)?;
-        let (component, hooked) = (self.clone(), found.clone());
+        let item = self.manifest.callbacks.iter().find(|callback| callback.name == name)?;
+        let (component, hooked) = (self.clone(), item.clone());
         Some(match exports {
             CallbackExports::Async(exports) => Arc::new(ComponentCallback { component, exports, hooked }),
             CallbackExports::Sync(exports) => Arc::new(ComponentCallback { component, exports, hooked }),
         })
     }
 
-    /// One of its plugins.
+    /// Returns a plugin by name.
     pub fn plugin(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Plugin>> {
         let exports = self.exports.plugins.clone()?;
-        let found = self.offer.plugins.iter().find(|plugin| plugin.name == name)?;
-        Some(Arc::new(ComponentCallback { component: self.clone(), exports, hooked: found.clone() }))
+        let item = self.manifest.plugins.iter().find(|plugin| plugin.name == name)?;
+        Some(Arc::new(ComponentCallback { component: self.clone(), exports, hooked: item.clone() }))
     }
 
-    /// One of its code executors.
+    /// Returns a code executor by name.
     pub fn code_executor(self: &Arc<Self>, name: &str) -> Option<Arc<dyn CodeExecutor>> {
         let exports = self.exports.code_executors.clone()?;
-        let name = self.offer.code_executors.iter().find(|offered| *offered == name)?.clone();
+        let name = self.manifest.code_executors.iter().find(|offered| *offered == name)?.clone();
         Some(Arc::new(code_executor::ComponentCodeExecutor { component: self.clone(), exports, name }))
     }
 
-    /// One of its summarizers.
+    /// Returns a summarizer by name.
     pub fn summarizer(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Summarizer>> {
         let exports = self.exports.summarizers.clone()?;
-        let name = self.offer.summarizers.iter().find(|offered| *offered == name)?.clone();
+        let name = self.manifest.summarizers.iter().find(|offered| *offered == name)?.clone();
         Some(Arc::new(summarizer::ComponentSummarizer { component: self.clone(), exports, name }))
     }
 
-    /// One of its providers of examples.
+    /// Returns an example provider.
     pub fn examples(self: &Arc<Self>, name: &str) -> Option<Arc<dyn ExampleProvider>> {
         let exports = self.exports.examples.clone()?;
-        let name = self.offer.examples.iter().find(|offered| *offered == name)?.clone();
+        let name = self.manifest.examples.iter().find(|offered| *offered == name)?.clone();
         Some(Arc::new(examples::ComponentExamples { component: self.clone(), exports, name }))
     }
 
-    /// One of its models.
+    /// Returns a model by name.
     pub fn model(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Model>> {
         let exports = self.exports.models.clone()?;
-        let name = self.offer.models.iter().find(|offered| *offered == name)?.clone();
+        let name = self.manifest.models.iter().find(|offered| *offered == name)?.clone();
         Some(Arc::new(model::ComponentModel { component: self.clone(), exports, name }))
     }
 
     pub(crate) fn tools(&self) -> &[DescribedTool] {
-        &self.offer.tools
+        &self.manifest.tools
     }
 
     pub(crate) fn agents(&self) -> &[AgentSpec] {
-        &self.offer.agents
+        &self.manifest.agents
     }
 
-    /// The code of a custom agent.
+    /// Returns the code of a custom agent.
     pub(crate) fn custom_agent(self: &Arc<Self>, name: &str) -> Option<Arc<dyn CustomAgent>> {
         let exports = self.exports.agents.clone()?;
         Some(Arc::new(agent::ComponentAgent { component: self.clone(), exports, name: name.into() }))
     }
 
-    /// The code of an agent's instruction, or of its global one.
+    /// Returns the code of an agent's instruction, or of its global one.
     pub(crate) fn instruction(self: &Arc<Self>, agent: &str, is_global: bool) -> Option<Arc<dyn InstructionProvider>> {
         let exports = self.exports.agents.clone()?;
         let component = self.clone();
         Some(Arc::new(instruction::ComputedInstruction { component, exports, agent: agent.into(), is_global }))
     }
 
-    /// What one of its items has answered, checked and understood.
-    fn answer<W: Weigh, T>(
+    /// Converts the result of a call of an item.
+    fn convert_result<W: EstimateSize, T>(
         &self,
         kind: ItemKind,
         item: &str,
-        answered: Result<Result<W, wit::Error>, CallError>,
-        understand: impl FnOnce(W) -> Result<T, BadValue>,
+        result: Result<Result<W, wit::Error>, CallError>,
+        convert: impl FnOnce(W) -> Result<T, BadValue>,
     ) -> Result<T, RunError> {
-        let broke = |error: CallError| error.into_item_error(&self.name, kind, item);
-        match answered.map_err(broke)? {
-            Ok(answer) => self.accept(answer, understand).map_err(broke),
+        let failed = |error: CallError| error.into_item_error(&self.name, kind, item);
+        match result.map_err(failed)? {
+            Ok(answer) => self.convert(answer, convert).map_err(failed),
             Err(error) => {
-                let (name, wit::Error { code, message }) = (format!("{}/{item}", self.name), bounded(error));
+                let (name, wit::Error { code, message }) = (format!("{}/{item}", self.name), truncate_error(error));
                 Err(RunError::Extension { kind, name, code: code.into(), message })
             }
         }
     }
 
-    /// Understands an answer of the guest that is not too large.
-    fn accept<W: Weigh, T>(
+    /// Checks the size of an answer and converts it.
+    fn convert<W: EstimateSize, T>(
         &self,
         answer: W,
-        understand: impl FnOnce(W) -> Result<T, BadValue>,
+        convert: impl FnOnce(W) -> Result<T, BadValue>,
     ) -> Result<T, CallError> {
         self.check_size(&answer)?;
-        understand(answer).map_err(|error| CallError::Contract(error.to_string()))
+        convert(answer).map_err(|error| CallError::Contract(error.to_string()))
     }
 
-    /// An error when an answer is larger than the component may give.
-    fn check_size(&self, answer: &impl Weigh) -> Result<(), CallError> {
-        if answer.weigh() > self.sandbox.limits.result {
-            return Err(self.sandbox.limits.hit(Limit::Result).into());
+    /// Fails if an answer exceeds `limits.result`.
+    fn check_size(&self, answer: &impl EstimateSize) -> Result<(), CallError> {
+        if answer.estimated_size() > self.sandbox.limits.result {
+            return Err(self.sandbox.limits.exceeded(Limit::Result).into());
         }
         Ok(())
     }
 }
 
-/// What the memories of an instance begin with, bytes.
+/// Returns the bytes of all memories of a new instance.
 fn initial_memory(code: &wasmtime::component::Component) -> u64 {
-    /// Other sizes of pages are not among the features that components may use.
+    /// Other page sizes need a WebAssembly feature that is not enabled.
     const PAGE: u64 = 64 << 10;
-    // The largest of them stands for each.
+    // An upper bound: the largest memory times their number.
     let pages = |it: ResourcesRequired| u64::from(it.num_memories) * it.max_initial_memory_size.unwrap_or(0);
     code.resources_required().map_or(0, pages).saturating_mul(PAGE)
 }
 
-/// What calls of a component run in.
+/// Creates the sandbox of a component.
 fn sandbox(
     engine: Arc<Engine>,
     name: Arc<str>,
@@ -370,9 +341,9 @@ fn sandbox(
     let egress = Egress::new(name.clone(), settings.grants.clone(), settings.limits.clone(), settings.recorded.clone())
         .map_err(|reason| LoadError::Grants { component: name.to_string(), reason })?;
     Ok(Sandbox {
-        warm: settings.warm.clone().map(|warm| engine.pool(warm)),
-        revision: Revision::default(),
-        places: engine.places(pre.component()),
+        instance_pool: settings.warm.clone().map(|pool| engine.instance_pool(pool)),
+        active_calls: ActiveCalls::default(),
+        permits: engine.permits_for(pre.component()),
         initial_memory: initial_memory(pre.component()),
         engine,
         pre,

@@ -1,45 +1,44 @@
-//! Between the domain's types and those of the contract, in one place. Nothing is lost either way: what the contract has no field for
-//! travels in `extra`.
+//! Conversion between the types of `hatchery-core` and those of the contract. Lossless in both directions: fields
+//! that the contract does not have are carried as JSON in `extra`.
 
 mod code;
 mod content;
+mod error;
 mod event;
-mod failure;
 mod json;
 pub(crate) mod llm;
-mod weight;
+mod size;
 
 use thiserror::Error;
 
 pub(crate) use crate::contract::bindings::hatchery::agent::types as wit;
-pub(crate) use failure::{bounded, bounded_event, bounded_response, bounded_tool_error, model_error};
+pub(crate) use error::{to_model_error, to_tool_error, truncate_error, truncate_event_error, truncate_response_error};
 pub(crate) use json::{object, text, value};
-pub(crate) use weight::{ITEM, Weigh};
+pub(crate) use size::{EstimateSize, ITEM_SIZE};
 
-/// Something that a guest sent and that cannot be understood.
+/// A value of a guest that cannot be converted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{what} is not {wanted}: {reason}")]
+#[error("{what} is not {expected}: {reason}")]
 pub(crate) struct BadValue {
     what: &'static str,
-    wanted: &'static str,
+    expected: &'static str,
     reason: String,
 }
 
 impl BadValue {
-    pub(crate) fn new(what: &'static str, wanted: &'static str, reason: String) -> Self {
-        Self { what, wanted, reason }
+    pub(crate) fn new(what: &'static str, expected: &'static str, reason: String) -> Self {
+        Self { what, expected, reason }
     }
 }
 
-/// From the domain to the contract.
+/// Converts from `hatchery-core` to the contract.
 pub(crate) trait ToWit {
-    /// The contract's type.
     type Wit;
 
     fn to_wit(&self) -> Self::Wit;
 }
 
-/// From the contract to the domain.
+/// Converts from the contract to `hatchery-core`.
 pub(crate) trait FromWit<Wit>: Sized {
     fn from_wit(wit: Wit) -> Result<Self, BadValue>;
 }

@@ -1,7 +1,8 @@
-//! What the host offers to components: one file per interface of `wit/imports.wit`.
+//! Imports of components: one file per interface of `wit/imports.wit`.
 //!
-//! Each import returns a WIT result, never a Rust error: whatever a guest asks for, it gets an answer and its store stays usable.
-//! Calls that may run other components (sub agents, tools) run as tasks of their own, because a store must not be polled inside another.
+//! Each import returns a WIT result, never a Rust error, which would poison the Wasmtime store. Calls that may run
+//! other components (sub-agents, tools) run as tasks of their own, because a Wasmtime store must not be polled inside
+//! another.
 
 mod agents;
 mod artifacts;
@@ -18,24 +19,24 @@ use std::sync::Arc;
 use wasmtime::component::{Accessor, HasSelf};
 
 use crate::contract::convert::{BadValue, ToWit, wit};
-use crate::contract::relay::Relay;
+use crate::contract::sub_agent_relay::SubAgentRelay;
 use crate::policy::Permission;
-use crate::runtime::store::memory::Held;
+use crate::runtime::store::memory::MemoryReservation;
 use crate::runtime::store::{Caller, HostState};
 
-pub use model::Answer;
+pub use model::ModelAnswer;
 
-/// How asynchronous imports reach the store's data.
+/// The store access of asynchronous imports.
 type Access<T> = Accessor<T, HasSelf<HostState>>;
 
 impl wit::Host for HostState {}
 
 impl HostState {
-    /// The call that the guest runs for.
+    /// Returns the context of the current call.
     fn context(&self) -> Result<&CallContext, wit::Error> {
         match &self.caller {
-            Caller::Loader => Err(fault("NO_SESSION", "there is no session while a component describes itself")),
-            Caller::Model => Err(fault("NO_SESSION", "there is no session while a component's model is asked")),
+            Caller::Loader => Err(wit_error("NO_SESSION", "there is no session while a component describes itself")),
+            Caller::Model => Err(wit_error("NO_SESSION", "there is no session while a component's model is asked")),
             Caller::Call(cx) => Ok(cx),
             Caller::Agent(cx, _) => Ok(&cx.call),
         }
@@ -43,60 +44,61 @@ impl HostState {
 }
 
 impl HostState {
-    /// Whether the component may do this.
+    /// Checks the grants of the component.
     fn check(&self, permission: Permission<'_>) -> Result<(), wit::Error> {
-        self.grants.check(&self.component, permission).map_err(|denial| denial.report(&self.output))
+        self.grants.check(&self.component, permission).map_err(|denial| denial.report(&self.log))
     }
 }
 
-/// The store's data, from an asynchronous import or from a plain one: what a capability does is the same for both.
-trait Reach: Send {
-    fn reach<R>(&mut self, look: impl FnOnce(&mut HostState) -> R) -> R;
+/// Access to the state of the Wasmtime store, from asynchronous and from synchronous imports, so that both share one
+/// body.
+trait StoreAccess: Send {
+    fn with_state<R>(&mut self, f: impl FnOnce(&mut HostState) -> R) -> R;
 }
 
-impl<T> Reach for &Access<T> {
-    fn reach<R>(&mut self, look: impl FnOnce(&mut HostState) -> R) -> R {
-        self.with(|mut access| look(access.get()))
+impl<T> StoreAccess for &Access<T> {
+    fn with_state<R>(&mut self, f: impl FnOnce(&mut HostState) -> R) -> R {
+        self.with(|mut access| f(access.get()))
     }
 }
 
-impl Reach for &mut HostState {
-    fn reach<R>(&mut self, look: impl FnOnce(&mut HostState) -> R) -> R {
-        look(self)
+impl StoreAccess for &mut HostState {
+    fn with_state<R>(&mut self, f: impl FnOnce(&mut HostState) -> R) -> R {
+        f(self)
     }
 }
 
-/// The call that the guest runs for, if the component may do this.
-fn allowed(store: &mut impl Reach, permission: Permission<'_>) -> Result<CallContext, wit::Error> {
-    store.reach(|state| {
+/// Returns the context of the current call, if the component is granted `permission`.
+fn allowed(store: &mut impl StoreAccess, permission: Permission<'_>) -> Result<CallContext, wit::Error> {
+    store.with_state(|state| {
         let cx = state.context()?.clone();
         state.check(permission)?;
         Ok(cx)
     })
 }
 
-/// The call that the guest runs for.
-fn context(store: &mut impl Reach) -> Result<CallContext, wit::Error> {
-    store.reach(|state| state.context().cloned())
+/// Returns the context of the current call.
+fn context(store: &mut impl StoreAccess) -> Result<CallContext, wit::Error> {
+    store.with_state(|state| state.context().cloned())
 }
 
-/// The run of a custom agent that the guest is.
-fn agent(store: &mut impl Reach) -> Result<(AgentContext, Arc<Relay>), wit::Error> {
-    store.reach(|state| match &state.caller {
+/// Returns the context and the relay of the custom agent that the guest runs as.
+fn agent(store: &mut impl StoreAccess) -> Result<(AgentContext, Arc<SubAgentRelay>), wit::Error> {
+    store.with_state(|state| match &state.caller {
         Caller::Agent(cx, relay) => Ok((cx.clone(), relay.clone())),
-        Caller::Loader | Caller::Model | Caller::Call(_) => Err(fault(
+        Caller::Loader | Caller::Model | Caller::Call(_) => Err(wit_error(
             "NOT_AN_AGENT",
             "only a custom agent can run other agents; a tool or callback can transfer to one",
         )),
     })
 }
 
-/// Counts bytes that the host holds for the guest to the instance's memory, until the returned guard is dropped.
-fn hold(store: &mut impl Reach, bytes: u64) -> Result<Held, wit::Error> {
-    store.reach(|state| state.tally.hold(bytes)).map_err(|error| fault("LIMIT_REACHED", error.to_string()))
+/// Reserves memory for bytes that the host holds for the guest, until the returned guard is dropped.
+fn reserve(store: &mut impl StoreAccess, bytes: u64) -> Result<MemoryReservation, wit::Error> {
+    store.with_state(|state| state.usage.reserve(bytes)).map_err(|error| wit_error("LIMIT_REACHED", error.to_string()))
 }
 
-fn fault(code: &str, message: impl Into<String>) -> wit::Error {
+pub(crate) fn wit_error(code: &str, message: impl Into<String>) -> wit::Error {
     wit::Error { code: code.into(), message: message.into() }
 }
 
@@ -114,6 +116,6 @@ impl From<StoreError> for wit::Error {
 
 impl From<BadValue> for wit::Error {
     fn from(error: BadValue) -> Self {
-        fault("BAD_INPUT", error.to_string())
+        wit_error("BAD_INPUT", error.to_string())
     }
 }

@@ -1,16 +1,18 @@
-//! Which contract a component was built for, read from its bytes before anything is compiled.
+//! Contract version and interfaces of a component, read from its bytes before anything is compiled.
 
 use serde::Serialize;
 use wasmparser::{BinaryReaderError, Encoding, Parser, Payload};
 
 use crate::error::LoadError;
 
-/// The contract that this host offers.
-pub const OFFERED: &str = "0.1.1";
+/// The contract version of this host, read from `wit/`.
+pub const OFFERED: &str = package_version(include_str!("../../../../wit/types.wit"));
+
+const _: () = assert!(!OFFERED.is_empty(), "wit/types.wit names no package version");
 
 const PACKAGE: &str = "hatchery:agent/";
 
-/// Interfaces that a component may export.
+/// Interfaces of the contract that a component may export.
 const EXPORTS: &[&str] = &[
     "guest-agents",
     "guest-tools",
@@ -25,80 +27,121 @@ const EXPORTS: &[&str] = &[
     "sync-guest-callbacks",
 ];
 
-/// WASI packages that components can use.
+/// WASI packages that components may import.
 const WASI: &[&str] =
     &["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:http/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 
-/// The interfaces by which a component meets its host.
+/// The imports and exports of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Contract {
-    /// The version of `hatchery:agent`; none when the component knows nothing of it, and its functions are its tools.
+    /// The version of `hatchery:agent`; `None` if the component does not use it, so that its exported functions are
+    /// its tools.
     pub version: Option<String>,
-    /// What the component wants, with versions.
+    /// Imported interfaces, with versions.
     pub imports: Vec<String>,
-    /// What it offers, with versions.
+    /// Exported interfaces, with versions.
     pub exports: Vec<String>,
 }
 
 impl Contract {
-    /// Reads the contract from a component's bytes and checks that this host fulfils it.
+    /// Reads the contract from the bytes of a component, and checks that this host supports it.
     ///
     /// # Errors
-    /// When the bytes are not a whole component, want another version or foreign imports, or offer nothing.
+    /// If the bytes are no complete component, need another version or unknown imports, or export nothing known.
     pub fn read(component: &str, bytes: &[u8]) -> Result<Self, LoadError> {
         let (imports, exports) = interfaces(component, bytes)?;
         let mut versions = imports.iter().chain(&exports).filter_map(|name| version_of(name));
         let version = versions.next().map(str::to_owned);
         for name in imports.iter().chain(&exports) {
-            if let Some(wanted) = version_of(name).filter(|wanted| !is_served(wanted)) {
+            if let Some(version) = version_of(name).filter(|version| !is_supported(version)) {
                 return Err(LoadError::Version {
                     component: component.into(),
-                    wanted: line(wanted),
-                    offered: line(OFFERED),
+                    wanted: compatibility_line(version),
+                    offered: compatibility_line(OFFERED),
                 });
             }
         }
-        if let Some(import) = imports.iter().find(|name| !is_offered(name)) {
-            return Err(LoadError::ForeignImport { component: component.into(), import: import.clone() });
+        if let Some(import) = imports.iter().find(|name| !is_known_import(name)) {
+            return Err(LoadError::UnknownImport { component: component.into(), import: import.clone() });
         }
         let names: Vec<_> = exports.iter().filter_map(|name| name.strip_prefix(PACKAGE)).collect();
         let names: Vec<_> = names.iter().filter_map(|name| name.split('@').next()).collect();
         if let Some(interface) = names.iter().find(|name| names.iter().any(|other| *other == format!("sync-{name}"))) {
-            return Err(LoadError::TwiceExported { component: component.into(), interface: (*interface).into() });
+            return Err(LoadError::DuplicateExport { component: component.into(), interface: (*interface).into() });
         }
-        if !exports.iter().any(|name| may_be_offered(name)) {
+        if !exports.iter().any(|name| is_known_export(name)) {
             return Err(LoadError::NothingExported { component: component.into() });
         }
         Ok(Self { version, imports, exports })
     }
 
-    /// True when none of its exports is of `hatchery:agent`: its functions are its tools.
-    pub(crate) fn is_plain(&self) -> bool {
-        !self.exports.is_empty() && !EXPORTS.iter().any(|interface| self.offers(interface))
+    /// Returns true if it exports no interface of `hatchery:agent`, so that its exported functions are its tools.
+    pub(crate) fn has_plain_functions(&self) -> bool {
+        !self.exports.is_empty() && !EXPORTS.iter().any(|interface| self.exports_interface(interface))
     }
 
-    /// True when the component exports this interface of `hatchery:agent`.
-    pub(crate) fn offers(&self, interface: &str) -> bool {
+    /// Returns true if it exports this interface of `hatchery:agent`.
+    pub(crate) fn exports_interface(&self, interface: &str) -> bool {
         self.exports
             .iter()
             .any(|name| name.strip_prefix(PACKAGE).is_some_and(|rest| rest.split('@').next() == Some(interface)))
     }
 }
 
-/// The version of `hatchery:agent` that the component in these bytes wants, if they are one that wants any. Unlike [`Contract::read`], this
-/// also tells what was built for another host.
-pub fn wanted(bytes: &[u8]) -> Option<String> {
+/// Returns the version of `hatchery:agent` that a component needs; `None` if it needs none or the bytes are no
+/// component. Unlike [`Contract::read`], this also works for components of other hosts.
+pub fn required_version(bytes: &[u8]) -> Option<String> {
     let (imports, exports) = interfaces("", bytes).ok()?;
     imports.iter().chain(&exports).find_map(|name| version_of(name)).map(Into::into)
 }
 
-/// True when this host serves components that were built for this version.
-pub fn is_served(version: &str) -> bool {
-    line(version) == line(OFFERED)
+/// Returns true if this host supports components of this version.
+pub fn is_supported(version: &str) -> bool {
+    compatibility_line(version) == compatibility_line(OFFERED)
 }
 
-/// Names of the imports and exports at the top.
+/// Returns the version in `package hatchery:agent@VERSION;`, or an empty text.
+const fn package_version(wit: &'static str) -> &'static str {
+    let mut rest = wit.as_bytes();
+    let start = loop {
+        if let Some(version) = strip_prefix(rest, b"package hatchery:agent@") {
+            break version;
+        }
+        match rest.split_first() {
+            Some((_, after)) => rest = after,
+            None => return "",
+        }
+    };
+    let mut end = 0;
+    let mut after = start;
+    while let Some((byte, next)) = after.split_first() {
+        if *byte == b';' {
+            break;
+        }
+        end += 1;
+        after = next;
+    }
+    match str::from_utf8(start.split_at(end).0) {
+        Ok(version) => version,
+        Err(_) => "",
+    }
+}
+
+const fn strip_prefix<'a>(mut text: &'a [u8], mut prefix: &[u8]) -> Option<&'a [u8]> {
+    while let Some((expected, prefix_rest)) = prefix.split_first() {
+        match text.split_first() {
+            Some((found, text_rest)) if *found == *expected => {
+                text = text_rest;
+                prefix = prefix_rest;
+            }
+            _ => return None,
+        }
+    }
+    Some(text)
+}
+
+/// Returns the top-level imports and exports.
 fn interfaces(component: &str, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), LoadError> {
     let name = || component.to_owned();
     if !b"\0asm".starts_with(bytes.get(..4).unwrap_or(bytes)) {
@@ -109,7 +152,7 @@ fn interfaces(component: &str, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>
     }
     let broken = |error: BinaryReaderError| {
         let reason = error.message().to_owned();
-        // The reader says how many bytes it lacks only when the input just ends.
+        // A missing end is only distinguishable by its message.
         if reason.contains("unexpected end") || reason.contains("out of bounds") {
             LoadError::Truncated { component: name() }
         } else {
@@ -140,13 +183,13 @@ fn interfaces(component: &str, bytes: &[u8]) -> Result<(Vec<String>, Vec<String>
     Ok((imports, exports))
 }
 
-/// The version in `hatchery:agent/tools@0.1.0`.
+/// Returns the version in `hatchery:agent/tools@0.1.0`.
 fn version_of(name: &str) -> Option<&str> {
     name.strip_prefix(PACKAGE).map(|rest| rest.split_once('@').map_or("0", |(_, version)| version))
 }
 
-/// The part of a version that decides whether two fit together: `0.1` of `0.1.3`, `2` of `2.1.0`.
-fn line(version: &str) -> String {
+/// Returns the part of a version that decides compatibility: `0.1` of `0.1.3`, `2` of `2.1.0`.
+fn compatibility_line(version: &str) -> String {
     let mut numbers = version.split('.');
     match (numbers.next(), numbers.next()) {
         (Some("0"), Some(minor)) => format!("0.{minor}"),
@@ -154,15 +197,16 @@ fn line(version: &str) -> String {
     }
 }
 
-/// True for the interfaces that this host knows, and for foreign ones and functions at the top, which may be tools.
-fn may_be_offered(export: &str) -> bool {
+/// Returns true for known interfaces of the contract, and for foreign interfaces and top-level functions, which may
+/// be tools.
+fn is_known_export(export: &str) -> bool {
     match export.strip_prefix(PACKAGE) {
         Some(interface) => EXPORTS.iter().any(|known| interface.split('@').next() == Some(known)),
         None => !export.starts_with("wasi:"),
     }
 }
 
-fn is_offered(import: &str) -> bool {
+fn is_known_import(import: &str) -> bool {
     import.starts_with(PACKAGE) || (WASI.iter().any(|package| import.starts_with(package)) && import.contains("@0.2."))
 }
 
@@ -172,14 +216,15 @@ mod tests {
 
     #[test]
     fn before_one_the_minor_version_decides() {
-        assert_eq!(line("0.1.7"), "0.1");
-        assert_eq!(line("0.3.0"), "0.3");
-        assert_eq!(line("2.4.0"), "2");
+        assert_eq!(compatibility_line("0.1.7"), "0.1");
+        assert_eq!(compatibility_line("0.3.0"), "0.3");
+        assert_eq!(compatibility_line("2.4.0"), "2");
     }
 
     #[test]
-    fn the_offered_version_is_that_of_the_contract() {
-        let contract = include_str!("../../../../wit/types.wit");
-        assert!(contract.contains(&format!("package hatchery:agent@{OFFERED};")));
+    fn the_version_of_a_package_is_read() {
+        assert_eq!(package_version("// hatchery:agent@9\npackage hatchery:agent@0.3.2;\ninterface x {}"), "0.3.2");
+        assert_eq!(package_version("package other:agent@1.0.0;"), "");
+        assert!(OFFERED.starts_with("0."), "{OFFERED}");
     }
 }

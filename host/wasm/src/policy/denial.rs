@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hatchery_core::{CallContext, RunError};
 
 use crate::contract::convert::wit;
-use crate::runtime::store::output::{Output, plain};
+use crate::guest_log::{GuestLog, escape_control};
 
 /// The code of the error.
 pub(crate) const CODE: &str = "DENIED";
@@ -32,13 +32,13 @@ impl Denial {
 
     /// The same for something that the component `owner` keeps to itself.
     pub(super) fn by_private(mut self, owner: &str) -> Self {
-        self.private = Some(plain(owner).into());
+        self.private = Some(escape_control(owner).into());
         self
     }
 
     /// What the guest is told; the operator finds a line in the log, unless the call has filled it with such lines already.
-    pub(crate) fn report(&self, output: &Output) -> wit::Error {
-        output.audit(|session, invocation| self.log(session, invocation));
+    pub(crate) fn report(&self, log: &GuestLog) -> wit::Error {
+        log.audit(|session, invocation| self.log(session, invocation));
         wit::Error { code: CODE.into(), message: self.to_string() }
     }
 

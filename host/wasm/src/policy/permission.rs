@@ -7,7 +7,7 @@ use hatchery_core::{ItemKind, StateScope};
 use super::pattern::Pattern;
 use super::{Access, Denial, Grants};
 use crate::contract::convert::wit;
-use crate::runtime::store::output::plain;
+use crate::guest_log::escape_control;
 
 /// Something that needs a grant.
 #[derive(Debug, Clone, Copy)]
@@ -159,7 +159,8 @@ pub(super) fn item_pattern(kind: ItemKind, name: &str) -> String {
         | ItemKind::Plugin
         | ItemKind::CodeExecutor
         | ItemKind::Summarizer
-        | ItemKind::Examples => Pattern::exactly(name),
+        | ItemKind::Examples
+        | ItemKind::Model => Pattern::exactly(name),
     }
 }
 
@@ -177,7 +178,7 @@ pub(super) fn quoted(text: &str) -> String {
 fn shown(name: &str) -> String {
     let begin = name.get(..name.floor_char_boundary(128)).unwrap_or(name);
     let dots = if begin.len() < name.len() { "…" } else { "" };
-    format!("{}{dots}", plain(begin))
+    format!("{}{dots}", escape_control(begin))
 }
 
 #[cfg(test)]

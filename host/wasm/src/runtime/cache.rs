@@ -1,12 +1,14 @@
-//! Compiled code on disk, so that an unchanged component loads in a millisecond instead of being compiled again.
+//! Code cache: compiled components on disk, so that an unchanged component loads in a millisecond instead of being
+//! compiled again.
 //!
-//! Compiled code is native code: whoever can make the host load some owns the host. So the cache lies in a directory that only its owner
-//! can enter, each file begins with a keyed hash of what it is for and of its code, and the random key is in a file of its own. Code is
-//! loaded only when that hash fits; on any doubt (a link, another owner, a damaged file) it is compiled anew. The cache never fails: a
-//! directory that cannot be used costs a log line and time.
+//! Compiled code is native code: anyone who can make the host load some controls the host. So the cache is a
+//! directory that only its owner can enter. Each file begins with a keyed hash (HMAC) of its name and code, and the
+//! random key is in a file of its own. Code is loaded only if the hash matches; in doubt (a link, another owner, a
+//! damaged file) the component is compiled again. The cache never fails: a directory that cannot be used costs a log
+//! line and time.
 
+mod directory;
 mod key;
-mod place;
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,16 +19,15 @@ use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 
 use crate::runtime::engine::Engine;
+use directory::CacheDirectory;
 use key::{Key, MAC};
-use place::Place;
 
-/// Begins each file; the digit changes with its layout.
+/// The first bytes of each file. The digits change with its layout.
 const MAGIC: &[u8; 8] = b"HATCHC02";
 
-/// How the name of a file of code ends.
+/// File extension of compiled code.
 const EXTENSION: &str = "cwasm";
 
-/// A directory of compiled code.
 #[derive(Debug, Clone)]
 pub struct CodeCache(Inner);
 
@@ -34,39 +35,33 @@ pub struct CodeCache(Inner);
 enum Inner {
     Off,
     Unusable { directory: PathBuf, reason: String },
-    Open(Place),
+    Open(CacheDirectory),
 }
 
-/// How a cache is.
+/// State of a [`CodeCache`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CacheState {
-    /// There is none: components are compiled each time that they are loaded.
+    /// No cache: components are compiled each time they are loaded.
     Off,
-    /// Its directory cannot be used, with the same effect.
-    Unusable {
-        /// The directory.
-        directory: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// It keeps what is compiled.
+    /// The directory cannot be used, with the same effect as `Off`.
+    Unusable { directory: PathBuf, reason: String },
+    /// Compiled code is cached.
     Open {
-        /// The directory.
         directory: PathBuf,
-        /// How many files of code it has.
+        /// Number of files.
         files: usize,
-        /// Their bytes.
+        /// Size of all files, bytes.
         bytes: u64,
     },
 }
 
 impl CodeCache {
-    /// A cache in `directory`, which is made if needed and closed to others; `None` compiles each time. So does a directory that is a
-    /// link or that belongs to somebody else.
+    /// Opens the cache in `directory`, which is created if needed and closed to other users. `None`, a link and a
+    /// directory of another user mean that components are compiled each time.
     pub fn new(directory: Option<PathBuf>) -> Self {
         let Some(directory) = directory else { return Self(Inner::Off) };
-        Self(match Place::open(&directory) {
-            Ok(place) => Inner::Open(place),
+        Self(match CacheDirectory::open(&directory) {
+            Ok(directory) => Inner::Open(directory),
             Err(error) => {
                 tracing::warn!("{}: no cache of compiled components: {error}", directory.display());
                 Inner::Unusable { directory, reason: error.to_string() }
@@ -74,81 +69,82 @@ impl CodeCache {
         })
     }
 
-    /// How it is now. Looks at each of its files: not for async threads.
+    /// Returns the state of the cache. Blocking: reads the metadata of each file.
     pub fn state(&self) -> CacheState {
-        let place = match &self.0 {
+        let directory = match &self.0 {
             Inner::Off => return CacheState::Off,
             Inner::Unusable { directory, reason } => {
                 return CacheState::Unusable { directory: directory.clone(), reason: reason.clone() };
             }
-            Inner::Open(place) => place,
+            Inner::Open(directory) => directory,
         };
-        let entries = fs::read_dir(place.directory()).into_iter().flatten().filter_map(Result::ok);
+        let entries = fs::read_dir(directory.as_path()).into_iter().flatten().filter_map(Result::ok);
         let code = entries.filter(|entry| entry.path().extension().is_some_and(|extension| extension == EXTENSION));
         let sizes: Vec<u64> = code.filter_map(|entry| Some(entry.metadata().ok()?.len())).collect();
-        CacheState::Open { directory: place.directory().into(), files: sizes.len(), bytes: sizes.iter().sum() }
+        CacheState::Open { directory: directory.as_path().into(), files: sizes.len(), bytes: sizes.iter().sum() }
     }
 
-    /// Returns the code of the component with this SHA-256, or `None` if there is none that can be used. Reads a file: not for async
-    /// threads.
+    /// Returns the code of the component with this SHA-256; `None` if there is none that can be used. Blocking: reads
+    /// a file.
     pub(crate) fn get(&self, engine: &Engine, sha256: &str) -> Option<Component> {
         match &self.0 {
             Inner::Off | Inner::Unusable { .. } => None,
-            Inner::Open(place) => read(engine, place, &file_name(engine, sha256)),
+            Inner::Open(directory) => read(engine, directory, &file_name(engine, sha256)),
         }
     }
 
-    /// Keeps code that was just compiled from the component with this SHA-256. Writes a file: not for async threads.
+    /// Stores the code compiled from the component with this SHA-256. Blocking: writes a file.
     ///
     /// # Errors
-    /// When it cannot be kept, with the reason.
+    /// The reason, if it cannot be stored.
     pub(crate) fn put(&self, engine: &Engine, sha256: &str, code: &[u8]) -> Result<(), String> {
-        let place = match &self.0 {
+        let directory = match &self.0 {
             Inner::Off => return Err("there is no cache".into()),
             Inner::Unusable { reason, .. } => return Err(reason.clone()),
-            Inner::Open(place) => place,
+            Inner::Open(directory) => directory,
         };
         let name = file_name(engine, sha256);
-        write(place, &name, code)
-            .map_err(|error| format!("{}: {error}", place.path(&name).display()))
-            .inspect_err(|reason| tracing::warn!("compiled code is not kept: {reason}"))
+        write(directory, &name, code)
+            .map_err(|error| format!("{}: {error}", directory.file(&name).display()))
+            .inspect_err(|reason| tracing::warn!("compiled code is not cached: {reason}"))
     }
 }
 
 /// Loads code that was just compiled for this engine.
 ///
 /// # Errors
-/// When it was compiled for another version or configuration of wasmtime.
+/// If it was compiled for another version or configuration of Wasmtime.
 pub(crate) fn load_compiled(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: the bytes are the result of `Engine::precompile_component` in this process, or in a child process that this process has
-    // started and connected to by pipes. They are as trustworthy as the compiler. wasmtime refuses code of another configuration.
+    // SAFETY: the bytes are the result of `Engine::precompile_component` in this process, or in a child process that
+    // this process has started and is connected to by pipes. They are as trustworthy as the compiler. Wasmtime
+    // refuses code of another configuration.
     unsafe { Component::deserialize(engine.wasm(), code) }
 }
 
-/// Hexadecimal SHA-256.
+/// Returns the hexadecimal SHA-256.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The same of a file.
+/// Returns the hexadecimal SHA-256 of a file.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If it cannot be read.
 pub fn file_sha256(path: &Path) -> io::Result<String> {
     fs::read(path).map(|bytes| sha256(&bytes))
 }
 
-/// Says which component and which engine the code is for.
+/// Returns a name that is unique per component and engine configuration.
 fn file_name(engine: &Engine, sha256: &str) -> String {
     let mut hasher = DefaultHasher::new();
     engine.wasm().precompile_compatibility_hash().hash(&mut hasher);
     format!("{sha256}-{:016x}-{:x}.{EXTENSION}", hasher.finish(), Engine::features())
 }
 
-/// The code in a file, if it is whole and was written by this cache for this component and engine.
-fn read(engine: &Engine, place: &Place, name: &str) -> Option<Component> {
-    let path = place.path(name);
-    let bytes = match place.read(name) {
+/// Returns the code in a file, if the file is complete and was written by this cache for this component and engine.
+fn read(engine: &Engine, directory: &CacheDirectory, name: &str) -> Option<Component> {
+    let path = directory.file(name);
+    let bytes = match directory.read(name) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => {
@@ -156,13 +152,14 @@ fn read(engine: &Engine, place: &Place, name: &str) -> Option<Component> {
             return None;
         }
     };
-    let Some(code) = checked(&place.key, name, &bytes) else {
+    let Some(code) = verify(&directory.key, name, &bytes) else {
         tracing::warn!("{}: is damaged or not from this cache, so the component is compiled again", path.display());
         return None;
     };
-    // SAFETY: the bytes are those that `write` got from this host's compiler for this component and engine: the keyed hash in front of
-    // them says so, and only the owner of the directory can read the key. The same bytes are checked and loaded, so nothing can be
-    // swapped in between. wasmtime itself refuses code of another version or configuration.
+    // SAFETY: the bytes are those that `write` got from the compiler of this host for this component and engine. The
+    // keyed hash in front of them proves it, and only the owner of the directory can read the key. The same bytes are
+    // checked and loaded, so they cannot be swapped in between. Wasmtime itself refuses code of another version or
+    // configuration.
     match unsafe { Component::deserialize(engine.wasm(), code) } {
         Ok(component) => Some(component),
         Err(error) => {
@@ -172,30 +169,30 @@ fn read(engine: &Engine, place: &Place, name: &str) -> Option<Component> {
     }
 }
 
-/// The code after a header that fits it and the file's name.
-fn checked<'a>(key: &Key, name: &str, bytes: &'a [u8]) -> Option<&'a [u8]> {
+/// Returns the code, if the header matches it and the file name.
+fn verify<'a>(key: &Key, name: &str, bytes: &'a [u8]) -> Option<&'a [u8]> {
     let (mac, code) = bytes.strip_prefix(MAGIC)?.split_at_checked(MAC)?;
-    key.fits(&[name.as_bytes(), code], mac).then_some(code)
+    key.verify(&[name.as_bytes(), code], mac).then_some(code)
 }
 
-/// Writes to a file of its own, then renames it, so that no reader sees half of it.
-fn write(place: &Place, name: &str, code: &[u8]) -> io::Result<()> {
-    let (temporary, mut file) = place.create_temporary()?;
-    let mut written = || {
+/// Writes a temporary file, then renames it, so that no reader sees a partial file.
+fn write(directory: &CacheDirectory, name: &str, code: &[u8]) -> io::Result<()> {
+    let (temporary, mut file) = directory.create_temporary()?;
+    let mut write_all = || {
         file.write_all(MAGIC)?;
-        file.write_all(&place.key.mac(&[name.as_bytes(), code]))?;
+        file.write_all(&directory.key.mac(&[name.as_bytes(), code]))?;
         file.write_all(code)?;
         file.sync_data()?;
-        fs::rename(&temporary, place.path(name))
+        fs::rename(&temporary, directory.file(name))
     };
-    let result = written();
+    let result = write_all();
     clean_up(&temporary, result)
 }
 
-/// Removes a temporary file whose use has failed.
+/// Removes a temporary file if `result` is an error.
 fn clean_up<T>(temporary: &Path, result: io::Result<T>) -> io::Result<T> {
     result.inspect_err(|_| {
-        // Nothing more can be done about a file that cannot be removed either.
+        // A file that cannot be removed is removed later, by `remove_abandoned`.
         let _ = fs::remove_file(temporary);
     })
 }

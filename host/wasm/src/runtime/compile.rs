@@ -1,11 +1,12 @@
-//! Turns the bytes of a component into native code: in a child process with limits on time, memory and threads, or in this process.
+//! Compiler: turns the bytes of a component into native code, in a child process with limits on time, memory and
+//! threads, or in this process.
 //!
-//! A component can be made so that compiling it takes minutes and gigabytes. In a child process this ends at a limit of `engine.compile`,
-//! the memory goes back to the system with the process, and a crash of the compiler is one rejected file. The child has an empty
-//! environment, cannot open files or sockets, and never sees the key of the code cache.
+//! A component can be made so that compiling it takes minutes and gigabytes. A child process ends at a limit of
+//! `compile`, its memory goes back to the system, and a crash of the compiler is one rejected file. The child has an
+//! empty environment, cannot open files or sockets, and never sees the key of the code cache.
 //!
-//! It is no boundary against code that runs inside the compiler: what a child returns is native code that this process then executes, so
-//! a component that takes over the compiler through a defect has the rights of the host.
+//! Non-goal: this is no boundary against code that runs inside the compiler. The child returns native code that this
+//! process then executes, so a component that takes over the compiler through a defect has the rights of the host.
 
 mod child;
 mod limits;
@@ -25,23 +26,21 @@ use crate::runtime::limits::units;
 pub use limits::CompileLimits;
 use limits::check_functions;
 
-/// Where components are compiled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Worker {
-    /// In this process, for tests and for embedding the library. Only the limits on files and functions hold: time, memory and threads
-    /// are unbounded.
+    /// In this process, for tests and for embedding the library. Only the limits on files and functions apply: time,
+    /// memory and threads are unbounded.
     #[default]
     InProcess,
-    /// In a child process for each component. The program has to call [`worker::run`].
+    /// In a child process for each component. The program must call [`worker::run`].
     ChildProcess {
-        /// The program.
         program: PathBuf,
-        /// Arguments that come before those of [`worker::run`].
+        /// Arguments before those of [`worker::run`].
         args: Vec<OsString>,
     },
 }
 
-/// Compiles components, a bounded number at a time; those that wait are served in the order in which they came. Clones share the bound.
+/// Compiles components, a bounded number at a time, in the order of the requests. Clones share the bound.
 #[derive(Debug, Clone)]
 pub struct Compiler {
     worker: Worker,
@@ -50,32 +49,32 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// A compiler with these limits.
+    /// Creates a compiler with these limits.
     pub fn new(worker: Worker, limits: CompileLimits) -> Self {
         let permits = Arc::new(Semaphore::new(limits.processes.get() as usize));
         Self { worker, limits, permits }
     }
 
-    /// The same limits with another worker.
+    /// Returns this compiler with another worker.
     #[must_use]
     pub fn with_worker(self, worker: Worker) -> Self {
         Self { worker, ..self }
     }
 
-    /// What a compilation may use.
+    /// Returns the limits of a compilation.
     pub fn limits(&self) -> &CompileLimits {
         &self.limits
     }
 
-    /// Waits until one more compilation may begin.
+    /// Waits for a permit to compile.
     pub(crate) async fn permit(&self) -> Result<OwnedSemaphorePermit, CompileError> {
         self.permits.clone().acquire_owned().await.map_err(|error| CompileError::Start(std::io::Error::other(error)))
     }
 
-    /// Compiles `bytes` for `engine`. A child process ends when the future is dropped.
+    /// Compiles `bytes` for `engine`. Dropping the future kills the child process.
     ///
     /// # Errors
-    /// When a limit is reached, the compiler fails, or the bytes are not valid.
+    /// If a limit is exceeded, the compiler fails, or the bytes are not valid.
     pub(crate) async fn compile(&self, engine: &Arc<Engine>, bytes: Bytes) -> Result<Vec<u8>, CompileError> {
         let checked = (self.limits.clone(), bytes.clone());
         run_blocking(move || check_functions(&checked.0, &checked.1)).await?;
@@ -97,36 +96,32 @@ async fn run_blocking<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(CompileError::Crashed(error.to_string())))
 }
 
-/// Why a component is not compiled.
+/// Why a component cannot be compiled.
 #[derive(Debug, Error)]
 pub(crate) enum CompileError {
     #[error(
-        "compiling it takes more than {time:?} of CPU time; split its largest functions, or raise `engine.compile.time` in hatchery.yaml"
+        "compiling it takes more than {time:?} of CPU time; split its largest functions, or raise `compile.time` in hatchery.yaml"
     )]
     Time { time: Duration },
-    #[error(
-        "compiling it has not ended after {wall:?}; raise `engine.compile.wall` in hatchery.yaml if this machine is busy"
-    )]
+    #[error("compiling it has not ended after {wall:?}; raise `compile.wall` in hatchery.yaml if this machine is busy")]
     Stalled { wall: Duration },
     #[error(
-        "compiling it takes more than {} of memory; split its largest functions, or raise `engine.compile.memory` in hatchery.yaml",
+        "compiling it takes more than {} of memory; split its largest functions, or raise `compile.memory` in hatchery.yaml",
         units::bytes(*memory)
     )]
     Memory { memory: u64 },
     #[error(
-        "its compiled code has more than {}, a quarter of `engine.compile.memory`; raise that in hatchery.yaml",
-        units::bytes(*most)
+        "its compiled code has more than {}, a quarter of `compile.memory`; raise that in hatchery.yaml",
+        units::bytes(*max)
     )]
-    Output { most: u64 },
+    Output { max: u64 },
     #[error(
-        "one of its functions has {size} bytes of code, and {most} are allowed; split it, or raise `engine.compile.max_function_size` in \
+        "one of its functions has {size} bytes of code, and {max} are allowed; split it, or raise `compile.max_function_size` in \
          hatchery.yaml"
     )]
-    FunctionSize { size: u64, most: u64 },
-    #[error(
-        "it has more than {most} functions; split the component, or raise `engine.compile.max_functions` in hatchery.yaml"
-    )]
-    Functions { most: u32 },
+    FunctionSize { size: u64, max: u64 },
+    #[error("it has more than {max} functions; split the component, or raise `compile.max_functions` in hatchery.yaml")]
+    Functions { max: u32 },
     #[error("the compiler crashed ({0}); change the file to try again")]
     Crashed(String),
     #[error("the compiler cannot be started: {0}")]

@@ -1,38 +1,42 @@
-//! The one way to make a wasmtime engine, for the host, the command line, tests and benches.
+//! The WebAssembly engine: Wasmtime's configuration and linker, the instance limit (a semaphore), and the epoch
+//! thread.
 //!
-//! Instances come from a pool that is reserved (address space, not memory) when the engine is made; where the reservation cannot be
-//! had, each instance is allocated by itself, which makes a fresh call some 25 µs dearer. When all instances are in use, those that only
-//! wait for a call are given up; then a bounded number of callers waits for a bounded time, and the rest are told at once that the host
-//! is busy. A thread advances the epoch every few milliseconds, so a guest is interrupted within that time.
+//! Instances come from Wasmtime's pooling allocator, which reserves address space, not memory, when the engine is
+//! created. If the reservation fails, each instance is allocated on demand, which makes a fresh call some 25 µs
+//! slower. When all instances are in use, idle pooled instances are evicted first. Then a bounded number of calls
+//! waits for a bounded time; further calls fail at once. A thread increments the epoch every few milliseconds, so a
+//! guest is interrupted within that time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread;
 use std::time::Duration;
 
+use hatchery_core::sync::MutexExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig, WasmFeatures};
 
-use crate::catalog::settings::Warm;
 use crate::contract::bindings::Component as Contract;
-use crate::error::{Busy, CallError, LoadError};
+use crate::error::{BusyReason, CallError, LoadError};
 use crate::policy;
+use crate::runtime::config::InstancePoolConfig;
 use crate::runtime::http;
 use crate::runtime::limits::{Limits, machine};
 use crate::runtime::store::memory::EngineMemory;
-use crate::runtime::store::{HostState, Pool, Turns, stream};
+use crate::runtime::store::{CpuScheduler, HostState, InstancePool, file_stream};
 
-/// How often a running guest looks whether it is to stop, and how long it may run before others have a turn.
+/// Interval of epoch interruption, and length of a time slice.
 const EPOCH_TICK: Duration = Duration::from_millis(2);
 
-/// Memory that should be left for a new instance beside what it begins with, bytes.
+/// Bytes that should be free for a new instance beside its initial memory.
 const HEADROOM: u64 = 1 << 20;
 
-/// Core instances that one component may bring on average; most have three.
+/// Core instances per component on average; most have three.
 const CORE_INSTANCES_PER_COMPONENT: u32 = 8;
 
-/// What components may use of WebAssembly. Listed one by one, so that a newer wasmtime does not silently allow more.
+/// WebAssembly features that components may use. Listed one by one, so that a newer Wasmtime does not silently enable
+/// more.
 const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
     .union(WasmFeatures::SATURATING_FLOAT_TO_INT)
     .union(WasmFeatures::SIGN_EXTENSION)
@@ -50,122 +54,130 @@ const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
     .union(WasmFeatures::COMPONENT_MODEL)
     .union(WasmFeatures::CM_ASYNC);
 
-/// Settings of an engine.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// Most instances at one time; also the size of the pool.
+    /// Most instances at one time; also the size of the pooling allocator.
     pub instances: u32,
-    /// Most memory that any component may be given, bytes; [`Limits::memory`] can be lower, not higher.
+    /// Most bytes of memory of any component. [`Limits::memory`] can be lower, not higher.
     pub max_memory: u64,
-    /// Most table elements that any component may be given.
+    /// Most table elements of any component.
     pub max_tables: u64,
-    /// Most memory that all instances may have at one time, bytes. Half of what the process may use, so that the rest is there for
-    /// sessions, code and the system.
+    /// Most bytes of memory of all instances at one time. Half of the memory of the process by default; the rest is
+    /// for sessions, code and the system.
     pub memory: u64,
-    /// Most of it that the instances of one run may have. A quarter.
+    /// Most bytes of memory of the instances of one run. A quarter of `memory`, at most 1 GiB, by default.
     pub run_memory: u64,
     /// How long a call waits for a free instance, or for memory, before it fails with `COMPONENT_BUSY`.
-    pub busy_wait: Duration,
+    pub queue_timeout: Duration,
     /// Most calls that wait at one time; a further one fails at once.
-    pub busy_queue: u32,
-    /// Whether to reserve a pool.
+    pub max_queued: u32,
+    /// Whether to use the pooling allocator.
     pub pooling: bool,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
         let limits = Limits::default();
-        // Whole MiB, for messages.
+        // Whole MiB, for readable messages.
         let memory = (machine::memory() / 2) >> 20 << 20;
         Self {
             memory,
-            run_memory: Self::share_of_run(memory),
+            run_memory: Self::default_run_memory(memory),
             instances: 1000,
             max_memory: limits.memory,
             max_tables: limits.tables,
-            busy_wait: Duration::from_secs(5),
-            busy_queue: 1000,
+            queue_timeout: Duration::from_secs(5),
+            max_queued: 1000,
             pooling: true,
         }
     }
 }
 
 impl EngineOptions {
-    /// Returns what one run may have of `memory` by default: a quarter, at most 1 GiB.
-    pub(crate) fn share_of_run(memory: u64) -> u64 {
-        /// More than a message needs whose calls keep within the default of `limits.memory`, sixteen at a time.
-        const MOST: u64 = 1 << 30;
-        ((memory / 4) >> 20 << 20).min(MOST)
+    /// Returns the default memory limit of a run: a quarter of `memory`, at most 1 GiB.
+    pub(crate) fn default_run_memory(memory: u64) -> u64 {
+        /// Enough for sixteen concurrent calls within the default of `limits.memory`.
+        const MAX: u64 = 1 << 30;
+        ((memory / 4) >> 20 << 20).min(MAX)
     }
 
-    /// With room for what `limits` allow.
+    /// Returns these options with enough room for `limits`.
     #[must_use]
     pub fn fitting(mut self, limits: &Limits) -> Self {
         self.max_memory = self.max_memory.max(limits.memory);
         self.max_tables = self.max_tables.max(limits.tables);
-        // One instance must be able to have what it may have, where that is not more than all may have.
+        // One instance may use its whole limit, unless that exceeds the memory of all instances.
         self.run_memory = self.run_memory.max(limits.memory.min(self.memory));
         self
     }
 }
 
-/// Compiles and runs components. Make one per process.
+/// Compiles and runs components. Create one per process.
 pub struct Engine {
     wasm: wasmtime::Engine,
     linker: Linker<HostState>,
-    slots: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     memory: Arc<EngineMemory>,
-    /// How many calls wait for an instance.
+    /// Number of calls that wait for an instance or for memory.
     waiting: AtomicUsize,
-    /// Pools of instances that wait for a call.
-    warm: Mutex<Vec<Weak<Pool>>>,
-    turns: Turns,
+    /// Instance pools of all components.
+    pools: Mutex<Vec<Weak<InstancePool>>>,
+    cpu_scheduler: CpuScheduler,
     options: EngineOptions,
-    pooled: bool,
+    is_pooled: bool,
 }
 
 impl Engine {
-    /// An engine with its pool and its epoch thread.
+    /// Creates an engine and starts its epoch thread.
     ///
     /// # Errors
-    /// When wasmtime does not run on this machine.
+    /// If Wasmtime does not run on this machine.
     pub fn new(options: &EngineOptions) -> Result<Arc<Self>, LoadError> {
-        let (wasm, pooled) = allocate(options).map_err(|error| LoadError::Engine(format!("{error:#}")))?;
+        let (wasm, is_pooled) = allocate(options).map_err(|error| LoadError::Engine(format!("{error:#}")))?;
         let linker = link(&wasm).map_err(|error| LoadError::Engine(format!("{error:#}")))?;
-        let turns = Turns::new(thread::available_parallelism().map_or(1, usize::from));
-        start_epochs(&wasm, turns.clone())
+        let cpu_scheduler = CpuScheduler::new(thread::available_parallelism().map_or(1, usize::from));
+        start_epochs(&wasm, cpu_scheduler.clone())
             .map_err(|error| LoadError::Engine(format!("cannot start the epoch thread: {error}")))?;
-        let slots = Arc::new(Semaphore::new(options.instances as usize));
+        let permits = Arc::new(Semaphore::new(options.instances as usize));
         let memory = EngineMemory::new(options.memory, options.run_memory);
-        let (waiting, warm) = (AtomicUsize::new(0), Mutex::default());
-        Ok(Arc::new(Self { wasm, linker, slots, memory, waiting, warm, turns, options: options.clone(), pooled }))
+        let (waiting, pools) = (AtomicUsize::new(0), Mutex::default());
+        Ok(Arc::new(Self {
+            wasm,
+            linker,
+            permits,
+            memory,
+            waiting,
+            pools,
+            cpu_scheduler,
+            options: options.clone(),
+            is_pooled,
+        }))
     }
 
-    /// wasmtime's engine.
     pub fn wasm(&self) -> &wasmtime::Engine {
         &self.wasm
     }
 
-    /// True when instances come from a pool.
+    /// Returns true if instances come from the pooling allocator.
     pub fn is_pooled(&self) -> bool {
-        self.pooled
+        self.is_pooled
     }
 
-    /// Says which of these limits is higher than the pool has room for; it counts from the next start on.
+    /// Returns a warning if one of these limits exceeds the reserved pool. It takes effect at the next start.
     pub(crate) fn pool_overflow(&self, limits: &Limits) -> Option<String> {
-        let most = &self.options;
-        let (key, most) = match () {
-            () if !self.pooled => return None,
-            () if limits.memory > most.max_memory => ("limits.memory", most.max_memory),
-            () if limits.tables > most.max_tables => ("limits.tables", most.max_tables),
+        let options = &self.options;
+        let (key, max) = match () {
+            () if !self.is_pooled => return None,
+            () if limits.memory > options.max_memory => ("limits.memory", options.max_memory),
+            () if limits.tables > options.max_tables => ("limits.tables", options.max_tables),
             () => return None,
         };
         Some(format!(
-            "`{key}` in hatchery.yaml: no component gets more than {most} before the next start; restart the server"
+            "`{key}` in hatchery.yaml: no component gets more than {max} before the next start; restart the server"
         ))
     }
 
-    /// Names the set of WebAssembly features, for the code cache.
+    /// Returns the WebAssembly features as bits, for the key of the code cache.
     pub(crate) fn features() -> u64 {
         FEATURES.bits()
     }
@@ -174,124 +186,124 @@ impl Engine {
         &self.linker
     }
 
-    pub(crate) fn turns(&self) -> &Turns {
-        &self.turns
+    pub(crate) fn cpu_scheduler(&self) -> &CpuScheduler {
+        &self.cpu_scheduler
     }
 
-    /// A pool for instances that wait for a call.
-    pub(crate) fn pool(&self, settings: Warm) -> Arc<Pool> {
-        let pool = Pool::new(settings);
-        let mut pools = self.warm_pools();
+    /// Creates an instance pool that other components can evict from.
+    pub(crate) fn instance_pool(&self, config: InstancePoolConfig) -> Arc<InstancePool> {
+        let pool = InstancePool::new(config);
+        let mut pools = self.instance_pools();
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(Arc::downgrade(&pool));
         drop(pools);
         pool
     }
 
-    /// How many places an instance of a component takes. The pool has a memory and two tables for each.
-    pub(crate) fn places(&self, code: &Component) -> u32 {
+    /// Returns the number of permits that an instance takes. The pooling allocator has one memory and two tables for
+    /// each.
+    pub(crate) fn permits_for(&self, code: &Component) -> u32 {
         let needed = code.resources_required().map_or(1, |it| it.num_memories.max(it.num_tables.div_ceil(2)));
         needed.clamp(1, self.options.instances.max(1))
     }
 
-    /// Waits for so many free places.
-    pub(crate) async fn slot(&self, places: u32) -> Result<OwnedSemaphorePermit, CallError> {
-        if let Ok(slot) = self.slots.clone().try_acquire_many_owned(places) {
-            return Ok(slot);
+    /// Takes permits for an instance; waits if all are in use, within the limits of the queue.
+    pub(crate) async fn acquire_permits(&self, permits: u32) -> Result<OwnedSemaphorePermit, CallError> {
+        if let Ok(permit) = self.permits.clone().try_acquire_many_owned(permits) {
+            return Ok(permit);
         }
-        let most = self.options.busy_queue;
-        let waiting = Waiting::enter(&self.waiting);
-        if waiting.before >= most as usize {
-            return Err(self.busy(Busy::Queue(most)));
+        let max = self.options.max_queued;
+        let queued = QueuedCall::enter(&self.waiting);
+        if queued.before >= max as usize {
+            return Err(self.busy(BusyReason::Queue(max)));
         }
-        for _ in 0..places {
-            self.give_up_one();
+        for _ in 0..permits {
+            self.evict_oldest();
         }
-        match tokio::time::timeout(self.options.busy_wait, self.slots.clone().acquire_many_owned(places)).await {
-            Ok(Ok(slot)) => Ok(slot),
+        match tokio::time::timeout(self.options.queue_timeout, self.permits.clone().acquire_many_owned(permits)).await {
+            Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => Err(self.exhausted()),
         }
     }
 
-    /// Waits until there is memory for a new instance that begins with `bytes`. Instances that wait for a call make room.
+    /// Waits until there is memory for a new instance that begins with `bytes`. Evicts idle instances to make room.
     ///
     /// # Errors
-    /// When that takes too long, or too many calls wait already.
-    pub(crate) async fn room(&self, bytes: u64) -> Result<(), CallError> {
+    /// If that takes too long, or too many calls wait already.
+    pub(crate) async fn wait_for_memory(&self, bytes: u64) -> Result<(), CallError> {
         if self.memory.has_room(bytes.saturating_add(HEADROOM)) {
             return Ok(());
         }
-        while !self.memory.has_room(bytes.saturating_add(HEADROOM)) && self.give_up_one() {}
+        while !self.memory.has_room(bytes.saturating_add(HEADROOM)) && self.evict_oldest() {}
         if self.memory.has_room(bytes) {
             return Ok(());
         }
-        let waiting = Waiting::enter(&self.waiting);
-        if waiting.before >= self.options.busy_queue as usize {
+        let queued = QueuedCall::enter(&self.waiting);
+        if queued.before >= self.options.max_queued as usize {
             return Err(self.memory.exhausted().into());
         }
-        let room = self.memory.wait_for(bytes, || self.give_up_one());
-        tokio::time::timeout(self.options.busy_wait, room).await.map_err(|_| self.memory.exhausted().into())
+        let room = self.memory.wait_for(bytes, || self.evict_oldest());
+        tokio::time::timeout(self.options.queue_timeout, room).await.map_err(|_| self.memory.exhausted().into())
     }
 
-    /// The memory of all instances.
     pub(crate) fn memory(&self) -> &Arc<EngineMemory> {
         &self.memory
     }
 
-    /// Bytes of memory that all instances have now.
+    /// Returns the bytes of memory of all instances.
     pub fn memory_in_use(&self) -> u64 {
         self.memory.used()
     }
 
-    /// True when calls wait for an instance, or memory runs out: then nothing is kept that is not in use.
+    /// Returns true if calls wait for an instance, or memory is nearly exhausted. Then no idle instance is kept.
     pub(crate) fn is_short(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0 || self.memory.is_short()
     }
 
-    /// The error of a call that found no free instance.
+    /// Returns the error of a call that found no free instance in time.
     pub(crate) fn exhausted(&self) -> CallError {
-        self.busy(Busy::Waited(self.options.busy_wait))
+        self.busy(BusyReason::Waited(self.options.queue_timeout))
     }
 
-    fn busy(&self, reason: Busy) -> CallError {
+    fn busy(&self, reason: BusyReason) -> CallError {
         CallError::Busy { instances: self.options.instances, reason }
     }
 
-    /// Ends the instance that has waited longest for a call, of all components; false when none waits.
-    pub(crate) fn give_up_one(&self) -> bool {
-        let pools: Vec<_> = self.warm_pools().iter().filter_map(Weak::upgrade).collect();
+    /// Drops the longest idle instance of all components. Returns false if there is none.
+    pub(crate) fn evict_oldest(&self) -> bool {
+        let pools: Vec<_> = self.instance_pools().iter().filter_map(Weak::upgrade).collect();
         let waiting = pools.iter().filter_map(|pool| Some((pool.oldest()?, pool)));
-        waiting.min_by_key(|(since, _)| *since).is_some_and(|(_, pool)| pool.give_up_one())
+        waiting.min_by_key(|(since, _)| *since).is_some_and(|(_, pool)| pool.evict_oldest())
     }
 
-    fn warm_pools(&self) -> MutexGuard<'_, Vec<Weak<Pool>>> {
-        self.warm.lock().unwrap_or_else(PoisonError::into_inner)
+    fn instance_pools(&self) -> MutexGuard<'_, Vec<Weak<InstancePool>>> {
+        self.pools.lock_unpoisoned()
     }
 }
 
-/// A call that waits for an instance; no longer, when this is dropped.
-struct Waiting<'a> {
+/// Counts a waiting call until it is dropped.
+struct QueuedCall<'a> {
     count: &'a AtomicUsize,
     before: usize,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> QueuedCall<'a> {
     fn enter(count: &'a AtomicUsize) -> Self {
         Self { count, before: count.fetch_add(1, Ordering::Relaxed) }
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueuedCall<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// With a pool if it can be had.
+/// Creates a Wasmtime engine, with the pooling allocator if possible.
 fn allocate(options: &EngineOptions) -> wasmtime::Result<(wasmtime::Engine, bool)> {
     if options.pooling {
         let mut config = config();
-        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(options)));
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling_config(options)));
         match wasmtime::Engine::new(&config) {
             Ok(engine) => return Ok((engine, true)),
             Err(error) => tracing::warn!("no pool of instances, so each call allocates its own: {error:#}"),
@@ -300,7 +312,8 @@ fn allocate(options: &EngineOptions) -> wasmtime::Result<(wasmtime::Engine, bool
     Ok((wasmtime::Engine::new(&config())?, false))
 }
 
-/// An engine that only compiles, for processes of [`crate::runtime::compile`]. Its code runs in engines of [`Engine::new`].
+/// Creates an engine that only compiles, for child processes of [`crate::runtime::compile`]. Its code runs in engines
+/// of [`Engine::new`].
 pub(crate) fn compiler(threads: std::num::NonZeroU32) -> wasmtime::Result<wasmtime::Engine> {
     let mut config = config();
     config.parallel_compilation(threads.get() > 1);
@@ -317,8 +330,9 @@ fn config() -> Config {
     config
 }
 
-/// A small resident part per slot with a page map scan makes a fresh call twice as cheap as either alone.
-fn pool(options: &EngineOptions) -> PoolingAllocationConfig {
+/// Keeping a small part of each slot resident, together with a page map scan, makes a fresh call twice as cheap as
+/// either alone.
+fn pooling_config(options: &EngineOptions) -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(options.instances)
         .total_core_instances(options.instances.saturating_mul(CORE_INSTANCES_PER_COMPONENT))
@@ -342,21 +356,21 @@ fn link(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<HostState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     policy::link(&mut linker)?;
-    stream::link(&mut linker)?;
+    file_stream::link(&mut linker)?;
     http::link(&mut linker)?;
     Contract::add_to_linker::<_, HasSelf<HostState>>(&mut linker, |state| state)?;
     Ok(linker)
 }
 
-/// The thread ends when the engine is gone.
-fn start_epochs(engine: &wasmtime::Engine, turns: Turns) -> std::io::Result<()> {
+/// Increments the epoch until the engine is dropped.
+fn start_epochs(engine: &wasmtime::Engine, cpu_scheduler: CpuScheduler) -> std::io::Result<()> {
     let weak = engine.weak();
     thread::Builder::new().name("epochs".into()).spawn(move || {
         loop {
             thread::sleep(EPOCH_TICK);
             let Some(engine) = weak.upgrade() else { break };
             engine.increment_epoch();
-            turns.tick();
+            cpu_scheduler.tick();
         }
     })?;
     Ok(())

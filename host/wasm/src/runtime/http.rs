@@ -1,19 +1,20 @@
-//! `wasi:http` for guests: each request is looked at, counted and sent by the host, or refused.
+//! Outgoing HTTP (`wasi:http`) of guests: the host checks, counts and sends each request, or refuses it.
 //!
-//! A request passes, in this order: the counters of its call, `network` by name, `secrets`, and, when a connection is made,
-//! `private_network` by address. Connections are kept for later requests of the same component under the same grants. A request ends with
-//! its call.
+//! A request passes, in this order: the counters of its call, the grant `network` by name, `secrets`, and, when a
+//! connection is made, `private_network` by address. Connections are reused by later requests of the same component
+//! under the same grants. A request ends with its call.
 //!
-//! Redirects are not followed, nothing is decompressed, no proxy is used: what a guest asks for is what is sent, and what it gets is what
-//! came. Guests have no sockets.
+//! Non-goals: redirects are not followed, nothing is decompressed, no proxy is used. A request is sent as the guest
+//! made it, and a response arrives as it was received. Guests have no sockets.
 //!
-//! What the policy or a limit refuses reaches the guest as `internal-error` with the text, such as `DENIED: component …`: that is the one
-//! error of `wasi:http` with a text that every language shows. `HTTP-request-denied` would say less.
+//! Errors of the policy and of limits reach the guest as `internal-error` with their text, such as `DENIED: component
+//! …`. That is the only error of `wasi:http` with a text that every language shows; `HTTP-request-denied` carries
+//! none.
 
 mod body;
 mod connect;
 mod egress;
-mod fault;
+mod error;
 mod guard;
 mod recorded;
 
@@ -28,18 +29,19 @@ use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
 
 pub(crate) use egress::Egress;
-use fault::Fault;
+use error::HttpFault;
 pub use recorded::{RecordedHttp, RecordedResponse};
 
-use crate::runtime::limits::HEADERS;
-use crate::runtime::store::output::Output;
-use crate::runtime::store::tally::Tally;
+use crate::guest_log::GuestLog;
+use crate::runtime::limits::MAX_HEADERS;
+use crate::runtime::store::call_usage::CallUsage;
 use crate::runtime::store::{Caller, HostState};
 
-/// Adds `wasi:http` to what guests can import.
+/// Adds `wasi:http` to the linker.
 ///
-/// What breaks a body off is an `error` of `wasi:io`, which the usual functions describe badly: one shows the host's backtrace if that is
-/// switched on, and one knows no errors of bodies. These take their place.
+/// An interrupted body is an `error` of `wasi:io`, which the functions of wasmtime-wasi describe badly: one shows the
+/// backtrace of the host if backtraces are enabled, and one does not know errors of bodies. The functions here
+/// replace them.
 pub(crate) fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
     add_only_http_to_linker_async(linker)?;
     linker.allow_shadowing(true);
@@ -70,10 +72,10 @@ fn error_code(
     }),))
 }
 
-/// Most bytes that the host takes of a request's body before they are sent.
+/// Most bytes of a request's body that the host buffers before they are sent.
 const MAX_UNSENT: usize = 64 << 10;
 
-/// What one call has of HTTP.
+/// The HTTP client of one call.
 pub(crate) struct Http {
     ctx: WasiHttpCtx,
     hooks: Hooks,
@@ -81,22 +83,21 @@ pub(crate) struct Http {
 
 struct Hooks {
     egress: Arc<Egress>,
-    tally: Arc<Tally>,
-    /// Where the operator reads of what was refused.
-    output: Output,
-    /// True while a component describes itself: whether it loads must not hang on a network.
+    usage: Arc<CallUsage>,
+    log: GuestLog,
+    /// True while a component describes itself: loading must not depend on a network.
     is_describing: bool,
 }
 
 impl Http {
-    pub(crate) fn new(egress: Arc<Egress>, caller: &Caller, output: Output, tally: Arc<Tally>) -> Self {
-        let hooks = Hooks { egress, tally, output, is_describing: matches!(caller, Caller::Loader) };
+    pub(crate) fn new(egress: Arc<Egress>, caller: &Caller, log: GuestLog, usage: Arc<CallUsage>) -> Self {
+        let hooks = Hooks { egress, usage, log, is_describing: matches!(caller, Caller::Loader) };
         let mut ctx = WasiHttpCtx::new();
-        ctx.set_field_size_limit(HEADERS);
+        ctx.set_field_size_limit(MAX_HEADERS);
         Self { ctx, hooks }
     }
 
-    /// True if there is any host that requests may be sent to.
+    /// Returns true if requests may be sent to any host.
     pub(crate) fn may_send(&self) -> bool {
         !self.hooks.is_describing && self.hooks.egress.has_network()
     }
@@ -106,7 +107,7 @@ impl Http {
     }
 }
 
-/// The end of an exchange that needs no further work.
+/// Work that remains after a response; there is none.
 type Rest = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 impl WasiHttpHooks for Hooks {
@@ -124,15 +125,15 @@ impl WasiHttpHooks for Hooks {
         options: Option<RequestOptions>,
         _: Rest,
     ) -> Box<dyn Future<Output = Result<(Response<WasiBody>, Rest), Error>> + Send> {
-        let (egress, tally, is_describing) = (self.egress.clone(), self.tally.clone(), self.is_describing);
-        let output = self.output.clone();
+        let (egress, usage, is_describing) = (self.egress.clone(), self.usage.clone(), self.is_describing);
+        let log = self.log.clone();
         let sent = async move {
             if is_describing {
-                return Err(Fault::Describing.into());
+                return Err(HttpFault::Describing.into());
             }
-            let sent = egress.send(&tally, request, options.unwrap_or_default()).await;
-            if let Err(Fault::Denied(denial)) = &sent {
-                denial.report(&output);
+            let sent = egress.send(&usage, request, options.unwrap_or_default()).await;
+            if let Err(HttpFault::Denied(denial)) = &sent {
+                denial.report(&log);
             }
             let response = sent?;
             Ok((response, Box::new(async { Ok(()) }) as Rest))

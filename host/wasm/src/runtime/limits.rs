@@ -1,30 +1,8 @@
-//! What one call of a component may use. Each limit has a default, a key in `hatchery.yaml` that changes it, and an error that names
-//! both; none of them looks like a trap in the guest's own code.
+//! Limits of one call of a component, in one table: the rows of [`limits!`] below.
 //!
-//! | key                 | default  | what it limits                                                       |
-//! |---------------------|----------|----------------------------------------------------------------------|
-//! | `limits.memory`     | 64 MiB   | sum of all linear memories, and of what the host holds for the call  |
-//! | `limits.tables`     | 100 000  | sum of all table elements                                            |
-//! | `limits.instances`  | 30       | core instances                                                       |
-//! | `limits.handles`    | 1000     | streams, files, requests and so on that are open at one time         |
-//! | `limits.cpu`        | 5 s      | time in which its code really runs; waiting does not count           |
-//! | `limits.wall`       | 30 s     | time from start to end of a call: of a tool, a callback and so on    |
-//! | `limits.agent_wall` | 10 min   | the same for a run of a custom agent, or an answer of a model        |
-//! | `limits.result`     | 8 MiB    | bytes of a tool's result, a callback's answer, one event, a model's  |
-//! |                     |          | answer, what a call sets, or the events that it reads at a time      |
-//! | `limits.log`        | 64 KiB   | bytes that it writes to the log, stdout and stderr together; each    |
-//! |                     |          | line counts 128 more                                                 |
-//! | `limits.model_calls` | 100     | models that its code asks                                            |
-//! | `limits.tokens`     | 1 000 000 | tokens of these                                                    |
-//! | `limits.tool_calls` | 200      | tools that its code calls                                            |
-//! | `limits.depth`      | 8        | tools in a chain in which each is called by the one before           |
-//! | `limits.outbound_calls` | 100  | HTTP requests, refused ones included                                 |
-//! | `limits.outbound_bytes` | 64 MiB | bytes of all requests and responses, heads included                |
-//! | `limits.response_body`  | 16 MiB | bytes of one response's body                                       |
-//! | `limits.open_streams`   | 16   | HTTP requests at one time, until the response is read or dropped     |
-//! | `limits.connect_timeout` | 10 s | time to find a host, connect to it and agree on TLS                |
-//! | `limits.first_byte_timeout` | 30 s | time from a request's last byte to its response's first         |
-//! | `limits.between_bytes_timeout` | 30 s | time in which no more of a response comes                   |
+//! Each limit has a default, a key in `hatchery.yaml` that changes it, and an error that names both. None of them looks
+//! like a trap in the guest's own code. The struct fields, the overrides, the documentation table of [`Limits`], the
+//! error texts and the error codes are generated from the table, so a new limit is one row.
 
 pub(crate) mod machine;
 pub mod units;
@@ -35,324 +13,229 @@ use std::time::Duration;
 use serde::Deserialize;
 use thiserror::Error;
 
-/// How long a component may take to describe itself, however long its calls may take.
-pub(crate) const DESCRIBE_WALL: Duration = Duration::from_secs(5);
+/// Timeout of a component's `describe`, however long its calls may take.
+pub(crate) const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most bytes of the headers of one HTTP message, with what they take in the host's memory.
-pub(crate) const HEADERS: usize = 16 << 10;
+/// Most bytes of the headers of one HTTP message, as the host stores them.
+pub(crate) const MAX_HEADERS: usize = 16 << 10;
 
-/// The limits of one component's calls. See the module's comment for the defaults.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
-    /// Sum of all linear memories and of what the host holds for the call, such as bodies and headers of HTTP requests, bytes.
-    pub memory: u64,
+/// A default in the table, such as `64 MiB`, `30 s` or `1000`.
+macro_rules! amount {
+    ($count:literal) => {
+        $count
+    };
+    ($count:literal KiB) => {
+        $count << 10
+    };
+    ($count:literal MiB) => {
+        $count << 20
+    };
+    ($count:literal s) => {
+        Duration::from_secs($count)
+    };
+    ($count:literal min) => {
+        Duration::from_secs($count * 60)
+    };
+}
+
+/// Expands each row by the kind of its value, then defines all items at once.
+///
+/// The kinds are `size` (bytes), `count`, `small_count` (32 bits) and `time`. A row reads: description, key, kind and
+/// default, variant of [`Limit`], error code, and the words that follow the value in the error.
+macro_rules! limits {
+    (@rows [$($done:tt)*] fixed { $($fixed:tt)* }) => {
+        limits! { @define [$($done)*] [$($fixed)*] }
+    };
+    (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: size($($default:tt)+) $rest:tt; $($rows:tt)*) => {
+        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u64, "units::size", units::bytes, $rest }] $($rows)* }
+    };
+    (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: count($($default:tt)+) $rest:tt; $($rows:tt)*) => {
+        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u64, "units::count", units::plain, $rest }] $($rows)* }
+    };
+    (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: small_count($($default:tt)+) $rest:tt; $($rows:tt)*) => {
+        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u32, "units::count", units::plain, $rest }] $($rows)* }
+    };
+    (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: time($($default:tt)+) $rest:tt; $($rows:tt)*) => {
+        limits! {
+            @rows [$($done)* { [$($doc)+] $key [$($default)+] Duration, "units::duration", units::elapsed, $rest }]
+            $($rows)*
+        }
+    };
+    (@define
+        [$({
+            [$($doc:literal)+] $key:ident [$($default:tt)+] $type:ty, $read:literal, $show:path,
+            { $limit:ident, $code:literal, $unit:literal }
+        })+]
+        [$($fixed:ident { $fixed_value:expr, $fixed_code:literal, $fixed_unit:literal, $remedy:literal };)+]
+    ) => {
+        /// The limits of one component's calls.
+        ///
+        /// | key | default | what it limits |
+        /// |-----|---------|----------------|
+        $(#[doc = concat!("| `limits.", stringify!($key), "` | ", stringify!($($default)+), " |", $($doc,)+ " |")])+
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Limits {
+            $($(#[doc = $doc])+ pub $key: $type,)+
+        }
+
+        impl Default for Limits {
+            fn default() -> Self {
+                Self { $($key: amount!($($default)+),)+ }
+            }
+        }
+
+        /// The `limits` section of `hatchery.yaml`; `None` keeps the default. Sizes are bytes or texts such as `64MiB`.
+        /// Times are seconds or texts such as `500ms`, `30s` or `10min`, at most `24h`.
+        #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct LimitOverrides {
+            $(
+                #[doc = concat!("Replaces [`Limits::", stringify!($key), "`].")]
+                #[serde(deserialize_with = $read)]
+                pub $key: Option<$type>,
+            )+
+        }
+
+        impl Limits {
+            /// Returns these limits with those in `overrides` replaced.
+            #[must_use]
+            pub fn with(&self, overrides: &LimitOverrides) -> Self {
+                Self { $($key: overrides.$key.unwrap_or(self.$key),)+ }
+            }
+
+            /// Returns the error for exceeding `limit`.
+            pub(crate) fn exceeded(&self, limit: Limit) -> LimitExceeded {
+                let value = match limit {
+                    $(Limit::$limit => $show(self.$key),)+
+                    $(Limit::$fixed => $fixed_value,)+
+                };
+                LimitExceeded { limit, value }
+            }
+        }
+
+        /// One of the [`Limits`], or a fixed limit.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Limit {
+            $($limit,)+
+            $($fixed,)+
+        }
+
+        impl Limit {
+            /// Returns the key in `hatchery.yaml`; `None` for fixed limits.
+            pub(crate) fn key(self) -> Option<&'static str> {
+                match self {
+                    $(Self::$limit => Some(concat!("limits.", stringify!($key))),)+
+                    $(Self::$fixed)|+ => None,
+                }
+            }
+
+            /// Returns the stable code that clients see.
+            pub(crate) fn code(self) -> &'static str {
+                match self {
+                    $(Self::$limit => $code,)+
+                    $(Self::$fixed => $fixed_code,)+
+                }
+            }
+
+            /// Returns the words that follow the value in an error.
+            fn unit(self) -> &'static str {
+                match self {
+                    $(Self::$limit => $unit,)+
+                    $(Self::$fixed => $fixed_unit,)+
+                }
+            }
+
+            /// Returns the next step for the operator or the author.
+            fn remedy(self) -> &'static str {
+                match self {
+                    $(Self::$limit => {
+                        concat!("raise `limits.", stringify!($key), "` in hatchery.yaml to allow more")
+                    })+
+                    $(Self::$fixed => $remedy,)+
+                }
+            }
+        }
+    };
+    ($($rows:tt)+) => {
+        limits! { @rows [] $($rows)+ }
+    };
+}
+
+limits! {
+    /// Sum of all linear memories and of what the host holds for the call, such as bodies and headers of HTTP requests.
+    memory: size(64 MiB) { Memory, "COMPONENT_MEMORY", "of memory" };
     /// Sum of all table elements.
-    pub tables: u64,
+    tables: count(100_000) { Tables, "COMPONENT_LIMIT", "table elements" };
     /// Core instances.
-    pub instances: u64,
-    /// Streams, files, requests and so on that are open at one time.
-    pub handles: u32,
-    /// Time in which the guest's code runs.
-    pub cpu: Duration,
-    /// Time from start to end of a call: of a tool, a callback and so on.
-    pub wall: Duration,
-    /// Time from start to end of a custom agent's run, or of a model's answer.
-    pub agent_wall: Duration,
-    /// Bytes of a tool's result, a callback's answer, one event, a model's whole answer, what a call sets, or the events that it reads at
-    /// a time.
-    pub result: u64,
-    /// Bytes written to the log, stdout and stderr; each line counts 128 more.
-    pub log: u64,
-    /// Models that its code asks.
-    pub model_calls: u64,
-    /// Tokens that these count, of prompts and answers. An answer that is under way is let end, so a call may use a little more.
-    pub tokens: u64,
-    /// Tools that its code calls.
-    pub tool_calls: u64,
+    instances: count(30) { Instances, "COMPONENT_LIMIT", "core instances" };
+    /// Streams, files, requests and other handles that are open at one time.
+    handles: small_count(1000) { Handles, "COMPONENT_LIMIT", "open handles" };
+    /// CPU time of the guest's code. Time in which it waits does not count.
+    cpu: time(5 s) { Cpu, "COMPONENT_CPU", "of CPU time" };
+    /// Wall time of a call, such as that of a tool or a callback.
+    wall: time(30 s) { Wall, "COMPONENT_TIMEOUT", "from start to end" };
+    /// Wall time of a custom agent's run, or of a model's answer.
+    agent_wall: time(10 min) { AgentWall, "COMPONENT_TIMEOUT", "from start to end" };
+    /// Bytes of a tool's result, a callback's answer, one event, a model's whole answer, what a call sets, or the
+    /// events that it reads at a time.
+    result: size(8 MiB) { Result, "COMPONENT_LIMIT", "in one result" };
+    /// Bytes written to the log, stdout and stderr together. Each line counts 128 more.
+    log: size(64 KiB) { Log, "COMPONENT_LIMIT", "of log output" };
+    /// Requests to models.
+    model_calls: count(100) { ModelCalls, "COMPONENT_LIMIT", "calls of models" };
+    /// Tokens of these requests, prompts and answers together. An answer in progress is not interrupted, so a call may
+    /// use a little more.
+    tokens: count(1_000_000) { Tokens, "COMPONENT_LIMIT", "tokens of models" };
+    /// Calls of tools.
+    tool_calls: count(200) { ToolCalls, "COMPONENT_LIMIT", "calls of tools" };
     /// Tools in a chain in which each is called by the one before.
-    pub depth: u32,
+    depth: small_count(8) { Depth, "COMPONENT_LIMIT", "tools in a chain of calls" };
     /// HTTP requests, refused ones included.
-    pub outbound_calls: u64,
-    /// Bytes of all HTTP requests and responses, heads included.
-    pub outbound_bytes: u64,
+    outbound_calls: count(100) { OutboundCalls, "COMPONENT_LIMIT", "HTTP requests" };
+    /// Bytes of all HTTP requests and responses, headers included.
+    outbound_bytes: size(64 MiB) { OutboundBytes, "COMPONENT_LIMIT", "in HTTP requests and responses" };
     /// Bytes of the body of one HTTP response.
-    pub response_body: u64,
+    response_body: size(16 MiB) { ResponseBody, "COMPONENT_LIMIT", "in the body of one HTTP response" };
     /// HTTP requests at one time, each until its response is read or dropped.
-    pub open_streams: u64,
-    /// Time to find a host, connect to it and agree on TLS.
-    pub connect_timeout: Duration,
+    open_streams: count(16) { OpenStreams, "COMPONENT_LIMIT", "HTTP requests at one time" };
+    /// Time to resolve a host, connect to it and agree on TLS.
+    connect_timeout: time(10 s) { ConnectTimeout, "COMPONENT_LIMIT", "to connect to a host" };
     /// Time from the last byte of an HTTP request to the first of its response.
-    pub first_byte_timeout: Duration,
-    /// Time in which no more of an HTTP response comes.
-    pub between_bytes_timeout: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            memory: 64 << 20,
-            tables: 100_000,
-            instances: 30,
-            handles: 1000,
-            cpu: Duration::from_secs(5),
-            wall: Duration::from_secs(30),
-            agent_wall: Duration::from_secs(600),
-            result: 8 << 20,
-            log: 64 << 10,
-            model_calls: 100,
-            tokens: 1_000_000,
-            tool_calls: 200,
-            depth: 8,
-            outbound_calls: 100,
-            outbound_bytes: 64 << 20,
-            response_body: 16 << 20,
-            open_streams: 16,
-            connect_timeout: Duration::from_secs(10),
-            first_byte_timeout: Duration::from_secs(30),
-            between_bytes_timeout: Duration::from_secs(30),
-        }
-    }
-}
-
-/// The `limits` section of `hatchery.yaml`: what differs from the defaults. Sizes are bytes or texts such as `64MiB`, times are seconds
-/// or texts such as `500ms`, `30s`, `10min`, at most `24h`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LimitOverrides {
-    /// See [`Limits::memory`].
-    #[serde(deserialize_with = "units::size")]
-    pub memory: Option<u64>,
-    /// See [`Limits::tables`].
-    pub tables: Option<u64>,
-    /// See [`Limits::instances`].
-    pub instances: Option<u64>,
-    /// See [`Limits::handles`].
-    pub handles: Option<u32>,
-    /// See [`Limits::cpu`].
-    #[serde(deserialize_with = "units::duration")]
-    pub cpu: Option<Duration>,
-    /// See [`Limits::wall`].
-    #[serde(deserialize_with = "units::duration")]
-    pub wall: Option<Duration>,
-    /// See [`Limits::agent_wall`].
-    #[serde(deserialize_with = "units::duration")]
-    pub agent_wall: Option<Duration>,
-    /// See [`Limits::result`].
-    #[serde(deserialize_with = "units::size")]
-    pub result: Option<u64>,
-    /// See [`Limits::log`].
-    #[serde(deserialize_with = "units::size")]
-    pub log: Option<u64>,
-    /// See [`Limits::model_calls`].
-    pub model_calls: Option<u64>,
-    /// See [`Limits::tokens`].
-    pub tokens: Option<u64>,
-    /// See [`Limits::tool_calls`].
-    pub tool_calls: Option<u64>,
-    /// See [`Limits::depth`].
-    pub depth: Option<u32>,
-    /// See [`Limits::outbound_calls`].
-    pub outbound_calls: Option<u64>,
-    /// See [`Limits::outbound_bytes`].
-    #[serde(deserialize_with = "units::size")]
-    pub outbound_bytes: Option<u64>,
-    /// See [`Limits::response_body`].
-    #[serde(deserialize_with = "units::size")]
-    pub response_body: Option<u64>,
-    /// See [`Limits::open_streams`].
-    pub open_streams: Option<u64>,
-    /// See [`Limits::connect_timeout`].
-    #[serde(deserialize_with = "units::duration")]
-    pub connect_timeout: Option<Duration>,
-    /// See [`Limits::first_byte_timeout`].
-    #[serde(deserialize_with = "units::duration")]
-    pub first_byte_timeout: Option<Duration>,
-    /// See [`Limits::between_bytes_timeout`].
-    #[serde(deserialize_with = "units::duration")]
-    pub between_bytes_timeout: Option<Duration>,
-}
-
-impl Limits {
-    /// These limits with what `overrides` says instead.
-    #[must_use]
-    pub fn with(&self, overrides: &LimitOverrides) -> Self {
-        Self {
-            memory: overrides.memory.unwrap_or(self.memory),
-            tables: overrides.tables.unwrap_or(self.tables),
-            instances: overrides.instances.unwrap_or(self.instances),
-            handles: overrides.handles.unwrap_or(self.handles),
-            cpu: overrides.cpu.unwrap_or(self.cpu),
-            wall: overrides.wall.unwrap_or(self.wall),
-            agent_wall: overrides.agent_wall.unwrap_or(self.agent_wall),
-            result: overrides.result.unwrap_or(self.result),
-            log: overrides.log.unwrap_or(self.log),
-            model_calls: overrides.model_calls.unwrap_or(self.model_calls),
-            tokens: overrides.tokens.unwrap_or(self.tokens),
-            tool_calls: overrides.tool_calls.unwrap_or(self.tool_calls),
-            depth: overrides.depth.unwrap_or(self.depth),
-            outbound_calls: overrides.outbound_calls.unwrap_or(self.outbound_calls),
-            outbound_bytes: overrides.outbound_bytes.unwrap_or(self.outbound_bytes),
-            response_body: overrides.response_body.unwrap_or(self.response_body),
-            open_streams: overrides.open_streams.unwrap_or(self.open_streams),
-            connect_timeout: overrides.connect_timeout.unwrap_or(self.connect_timeout),
-            first_byte_timeout: overrides.first_byte_timeout.unwrap_or(self.first_byte_timeout),
-            between_bytes_timeout: overrides.between_bytes_timeout.unwrap_or(self.between_bytes_timeout),
-        }
-    }
-
-    /// The error for exceeding one of them.
-    pub(crate) fn hit(&self, limit: Limit) -> LimitHit {
-        let value = match limit {
-            Limit::Memory => units::bytes(self.memory),
-            Limit::Tables => self.tables.to_string(),
-            Limit::Instances => self.instances.to_string(),
-            Limit::Handles => self.handles.to_string(),
-            Limit::Headers => units::bytes(HEADERS as u64),
-            Limit::Cpu => format!("{:?}", self.cpu),
-            Limit::Wall => format!("{:?}", self.wall),
-            Limit::AgentWall => format!("{:?}", self.agent_wall),
-            Limit::Describe => format!("{DESCRIBE_WALL:?}"),
-            Limit::Result => units::bytes(self.result),
-            Limit::Log => units::bytes(self.log),
-            Limit::ModelCalls => self.model_calls.to_string(),
-            Limit::Tokens => self.tokens.to_string(),
-            Limit::ToolCalls => self.tool_calls.to_string(),
-            Limit::Depth => self.depth.to_string(),
-            Limit::OutboundCalls => self.outbound_calls.to_string(),
-            Limit::OutboundBytes => units::bytes(self.outbound_bytes),
-            Limit::ResponseBody => units::bytes(self.response_body),
-            Limit::OpenStreams => self.open_streams.to_string(),
-            Limit::ConnectTimeout => format!("{:?}", self.connect_timeout),
-            Limit::FirstByteTimeout => format!("{:?}", self.first_byte_timeout),
-            Limit::BetweenBytesTimeout => format!("{:?}", self.between_bytes_timeout),
+    first_byte_timeout: time(30 s) {
+        FirstByteTimeout, "COMPONENT_LIMIT", "until the first byte of an HTTP response"
+    };
+    /// Time without a further byte of an HTTP response.
+    between_bytes_timeout: time(30 s) {
+        BetweenBytesTimeout, "COMPONENT_LIMIT", "between two pieces of an HTTP response"
+    };
+    fixed {
+        Headers {
+            units::bytes(MAX_HEADERS as u64), "COMPONENT_LIMIT", "in the headers of one HTTP message",
+            "let it send fewer or shorter headers"
         };
-        LimitHit { limit, value }
+        Describe {
+            units::elapsed(DESCRIBE_TIMEOUT), "COMPONENT_TIMEOUT", "for that",
+            "let `describe` only return what the component offers"
+        };
     }
-}
-
-/// One of the [`Limits`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Limit {
-    /// [`Limits::memory`].
-    Memory,
-    /// [`Limits::tables`].
-    Tables,
-    /// [`Limits::instances`].
-    Instances,
-    /// [`Limits::handles`].
-    Handles,
-    /// [`HEADERS`].
-    Headers,
-    /// [`Limits::cpu`].
-    Cpu,
-    /// [`Limits::wall`].
-    Wall,
-    /// [`Limits::agent_wall`].
-    AgentWall,
-    /// [`DESCRIBE_WALL`].
-    Describe,
-    /// [`Limits::result`].
-    Result,
-    /// [`Limits::log`].
-    Log,
-    /// [`Limits::model_calls`].
-    ModelCalls,
-    /// [`Limits::tokens`].
-    Tokens,
-    /// [`Limits::tool_calls`].
-    ToolCalls,
-    /// [`Limits::depth`].
-    Depth,
-    /// [`Limits::outbound_calls`].
-    OutboundCalls,
-    /// [`Limits::outbound_bytes`].
-    OutboundBytes,
-    /// [`Limits::response_body`].
-    ResponseBody,
-    /// [`Limits::open_streams`].
-    OpenStreams,
-    /// [`Limits::connect_timeout`].
-    ConnectTimeout,
-    /// [`Limits::first_byte_timeout`].
-    FirstByteTimeout,
-    /// [`Limits::between_bytes_timeout`].
-    BetweenBytesTimeout,
 }
 
 impl Limit {
-    /// The key in `hatchery.yaml`; `None` for what cannot be changed.
-    pub(crate) fn key(self) -> Option<&'static str> {
-        Some(match self {
-            Self::Memory => "limits.memory",
-            Self::Tables => "limits.tables",
-            Self::Instances => "limits.instances",
-            Self::Handles => "limits.handles",
-            Self::Cpu => "limits.cpu",
-            Self::Wall => "limits.wall",
-            Self::AgentWall => "limits.agent_wall",
-            Self::Describe | Self::Headers => return None,
-            Self::Result => "limits.result",
-            Self::Log => "limits.log",
-            Self::ModelCalls => "limits.model_calls",
-            Self::Tokens => "limits.tokens",
-            Self::ToolCalls => "limits.tool_calls",
-            Self::Depth => "limits.depth",
-            Self::OutboundCalls => "limits.outbound_calls",
-            Self::OutboundBytes => "limits.outbound_bytes",
-            Self::ResponseBody => "limits.response_body",
-            Self::OpenStreams => "limits.open_streams",
-            Self::ConnectTimeout => "limits.connect_timeout",
-            Self::FirstByteTimeout => "limits.first_byte_timeout",
-            Self::BetweenBytesTimeout => "limits.between_bytes_timeout",
-        })
-    }
-
-    /// The next step.
-    fn remedy(self) -> String {
-        match (self, self.key()) {
-            (_, Some(key)) => format!("raise `{key}` in hatchery.yaml to allow more"),
-            (Self::Headers, None) => "let it send fewer or shorter headers".into(),
-            (_, None) => "let `describe` only say what there is".into(),
-        }
-    }
-
-    fn unit(self) -> &'static str {
-        match self {
-            Self::Memory => "of memory",
-            Self::Tables => "table elements",
-            Self::Instances => "core instances",
-            Self::Handles => "open handles",
-            Self::Headers => "in the headers of one HTTP message",
-            Self::Cpu => "of CPU time",
-            Self::Wall | Self::AgentWall => "from start to end",
-            Self::Describe => "for that",
-            Self::Result => "in one result",
-            Self::Log => "of log output",
-            Self::ModelCalls => "calls of models",
-            Self::Tokens => "tokens of models",
-            Self::ToolCalls => "calls of tools",
-            Self::Depth => "tools in a chain of calls",
-            Self::OutboundCalls => "HTTP requests",
-            Self::OutboundBytes => "in HTTP requests and responses",
-            Self::ResponseBody => "in the body of one HTTP response",
-            Self::OpenStreams => "HTTP requests at one time",
-            Self::ConnectTimeout => "to connect to a host",
-            Self::FirstByteTimeout => "until the first byte of an HTTP response",
-            Self::BetweenBytesTimeout => "between two pieces of an HTTP response",
-        }
+    /// Returns true if the limit is the wall time of a call.
+    pub(crate) fn is_timeout(self) -> bool {
+        matches!(self, Self::Wall | Self::AgentWall | Self::Describe)
     }
 }
 
 /// A limit was exceeded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(crate) struct LimitHit {
-    /// Which.
+pub(crate) struct LimitExceeded {
     pub limit: Limit,
-    /// Its value with its unit.
+    /// The value of the limit, with its unit if it has one.
     pub value: String,
 }
 
-impl fmt::Display for LimitHit {
+impl fmt::Display for LimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (value, unit, remedy) = (&self.value, self.limit.unit(), self.limit.remedy());
         write!(f, "it needs more than {value} {unit}; {remedy}")
@@ -388,10 +271,25 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_unit_says_which_there_are() {
+    fn an_unknown_unit_is_an_error_that_lists_the_units() {
         let error = serde_json::from_str::<LimitOverrides>(r#"{"memory": "1 parsec"}"#).unwrap_err().to_string();
         assert!(error.contains("`1 parsec` is not a size; write bytes or a number with KiB, MiB or GiB"), "{error}");
         let error = serde_json::from_str::<LimitOverrides>(r#"{"cpu": "-1s"}"#).unwrap_err().to_string();
         assert!(error.contains("`-1s` is not a time; write seconds or a number with ms, s, min or h"), "{error}");
+    }
+
+    #[test]
+    fn errors_name_the_value_and_the_key() {
+        let limits = Limits { memory: 1 << 20, handles: 7, ..Limits::default() };
+        for (limit, text) in [
+            (Limit::Memory, "1 MiB of memory; raise `limits.memory` in hatchery.yaml to allow more"),
+            (Limit::Handles, "7 open handles; raise `limits.handles` in hatchery.yaml to allow more"),
+            (Limit::AgentWall, "600s from start to end; raise `limits.agent_wall` in hatchery.yaml to allow more"),
+            (Limit::Headers, "16 KiB in the headers of one HTTP message; let it send fewer or shorter headers"),
+        ] {
+            assert_eq!(limits.exceeded(limit).to_string(), format!("it needs more than {text}"));
+        }
+        assert_eq!((Limit::Depth.key(), Limit::Describe.key()), (Some("limits.depth"), None));
+        assert_eq!((Limit::Describe.code(), Limit::Tokens.code()), ("COMPONENT_TIMEOUT", "COMPONENT_LIMIT"));
     }
 }

@@ -1,11 +1,11 @@
-//! Agents of components, run by the engine.
+//! Agents of components in runs of the engine.
 
 use hatchery_core::{RunConfig, StreamingMode};
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_wasm::Limits;
 use serde_json::json;
 
-use crate::support::{Lab, Listener, run_app, run_custom, said};
+use crate::support::{Lab, Listener, run_app, run_custom, transcript};
 
 fn pair(author: &str, text: &str) -> (String, String) {
     (author.into(), text.into())
@@ -18,7 +18,7 @@ async fn a_custom_agent_relays_drops_and_adds_events() {
     let (events, error) = run_app(&catalog, "relay", "hello", model, RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(
-        said(&events),
+        transcript(&events),
         [
             pair("talker", "I am the talker"),
             pair("counter", "two"),
@@ -29,7 +29,7 @@ async fn a_custom_agent_relays_drops_and_adds_events() {
 }
 
 #[tokio::test]
-async fn pieces_of_a_relayed_answer_are_yielded_and_keep_the_id_of_the_whole() {
+async fn partial_events_of_a_relayed_answer_keep_the_id_of_the_complete_event() {
     let catalog = Lab::new().with("relay").catalog().await;
     let model = Scripted::new().default_reply(Reply::chunks(["I am ", "the talker"]));
     let config = RunConfig { streaming_mode: StreamingMode::On, ..RunConfig::default() };
@@ -41,12 +41,12 @@ async fn pieces_of_a_relayed_answer_are_yielded_and_keep_the_id_of_the_whole() {
 }
 
 #[tokio::test]
-async fn an_agent_that_asks_its_model_gets_pieces_and_then_the_whole() {
-    let catalog = Lab::new().with("relay").granting("relay", json!({"models": ["scripted:*"]})).catalog().await;
+async fn an_agent_that_calls_its_model_gets_partial_responses_and_then_the_complete_one() {
+    let catalog = Lab::new().with("relay").with_grants("relay", json!({"models": ["scripted:*"]})).catalog().await;
     let model = Scripted::new().default_reply(Reply::chunks(["One ", "two"]));
     let (events, error) = run_app(&catalog, "asker", "hello", model, RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
-    let texts: Vec<_> = said(&events).into_iter().map(|(_, text)| text).collect();
+    let texts: Vec<_> = transcript(&events).into_iter().map(|(_, text)| text).collect();
     assert_eq!(texts, ["One ", "two", "One two", "again: One two"]);
     assert_eq!(events.iter().map(|event| event.partial).collect::<Vec<_>>(), [true, true, false, false]);
     assert!(events[..3].iter().all(|event| event.id == events[0].id), "pieces have the id of their whole");
@@ -64,11 +64,11 @@ async fn a_sub_agent_that_fails_and_is_relayed_ends_the_run_with_its_own_error()
 }
 
 #[tokio::test]
-async fn an_agent_that_traps_ends_the_run_and_keeps_what_it_said() {
+async fn an_agent_that_traps_ends_the_run_and_its_events_are_kept() {
     let catalog = Lab::new().with("misbehaver").catalog().await;
     let (events, error) = run_app(&catalog, "trapping_agent", "hello", Scripted::new(), RunConfig::default()).await;
     assert_eq!(error.expect("a failure").code(), "COMPONENT_TRAPPED");
-    assert_eq!(said(&events)[0], pair("trapping_agent", "about to trap"));
+    assert_eq!(transcript(&events)[0], pair("trapping_agent", "about to trap"));
     assert_eq!(events.last().unwrap().error_code.as_deref(), Some("COMPONENT_TRAPPED"));
 }
 
@@ -77,17 +77,17 @@ async fn an_agent_that_fails_ends_the_run_with_its_own_code() {
     let catalog = Lab::new().with("misbehaver").catalog().await;
     let (events, error) = run_app(&catalog, "failing_agent", "hello", Scripted::new(), RunConfig::default()).await;
     assert_eq!(error.expect("a failure").code(), "BROKEN");
-    assert_eq!(said(&events)[0], pair("failing_agent", "about to fail"));
+    assert_eq!(transcript(&events)[0], pair("failing_agent", "about to fail"));
     assert_eq!(events.iter().filter(|event| event.error_code.is_some()).count(), 1, "the error is reported once");
 }
 
 #[tokio::test]
-async fn a_slow_listener_holds_the_guest_back() {
-    let catalog = Lab::new().with("swap").limited(Limits::default()).catalog().await;
+async fn a_slow_listener_slows_the_guest_down() {
+    let catalog = Lab::new().with("swap").with_limits(Limits::default()).catalog().await;
     let listener = Listener::new(1);
     let run = run_custom(&catalog, "swap", &listener);
     tokio::pin!(run);
-    // The first event passes, the second is held; the guest is not asked for the third.
+    // The first event passes, the second is blocked, and the guest is not asked for the third.
     while listener.texts().len() < 2 {
         tokio::select! {
             ended = &mut run => panic!("{ended:?}"),
@@ -115,11 +115,11 @@ async fn an_llm_agent_calls_its_components_tool_and_the_state_is_stored_with_the
     assert!((1..=20).contains(&rolled));
     assert_eq!(events[1].actions.state_delta["last_roll"], rolled);
     assert_eq!(events[1].actions.state_delta["last_sides"], 20);
-    assert_eq!(said(&events)[2], pair("dice", &format!("You rolled {rolled}.")));
+    assert_eq!(transcript(&events)[2], pair("dice", &format!("You rolled {rolled}.")));
 }
 
 #[tokio::test]
-async fn a_components_callback_answers_in_place_of_the_tool() {
+async fn a_components_callback_answers_instead_of_the_tool() {
     let catalog = Lab::new().with("dice").catalog().await;
     let (events, error) =
         run_app(&catalog, "dice", "Roll a die with 1 side", dice_script(), RunConfig::default()).await;
@@ -130,13 +130,13 @@ async fn a_components_callback_answers_in_place_of_the_tool() {
 }
 
 #[tokio::test]
-async fn an_agents_changes_of_state_go_with_its_next_event() {
+async fn state_changes_of_an_agent_are_stored_with_its_next_event() {
     let catalog =
-        Lab::new().with("greeter").granting("greeter", json!({"state": {"write": ["user:*"]}})).catalog().await;
+        Lab::new().with("greeter").with_grants("greeter", json!({"state": {"write": ["user:*"]}})).catalog().await;
     let (events, error) = run_app(&catalog, "greeter", "My name is Ada.", Scripted::new(), RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(
-        said(&events),
+        transcript(&events),
         [pair("greeter", "Nice to meet you, Ada."), pair("greeter", "I will know you the next time.")]
     );
     assert_eq!(events[0].actions.state_delta["user:name"], "Ada");

@@ -1,4 +1,4 @@
-//! Compiled code on disk.
+//! The code cache.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -10,27 +10,26 @@ use sha2::{Digest, Sha256};
 
 use crate::support::{Lab, call};
 
-/// A lab with a cache of its own, and what the loader says about each load.
+/// Returns a lab with a cache of its own, and whether each load compiled.
 fn lab(cache: &Path) -> (Lab, Arc<Mutex<Vec<bool>>>) {
     let mut lab = Lab::new().with("misbehaver");
     let loads = Arc::new(Mutex::new(Vec::new()));
     lab.options.cache = CodeCache::new(Some(cache.to_path_buf()));
-    let noted = loads.clone();
+    let reported = loads.clone();
     lab.options.progress = Some(Arc::new(move |progress| {
         if let Progress::Loaded { is_from_cache, .. } = progress {
-            noted.lock().unwrap().push(is_from_cache);
+            reported.lock().unwrap().push(is_from_cache);
         }
     }));
     (lab, loads)
 }
 
-/// The files of compiled code.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     files.filter(|path| path.file_name().unwrap() != "key").collect()
 }
 
-/// Loads the component anew; true when its code came from the cache. It must work either way.
+/// Loads the component. Returns true if its code came from the cache. It must work in both cases.
 async fn load(cache: &Path) -> bool {
     let (lab, loads) = lab(cache);
     let catalog = lab.catalog().await;
@@ -52,7 +51,7 @@ async fn code_is_compiled_once_and_a_damaged_file_is_compiled_again() {
     let mut flipped = good.clone();
     let middle = flipped.len() / 2;
     flipped[middle] ^= 1;
-    // As if by somebody who knows the layout and not the key.
+    // Like an attacker who knows the layout but not the key.
     let mut forged = b"HATCHC02".to_vec();
     forged.extend(Sha256::digest(&good[40..]));
     forged.extend(&good[40..]);
@@ -94,7 +93,7 @@ async fn a_file_that_is_a_link_or_that_others_can_write_is_compiled_again() {
         assert!(!load(&cache).await, "a file that others can use was used: {mode:o}");
         assert!(load(&cache).await);
     }
-    // Only root can give files away.
+    // Only root can change the owner of a file.
     if std::os::unix::fs::chown(&file, Some(4711), None).is_ok() {
         assert!(!load(&cache).await, "a file that belongs to somebody else was used");
         assert!(load(&cache).await);
@@ -141,24 +140,24 @@ async fn a_component_is_compiled_ahead_and_then_loaded_from_the_cache() {
     lab.options.cache = CodeCache::new(None);
     assert_eq!(lab.options.cache.state(), CacheState::Off);
     let error = precompile(&lab.options, &path).await.unwrap_err().to_string();
-    assert_eq!(error, "component `misbehaver` is compiled, but its code is not kept: there is no cache");
+    assert_eq!(error, "component `misbehaver` is compiled, but its code cannot be cached: there is no cache");
 }
 
 #[tokio::test]
-async fn who_waits_for_a_compilation_is_told_of_it() {
+async fn progress_is_reported_to_callers_that_wait_for_a_compilation() {
     let mut lab = Lab::new().with("swap");
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let noted = told.clone();
+    let progress = Arc::new(Mutex::new(Vec::new()));
+    let reported = progress.clone();
     lab.options.cache = CodeCache::new(None);
     lab.options.progress_delay = Duration::ZERO;
     lab.options.progress = Some(Arc::new(move |progress| {
         if let Progress::Compiling { name, size } = progress {
-            noted.lock().unwrap().push((name, size));
+            reported.lock().unwrap().push((name, size));
         }
     }));
     lab.catalog().await;
     let size = std::fs::metadata(lab.path("swap.wasm")).unwrap().len();
-    assert_eq!(*told.lock().unwrap(), [("swap".to_owned(), size)]);
+    assert_eq!(*progress.lock().unwrap(), [("swap".to_owned(), size)]);
 }
 
 #[cfg(unix)]

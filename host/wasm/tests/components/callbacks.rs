@@ -1,4 +1,4 @@
-//! Callbacks and computed instructions of a component, in runs of the engine.
+//! Callbacks and computed instructions of components in runs of the engine.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use hatchery_models::scripted::{Reply, Scripted, Turn};
 use hatchery_wasm::ComponentSettings;
 use serde_json::{Value, json};
 
-use crate::support::{Lab, run_app, said};
+use crate::support::{Lab, run_app, transcript};
 
-/// Runs an agent of the gallery, which has one setting.
+/// Runs an agent of the gallery with one setting.
 async fn run(app: &str, message: &str, model: Scripted) -> (Vec<Arc<Event>>, Option<RunError>) {
     run_with(app, message, model, RunConfig::default()).await
 }
@@ -17,20 +17,20 @@ async fn run(app: &str, message: &str, model: Scripted) -> (Vec<Arc<Event>>, Opt
 async fn run_with(app: &str, message: &str, model: Scripted, config: RunConfig) -> (Vec<Arc<Event>>, Option<RunError>) {
     let settings = JsonMap::from_iter([("street".to_owned(), json!("Elm Street"))]);
     let settings = ComponentSettings { config: settings, ..ComponentSettings::default() };
-    let catalog = Lab::new().with("gallery").configured("gallery", settings).catalog().await;
+    let catalog = Lab::new().with("gallery").with_settings("gallery", settings).catalog().await;
     run_app(&catalog, app, message, model, config).await
 }
 
 fn texts(events: &[Arc<Event>]) -> Vec<String> {
-    said(events).into_iter().map(|(_, text)| text).filter(|text| !text.is_empty()).collect()
+    transcript(events).into_iter().map(|(_, text)| text).filter(|text| !text.is_empty()).collect()
 }
 
-/// A model that asks for the setting `key` and then says that it has the answer.
+/// Returns a model that looks up the setting `key` and then answers.
 fn looks_up(key: &str) -> Scripted {
     Scripted::new().on_tool("configured", "Here it is.").default_reply(Reply::call("configured", json!({ "key": key })))
 }
 
-/// What the model was told that the tool gave.
+/// Returns the tool response that the model got.
 fn answer(events: &[Arc<Event>]) -> Value {
     let response = events.iter().find_map(|event| event.function_responses().next()).expect("a function response");
     response.response.clone().into()
@@ -38,7 +38,7 @@ fn answer(events: &[Arc<Event>]) -> Value {
 
 #[tokio::test]
 async fn a_computed_instruction_reaches_the_model_and_knows_the_state() {
-    // Without that instruction no turn fits, and the run fails.
+    // No turn matches without that instruction, and the run fails.
     let model = Scripted::from_turns([Turn::new("I bow.").system("This is visit 1 of the user. Bow.")]);
     let (events, error) = run("butler", "hello", model).await;
     assert!(error.is_none(), "{error:?}");
@@ -56,16 +56,16 @@ async fn an_instruction_that_cannot_be_computed_ends_the_run_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_callback_answers_in_place_of_the_agent() {
+async fn a_callback_answers_instead_of_the_agent() {
     let (events, error) = run("butler", "is it closed?", Scripted::new()).await;
     assert!(error.is_none(), "{error:?}");
-    assert_eq!(said(&events), [("butler".to_owned(), "The house is closed.".to_owned())]);
+    assert_eq!(transcript(&events), [("butler".to_owned(), "The house is closed.".to_owned())]);
     assert!(events[0].actions.state_delta.is_empty(), "it has not counted the visit");
     assert_eq!(events[0].actions.end_of_agent, Some(true), "the agent says no more");
 }
 
 #[tokio::test]
-async fn changes_of_state_before_and_after_an_agent_are_stored_around_its_answer() {
+async fn state_changes_before_and_after_an_agent_are_stored_around_its_answer() {
     let (events, error) = run("butler", "hello", Scripted::new().default_reply("I bow.")).await;
     assert!(error.is_none(), "{error:?}");
     let deltas: Vec<_> = events.iter().map(|event| Value::from(event.actions.state_delta.clone())).collect();
@@ -74,7 +74,7 @@ async fn changes_of_state_before_and_after_an_agent_are_stored_around_its_answer
 }
 
 #[tokio::test]
-async fn a_callback_after_an_agent_adds_an_answer_with_its_changes_of_state() {
+async fn a_callback_after_an_agent_adds_an_answer_with_its_state_changes() {
     let (events, error) = run("butler", "good bye", Scripted::new().default_reply("I bow.")).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(texts(&events), ["I bow.", "Do come again."]);
@@ -90,14 +90,14 @@ async fn a_callback_adds_an_instruction_to_a_request() {
 }
 
 #[tokio::test]
-async fn a_callback_answers_in_place_of_the_model() {
+async fn a_callback_answers_instead_of_the_model() {
     let (events, error) = run("clerk", "what are your opening hours?", Scripted::new()).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(texts(&events), ["From nine to five."]);
 }
 
 #[tokio::test]
-async fn a_callback_replaces_an_answer_and_what_it_leaves_alone_is_kept() {
+async fn a_callback_replaces_an_answer_and_keeps_the_fields_that_it_does_not_set() {
     let (events, error) = run("clerk", "the safe?", Scripted::new().default_reply("It opens with 1234.")).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(texts(&events), ["It opens with ····."]);
@@ -106,7 +106,7 @@ async fn a_callback_replaces_an_answer_and_what_it_leaves_alone_is_kept() {
 }
 
 #[tokio::test]
-async fn a_callback_replaces_pieces_of_an_answer_and_the_whole() {
+async fn a_callback_replaces_partial_and_complete_responses() {
     let model = Scripted::new().default_reply(Reply::chunks(["It opens ", "with 1234."]));
     let config = RunConfig { streaming_mode: StreamingMode::On, ..RunConfig::default() };
     let (events, error) = run_with("clerk", "the safe?", model, config).await;
@@ -125,7 +125,7 @@ async fn callbacks_change_the_arguments_of_a_tool_and_its_answer() {
 }
 
 #[tokio::test]
-async fn a_callback_answers_in_place_of_a_model_that_has_failed() {
+async fn a_callback_answers_instead_of_a_model_that_has_failed() {
     let model = Scripted::new().default_reply(Reply::status(429, "slow down"));
     let (events, error) = run("equipped", "hello", model).await;
     assert!(error.is_none(), "{error:?}");
@@ -133,7 +133,7 @@ async fn a_callback_answers_in_place_of_a_model_that_has_failed() {
 }
 
 #[tokio::test]
-async fn a_callback_answers_in_place_of_a_tool_that_has_failed() {
+async fn a_callback_answers_instead_of_a_tool_that_has_failed() {
     let alarm = Reply::call("panics", json!({"text": "the vase is broken"}));
     let (events, error) =
         run("equipped", "hello", Scripted::new().on_tool("panics", "I see.").default_reply(alarm)).await;

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::{Lab, call, call_in, context};
 
 #[tokio::test]
-async fn a_tool_gets_its_arguments_and_gives_its_result() {
+async fn a_tool_gets_its_arguments_and_returns_its_result() {
     let catalog = Lab::new().with("misbehaver").catalog().await;
     let value = json!({"value": {"b": [1, 2.5, null, "ü"], "a": {}}});
     assert_eq!(call(&catalog, "misbehaver/echo", value.clone()).await.unwrap(), value);
@@ -27,11 +27,11 @@ async fn a_trap_is_an_error_for_the_model_and_the_next_call_works() {
 }
 
 #[tokio::test]
-async fn a_panic_is_told_with_its_text() {
+async fn the_error_of_a_panic_has_its_message() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let error = call(&catalog, "panics", json!({"text": "the vase is broken"})).await.unwrap_err().to_string();
     assert!(error.starts_with("tool `panics` of component `gallery` failed: it crashed: "), "{error}");
-    let (_, words) = error.split_once("; it said: ").expect("the guest's last words");
+    let (_, words) = error.split_once("; it wrote to stderr: ").expect("the end of the guest's stderr");
     assert!(words.contains("panicked at") && words.contains("the vase is broken"), "{words}");
 }
 
@@ -51,10 +51,10 @@ async fn arguments_that_do_not_fit_are_an_error_for_the_model() {
 }
 
 #[tokio::test]
-async fn a_tool_reads_its_own_changes_of_state_and_they_are_collected() {
+async fn a_tool_reads_its_own_state_changes_and_they_are_collected() {
     let catalog = Lab::new()
         .with("misbehaver")
-        .granting("misbehaver", json!({"state": {"write": ["user:mood"]}}))
+        .with_grants("misbehaver", json!({"state": {"write": ["user:mood"]}}))
         .catalog()
         .await;
     let cx = context(&catalog);
@@ -75,7 +75,7 @@ async fn a_tool_calls_another_tool_in_a_store_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_tool_that_calls_one_that_traps_gets_an_error_and_lives() {
+async fn a_tool_that_calls_one_that_traps_gets_an_error_and_continues() {
     let catalog = Lab::new().with("misbehaver").catalog().await;
     let error = call(&catalog, "relay_tool", json!({"tool": "trap", "args": {}})).await.unwrap_err();
     assert!(error.to_string().contains("tool `trap` of component `misbehaver` failed: it crashed"), "{error}");
@@ -99,7 +99,7 @@ async fn a_callback_that_traps_ends_the_run_with_a_code() {
 }
 
 #[tokio::test]
-async fn a_callback_is_not_called_where_it_is_not_made_for() {
+async fn a_callback_is_not_called_for_hooks_that_it_does_not_list() {
     let catalog = Lab::new().with("misbehaver").catalog().await;
     let callback = catalog.callback("trapping_callback").unwrap();
     let error = callback.after_agent(&context(&catalog)).await.unwrap_err();
@@ -113,7 +113,7 @@ async fn a_callback_is_not_called_where_it_is_not_made_for() {
 #[tokio::test]
 async fn calls_of_one_component_run_at_the_same_time() {
     let settings = ComponentSettings::default();
-    let catalog = Lab::new().with("misbehaver").configured("misbehaver", settings).catalog().await;
+    let catalog = Lab::new().with("misbehaver").with_settings("misbehaver", settings).catalog().await;
     let began = std::time::Instant::now();
     let calls = (0..20).map(|_| call(&catalog, "slow", json!({"millis": 300})));
     for result in futures::future::join_all(calls).await {

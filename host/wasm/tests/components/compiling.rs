@@ -1,4 +1,4 @@
-//! Compilation in child processes, which here are shell scripts that never compile anything.
+//! Compilation in child processes, which are shell scripts here that never compile.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use hatchery_wasm::{
 };
 use serde_json::json;
 
-use crate::imports::Heard;
-use crate::support::{Lab, call, component, granted};
+use crate::imports::CapturedLog;
+use crate::support::{Lab, call, component, settings_with_grants};
 
-/// How often a test looks again at what tells nobody that it has changed.
+/// Polling interval for states without notifications.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// A compiler that only waits, and notes the numbers of its processes in `pids`.
+/// Returns a compiler that only waits, and writes its process ids to `pids`.
 fn stuck(pids: &Path) -> Compiler {
     script(&format!("echo $$ >> '{}'; exec sleep 1000", pids.display()), CompileLimits::default())
 }
@@ -25,7 +25,7 @@ fn script(script: &str, limits: CompileLimits) -> Compiler {
     Compiler::new(Worker::ChildProcess { program: "/bin/sh".into(), args }, limits)
 }
 
-/// The bytes of a built component with another hash, whose code is in no cache.
+/// Returns the bytes of a built component with another hash, whose code is not cached.
 fn unknown(name: &str) -> Vec<u8> {
     let mut bytes = std::fs::read(component(name)).unwrap();
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos().to_le_bytes();
@@ -34,16 +34,16 @@ fn unknown(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Puts the code of these components into the cache of all tests.
+/// Adds the code of these components to the cache of all tests.
 async fn compile_ahead(lab: &Lab, names: &[&str]) {
     for name in names {
         precompile(&lab.options, &component(name)).await.unwrap();
     }
 }
 
-async fn until(handle: &CatalogHandle, wanted: impl Fn(&Catalog) -> bool) {
+async fn until(handle: &CatalogHandle, is_reached: impl Fn(&Catalog) -> bool) {
     let mut look = tokio::time::interval(LOOK_AGAIN);
-    while !wanted(&handle.current()) {
+    while !is_reached(&handle.current()) {
         look.tick().await;
     }
 }
@@ -56,7 +56,7 @@ fn is_compiling(catalog: &Catalog, path: &Path) -> bool {
     matches!(state(catalog, path), Some(FileState::Compiling { .. }))
 }
 
-/// The processes that have been started, when there are so many.
+/// Waits for `count` processes to be started. Returns them.
 async fn processes(pids: &Path, count: usize) -> Vec<PathBuf> {
     let mut look = tokio::time::interval(LOOK_AGAIN);
     loop {
@@ -69,8 +69,8 @@ async fn processes(pids: &Path, count: usize) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn a_grant_that_is_taken_back_is_gone_at_once_while_another_component_is_compiled() {
-    let mut lab = Lab::new().with("seeker").granting("seeker", json!({"memory": true}));
+async fn a_revoked_grant_is_gone_at_once_while_another_component_is_compiled() {
+    let mut lab = Lab::new().with("seeker").with_grants("seeker", json!({"memory": true}));
     compile_ahead(&lab, &["seeker", "dice"]).await;
     let pids = tempfile::tempdir().unwrap();
     lab.options.compiler = stuck(&pids.path().join("pids"));
@@ -81,12 +81,12 @@ async fn a_grant_that_is_taken_back_is_gone_at_once_while_another_component_is_c
     remember(&handle).await.unwrap();
 
     let mut settings = lab.options.settings.clone();
-    settings.components.insert("seeker".into(), granted(json!({})));
+    settings.components.insert("seeker".into(), settings_with_grants(json!({})));
     handle.configure(settings).await;
     let denied = remember(&handle).await.unwrap_err().to_string();
     assert!(denied.contains("component `seeker` may not search the user's memory"), "{denied}");
 
-    // Nor does a component wait whose code is there.
+    // A component with cached code does not wait either.
     lab.write("dice.wasm", std::fs::read(component("dice")).unwrap());
     handle.watch();
     until(&handle, |catalog| catalog.components.contains_key("dice")).await;
@@ -95,7 +95,7 @@ async fn a_grant_that_is_taken_back_is_gone_at_once_while_another_component_is_c
 }
 
 #[tokio::test]
-async fn a_grant_that_cannot_be_had_ends_the_component_while_another_one_is_compiled() {
+async fn an_unusable_grant_unloads_the_component_while_another_one_is_compiled() {
     let mut lab = Lab::new().with("seeker");
     compile_ahead(&lab, &["seeker"]).await;
     let pids = tempfile::tempdir().unwrap();
@@ -105,14 +105,14 @@ async fn a_grant_that_cannot_be_had_ends_the_component_while_another_one_is_comp
     until(&handle, |catalog| is_compiling(catalog, &path) && catalog.components.contains_key("seeker")).await;
     let mut settings = lab.options.settings.clone();
     let missing = json!({"files": [{"host": "/no/such", "guest": "/data"}]});
-    settings.components.insert("seeker".into(), granted(missing));
+    settings.components.insert("seeker".into(), settings_with_grants(missing));
     handle.configure(settings.clone()).await;
     assert!(!handle.current().components.contains_key("seeker"));
     let file = lab.path("seeker.wasm");
     until(&handle, |catalog| matches!(state(catalog, &file), Some(FileState::Rejected { .. }))).await;
     let reason = lab.reason(&handle.current(), "seeker.wasm");
     assert!(reason.contains("component `seeker` cannot be given the folder `/no/such` as /data"), "{reason}");
-    settings.components.insert("seeker".into(), granted(json!({})));
+    settings.components.insert("seeker".into(), settings_with_grants(json!({})));
     handle.configure(settings).await;
     until(&handle, |catalog| catalog.components.contains_key("seeker")).await;
     assert!(is_compiling(&handle.current(), &path), "all of this was while it compiled");
@@ -125,7 +125,9 @@ async fn settings_that_change_what_a_component_offers_are_described_again() {
     let before = handle.current();
     let mut settings = lab.options.settings.clone();
     let config = json!({"key": "value"}).as_object().cloned().unwrap();
-    settings.components.insert("gallery".into(), hatchery_wasm::ComponentSettings { config, ..granted(json!({})) });
+    settings
+        .components
+        .insert("gallery".into(), hatchery_wasm::ComponentSettings { config, ..settings_with_grants(json!({})) });
     handle.configure(settings).await;
     let args = json!({"key": "key"});
     assert_eq!(call(&handle.current(), "configured", args.clone()).await.unwrap(), json!("value"));
@@ -153,15 +155,16 @@ async fn a_compiler_that_crashes_leaves_the_last_good_revision_serving() {
 }
 
 #[tokio::test]
-async fn what_is_no_code_of_this_engine_is_not_loaded() {
+async fn code_of_another_engine_is_not_loaded() {
     let mut lab = Lab::new();
     lab.options.cache = CodeCache::new(Some(lab.path(".code")));
     lab.options.compiler = script(r"printf '\001\004\000\000\000\000\000\000\000code'", CompileLimits::default());
     lab.write("swap.wasm", unknown("swap"));
     let catalog = lab.open().await.current();
     assert!(lab.reason(&catalog, "swap.wasm").starts_with("component `swap` cannot be loaded: "));
-    let kept: Vec<_> = std::fs::read_dir(lab.path(".code")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(kept, ["key"], "nothing of it is kept");
+    let cached: Vec<_> =
+        std::fs::read_dir(lab.path(".code")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(cached, ["key"], "nothing of it is cached");
 }
 
 #[cfg(target_os = "linux")]
@@ -221,13 +224,13 @@ async fn a_function_that_is_too_large_is_not_compiled() {
     assert!(reason.starts_with("component `swap` cannot be loaded: one of its functions has "), "{reason}");
     assert!(
         reason.ends_with(
-            " bytes of code, and 1000 are allowed; split it, or raise `engine.compile.max_function_size` in hatchery.yaml"
+            " bytes of code, and 1000 are allowed; split it, or raise `compile.max_function_size` in hatchery.yaml"
         ),
         "{reason}"
     );
 }
 
-/// Which of two apps of one name serves must not depend on which is compiled first.
+/// The order of compilation must not decide which of two apps of one name serves.
 #[tokio::test]
 async fn of_two_apps_of_one_name_none_serves_however_long_one_takes_to_load() {
     let lab = Lab::new().with("swap");
@@ -263,8 +266,8 @@ async fn an_app_whose_components_are_still_loaded_is_pending_and_not_rejected() 
 #[tokio::test]
 async fn what_serves_under_a_name_is_in_the_audit_log() {
     let lab = Lab::new().with("swap");
-    let heard = Heard::default();
-    let guard = tracing::subscriber::set_default(heard.clone());
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
     let handle = lab.open().await;
     let old = handle.current().components["swap"].sha256().to_owned();
     lab.write("swap.wasm", unknown("swap"));
@@ -272,9 +275,9 @@ async fn what_serves_under_a_name_is_in_the_audit_log() {
     std::fs::remove_file(lab.path("swap.wasm")).unwrap();
     handle.reload_now().await;
     drop(guard);
-    assert_eq!(heard.lines("hatchery::audit"), ["swap"; 3]);
+    assert_eq!(log.lines("hatchery::audit"), ["swap"; 3]);
     assert_eq!(
-        heard.fields("hatchery::audit"),
+        log.fields("hatchery::audit"),
         [
             format!(r#"component="swap" detail="{old} is loaded""#),
             format!(r#"component="swap" detail="{old} is replaced by {new}""#),

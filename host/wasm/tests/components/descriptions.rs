@@ -1,4 +1,4 @@
-//! What agents are described with is judged by the grants of their component.
+//! Agents are built only if their component has the grants that their description needs.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use hatchery_models::scripted::Scripted;
 use hatchery_wasm::{Catalog, FileState};
 use serde_json::{Value, json};
 
-use crate::support::{Chat, Lab, OneModel, call, granted, run_app, said};
+use crate::support::{Chat, Lab, OneModel, call, run_app, settings_with_grants, transcript};
 
-/// A folder with the component whose agent uses a bit of everything, the one that it uses, and these grants for the
-/// first.
+/// A folder with a component whose agent uses every kind of item, the component that it uses, and these grants for
+/// the first.
 fn lab(grants: Value) -> Lab {
-    Lab::new().with("lurker").with("gallery").granting("lurker", grants)
+    Lab::new().with("lurker").with("gallery").with_grants("lurker", grants)
 }
 
-/// All that its agent needs.
+/// All grants that its agent needs.
 fn all() -> Value {
     json!({
         "models": ["gemini-*"], "memory": true, "artifacts": "read",
@@ -33,7 +33,7 @@ async fn refused(lab: &Lab) -> (Arc<Catalog>, String) {
 }
 
 #[tokio::test]
-async fn an_agent_described_with_what_is_not_granted_is_refused_with_all_the_lines_that_grant_it() {
+async fn an_agent_without_the_grants_that_it_needs_is_refused_with_all_missing_lines() {
     let lab = lab(json!({}));
     let (catalog, reason) = refused(&lab).await;
     assert_eq!(
@@ -47,7 +47,7 @@ async fn an_agent_described_with_what_is_not_granted_is_refused_with_all_the_lin
     assert!(catalog.app("harmless").is_some(), "an agent that needs nothing is served");
     let missing = catalog.components["lurker"].grant_report().missing_lines("lurker").unwrap();
     assert!(reason.ends_with(&missing), "what /components says, inspect and doctor say:\n{missing}");
-    // These lines are enough.
+    // These lines are sufficient.
     let grants = json!({
         "models": ["gemini-2.5-lurk"], "memory": true, "artifacts": "read",
         "state": {"read": ["user:ssn", "app:theme"], "write": ["app:loot"]},
@@ -57,7 +57,7 @@ async fn an_agent_described_with_what_is_not_granted_is_refused_with_all_the_lin
 }
 
 #[tokio::test]
-async fn each_thing_that_is_not_granted_is_refused_by_itself() {
+async fn each_missing_grant_is_refused_by_itself() {
     let without = |change: fn(&mut Value), line: &'static str| {
         let mut grants = all();
         change(&mut grants);
@@ -91,17 +91,17 @@ async fn an_agent_whose_needs_are_granted_runs_with_them() {
     let chat = Chat::new(&catalog, "lurker", model, Plugins::default());
     let (events, error) = chat.say("hello", RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
-    assert!(said(&events).iter().any(|(_, text)| text == "the loot"), "{events:?}");
+    assert!(transcript(&events).iter().any(|(_, text)| text == "the loot"), "{events:?}");
     assert_eq!(chat.session().await.state.get("app:loot"), Some(&json!("the loot")));
 }
 
 #[tokio::test]
-async fn a_grant_that_is_taken_back_takes_the_agent_back() {
+async fn a_revoked_grant_unloads_the_agent() {
     let lab = lab(all());
     let handle = lab.open().await;
     assert!(handle.current().app("lurker").is_some());
     let mut settings = lab.options.settings.clone();
-    settings.components.insert("lurker".into(), granted(json!({"models": ["gemini-2.5-lurk"]})));
+    settings.components.insert("lurker".into(), settings_with_grants(json!({"models": ["gemini-2.5-lurk"]})));
     handle.configure(settings).await;
     let catalog = handle.current();
     assert!(catalog.app("lurker").is_none(), "{:?}", catalog.file(&lab.path("lurker.wasm")));
@@ -109,10 +109,10 @@ async fn a_grant_that_is_taken_back_takes_the_agent_back() {
 }
 
 #[tokio::test]
-async fn what_a_private_component_offers_is_for_yaml_agents_and_its_own_only() {
+async fn items_of_a_private_component_are_for_yaml_agents_and_its_own_only() {
     let mut lab = lab(json!({"models": ["*"], "memory": true, "artifacts": "write", "tools": ["*"],
         "state": {"read": ["*"], "write": ["*"]}}));
-    lab = lab.with("seeker").granting("seeker", json!({"tools": ["*"]}));
+    lab = lab.with("seeker").with_grants("seeker", json!({"tools": ["*"]}));
     assert!(lab.catalog().await.app("lurker").is_some(), "as long as it is not private");
     lab.options.settings.components.entry("gallery".into()).or_default().private = true;
     lab.write("office/root_agent.yaml", "name: boss\nmodel: m\ninstruction: Work.\ntools: [{name: gallery/guarded}]\n");
@@ -132,9 +132,9 @@ async fn what_a_private_component_offers_is_for_yaml_agents_and_its_own_only() {
 }
 
 #[tokio::test]
-async fn a_callback_needs_a_grant_for_a_model_that_it_puts_in_the_place_of_the_agents_own() {
+async fn a_callback_needs_a_grant_for_a_model_that_replaces_the_agents_own() {
     let run = async |grants: Value| {
-        let lab = Lab::new().with("lurker").granting("lurker", grants);
+        let lab = Lab::new().with("lurker").with_grants("lurker", grants);
         let agent =
             "name: plain\nmodel: cheap-1\ninstruction: Talk.\nbefore_model_callbacks: [{name: lurker/upgrade}]\n";
         lab.write("plain/root_agent.yaml", agent);
@@ -151,10 +151,10 @@ async fn a_callback_needs_a_grant_for_a_model_that_it_puts_in_the_place_of_the_a
             .contains("component `lurker` may not ask the model `dear-1`; to allow it, add to hatchery.yaml:\n"),
         "{error}"
     );
-    assert!(said(&events).iter().all(|(_, text)| text != "hi"), "no model was asked");
+    assert!(transcript(&events).iter().all(|(_, text)| text != "hi"), "no model was asked");
     let (events, error) = run(json!({"models": ["dear-*"]})).await;
     assert!(error.is_none(), "{error:?}");
-    assert!(said(&events).iter().any(|(_, text)| text == "hi"));
+    assert!(transcript(&events).iter().any(|(_, text)| text == "hi"));
 }
 
 #[tokio::test]
@@ -171,19 +171,19 @@ async fn a_yaml_agent_uses_a_component_s_agent_within_the_component_s_grants() {
 }
 
 #[tokio::test]
-async fn an_event_has_the_id_the_run_and_the_time_that_the_host_gives_it() {
-    let catalog = Lab::new().with("lurker").granting("lurker", all()).open().await.current();
+async fn the_host_sets_the_id_the_run_and_the_time_of_an_event() {
+    let catalog = Lab::new().with("lurker").with_grants("lurker", all()).open().await.current();
     let began = Timestamp::now();
     let (events, error) = run_app(&catalog, "impostor", "hello", Scripted::new(), RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     let [event] = events.as_slice() else { panic!("{events:?}") };
-    assert_eq!((event.author.as_str(), said(&events)[0].1.as_str()), ("impostor", "It was long ago."));
+    assert_eq!((event.author.as_str(), transcript(&events)[0].1.as_str()), ("impostor", "It was long ago."));
     assert!(event.id != "forged" && event.invocation_id != "e-forged" && event.timestamp > began, "{event:?}");
 }
 
 #[tokio::test]
 async fn a_call_that_is_hidden_beside_a_text_ends_the_run_and_is_not_stored() {
-    let catalog = Lab::new().with("lurker").granting("lurker", all()).open().await.current();
+    let catalog = Lab::new().with("lurker").with_grants("lurker", all()).open().await.current();
     let model = Arc::new(OneModel(Arc::new(Scripted::new())));
     let chat = Chat::new(&catalog, "impostor", model, Plugins::default());
     let (_, error) = chat.say("override", RunConfig::default()).await;

@@ -1,4 +1,4 @@
-//! Functions of components that know nothing of our contract, as tools.
+//! Exported functions of components without our contract, as tools.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ async fn optional_fields_may_be_left_out() {
 }
 
 #[tokio::test]
-async fn functions_of_one_name_are_told_apart_by_their_interfaces() {
+async fn functions_of_one_name_are_distinguished_by_their_interfaces() {
     let catalog = Lab::new().with("calendar").catalog().await;
     assert_eq!(call(&catalog, "texts-describe", json!({"text": "Grüße"})).await.unwrap(), json!("5 letters"));
     assert_eq!(
@@ -85,7 +85,7 @@ async fn functions_of_one_name_are_told_apart_by_their_interfaces() {
 }
 
 #[tokio::test]
-async fn failures_are_told_to_the_model() {
+async fn errors_of_functions_are_returned_to_the_model() {
     let catalog = Lab::new().with("calendar").catalog().await;
     let date = json!({"date": {"year": 2026, "month": 13, "day": 1}});
     assert_eq!(refused(&catalog, "weekday-of", date).await, "there is no month 13");
@@ -103,14 +103,14 @@ async fn failures_are_told_to_the_model() {
 #[tokio::test]
 async fn a_result_that_is_too_large_names_the_limit() {
     let limits = Limits { result: 10_000, ..Limits::default() };
-    let catalog = Lab::new().with("calendar").limited(limits).catalog().await;
+    let catalog = Lab::new().with("calendar").with_limits(limits).catalog().await;
     assert_eq!(call(&catalog, "fill", json!({"count": 9_000})).await.unwrap().as_str().map(str::len), Some(9_000));
     let error = refused(&catalog, "fill", json!({"count": 10_001})).await;
     assert!(error.contains("more than 10000 B in one result; raise `limits.result`"), "{error}");
 }
 
 #[tokio::test]
-async fn functions_with_handles_are_passed_over_and_named_when_there_is_no_other() {
+async fn functions_with_handles_are_skipped_and_named_if_there_is_no_other() {
     let catalog = Lab::new().with("calendar").catalog().await;
     assert!(catalog.tool("calendar/sharpen").is_err() && catalog.tool("calendar/[method]pen.draw").is_err());
     let lab = Lab::new();
@@ -131,8 +131,8 @@ async fn functions_with_handles_are_passed_over_and_named_when_there_is_no_other
 }
 
 #[tokio::test]
-async fn types_that_grow_without_end_are_refused() {
-    // Each record holds the one before it twice, so that the last stands for 2^20 parts.
+async fn types_that_expand_exponentially_are_refused() {
+    // Each record contains the one before twice, so that the last one expands to 2^20 nodes.
     let mut text = String::from("(component (type $r0 (record (field \"a\" u8)))\n(export $e0 \"r0\" (type $r0))\n");
     for level in 1..=20 {
         let below = level - 1;
@@ -165,7 +165,7 @@ async fn an_inspection_shows_the_functions() {
 }
 
 #[tokio::test]
-async fn names_that_are_used_again_and_again_are_too_large_a_type() {
+async fn long_names_that_are_used_often_count_to_the_size_of_a_type() {
     let cases: String = (0..200).map(|case| format!(" \"c{case}\"")).collect();
     let parts = " $e".repeat(150);
     let text = format!(

@@ -13,14 +13,15 @@ use hatchery_models::scripted::Scripted;
 use hatchery_wasm::{Catalog, FileState, inspect};
 use serde_json::{Value, json};
 
-use crate::imports::Heard;
+use crate::imports::CapturedLog;
 use crate::support::{
-    Chat, Lab, Listener, OneModel, call, call_in, component, context, context_of, granted, run_app, run_custom_in, said,
+    Chat, Lab, Listener, OneModel, call, call_in, component, context, context_of, run_app, run_custom_in,
+    settings_with_grants, transcript,
 };
 
 /// A folder with the component that asks for everything, and these grants for it.
 fn lab(grants: Value) -> Lab {
-    Lab::new().with("seeker").granting("seeker", grants)
+    Lab::new().with("seeker").with_grants("seeker", grants)
 }
 
 async fn seeker(grants: Value) -> Arc<Catalog> {
@@ -70,7 +71,7 @@ async fn an_agent_needs_no_grant_for_a_script_of_its_own_component() {
     let (events, error) =
         run_app(&catalog, "butler", "hello", Scripted::new().default_reply("Good day."), RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
-    assert!(said(&events).iter().any(|(_, text)| text == "Good day."));
+    assert!(transcript(&events).iter().any(|(_, text)| text == "Good day."));
 }
 
 #[tokio::test]
@@ -143,7 +144,7 @@ async fn an_event_that_sets_what_its_agent_may_not_set_ends_the_run() {
     assert!(error.to_string().ends_with(&expected), "{error}");
     let (events, error) = run(json!({"state": {"write": ["user:plan"]}})).await;
     assert!(error.is_none(), "{error:?}");
-    assert_eq!(said(&events).last().unwrap().1, "seen: user:plan, user:plan");
+    assert_eq!(transcript(&events).last().unwrap().1, "seen: user:plan, user:plan");
 }
 
 #[tokio::test]
@@ -374,7 +375,7 @@ async fn a_granted_path_that_leads_through_a_link_keeps_the_component_out() {
 /// Two components with a folder each, below `root`.
 fn neighbours(root: &Path, writer: &str, reader: &str) -> Lab {
     let lab = lab(json!({"files": [{"host": root.join(writer), "guest": "/data", "access": "write"}]}))
-        .granting("reader", json!({"files": [{"host": root.join(reader), "guest": "/ref", "access": "read"}]}));
+        .with_grants("reader", json!({"files": [{"host": root.join(reader), "guest": "/ref", "access": "read"}]}));
     std::fs::copy(component("misbehaver"), lab.path("reader.wasm")).unwrap();
     lab
 }
@@ -438,7 +439,7 @@ async fn what_a_component_writes_is_never_loaded() {
     assert!(handle.current().app("greeter").is_some());
     let mut settings = lab.options.settings.clone();
     let grants = json!({"files": [{"host": lab.path("kept"), "guest": "/kept", "access": "write"}]});
-    settings.components.insert("seeker".into(), granted(grants));
+    settings.components.insert("seeker".into(), settings_with_grants(grants));
     handle.configure(settings).await;
     let catalog = handle.reload_now().await;
     assert!(catalog.app("greeter").is_none());
@@ -464,19 +465,19 @@ async fn time_and_chance_can_be_made_the_same_in_every_call() {
 #[tokio::test]
 async fn the_operator_finds_each_denial_in_the_audit_log_but_not_a_flood() {
     let catalog = seeker(json!({})).await;
-    let heard = Heard::default();
-    let guard = tracing::subscriber::set_default(heard.clone());
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
     call(&catalog, "remember", json!({"name": "bread"})).await.unwrap_err();
-    assert_eq!(heard.lines("hatchery::audit"), ["denied"]);
+    assert_eq!(log.lines("hatchery::audit"), ["denied"]);
     assert_eq!(
-        heard.fields("hatchery::audit"),
+        log.fields("hatchery::audit"),
         [
             r#"component="seeker" session="session" invocation="e-test" action="search the user's memory" grant="memory: true""#
         ]
     );
     call(&catalog, "state", json!({"key": "user:x", "more": 1000})).await.unwrap_err();
     drop(guard);
-    let lines = heard.lines("hatchery::audit");
+    let lines = log.lines("hatchery::audit");
     assert_eq!(lines.len(), 1 + 16 + 1);
     assert_eq!(lines.last().unwrap(), "denied more than 16 times in one call; what follows is not logged");
 }
@@ -484,8 +485,8 @@ async fn the_operator_finds_each_denial_in_the_audit_log_but_not_a_flood() {
 #[tokio::test]
 async fn what_is_requested_and_not_granted_is_said_at_load_and_shown_by_inspect() {
     let lab = lab(json!({"memory": true, "tools": ["search/*"]}));
-    let heard = Heard::default();
-    let guard = tracing::subscriber::set_default(heard.clone());
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
     let catalog = lab.catalog().await;
     drop(guard);
     assert_eq!(catalog.components["seeker"].settings().grants.tools[0].as_str(), "search/*");
@@ -493,9 +494,9 @@ async fn what_is_requested_and_not_granted_is_said_at_load_and_shown_by_inspect(
                 grants:\n      models: [\"seek-*\"]\n      state: {read: [\"app:theme\"]}\n      \
                 files: [{host: FOLDER, guest: \"/data\", access: read}]";
     assert!(
-        heard.lines("hatchery_wasm::loader").iter().any(|said| said == line),
+        log.lines("hatchery_wasm::loader").iter().any(|said| said == line),
         "{:?}",
-        heard.lines("hatchery_wasm::loader")
+        log.lines("hatchery_wasm::loader")
     );
     let bytes = std::fs::read(component("seeker")).unwrap();
     let shown = inspect(&lab.options, "seeker", bytes).await.unwrap();
@@ -519,7 +520,7 @@ async fn a_grant_that_comes_while_it_serves_counts_for_the_next_call() {
     let remember = async |catalog: &Arc<Catalog>| call(catalog, "remember", json!({"name": "bread"})).await;
     assert!(remember(&before).await.is_err());
     let mut settings = lab.options.settings.clone();
-    settings.components.insert("seeker".into(), granted(json!({"memory": true})));
+    settings.components.insert("seeker".into(), settings_with_grants(json!({"memory": true})));
     handle.configure(settings.clone()).await;
     let after = handle.current();
     assert_eq!(after.generation, before.generation + 1);

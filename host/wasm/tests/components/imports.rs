@@ -1,4 +1,4 @@
-//! What components ask the host for: settings, log lines, and answers while they describe themselves.
+//! Imports of components: settings, log lines, and calls during `describe`.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ async fn a_component_reads_its_own_settings() {
     let greetings = json!({"de": "Guten Tag", "en": ["Hello", "Hi"]});
     let config = JsonMap::from_iter([("greetings".to_owned(), greetings.clone())]);
     let settings = ComponentSettings { config, ..ComponentSettings::default() };
-    let catalog = Lab::new().with("gallery").configured("gallery", settings).catalog().await;
+    let catalog = Lab::new().with("gallery").with_settings("gallery", settings).catalog().await;
     assert_eq!(call(&catalog, "configured", json!({"key": "greetings"})).await.unwrap(), greetings);
     assert_eq!(call(&catalog, "configured", json!({"key": "farewells"})).await.unwrap(), json!(null));
 }
@@ -26,12 +26,12 @@ async fn a_component_reads_its_own_settings() {
 async fn a_component_does_not_see_the_settings_of_another_one() {
     let config = JsonMap::from_iter([("greetings".to_owned(), json!("Hello"))]);
     let settings = ComponentSettings { config, ..ComponentSettings::default() };
-    let catalog = Lab::new().with("gallery").with("dice").configured("dice", settings).catalog().await;
+    let catalog = Lab::new().with("gallery").with("dice").with_settings("dice", settings).catalog().await;
     assert_eq!(call(&catalog, "configured", json!({"key": "greetings"})).await.unwrap(), json!(null));
 }
 
 #[tokio::test]
-async fn a_component_that_asks_for_the_session_while_it_describes_itself_gets_an_error_and_is_loaded() {
+async fn a_component_that_uses_the_session_in_describe_gets_an_error_and_is_loaded() {
     let catalog = Lab::new().with("gallery").catalog().await;
     assert_eq!(
         catalog.agent("gallery/curious").unwrap().description,
@@ -40,19 +40,19 @@ async fn a_component_that_asks_for_the_session_while_it_describes_itself_gets_an
 }
 
 #[tokio::test]
-async fn a_component_that_says_too_much_is_not_heard_any_more_and_goes_on() {
+async fn output_beyond_the_limit_is_dropped_and_the_call_continues() {
     let limits = Limits { log: 10 * (10 + 128), ..Limits::default() };
-    let catalog = Lab::new().with("gallery").limited(limits).catalog().await;
+    let catalog = Lab::new().with("gallery").with_limits(limits).catalog().await;
     // Each call has a budget of its own.
     for _ in 0..2 {
-        let heard = Heard::default();
-        let guard = tracing::subscriber::set_default(heard.clone());
+        let log = CapturedLog::default();
+        let guard = tracing::subscriber::set_default(log.clone());
         assert_eq!(call(&catalog, "chatter", json!({"lines": 1000})).await.unwrap(), json!(1000));
         drop(guard);
         let expected: Vec<_> = (1..=10).map(|line| format!("line {line:05}")).collect();
-        assert_eq!(heard.lines("hatchery::component"), expected);
+        assert_eq!(log.lines("hatchery::component"), expected);
         assert_eq!(
-            heard.lines("hatchery_wasm::store::output"),
+            log.lines("hatchery_wasm::guest_log"),
             [
                 "further output of the component is dropped: it needs more than 1380 B of log output; raise `limits.log` in \
                  hatchery.yaml to allow more"
@@ -62,31 +62,31 @@ async fn a_component_that_says_too_much_is_not_heard_any_more_and_goes_on() {
 }
 
 #[tokio::test]
-async fn what_a_component_says_is_logged_with_where_it_comes_from() {
+async fn log_lines_of_a_component_have_its_name_session_and_run() {
     let catalog = Lab::new().with("gallery").catalog().await;
-    let heard = Heard::default();
-    let guard = tracing::subscriber::set_default(heard.clone());
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
     assert_eq!(call(&catalog, "chatter", json!({"lines": 1})).await.unwrap(), json!(1));
     drop(guard);
-    assert_eq!(heard.lines("hatchery::component"), ["line 00001", "that was all"]);
-    for fields in heard.fields("hatchery::component") {
+    assert_eq!(log.lines("hatchery::component"), ["line 00001", "that was all"]);
+    for fields in log.fields("hatchery::component") {
         assert!(fields.contains(r#"component="gallery" session="session" invocation="e-test""#), "{fields}");
     }
 }
 
-/// Hears what the host logs on this thread.
+/// Captures the log of this thread.
 #[derive(Clone, Default)]
-pub struct Heard(Arc<Mutex<Vec<Line>>>);
+pub struct CapturedLog(Arc<Mutex<Vec<Line>>>);
 
 #[derive(Clone, Default)]
 struct Line {
     target: String,
     message: String,
-    /// The other fields, as `name=value` joined by spaces.
+    /// The other fields, as `name=value` separated by spaces.
     fields: String,
 }
 
-impl Heard {
+impl CapturedLog {
     fn of(&self, target: &str) -> Vec<Line> {
         self.0.lock().unwrap().iter().filter(|line| line.target == target).cloned().collect()
     }
@@ -111,7 +111,7 @@ impl Visit for Line {
     }
 }
 
-impl Subscriber for Heard {
+impl Subscriber for CapturedLog {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }

@@ -1,11 +1,11 @@
-//! What `hatchery inspect` shows.
+//! Inspection of component files.
 
 use hatchery_wasm::inspect;
 
 use crate::support::{Lab, component};
 
 #[tokio::test]
-async fn a_component_is_shown_with_what_it_wants_and_offers() {
+async fn an_inspection_has_imports_exports_and_items() {
     let bytes = std::fs::read(component("misbehaver")).unwrap();
     let shown = inspect(&Lab::new().options, "misbehaver", bytes.clone()).await.unwrap();
     assert_eq!(shown.name, "misbehaver");
@@ -24,7 +24,7 @@ async fn a_component_is_shown_with_what_it_wants_and_offers() {
 }
 
 #[tokio::test]
-async fn every_kind_of_item_is_shown() {
+async fn an_inspection_has_every_kind_of_item() {
     let bytes = std::fs::read(component("gallery")).unwrap();
     let shown = inspect(&Lab::new().options, "gallery", bytes).await.unwrap();
     assert_eq!(shown.plugins[0].name, "censor");

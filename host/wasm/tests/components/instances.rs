@@ -1,11 +1,11 @@
-//! Instances that are kept between calls, and what of a call the next one sees.
+//! Instance pools, and what a later call can see of an earlier one.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery_core::{CallContext, ToolError};
-use hatchery_wasm::{Catalog, ComponentSettings, Engine, EngineOptions, Limits, Warm};
+use hatchery_wasm::{Catalog, ComponentSettings, Engine, EngineOptions, InstancePoolConfig, Limits};
 use serde_json::{Value, json};
 
 use crate::support::{Lab, call, call_in, component, context, invocation};
@@ -14,16 +14,16 @@ fn number(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).unwrap()
 }
 
-fn one() -> Warm {
-    Warm { size: number(1), ..Warm::default() }
+fn one() -> InstancePoolConfig {
+    InstancePoolConfig { size: number(1), ..InstancePoolConfig::default() }
 }
 
-fn lab(warm: Warm, limits: Limits) -> Lab {
+fn lab(warm: InstancePoolConfig, limits: Limits) -> Lab {
     let settings = ComponentSettings { warm: Some(warm), limits, ..ComponentSettings::default() };
-    Lab::new().with("misbehaver").configured("misbehaver", settings)
+    Lab::new().with("misbehaver").with_settings("misbehaver", settings)
 }
 
-async fn warm(warm: Warm) -> Arc<Catalog> {
+async fn warm(warm: InstancePoolConfig) -> Arc<Catalog> {
     lab(warm, Limits::default()).catalog().await
 }
 
@@ -31,12 +31,12 @@ async fn limited(limits: Limits) -> Arc<Catalog> {
     lab(one(), limits).catalog().await
 }
 
-/// How many calls the instance has served that is called next, with this one.
+/// Returns how many calls the next instance has served, with this one.
 async fn count(catalog: &Arc<Catalog>) -> Value {
     call(catalog, "count", json!({})).await.unwrap()
 }
 
-fn waiting(catalog: &Catalog) -> usize {
+fn pooled(catalog: &Catalog) -> usize {
     catalog.components["misbehaver"].waiting()
 }
 
@@ -45,32 +45,32 @@ fn message(result: Result<Value, ToolError>) -> String {
 }
 
 #[tokio::test]
-async fn each_call_has_a_fresh_instance_unless_told_otherwise() {
+async fn each_call_has_a_fresh_instance_by_default() {
     let catalog = Lab::new().with("misbehaver").catalog().await;
     assert_eq!((count(&catalog).await, count(&catalog).await), (json!(1), json!(1)));
-    assert_eq!(waiting(&catalog), 0);
+    assert_eq!(pooled(&catalog), 0);
 }
 
 #[tokio::test]
-async fn a_kept_instance_serves_one_call_after_the_other_and_its_memory_stays() {
+async fn a_pooled_instance_serves_one_call_after_the_other_and_keeps_its_memory() {
     let catalog = warm(one()).await;
     for call in 1..=5 {
         assert_eq!(count(&catalog).await, json!(call));
-        assert_eq!(waiting(&catalog), 1);
+        assert_eq!(pooled(&catalog), 1);
     }
 }
 
 #[tokio::test]
-async fn an_instance_goes_after_its_share_of_calls() {
-    let catalog = warm(Warm { max_calls: number(3), ..one() }).await;
+async fn an_instance_retires_after_its_number_of_calls() {
+    let catalog = warm(InstancePoolConfig { max_calls: number(3), ..one() }).await;
     for expected in [1, 2, 3, 1, 2, 3] {
         assert_eq!(count(&catalog).await, json!(expected));
     }
 }
 
 #[tokio::test]
-async fn instances_do_not_all_end_after_the_same_number_of_calls() {
-    let catalog = warm(Warm { max_calls: number(16), ..one() }).await;
+async fn instances_do_not_all_retire_after_the_same_number_of_calls() {
+    let catalog = warm(InstancePoolConfig { max_calls: number(16), ..one() }).await;
     let mut shares = Vec::new();
     let mut last = 0;
     while shares.len() < 4 {
@@ -84,15 +84,15 @@ async fn instances_do_not_all_end_after_the_same_number_of_calls() {
 }
 
 #[tokio::test]
-async fn an_instance_that_has_waited_for_too_long_goes() {
-    let catalog = warm(Warm { idle: Duration::from_millis(20), ..one() }).await;
+async fn an_instance_that_is_idle_for_too_long_is_dropped() {
+    let catalog = warm(InstancePoolConfig { idle: Duration::from_millis(20), ..one() }).await;
     assert_eq!(count(&catalog).await, json!(1));
-    let gone = async {
-        while waiting(&catalog) > 0 {
+    let dropped = async {
+        while pooled(&catalog) > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), gone).await.expect("it is still there");
+    tokio::time::timeout(Duration::from_secs(20), dropped).await.expect("it is still there");
     assert_eq!(count(&catalog).await, json!(1));
 }
 
@@ -101,7 +101,7 @@ async fn an_instance_that_traps_is_not_used_again() {
     let catalog = warm(one()).await;
     assert_eq!(count(&catalog).await, json!(1));
     assert!(message(call(&catalog, "trap", json!({})).await).contains("it crashed"));
-    assert_eq!(waiting(&catalog), 0);
+    assert_eq!(pooled(&catalog), 0);
     assert_eq!(count(&catalog).await, json!(1));
 }
 
@@ -126,48 +126,48 @@ async fn an_instance_whose_call_is_cancelled_is_not_used_again() {
         let cancel = cx.invocation.cancel.clone();
         let (result, ()) = tokio::join!(call_in(&cx, &catalog, tool, args), async move { cancel.cancel() });
         assert!(matches!(&result, Err(ToolError::Fatal { code, .. }) if code == "CANCELLED"), "{result:?}");
-        assert_eq!(waiting(&catalog), 0);
+        assert_eq!(pooled(&catalog), 0);
     }
 }
 
 #[tokio::test]
-async fn an_instance_in_which_work_goes_on_is_not_used_again() {
+async fn an_instance_with_running_tasks_is_not_used_again() {
     let catalog = warm(one()).await;
     assert_eq!(count(&catalog).await, json!(1));
     call(&catalog, "linger", json!({})).await.unwrap();
-    assert_eq!(waiting(&catalog), 0, "it would go on in the next call");
+    assert_eq!(pooled(&catalog), 0, "it would go on in the next call");
     assert_eq!(count(&catalog).await, json!(1));
 }
 
 #[tokio::test]
-async fn an_instance_that_still_holds_something_of_its_caller_is_not_used_again() {
+async fn an_instance_that_holds_a_host_call_of_its_caller_is_not_used_again() {
     let catalog = warm(one()).await;
     assert_eq!(count(&catalog).await, json!(1));
-    // Whether the guest gets away with it is its own affair.
+    // The result of the guest does not matter.
     let _ = call(&catalog, "abandon", json!({})).await;
-    assert_eq!(waiting(&catalog), 0, "a call to the host would go on as its caller");
+    assert_eq!(pooled(&catalog), 0, "a call to the host would go on as its caller");
     assert_eq!(count(&catalog).await, json!(1));
 }
 
 #[tokio::test]
-async fn a_call_that_finds_all_busy_has_a_new_instance_and_no_more_are_kept_than_wanted() {
+async fn a_call_that_finds_all_instances_busy_gets_a_new_one_and_the_pool_keeps_its_size() {
     let catalog = warm(one()).await;
     assert_eq!(count(&catalog).await, json!(1));
     let slow = call(&catalog, "slow", json!({"millis": 100}));
     let (slow, other) = tokio::join!(slow, call(&catalog, "echo", json!({"value": 1})));
     assert_eq!((slow.unwrap(), other.unwrap()), (json!(100), json!({"value": 1})));
-    assert_eq!(waiting(&catalog), 1);
+    assert_eq!(pooled(&catalog), 1);
 }
 
 #[tokio::test]
-async fn a_tool_in_a_kept_instance_calls_itself_in_another() {
+async fn a_tool_in_a_pooled_instance_calls_itself_in_another() {
     let catalog = warm(one()).await;
     let outer = json!({"tool": "misbehaver/relay_tool", "args": {"tool": "count", "args": {}}});
     assert_eq!(call(&catalog, "relay_tool", outer).await.unwrap(), json!(1));
 }
 
 #[tokio::test]
-async fn a_kept_instance_knows_nothing_of_the_session_before() {
+async fn a_pooled_instance_sees_nothing_of_the_last_session() {
     let catalog = warm(one()).await;
     let (first, second) = (context(&catalog), context(&catalog));
     let write = json!({"key": "secret", "value": "blue"});
@@ -176,50 +176,50 @@ async fn a_kept_instance_knows_nothing_of_the_session_before() {
     assert_eq!(read, json!({"before": null, "after": null}));
     assert_eq!(first.take_actions().state_delta["secret"], "blue");
     assert!(second.take_actions().state_delta.is_empty());
-    assert_eq!(waiting(&catalog), 1, "it was the same instance");
+    assert_eq!(pooled(&catalog), 1, "it was the same instance");
 }
 
 #[tokio::test]
-async fn a_kept_instance_is_asked_on_behalf_of_whoever_calls() {
+async fn a_pooled_instance_runs_on_behalf_of_its_current_caller() {
     let catalog = warm(one()).await;
     for agent in ["ada", "grace"] {
         let cx = CallContext::new(invocation("hello"), agent, None);
         assert_eq!(call_in(&cx, &catalog, "who_asks", json!({})).await.unwrap(), json!(agent));
     }
-    assert_eq!(waiting(&catalog), 1, "it was the same instance");
+    assert_eq!(pooled(&catalog), 1, "it was the same instance");
 }
 
 #[tokio::test]
-async fn a_waiting_instance_keeps_no_session_alive() {
+async fn an_idle_instance_keeps_no_session_alive() {
     let catalog = warm(one()).await;
     let run = invocation("hello");
     let cx = CallContext::new(run.clone(), "agent", None);
     call_in(&cx, &catalog, "echo", json!({"value": 1})).await.unwrap();
     drop(cx);
-    assert_eq!((waiting(&catalog), Arc::strong_count(&run)), (1, 1));
+    assert_eq!((pooled(&catalog), Arc::strong_count(&run)), (1, 1));
 }
 
 #[tokio::test]
-async fn each_call_of_a_kept_instance_has_its_own_budget_of_time() {
+async fn each_call_of_a_pooled_instance_has_its_own_cpu_time() {
     let catalog = limited(Limits { cpu: Duration::from_millis(400), ..Limits::default() }).await;
     for _ in 0..5 {
         call(&catalog, "burn", json!({"millis": 150})).await.unwrap();
     }
-    assert_eq!(waiting(&catalog), 1);
+    assert_eq!(pooled(&catalog), 1);
 }
 
 #[tokio::test]
-async fn each_call_of_a_kept_instance_may_set_as_much_as_any() {
+async fn each_call_of_a_pooled_instance_may_set_as_much_state_as_any() {
     let catalog = limited(Limits { result: 10_000, ..Limits::default() }).await;
     for key in ["a", "b", "c"] {
         let args = json!({"key": key, "value": "x".repeat(4000)});
         call(&catalog, "state_rw", args).await.unwrap();
     }
-    assert_eq!(waiting(&catalog), 1);
+    assert_eq!(pooled(&catalog), 1);
 }
 
 #[tokio::test]
-async fn what_a_kept_instance_holds_on_to_counts_in_the_next_call() {
+async fn memory_of_a_pooled_instance_counts_in_the_next_call() {
     let catalog = limited(Limits { memory: 16 << 20, ..Limits::default() }).await;
     call(&catalog, "hoard", json!({"bytes": 8 << 20})).await.unwrap();
     let message = message(call(&catalog, "hoard", json!({"bytes": 8 << 20})).await);
@@ -228,31 +228,34 @@ async fn what_a_kept_instance_holds_on_to_counts_in_the_next_call() {
 }
 
 #[tokio::test]
-async fn a_replaced_component_keeps_no_instance() {
+async fn a_replaced_component_pools_no_instance() {
     let lab = lab(one(), Limits::default());
     let handle = lab.open().await;
     let old = handle.current();
     assert_eq!(count(&old).await, json!(1));
-    assert_eq!(waiting(&old), 1);
-    // A custom section at the end changes the file and nothing else.
+    assert_eq!(pooled(&old), 1);
+    // A custom section at the end changes the file but not the code.
     let mut bytes = std::fs::read(component("misbehaver")).unwrap();
     bytes.extend([0, 2, 1, b'x']);
     lab.write("misbehaver.wasm", bytes);
     let new = handle.reload_now().await;
     assert_ne!(new.components["misbehaver"].sha256(), old.components["misbehaver"].sha256());
-    assert_eq!(waiting(&old), 0);
-    assert_eq!((count(&old).await, waiting(&old)), (json!(1), 0), "a run that has the old one still calls it");
-    assert_eq!((count(&new).await, waiting(&new)), (json!(1), 1));
+    assert_eq!(pooled(&old), 0);
+    assert_eq!((count(&old).await, pooled(&old)), (json!(1), 0), "a run that has the old one still calls it");
+    assert_eq!((count(&new).await, pooled(&new)), (json!(1), 1));
 }
 
 #[tokio::test]
-async fn a_waiting_instance_makes_room_for_a_call_of_another_component() {
+async fn an_idle_instance_is_evicted_for_a_call_of_another_component() {
     let mut lab = lab(one(), Limits::default()).with("gallery");
-    lab.options.engine =
-        Engine::new(&EngineOptions { instances: 1, busy_wait: Duration::from_secs(20), ..EngineOptions::default() })
-            .unwrap();
+    lab.options.engine = Engine::new(&EngineOptions {
+        instances: 1,
+        queue_timeout: Duration::from_secs(20),
+        ..EngineOptions::default()
+    })
+    .unwrap();
     let catalog = lab.catalog().await;
-    assert_eq!((count(&catalog).await, waiting(&catalog)), (json!(1), 1));
+    assert_eq!((count(&catalog).await, pooled(&catalog)), (json!(1), 1));
     call(&catalog, "gallery/configured", json!({"key": "x"})).await.unwrap();
-    assert_eq!(waiting(&catalog), 0);
+    assert_eq!(pooled(&catalog), 0);
 }

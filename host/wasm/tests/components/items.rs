@@ -1,4 +1,4 @@
-//! Code executors, summarizers and providers of examples of components.
+//! Code executors, summarizers and example providers of components.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn events(count: usize) -> Vec<Arc<Event>> {
 }
 
 #[tokio::test]
-async fn code_runs_with_its_files_and_what_it_writes_comes_back() {
+async fn code_runs_with_its_files_and_its_output_is_returned() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let shout = catalog.code_executor("gallery/shout").unwrap();
     assert_eq!(shout.name(), "shout");
@@ -36,7 +36,7 @@ async fn code_that_fails_is_no_error_of_its_executor() {
 }
 
 #[tokio::test]
-async fn an_executor_that_crashes_is_an_error_for_the_model_and_the_next_code_runs() {
+async fn an_executor_that_crashes_is_an_error_for_the_model_and_the_next_execution_works() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let shout = catalog.code_executor("shout").unwrap();
     match shout.execute(code("trap"), &context(&catalog)).await {
@@ -50,9 +50,9 @@ async fn an_executor_that_crashes_is_an_error_for_the_model_and_the_next_code_ru
 }
 
 #[tokio::test]
-async fn what_code_prints_is_limited() {
+async fn the_output_of_code_is_limited() {
     let limits = Limits { result: 100_000, ..Limits::default() };
-    let catalog = Lab::new().with("gallery").limited(limits).catalog().await;
+    let catalog = Lab::new().with("gallery").with_limits(limits).catalog().await;
     let shout = catalog.code_executor("shout").unwrap();
     assert!(shout.execute(code(&"x".repeat(90_000)), &context(&catalog)).await.is_ok());
     let error = shout.execute(code(&"x".repeat(100_000)), &context(&catalog)).await.unwrap_err();
@@ -60,7 +60,7 @@ async fn what_code_prints_is_limited() {
 }
 
 #[tokio::test]
-async fn a_summarizer_makes_a_content_of_events_or_nothing() {
+async fn a_summarizer_returns_a_content_or_nothing() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let counter = catalog.summarizer("counter").unwrap();
     let summary = counter.summarize(&events(3), &context(&catalog)).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_summarizer_makes_a_content_of_events_or_nothing() {
 #[tokio::test]
 async fn a_summarizer_that_runs_out_of_memory_fails_by_name() {
     let limits = Limits { memory: 4 << 20, ..Limits::default() };
-    let catalog = Lab::new().with("gallery").limited(limits).catalog().await;
+    let catalog = Lab::new().with("gallery").with_limits(limits).catalog().await;
     let error = catalog.summarizer("counter").unwrap().summarize(&events(20_000), &context(&catalog)).await;
     let error = error.unwrap_err();
     assert_eq!(error.code(), "COMPONENT_MEMORY");
@@ -79,7 +79,7 @@ async fn a_summarizer_that_runs_out_of_memory_fails_by_name() {
 }
 
 #[tokio::test]
-async fn examples_are_chosen_for_what_the_user_says() {
+async fn examples_are_selected_by_the_user_message() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let examples = catalog.examples("sums").unwrap().examples("2 + 2?", &context(&catalog)).await.unwrap();
     let [example] = examples.as_slice() else { panic!("{examples:?}") };
@@ -88,7 +88,7 @@ async fn examples_are_chosen_for_what_the_user_says() {
 }
 
 #[tokio::test]
-async fn a_cancelled_run_waits_for_none_of_them() {
+async fn a_cancelled_run_does_not_wait_for_them() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let cx = context(&catalog);
     cx.invocation.cancel.cancel();

@@ -1,6 +1,6 @@
-//! One behaviour, whatever language a component is written in: the same program in each, `tests/components/polyglot`.
+//! The same program in each guest language: `tests/components/polyglot`.
 //!
-//! A language whose build tools cannot be had has no component to test; its tests then say so and pass.
+//! A language without its build tools has no component; its tests then report that and pass.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use hatchery_models::scripted::{Reply, Scripted, Turn};
 use hatchery_wasm::{Catalog, ComponentSettings};
 use serde_json::{Value, json};
 
-use crate::imports::Heard;
-use crate::support::{Lab, built, call, call_in, context, granted, run_app, said};
+use crate::imports::CapturedLog;
+use crate::support::{Lab, built, call, call_in, context, run_app, settings_with_grants, transcript};
 
-/// A language, by the name of its component.
+/// The name of a language's component.
 type Language = &'static str;
 
-/// Each behaviour as a test of each language.
+/// Defines a test per behaviour and language.
 macro_rules! in_each_language {
     ($($behaviour:ident),* $(,)?) => {
         in_each_language!(@ rust, "polyglot_rust": $($behaviour),*);
@@ -40,29 +40,29 @@ macro_rules! in_each_language {
 
 in_each_language! {
     a_tool_is_described_by_its_code,
-    a_tool_gets_arguments_and_gives_a_result,
-    arguments_that_do_not_fit_are_told_to_the_model,
-    a_tool_that_fails_tells_the_model_why,
+    a_tool_gets_arguments_and_returns_a_result,
+    invalid_arguments_are_reported_to_the_model,
+    the_error_of_a_tool_reaches_the_model,
     a_tool_can_end_the_run,
     state_is_read_and_written,
     a_setting_is_read,
     a_log_line_has_its_fields,
     an_artifact_is_saved_and_loaded,
     tools_call_tools_at_the_same_time,
-    instances_do_not_share_their_chances,
-    a_custom_agent_says_what_it_has_to_say_in_order,
+    instances_do_not_share_random_numbers,
+    a_custom_agent_emits_its_events_in_order,
     a_custom_agent_that_fails_ends_the_run_with_its_code,
-    callbacks_answer_revise_and_mend,
+    callbacks_answer_revise_and_recover,
 }
 
-/// False, and said loudly, when a component could not be built here.
+/// Returns false, with a message on stderr, if a component could not be built here.
 fn is_there(component: Language) -> bool {
     if built(component).is_file() {
         return true;
     }
     let reason = std::fs::read_to_string(built(component).with_extension("skipped"));
     let reason = reason.unwrap_or_else(|_| "it has not been built; `cargo xtask components` builds it".into());
-    // Past the test harness, which shows nothing of a test that passes.
+    // Bypasses the test harness, which captures the output of passing tests.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {component}.wasm is not there: {reason}");
     false
 }
@@ -70,11 +70,11 @@ fn is_there(component: Language) -> bool {
 async fn catalog(component: Language) -> Arc<Catalog> {
     let config = JsonMap::from_iter([("greeting".to_owned(), json!({"de": ["Hallo", 1]}))]);
     let grants = json!({"models": ["*"], "artifacts": "write", "state": {"write": ["user:*", "app:*"]}});
-    let settings = ComponentSettings { config, ..granted(grants) };
-    Lab::new().with(component).configured(component, settings).catalog().await
+    let settings = ComponentSettings { config, ..settings_with_grants(grants) };
+    Lab::new().with(component).with_settings(component, settings).catalog().await
 }
 
-fn told(result: Result<Value, ToolError>) -> String {
+fn error_text(result: Result<Value, ToolError>) -> String {
     match result {
         Err(ToolError::Recoverable(message)) => message,
         other => panic!("not an error for a model: {other:?}"),
@@ -100,7 +100,7 @@ fn expected_description() -> &'static str {
     "Says two lines, and what a model adds; fails when the user wants it to."
 }
 
-async fn a_tool_gets_arguments_and_gives_a_result(component: Language) {
+async fn a_tool_gets_arguments_and_returns_a_result(component: Language) {
     let catalog = catalog(component).await;
     // Some languages write 3.0, others 3.
     let result = call(&catalog, "scale", json!({"number": 1.5})).await.unwrap();
@@ -109,17 +109,17 @@ async fn a_tool_gets_arguments_and_gives_a_result(component: Language) {
     assert_eq!(call(&catalog, "scale", args).await.unwrap(), json!({"result": "8"}));
 }
 
-async fn arguments_that_do_not_fit_are_told_to_the_model(component: Language) {
+async fn invalid_arguments_are_reported_to_the_model(component: Language) {
     let catalog = catalog(component).await;
     for (args, word) in [(json!({}), "number"), (json!({"number": 1, "style": "bold"}), "plain")] {
-        let message = told(call(&catalog, "scale", args).await);
+        let message = error_text(call(&catalog, "scale", args).await);
         assert!(message.contains(word), "{message}");
     }
 }
 
-async fn a_tool_that_fails_tells_the_model_why(component: Language) {
+async fn the_error_of_a_tool_reaches_the_model(component: Language) {
     let catalog = catalog(component).await;
-    assert_eq!(told(call(&catalog, "refuse", json!({"reason": "no “flour” left"})).await), "no “flour” left");
+    assert_eq!(error_text(call(&catalog, "refuse", json!({"reason": "no “flour” left"})).await), "no “flour” left");
 }
 
 async fn a_tool_can_end_the_run(component: Language) {
@@ -150,11 +150,11 @@ async fn a_setting_is_read(component: Language) {
 
 async fn a_log_line_has_its_fields(component: Language) {
     let catalog = catalog(component).await;
-    let heard = Heard::default();
-    let guard = tracing::subscriber::set_default(heard.clone());
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
     assert_eq!(call(&catalog, "note", json!({"text": "the bread is done"})).await.unwrap(), json!(true));
     drop(guard);
-    let lines = heard.lines("hatchery::component");
+    let lines = log.lines("hatchery::component");
     assert!(lines.len() == 1 && lines[0].starts_with("the bread is done language="), "{lines:?}");
 }
 
@@ -162,8 +162,8 @@ async fn an_artifact_is_saved_and_loaded(component: Language) {
     let catalog = catalog(component).await;
     let cx = context(&catalog);
     for (version, text) in [(0, "rye"), (1, "wheat")] {
-        let kept = call_in(&cx, &catalog, "keep", json!({"name": "bread.txt", "text": text})).await.unwrap();
-        assert_eq!(kept, json!({"version": version, "text": text, "names": ["bread.txt"]}));
+        let saved = call_in(&cx, &catalog, "keep", json!({"name": "bread.txt", "text": text})).await.unwrap();
+        assert_eq!(saved, json!({"version": version, "text": text, "names": ["bread.txt"]}));
     }
 }
 
@@ -173,7 +173,7 @@ async fn tools_call_tools_at_the_same_time(component: Language) {
     assert_eq!(both.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect::<Vec<_>>(), [2.0, 4.0]);
 }
 
-async fn instances_do_not_share_their_chances(component: Language) {
+async fn instances_do_not_share_random_numbers(component: Language) {
     let catalog = catalog(component).await;
     let one = call(&catalog, "chance", json!({})).await.unwrap();
     let two = call(&catalog, "chance", json!({})).await.unwrap();
@@ -186,15 +186,15 @@ async fn tell(component: Language, message: &str) -> (Vec<Arc<Event>>, Option<Ru
 }
 
 fn texts(events: &[Arc<Event>]) -> Vec<String> {
-    said(events).into_iter().map(|(_, text)| text).collect()
+    transcript(events).into_iter().map(|(_, text)| text).collect()
 }
 
-async fn a_custom_agent_says_what_it_has_to_say_in_order(component: Language) {
+async fn a_custom_agent_emits_its_events_in_order(component: Language) {
     let (events, error) = tell(component, "hello").await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(texts(&events), ["one", "two", "and they lived happily."]);
-    let told: Vec<_> = events.iter().map(|event| event.actions.state_delta.get("told").cloned()).collect();
-    assert_eq!(told, [None, Some(json!(2)), None], "a change of state goes with the next event");
+    let states: Vec<_> = events.iter().map(|event| event.actions.state_delta.get("told").cloned()).collect();
+    assert_eq!(states, [None, Some(json!(2)), None], "a change of state goes with the next event");
 }
 
 async fn a_custom_agent_that_fails_ends_the_run_with_its_code(component: Language) {
@@ -205,7 +205,7 @@ async fn a_custom_agent_that_fails_ends_the_run_with_its_code(component: Languag
     assert_eq!(texts(&events)[..2], ["one", "two"]);
 }
 
-/// What the model is told when it asks the clerk's tool with these arguments.
+/// Returns the tool response that the model gets for these arguments.
 async fn clerk(component: Language, tool: &str, args: Value) -> Value {
     let model =
         Scripted::new().on_tool(tool, "Done.").turn(Turn::new(Reply::call(tool, args)).system("Speak to user."));
@@ -215,7 +215,7 @@ async fn clerk(component: Language, tool: &str, args: Value) -> Value {
     response.response.clone().into()
 }
 
-async fn callbacks_answer_revise_and_mend(component: Language) {
+async fn callbacks_answer_revise_and_recover(component: Language) {
     assert_eq!(clerk(component, "scale", json!({"number": 13})).await, json!({"vetoed": true}));
     assert_eq!(clerk(component, "scale", json!({"number": 99})).await["result"].as_f64(), Some(2.0));
     assert_eq!(clerk(component, "scale", json!({"number": 3})).await["result"].as_f64(), Some(6.0));

@@ -1,16 +1,16 @@
-//! Every limit trips with a message that names the component, the value and the key that raises it.
+//! Every limit ends a call with a message that names the component, the value and the key that raises it.
 
 use std::time::Duration;
 
 use hatchery_core::{AgentContext, AgentKind, RunError, ToolError};
-use hatchery_wasm::{ComponentSettings, Engine, EngineOptions, LimitOverrides, Limits, Warm};
+use hatchery_wasm::{ComponentSettings, Engine, EngineOptions, InstancePoolConfig, LimitOverrides, Limits};
 use serde_json::json;
 
-use crate::imports::Heard;
-use crate::support::{Lab, Listener, call, call_in, context, granted, run_custom};
+use crate::imports::CapturedLog;
+use crate::support::{Lab, Listener, call, call_in, context, run_custom, settings_with_grants};
 
 async fn failure(limits: Limits, tool: &str, args: serde_json::Value) -> String {
-    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
     let error = match call(&catalog, tool, args).await {
         Err(ToolError::Recoverable(message)) => message,
         other => panic!("{other:?}"),
@@ -24,7 +24,7 @@ fn limits() -> Limits {
 }
 
 #[tokio::test]
-async fn a_tool_that_takes_too_much_memory_is_cut_off() {
+async fn a_tool_that_uses_too_much_memory_is_interrupted() {
     assert_eq!(
         failure(Limits { memory: 16 << 20, ..limits() }, "allocate", json!({})).await,
         "tool `allocate` of component `misbehaver` failed: it needs more than 16 MiB of memory; raise `limits.memory` in \
@@ -33,7 +33,7 @@ async fn a_tool_that_takes_too_much_memory_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_tool_that_spins_is_cut_off_by_its_cpu_time() {
+async fn a_tool_that_spins_is_interrupted_by_its_cpu_time() {
     assert_eq!(
         failure(Limits { cpu: Duration::from_millis(50), ..limits() }, "spin", json!({})).await,
         "tool `spin` of component `misbehaver` failed: it needs more than 50ms of CPU time; raise `limits.cpu` in \
@@ -44,12 +44,12 @@ async fn a_tool_that_spins_is_cut_off_by_its_cpu_time() {
 #[tokio::test]
 async fn waiting_costs_no_cpu_time() {
     let limits = Limits { cpu: Duration::from_millis(100), ..limits() };
-    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
     assert_eq!(call(&catalog, "slow", json!({"millis": 300})).await.unwrap(), json!(300));
 }
 
 #[tokio::test]
-async fn a_tool_that_waits_too_long_is_cut_off_by_the_wall_clock() {
+async fn a_tool_that_waits_too_long_is_interrupted_by_the_wall_clock() {
     assert_eq!(
         failure(Limits { wall: Duration::from_millis(300), ..limits() }, "slow", json!({"millis": 60_000})).await,
         "tool `slow` of component `misbehaver` failed: it needs more than 300ms from start to end; raise `limits.wall` in \
@@ -69,7 +69,7 @@ async fn a_result_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn tools_that_call_tools_are_nested_as_deep_as_is_allowed() {
+async fn the_depth_of_tools_that_call_tools_is_limited() {
     let catalog = Lab::new().with("misbehaver").catalog().await;
     let nested = |relays: usize| {
         let echo = json!({"tool": "echo", "args": {"value": 1}});
@@ -89,7 +89,7 @@ async fn tools_that_call_tools_are_nested_as_deep_as_is_allowed() {
 #[tokio::test]
 async fn the_state_that_a_call_sets_is_limited() {
     let limits = Limits { result: 10_000, ..limits() };
-    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
     let set = |bytes: usize| call(&catalog, "state_rw", json!({"key": "big", "value": "x".repeat(bytes)}));
     assert!(set(4_000).await.is_ok());
     let error = match set(9_990).await {
@@ -106,7 +106,7 @@ async fn the_state_that_a_call_sets_is_limited() {
 
 #[tokio::test]
 async fn a_component_with_too_many_instances_is_rejected() {
-    let lab = Lab::new().with("misbehaver").limited(Limits { instances: 1, ..limits() });
+    let lab = Lab::new().with("misbehaver").with_limits(Limits { instances: 1, ..limits() });
     assert_eq!(
         lab.reason(&lab.open().await.current(), "misbehaver.wasm"),
         "component `misbehaver` cannot describe itself: it needs more than 1 core instances; raise `limits.instances` in \
@@ -116,7 +116,7 @@ async fn a_component_with_too_many_instances_is_rejected() {
 
 #[tokio::test]
 async fn a_component_with_too_large_tables_is_rejected() {
-    let lab = Lab::new().with("misbehaver").limited(Limits { tables: 1, ..limits() });
+    let lab = Lab::new().with("misbehaver").with_limits(Limits { tables: 1, ..limits() });
     assert_eq!(
         lab.reason(&lab.open().await.current(), "misbehaver.wasm"),
         "component `misbehaver` cannot describe itself: it needs more than 1 table elements; raise `limits.tables` in \
@@ -128,15 +128,15 @@ async fn a_component_with_too_large_tables_is_rejected() {
 async fn one_component_can_have_limits_of_its_own() {
     let own = Limits::default().with(&LimitOverrides { memory: Some(8 << 20), ..LimitOverrides::default() });
     let settings = ComponentSettings { limits: own, ..Default::default() };
-    let catalog = Lab::new().with("misbehaver").with("dice").configured("misbehaver", settings).catalog().await;
+    let catalog = Lab::new().with("misbehaver").with("dice").with_settings("misbehaver", settings).catalog().await;
     assert_eq!(catalog.components["misbehaver"].limits().memory, 8 << 20);
     assert_eq!(catalog.components["dice"].limits().memory, 64 << 20);
 }
 
 #[tokio::test]
-async fn an_agent_that_spins_ends_its_run_and_keeps_what_it_said() {
+async fn an_agent_that_spins_ends_its_run_and_its_events_are_kept() {
     let limits = Limits { cpu: Duration::from_millis(50), ..limits() };
-    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
     let listener = Listener::new(10);
     let error = run_custom(&catalog, "spinning_agent", &listener).await.unwrap_err();
     assert_eq!(error.code(), "COMPONENT_CPU");
@@ -150,7 +150,7 @@ async fn an_agent_that_spins_ends_its_run_and_keeps_what_it_said() {
 #[tokio::test]
 async fn an_agent_that_takes_too_long_ends_its_run() {
     let limits = Limits { agent_wall: Duration::from_millis(200), ..limits() };
-    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
     let error = run_custom(&catalog, "spinning_agent", &Listener::new(10)).await.unwrap_err();
     assert_eq!(error.code(), "COMPONENT_TIMEOUT");
     assert!(error.to_string().contains("raise `limits.agent_wall`"), "{error}");
@@ -159,7 +159,7 @@ async fn an_agent_that_takes_too_long_ends_its_run() {
 #[tokio::test]
 async fn a_cancelled_call_ends_at_once_even_if_it_spins() {
     let limits = Limits { cpu: Duration::from_secs(60), wall: Duration::from_secs(60), ..limits() };
-    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
     for (tool, args) in [("spin", json!({})), ("slow", json!({"millis": 60_000}))] {
         let cx = context(&catalog);
         let cancel = cx.invocation.cancel.clone();
@@ -169,7 +169,7 @@ async fn a_cancelled_call_ends_at_once_even_if_it_spins() {
 }
 
 #[tokio::test]
-async fn a_cancelled_agent_says_so() {
+async fn a_cancelled_agent_ends_with_that_error() {
     let catalog = Lab::new().with("misbehaver").catalog().await;
     let call = context(&catalog);
     let cancel = call.invocation.cancel.clone();
@@ -184,8 +184,8 @@ async fn a_cancelled_agent_says_so() {
 }
 
 #[tokio::test]
-async fn when_all_instances_are_in_use_a_call_waits_and_then_says_so() {
-    let options = EngineOptions { instances: 1, busy_wait: Duration::from_millis(50), ..EngineOptions::default() };
+async fn a_call_that_finds_all_instances_in_use_waits_and_then_fails() {
+    let options = EngineOptions { instances: 1, queue_timeout: Duration::from_millis(50), ..EngineOptions::default() };
     let mut lab = Lab::new().with("misbehaver");
     lab.options.engine = Engine::new(&options).unwrap();
     let catalog = lab.catalog().await;
@@ -203,8 +203,8 @@ async fn when_all_instances_are_in_use_a_call_waits_and_then_says_so() {
 }
 
 #[tokio::test]
-async fn when_enough_calls_wait_for_an_instance_a_further_one_is_told_at_once() {
-    let options = EngineOptions { instances: 1, busy_queue: 1, ..EngineOptions::default() };
+async fn a_call_that_finds_the_queue_full_fails_at_once() {
+    let options = EngineOptions { instances: 1, max_queued: 1, ..EngineOptions::default() };
     let mut lab = Lab::new().with("misbehaver");
     lab.options.engine = Engine::new(&options).unwrap();
     let catalog = lab.catalog().await;
@@ -219,8 +219,8 @@ async fn when_enough_calls_wait_for_an_instance_a_further_one_is_told_at_once() 
 }
 
 #[tokio::test]
-async fn without_a_pool_calls_work_all_the_same() {
-    // More address space than there is.
+async fn calls_work_without_the_pooling_allocator() {
+    // More address space than a process can have.
     let engine = Engine::new(&EngineOptions { instances: 10_000_000, ..EngineOptions::default() }).unwrap();
     assert!(!engine.is_pooled());
     assert!(crate::support::ENGINE.is_pooled());
@@ -231,10 +231,10 @@ async fn without_a_pool_calls_work_all_the_same() {
 }
 
 #[tokio::test]
-async fn models_that_code_asks_their_tokens_and_tools_are_counted() {
+async fn model_calls_tokens_and_tool_calls_of_guests_are_counted() {
     let seeker = async |limits: Limits, tool: &str, name: &str| {
-        let settings = ComponentSettings { limits, ..granted(json!({"models": ["*"], "tools": ["*"]})) };
-        let catalog = Lab::new().with("seeker").with("misbehaver").configured("seeker", settings).catalog().await;
+        let settings = ComponentSettings { limits, ..settings_with_grants(json!({"models": ["*"], "tools": ["*"]})) };
+        let catalog = Lab::new().with("seeker").with("misbehaver").with_settings("seeker", settings).catalog().await;
         call(&catalog, tool, json!({ "name": name })).await.unwrap_err().to_string()
     };
     assert_eq!(
@@ -252,12 +252,12 @@ async fn models_that_code_asks_their_tokens_and_tools_are_counted() {
     );
 }
 
-/// A folder with components, and an engine with so much memory for all of them and for those of one run.
+/// A folder with components, and an engine with `all` bytes of memory for all of them and `of_run` bytes for one run.
 fn lab_with_memory(all: u64, of_run: u64) -> Lab {
     let mut lab = Lab::new().with("misbehaver").with("seeker");
-    let busy_wait = Duration::from_millis(50);
+    let queue_timeout = Duration::from_millis(50);
     let options =
-        EngineOptions { memory: all, run_memory: of_run, busy_wait, instances: 10, ..EngineOptions::default() };
+        EngineOptions { memory: all, run_memory: of_run, queue_timeout, instances: 10, ..EngineOptions::default() };
     lab.options.engine = Engine::new(&options).unwrap();
     lab
 }
@@ -270,7 +270,7 @@ async fn all_components_share_the_memory_of_the_engine() {
     assert_eq!(
         error,
         "tool `hoard` of component `misbehaver` failed: no free memory: components use all of 8 MiB; try again later, or raise \
-         `engine.memory` in hatchery.yaml"
+         `instances.memory` in hatchery.yaml"
     );
     assert_eq!(lab.options.engine.memory_in_use(), 0);
     assert_eq!(call(&catalog, "hoard", json!({"bytes": 4 << 20})).await.unwrap(), json!(4 << 20));
@@ -281,20 +281,20 @@ async fn calls_of_one_run_share_its_memory() {
     let catalog = lab_with_memory(64 << 20, 6 << 20).catalog().await;
     let hoard = json!({"bytes": 4 << 20});
     assert_eq!(call(&catalog, "hoard", hoard.clone()).await.unwrap(), json!(4 << 20));
-    // The tool that calls has an instance too.
+    // The calling tool has an instance, too.
     let error = call(&catalog, "relay_tool", json!({"tool": "hoard", "args": hoard})).await.unwrap_err().to_string();
     assert_eq!(
         error,
         "tool `hoard` of component `misbehaver` failed: all calls of this run together need more than 6 MiB of memory; raise \
-         `engine.run_memory` in hatchery.yaml to allow more"
+         `instances.run_memory` in hatchery.yaml to allow more"
     );
 }
 
 #[tokio::test]
-async fn an_instance_that_only_waits_gives_its_memory_up() {
-    let warm = Some(Warm::default());
+async fn an_idle_instance_is_evicted_for_its_memory() {
+    let warm = Some(InstancePoolConfig::default());
     let mut lab = lab_with_memory(4 << 20, 64 << 20);
-    lab = lab.configured("misbehaver", ComponentSettings { warm, ..ComponentSettings::default() });
+    lab = lab.with_settings("misbehaver", ComponentSettings { warm, ..ComponentSettings::default() });
     let catalog = lab.catalog().await;
     call(&catalog, "hoard", json!({"bytes": 2 << 20})).await.unwrap();
     assert_eq!(catalog.components["misbehaver"].waiting(), 1);
@@ -306,12 +306,12 @@ async fn an_instance_that_only_waits_gives_its_memory_up() {
 
 #[tokio::test]
 async fn arguments_of_calls_that_have_not_returned_count_to_the_memory_of_the_call() {
-    // Parsed, each item takes many times its text. With enough memory for the guest there may not be enough for the host.
+    // A parsed item takes many times its text. There may be enough memory for the guest but not for the host.
     let args = json!({"tool": "echo", "args": {"value": vec![0; 100_000]}});
     let mut errors = Vec::new();
     for mebibytes in (4..48).step_by(4) {
         let limits = Limits { memory: mebibytes << 20, ..limits() };
-        let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+        let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
         match call(&catalog, "relay_tool", args.clone()).await {
             Ok(_) => break,
             Err(error) => errors.push(error.to_string()),
@@ -324,17 +324,17 @@ async fn arguments_of_calls_that_have_not_returned_count_to_the_memory_of_the_ca
 }
 
 #[tokio::test]
-async fn the_operator_finds_each_limit_in_the_audit_log() {
+async fn each_exceeded_limit_is_in_the_audit_log() {
     let limits = Limits { memory: 16 << 20, ..limits() };
-    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
-    let heard = Heard::default();
-    let guard = tracing::subscriber::set_default(heard.clone());
+    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
     call(&catalog, "allocate", json!({})).await.unwrap_err();
     drop(guard);
-    assert_eq!(heard.lines("hatchery::audit"), ["limit"]);
+    assert_eq!(log.lines("hatchery::audit"), ["limit"]);
     let reason = "it needs more than 16 MiB of memory; raise `limits.memory` in hatchery.yaml to allow more";
     assert_eq!(
-        heard.fields("hatchery::audit"),
+        log.fields("hatchery::audit"),
         [format!(
             r#"component="misbehaver" session="session" invocation="e-test" limit="limits.memory" detail={reason}"#
         )]

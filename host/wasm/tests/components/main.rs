@@ -1,6 +1,6 @@
-//! Components as the host sees them: real ones, built from `tests/components` and `sample-agents`, and small ones in text form.
+//! Tests with real components, built from `tests/components` and `sample-agents`, and with small ones in text format.
 
-// The helpers of tests fail tests.
+// Helpers of tests may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod support;

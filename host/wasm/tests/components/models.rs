@@ -12,30 +12,30 @@ use hatchery_engine::Plugins;
 use hatchery_models::scripted::Scripted;
 use hatchery_wasm::{Catalog, CatalogModels, Engine, EngineOptions, Limits};
 
-use crate::support::{Chat, Lab, OneModel, said};
+use crate::support::{Chat, Lab, OneModel, transcript};
 
 const ECHO: &str = "component:gallery/echo";
 
 async fn gallery(limits: Limits) -> Arc<Catalog> {
-    Lab::new().with("gallery").limited(limits).catalog().await
+    Lab::new().with("gallery").with_limits(limits).catalog().await
 }
 
-/// The gallery on an engine with room for one guest.
+/// Returns the gallery on an engine with room for one instance.
 async fn alone() -> Arc<Catalog> {
     let options = EngineOptions { instances: 1, ..EngineOptions::default() };
     let endless = Limits { cpu: Duration::from_secs(600), ..Limits::default() };
-    let mut lab = Lab::new().with("gallery").limited(endless);
+    let mut lab = Lab::new().with("gallery").with_limits(endless);
     lab.options.engine = Engine::new(&options).unwrap();
     lab.catalog().await
 }
 
-fn asked(text: &str) -> LlmRequest {
+fn request(text: &str) -> LlmRequest {
     LlmRequest { contents: [Arc::new(Content::user(text))].into_iter().collect(), ..LlmRequest::default() }
 }
 
-/// All that the echo says.
+/// Returns all responses of the echo model.
 async fn answer(catalog: &Catalog, text: &str, delivery: StreamingMode) -> Result<Vec<LlmResponse>, ModelError> {
-    let stream = catalog.model(ECHO)?.generate(asked(text), delivery).await?;
+    let stream = catalog.model(ECHO)?.generate(request(text), delivery).await?;
     stream.collect::<Vec<_>>().await.into_iter().collect()
 }
 
@@ -44,14 +44,14 @@ fn text(response: &LlmResponse) -> String {
 }
 
 #[tokio::test]
-async fn a_model_answers_in_pieces_or_at_once() {
+async fn a_model_streams_or_answers_at_once() {
     let catalog = gallery(Limits::default()).await;
     let pieces = answer(&catalog, "one two three", StreamingMode::On).await.unwrap();
     assert_eq!(pieces.iter().map(text).collect::<Vec<_>>(), ["one ", "two ", "three"]);
     assert!(pieces.iter().all(|piece| piece.partial));
-    let whole = answer(&catalog, "one two three", StreamingMode::Off).await.unwrap();
-    assert_eq!(whole.iter().map(text).collect::<Vec<_>>(), ["one two three"]);
-    assert!(!whole[0].partial);
+    let complete = answer(&catalog, "one two three", StreamingMode::Off).await.unwrap();
+    assert_eq!(complete.iter().map(text).collect::<Vec<_>>(), ["one two three"]);
+    assert!(!complete[0].partial);
 }
 
 #[tokio::test]
@@ -61,24 +61,25 @@ async fn an_agent_uses_a_components_model() {
     let streamed = RunConfig { streaming_mode: StreamingMode::On, ..RunConfig::default() };
     let (events, error) = chat.say("good morning", streamed).await;
     assert!(error.is_none(), "{error:?}");
-    let texts: Vec<_> = said(&events).into_iter().map(|(_, text)| text).filter(|text| !text.is_empty()).collect();
+    let texts: Vec<_> = transcript(&events).into_iter().map(|(_, text)| text).filter(|text| !text.is_empty()).collect();
     assert_eq!(texts, ["good ", "morning", "good morning"]);
 }
 
 #[tokio::test]
-async fn a_custom_agent_of_a_component_asks_a_model_of_another() {
-    let catalog = Lab::new().with("gallery").with("relay").granting("relay", json!({"models": ["*"]})).catalog().await;
+async fn a_custom_agent_calls_a_model_of_another_component() {
+    let catalog =
+        Lab::new().with("gallery").with("relay").with_grants("relay", json!({"models": ["*"]})).catalog().await;
     let chat = Chat::new(&catalog, "asker", Arc::new(Only(catalog.model(ECHO).unwrap())), Plugins::default());
     let (events, error) = chat.say("one two", RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(
-        said(&events)[..3].iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>(),
+        transcript(&events)[..3].iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>(),
         ["one ", "two", "one two"]
     );
 }
 
 #[tokio::test]
-async fn a_model_that_fails_says_so_with_its_code() {
+async fn a_model_that_fails_has_its_own_code() {
     let catalog = gallery(Limits::default()).await;
     for delivery in [StreamingMode::Off, StreamingMode::On] {
         let error = answer(&catalog, "fail", delivery).await.unwrap_err();
@@ -88,7 +89,7 @@ async fn a_model_that_fails_says_so_with_its_code() {
 }
 
 #[tokio::test]
-async fn a_model_that_spins_is_cut_off_by_its_cpu_time() {
+async fn a_model_that_spins_is_interrupted_by_its_cpu_time() {
     let catalog = gallery(Limits { cpu: Duration::from_millis(50), ..Limits::default() }).await;
     let error = answer(&catalog, "spin", StreamingMode::On).await.unwrap_err();
     assert_eq!(
@@ -100,7 +101,7 @@ async fn a_model_that_spins_is_cut_off_by_its_cpu_time() {
 }
 
 #[tokio::test]
-async fn a_model_that_takes_too_long_is_cut_off() {
+async fn a_model_that_takes_too_long_is_interrupted() {
     let catalog = gallery(Limits { agent_wall: Duration::from_millis(100), ..Limits::default() }).await;
     let error = answer(&catalog, "spin", StreamingMode::On).await.unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::Timeout);
@@ -108,11 +109,11 @@ async fn a_model_that_takes_too_long_is_cut_off() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_large_breaks_off() {
+async fn an_answer_that_is_too_large_fails() {
     let catalog = gallery(Limits { result: 100_000, ..Limits::default() }).await;
     let words = "word ".repeat(20_000);
     let model = catalog.model(ECHO).unwrap();
-    let mut pieces = model.generate(asked(&words), StreamingMode::On).await.unwrap();
+    let mut pieces = model.generate(request(&words), StreamingMode::On).await.unwrap();
     let mut bytes = 0;
     let error = loop {
         match pieces.next().await.expect("an error before the end") {
@@ -128,34 +129,34 @@ async fn an_answer_that_is_too_large_breaks_off() {
 }
 
 #[tokio::test]
-async fn a_guest_ends_with_the_answer_that_nobody_reads_any_more() {
+async fn a_guest_ends_when_its_answer_is_dropped() {
     let catalog = alone().await;
     let model = catalog.model(ECHO).unwrap();
-    let mut pieces = model.generate(asked("one two three four five"), StreamingMode::On).await.unwrap();
+    let mut pieces = model.generate(request("one two three four five"), StreamingMode::On).await.unwrap();
     assert_eq!(text(&pieces.next().await.unwrap().unwrap()), "one ");
     drop(pieces);
-    // There is room for one guest: this one waits until the other is gone.
+    // The engine has room for one instance: this call waits until the other has ended.
     assert_eq!(answer(&catalog, "hello", StreamingMode::Off).await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_guest_that_spins_ends_with_whoever_asked() {
+async fn a_guest_that_spins_ends_with_its_caller() {
     let catalog = alone().await;
     let model = catalog.model(ECHO).unwrap();
-    let mut spinning = Box::pin(model.generate(asked("spin"), StreamingMode::Off));
+    let mut spinning = Box::pin(model.generate(request("spin"), StreamingMode::Off));
     assert!(spinning.as_mut().now_or_never().is_none(), "it has not ended");
     drop(spinning);
     assert_eq!(answer(&catalog, "hello", StreamingMode::Off).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn names_of_components_models_are_found_in_the_catalog_and_all_others_elsewhere() {
+async fn names_of_components_models_are_resolved_in_the_catalog_and_all_others_elsewhere() {
     let handle = Lab::new().with("gallery").open().await;
     let models =
         CatalogModels { catalog: handle, rest: Arc::new(OneModel(Arc::new(Scripted::new().default_reply("rest")))) };
     for (name, expected) in [(ECHO, "hello"), ("gemini-2.5-flash", "rest"), ("scripted:a.yaml", "rest")] {
         let model = models.model(name).unwrap();
-        let mut answer = model.generate(asked("hello"), StreamingMode::Off).await.unwrap();
+        let mut answer = model.generate(request("hello"), StreamingMode::Off).await.unwrap();
         assert_eq!(text(&answer.next().await.unwrap().unwrap()), expected);
     }
 }
@@ -175,7 +176,7 @@ async fn a_model_that_no_component_offers_is_unknown_and_the_others_are_named() 
     assert_eq!(none, "model `component:gallery/echo`: no component offers it; there is none");
 }
 
-/// One model for every name.
+/// Resolves every name to one model.
 struct Only(Arc<dyn Model>);
 
 impl ModelResolver for Only {

@@ -1,7 +1,8 @@
 //! Names in the catalog, and agents built from descriptions.
 
 use hatchery_core::{
-    AgentKind, CodeExecution, Examples, HookPoint, ItemResolver, JsonMap, LlmAgent, Planner, ResolveError, RunError,
+    AgentKind, CodeExecution, Examples, HookPoint, ItemKind, ItemResolver, JsonMap, LlmAgent, Planner, ResolveError,
+    RunError,
 };
 use hatchery_wasm::Catalog;
 use serde_json::json;
@@ -66,7 +67,7 @@ async fn a_component_is_the_set_of_its_tools() {
     assert_eq!(set.name(), "gallery");
     let tools = set.tools(&context(&catalog)).await.unwrap();
     let names: Vec<_> = tools.iter().map(|tool| tool.declaration().name.as_str()).collect();
-    assert_eq!(names, catalog.components["gallery"].tool_names().collect::<Vec<_>>());
+    assert_eq!(names, catalog.components["gallery"].names(ItemKind::Tool).collect::<Vec<_>>());
     // A component without tools is none.
     let error = catalog.toolset("relay").map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "toolset `relay` not found; there is `gallery`");

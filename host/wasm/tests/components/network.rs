@@ -19,7 +19,7 @@ fn lab(grants: Value, limits: Limits) -> Lab {
     let grants: Arc<Grants> = Arc::new(serde_json::from_value(grants).unwrap());
     Lab::new()
         .with("browser")
-        .configured("browser", ComponentSettings { limits, grants, ..ComponentSettings::default() })
+        .with_settings("browser", ComponentSettings { limits, grants, ..ComponentSettings::default() })
 }
 
 /// Both keys for a server of this machine.

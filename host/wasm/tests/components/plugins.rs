@@ -11,8 +11,8 @@ use hatchery_models::scripted::{Reply, Scripted, Turn};
 use hatchery_wasm::Limits;
 use serde_json::{Value, json};
 
-use crate::imports::Heard;
-use crate::support::{Chat, Lab, OneModel, invocation, said};
+use crate::imports::CapturedLog;
+use crate::support::{Chat, Lab, OneModel, invocation, transcript};
 
 /// What the censor may do: count the runs of the app.
 fn runs() -> Value {
@@ -21,14 +21,14 @@ fn runs() -> Value {
 
 /// The censor of the gallery.
 async fn censor(limits: Limits) -> Arc<dyn Plugin> {
-    let lab = Lab::new().with("gallery").limited(limits).granting("gallery", runs());
+    let lab = Lab::new().with("gallery").with_limits(limits).with_grants("gallery", runs());
     let catalog = lab.catalog().await;
     catalog.plugin("gallery/censor", JsonMap::new()).unwrap()
 }
 
 /// A chat with the clerk, watched by the censor.
 async fn clerk(model: Scripted) -> Chat {
-    let catalog = Lab::new().with("gallery").granting("gallery", runs()).catalog().await;
+    let catalog = Lab::new().with("gallery").with_grants("gallery", runs()).catalog().await;
     let plugins = Plugins::new(vec![catalog.plugin("censor", JsonMap::new()).unwrap()]).unwrap();
     Chat::new(&catalog, "clerk", Arc::new(OneModel(Arc::new(model))), plugins)
 }
@@ -38,7 +38,7 @@ fn cx() -> CallContext {
 }
 
 fn texts(events: &[Arc<Event>]) -> Vec<String> {
-    said(events).into_iter().map(|(_, text)| text).filter(|text| !text.is_empty()).collect()
+    transcript(events).into_iter().map(|(_, text)| text).filter(|text| !text.is_empty()).collect()
 }
 
 #[tokio::test]
@@ -146,12 +146,12 @@ async fn a_plugin_takes_its_settings_from_the_config_and_not_as_arguments() {
 #[tokio::test]
 async fn a_run_that_fails_is_told_to_the_plugin_and_keeps_its_own_error() {
     let chat = clerk(Scripted::new().default_reply(Reply::status(429, "slow down"))).await;
-    let heard = Heard::default();
-    let guard = tracing::subscriber::set_default(heard.clone());
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
     let (_, error) = chat.say("hello", RunConfig::default()).await;
     drop(guard);
     assert_eq!(error.expect("a failure").code(), "MODEL_RATE_LIMITED");
-    assert_eq!(heard.lines("hatchery::component"), ["a run has failed code=MODEL_RATE_LIMITED"]);
+    assert_eq!(log.lines("hatchery::component"), ["a run has failed code=MODEL_RATE_LIMITED"]);
 }
 
 #[tokio::test]
@@ -159,12 +159,12 @@ async fn a_plugin_that_fails_after_a_failed_run_leaves_a_line_in_the_log() {
     let censor = censor(Limits::default()).await;
     let cx = cx();
     cx.invocation.cancel.cancel();
-    let heard = Heard::default();
-    let guard = tracing::subscriber::set_default(heard.clone());
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
     censor.on_run_error(&cx, &RunError::Stopped).await;
     drop(guard);
     assert_eq!(
-        heard.lines("hatchery_wasm::component::plugin"),
+        log.lines("hatchery_wasm::component::plugin"),
         ["after a run that failed, plugin `gallery/censor` failed too: the run was cancelled"]
     );
 }

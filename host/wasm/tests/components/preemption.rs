@@ -1,4 +1,4 @@
-//! Guests that compute without end: they are stopped, and keep nobody from anything meanwhile.
+//! Guests that compute without end: they are interrupted, and do not block other tasks meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::support::{Lab, call, call_in, context, run_app, said};
+use crate::support::{Lab, call, call_in, context, run_app, transcript};
 
 const HOURS: Duration = Duration::from_secs(36_000);
 
-/// A catalog of guests that may spin for hours, so many at a time.
+/// Returns a catalog of guests that may spin for hours, `instances` at a time.
 async fn unlimited(instances: u32) -> Arc<Catalog> {
     let limits = Limits { cpu: HOURS, wall: HOURS, agent_wall: HOURS, ..Limits::default() };
-    let mut lab = Lab::new().with("misbehaver").limited(limits);
+    let mut lab = Lab::new().with("misbehaver").with_limits(limits);
     lab.options.engine = Engine::new(&EngineOptions { instances, ..EngineOptions::default() }).unwrap();
     lab.catalog().await
 }
 
-/// Starts guests that spin, and waits until all run.
+/// Starts spinning guests, and waits until all run.
 async fn spin(
     catalog: &Arc<Catalog>,
     guests: usize,
@@ -40,7 +40,7 @@ async fn spin(
     spinning
 }
 
-/// Sends a byte around over the network.
+/// Sends a byte over the network and back.
 async fn round_trip() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -52,7 +52,7 @@ async fn round_trip() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_spinning_guests_keep_nobody_from_the_network_and_end_when_cancelled() {
+async fn two_hundred_spinning_guests_do_not_block_the_network_and_end_when_cancelled() {
     const GUESTS: usize = 200;
     let catalog = unlimited(300).await;
     let cx = context(&catalog);
@@ -85,7 +85,7 @@ async fn one_thread_is_enough_for_a_spinning_guest_and_for_others() {
 #[tokio::test]
 async fn a_spinning_guest_ends_at_its_deadline_whatever_cpu_time_it_has_left() {
     let limits = Limits { cpu: HOURS, wall: Duration::from_millis(100), ..Limits::default() };
-    let catalog = Lab::new().with("misbehaver").limited(limits).catalog().await;
+    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
     let error = call(&catalog, "spin", json!({})).await.unwrap_err().to_string();
     assert_eq!(
         error,
@@ -97,9 +97,10 @@ async fn a_spinning_guest_ends_at_its_deadline_whatever_cpu_time_it_has_left() {
 #[tokio::test]
 async fn an_agent_that_waits_for_a_model_uses_no_cpu_time() {
     let limits = Limits { cpu: Duration::from_millis(100), ..Limits::default() };
-    let catalog = Lab::new().with("relay").limited(limits).granting("relay", json!({"models": ["*"]})).catalog().await;
+    let catalog =
+        Lab::new().with("relay").with_limits(limits).with_grants("relay", json!({"models": ["*"]})).catalog().await;
     let model = Scripted::new().default_reply(Reply::text("at last").delay(Duration::from_millis(400)));
     let (events, error) = run_app(&catalog, "asker", "hello", model, RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
-    assert_eq!(said(&events).last().unwrap().1, "again: at last");
+    assert_eq!(transcript(&events).last().unwrap().1, "again: at last");
 }

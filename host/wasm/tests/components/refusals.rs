@@ -68,7 +68,7 @@ async fn a_file_that_is_larger_than_any_component_is_not_read() {
         lab.reason(&lab.open().await.current(), "film.wasm"),
         format!(
             "{}: has {size} bytes, and a component may have 268435456; build it with `hatchery build`, which strips it, or raise \
-             `engine.compile.max_file_size` in hatchery.yaml",
+             `compile.max_file_size` in hatchery.yaml",
             path.display()
         )
     );

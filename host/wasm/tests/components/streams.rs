@@ -1,4 +1,4 @@
-//! The events of custom agents on their way out: their order, their pace and their author.
+//! Events of custom agents: order, backpressure and author.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use hatchery_core::{AgentContext, CallContext, Event, EventSink, RunConfig, RunE
 use hatchery_models::scripted::Scripted;
 use serde_json::{Value, json};
 
-use crate::support::{Lab, context_of, run_app, run_custom_in, said};
+use crate::support::{Lab, context_of, run_app, run_custom_in, transcript};
 
 #[tokio::test]
 async fn a_thousand_events_arrive_in_order() {
@@ -15,11 +15,11 @@ async fn a_thousand_events_arrive_in_order() {
     let (events, error) = run_app(&catalog, "streamer", "1000", Scripted::new(), RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     let expected: Vec<_> = (1..=1000).map(|number| ("streamer".to_owned(), number.to_string())).collect();
-    assert_eq!(said(&events), expected);
+    assert_eq!(transcript(&events), expected);
 }
 
 #[tokio::test]
-async fn a_guest_that_never_stops_talking_is_stopped_by_the_limit_of_the_run() {
+async fn a_guest_that_emits_events_without_end_is_stopped_by_the_limit_of_the_run() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let config = RunConfig { max_events: 10, ..RunConfig::default() };
     let (events, error) = run_app(&catalog, "streamer", "1000000", Scripted::new(), config).await;
@@ -32,7 +32,7 @@ async fn a_guest_that_never_stops_talking_is_stopped_by_the_limit_of_the_run() {
 }
 
 #[tokio::test]
-async fn a_guest_does_not_go_on_before_its_event_is_taken() {
+async fn a_guest_does_not_continue_before_its_event_is_stored() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let call = context_of(&catalog, "1000 noted");
     let watcher = Arc::new(Watcher { call: call.clone(), seen: Mutex::default() });
@@ -47,14 +47,14 @@ async fn a_guest_does_not_go_on_before_its_event_is_taken() {
 }
 
 #[tokio::test]
-async fn an_agent_that_speaks_in_the_users_name_ends_the_run() {
+async fn an_agent_that_emits_events_as_the_user_ends_the_run() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let (events, error) = run_app(&catalog, "forger", "hello", Scripted::new(), RunConfig::default()).await;
     assert_eq!(error.expect("a failure").code(), "AGENT_FAILED");
-    assert!(events.iter().all(|event| event.author != "user"), "{:?}", said(&events));
+    assert!(events.iter().all(|event| event.author != "user"), "{:?}", transcript(&events));
 }
 
-/// Holds each event back for a while, and looks how far the guest has come in the meantime.
+/// Delays each event, and records how far the guest has come in the meantime.
 struct Watcher {
     call: CallContext,
     seen: Mutex<Vec<Seen>>,
@@ -62,9 +62,9 @@ struct Watcher {
 
 struct Seen {
     text: String,
-    /// The number in the run's state when the event came.
+    /// The number in the run's state when the event arrived.
     noted: Option<Value>,
-    /// The number that the guest set while the event was held.
+    /// The number that the guest set while the event was delayed.
     ahead: Option<Value>,
 }
 
@@ -72,7 +72,7 @@ struct Seen {
 impl EventSink for Watcher {
     async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
         let noted = self.call.state("temp:at");
-        // With each turn that this gives away, a guest that does not wait goes on.
+        // A guest that does not wait continues with each yield.
         for _ in 0..5 {
             tokio::task::yield_now().await;
         }

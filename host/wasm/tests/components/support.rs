@@ -1,4 +1,4 @@
-//! A directory with components, a catalog of it, and the means to call what is in it.
+//! Test fixture: a folder with components, its catalog, and calls of its items.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, RwLock};
@@ -19,18 +19,18 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// The engine of all tests that need no special one.
+/// The engine of all tests that need no special options.
 pub static ENGINE: LazyLock<Arc<Engine>> =
     LazyLock::new(|| Engine::new(&EngineOptions { instances: 100, ..EngineOptions::default() }).expect("an engine"));
 
-/// Where a component is when it has been built.
+/// Returns the path of a built component.
 pub fn built(name: &str) -> PathBuf {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/wasm32-wasip2/guest");
     let directory = std::env::var_os("HATCHERY_COMPONENTS").map_or(built, PathBuf::from);
     directory.join(format!("{name}.wasm"))
 }
 
-/// A built component.
+/// Returns the path of a component, which must have been built.
 pub fn component(name: &str) -> PathBuf {
     let path = built(name);
     assert!(
@@ -42,45 +42,45 @@ pub fn component(name: &str) -> PathBuf {
     path
 }
 
-/// A directory that is served.
+/// A served folder and its load options.
 pub struct Lab {
     directory: TempDir,
     pub options: LoadOptions,
 }
 
 impl Lab {
-    /// An empty directory, and options with a cache that later runs of the tests find again.
+    /// Creates an empty folder, with a code cache that is shared with later test runs.
     pub fn new() -> Self {
         let cache = CodeCache::new(Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("components")));
         let options = LoadOptions { cache, ..LoadOptions::new(ENGINE.clone()) };
         Self { directory: tempfile::tempdir().unwrap(), options }
     }
 
-    /// With a built component in it.
+    /// Adds a built component.
     pub fn with(self, name: &str) -> Self {
         std::fs::copy(component(name), self.path(&format!("{name}.wasm"))).unwrap();
         self
     }
 
-    /// With other limits.
-    pub fn limited(mut self, limits: Limits) -> Self {
+    /// Sets the limits of all components.
+    pub fn with_limits(mut self, limits: Limits) -> Self {
         self.options.settings.limits = limits;
         self
     }
 
-    /// With settings for one component.
-    pub fn configured(mut self, component: &str, settings: ComponentSettings) -> Self {
+    /// Sets the settings of a component.
+    pub fn with_settings(mut self, component: &str, settings: ComponentSettings) -> Self {
         self.options.settings.components.insert(component.to_owned(), settings);
         self
     }
 
-    /// With these grants for one component.
-    pub fn granting(self, component: &str, grants: Value) -> Self {
+    /// Sets the grants of a component.
+    pub fn with_grants(self, component: &str, grants: Value) -> Self {
         let limits = self.options.settings.limits.clone();
-        self.configured(component, ComponentSettings { limits, ..granted(grants) })
+        self.with_settings(component, ComponentSettings { limits, ..settings_with_grants(grants) })
     }
 
-    /// With a file in it.
+    /// Writes a file.
     pub fn write(&self, file: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -96,7 +96,7 @@ impl Lab {
         CatalogHandle::open(self.directory.path(), self.options.clone()).await.unwrap()
     }
 
-    /// The catalog of what is in it, which must all be good.
+    /// Returns the catalog, in which every file must be loaded.
     pub async fn catalog(&self) -> Arc<Catalog> {
         let catalog = self.open().await.current();
         for file in &catalog.files {
@@ -105,20 +105,20 @@ impl Lab {
         catalog
     }
 
-    /// Why a file does not serve.
+    /// Returns the reason why a file is not loaded.
     pub fn reason(&self, catalog: &Catalog, file: &str) -> String {
         let status = catalog.file(&self.path(file)).expect("a status");
         status.state.reason().unwrap_or_else(|| panic!("{file} is {:?}", status.state)).to_owned()
     }
 }
 
-/// Settings with these grants, as `hatchery.yaml` has them.
-pub fn granted(grants: Value) -> ComponentSettings {
+/// Returns settings with these grants, as written in `hatchery.yaml`.
+pub fn settings_with_grants(grants: Value) -> ComponentSettings {
     let grants: Grants = serde_json::from_value(grants).unwrap();
     ComponentSettings { grants: Arc::new(grants), ..ComponentSettings::default() }
 }
 
-/// Answers every model name with one scripted model.
+/// Resolves every model name to one scripted model.
 pub struct OneModel(pub Arc<Scripted>);
 
 impl ModelResolver for OneModel {
@@ -140,7 +140,7 @@ fn services_with(models: Arc<dyn ModelResolver>) -> Services {
     }
 }
 
-/// A run without an engine around it, for a user who says `text`.
+/// Returns an invocation without an engine, with the user message `text`.
 pub fn invocation(text: &str) -> Arc<Invocation> {
     let key = SessionKey::new("app", "user", "session");
     Arc::new(Invocation {
@@ -165,22 +165,22 @@ pub fn invocation(text: &str) -> Arc<Invocation> {
     })
 }
 
-/// A context for a call, which can call all tools of the catalog.
+/// Returns the context of a call that can call all tools of the catalog.
 pub fn context(catalog: &Arc<Catalog>) -> CallContext {
     context_of(catalog, "hello")
 }
 
-/// The same for a user who says `text`.
+/// Returns the context of a call with the user message `text`.
 pub fn context_of(catalog: &Arc<Catalog>, text: &str) -> CallContext {
     CallContext::new(invocation(text), "agent", None).with_host(Arc::new(AllTools(catalog.clone())))
 }
 
-/// Calls a tool of the catalog.
+/// Calls a tool of the catalog in a new context.
 pub async fn call(catalog: &Arc<Catalog>, tool: &str, args: Value) -> Result<Value, ToolError> {
     call_in(&context(catalog), catalog, tool, args).await
 }
 
-/// The same in a context.
+/// Calls a tool of the catalog in a context.
 pub async fn call_in(cx: &CallContext, catalog: &Catalog, tool: &str, args: Value) -> Result<Value, ToolError> {
     catalog.tool(tool).unwrap().call(args.as_object().cloned().unwrap_or_default(), cx).await
 }
@@ -210,7 +210,7 @@ impl AgentHost for AllTools {
     }
 }
 
-/// Keeps the texts of the events that it gets, and holds each back until `permits` allow it.
+/// Records the texts of events, and blocks each one until it gets a permit.
 pub struct Listener {
     pub texts: Mutex<Vec<String>>,
     pub permits: tokio::sync::Semaphore,
@@ -242,12 +242,12 @@ impl EventSink for Listener {
     }
 }
 
-/// Runs the custom agent at the root of an app.
+/// Runs the custom agent at the root of an app in a new context.
 pub async fn run_custom(catalog: &Arc<Catalog>, app: &str, listener: &Arc<Listener>) -> Result<(), RunError> {
     run_custom_in(catalog, app, AgentContext { call: context(catalog), sink: listener.clone() }).await
 }
 
-/// The same in a context.
+/// Runs the custom agent at the root of an app in a context.
 pub async fn run_custom_in(catalog: &Catalog, app: &str, cx: AgentContext) -> Result<(), RunError> {
     match &catalog.app(app).unwrap().root().kind {
         AgentKind::Custom(custom) => custom.code.run(cx).await,
@@ -255,7 +255,7 @@ pub async fn run_custom_in(catalog: &Catalog, app: &str, cx: AgentContext) -> Re
     }
 }
 
-/// A session with an app, run by the engine.
+/// A session with an app in the engine.
 pub struct Chat {
     runner: Runner,
     app: Arc<App>,
@@ -267,7 +267,7 @@ impl Chat {
         Self { runner, app: catalog.app(app).unwrap().clone() }
     }
 
-    /// Says something; gives the events and how the run ended.
+    /// Sends a message. Returns the events and the error that ended the run.
     pub async fn say(&self, message: &str, config: RunConfig) -> (Vec<Arc<Event>>, Option<RunError>) {
         let mut request = RunRequest::new("user", "session", Content::user(message));
         request.config = RunConfig { auto_create_session: true, ..config };
@@ -282,14 +282,14 @@ impl Chat {
         (events, None)
     }
 
-    /// The session as it is stored.
+    /// Returns the stored session.
     pub async fn session(&self) -> Session {
         let key = SessionKey::new(self.app.name.as_str(), "user", "session");
         self.runner.services().sessions.get(&key, EventWindow::default()).await.unwrap().unwrap()
     }
 }
 
-/// Runs an app with the engine; gives the events and how it ended.
+/// Runs an app in the engine. Returns the events and the error that ended the run.
 pub async fn run_app(
     catalog: &Catalog,
     app: &str,
@@ -301,8 +301,8 @@ pub async fn run_app(
     Chat::new(catalog, app, models, Plugins::default()).say(message, config).await
 }
 
-/// Author and text of each event.
-pub fn said(events: &[Arc<Event>]) -> Vec<(String, String)> {
+/// Returns author and text of each event.
+pub fn transcript(events: &[Arc<Event>]) -> Vec<(String, String)> {
     let text = |event: &Event| event.content.as_ref().map(|content| content.text()).unwrap_or_default();
     events.iter().map(|event| (event.author.clone(), text(event))).collect()
 }

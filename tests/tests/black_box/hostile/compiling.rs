@@ -82,11 +82,11 @@ async fn rights_are_taken_back_while_something_dear_is_compiled() -> Result<()> 
 
 #[tokio::test]
 async fn a_host_serves_the_others_before_something_dear_is_compiled() -> Result<()> {
-    let folder = Stage::folder("engine: {compile: {time: 2s}}\n")?;
+    let folder = Stage::folder("compile: {time: 2s}\n")?;
     folder.put("slow.wasm", slow_component()?)?;
     let stage = Stage::serve(folder).await?;
     let reason = stage.withstand(stage.host.until_refused("slow.wasm")).await?;
-    assert!(reason.contains("engine.compile"), "{reason}");
+    assert!(reason.contains("`compile.time`"), "{reason}");
     Ok(())
 }
 

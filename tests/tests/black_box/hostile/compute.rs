@@ -34,7 +34,7 @@ async fn a_component_that_spins_or_grows_while_it_describes_itself_is_not_loaded
         let expected = match attack {
             "spin" => "it needs more than 5s for that",
             "grow" => "raise `limits.memory`",
-            _ => "it says more than 4 MiB of itself",
+            _ => "its descriptions have more than 4 MiB",
         };
         assert!(reason.contains("puppet") && reason.contains(expected), "{attack}: {reason}");
         stage.folder.remove("puppet.wasm")?;

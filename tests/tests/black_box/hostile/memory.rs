@@ -73,7 +73,7 @@ async fn memory_without_end_ends_at_the_limit() -> Result<()> {
 
 #[tokio::test]
 async fn calls_of_its_own_tools_at_the_same_time_share_what_one_message_may_take() -> Result<()> {
-    let stage = Stage::new("engine: {memory: 1GiB, run_memory: 256MiB}\n").await?;
+    let stage = Stage::new("instances: {memory: 1GiB, run_memory: 256MiB}\n").await?;
     let answer = stage.withstand(stage.attack("own_calls", json!({ "count": 30, "bytes": 55 << 20 }))).await?;
     // Some of them wait for others, or are refused; that they were tried, and that the host bore it, is what counts.
     let went_well = answer["went_well"].as_u64();

@@ -62,7 +62,7 @@ pub(crate) async fn load(
 /// # Errors
 /// When the configuration that they come from is not trusted.
 pub(super) fn check_trust(settings: &Settings, name: &str) -> Result<(), LoadError> {
-    settings.of(name).refusal.map_or(Ok(()), |reason| Err(LoadError::NotAdmitted(reason)))
+    settings.of(name).refusal.map_or(Ok(()), |reason| Err(LoadError::Refused(reason)))
 }
 
 /// Checks that the folders a component is granted do not lie where another one writes.
@@ -115,7 +115,7 @@ pub async fn precompile(options: &LoadOptions, path: &Path) -> Result<Precompile
     let (size, hash) = (bytes.len() as u64, sha256(&bytes));
     let code = code(options, &name, bytes, hash, &mut LoadPermit::default()).await?;
     match code.not_kept {
-        Some(reason) => Err(LoadError::NotKept { component: name, reason }),
+        Some(reason) => Err(LoadError::NotCached { component: name, reason }),
         None => Ok(Precompiled { name, size, is_from_cache: code.is_from_cache, took: began.elapsed() }),
     }
 }
@@ -132,18 +132,18 @@ pub(crate) fn check_name(name: &str, path: &Path) -> Result<(), LoadError> {
 
 /// The bytes of a file, unless they are too many to be looked at.
 pub(crate) async fn read(options: &LoadOptions, path: &Path) -> Result<Bytes, LoadError> {
-    let most = options.compiler.limits().max_file_size;
+    let max = options.compiler.limits().max_file_size;
     let failed = |source| LoadError::Read { path: path.into(), source };
     let file = tokio::fs::File::open(path).await.map_err(failed)?;
     let size = file.metadata().await.map_err(failed)?.len();
     let mut bytes = Vec::new();
-    if size <= most {
+    if size <= max {
         // It may have grown.
-        file.take(most.saturating_add(1)).read_to_end(&mut bytes).await.map_err(failed)?;
+        file.take(max.saturating_add(1)).read_to_end(&mut bytes).await.map_err(failed)?;
     }
     let size = size.max(bytes.len() as u64);
-    if size > most {
-        return Err(LoadError::TooLarge { path: path.into(), size, most });
+    if size > max {
+        return Err(LoadError::TooLarge { path: path.into(), size, max });
     }
     Ok(bytes.into())
 }
@@ -154,8 +154,8 @@ pub(crate) async fn admit(options: &LoadOptions, path: &Path, bytes: Bytes) -> R
     let file = path.to_owned();
     let asked = tokio::task::spawn_blocking(move || load_policy(&file, &bytes).map(|()| bytes)).await;
     asked
-        .map_err(|error| LoadError::BrokeOff { path: path.into(), reason: error.to_string() })?
-        .map_err(LoadError::NotAdmitted)
+        .map_err(|error| LoadError::Panicked { path: path.into(), reason: error.to_string() })?
+        .map_err(LoadError::Refused)
 }
 
 /// Checks, compiles and describes the component in `bytes`, whose SHA-256 is `hash`. Also says whether its code was in the cache.

@@ -133,7 +133,7 @@ pub(super) fn or_broken(
     joined.unwrap_or_else(|error| {
         let reason = error.to_string();
         tracing::error!("{}: loading broke off: {reason}", path.display());
-        Err(LoadError::BrokeOff { path: path.into(), reason })
+        Err(LoadError::Panicked { path: path.into(), reason })
     })
 }
 

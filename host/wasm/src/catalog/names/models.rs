@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Model, ModelError, ModelErrorKind};
+use hatchery_core::{ItemKind, Model, ModelError, ModelErrorKind};
 
 use super::Names;
 use crate::contract::component::MODEL_PREFIX;
@@ -20,7 +20,7 @@ impl Names<'_> {
 
     fn known_models(&self) -> String {
         let all = self.0.values().flat_map(|component| {
-            component.model_names().map(|model| format!("`{MODEL_PREFIX}{}/{model}`", component.name()))
+            component.names(ItemKind::Model).map(|model| format!("`{MODEL_PREFIX}{}/{model}`", component.name()))
         });
         let all = all.collect::<Vec<_>>().join(", ");
         if all.is_empty() { "none".into() } else { all }

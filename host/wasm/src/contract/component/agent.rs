@@ -1,25 +1,26 @@
-//! A component's custom agent: one instance per run.
+//! Custom agents of components: one instance per run.
 //!
-//! The guest's stream of events is read one by one, and the next is taken when the one before is stored: a slow client slows the guest
-//! down, and nothing piles up. Events are emitted outside of the store's own polling, because emitting may run anything.
+//! The guest's events are taken one by one, each when the one before is stored, so a slow client slows the guest down
+//! and nothing is buffered. Events are emitted outside of the polling of the Wasmtime store, because emit may run
+//! other components.
 
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use async_trait::async_trait;
+use futures::Sink;
 use hatchery_core::{AgentContext, CustomAgent, EventData, RunError, Timestamp, new_event_id};
 use tokio::sync::{mpsc, oneshot};
-use wasmtime::component::{Source, StreamConsumer, StreamResult};
-use wasmtime::{Store, StoreContextMut};
+use wasmtime::Store;
 
 use super::Component;
 use super::exports::AgentExports;
 use super::sync_agent;
 use crate::contract::bindings::exports::hatchery::agent::guest_agents::Guest;
-use crate::contract::convert::{FromWit, bounded, bounded_event, wit};
-use crate::contract::relay::{Held, Relay};
+use crate::contract::convert::{FromWit, truncate_error, truncate_event_error, wit};
+use crate::contract::stream;
+use crate::contract::sub_agent_relay::{PendingEvent, SubAgentRelay};
 use crate::error::CallError;
 use crate::policy::{Access, Permission};
 use crate::runtime::store::{Caller, HostState, Sandbox};
@@ -33,15 +34,15 @@ pub(super) struct ComponentAgent {
 #[async_trait]
 impl CustomAgent for ComponentAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
-        let relay = Arc::new(Relay::default());
-        let (sender, mut yielded) = mpsc::channel(1);
+        let relay = Arc::new(SubAgentRelay::default());
+        let (sender, mut events) = mpsc::channel(1);
         let name = self.name.clone();
         let caller = Caller::Agent(cx.clone(), relay.clone());
         let guest = self.component.sandbox.run(caller, |mut store, instance| async move {
             match &self.exports {
                 AgentExports::Async(exports) => {
                     let guest = exports.load(&mut store, &instance)?;
-                    run_to_end(store, guest, name, Events { sender, relay, taken: None }).await
+                    run_to_end(store, guest, name, EventSender { sender, relay, stored: None }).await
                 }
                 AgentExports::Sync(exports) => {
                     let guest = exports.load(&mut store, &instance)?;
@@ -49,64 +50,61 @@ impl CustomAgent for ComponentAgent {
                 }
             }
         });
-        let emitting = self.emit_all(&cx, &mut yielded);
-        tokio::pin!(guest, emitting);
-        // Whoever ends first with an error ends the other by dropping it. What the guest yielded before it failed is kept.
+        let emit = self.emit_all(&cx, &mut events);
+        tokio::pin!(guest, emit);
+        // The side that ends first with an error ends the other by dropping it. Events that the guest yielded before
+        // it failed are kept.
         let ended = tokio::select! {
             biased;
-            emitted = &mut emitting => {
-                emitted?;
+            result = &mut emit => {
+                result?;
                 guest.await
             }
             ended = &mut guest => {
-                emitting.await?;
+                emit.await?;
                 ended
             }
         };
         match ended.map_err(|error| error.into_run_error(&self.component.name))? {
             Ok(()) => Ok(()),
             Err(error) => {
-                let wit::Error { code, message } = bounded(error);
+                let wit::Error { code, message } = truncate_error(error);
                 Err(RunError::Agent { agent: self.name.clone(), code: code.into(), message })
             }
         }
     }
 }
 
-/// Runs the guest until its stream has ended and nothing of it is left to do.
+/// Runs the guest until its stream has ended and it has no tasks left.
 async fn run_to_end(
     mut store: Store<HostState>,
     guest: Guest,
     name: String,
-    events: Events,
+    events: EventSender,
 ) -> wasmtime::Result<Result<(), wit::Error>> {
-    let (open, closed) = oneshot::channel::<()>();
     let run = store.run_concurrent(async move |accessor| {
         let stream = match guest.call_run(accessor, name).await? {
             Ok(stream) => stream,
             Err(error) => return wasmtime::error::Ok(Err(error)),
         };
-        accessor.with(|access| stream.pipe(access, Piped { events, _open: open }))?;
-        // An error says that the stream's end, the sender, was dropped.
-        let _ = closed.await;
-        poll_fn(|cx| accessor.poll_no_interesting_tasks(cx)).await;
+        stream::read_to_end(accessor, stream, events).await?;
         Ok(Ok(()))
     });
     run.await?
 }
 
 impl ComponentAgent {
-    /// Emits what the guest yields until its stream ends.
-    async fn emit_all(&self, cx: &AgentContext, yielded: &mut mpsc::Receiver<Yielded>) -> Result<(), RunError> {
-        let mut streaming = None;
-        while let Some(Yielded { event, held, done }) = yielded.recv().await {
-            match held {
-                Some(Held::Event(original, fate)) => {
+    /// Emits the events of the guest until its stream ends.
+    async fn emit_all(&self, cx: &AgentContext, events: &mut mpsc::Receiver<YieldedEvent>) -> Result<(), RunError> {
+        let mut partial_id = None;
+        while let Some(YieldedEvent { event, pending, done }) = events.recv().await {
+            match pending {
+                Some(PendingEvent::Event(original, ack)) => {
                     let stored = cx.sink.emit(original).await?;
-                    fate.decided(stored);
+                    ack.acknowledge(stored);
                 }
-                Some(Held::Failure(error)) => return Err(error),
-                None => self.emit_new(cx, event, &mut streaming).await?,
+                Some(PendingEvent::Failure(error)) => return Err(error),
+                None => self.emit_new(cx, event, &mut partial_id).await?,
             }
             // A guest that has cancelled its write does not wait for it.
             let _ = done.send(());
@@ -114,15 +112,16 @@ impl ComponentAgent {
         Ok(())
     }
 
-    /// Emits an event that the guest made. Pieces get the id of the whole event that follows them.
+    /// Emits an event made by the guest. Partial events get the id of the complete event that follows them.
     async fn emit_new(
         &self,
         cx: &AgentContext,
         event: wit::Event,
-        streaming: &mut Option<String>,
+        partial_id: &mut Option<String>,
     ) -> Result<(), RunError> {
         let failed = |error: CallError| error.into_run_error(&self.component.name);
-        let data = self.component.accept(event, |event| EventData::from_wit(bounded_event(event))).map_err(failed)?;
+        let data =
+            self.component.convert(event, |event| EventData::from_wit(truncate_event_error(event))).map_err(failed)?;
         for key in data.actions.state_delta.keys() {
             let Sandbox { grants, component, .. } = &self.component.sandbox;
             grants.check(component, Permission::State(Access::Write, key)).map_err(|denial| denial.end(&cx.call))?;
@@ -131,12 +130,12 @@ impl ComponentAgent {
             return Err(self.refuse_compaction(cx));
         }
         let id = if data.partial {
-            streaming.get_or_insert_with(new_event_id).clone()
+            partial_id.get_or_insert_with(new_event_id).clone()
         } else {
-            streaming.take().unwrap_or_default()
+            partial_id.take().unwrap_or_default()
         };
         let error = data.error_code.clone().map(|code| (code, data.error_message.clone().unwrap_or_default()));
-        // The time is the host's, too: windows of a session and summaries go by it.
+        // The host sets the time, because sessions and summaries depend on it.
         cx.emit(EventData { id, timestamp: Timestamp::default(), ..data }).await?;
         match error {
             Some((code, message)) => Err(RunError::AlreadyReported { code, message }),
@@ -146,7 +145,7 @@ impl ComponentAgent {
 }
 
 impl ComponentAgent {
-    /// Refuses an event that would take the place of events of others in what models see.
+    /// Refuses an event that would replace the events of others in what models see.
     fn refuse_compaction(&self, cx: &AgentContext) -> RunError {
         let (component, invocation) = (&*self.component.name, &cx.call.invocation);
         tracing::warn!(
@@ -161,57 +160,49 @@ impl ComponentAgent {
     }
 }
 
-/// An event of the guest on its way out.
-pub(super) struct Yielded {
+/// An event of the guest on its way to the session.
+pub(super) struct YieldedEvent {
     pub(super) event: wit::Event,
-    /// What it stands for, if the guest got it from a sub agent.
-    pub(super) held: Option<Held>,
+    /// The original, if the guest got it from a sub-agent.
+    pub(super) pending: Option<PendingEvent>,
     pub(super) done: oneshot::Sender<()>,
 }
 
-/// The reading end of the guest's stream.
-struct Events {
-    sender: mpsc::Sender<Yielded>,
-    relay: Arc<Relay>,
-    /// Told when the event that was taken last is stored.
-    taken: Option<oneshot::Receiver<()>>,
+/// The sink of the guest's stream. An event is flushed when it is stored.
+struct EventSender {
+    sender: mpsc::Sender<YieldedEvent>,
+    relay: Arc<SubAgentRelay>,
+    /// Resolves when the last event is stored.
+    stored: Option<oneshot::Receiver<()>>,
 }
 
-/// [`Events`] with a sign that the stream is open.
-struct Piped {
-    events: Events,
-    _open: oneshot::Sender<()>,
-}
+/// The run does not take events any more.
+struct RunEnded;
 
-impl StreamConsumer<HostState> for Piped {
-    type Item = wit::Event;
+impl Sink<wit::Event> for EventSender {
+    type Error = RunEnded;
 
-    fn poll_consume(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        store: StoreContextMut<HostState>,
-        mut source: Source<'_, Self::Item>,
-        finish: bool,
-    ) -> Poll<wasmtime::Result<StreamResult>> {
-        let events = &mut self.events;
-        if events.taken.is_none() {
-            let mut next = None;
-            source.read(store, &mut next)?;
-            let Some(event) = next else {
-                return if finish { Poll::Ready(Ok(StreamResult::Cancelled)) } else { Poll::Pending };
-            };
-            let held = events.relay.claim(&event.id);
-            let (done, taken) = oneshot::channel();
-            // The channel has room for one, and the one before has been taken out.
-            if events.sender.try_send(Yielded { event, held, done }).is_err() {
-                return Poll::Ready(Ok(StreamResult::Dropped));
-            }
-            events.taken = Some(taken);
-        }
-        let Some(taken) = &mut events.taken else { return Poll::Pending };
-        let stored = ready!(Pin::new(taken).poll(cx));
-        events.taken = None;
-        let result = if stored.is_ok() { StreamResult::Completed } else { StreamResult::Dropped };
-        Poll::Ready(Ok(result))
+    fn poll_ready(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), RunEnded>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn start_send(mut self: Pin<&mut Self>, event: wit::Event) -> Result<(), RunEnded> {
+        let pending = self.relay.take_pending(&event.id);
+        let (done, stored) = oneshot::channel();
+        // The channel has room for one event, and the last one has been received.
+        self.sender.try_send(YieldedEvent { event, pending, done }).map_err(|_| RunEnded)?;
+        self.stored = Some(stored);
+        Ok(())
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), RunEnded>> {
+        let Some(stored) = &mut self.stored else { return Poll::Ready(Ok(())) };
+        let result = ready!(Pin::new(stored).poll(cx));
+        self.stored = None;
+        Poll::Ready(result.map_err(|_| RunEnded))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), RunEnded>> {
+        self.poll_flush(cx)
     }
 }

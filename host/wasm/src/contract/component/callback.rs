@@ -12,9 +12,9 @@ use wasmtime::component::{Accessor, Instance};
 
 use super::Component;
 use super::hook::Hook;
-use super::offer::Hooked;
+use super::manifest::Hooked;
 use crate::contract::bindings::exports::hatchery::agent::{guest_callbacks, guest_plugins, sync_guest_callbacks};
-use crate::contract::convert::{BadValue, FromWit, ToWit, Weigh, bounded, object, text, wit};
+use crate::contract::convert::{BadValue, EstimateSize, FromWit, ToWit, object, text, truncate_error, wit};
 use crate::error::CallError;
 use crate::policy::Permission;
 use crate::runtime::store::{HostState, Sandbox};
@@ -96,16 +96,16 @@ impl<I: HookInterface + Sync> ComponentCallback<I> {
     ) -> Result<T, RunError> {
         let load = |store: &mut Store<HostState>, instance: &Instance| self.exports.load(store, instance);
         let answer = self.component.sandbox.call(cx, load, call).await.map_err(|error| self.call_error(error))?;
-        answer.map_err(|error| I::guest_error(self.qualified_name(), cx, bounded(error)))
+        answer.map_err(|error| I::guest_error(self.qualified_name(), cx, truncate_error(error)))
     }
 
     /// Checks the size of an answer and converts it.
-    pub(super) fn accept<W: Weigh, T>(
+    pub(super) fn accept<W: EstimateSize, T>(
         &self,
         answer: W,
         convert: impl FnOnce(W) -> Result<T, BadValue>,
     ) -> Result<T, RunError> {
-        self.component.accept(answer, convert).map_err(|error| self.call_error(error))
+        self.component.convert(answer, convert).map_err(|error| self.call_error(error))
     }
 
     pub(super) fn content(&self, content: Option<wit::Content>) -> Result<Option<Content>, RunError> {

@@ -1,17 +1,15 @@
-//! A component's code executor: an instance per piece of code.
+//! Code executors of components: one instance per execution.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{CallContext, CodeExecutor, CodeInput, CodeOutput, ItemKind, ToolError};
-use wasmtime::Store;
-use wasmtime::component::Instance;
 
 use super::Component;
+use super::exports::Indices;
 use crate::contract::bindings::exports::hatchery::agent::guest_code_executors::GuestIndices;
-use crate::contract::convert::{FromWit, ToWit, bounded_tool_error};
+use crate::contract::convert::{FromWit, ToWit, to_tool_error};
 use crate::error::CallError;
-use crate::runtime::store::HostState;
 
 pub(super) struct ComponentCodeExecutor {
     pub(super) component: Arc<Component>,
@@ -28,14 +26,12 @@ impl CodeExecutor for ComponentCodeExecutor {
     async fn execute(&self, input: CodeInput, cx: &CallContext) -> Result<CodeOutput, ToolError> {
         let failed = |error: CallError| error.into_tool_error(&self.component.name, ItemKind::CodeExecutor, &self.name);
         let (name, input) = (self.name.clone(), input.to_wit());
-        let load = |store: &mut Store<HostState>, instance: &Instance| self.exports.load(store, instance);
-        let call = self
-            .component
-            .sandbox
-            .call(cx, load, async move |accessor, guest| guest.call_execute(accessor, name, input).await);
+        let call = self.component.sandbox.call(cx, self.exports.loader(), async move |accessor, guest| {
+            guest.call_execute(accessor, name, input).await
+        });
         match call.await.map_err(failed)? {
-            Ok(output) => self.component.accept(output, CodeOutput::from_wit).map_err(failed),
-            Err(error) => Err(bounded_tool_error(error, &self.name)),
+            Ok(output) => self.component.convert(output, CodeOutput::from_wit).map_err(failed),
+            Err(error) => Err(to_tool_error(error, &self.name)),
         }
     }
 }

@@ -1,16 +1,14 @@
-//! A component's provider of examples: an instance per choice.
+//! Example providers of components: one instance per query.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{CallContext, Example, ExampleProvider, ItemKind, RunError};
-use wasmtime::Store;
-use wasmtime::component::Instance;
 
 use super::Component;
+use super::exports::Indices;
 use crate::contract::bindings::exports::hatchery::agent::guest_examples::GuestIndices;
 use crate::contract::convert::all_from_wit;
-use crate::runtime::store::HostState;
 
 pub(super) struct ComponentExamples {
     pub(super) component: Arc<Component>,
@@ -22,11 +20,9 @@ pub(super) struct ComponentExamples {
 impl ExampleProvider for ComponentExamples {
     async fn examples(&self, query: &str, cx: &CallContext) -> Result<Vec<Example>, RunError> {
         let (name, query) = (self.name.clone(), query.to_owned());
-        let load = |store: &mut Store<HostState>, instance: &Instance| self.exports.load(store, instance);
-        let call = self
-            .component
-            .sandbox
-            .call(cx, load, async move |accessor, guest| guest.call_examples(accessor, name, query).await);
-        self.component.answer(ItemKind::Examples, &self.name, call.await, all_from_wit)
+        let call = self.component.sandbox.call(cx, self.exports.loader(), async move |accessor, guest| {
+            guest.call_examples(accessor, name, query).await
+        });
+        self.component.convert_result(ItemKind::Examples, &self.name, call.await, all_from_wit)
     }
 }

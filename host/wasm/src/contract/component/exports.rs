@@ -1,9 +1,9 @@
-//! The interfaces that a component exports.
+//! Indices of the interfaces that a component exports.
 
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
-use super::offer::Described;
+use super::manifest::RawManifest;
 use crate::contract::bindings::exports::hatchery::agent::{
     guest_agents, guest_callbacks, guest_code_executors, guest_examples, guest_models, guest_plugins,
     guest_summarizers, guest_tools, sync_guest_agents, sync_guest_callbacks, sync_guest_tools,
@@ -11,28 +11,25 @@ use crate::contract::bindings::exports::hatchery::agent::{
 use crate::contract::version::Contract;
 use crate::runtime::store::HostState;
 
-/// Where the functions of agents are.
 #[derive(Clone)]
 pub(super) enum AgentExports {
     Async(guest_agents::GuestIndices),
     Sync(sync_guest_agents::GuestIndices),
 }
 
-/// Where the functions of tools are.
 #[derive(Clone)]
 pub(super) enum ToolExports {
     Async(guest_tools::GuestIndices),
     Sync(sync_guest_tools::GuestIndices),
 }
 
-/// Where the functions of callbacks are.
 #[derive(Clone)]
 pub(super) enum CallbackExports {
     Async(guest_callbacks::GuestIndices),
     Sync(sync_guest_callbacks::GuestIndices),
 }
 
-/// Where the functions of each interface are; nothing for those that the component does not have.
+/// The indices of each interface; `None` if the component does not export it.
 #[derive(Clone)]
 pub(super) struct Exports {
     pub(super) agents: Option<AgentExports>,
@@ -45,16 +42,56 @@ pub(super) struct Exports {
     pub(super) models: Option<guest_models::GuestIndices>,
 }
 
+/// The functions of one interface, found in the compiled component.
+pub(super) trait Indices {
+    /// The functions in an instance.
+    type Guest;
+
+    /// Finds the functions in an instance. Passed to [`Sandbox::call`](crate::runtime::store::Sandbox::call) by
+    /// [`Indices::loader`].
+    fn load_guest(&self, store: &mut Store<HostState>, instance: &Instance) -> wasmtime::Result<Self::Guest>;
+
+    /// Returns [`Self::load_guest`] as a closure.
+    fn loader(&self) -> impl FnOnce(&mut Store<HostState>, &Instance) -> wasmtime::Result<Self::Guest> {
+        |store, instance| self.load_guest(store, instance)
+    }
+}
+
+macro_rules! indices {
+    ($($module:ident),+) => {
+        $(impl Indices for $module::GuestIndices {
+            type Guest = $module::Guest;
+
+            fn load_guest(&self, store: &mut Store<HostState>, instance: &Instance) -> wasmtime::Result<Self::Guest> {
+                self.load(store, instance)
+            }
+        })+
+    };
+}
+
+indices!(
+    guest_agents,
+    guest_callbacks,
+    guest_code_executors,
+    guest_examples,
+    guest_plugins,
+    guest_summarizers,
+    guest_tools,
+    sync_guest_agents,
+    sync_guest_callbacks,
+    sync_guest_tools
+);
+
 impl Exports {
     pub(super) fn of(pre: &InstancePre<HostState>, contract: &Contract) -> wasmtime::Result<Self> {
-        let has = |interface: &str| contract.offers(interface);
-        // The contract was read before: there are never both.
+        let has = |interface: &str| contract.exports_interface(interface);
+        // [`Contract::read`] refuses components that export both.
         macro_rules! either {
-            ($kind:ident, $asynchronous:ident, $plain:ident, $name:literal) => {
+            ($kind:ident, $async_module:ident, $sync_module:ident, $name:literal) => {
                 if has($name) {
-                    Some($kind::Async($asynchronous::GuestIndices::new(pre)?))
+                    Some($kind::Async($async_module::GuestIndices::new(pre)?))
                 } else if has(concat!("sync-", $name)) {
-                    Some($kind::Sync($plain::GuestIndices::new(pre)?))
+                    Some($kind::Sync($sync_module::GuestIndices::new(pre)?))
                 } else {
                     None
                 }
@@ -74,12 +111,12 @@ impl Exports {
         })
     }
 
-    /// Calls each `describe` that there is.
+    /// Calls `describe` of each interface.
     pub(super) async fn describe(
         &self,
         mut store: Store<HostState>,
         instance: Instance,
-    ) -> wasmtime::Result<Described> {
+    ) -> wasmtime::Result<RawManifest> {
         macro_rules! describe {
             ($interface:ident) => {
                 match &self.$interface {
@@ -101,7 +138,7 @@ impl Exports {
                 }
             };
         }
-        Ok(Described {
+        Ok(RawManifest {
             agents: describe_either!(agents, AgentExports),
             tools: describe_either!(tools, ToolExports),
             callbacks: describe_either!(callbacks, CallbackExports),

@@ -1,18 +1,15 @@
-//! An instruction that a component computes.
+//! Agent instructions that a component computes.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{CallContext, InstructionProvider, RunError};
-use wasmtime::Store;
-use wasmtime::component::Instance;
 
 use super::Component;
-use super::exports::AgentExports;
+use super::exports::{AgentExports, Indices};
 use crate::contract::bindings::exports::hatchery::agent::{guest_agents, sync_guest_agents};
-use crate::contract::convert::bounded;
+use crate::contract::convert::truncate_error;
 use crate::error::CallError;
-use crate::runtime::store::HostState;
 
 pub(super) struct ComputedInstruction {
     pub(super) component: Arc<Component>,
@@ -28,18 +25,16 @@ impl InstructionProvider for ComputedInstruction {
         let sandbox = &self.component.sandbox;
         let answer = match &self.exports {
             AgentExports::Async(exports) => {
-                let load = |store: &mut Store<HostState>, instance: &Instance| exports.load(store, instance);
                 let work = async move |accessor: &_, guest: guest_agents::Guest| {
                     guest.call_instruct(accessor, agent, is_global).await
                 };
-                sandbox.call(cx, load, work).await
+                sandbox.call(cx, exports.loader(), work).await
             }
             AgentExports::Sync(exports) => {
-                let load = |store: &mut Store<HostState>, instance: &Instance| exports.load(store, instance);
                 let work = async move |accessor: &_, guest: sync_guest_agents::Guest| {
                     guest.call_instruct(accessor, agent, is_global).await
                 };
-                sandbox.call(cx, load, work).await
+                sandbox.call(cx, exports.loader(), work).await
             }
         };
         let failed = |error: CallError| error.into_run_error(&self.component.name);
@@ -49,7 +44,7 @@ impl InstructionProvider for ComputedInstruction {
                 Ok(text)
             }
             Err(error) => {
-                let error = bounded(error);
+                let error = truncate_error(error);
                 Err(RunError::Agent {
                     agent: self.agent.clone(),
                     code: error.code.into(),

@@ -9,7 +9,7 @@ use wasmtime::component::Instance;
 use super::callback::{ComponentCallback, HookInterface};
 use super::hook::Hook;
 use crate::contract::bindings::exports::hatchery::agent::guest_plugins::{Guest, GuestIndices};
-use crate::contract::convert::{FromWit, ToWit, bounded_event, wit};
+use crate::contract::convert::{FromWit, ToWit, truncate_event_error, wit};
 use crate::policy::{Access, Permission};
 use crate::runtime::store::{HostState, Sandbox};
 
@@ -61,7 +61,7 @@ impl Plugin for ComponentCallback<GuestIndices> {
             (self.hooked.name.clone(), &event.actions.state_delta, grants.visible(event.to_wit()));
         let call = self.call(cx, async move |accessor, guest| guest.call_on_event(accessor, name, visible).await);
         let mut revised =
-            self.accept(call.await?, |event| event.map(bounded_event).map(EventData::from_wit).transpose())?;
+            self.accept(call.await?, |event| event.map(truncate_event_error).map(EventData::from_wit).transpose())?;
         let delta = revised.iter().flat_map(|revised| &revised.actions.state_delta);
         for (key, _) in delta.filter(|(key, value)| before.get(*key) != Some(value)) {
             grants.check(component, Permission::State(Access::Write, key)).map_err(|denial| denial.end(cx))?;

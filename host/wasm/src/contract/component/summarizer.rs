@@ -1,16 +1,14 @@
-//! A component's summarizer: an instance per summary.
+//! Summarizers of components: one instance per summary.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{CallContext, Content, Event, ItemKind, RunError, Summarizer};
-use wasmtime::Store;
-use wasmtime::component::Instance;
 
 use super::Component;
+use super::exports::Indices;
 use crate::contract::bindings::exports::hatchery::agent::guest_summarizers::GuestIndices;
 use crate::contract::convert::{FromWit, ToWit};
-use crate::runtime::store::HostState;
 
 pub(super) struct ComponentSummarizer {
     pub(super) component: Arc<Component>,
@@ -22,12 +20,11 @@ pub(super) struct ComponentSummarizer {
 impl Summarizer for ComponentSummarizer {
     async fn summarize(&self, events: &[Arc<Event>], cx: &CallContext) -> Result<Option<Content>, RunError> {
         let (name, events) = (self.name.clone(), events.iter().map(|event| event.to_wit()).collect::<Vec<_>>());
-        let load = |store: &mut Store<HostState>, instance: &Instance| self.exports.load(store, instance);
-        let call = self
-            .component
-            .sandbox
-            .call(cx, load, async move |accessor, guest| guest.call_summarize(accessor, name, events).await);
-        self.component
-            .answer(ItemKind::Summarizer, &self.name, call.await, |content| content.map(Content::from_wit).transpose())
+        let call = self.component.sandbox.call(cx, self.exports.loader(), async move |accessor, guest| {
+            guest.call_summarize(accessor, name, events).await
+        });
+        self.component.convert_result(ItemKind::Summarizer, &self.name, call.await, |content| {
+            content.map(Content::from_wit).transpose()
+        })
     }
 }

@@ -1,21 +1,21 @@
-//! The run of a custom agent that is asked for each of its events. The next is asked for when the one before is stored.
+//! Custom agents of the synchronous profile: the host asks for each event when the one before is stored.
 
 use tokio::sync::{mpsc, oneshot};
 use wasmtime::Store;
 
-use super::agent::Yielded;
+use super::agent::YieldedEvent;
 use crate::contract::bindings::exports::hatchery::agent::sync_guest_agents::Guest;
 use crate::contract::convert::wit;
-use crate::contract::relay::Relay;
+use crate::contract::sub_agent_relay::SubAgentRelay;
 use crate::runtime::store::HostState;
 
-/// Asks the guest for events until there are no more, and sends them to where they are stored.
+/// Asks the guest for events until it has no more, and sends them to the session.
 pub(super) async fn run_to_end(
     mut store: Store<HostState>,
     guest: Guest,
     name: String,
-    sender: mpsc::Sender<Yielded>,
-    relay: &Relay,
+    sender: mpsc::Sender<YieldedEvent>,
+    relay: &SubAgentRelay,
 ) -> wasmtime::Result<Result<(), wit::Error>> {
     let turn = match guest.call_run(&mut store, &name).await? {
         Ok(turn) => turn,
@@ -27,10 +27,10 @@ pub(super) async fn run_to_end(
             Ok(None) => break,
             Err(error) => return Ok(Err(error)),
         };
-        let held = relay.claim(&event.id);
+        let pending = relay.take_pending(&event.id);
         let (done, stored) = oneshot::channel();
-        // Whoever stores the events has ended the run, and says why, if either fails.
-        if sender.send(Yielded { event, held, done }).await.is_err() || stored.await.is_err() {
+        // If either fails, the run has ended with an error of its own.
+        if sender.send(YieldedEvent { event, pending, done }).await.is_err() || stored.await.is_err() {
             break;
         }
     }

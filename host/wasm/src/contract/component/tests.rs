@@ -1,17 +1,17 @@
-//! Components made by hand, for what no honest component says of itself.
+//! Hand-written components with manifests that no honest component returns.
 
 use std::time::{Duration, Instant};
 
-use super::offer::Described;
+use super::manifest::RawManifest;
 use super::*;
 use crate::contract::bindings::exports::hatchery::agent::{guest_agents, guest_callbacks, guest_plugins};
 use crate::contract::bindings::hatchery::agent::specs::ToolSpec;
 use crate::contract::bindings::hatchery::agent::{log, session};
 use crate::contract::convert::wit;
-use crate::contract::relay::tests::call;
+use crate::contract::sub_agent_relay::tests::call;
 use crate::runtime::engine::EngineOptions;
 
-/// Describes a component from its text; it is not checked against the contract.
+/// Describes a component from its text format, without checking its contract.
 async fn described(wat: &str, limits: Limits) -> Result<Component, LoadError> {
     let options = EngineOptions { instances: 10, pooling: false, ..EngineOptions::default() };
     let engine = Engine::new(&options).unwrap();
@@ -21,14 +21,13 @@ async fn described(wat: &str, limits: Limits) -> Result<Component, LoadError> {
     Component::describe(engine, "made", "hash".into(), contract, None, &code, settings).await
 }
 
-/// A component named `made` with these agents.
+/// Returns a component `made` with these agents.
 pub(crate) async fn with_agents(agents: Vec<AgentSpec>) -> Arc<Component> {
     let mut component = described("(component)", Limits::default()).await.unwrap();
-    component.offer.agents = agents;
+    component.manifest.agents = agents;
     Arc::new(component)
 }
 
-/// A sequential agent.
 pub(crate) fn agent(name: impl Into<String>, sub_agents: Vec<String>) -> AgentSpec {
     AgentSpec {
         name: name.into(),
@@ -54,65 +53,65 @@ fn plugin(name: String) -> guest_plugins::PluginSpec {
     guest_plugins::PluginSpec { name, hooks: Vec::new() }
 }
 
-/// So many items, each with a name of its own.
+/// Returns `count` items with distinct names.
 fn many<T>(count: usize, item: impl Fn(String) -> T) -> Vec<T> {
     (0..count).map(|number| item(format!("i{number}"))).collect()
 }
 
 #[test]
 fn a_component_with_too_many_items_is_refused() {
-    type Offering = (&'static str, usize, fn(usize) -> Described);
-    let offerings: [Offering; 8] = [
-        ("agents", 256, |n| Described { agents: many(n, |name| agent(name, Vec::new())), ..Described::default() }),
-        ("tools", 1000, |n| Described { tools: many(n, tool), ..Described::default() }),
-        ("callbacks", 1000, |n| Described { callbacks: many(n, callback), ..Described::default() }),
-        ("plugins", 1000, |n| Described { plugins: many(n, plugin), ..Described::default() }),
-        ("code executors", 1000, |n| Described { code_executors: many(n, |name| name), ..Described::default() }),
-        ("summarizers", 1000, |n| Described { summarizers: many(n, |name| name), ..Described::default() }),
-        ("example providers", 1000, |n| Described { examples: many(n, |name| name), ..Described::default() }),
-        ("models", 1000, |n| Described { models: many(n, |name| name), ..Described::default() }),
+    type Offering = (&'static str, usize, fn(usize) -> RawManifest);
+    let manifests: [Offering; 8] = [
+        ("agents", 256, |n| RawManifest { agents: many(n, |name| agent(name, Vec::new())), ..RawManifest::default() }),
+        ("tools", 1000, |n| RawManifest { tools: many(n, tool), ..RawManifest::default() }),
+        ("callbacks", 1000, |n| RawManifest { callbacks: many(n, callback), ..RawManifest::default() }),
+        ("plugins", 1000, |n| RawManifest { plugins: many(n, plugin), ..RawManifest::default() }),
+        ("code executors", 1000, |n| RawManifest { code_executors: many(n, |name| name), ..RawManifest::default() }),
+        ("summarizers", 1000, |n| RawManifest { summarizers: many(n, |name| name), ..RawManifest::default() }),
+        ("example providers", 1000, |n| RawManifest { examples: many(n, |name| name), ..RawManifest::default() }),
+        ("models", 1000, |n| RawManifest { models: many(n, |name| name), ..RawManifest::default() }),
     ];
-    for (items, most, described) in offerings {
-        Offer::try_from(described(most)).map(|_| ()).unwrap();
-        let count = most + 1;
+    for (items, max, described) in manifests {
+        ComponentManifest::try_from(described(max)).map(|_| ()).unwrap();
+        let count = max + 1;
         assert_eq!(
-            Offer::try_from(described(count)).map(|_| ()).unwrap_err(),
-            format!("it has {count} {items}, and a component may have {most}; make several components of it")
+            ComponentManifest::try_from(described(count)).map(|_| ()).unwrap_err(),
+            format!("it has {count} {items}, and a component may have {max}; split it into several components")
         );
     }
 }
 
 #[test]
 fn names_are_unique_among_the_items_of_a_kind_and_can_be_part_of_a_path() {
-    let refused = |described| Offer::try_from(described).map(|_| ()).unwrap_err();
+    let refused = |described| ComponentManifest::try_from(described).map(|_| ()).unwrap_err();
     let twice = || vec!["a".to_owned(), "a".to_owned()];
     let odd = || vec!["a/b".to_owned()];
-    assert_eq!(refused(Described { models: twice(), ..Described::default() }), "it has two models named `a`");
+    assert_eq!(refused(RawManifest { models: twice(), ..RawManifest::default() }), "it has two models named `a`");
     let plugins = twice().into_iter().map(plugin).collect();
-    assert_eq!(refused(Described { plugins, ..Described::default() }), "it has two plugins named `a`");
+    assert_eq!(refused(RawManifest { plugins, ..RawManifest::default() }), "it has two plugins named `a`");
     assert_eq!(
-        refused(Described { summarizers: odd(), ..Described::default() }),
+        refused(RawManifest { summarizers: odd(), ..RawManifest::default() }),
         "`a/b` cannot name a summarizer: names are not empty and have no `/`"
     );
-    // Items of different kinds do not meet.
+    // Names are unique per kind only.
     let one = || vec!["a".to_owned()];
-    let described = Described { models: one(), examples: one(), code_executors: one(), ..Described::default() };
-    assert!(Offer::try_from(described).is_ok());
+    let described = RawManifest { models: one(), examples: one(), code_executors: one(), ..RawManifest::default() };
+    assert!(ComponentManifest::try_from(described).is_ok());
 }
 
 #[test]
 fn a_hook_that_does_not_exist_is_refused_with_those_that_do() {
-    let refused = |described| Offer::try_from(described).map(|_| ()).unwrap_err();
+    let refused = |described| ComponentManifest::try_from(described).map(|_| ()).unwrap_err();
     let plugins = vec![guest_plugins::PluginSpec { name: "censor".into(), hooks: vec!["on-tea-time".into()] }];
     assert_eq!(
-        refused(Described { plugins, ..Described::default() }),
+        refused(RawManifest { plugins, ..RawManifest::default() }),
         "its plugin `censor` wants to be called at `on-tea-time`, which is none of `on-user-message`, `before-run`, \
          `on-event`, `after-run`, `on-run-error`, `before-agent`, `after-agent`, `on-agent-error`, \
          `before-model`, `after-model`, `on-model-error`, `before-tool`, `after-tool`, `on-tool-error`"
     );
     let callbacks = vec![guest_callbacks::CallbackSpec { name: "stamp".into(), points: vec!["on-event".into()] }];
     assert_eq!(
-        refused(Described { callbacks, ..Described::default() }),
+        refused(RawManifest { callbacks, ..RawManifest::default() }),
         "its callback `stamp` wants to be called at `on-event`, which is none of `before-agent`, `after-agent`, \
          `on-agent-error`, `before-model`, `after-model`, `on-model-error`, `before-tool`, `after-tool`, `on-tool-error`"
     );
@@ -126,7 +125,7 @@ async fn a_component_that_does_not_come_to_an_end_of_its_description_is_refused_
     let error = described(spins, Limits { cpu: minute, wall: minute, ..Limits::default() }).await.err().unwrap();
     assert_eq!(
         error.to_string(),
-        "component `made` cannot describe itself: it needs more than 5s for that; let `describe` only say what there is"
+        "component `made` cannot describe itself: it needs more than 5s for that; let `describe` only return what the component offers"
     );
     assert!(began.elapsed() < Duration::from_secs(20));
     let quick = Limits { cpu: minute, wall: Duration::from_millis(50), ..Limits::default() };
@@ -168,13 +167,13 @@ async fn a_model_is_asked_outside_of_any_session_and_can_write_to_the_log() {
 async fn what_a_person_is_asked_is_limited_like_the_state_that_a_call_sets() {
     let made = described("(component)", Limits { result: 10_000, ..Limits::default() }).await.unwrap();
     let cx = call().for_call(Some("call-1"));
-    let asked = made.sandbox.run(Caller::Call(cx.clone()), |mut store, _| async move {
+    let request = made.sandbox.run(Caller::Call(cx.clone()), |mut store, _| async move {
         let mut ask = |bytes: usize, payload: &str| {
             session::Host::request_confirmation(store.data_mut(), "x".repeat(bytes), Some(payload.into()))
         };
         Ok([ask(9_000, "1"), ask(9_990, r#""a payload that is too much""#), ask(1, "{")])
     });
-    let [fits, too_much, no_json] = asked.await.unwrap();
+    let [fits, too_much, no_json] = request.await.unwrap();
     fits.unwrap();
     let error = too_much.unwrap_err();
     assert_eq!(error.code, "LIMIT_REACHED");

@@ -1,4 +1,4 @@
-//! A component's tools: an instance per call.
+//! Tools of components: one instance per call.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,15 +6,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hatchery_core::{CallContext, FunctionDeclaration, ItemKind, JsonMap, RunError, Tool, ToolError, Toolset};
 use serde_json::Value;
-use wasmtime::Store;
-use wasmtime::component::Instance;
 
 use super::Component;
-use super::exports::ToolExports;
+use super::exports::{Indices, ToolExports};
 use crate::contract::bindings::exports::hatchery::agent::{guest_tools, sync_guest_tools};
-use crate::contract::convert::{bounded_tool_error, text, value, wit};
+use crate::contract::convert::{text, to_tool_error, value, wit};
 use crate::error::CallError;
-use crate::runtime::store::HostState;
 
 pub(super) struct ComponentTool {
     pub(super) component: Arc<Component>,
@@ -47,7 +44,7 @@ impl Tool for ComponentTool {
         let answer = self.answer(text(&args), cx).await;
         answer
             .map_err(|error| error.into_tool_error(&self.component.name, ItemKind::Tool, tool))?
-            .map_err(|error| bounded_tool_error(error, tool))
+            .map_err(|error| to_tool_error(error, tool))
     }
 }
 
@@ -57,27 +54,25 @@ impl ComponentTool {
         let sandbox = &self.component.sandbox;
         let answer = match &self.exports {
             ToolExports::Async(exports) => {
-                let load = |store: &mut Store<HostState>, instance: &Instance| exports.load(store, instance);
                 let work =
                     async move |accessor: &_, guest: guest_tools::Guest| guest.call_call(accessor, name, args).await;
-                sandbox.call(cx, load, work).await
+                sandbox.call(cx, exports.loader(), work).await
             }
             ToolExports::Sync(exports) => {
-                let load = |store: &mut Store<HostState>, instance: &Instance| exports.load(store, instance);
                 let work = async move |accessor: &_, guest: sync_guest_tools::Guest| {
                     guest.call_call(accessor, name, args).await
                 };
-                sandbox.call(cx, load, work).await
+                sandbox.call(cx, exports.loader(), work).await
             }
         };
         match answer? {
-            Ok(result) => self.component.accept(result, |json| value(&json, "the result")).map(Ok),
+            Ok(result) => self.component.convert(result, |json| value(&json, "the result")).map(Ok),
             Err(error) => Ok(Err(error)),
         }
     }
 }
 
-/// All tools of a component.
+/// All tools of a component as a toolset.
 pub(super) struct ComponentTools {
     pub(super) name: Arc<str>,
     pub(super) tools: Vec<Arc<dyn Tool>>,

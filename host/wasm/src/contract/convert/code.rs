@@ -1,4 +1,4 @@
-//! What code executors are given, and what they give.
+//! Conversion of the input and output of code executors.
 
 use hatchery_core::{CodeFile, CodeInput, CodeOutput};
 

@@ -1,4 +1,4 @@
-//! Contents and parts, and examples, which are made of them.
+//! Conversion of contents, parts and examples.
 
 use bytes::Bytes;
 use hatchery_core::{

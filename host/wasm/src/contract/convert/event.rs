@@ -1,4 +1,4 @@
-//! Events, their actions, and the confirmations that these ask for.
+//! Conversion of events, their actions and confirmations.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::json::{check_unknown, parse};
 use super::{BadValue, FromWit, ToWit, object, text, value, wit};
 
-/// The keys of an event that the contract carries in `extra`.
+/// Keys of an event that the contract carries in `extra`.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct EventExtra {
@@ -35,7 +35,7 @@ struct EventExtra {
     input_transcription: Option<Box<Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_transcription: Option<Box<Value>>,
-    /// All other keys: those of a later version, which are dropped.
+    /// Unknown keys, such as those of a later version, are dropped.
     #[serde(flatten, skip_serializing)]
     rest: Extra,
 }
@@ -103,7 +103,7 @@ impl FromWit<wit::Event> for EventData {
     }
 }
 
-/// Reads the keys of an event that have no field in the contract, and refuses those that have one.
+/// Parses the keys of an event without a field in the contract, and refuses those with one.
 fn event_extra(text: &str) -> Result<EventExtra, BadValue> {
     let what = "`extra` of an event";
     let extra: EventExtra = parse(text, what, "an object of event keys")?;
@@ -114,7 +114,7 @@ fn event_extra(text: &str) -> Result<EventExtra, BadValue> {
     Ok(extra)
 }
 
-/// Keys of `actions` that the contract carries in `extra`; others stay as they are.
+/// Keys of `actions` that the contract carries in `extra`. Other keys are kept.
 const ACTIONS_EXTRA: &str = "`extra` of actions";
 const AUTH: &str = "requestedAuthConfigs";
 const CONFIRMATIONS: &str = "requestedToolConfirmations";
@@ -131,7 +131,7 @@ impl ToWit for EventActions {
             }
         }
         if let Some(compaction) = &self.compaction {
-            // Of strings, numbers and contents: this cannot fail.
+            // Serializing strings, numbers and contents cannot fail.
             extra.insert(COMPACTION.into(), serde_json::to_value(compaction).unwrap_or_default());
         }
         wit::EventActions {
@@ -175,13 +175,14 @@ fn take_map(extra: &mut JsonMap, key: &'static str) -> Result<Extra, BadValue> {
     match extra.remove(key) {
         None | Some(Value::Null) => Ok(Extra::default()),
         Some(Value::Object(map)) => Ok(map.into()),
-        Some(other) => Err(BadValue { what: key, wanted: "a JSON object", reason: format!("it is `{other}`") }),
+        Some(other) => Err(BadValue { what: key, expected: "a JSON object", reason: format!("it is `{other}`") }),
     }
 }
 
 fn take_compaction(extra: &mut JsonMap) -> Result<Option<Box<Compaction>>, BadValue> {
     let parse = |value| serde_json::from_value(value);
-    let bad = |error: serde_json::Error| BadValue { what: COMPACTION, wanted: "a summary", reason: error.to_string() };
+    let bad =
+        |error: serde_json::Error| BadValue { what: COMPACTION, expected: "a summary", reason: error.to_string() };
     extra.remove(COMPACTION).filter(|value| !value.is_null()).map(parse).transpose().map_err(bad)
 }
 

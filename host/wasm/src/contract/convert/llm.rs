@@ -1,4 +1,4 @@
-//! Model requests and responses, and tool declarations.
+//! Conversion of model requests, model responses and tool declarations.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl FromWit<wit::LlmRequest> for LlmRequest {
     }
 }
 
-/// Settings of a model call from their JSON.
+/// Parses the settings of a model request.
 pub(crate) fn config(json: Option<String>) -> Result<GenerateContentConfig, BadValue> {
     json.map_or_else(
         || Ok(GenerateContentConfig::default()),
@@ -76,7 +76,7 @@ pub(crate) fn config(json: Option<String>) -> Result<GenerateContentConfig, BadV
     )
 }
 
-/// The keys of a response that the contract carries in `extra`.
+/// Keys of a response that the contract carries in `extra`.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ResponseExtra {

@@ -1,4 +1,4 @@
-//! What goes to a guest and comes back is what it was.
+//! Round trips: a converted value is converted back to itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -225,12 +225,12 @@ fn file() -> impl Strategy<Value = CodeFile> {
     })
 }
 
-/// An event as a guest makes it; the host gives it its time.
+/// Returns an event as a guest makes it; the host sets the time.
 fn guest_event() -> impl Strategy<Value = wit::Event> {
     event().prop_map(|event| wit::Event { timestamp: 0, ..event.to_wit() })
 }
 
-/// Keys that the host knows, in several spellings, and others.
+/// Known keys in several spellings, and unknown ones.
 fn key() -> impl Strategy<Value = String> {
     let keys = [
         "text",
@@ -271,7 +271,7 @@ fn text_of(value: &Value) -> String {
     super::text(value)
 }
 
-/// An event with this `extra` in one of the places that have one.
+/// Returns an event with this `extra` in one of its places.
 fn with_extra(at: usize, extra: Option<String>) -> wit::Event {
     let data = match at {
         0 => PartData::FunctionCall(FunctionCall::default()),
@@ -423,18 +423,18 @@ proptest! {
 
 #[test]
 fn failures_go_to_a_guest_with_their_code_and_words() {
-    let said = |error: wit::Error| format!("{}: {}", error.code, error.message);
+    let display = |error: wit::Error| format!("{}: {}", error.code, error.message);
     let limited = ModelError::new(ModelErrorKind::RateLimited, "m", "slow down");
-    assert_eq!(said(limited.to_wit()), "MODEL_RATE_LIMITED: model `m`: slow down");
-    assert_eq!(said(ToolError::Recoverable("no such street".into()).to_wit()), "TOOL_FAILED: no such street");
+    assert_eq!(display(limited.to_wit()), "MODEL_RATE_LIMITED: model `m`: slow down");
+    assert_eq!(display(ToolError::Recoverable("no such street".into()).to_wit()), "TOOL_FAILED: no such street");
     let fatal = ToolError::Fatal { tool: "t".into(), code: "BROKEN".into(), message: "it is broken".into() };
-    assert_eq!(said(fatal.to_wit()), "BROKEN: tool `t`: it is broken");
-    assert_eq!(said(RunError::Cancelled.to_wit()), "CANCELLED: the run was cancelled");
+    assert_eq!(display(fatal.to_wit()), "BROKEN: tool `t`: it is broken");
+    assert_eq!(display(RunError::Cancelled.to_wit()), "CANCELLED: the run was cancelled");
 }
 
 #[test]
 fn a_guests_error_of_a_model_keeps_its_kind_or_shows_its_code() {
-    let error = |code: &str| model_error(wit::Error { code: code.into(), message: "no".into() }, "component:a/b");
+    let error = |code: &str| to_model_error(wit::Error { code: code.into(), message: "no".into() }, "component:a/b");
     let timeout = error("MODEL_TIMEOUT");
     assert_eq!((timeout.kind, timeout.to_string().as_str()), (ModelErrorKind::Timeout, "model `component:a/b`: no"));
     let own = error("OUT_OF_TEA");
@@ -465,5 +465,5 @@ fn an_event_weighs_what_its_texts_bytes_and_state_weigh() {
         },
         ..EventData::default()
     };
-    assert_eq!(data.to_wit().weigh(), (5 + 5 + 3) + (3 + 2) + 3 * ITEM);
+    assert_eq!(data.to_wit().estimated_size(), (5 + 5 + 3) + (3 + 2) + 3 * ITEM_SIZE);
 }

@@ -1,13 +1,14 @@
-//! `agents`: run sub agents, hand over, end loops.
+//! `agents`: sub-agents, transfer and escalation.
 
 use wasmtime::component::{HasSelf, StreamReader};
 
-use super::{Access, Reach, agent, fault};
+use super::{Access, StoreAccess, agent, wit_error};
 use crate::contract::bindings::hatchery::agent::agents::{Host, HostWithStore};
 use crate::contract::convert::wit;
-use crate::contract::relay::SubAgent;
+use crate::contract::stream;
+use crate::contract::sub_agent_relay::SubAgent;
 use crate::runtime::store::HostState;
-use crate::runtime::store::nesting::MOST_AT_ONCE;
+use crate::runtime::store::nesting::MAX_CONCURRENT_CALLS;
 
 impl Host for HostState {
     fn transfer(&mut self, agent: String) -> Result<(), wit::Error> {
@@ -29,19 +30,20 @@ impl Host for HostState {
 impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
     async fn run(accessor: &Access<T>, name: String) -> Result<StreamReader<wit::Event>, wit::Error> {
         let events = run(accessor, name).await?;
-        accessor
-            .with(|access| StreamReader::new(access, events))
-            .map_err(|error| fault("LIMIT_REACHED", format!("no further stream can be opened: {error:#}")))
+        stream::open(accessor, events)
     }
 }
 
-/// Starts an agent below the custom agent that the guest is.
-pub(super) async fn run(mut store: impl Reach, name: String) -> Result<SubAgent, wit::Error> {
+/// Starts a sub-agent of the custom agent that calls.
+pub(super) async fn run(mut store: impl StoreAccess, name: String) -> Result<SubAgent, wit::Error> {
     let (cx, relay) = agent(&mut store)?;
-    let (grants, nesting) = store.reach(|state| (state.grants.clone(), state.nesting.clone()));
-    let place = nesting.place();
-    let place = place.ok_or_else(|| {
-        fault("LIMIT_REACHED", format!("agent `{name}` is not run: {MOST_AT_ONCE} calls run already; wait for some"))
+    let (grants, nesting) = store.with_state(|state| (state.grants.clone(), state.nesting.clone()));
+    let permit = nesting.try_acquire();
+    let permit = permit.ok_or_else(|| {
+        wit_error(
+            "LIMIT_REACHED",
+            format!("agent `{name}` is not run: {MAX_CONCURRENT_CALLS} calls run already; wait for some"),
+        )
     })?;
-    Ok(relay.start(&cx, name, grants, nesting, place).await?)
+    Ok(relay.start(&cx, name, grants, nesting, permit).await?)
 }

@@ -1,11 +1,11 @@
-//! `artifacts`: the session's files.
+//! `artifacts`: the artifacts of the session.
 
 use hatchery_core::Part;
 use wasmtime::component::HasSelf;
 
-use super::{Access as Accessor, Reach, allowed, hold};
+use super::{Access as Accessor, StoreAccess, allowed, reserve};
 use crate::contract::bindings::hatchery::agent::artifacts::{Host, HostWithStore};
-use crate::contract::convert::{FromWit, ToWit, Weigh, wit};
+use crate::contract::convert::{EstimateSize, FromWit, ToWit, wit};
 use crate::policy::{Access, Permission};
 use crate::runtime::store::HostState;
 
@@ -33,14 +33,14 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
     }
 }
 
-pub(super) async fn save(mut store: impl Reach, name: String, part: wit::Part) -> Result<u64, wit::Error> {
+pub(super) async fn save(mut store: impl StoreAccess, name: String, part: wit::Part) -> Result<u64, wit::Error> {
     let cx = allowed(&mut store, Permission::Artifacts(Access::Write))?;
-    let _held = hold(&mut store, part.weigh())?;
+    let _reservation = reserve(&mut store, part.estimated_size())?;
     Ok(cx.save_artifact(&name, &Part::from_wit(part)?).await?)
 }
 
 pub(super) async fn load(
-    mut store: impl Reach,
+    mut store: impl StoreAccess,
     name: String,
     version: Option<u64>,
 ) -> Result<Option<wit::Part>, wit::Error> {
@@ -48,17 +48,17 @@ pub(super) async fn load(
     Ok(cx.load_artifact(&name, version).await?.map(|part| part.to_wit()))
 }
 
-pub(super) async fn list(mut store: impl Reach) -> Result<Vec<String>, wit::Error> {
+pub(super) async fn list(mut store: impl StoreAccess) -> Result<Vec<String>, wit::Error> {
     let cx = allowed(&mut store, Permission::Artifacts(Access::Read))?;
     Ok(cx.list_artifacts().await?)
 }
 
-pub(super) async fn versions(mut store: impl Reach, name: String) -> Result<Vec<u64>, wit::Error> {
+pub(super) async fn versions(mut store: impl StoreAccess, name: String) -> Result<Vec<u64>, wit::Error> {
     let run = allowed(&mut store, Permission::Artifacts(Access::Read))?.invocation;
     Ok(run.services.artifacts.versions(&run.session_key, &name).await?)
 }
 
-pub(super) async fn delete(mut store: impl Reach, name: String) -> Result<(), wit::Error> {
+pub(super) async fn delete(mut store: impl StoreAccess, name: String) -> Result<(), wit::Error> {
     let run = allowed(&mut store, Permission::Artifacts(Access::Write))?.invocation;
     Ok(run.services.artifacts.delete(&run.session_key, &name).await?)
 }

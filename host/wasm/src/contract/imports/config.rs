@@ -1,4 +1,4 @@
-//! `config`: the component's own settings.
+//! `config`: the settings of the component.
 
 use crate::contract::bindings::hatchery::agent::config::Host;
 use crate::contract::convert::{text, wit};

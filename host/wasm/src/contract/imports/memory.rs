@@ -1,8 +1,8 @@
-//! `memory`: the user's earlier sessions.
+//! `memory`: search in earlier sessions of the user.
 
 use wasmtime::component::HasSelf;
 
-use super::{Access, Reach, allowed};
+use super::{Access, StoreAccess, allowed};
 use crate::contract::bindings::hatchery::agent::memory::{Entry, Host, HostWithStore};
 use crate::contract::convert::{ToWit, wit};
 use crate::policy::Permission;
@@ -16,7 +16,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
     }
 }
 
-pub(super) async fn search(mut store: impl Reach, query: String) -> Result<Vec<Entry>, wit::Error> {
+pub(super) async fn search(mut store: impl StoreAccess, query: String) -> Result<Vec<Entry>, wit::Error> {
     let cx = allowed(&mut store, Permission::Memory)?;
     let entries = cx.search_memory(&query).await?.into_iter().map(|entry| Entry {
         content: entry.content.to_wit(),

@@ -1,6 +1,5 @@
 //! `model`: language models. The guest reads a model's stream at its own pace; nothing is buffered here.
 
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -8,16 +7,16 @@ use std::task::{Context, Poll, ready};
 use futures::Stream;
 use hatchery_core::{LlmRequest, LlmResponse, ResponseStream, RunError, StreamingMode, UsageMetadata};
 use hatchery_engine::llm::Aggregator;
-use wasmtime::StoreContextMut;
-use wasmtime::component::{Destination, HasSelf, StreamProducer, StreamReader, StreamResult};
+use wasmtime::component::{HasSelf, StreamReader};
 
-use super::{Access, Reach, allowed, context, fault, hold};
+use super::{Access, StoreAccess, allowed, context, reserve, wit_error};
 use crate::contract::bindings::hatchery::agent::model::{Host, HostWithStore};
-use crate::contract::convert::{FromWit, ToWit, Weigh, wit};
+use crate::contract::convert::{EstimateSize, FromWit, ToWit, wit};
+use crate::contract::stream;
 use crate::policy::Permission;
 use crate::runtime::store::HostState;
-use crate::runtime::store::memory::Held;
-use crate::runtime::store::tally::Tally;
+use crate::runtime::store::call_usage::CallUsage;
+use crate::runtime::store::memory::MemoryReservation;
 
 impl Host for HostState {}
 
@@ -27,17 +26,19 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
         request: wit::LlmRequest,
         streamed: bool,
     ) -> Result<StreamReader<wit::LlmResponse>, wit::Error> {
-        let answer = ask(accessor, request, streamed).await?;
-        accessor
-            .with(|access| StreamReader::new(access, answer))
-            .map_err(|error| fault("LIMIT_REACHED", format!("no further stream can be opened: {error:#}")))
+        let answer = generate(accessor, request, streamed).await?;
+        stream::open(accessor, answer)
     }
 }
 
-/// Asks the model that the request names, or the agent's own.
-pub(super) async fn ask(mut store: impl Reach, request: wit::LlmRequest, streamed: bool) -> Result<Answer, wit::Error> {
+/// Sends a request to the model that it names, or to the agent's own.
+pub(super) async fn generate(
+    mut store: impl StoreAccess,
+    request: wit::LlmRequest,
+    streamed: bool,
+) -> Result<ModelAnswer, wit::Error> {
     let cx = context(&mut store)?;
-    let held = hold(&mut store, request.weigh())?;
+    let reservation = reserve(&mut store, request.estimated_size())?;
     let mut request = LlmRequest::from_wit(request)?;
     let model = if request.model.is_empty() {
         let (name, model) = cx.host()?.model(&cx)?;
@@ -48,58 +49,60 @@ pub(super) async fn ask(mut store: impl Reach, request: wit::LlmRequest, streame
         allowed(&mut store, Permission::Model(&request.model))?;
         cx.invocation.services.models.model(&request.model).map_err(RunError::Model)?
     };
-    let tally = store.reach(|state| state.tally.clone());
-    tally.model_call().map_err(|hit| fault("LIMIT_REACHED", hit.to_string()))?;
+    let usage = store.with_state(|state| state.usage.clone());
+    usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.to_string()))?;
     let streaming_mode = if streamed { StreamingMode::On } else { StreamingMode::Off };
-    let pieces = cx.invocation.generate(&cx.agent, &*model, request, streaming_mode).await?;
-    Ok(Answer {
-        pieces: Some(pieces),
-        whole: streamed.then(Aggregator::default),
-        tally,
-        counted: 0,
-        said: 0,
-        _held: held,
+    let responses = cx.invocation.generate(&cx.agent, &*model, request, streaming_mode).await?;
+    Ok(ModelAnswer {
+        responses: Some(responses),
+        aggregator: streamed.then(Aggregator::default),
+        usage,
+        counted_tokens: 0,
+        text_bytes: 0,
+        _request: reservation,
     })
 }
 
-/// A model's answer on its way to the guest: the pieces, then the whole.
-pub struct Answer {
-    /// `None` once it has ended.
-    pieces: Option<ResponseStream>,
-    /// Adds up the pieces, when there are pieces.
-    whole: Option<Aggregator>,
-    /// Counts the tokens.
-    tally: Arc<Tally>,
-    /// Tokens that have been counted.
-    counted: u64,
+/// A model's answer on its way to the guest: the partial responses, then the complete one.
+pub struct ModelAnswer {
+    /// `None` after its end.
+    responses: Option<ResponseStream>,
+    /// Aggregates the partial responses; `None` if the request is not streamed.
+    aggregator: Option<Aggregator>,
+    usage: Arc<CallUsage>,
+    /// Tokens that were added to `usage`.
+    counted_tokens: u64,
     /// Bytes of text so far.
-    said: u64,
-    /// The request, which the model may still look at.
-    _held: Held,
+    text_bytes: u64,
+    /// Memory of the request, which the model may still use.
+    _request: MemoryReservation,
 }
 
-impl Answer {
-    /// The next response; nothing after the whole.
-    pub(super) async fn next(&mut self) -> Option<LlmResponse> {
-        poll_fn(|cx| self.poll_next(cx)).await
-    }
+impl Stream for ModelAnswer {
+    type Item = wit::LlmResponse;
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<LlmResponse>> {
-        let Some(pieces) = &mut self.pieces else { return Poll::Ready(None) };
-        match ready!(Pin::new(pieces).poll_next(cx)) {
-            Some(Ok(piece)) => {
-                // Each piece tells the tokens of the call so far.
-                let total = piece.usage_metadata.as_ref().map_or(0, UsageMetadata::total);
-                self.tally.tokens(total.saturating_sub(self.counted));
-                self.counted = self.counted.max(total);
-                self.said += piece.content.as_ref().map_or(0, |content| content.text().len() as u64);
-                if let Some(whole) = &mut self.whole {
-                    whole.push(piece.clone());
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<wit::LlmResponse>> {
+        self.poll_response(cx).map(|response| response.map(|response| response.to_wit()))
+    }
+}
+
+impl ModelAnswer {
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Option<LlmResponse>> {
+        let Some(responses) = &mut self.responses else { return Poll::Ready(None) };
+        match ready!(Pin::new(responses).poll_next(cx)) {
+            Some(Ok(response)) => {
+                // Each response reports the tokens of the request so far.
+                let total = response.usage_metadata.as_ref().map_or(0, UsageMetadata::total);
+                self.usage.add_tokens(total.saturating_sub(self.counted_tokens));
+                self.counted_tokens = self.counted_tokens.max(total);
+                self.text_bytes += response.content.as_ref().map_or(0, |content| content.text().len() as u64);
+                if let Some(aggregator) = &mut self.aggregator {
+                    aggregator.push(response.clone());
                 }
-                Poll::Ready(Some(piece))
+                Poll::Ready(Some(response))
             }
             Some(Err(error)) => {
-                self.pieces = None;
+                self.responses = None;
                 Poll::Ready(Some(LlmResponse {
                     error_code: Some(error.kind.code().into()),
                     error_message: Some(error.to_string()),
@@ -107,44 +110,19 @@ impl Answer {
                 }))
             }
             None => {
-                self.pieces = None;
-                Poll::Ready(self.whole.take().and_then(Aggregator::finish))
+                self.responses = None;
+                Poll::Ready(self.aggregator.take().and_then(Aggregator::finish))
             }
         }
     }
 }
 
-impl Drop for Answer {
-    /// An answer that is not read to its end may not have told its tokens; some four bytes are one.
+impl Drop for ModelAnswer {
+    /// An answer that is dropped before its end may not have reported its tokens, so they are estimated as one per
+    /// four bytes.
     fn drop(&mut self) {
-        if self.pieces.is_some() {
-            self.tally.tokens((self.said / 4).saturating_sub(self.counted));
-        }
-    }
-}
-
-impl<D> StreamProducer<D> for Answer {
-    type Item = wit::LlmResponse;
-    type Buffer = Option<wit::LlmResponse>;
-
-    fn poll_produce<'a>(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        mut store: StoreContextMut<'a, D>,
-        mut destination: Destination<'a, Self::Item, Self::Buffer>,
-        finish: bool,
-    ) -> Poll<wasmtime::Result<StreamResult>> {
-        if destination.remaining(&mut store) == Some(0) {
-            return Poll::Ready(Ok(StreamResult::Completed));
-        }
-        match self.poll_next(cx) {
-            Poll::Pending if finish => Poll::Ready(Ok(StreamResult::Cancelled)),
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(None) => Poll::Ready(Ok(StreamResult::Dropped)),
-            Poll::Ready(Some(response)) => {
-                destination.set_buffer(Some(response.to_wit()));
-                Poll::Ready(Ok(StreamResult::Completed))
-            }
+        if self.responses.is_some() {
+            self.usage.add_tokens((self.text_bytes / 4).saturating_sub(self.counted_tokens));
         }
     }
 }

@@ -1,13 +1,13 @@
 //! `session`: state, confirmations and history.
 
-use super::fault;
+use super::wit_error;
 use crate::contract::bindings::hatchery::agent::session::{Host, Info};
-use crate::contract::convert::{ITEM, ToWit, Weigh, text, value, wit};
+use crate::contract::convert::{EstimateSize, ITEM_SIZE, ToWit, text, value, wit};
 use crate::policy::{Access, Permission};
 use crate::runtime::store::HostState;
-use crate::runtime::store::kept::Kind;
+use crate::runtime::store::pending_writes::WriteKey;
 
-/// Most events of one call, whatever its `limit` says.
+/// Most events of one call, whatever its `limit` is.
 const MAX_EVENTS: u32 = 1000;
 
 impl Host for HostState {
@@ -45,10 +45,10 @@ impl Host for HostState {
         self.context()?;
         self.check(Permission::State(Access::Write, &key))?;
         let value = value(&json, "the state value")?;
-        self.kept.keep(Kind::State(key.clone()), key.len() + json.len()).map_err(|hit| {
-            self.output.report_limit("limits.result", &hit);
+        self.writes.record(WriteKey::State(key.clone()), key.len() + json.len()).map_err(|exceeded| {
+            self.log.report_limit("limits.result", &exceeded);
             let what = format!("state key `{}` is not set, as all that this call sets is too much", short(&key));
-            fault("LIMIT_REACHED", format!("{what}: {hit}"))
+            wit_error("LIMIT_REACHED", format!("{what}: {exceeded}"))
         })?;
         self.context()?.set_state(key, value);
         Ok(())
@@ -62,8 +62,11 @@ impl Host for HostState {
         self.context()?;
         let size = hint.len() + payload.as_ref().map_or(0, String::len);
         let payload = payload.map(|json| value(&json, "the payload of a confirmation")).transpose()?;
-        self.kept.keep(Kind::Confirmation, size).map_err(|hit| {
-            fault("LIMIT_REACHED", format!("nobody is asked to confirm, as all that this call sets is too much: {hit}"))
+        self.writes.record(WriteKey::Confirmation, size).map_err(|exceeded| {
+            wit_error(
+                "LIMIT_REACHED",
+                format!("nobody is asked to confirm, as all that this call sets is too much: {exceeded}"),
+            )
         })?;
         Ok(self.context()?.request_confirmation(hint, payload)?)
     }
@@ -76,17 +79,18 @@ impl Host for HostState {
         let events = self.context()?.invocation.events();
         let first = usize::try_from(offset).unwrap_or(usize::MAX).min(events.len());
         let end = first.saturating_add(limit.min(MAX_EVENTS) as usize).min(events.len());
-        let asked = (first..end).filter_map(|index| events.get(index)).map(|event| self.grants.visible(event.to_wit()));
-        Ok(up_to(self.kept.most(), asked))
+        let events =
+            (first..end).filter_map(|index| events.get(index)).map(|event| self.grants.visible(event.to_wit()));
+        Ok(take_within(self.writes.limit(), events))
     }
 }
 
-/// Events up to a number of bytes; at least one, so that whoever reads on gets on.
-fn up_to(most: u64, events: impl Iterator<Item = wit::Event>) -> Vec<wit::Event> {
+/// Returns events up to `max` bytes in total, but at least one, so that a reader makes progress.
+fn take_within(max: u64, events: impl Iterator<Item = wit::Event>) -> Vec<wit::Event> {
     let (mut taken, mut total) = (Vec::new(), 0);
     for event in events {
-        total += ITEM + event.weigh();
-        if total > most && !taken.is_empty() {
+        total += ITEM_SIZE + event.estimated_size();
+        if total > max && !taken.is_empty() {
             break;
         }
         taken.push(event);
@@ -94,7 +98,7 @@ fn up_to(most: u64, events: impl Iterator<Item = wit::Event>) -> Vec<wit::Event>
     taken
 }
 
-/// The begin of a key, for a message.
+/// Returns the first 64 bytes of a key, for a message.
 fn short(key: &str) -> &str {
     key.get(..key.floor_char_boundary(64)).unwrap_or(key)
 }
@@ -106,10 +110,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_given_up_to_the_limit_but_never_none() {
+    fn events_are_returned_up_to_the_limit_but_at_least_one() {
         let event = || EventData { author: "x".repeat(1000), ..EventData::default() }.to_wit();
-        let each = ITEM + event().weigh();
-        let count = |most| up_to(most, std::iter::repeat_with(event).take(10)).len();
+        let each = ITEM_SIZE + event().estimated_size();
+        let count = |max| take_within(max, std::iter::repeat_with(event).take(10)).len();
         assert_eq!(count(3 * each), 3);
         assert_eq!(count(3 * each - 1), 2);
         assert_eq!(count(0), 1);
@@ -117,13 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn events_that_are_not_given_are_not_converted() {
+    fn events_that_are_not_returned_are_not_converted() {
         let mut converted = 0;
         let events = std::iter::repeat_with(|| {
             converted += 1;
             EventData::default().to_wit()
         });
-        assert_eq!(up_to(0, events.take(10)).len(), 1);
+        assert_eq!(take_within(0, events.take(10)).len(), 1);
         assert_eq!(converted, 2);
     }
 }

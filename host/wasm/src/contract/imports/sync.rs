@@ -1,44 +1,49 @@
-//! The `sync-…` interfaces: what their namesakes do, for guests that wait for each answer. What comes piece by piece is a resource in the
-//! store's table, which the guest asks for the next piece.
+//! The `sync-…` interfaces: blocking versions of the asynchronous ones, for guests without async support. A stream
+//! becomes a resource in the Wasmtime store's table with a method `next`.
 
+use futures::StreamExt;
 use wasmtime::component::Resource;
 
-use super::{Answer, agents, artifacts, fault, memory, model, tools};
+use super::{ModelAnswer, agents, artifacts, memory, model, tools, wit_error};
 use crate::contract::bindings::hatchery::agent::{
     agents as async_agents, specs, sync_agents, sync_artifacts, sync_memory, sync_model, sync_tools,
 };
-use crate::contract::convert::{ToWit, wit};
-use crate::contract::relay::SubAgent;
+use crate::contract::convert::wit;
+use crate::contract::sub_agent_relay::SubAgent;
 use crate::runtime::store::HostState;
 
 impl specs::Host for HostState {}
 
 impl HostState {
-    /// Gives the guest a handle of something.
-    fn hand_out<R: Send + 'static>(&mut self, thing: R) -> Result<Resource<R>, wit::Error> {
-        let handle = self.resources().push(thing);
-        handle.map_err(|error| fault("LIMIT_REACHED", format!("nothing further can be opened: {error}")))
+    /// Adds a resource to the table. Returns the guest's handle.
+    fn add_resource<R: Send + 'static>(&mut self, resource: R) -> Result<Resource<R>, wit::Error> {
+        let handle = self.resources().push(resource);
+        handle.map_err(|error| wit_error("LIMIT_REACHED", format!("nothing further can be opened: {error}")))
     }
 
-    /// What a handle of the guest stands for.
-    fn look_up<R: Send + 'static>(&mut self, handle: &Resource<R>) -> Result<&mut R, wit::Error> {
-        self.resources().get_mut(handle).map_err(|error| fault("BAD_INPUT", error.to_string()))
+    /// Returns the resource of a guest's handle.
+    fn resource<R: Send + 'static>(&mut self, handle: &Resource<R>) -> Result<&mut R, wit::Error> {
+        self.resources().get_mut(handle).map_err(|error| wit_error("BAD_INPUT", error.to_string()))
     }
 }
 
 impl sync_model::Host for HostState {
-    async fn generate(&mut self, request: wit::LlmRequest, streamed: bool) -> Result<Resource<Answer>, wit::Error> {
-        let answer = model::ask(&mut *self, request, streamed).await?;
-        self.hand_out(answer)
+    async fn generate(
+        &mut self,
+        request: wit::LlmRequest,
+        streamed: bool,
+    ) -> Result<Resource<ModelAnswer>, wit::Error> {
+        let answer = model::generate(&mut *self, request, streamed).await?;
+        self.add_resource(answer)
     }
 }
 
 impl sync_model::HostAnswer for HostState {
-    async fn next(&mut self, answer: Resource<Answer>) -> Result<Option<wit::LlmResponse>, wit::Error> {
-        Ok(self.look_up(&answer)?.next().await.map(|response| response.to_wit()))
+    async fn next(&mut self, answer: Resource<ModelAnswer>) -> Result<Option<wit::LlmResponse>, wit::Error> {
+        Ok(self.resource(&answer)?.next().await)
     }
 
-    async fn drop(&mut self, answer: Resource<Answer>) -> wasmtime::Result<()> {
+    async fn drop(&mut self, answer: Resource<ModelAnswer>) -> wasmtime::Result<()> {
         self.resources().delete(answer)?;
         Ok(())
     }
@@ -68,9 +73,9 @@ impl sync_artifacts::Host for HostState {
 
 impl sync_memory::Host for HostState {
     async fn search(&mut self, query: String) -> Result<Vec<sync_memory::Entry>, wit::Error> {
-        let found = memory::search(self, query).await?.into_iter();
+        let entries = memory::search(self, query).await?.into_iter();
         let entries =
-            found.map(|it| sync_memory::Entry { content: it.content, author: it.author, timestamp: it.timestamp });
+            entries.map(|it| sync_memory::Entry { content: it.content, author: it.author, timestamp: it.timestamp });
         Ok(entries.collect())
     }
 }
@@ -84,7 +89,7 @@ impl sync_tools::Host for HostState {
 impl sync_agents::Host for HostState {
     async fn run(&mut self, name: String) -> Result<Resource<SubAgent>, wit::Error> {
         let events = agents::run(&mut *self, name).await?;
-        self.hand_out(events)
+        self.add_resource(events)
     }
 
     fn transfer(&mut self, agent: String) -> Result<(), wit::Error> {
@@ -102,7 +107,7 @@ impl sync_agents::Host for HostState {
 
 impl sync_agents::HostEvents for HostState {
     async fn next(&mut self, events: Resource<SubAgent>) -> Result<Option<wit::Event>, wit::Error> {
-        Ok(self.look_up(&events)?.next().await)
+        Ok(self.resource(&events)?.next().await)
     }
 
     fn drop(&mut self, events: Resource<SubAgent>) -> wasmtime::Result<()> {

@@ -1,17 +1,17 @@
-//! `tools`: other tools of the agent. A refusal is for the model that wanted what needed the tool, as is an unknown name.
+//! `tools`: other tools of the agent. A denied or unknown tool is a recoverable error, which the model sees.
 
 use hatchery_core::ToolError;
 use tokio::task::JoinSet;
 use tracing::Instrument;
 use wasmtime::component::HasSelf;
 
-use super::{Access, Reach, context, hold};
+use super::{Access, StoreAccess, context, reserve};
 use crate::contract::bindings::hatchery::agent::tools::{Host, HostWithStore};
 use crate::contract::convert::{object, text, wit};
 use crate::policy::Permission;
 use crate::runtime::store::HostState;
 use crate::runtime::store::meter::parsed_size;
-use crate::runtime::store::nesting::MOST_AT_ONCE;
+use crate::runtime::store::nesting::MAX_CONCURRENT_CALLS;
 
 impl Host for HostState {}
 
@@ -22,29 +22,32 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 }
 
 /// Calls a tool in a task of its own.
-pub(super) async fn call(mut store: impl Reach, name: String, args: String) -> Result<String, wit::ToolError> {
+pub(super) async fn call(mut store: impl StoreAccess, name: String, args: String) -> Result<String, wit::ToolError> {
     let cx = context(&mut store).map_err(wit::ToolError::Fatal)?;
     let host = cx.host().map_err(|error| wit::ToolError::Fatal(error.into()))?.clone();
-    let held = hold(&mut store, parsed_size(&args));
-    let _held =
-        held.map_err(|error| wit::ToolError::Model(format!("tool `{name}` is not called: {}", error.message)))?;
+    let reservation = reserve(&mut store, parsed_size(&args));
+    let _reservation = reservation
+        .map_err(|error| wit::ToolError::Model(format!("tool `{name}` is not called: {}", error.message)))?;
     let args = object(&args, "the arguments").map_err(|error| wit::ToolError::Model(error.to_string()))?;
-    let (nesting, tally) = store.reach(|state| (state.nesting.clone(), state.tally.clone()));
-    let deeper = nesting.deeper(tally.limits()).map_err(|hit| tally.exceed(hit.limit));
-    let taken = deeper.and_then(|deeper| tally.tool_call().map(|()| deeper));
-    let nesting = taken.map_err(|hit| wit::ToolError::Model(format!("tool `{name}` is not called: {hit}")))?;
-    let _place = nesting.place().ok_or_else(|| {
-        wit::ToolError::Model(format!("tool `{name}` is not called: {MOST_AT_ONCE} calls run already; wait for some"))
+    let (nesting, usage) = store.with_state(|state| (state.nesting.clone(), state.usage.clone()));
+    let nested = nesting.nested(usage.limits()).map_err(|exceeded| usage.limit_exceeded(exceeded.limit));
+    let counted = nested.and_then(|nested| usage.count_tool_call().map(|()| nested));
+    let nesting =
+        counted.map_err(|exceeded| wit::ToolError::Model(format!("tool `{name}` is not called: {exceeded}")))?;
+    let _permit = nesting.try_acquire().ok_or_else(|| {
+        wit::ToolError::Model(format!(
+            "tool `{name}` is not called: {MAX_CONCURRENT_CALLS} calls run already; wait for some"
+        ))
     })?;
-    // The set ends the task when the guest, or its store, drops this call.
+    // Dropping the set, with this call or the Wasmtime store, aborts the task.
     let mut task = JoinSet::new();
-    let (grants, component, output) =
-        store.reach(|state| (state.grants.clone(), state.component.clone(), state.output.clone()));
+    let (grants, component, log) =
+        store.with_state(|state| (state.grants.clone(), state.component.clone(), state.log.clone()));
     let call = async move {
         let check = |tool: &str| {
             let checked = grants.check(&component, Permission::Tool(tool));
-            // The model that asked for this can do without.
-            checked.map_err(|denial| ToolError::Recoverable(denial.report(&output).message))
+            // The model can continue without this tool.
+            checked.map_err(|denial| ToolError::Recoverable(denial.report(&log).message))
         };
         host.call_checked_tool(&cx, &name, args, &check).await
     };

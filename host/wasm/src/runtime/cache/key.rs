@@ -1,4 +1,4 @@
-//! The secret of a cache: HMAC-SHA256 under a random key.
+//! HMAC-SHA256 under the random key of a code cache.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ pub(super) const KEY: usize = 32;
 /// Bytes of a keyed hash.
 pub(super) const MAC: usize = 32;
 
-/// Bytes that SHA-256 takes at a time.
+/// Block size of SHA-256, bytes.
 const BLOCK: usize = 64;
 
-/// A random key. It is never shown.
+/// A random key. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Key([u8; KEY]);
 
@@ -30,7 +30,7 @@ impl Key {
         Ok(Self(bytes))
     }
 
-    /// The key that is kept as these bytes.
+    /// Returns the key with these bytes; `None` if their number is wrong.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
@@ -39,7 +39,7 @@ impl Key {
         &self.0
     }
 
-    /// The keyed hash of `parts`. Each but the last is followed by a zero byte, which none of those holds.
+    /// Returns the keyed hash of `parts`. Each but the last is followed by a zero byte, which none of those contains.
     pub(super) fn mac(&self, parts: &[&[u8]]) -> [u8; MAC] {
         let mut inner = Sha256::new_with_prefix(self.padded(0x36));
         for (index, part) in parts.iter().enumerate() {
@@ -51,8 +51,8 @@ impl Key {
         Sha256::new_with_prefix(self.padded(0x5c)).chain_update(inner.finalize()).finalize().into()
     }
 
-    /// Whether `mac` is the keyed hash of `parts`. Takes the same time wherever they differ.
-    pub(super) fn fits(&self, parts: &[&[u8]], mac: &[u8]) -> bool {
+    /// Returns true if `mac` is the keyed hash of `parts`. Runs in constant time.
+    pub(super) fn verify(&self, parts: &[&[u8]], mac: &[u8]) -> bool {
         let expected = self.mac(parts);
         mac.len() == MAC && expected.iter().zip(mac).fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
     }
@@ -68,7 +68,7 @@ impl Key {
 mod tests {
     use super::*;
 
-    /// Test cases 1 and 2 of RFC 4231; their shorter keys count as filled up with zeros.
+    /// Test cases 1 and 2 of RFC 4231; their shorter keys are padded with zeros.
     #[test]
     fn the_keyed_hash_is_hmac_sha256() {
         let key = |start: &[u8]| {
@@ -91,11 +91,11 @@ mod tests {
     fn a_hash_fits_only_its_key_and_its_parts() {
         let (key, other) = (Key([1; KEY]), Key([2; KEY]));
         let mac = key.mac(&[b"name", b"code"]);
-        assert!(key.fits(&[b"name", b"code"], &mac));
-        assert!(!other.fits(&[b"name", b"code"], &mac));
-        assert!(!key.fits(&[b"nam", b"ecode"], &mac));
-        assert!(!key.fits(&[b"name", b"code"], &mac[..MAC - 1]));
-        assert!(!key.fits(&[b"name", b"code"], &[]));
+        assert!(key.verify(&[b"name", b"code"], &mac));
+        assert!(!other.verify(&[b"name", b"code"], &mac));
+        assert!(!key.verify(&[b"nam", b"ecode"], &mac));
+        assert!(!key.verify(&[b"name", b"code"], &mac[..MAC - 1]));
+        assert!(!key.verify(&[b"name", b"code"], &[]));
     }
 
     #[test]

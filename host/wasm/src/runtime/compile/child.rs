@@ -1,4 +1,4 @@
-//! The parent's side of a child process that compiles one component.
+//! The parent's side of the child process that compiles one component.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,19 +13,19 @@ use super::worker::{HEADER, Tag, WorkerLimits};
 use super::{CompileError, CompileLimits};
 
 /// Bytes of stderr that are kept.
-const STDERR: usize = 4096;
+const STDERR_TAIL: usize = 4096;
 
-/// What a child has answered.
+/// The reply of a child.
 enum Reply {
     Code(Vec<u8>),
     Error(String),
     /// More bytes than allowed.
     TooLarge,
-    /// Nothing, or not all of it.
+    /// Missing or incomplete.
     Broken,
 }
 
-/// Compiles `bytes` in a child process, which is gone when this returns or is dropped.
+/// Compiles `bytes` in a child process, which has ended when this returns or is dropped.
 pub(super) async fn compile(
     program: &Path,
     args: &[OsString],
@@ -35,12 +35,12 @@ pub(super) async fn compile(
     let cpu_seconds = limits.time.as_secs() + u64::from(limits.time.subsec_nanos() > 0);
     let worker = WorkerLimits { memory: limits.memory, cpu_seconds: cpu_seconds.max(1), threads: limits.threads };
     let mut command = Command::new(program);
-    // Keys of providers and the like stay here.
+    // Environment variables such as API keys are not passed on.
     command.args(args).args(worker.to_args()).env_clear().env("RAYON_NUM_THREADS", limits.threads.to_string());
     command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().map_err(CompileError::Start)?;
     let ended = tokio::time::timeout(limits.wall, communicate(&mut child, limits, bytes)).await;
-    // Also after a reply: nothing is left for the child to do. Killing fails when it has ended, and then there is no child any more.
+    // The child has nothing left to do after its reply. Killing it fails if it has ended.
     let _ = child.kill().await;
     ended.unwrap_or(Err(CompileError::Stalled { wall: limits.wall }))
 }
@@ -68,7 +68,7 @@ async fn communicate(child: &mut Child, limits: &CompileLimits, bytes: Bytes) ->
             return Err(CompileError::Memory { memory: limits.memory });
         }
         Reply::Error(reason) => return Err(CompileError::Invalid(reason)),
-        Reply::TooLarge => return Err(CompileError::Output { most: limits.output() }),
+        Reply::TooLarge => return Err(CompileError::Output { max: limits.output() }),
         Reply::Broken => {}
     }
     let output = match output {
@@ -76,10 +76,11 @@ async fn communicate(child: &mut Child, limits: &CompileLimits, bytes: Bytes) ->
         None => errors.await,
     };
     let status = child.wait().await.map_err(|error| CompileError::Crashed(error.to_string()))?;
-    Err(explain(status, &String::from_utf8_lossy(&output), limits))
+    Err(classify_exit(status, &String::from_utf8_lossy(&output), limits))
 }
 
-/// Writes the request and returns the pipe, still open. A child that does not read it ends, and its status tells why.
+/// Writes the request. Returns the pipe, still open. Errors are ignored: a child that does not read has ended, and
+/// its status tells why.
 async fn send(mut stdin: ChildStdin, bytes: &[u8]) -> ChildStdin {
     let size = (bytes.len() as u64).to_le_bytes();
     if stdin.write_all(&size).await.is_ok() && stdin.write_all(bytes).await.is_ok() {
@@ -88,15 +89,15 @@ async fn send(mut stdin: ChildStdin, bytes: &[u8]) -> ChildStdin {
     stdin
 }
 
-/// Reads a reply whose body has at most `most` bytes.
-async fn receive(mut stdout: impl AsyncRead + Unpin, most: u64) -> Reply {
+/// Reads a reply with a body of at most `most` bytes.
+async fn receive(mut stdout: impl AsyncRead + Unpin, max: u64) -> Reply {
     let mut header = [0; HEADER];
     if stdout.read_exact(&mut header).await.is_err() {
         return Reply::Broken;
     }
     let [tag, size @ ..] = header;
     let size = u64::from_le_bytes(size);
-    if size > most {
+    if size > max {
         return Reply::TooLarge;
     }
     let mut body = Vec::new();
@@ -111,18 +112,18 @@ async fn receive(mut stdout: impl AsyncRead + Unpin, most: u64) -> Reply {
     }
 }
 
-/// Reads to the end and returns the last [`STDERR`] bytes.
+/// Reads to the end. Returns the last [`STDERR_TAIL`] bytes.
 async fn read_tail(mut pipe: impl AsyncRead + Unpin) -> Vec<u8> {
-    let (mut chunk, mut tail) = ([0; STDERR], Vec::new());
+    let (mut chunk, mut tail) = ([0; STDERR_TAIL], Vec::new());
     while let Ok(read @ 1..) = pipe.read(&mut chunk).await {
         tail.extend(chunk.iter().take(read));
-        tail.drain(..tail.len().saturating_sub(STDERR));
+        tail.drain(..tail.len().saturating_sub(STDERR_TAIL));
     }
     tail
 }
 
-/// Why a child ended without a reply.
-fn explain(status: ExitStatus, output: &str, limits: &CompileLimits) -> CompileError {
+/// Maps the exit status of a child without a reply to an error.
+fn classify_exit(status: ExitStatus, output: &str, limits: &CompileLimits) -> CompileError {
     #[cfg(unix)]
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     #[cfg(not(unix))]
@@ -138,17 +139,17 @@ fn explain(status: ExitStatus, output: &str, limits: &CompileLimits) -> CompileE
     CompileError::Crashed(format!("{status}{}", last.unwrap_or_default()))
 }
 
-/// What the system sends at the limit of CPU time.
+/// The signal at the limit of CPU time.
 const SIGXCPU: i32 = 24;
 
-/// Recognises what Rust and the system say of memory that cannot be had.
+/// Recognizes the messages of Rust and of the system for failed allocations.
 fn is_out_of_memory(text: &str) -> bool {
     ["memory allocation of", "Cannot allocate memory", "out of memory"].iter().any(|words| text.contains(words))
 }
 
-/// Text without control characters other than line breaks: what a child writes ends in logs and terminals.
+/// Returns the text without control characters other than line breaks, since it is written to logs and terminals.
 fn printable(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes.get(..STDERR).unwrap_or(bytes));
+    let text = String::from_utf8_lossy(bytes.get(..STDERR_TAIL).unwrap_or(bytes));
     text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
 }
 

@@ -1,4 +1,4 @@
-//! The settings below `engine.compile`, and the checks that need no compiler.
+//! The `compile` section of `hatchery.yaml`, and the checks that need no compiler.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use wasmparser::{Parser, Payload};
 use super::CompileError;
 use crate::runtime::limits::units;
 
-/// Limits on compiling one component: `engine.compile` in `hatchery.yaml`. Read at the start only.
+/// Limits on compiling one component: `compile` in `hatchery.yaml`. Read at the start only.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CompileLimits {
     /// CPU time of all threads together.
     #[serde(deserialize_with = "units::time")]
     pub time: Duration,
-    /// Time on the clock. Ends a process that waits instead of working.
+    /// Wall time. Ends a process that waits instead of working.
     #[serde(deserialize_with = "units::time")]
     pub wall: Duration,
     /// Address space of the process, bytes. The compiled code may have a quarter of it.
@@ -37,7 +37,7 @@ pub struct CompileLimits {
 }
 
 impl Default for CompileLimits {
-    /// Half of the cores, since two processes may run at one time.
+    /// The default number of threads is half of the cores, since two processes may run at one time.
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1));
         Self {
@@ -60,7 +60,8 @@ impl CompileLimits {
     }
 }
 
-/// Refuses functions whose number or size exceeds the limits. Bytes that are not valid WebAssembly pass: the compiler refuses them.
+/// Fails if the number or size of functions exceeds the limits. Bytes that are not valid WebAssembly pass; the
+/// compiler refuses them.
 pub(super) fn check_functions(limits: &CompileLimits, bytes: &[u8]) -> Result<(), CompileError> {
     let mut functions = 0_u64;
     for payload in Parser::new(0).parse_all(bytes) {
@@ -68,11 +69,11 @@ pub(super) fn check_functions(limits: &CompileLimits, bytes: &[u8]) -> Result<()
         if let Payload::CodeSectionEntry(body) = payload {
             let size = body.range().len() as u64;
             if size > limits.max_function_size {
-                return Err(CompileError::FunctionSize { size, most: limits.max_function_size });
+                return Err(CompileError::FunctionSize { size, max: limits.max_function_size });
             }
             functions += 1;
             if functions > u64::from(limits.max_functions) {
-                return Err(CompileError::Functions { most: limits.max_functions });
+                return Err(CompileError::Functions { max: limits.max_functions });
             }
         }
     }
@@ -109,7 +110,7 @@ mod tests {
         assert_eq!(check(&limits, &format!("(component {module} {module})")), Ok(()));
         assert_eq!(
             check(&limits, &format!("(component {module} (component {module} {module}))")).unwrap_err(),
-            "it has more than 4 functions; split the component, or raise `engine.compile.max_functions` in hatchery.yaml"
+            "it has more than 4 functions; split the component, or raise `compile.max_functions` in hatchery.yaml"
         );
     }
 
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(
             check(&limits, &function(99)).unwrap_err(),
             "one of its functions has 101 bytes of code, and 100 are allowed; split it, or raise \
-             `engine.compile.max_function_size` in hatchery.yaml"
+             `compile.max_function_size` in hatchery.yaml"
         );
     }
 }

@@ -1,7 +1,9 @@
-//! The child process that compiles one component: limits itself, reads the component from stdin and writes native code to stdout.
+//! Main function of the child process that compiles one component: restricts itself, reads the component from stdin
+//! and writes native code to stdout.
 //!
-//! Request: the number of bytes (8 bytes, little endian) and the component. Reply: a tag, the number of bytes, and code or an error's
-//! text. The parent keeps stdin open until it has the reply, so its end means that the parent is gone.
+//! Request: the number of bytes (8 bytes, little endian) and the component. Reply: a tag, the number of bytes, and
+//! code or the text of an error. The parent keeps stdin open until it has the reply, so the end of stdin means that
+//! the parent is gone.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -10,7 +12,7 @@ use std::process::ExitCode;
 
 use crate::runtime::engine;
 
-/// Arguments of the child.
+/// Command line arguments of the child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WorkerLimits {
     /// Bytes of address space.
@@ -45,15 +47,15 @@ impl WorkerLimits {
     }
 }
 
-/// Compiles one component as the parent process asks for. `args` are those that the parent appends to [`super::Worker::ChildProcess`].
-/// Call it first thing in `main`: what runs before has no limits.
+/// Compiles one component for the parent process. `args` are those that the parent appends to
+/// [`super::Worker::ChildProcess`]. Call it first in `main`: code before it runs without limits.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let Some(limits) = WorkerLimits::from_args(args) else {
         eprintln!("this command is for the host's own use");
         return ExitCode::from(2);
     };
-    let worked = restrict(limits).and_then(|()| serve(limits));
-    if let Err(error) = worked {
+    let result = restrict(limits).and_then(|()| serve(limits));
+    if let Err(error) = result {
         eprintln!("{error}");
         return ExitCode::FAILURE;
     }
@@ -84,29 +86,29 @@ fn serve(limits: WorkerLimits) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Ends this process when the parent closes stdin, which a killed parent does too.
+/// Exits when the parent closes stdin, or is killed.
 fn exit_with_parent() {
-    // Both an end and an error mean that nobody waits for a reply.
+    // Both the end and an error mean that the parent is gone.
     let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
     std::process::exit(1);
 }
 
-/// Takes away what compiling does not need. Descriptors 0 to 2 are there already; no file or socket can be opened beside them.
+/// Drops rights that compiling does not need. Descriptors 0 to 2 are open; no further file or socket can be opened.
 #[cfg(unix)]
 fn restrict(limits: WorkerLimits) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, nice, setrlimit};
 
-    /// Lower priority than anything that serves.
+    /// Lower priority than the serving host.
     const NICE: i32 = 10;
 
-    let most = |soft: u64, hard: u64| Rlimit { current: Some(soft), maximum: Some(hard) };
-    // Signal 24 at the soft limit tells the parent the reason; at the hard one the system kills.
-    setrlimit(Resource::Cpu, most(limits.cpu_seconds, limits.cpu_seconds.saturating_add(1)))?;
-    setrlimit(Resource::As, most(limits.memory, limits.memory))?;
-    setrlimit(Resource::Core, most(0, 0))?;
-    setrlimit(Resource::Fsize, most(0, 0))?;
-    setrlimit(Resource::Nofile, most(3, 3))?;
-    // A parent with a lower priority than this leaves nothing to lower.
+    let limit = |soft: u64, hard: u64| Rlimit { current: Some(soft), maximum: Some(hard) };
+    // SIGXCPU at the soft limit tells the parent the reason; at the hard limit the system kills the process.
+    setrlimit(Resource::Cpu, limit(limits.cpu_seconds, limits.cpu_seconds.saturating_add(1)))?;
+    setrlimit(Resource::As, limit(limits.memory, limits.memory))?;
+    setrlimit(Resource::Core, limit(0, 0))?;
+    setrlimit(Resource::Fsize, limit(0, 0))?;
+    setrlimit(Resource::Nofile, limit(3, 3))?;
+    // This fails if the priority of the parent is lower already.
     let _ = nice(NICE);
     Ok(())
 }

@@ -1,21 +1,22 @@
-//! Bodies on their way: counted, and not waited for without end.
+//! Request and response bodies: counted against the limits of the call, with read timeouts.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use hatchery_core::sync::MutexExt;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep};
 use wasmtime_wasi_http::{Error, WasiBody};
 
-use super::fault::{AnyError, Fault, Patience};
+use super::error::{AnyError, HttpFault, ReadTimeout};
 use crate::runtime::limits::{Limit, Limits};
-use crate::runtime::store::stream::counted_bytes;
-use crate::runtime::store::tally::{Open, Tally};
+use crate::runtime::store::call_usage::{CallUsage, OpenRequest};
+use crate::runtime::store::file_stream::counted_bytes;
 
-/// When something was sent last.
+/// Time of the last sent data. Clones share it.
 #[derive(Clone)]
 pub(super) struct Progress(Arc<Mutex<Instant>>);
 
@@ -24,19 +25,18 @@ impl Progress {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
 
-    pub(super) fn note(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    pub(super) fn touch(&self) {
+        *self.0.lock_unpoisoned() = Instant::now();
     }
 
     pub(super) fn last(&self) -> Instant {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock_unpoisoned()
     }
 }
 
-/// The body of a request.
 pub(super) struct Upload {
     pub(super) body: WasiBody,
-    pub(super) tally: Arc<Tally>,
+    pub(super) usage: Arc<CallUsage>,
     pub(super) progress: Progress,
 }
 
@@ -46,11 +46,11 @@ impl Body for Upload {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnyError>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        self.progress.note();
+        self.progress.touch();
         Poll::Ready(frame.map(|frame| {
-            let frame = frame.map_err(|error| Fault::Broken(error.to_string()))?;
+            let frame = frame.map_err(|error| HttpFault::Broken(error.to_string()))?;
             if let Some(bytes) = frame.data_ref() {
-                self.tally.bytes(bytes.len()).map_err(Fault::from)?;
+                self.usage.count_bytes(bytes.len()).map_err(HttpFault::from)?;
             }
             Ok(frame)
         }))
@@ -65,48 +65,55 @@ impl Body for Upload {
     }
 }
 
-/// The body of a response; its request is open until it is read or dropped.
+/// The body of a response. Its request counts as guard until the body is read or dropped.
 pub(super) struct Download {
-    /// Nothing once it is over.
-    body: Option<(Incoming, Open)>,
-    tally: Arc<Tally>,
+    /// `None` after its end or an error.
+    body: Option<(Incoming, OpenRequest)>,
+    usage: Arc<CallUsage>,
     limits: Limits,
     received: u64,
-    patience: Patience,
-    /// Runs while the guest waits for more.
-    waiting: Option<Pin<Box<Sleep>>>,
+    timeout: ReadTimeout,
+    /// Runs while the guest waits for data.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Download {
-    pub(super) fn new(body: Incoming, open: Open, tally: Arc<Tally>, limits: Limits, patience: Patience) -> Self {
-        Self { body: Some((body, open)), tally, limits, received: 0, patience, waiting: None }
+    pub(super) fn new(
+        body: Incoming,
+        guard: OpenRequest,
+        usage: Arc<CallUsage>,
+        limits: Limits,
+        timeout: ReadTimeout,
+    ) -> Self {
+        Self { body: Some((body, guard)), usage, limits, received: 0, timeout, timer: None }
     }
 
-    /// A piece that has come, unless it is too much. It counts to the instance's memory until the guest has read it.
-    fn accept(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, Fault> {
+    /// Counts a frame and checks it against the limits. It counts to the memory of the instance until the guest has
+    /// read it.
+    fn count(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, HttpFault> {
         let bytes = match frame.into_data() {
             Ok(bytes) => bytes,
             Err(trailers) => return Ok(trailers),
         };
         self.received = self.received.saturating_add(bytes.len() as u64);
         if self.received > self.limits.response_body {
-            return Err(self.tally.exceed(Limit::ResponseBody).into());
+            return Err(self.usage.limit_exceeded(Limit::ResponseBody).into());
         }
-        self.tally.bytes(bytes.len())?;
-        let held = self.tally.hold(bytes.len() as u64)?;
-        Ok(Frame::data(counted_bytes(bytes, held)))
+        self.usage.count_bytes(bytes.len())?;
+        let reservation = self.usage.reserve(bytes.len() as u64)?;
+        Ok(Frame::data(counted_bytes(bytes, reservation)))
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, HttpFault>>> {
         let Some((body, _)) = &mut self.body else { return Poll::Ready(None) };
         if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
-            self.waiting = None;
-            return Poll::Ready(frame.map(|frame| self.accept(frame.map_err(|error| Fault::of(&error))?)));
+            self.timer = None;
+            return Poll::Ready(frame.map(|frame| self.count(frame.map_err(|error| HttpFault::of(&error))?)));
         }
-        let time = self.patience.time;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(time)));
-        ready!(waiting.as_mut().poll(cx));
-        Poll::Ready(Some(Err(self.patience.fault.clone())))
+        let time = self.timeout.after;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(time)));
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(Some(Err(self.timeout.error.clone())))
     }
 }
 

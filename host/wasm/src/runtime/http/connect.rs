@@ -1,4 +1,5 @@
-//! Connections of one component: the address that is checked is the one that is used, so a name cannot change between the two.
+//! Connections of one component. The address that is checked is the one that is used, so a DNS answer cannot change
+//! in between (DNS rebinding).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,60 +19,60 @@ use tokio::time::timeout;
 use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
-use super::fault::{AnyError, Fault};
+use super::error::{AnyError, HttpFault};
 use crate::policy::{Denial, Grants, Target, blocked_range};
 use crate::runtime::limits::{Limit, Limits};
 
-/// Makes connections.
 pub(super) type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, AnyError>;
 
-/// TLS sessions that one component may take up again.
-const KEPT_TLS_SESSIONS: usize = 64;
+/// TLS sessions that one component may resume.
+const MAX_TLS_SESSIONS: usize = 64;
 
-/// Names that are looked up at one time, for all components.
-const MOST_LOOKUPS: usize = 64;
+/// Concurrent DNS lookups of all components.
+const MAX_LOOKUPS: usize = 64;
 
-/// What makes connections for a component.
+/// Creates the connector of a component.
 ///
 /// # Errors
-/// When TLS cannot be set up.
-pub(super) fn connector(component: Arc<str>, grants: Arc<Grants>, limits: &Limits) -> Result<Connector, Fault> {
-    let (patience, too_slow) = (limits.connect_timeout, limits.hit(Limit::ConnectTimeout));
-    let gate = Arc::new(Gate { component, grants, patience });
-    let plain = tower::service_fn(move |uri: Uri| {
-        let gate = gate.clone();
-        async move { gate.connect(&uri).await }
+/// If TLS cannot be set up.
+pub(super) fn connector(component: Arc<str>, grants: Arc<Grants>, limits: &Limits) -> Result<Connector, HttpFault> {
+    let (connect_timeout, too_slow) = (limits.connect_timeout, limits.exceeded(Limit::ConnectTimeout));
+    let connector = Arc::new(GrantedConnector { component, grants, connect_timeout });
+    let tcp = tower::service_fn(move |uri: Uri| {
+        let connector = connector.clone();
+        async move { connector.connect(&uri).await }
     });
-    let any = HttpsConnectorBuilder::new()
+    let http_or_https = HttpsConnectorBuilder::new()
         .with_tls_config(tls()?)
         .https_or_http()
         .enable_http1()
         .enable_http2()
-        .wrap_connector(plain);
+        .wrap_connector(tcp);
     Ok(BoxCloneSyncService::new(tower::service_fn(move |uri: Uri| {
-        let (connected, too_slow) = (timeout(patience, any.clone().oneshot(uri)), Fault::from(too_slow.clone()));
+        let (connected, too_slow) =
+            (timeout(connect_timeout, http_or_https.clone().oneshot(uri)), HttpFault::from(too_slow.clone()));
         connected.map(move |in_time| in_time.unwrap_or_else(|_| Err(too_slow.into())))
     })))
 }
 
-struct Gate {
+struct GrantedConnector {
     component: Arc<str>,
     grants: Arc<Grants>,
-    patience: Duration,
+    connect_timeout: Duration,
 }
 
-impl Gate {
-    async fn connect(&self, uri: &Uri) -> Result<TokioIo<TcpStream>, Fault> {
-        let target = Target::of(uri).ok_or(Fault::Url)?;
-        let addresses = self.addresses(&target).await?;
-        // None may use up the time of the others.
-        let share = self.patience / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+impl GrantedConnector {
+    async fn connect(&self, uri: &Uri) -> Result<TokioIo<TcpStream>, HttpFault> {
+        let target = Target::of(uri).ok_or(HttpFault::Url)?;
+        let addresses = self.resolve(&target).await?;
+        // No address may use up the time of the others.
+        let share = self.connect_timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let mut last = None;
         for address in addresses {
             let connected = timeout(share, TcpStream::connect(address)).await;
             match connected.unwrap_or_else(|late| Err(late.into())) {
                 Ok(stream) => {
-                    // Requests are written whole.
+                    // Requests are written in one piece.
                     let _ = stream.set_nodelay(true);
                     return Ok(TokioIo::new(stream));
                 }
@@ -79,15 +80,15 @@ impl Gate {
             }
         }
         let error = last.unwrap_or_else(|| std::io::ErrorKind::AddrNotAvailable.into());
-        Err(Fault::Unreachable { host: target.host_and_port(), kind: error.kind(), reason: error.to_string() })
+        Err(HttpFault::Unreachable { host: target.host_and_port(), kind: error.kind(), reason: error.to_string() })
     }
 
-    /// The addresses of a host that the component may connect to.
-    async fn addresses(&self, target: &Target) -> Result<Vec<SocketAddr>, Fault> {
-        let no_address = |reason: String| Fault::NoAddress { host: target.host.clone(), reason };
-        let found = look_up(target.host.clone(), target.port).await.map_err(|error| no_address(error.to_string()))?;
+    /// Resolves a host. Returns the addresses that the component may connect to.
+    async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, HttpFault> {
+        let no_address = |reason: String| HttpFault::NoAddress { host: target.host.clone(), reason };
+        let resolved = lookup(target.host.clone(), target.port).await.map_err(|error| no_address(error.to_string()))?;
         let (mut allowed, mut refused) = (Vec::new(), None);
-        for address in found {
+        for address in resolved {
             match blocked_range(&self.grants.private_network, target, address.ip()) {
                 None => allowed.push(address),
                 Some(reserved_range) => refused = Some((address.ip(), reserved_range)),
@@ -110,23 +111,23 @@ impl Gate {
     }
 }
 
-/// Asks the system for the addresses of a host. That occupies a thread until the system answers, also when nobody waits any more, so only
-/// so many ask at one time.
-async fn look_up(host: String, port: u16) -> std::io::Result<Vec<SocketAddr>> {
-    static PLACES: Semaphore = Semaphore::const_new(MOST_LOOKUPS);
-    let place = PLACES.acquire().await.map_err(std::io::Error::other)?;
-    let asked = tokio::spawn(async move {
-        let _place = place;
+/// Resolves a host by the system. That occupies a thread until the system answers, even if the caller is dropped, so
+/// the number of lookups is bounded.
+async fn lookup(host: String, port: u16) -> std::io::Result<Vec<SocketAddr>> {
+    static PERMITS: Semaphore = Semaphore::const_new(MAX_LOOKUPS);
+    let permit = PERMITS.acquire().await.map_err(std::io::Error::other)?;
+    let lookup = tokio::spawn(async move {
+        let _permit = permit;
         lookup_host((host.as_str(), port)).await.map(Iterator::collect)
     });
-    asked.await.map_err(std::io::Error::other)?
+    lookup.await.map_err(std::io::Error::other)?
 }
 
-/// TLS with the roots of this machine, and sessions of the component's own.
-fn tls() -> Result<ClientConfig, Fault> {
+/// Returns a TLS configuration with the root certificates of this machine, and a session cache of its own.
+fn tls() -> Result<ClientConfig, HttpFault> {
     let builder = || {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(Fault::Tls)
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(HttpFault::Tls)
     };
     let mut config = match builder()?.with_platform_verifier() {
         Ok(config) => config.with_no_client_auth(),
@@ -135,6 +136,6 @@ fn tls() -> Result<ClientConfig, Fault> {
             builder()?.with_root_certificates(RootCertStore::empty()).with_no_client_auth()
         }
     };
-    config.resumption = Resumption::in_memory_sessions(KEPT_TLS_SESSIONS);
+    config.resumption = Resumption::in_memory_sessions(MAX_TLS_SESSIONS);
     Ok(config)
 }

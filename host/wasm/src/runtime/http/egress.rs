@@ -1,4 +1,5 @@
-//! The way out of one component under its grants: its secrets, its client, its connections. They go when it goes.
+//! HTTP client of one component under its grants, with its secrets and its connection pool. Dropped with the
+//! revision.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,47 +17,48 @@ use wasmtime_wasi_http::{RequestOptions, WasiBody};
 
 use super::body::{Download, Progress, Upload};
 use super::connect::{Connector, connector};
-use super::fault::{Fault, Patience};
+use super::error::{HttpFault, ReadTimeout};
 use super::recorded::RecordedHttp;
 use crate::policy::{Denial, Grants, ResolvedSecret, Target};
 use crate::runtime::limits::{Limit, Limits};
-use crate::runtime::store::tally::Tally;
+use crate::runtime::store::call_usage::CallUsage;
 
-/// How long a connection that nobody uses is kept.
+/// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(30);
 
-/// Connections to one host that are kept though nobody uses them.
-const MOST_IDLE: usize = 8;
+/// Idle connections per host.
+const MAX_IDLE_PER_HOST: usize = 8;
 
-/// Most bytes of an HTTP/1 response that are taken before the guest reads them, and of the head of any response.
+/// Most bytes of an HTTP/1 response that are buffered before the guest reads them, and of the headers of any
+/// response.
 const MAX_BUFFER: usize = 256 << 10;
 
-/// Most bytes of an HTTP/2 response that are taken before the guest reads them.
+/// Most bytes of an HTTP/2 response that are buffered before the guest reads them.
 const STREAM_WINDOW: u32 = 512 << 10;
 
-/// The same for all responses on one connection.
+/// Most buffered bytes of all HTTP/2 responses on one connection.
 const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// Bytes that a header adds to its name and value: the colon, a space and the line's end.
+/// Bytes that a header adds to its name and value: colon, space and line end.
 const HEADER_FRAME: usize = 4;
 
-/// What a component needs to send requests.
+/// Sends the requests of one component.
 pub(crate) struct Egress {
     component: Arc<str>,
     grants: Arc<Grants>,
     pub(super) limits: Limits,
     secrets: Vec<ResolvedSecret>,
-    /// What answers in place of the network, in tests.
+    /// Replaces the network, in tests.
     recorded: Option<RecordedHttp>,
-    /// Made for the first request: most components send none.
+    /// Created for the first request, because most components send none.
     client: OnceLock<Client<Connector, Upload>>,
 }
 
 impl Egress {
-    /// Reads the component's secrets, which nobody gets when responses are `recorded`.
+    /// Reads the secrets of the component. They are not read, and so cannot leak, if responses are `recorded`.
     ///
     /// # Errors
-    /// When one cannot be had; the message names it.
+    /// If a secret cannot be read; the message names it.
     pub(crate) fn new(
         component: Arc<str>,
         grants: Arc<Grants>,
@@ -70,23 +72,25 @@ impl Egress {
         Ok(Self { component, grants, limits, secrets, recorded, client: OnceLock::new() })
     }
 
-    /// True if there is any host that the component may send requests to.
+    /// Returns true if the component may send requests to any host.
     pub(super) fn has_network(&self) -> bool {
         !self.grants.network.is_empty()
     }
 
-    /// Sends a request if that is allowed, and waits until its response begins.
+    /// Sends a request if the grants and limits allow it, and waits for the head of its response.
     pub(super) async fn send(
         &self,
-        tally: &Arc<Tally>,
+        usage: &Arc<CallUsage>,
         request: Request<WasiBody>,
         options: RequestOptions,
-    ) -> Result<Response<WasiBody>, Fault> {
-        let open = tally.begin()?;
+    ) -> Result<Response<WasiBody>, HttpFault> {
+        let guard = usage.begin_request()?;
         let (mut parts, body) = request.into_parts();
         let target = self.admit(&parts)?;
-        // Before the secrets are there: how many bytes are left must not tell how long they are.
-        tally.bytes(head(&parts.headers) + parts.uri.path().len() + parts.uri.query().map_or(0, str::len))?;
+        // Counted before secrets are added: the remaining bytes must not reveal their length.
+        usage.count_bytes(
+            headers_len(&parts.headers) + parts.uri.path().len() + parts.uri.query().map_or(0, str::len),
+        )?;
         if let Some(recorded) = &self.recorded {
             return recorded.answer(&parts);
         }
@@ -96,22 +100,22 @@ impl Egress {
         let agent = HeaderValue::from_static(concat!("hatchery/", env!("CARGO_PKG_VERSION")));
         parts.headers.entry(USER_AGENT).or_insert(agent);
         let progress = Progress::new();
-        let upload = Upload { body, tally: tally.clone(), progress: progress.clone() };
+        let upload = Upload { body, usage: usage.clone(), progress: progress.clone() };
         let response = self.exchange(Request::from_parts(parts, upload), &options, &progress).await?;
-        tally.bytes(head(response.headers()))?;
+        usage.count_bytes(headers_len(response.headers()))?;
         let time = self.limits.between_bytes_timeout;
-        let patience = Patience::new(&self.limits, Limit::BetweenBytesTimeout, time, options.between_bytes_timeout);
+        let timeout = ReadTimeout::new(&self.limits, Limit::BetweenBytesTimeout, time, options.between_bytes_timeout);
         let limits = self.limits.clone();
-        Ok(response.map(|body| Download::new(body, open, tally.clone(), limits, patience).boxed_unsync()))
+        Ok(response.map(|body| Download::new(body, guard, usage.clone(), limits, timeout).boxed_unsync()))
     }
 
-    /// Asks the policy about a request, as far as its name goes.
-    fn admit(&self, parts: &Parts) -> Result<Target, Fault> {
-        // CONNECT opens a tunnel, and TRACE sends back secrets.
+    /// Checks the method, the URL and the grants `network` and `private_network` by name.
+    fn admit(&self, parts: &Parts) -> Result<Target, HttpFault> {
+        // CONNECT opens a tunnel, and TRACE echoes secrets.
         if parts.method == Method::CONNECT || parts.method == Method::TRACE {
-            return Err(Fault::Method);
+            return Err(HttpFault::Method);
         }
-        let target = Target::of(&parts.uri).ok_or(Fault::Url)?;
+        let target = Target::of(&parts.uri).ok_or(HttpFault::Url)?;
         if self.grants.network.iter().any(|pattern| pattern.allows(&target)) {
             return Ok(target);
         }
@@ -129,35 +133,35 @@ impl Egress {
         mut request: Request<Upload>,
         options: &RequestOptions,
         progress: &Progress,
-    ) -> Result<Response<Incoming>, Fault> {
+    ) -> Result<Response<Incoming>, HttpFault> {
         let client = self.client()?;
         let mut connection = capture_connection(&mut request);
-        let mut answered = std::pin::pin!(client.request(request));
-        let failed = |error: ClientError| Fault::of(&error);
+        let mut response_future = std::pin::pin!(client.request(request));
+        let to_error = |error: ClientError| HttpFault::of(&error);
         let own_connect = options.connect_timeout.unwrap_or(Duration::MAX);
         tokio::select! {
             biased;
-            response = &mut answered => return response.map_err(failed),
-            _ = connection.wait_for_connection_metadata() => progress.note(),
-            () = sleep(own_connect) => return Err(Fault::OwnConnectTimeout),
+            response = &mut response_future => return response.map_err(to_error),
+            _ = connection.wait_for_connection_metadata() => progress.touch(),
+            () = sleep(own_connect) => return Err(HttpFault::OwnConnectTimeout),
         }
         let time = self.limits.first_byte_timeout;
-        let patience = Patience::new(&self.limits, Limit::FirstByteTimeout, time, options.first_byte_timeout);
+        let timeout = ReadTimeout::new(&self.limits, Limit::FirstByteTimeout, time, options.first_byte_timeout);
         loop {
-            let sent = progress.last();
+            let last_sent = progress.last();
             tokio::select! {
                 biased;
-                response = &mut answered => return response.map_err(failed),
-                () = sleep_until(sent + patience.time) => {
-                    if progress.last() == sent {
-                        return Err(patience.fault);
+                response = &mut response_future => return response.map_err(to_error),
+                () = sleep_until(last_sent + timeout.after) => {
+                    if progress.last() == last_sent {
+                        return Err(timeout.error);
                     }
                 }
             }
         }
     }
 
-    fn client(&self) -> Result<&Client<Connector, Upload>, Fault> {
+    fn client(&self) -> Result<&Client<Connector, Upload>, HttpFault> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
@@ -165,7 +169,7 @@ impl Egress {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(MOST_IDLE)
+            .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
             .http1_max_buf_size(MAX_BUFFER)
             .http2_initial_stream_window_size(STREAM_WINDOW)
             .http2_initial_connection_window_size(CONNECTION_WINDOW)
@@ -175,7 +179,7 @@ impl Egress {
     }
 }
 
-/// Bytes of headers.
-fn head(headers: &HeaderMap) -> usize {
+/// Returns the bytes of headers in HTTP/1 form.
+fn headers_len(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER_FRAME).sum()
 }

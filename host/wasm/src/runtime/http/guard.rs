@@ -1,5 +1,5 @@
-//! Bounds on what guests can make of `wasi:http` before anything is sent: who may not send gets no body to write into, and headers, texts
-//! and bodies count to the instance's memory.
+//! Limits on the `wasi:http` objects of guests before anything is sent: a guest without network gets no body to write
+//! into, and headers, texts and bodies count to the memory of the instance.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
@@ -13,15 +13,14 @@ use wasmtime_wasi_http::p2::types::{HostOutgoingRequest, HostOutgoingResponse};
 use wasmtime_wasi_http::{FieldMap, WasiHttpView};
 
 use crate::runtime::store::meter::header_size;
-use crate::runtime::store::{HostState, stream};
+use crate::runtime::store::{HostState, file_stream};
 
-/// Most bytes of a method's name.
 const MAX_METHOD: usize = 64;
 
-/// Most bytes of a request's path with its query, and of its host.
+/// Most bytes of the path with its query, and of the authority.
 const MAX_PATH: usize = 16 << 10;
 
-/// Replaces the functions by which a guest makes the host hold something.
+/// Replaces the functions by which a guest makes the host hold data.
 pub(super) fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
     let mut types = linker.instance("wasi:http/types@0.2.12")?;
     types.func_wrap("[method]outgoing-request.body", request_body)?;
@@ -39,39 +38,40 @@ pub(super) fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
 
 type Store<'a> = StoreContextMut<'a, HostState>;
 
-/// `Ok(())`, or nothing to say about what is wrong.
-type Accepted = (Result<(), ()>,);
+/// The WIT type `result`.
+type UnitResult = (Result<(), ()>,);
 
-/// Gives a request its body. What a guest writes that may send nothing goes nowhere: its stream is closed, and sending says why.
+/// Opens the body of a request. For a guest without network the stream is closed at once, and sending the request
+/// reports why.
 fn request_body(
     mut store: Store<'_>,
     (request,): (Resource<HostOutgoingRequest>,),
 ) -> wasmtime::Result<(Result<Resource<HostOutgoingBody>, ()>,)> {
     let state = store.data_mut();
-    let same = Resource::<HostOutgoingRequest>::new_borrow(request.rep());
+    let borrowed = Resource::<HostOutgoingRequest>::new_borrow(request.rep());
     let opened = types::HostOutgoingRequest::body(&mut state.http(), request)?;
     if opened.is_ok() && !state.may_send() {
-        let request = state.resources().get_mut(&same)?;
+        let request = state.resources().get_mut(&borrowed)?;
         request.body = Some(empty());
     }
     Ok((opened,))
 }
 
-/// Gives a response its body. Components answer no HTTP requests, so what they write there goes nowhere.
+/// Opens the body of a response. Components do not answer HTTP requests, so the stream is closed at once.
 fn response_body(
     mut store: Store<'_>,
     (response,): (Resource<HostOutgoingResponse>,),
 ) -> wasmtime::Result<(Result<Resource<HostOutgoingBody>, ()>,)> {
     let state = store.data_mut();
-    let same = Resource::<HostOutgoingResponse>::new_borrow(response.rep());
+    let borrowed = Resource::<HostOutgoingResponse>::new_borrow(response.rep());
     let opened = types::HostOutgoingResponse::body(&mut state.http(), response)?;
     if opened.is_ok() {
-        state.resources().get_mut(&same)?.body = Some(empty());
+        state.resources().get_mut(&borrowed)?.body = Some(empty());
     }
     Ok((opened,))
 }
 
-/// An empty body that replaces the one a guest opened, which closes the guest's stream.
+/// Returns an empty body. It replaces the body that a guest opened, which closes the guest's stream.
 fn empty() -> HyperOutgoingBody {
     Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync()
 }
@@ -79,7 +79,7 @@ fn empty() -> HyperOutgoingBody {
 fn set_method(
     mut store: Store<'_>,
     (request, method): (Resource<HostOutgoingRequest>, Method),
-) -> wasmtime::Result<Accepted> {
+) -> wasmtime::Result<UnitResult> {
     if matches!(&method, Method::Other(name) if name.len() > MAX_METHOD) {
         return Ok((Err(()),));
     }
@@ -89,7 +89,7 @@ fn set_method(
 fn set_path(
     mut store: Store<'_>,
     (request, path): (Resource<HostOutgoingRequest>, Option<String>),
-) -> wasmtime::Result<Accepted> {
+) -> wasmtime::Result<UnitResult> {
     if is_too_long(&path) {
         return Ok((Err(()),));
     }
@@ -99,7 +99,7 @@ fn set_path(
 fn set_authority(
     mut store: Store<'_>,
     (request, authority): (Resource<HostOutgoingRequest>, Option<String>),
-) -> wasmtime::Result<Accepted> {
+) -> wasmtime::Result<UnitResult> {
     if is_too_long(&authority) {
         return Ok((Err(()),));
     }
@@ -117,7 +117,7 @@ fn body_stream(
     let state = store.data_mut();
     let opened = types::HostOutgoingBody::write(&mut state.http(), body)?;
     if let Ok(stream) = &opened {
-        stream::count(state, stream)?;
+        file_stream::count(state, stream)?;
     }
     Ok((opened,))
 }
@@ -128,8 +128,8 @@ fn fields_from_list(
 ) -> wasmtime::Result<(Result<Resource<FieldMap>, HeaderError>,)> {
     let size = entries.iter().map(|(name, value)| header_size(name, value)).sum();
     let state = store.data_mut();
-    let made = types::HostFields::from_list(&mut state.http(), entries);
-    charged(state, made, size)
+    let fields = types::HostFields::from_list(&mut state.http(), entries);
+    charge(state, fields, size)
 }
 
 fn set_field(
@@ -139,7 +139,7 @@ fn set_field(
     let size = values.iter().map(|value| header_size(&name, value)).sum();
     let state = store.data_mut();
     let set = types::HostFields::set(&mut state.http(), fields, name, values);
-    charged(state, set, size)
+    charge(state, set, size)
 }
 
 fn append_field(
@@ -149,7 +149,7 @@ fn append_field(
     let size = header_size(&name, &value);
     let state = store.data_mut();
     let appended = types::HostFields::append(&mut state.http(), fields, name, value);
-    charged(state, appended, size)
+    charge(state, appended, size)
 }
 
 fn clone_fields(mut store: Store<'_>, (fields,): (Resource<FieldMap>,)) -> wasmtime::Result<(Resource<FieldMap>,)> {
@@ -161,7 +161,7 @@ fn clone_fields(mut store: Store<'_>, (fields,): (Resource<FieldMap>,)) -> wasmt
     Ok((copy,))
 }
 
-fn charged<T>(state: &mut HostState, done: HeaderResult<T>, size: u64) -> wasmtime::Result<(Result<T, HeaderError>,)> {
+fn charge<T>(state: &mut HostState, done: HeaderResult<T>, size: u64) -> wasmtime::Result<(Result<T, HeaderError>,)> {
     match done {
         Ok(done) => {
             state.charge_resources(size)?;

@@ -1,9 +1,10 @@
-//! HTTP responses that stand in for the network in tests: `http` of a `conversation.yaml`.
+//! Recorded HTTP responses that replace the network in tests: `http` of a `conversation.yaml`.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use hatchery_core::sync::MutexExt;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
@@ -12,22 +13,21 @@ use serde::Deserialize;
 use serde_json::Value;
 use wasmtime_wasi_http::WasiBody;
 
-use super::fault::Fault;
+use super::error::HttpFault;
 
-/// A request, and what is answered.
+/// A request and its response.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedResponse {
-    /// The request's method.
     #[serde(default = "get")]
     method: String,
-    /// The request's whole URL.
+    /// The full URL of the request.
     url: String,
     #[serde(default = "ok")]
     status: u16,
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    /// A text is sent as it is, anything else as JSON.
+    /// A string is sent as text, anything else as JSON.
     #[serde(default)]
     body: Value,
 }
@@ -40,11 +40,11 @@ fn ok() -> u16 {
     200
 }
 
-/// The responses that components get instead of the network. Clones share them.
+/// Recorded responses of all components. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct RecordedHttp(Arc<Mutex<Vec<RecordedResponse>>>);
 
-/// Two are the same when they share their responses.
+/// Two are equal if they share their responses.
 impl PartialEq for RecordedHttp {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -52,30 +52,30 @@ impl PartialEq for RecordedHttp {
 }
 
 impl RecordedHttp {
-    /// From now on these are the responses. The first that fits a request is its answer, each time.
+    /// Replaces the responses. The first one that matches a request is its answer, each time.
     pub fn play(&self, responses: Vec<RecordedResponse>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = responses;
+        *self.0.lock_unpoisoned() = responses;
     }
 
-    /// The answer to a request.
-    pub(super) fn answer(&self, request: &Parts) -> Result<Response<WasiBody>, Fault> {
+    /// Returns the recorded answer to a request.
+    pub(super) fn answer(&self, request: &Parts) -> Result<Response<WasiBody>, HttpFault> {
         let (method, url) = (request.method.as_str(), request.uri.to_string());
-        let responses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = responses.iter().find(|it| it.method.eq_ignore_ascii_case(method) && same_url(&it.url, &url));
-        let found = found.ok_or_else(|| Fault::NotRecorded { method: method.into(), url })?;
-        found
+        let responses = self.0.lock_unpoisoned();
+        let recorded = responses.iter().find(|it| it.method.eq_ignore_ascii_case(method) && is_same_url(&it.url, &url));
+        let recorded = recorded.ok_or_else(|| HttpFault::NotRecorded { method: method.into(), url })?;
+        recorded
             .response()
-            .ok_or_else(|| Fault::Broken(format!("the recorded response to `{}` cannot be sent", found.url)))
+            .ok_or_else(|| HttpFault::Broken(format!("the recorded response to `{}` cannot be sent", recorded.url)))
     }
 }
 
-/// A URL without a path is the same as one with the path `/`.
-fn same_url(recorded: &str, url: &str) -> bool {
+/// Compares URLs. An empty path equals `/`.
+fn is_same_url(recorded: &str, url: &str) -> bool {
     recorded == url || recorded == url.strip_suffix('/').unwrap_or(url)
 }
 
 impl RecordedResponse {
-    /// Nothing when the status or a header cannot be sent.
+    /// `None` if the status or a header is not valid HTTP.
     fn response(&self) -> Option<Response<WasiBody>> {
         let (bytes, kind) = match &self.body {
             Value::Null => (Bytes::new(), None),

@@ -1,23 +1,24 @@
-//! The memory that this process may use.
+//! Detection of the memory that this process may use.
 
 use std::path::Path;
 
-/// What is assumed where it cannot be found out.
-const ASSUMED: u64 = 8 << 30;
+/// Bytes assumed if the memory cannot be detected.
+const FALLBACK: u64 = 8 << 30;
 
-/// Bytes of memory of this machine, or of the container that this process runs in if that may have less. 8 GiB where that is not known.
+/// Returns the bytes of memory of this machine, or of the container (control group) of this process if that has less.
+/// 8 GiB if neither can be read.
 pub(crate) fn memory() -> u64 {
-    let machine = read("/proc/meminfo").and_then(|text| total(&text)).unwrap_or(ASSUMED);
+    let machine = read("/proc/meminfo").and_then(|text| total(&text)).unwrap_or(FALLBACK);
     machine.min(container().unwrap_or(u64::MAX))
 }
 
-/// `MemTotal` of `/proc/meminfo`.
+/// Parses `MemTotal` of `/proc/meminfo`.
 fn total(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The least limit of the control groups that this process is in.
+/// Returns the lowest limit of the control groups of this process.
 fn container() -> Option<u64> {
     let groups = read("/proc/self/cgroup")?;
     let group = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();

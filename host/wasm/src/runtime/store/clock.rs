@@ -1,4 +1,4 @@
-//! The clocks of a call and the order to stop.
+//! CPU and wall clock of a call, checked at each epoch interruption.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use super::turn::{Turn, Turns};
+use super::cpu_scheduler::{CpuScheduler, TimeSlice};
 
-/// Why a running guest is stopped.
+/// Why a running guest is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(super) enum Stop {
+pub(super) enum InterruptReason {
     #[error("cancelled")]
     Cancelled,
     #[error("out of CPU time")]
@@ -23,46 +23,46 @@ pub(super) enum Stop {
     Wall,
 }
 
-/// How long a call has run, and whether it may go on. Times are nanoseconds since `start`.
+/// Measures a call. Times are nanoseconds since `start`.
 pub(super) struct Clock {
     start: Instant,
     cpu: Duration,
-    /// `None` when it is too far away to be a point in time.
+    /// `None` if it is too far away for an [`Instant`].
     deadline: Option<Instant>,
     cancel: CancellationToken,
-    /// CPU time of the polls that have ended.
+    /// CPU time of the polls that have returned.
     spent: AtomicU64,
-    /// When the poll that is going on began.
+    /// Start of the current poll.
     polled_at: AtomicU64,
-    turn: Turn,
+    slice: TimeSlice,
 }
 
 impl Clock {
-    pub(super) fn new(cpu: Duration, wall: Duration, cancel: CancellationToken, turns: Turns) -> Self {
+    pub(super) fn new(cpu: Duration, wall: Duration, cancel: CancellationToken, scheduler: CpuScheduler) -> Self {
         let start = Instant::now();
         let deadline = start.checked_add(wall);
-        let turn = Turn::new(turns);
-        Self { start, cpu, deadline, cancel, spent: AtomicU64::new(0), polled_at: AtomicU64::new(0), turn }
+        let slice = TimeSlice::new(scheduler);
+        Self { start, cpu, deadline, cancel, spent: AtomicU64::new(0), polled_at: AtomicU64::new(0), slice }
     }
 
-    /// Called by a running guest at each tick.
-    pub(super) fn check(&self) -> Result<(), Stop> {
+    /// Called at each epoch tick while the guest runs.
+    pub(super) fn check(&self) -> Result<(), InterruptReason> {
         if self.cancel.is_cancelled() {
-            return Err(Stop::Cancelled);
+            return Err(InterruptReason::Cancelled);
         }
         let running = self.now().saturating_sub(self.polled_at.load(Ordering::Relaxed));
         if Duration::from_nanos(self.spent.load(Ordering::Relaxed) + running) > self.cpu {
-            return Err(Stop::Cpu);
+            return Err(InterruptReason::Cpu);
         }
         if self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
-            return Err(Stop::Wall);
+            return Err(InterruptReason::Wall);
         }
         Ok(())
     }
 
-    /// Waits until the guest may run for another tick.
-    pub(super) async fn next_turn(self: Arc<Self>) {
-        self.turn.next().await;
+    /// Waits for the next time slice.
+    pub(super) async fn next_slice(self: Arc<Self>) {
+        self.slice.acquire().await;
     }
 
     fn now(&self) -> u64 {
@@ -70,17 +70,17 @@ impl Clock {
     }
 }
 
-/// Counts the time that `inner` is being polled.
-pub(super) fn metered<F: Future>(clock: Arc<Clock>, inner: F) -> impl Future<Output = F::Output> {
-    Metered { clock, inner: Box::pin(inner) }
+/// Adds the time in which `inner` is polled to the CPU time of `clock`.
+pub(super) fn measure_cpu<F: Future>(clock: Arc<Clock>, inner: F) -> impl Future<Output = F::Output> {
+    MeasuredFuture { clock, inner: Box::pin(inner) }
 }
 
-struct Metered<F> {
+struct MeasuredFuture<F> {
     clock: Arc<Clock>,
     inner: Pin<Box<F>>,
 }
 
-impl<F: Future> Future for Metered<F> {
+impl<F: Future> Future for MeasuredFuture<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -89,7 +89,7 @@ impl<F: Future> Future for Metered<F> {
         let result = self.inner.as_mut().poll(cx);
         let ran = self.clock.now().saturating_sub(began);
         self.clock.spent.fetch_add(ran, Ordering::Relaxed);
-        self.clock.turn.stop();
+        self.clock.slice.release();
         result
     }
 }

@@ -1,50 +1,50 @@
-//! Memory of instances: what their linear memories take, and what the host holds on their behalf.
+//! Memory accounting of instances: their linear memories, and what the host holds on their behalf.
 //!
-//! Each growth is charged before it happens, to the instance (`limits.memory`), to the run that the call belongs to (`engine.run_memory`)
-//! and to all components together (`engine.memory`). What the host holds counts like the guest's own memory: bodies and headers of HTTP
-//! requests, data on its way into a file, arguments of calls that have not returned.
+//! Each growth is charged before it happens, to the instance (`limits.memory`), to the run that the call belongs to
+//! (`instances.run_memory`) and to all components together (`instances.memory`). What the host holds counts like the
+//! guest's own memory: bodies and headers of HTTP requests, data on its way into a file, arguments of calls that have
+//! not returned.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use hatchery_core::sync::MutexExt;
 use thiserror::Error;
 use tokio::sync::Notify;
 
-use crate::runtime::limits::{Limit, LimitHit, Limits, units};
+use crate::runtime::limits::{Limit, LimitExceeded, Limits, units};
 
-/// Why there is no more memory.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum MemoryError {
-    /// The instance has all that it may have.
     #[error(transparent)]
-    Instance(#[from] LimitHit),
-    /// The run has all that it may have, bytes.
+    Instance(#[from] LimitExceeded),
+    /// Has the limit in bytes.
     #[error(
-        "all calls of this run together need more than {} of memory; raise `engine.run_memory` in hatchery.yaml to allow more",
+        "all calls of this run together need more than {} of memory; raise `instances.run_memory` in hatchery.yaml to allow more",
         units::bytes(*.0)
     )]
     Run(u64),
-    /// All components together have all that they may have, bytes.
+    /// Has the limit in bytes.
     #[error(
-        "no free memory: components use all of {}; try again later, or raise `engine.memory` in hatchery.yaml",
+        "no free memory: components use all of {}; try again later, or raise `instances.memory` in hatchery.yaml",
         units::bytes(*.0)
     )]
     Engine(u64),
 }
 
 impl MemoryError {
-    /// The key in `hatchery.yaml` of what was exceeded.
+    /// Returns the key in `hatchery.yaml` of the limit that was exceeded.
     pub(crate) fn key(&self) -> &'static str {
         match self {
             Self::Instance(_) => "limits.memory",
-            Self::Run(_) => "engine.run_memory",
-            Self::Engine(_) => "engine.memory",
+            Self::Run(_) => "instances.run_memory",
+            Self::Engine(_) => "instances.memory",
         }
     }
 }
 
-/// A sum with an upper bound, bytes.
+/// A sum of bytes with an upper bound.
 struct Budget {
     max: u64,
     used: AtomicU64,
@@ -55,7 +55,7 @@ impl Budget {
         Self { max, used: AtomicU64::new(0) }
     }
 
-    /// Adds `bytes`; false, and nothing added, if the sum would be too large.
+    /// Adds `bytes`. Returns false, and adds nothing, if the sum would be too large.
     fn take(&self, bytes: u64) -> bool {
         let add = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.max);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
@@ -70,14 +70,13 @@ impl Budget {
     }
 }
 
-/// The memory of all components.
 pub(crate) struct EngineMemory {
     budget: Budget,
-    /// Most of it that one run may have.
+    /// Most bytes of one run.
     run_max: u64,
-    /// Runs with instances, by the address of their usage counters, which all calls of a run share.
+    /// Runs with instances, by the address of the usage counters that all calls of a run share.
     runs: Mutex<HashMap<usize, Weak<RunMemory>>>,
-    /// Callers that wait for `freed`.
+    /// Number of callers that wait for `freed`.
     waiting: AtomicUsize,
     freed: Notify,
 }
@@ -88,33 +87,32 @@ impl EngineMemory {
         Arc::new(Self { budget: Budget::new(max), run_max, runs, waiting, freed })
     }
 
-    /// Bytes in use.
     pub(crate) fn used(&self) -> u64 {
         self.budget.used()
     }
 
-    /// True if `bytes` more would fit.
+    /// Returns true if `bytes` more would fit.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.budget.used().saturating_add(bytes) <= self.budget.max
     }
 
-    /// True if so little is left that nothing should be kept which is not in use.
+    /// Returns true if more than seven eighths are in use. Then no idle instance should be kept.
     pub(crate) fn is_short(&self) -> bool {
         self.budget.used() > self.budget.max / 8 * 7
     }
 
-    /// The error for having no room.
     pub(crate) fn exhausted(&self) -> MemoryError {
         MemoryError::Engine(self.budget.max)
     }
 
-    /// Waits until `bytes` more fit. `free` is asked to free something as long as they do not; it returns false if it cannot.
+    /// Waits until `bytes` more fit. Calls `free` to free something as long as they do not; `free` returns false if
+    /// it cannot.
     pub(crate) async fn wait_for(&self, bytes: u64, free: impl Fn() -> bool) {
         let _waiting = Waiting::enter(&self.waiting);
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
-            // From here on no release is missed.
+            // No release is missed after this.
             freed.as_mut().enable();
             while !self.has_room(bytes) && free() {}
             if self.has_room(bytes) {
@@ -124,7 +122,6 @@ impl EngineMemory {
         }
     }
 
-    /// The memory of the run with this key.
     fn run(self: &Arc<Self>, key: usize) -> Arc<RunMemory> {
         let mut runs = self.runs();
         if let Some(run) = runs.get(&key).and_then(Weak::upgrade) {
@@ -143,7 +140,7 @@ impl EngineMemory {
     }
 
     fn runs(&self) -> MutexGuard<'_, HashMap<usize, Weak<RunMemory>>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.runs.lock_unpoisoned()
     }
 }
 
@@ -162,7 +159,6 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The memory of all instances of one run.
 struct RunMemory {
     budget: Budget,
     key: usize,
@@ -172,14 +168,13 @@ struct RunMemory {
 impl Drop for RunMemory {
     fn drop(&mut self) {
         let mut runs = self.engine.runs();
-        // Another one may have taken the key since the last reference to this one went.
+        // A new run may have taken the key since the last reference to this one was dropped.
         if runs.get(&self.key).is_some_and(|run| run.strong_count() == 0) {
             runs.remove(&self.key);
         }
     }
 }
 
-/// The memory of one instance.
 pub(crate) struct InstanceMemory {
     limits: Limits,
     engine: Arc<EngineMemory>,
@@ -189,21 +184,21 @@ pub(crate) struct InstanceMemory {
 #[derive(Default)]
 struct Usage {
     used: u64,
-    /// `None` for a call that belongs to no run, and while the instance waits for a call.
+    /// `None` for a call outside of runs, and while the instance is pooled.
     run: Option<Arc<RunMemory>>,
 }
 
 impl InstanceMemory {
-    /// For an instance that is called in the run with this key.
+    /// Creates the accounting of an instance that is called in the run with this key.
     pub(crate) fn new(limits: Limits, engine: Arc<EngineMemory>, run: Option<usize>) -> Arc<Self> {
         let run = run.map(|key| engine.run(key));
         Arc::new(Self { limits, engine, state: Mutex::new(Usage { used: 0, run }) })
     }
 
-    /// Counts all that is in use to another run from now on, or to none.
+    /// Charges the memory in use to another run from now on, or to none.
     ///
     /// # Errors
-    /// If that is more than the run may have; the memory then counts to no run.
+    /// If that exceeds the limit of the run; the memory then counts to no run.
     pub(crate) fn move_to_run(&self, key: Option<usize>) -> Result<(), MemoryError> {
         let run = key.map(|key| self.engine.run(key));
         let mut state = self.state();
@@ -219,10 +214,10 @@ impl InstanceMemory {
         Ok(())
     }
 
-    /// Counts `bytes` more.
+    /// Charges `bytes` more.
     ///
     /// # Errors
-    /// If the instance, its run or all components together would have too much; then nothing is counted.
+    /// If the instance, its run or all components together would exceed their limit; then nothing is charged.
     pub(crate) fn charge(&self, bytes: u64) -> Result<(), MemoryError> {
         if bytes == 0 {
             return Ok(());
@@ -230,7 +225,7 @@ impl InstanceMemory {
         let mut state = self.state();
         let used = state.used.saturating_add(bytes);
         if used > self.limits.memory {
-            return Err(self.limits.hit(Limit::Memory).into());
+            return Err(self.limits.exceeded(Limit::Memory).into());
         }
         if let Some(run) = &state.run
             && !run.budget.take(bytes)
@@ -247,7 +242,6 @@ impl InstanceMemory {
         Ok(())
     }
 
-    /// Counts `bytes` less.
     pub(crate) fn release(&self, bytes: u64) {
         let mut state = self.state();
         let bytes = bytes.min(state.used);
@@ -261,17 +255,17 @@ impl InstanceMemory {
         }
     }
 
-    /// Counts `bytes` that the host holds until the returned guard is dropped.
+    /// Charges `bytes` that the host holds, until the returned guard is dropped.
     ///
     /// # Errors
-    /// As of `charge`.
-    pub(crate) fn hold(self: &Arc<Self>, bytes: u64) -> Result<Held, MemoryError> {
+    /// Like [`Self::charge`].
+    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Result<MemoryReservation, MemoryError> {
         self.charge(bytes)?;
-        Ok(Held { memory: self.clone(), bytes })
+        Ok(MemoryReservation { memory: self.clone(), bytes })
     }
 
     fn state(&self) -> MutexGuard<'_, Usage> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock_unpoisoned()
     }
 }
 
@@ -282,13 +276,13 @@ impl Drop for InstanceMemory {
     }
 }
 
-/// Bytes that the host holds for an instance.
-pub(crate) struct Held {
+/// Bytes that the host holds for an instance, until this is dropped.
+pub(crate) struct MemoryReservation {
     memory: Arc<InstanceMemory>,
     bytes: u64,
 }
 
-impl Drop for Held {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         self.memory.release(self.bytes);
     }
@@ -309,7 +303,7 @@ mod tests {
         one.charge(6 << 20).unwrap();
         assert_eq!(
             two.charge(6 << 20).unwrap_err().to_string(),
-            "all calls of this run together need more than 10 MiB of memory; raise `engine.run_memory` in hatchery.yaml to allow more"
+            "all calls of this run together need more than 10 MiB of memory; raise `instances.run_memory` in hatchery.yaml to allow more"
         );
         let other = instance(64 << 20, &engine, Some(2));
         other.charge(6 << 20).unwrap();
@@ -329,7 +323,7 @@ mod tests {
         let other = instance(64 << 20, &engine, Some(2));
         assert_eq!(
             other.charge(4 << 20).unwrap_err().to_string(),
-            "no free memory: components use all of 10 MiB; try again later, or raise `engine.memory` in hatchery.yaml"
+            "no free memory: components use all of 10 MiB; try again later, or raise `instances.memory` in hatchery.yaml"
         );
         assert_eq!(engine.used(), 8 << 20);
         tokio::join!(engine.wait_for(4 << 20, || false), async { drop(memory) });

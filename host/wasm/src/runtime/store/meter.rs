@@ -1,4 +1,4 @@
-//! What is charged to the memory of an instance: growth of its memories, and sizes of what the host holds.
+//! Resource limiter of a Wasmtime store, and the sizes of what the host holds for a guest.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use wasmtime_wasi_http::p2::types::{HostIncomingResponse, HostOutgoingRequest, H
 use super::memory::InstanceMemory;
 use crate::runtime::limits::{Limit, Limits};
 
-/// What a resource of the host takes beside its contents, bytes.
+/// Bytes of a host resource beside its contents.
 const RESOURCE: u64 = 256;
 
-/// What a stream that is read may have buffered, bytes.
+/// Bytes that an input stream may have buffered.
 const READ_BUFFER: u64 = 64 << 10;
 
-/// What a header takes beside its name and value, bytes.
+/// Bytes of a header beside its name and value.
 const HEADER: u64 = 64;
 
-/// What a value in parsed JSON takes beside its text, bytes.
+/// Bytes of a parsed JSON value beside its text.
 const JSON_NODE: u64 = size_of::<serde_json::Value>() as u64;
 
-/// Charges what a store's memories and tables take, and refuses what is too much.
+/// Charges the memories and tables of a store, and refuses growth beyond the limits.
 pub(crate) struct Meter {
     limits: Limits,
     memory: Arc<InstanceMemory>,
-    /// The last growth of a memory, which is taken back when it fails after all.
+    /// Bytes of the last growth, to be released if it fails.
     last_growth: u64,
     table_elements: u64,
-    /// The same for tables.
+    /// Elements of the last growth, to be released if it fails.
     last_elements: u64,
 }
 
@@ -59,7 +59,7 @@ impl ResourceLimiter for Meter {
         let growth = desired.saturating_sub(current) as u64;
         let total = self.table_elements.saturating_add(growth);
         if total > self.limits.tables {
-            return Err(self.limits.hit(Limit::Tables).into());
+            return Err(self.limits.exceeded(Limit::Tables).into());
         }
         self.table_elements = total;
         self.last_elements = growth;
@@ -77,8 +77,8 @@ impl ResourceLimiter for Meter {
     }
 }
 
-/// What a resource of the host takes, as far as it holds what the guest gave or reads. Streams that it writes to charge
-/// what they hold themselves.
+/// Returns the bytes of a resource that hold data from or for the guest. Output streams charge what they buffer
+/// themselves.
 pub(super) fn resource_size(resource: &(dyn Any + Send)) -> u64 {
     let text = |text: &Option<String>| text.as_ref().map_or(0, |text| text.len() as u64);
     let contents = if let Some(fields) = resource.downcast_ref::<FieldMap>() {
@@ -101,12 +101,12 @@ fn headers_size(headers: &HeaderMap) -> u64 {
     headers.iter().map(|(name, value)| header_size(name.as_str(), value.as_bytes())).sum()
 }
 
-/// What a header takes.
+/// Returns the bytes that a header takes.
 pub(crate) fn header_size(name: &str, value: &[u8]) -> u64 {
     HEADER + name.len() as u64 + value.len() as u64
 }
 
-/// The most that JSON takes once it is parsed, which can be many times its text.
+/// Returns the most bytes that JSON takes after parsing, which can be many times its text.
 pub(crate) fn parsed_size(json: &str) -> u64 {
     let (mut nodes, mut is_text, mut is_escaped) = (1_u64, false, false);
     for byte in json.bytes() {
@@ -137,7 +137,7 @@ mod tests {
         let mut meter = Meter::new(Limits::default(), memory.clone());
         assert!(meter.memory_growing(0, 1 << 16, None).unwrap());
         assert!(meter.memory_growing(0, 1 << 16, None).unwrap());
-        let held = memory.hold(1 << 16).unwrap();
+        let held = memory.reserve(1 << 16).unwrap();
         let error = meter.memory_growing(1 << 16, 2 << 16, None).unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -1,4 +1,5 @@
-//! How deep tools call tools. It follows the chain of calls from store to store, as a value of the task that runs a call.
+//! Depth and concurrency of tool calls that tools make. Both follow the chain of calls from store to store, as a
+//! task-local value of the task that runs a call.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -6,49 +7,49 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task_local;
 
-use crate::runtime::limits::{Limit, LimitHit, Limits};
+use crate::runtime::limits::{Limit, LimitExceeded, Limits};
 
-/// Most calls of tools and runs of agents at one time that code has begun on behalf of one call from outside.
-pub(crate) const MOST_AT_ONCE: usize = 64;
+/// Most tool calls and agent runs at one time that guests have started on behalf of one call from outside.
+pub(crate) const MAX_CONCURRENT_CALLS: usize = 64;
 
 task_local! {
     static CURRENT: Nesting;
 }
 
-/// The tools that wait for a call, counted.
+/// The position of a call in its tree of calls.
 #[derive(Debug, Clone)]
 pub(crate) struct Nesting {
     depth: u32,
-    /// Free places of calls that run at one time in this tree of calls, so that none of them can take all of the engine's.
-    places: Arc<Semaphore>,
+    /// Bounds the calls of this tree that run at one time, so that one tree cannot take all instances of the engine.
+    permits: Arc<Semaphore>,
 }
 
 impl Nesting {
-    /// That of the task which is running.
+    /// Returns the nesting of the current task; that of a new tree outside of any call.
     pub(crate) fn current() -> Self {
         CURRENT
             .try_with(Clone::clone)
-            .unwrap_or_else(|_| Self { depth: 0, places: Arc::new(Semaphore::new(MOST_AT_ONCE)) })
+            .unwrap_or_else(|_| Self { depth: 0, permits: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)) })
     }
 
-    /// One deeper.
+    /// Returns the nesting of a call made by this one.
     ///
     /// # Errors
-    /// When that is too deep for the component that calls.
-    pub(crate) fn deeper(self, limits: &Limits) -> Result<Self, LimitHit> {
+    /// If that is deeper than `limits.depth` of the calling component.
+    pub(crate) fn nested(self, limits: &Limits) -> Result<Self, LimitExceeded> {
         if self.depth >= limits.depth {
-            return Err(limits.hit(Limit::Depth));
+            return Err(limits.exceeded(Limit::Depth));
         }
         Ok(Self { depth: self.depth + 1, ..self })
     }
 
-    /// A place for one more call, until it is dropped; nothing when too many run at one time. It never waits: those that run may wait for
-    /// this one.
-    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
-        self.places.clone().try_acquire_owned().ok()
+    /// Takes a permit for one more call; `None` if too many run. It never waits, since the running ones may wait for
+    /// this call.
+    pub(crate) fn try_acquire(&self) -> Option<OwnedSemaphorePermit> {
+        self.permits.clone().try_acquire_owned().ok()
     }
 
-    /// Runs a call at this depth.
+    /// Runs `call` at this depth.
     pub(crate) fn scope<F: Future>(self, call: F) -> impl Future<Output = F::Output> {
         CURRENT.scope(self, call)
     }
@@ -59,14 +60,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_of_one_tree_share_their_places() {
+    fn calls_of_one_tree_share_their_permits() {
         let outer = Nesting::current();
-        let inner = outer.clone().deeper(&Limits::default()).unwrap();
-        let places: Vec<_> =
-            (0..MOST_AT_ONCE).map(|turn| if turn % 2 == 0 { &outer } else { &inner }.place()).collect();
-        assert!(places.iter().all(Option::is_some));
-        assert!(outer.place().is_none() && inner.place().is_none());
-        drop(places);
-        assert!(inner.place().is_some());
+        let inner = outer.clone().nested(&Limits::default()).unwrap();
+        let permits: Vec<_> =
+            (0..MAX_CONCURRENT_CALLS).map(|index| if index % 2 == 0 { &outer } else { &inner }.try_acquire()).collect();
+        assert!(permits.iter().all(Option::is_some));
+        assert!(outer.try_acquire().is_none() && inner.try_acquire().is_none());
+        drop(permits);
+        assert!(inner.try_acquire().is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Values of plain data from JSON and back, as `schema` says.
+//! Conversion of plain data between JSON and component-model values, by the rules of `schema`.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use wasmtime::component::Val;
 use super::shape::{Case, Field, Integer, Shape};
 use crate::contract::convert::BadValue;
 
-/// The largest whole number up to which a float holds them all.
+/// Up to this number a float represents every integer.
 const LARGEST_WHOLE_FLOAT: f64 = 9_007_199_254_740_992.0;
 
-/// A value that is not of its type, and where it is.
+/// A value of the wrong type, and its path.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(super) struct Mismatch {
-    /// From the outside in, reversed.
+    /// Steps from the inside out.
     path: Vec<String>,
     problem: String,
 }
@@ -44,10 +44,10 @@ impl Mismatch {
     }
 }
 
-/// The arguments of a function, in order.
+/// Converts the arguments of a function, in their order.
 ///
 /// # Errors
-/// When one is missing, unknown or not of its type.
+/// If one is missing, unknown or of the wrong type.
 pub(super) fn arguments(params: &[Field], args: JsonMap) -> Result<Vec<Val>, Mismatch> {
     Ok(fields(params, args)?.into_iter().map(|(_, value)| value).collect())
 }
@@ -55,11 +55,11 @@ pub(super) fn arguments(params: &[Field], args: JsonMap) -> Result<Vec<Val>, Mis
 fn to_val(shape: &Shape, value: Value) -> Result<Val, Mismatch> {
     match (shape, value) {
         (Shape::Bool, Value::Bool(value)) => Ok(Val::Bool(value)),
-        (Shape::Integer(integer), value) => whole(*integer, &value),
+        (Shape::Integer(integer), value) => integer_val(*integer, &value),
         (Shape::Float32, Value::Number(number)) => Ok(Val::Float32(number.as_f64().unwrap_or(f64::NAN) as f32)),
         (Shape::Float64, Value::Number(number)) => Ok(Val::Float64(number.as_f64().unwrap_or(f64::NAN))),
-        (Shape::Float32, Value::String(text)) => Ok(Val::Float32(odd_float(&text)? as f32)),
-        (Shape::Float64, Value::String(text)) => odd_float(&text).map(Val::Float64),
+        (Shape::Float32, Value::String(text)) => Ok(Val::Float32(special_float(&text)? as f32)),
+        (Shape::Float64, Value::String(text)) => special_float(&text).map(Val::Float64),
         (Shape::Char, Value::String(text)) => character(&text).map(Val::Char),
         (Shape::String, Value::String(text)) => Ok(Val::String(text)),
         (Shape::Bytes, Value::String(text)) => match STANDARD.decode(&text) {
@@ -96,20 +96,20 @@ fn to_val(shape: &Shape, value: Value) -> Result<Val, Mismatch> {
             });
             all(names).map(Val::Flags)
         }
-        (shape, value) => Err(Mismatch::new(format!("must be {}, not {}", wanted(shape), shown(&value)))),
+        (shape, value) => Err(Mismatch::new(format!("must be {}, not {}", expected(shape), describe(&value)))),
     }
 }
 
-/// A value where there may be none.
+/// Converts an optional payload.
 fn payload(shape: Option<&Shape>, value: Value) -> Result<Option<Box<Val>>, Mismatch> {
     match (shape, value) {
         (None, Value::Null) => Ok(None),
-        (None, other) => Err(Mismatch::new(format!("must be null, not {}", shown(&other)))),
+        (None, other) => Err(Mismatch::new(format!("must be null, not {}", describe(&other)))),
         (Some(shape), value) => Ok(Some(Box::new(to_val(shape, value)?))),
     }
 }
 
-/// The values of a record, in its order. An optional one that is left out is none.
+/// Converts the fields of a record, in their order. An optional field that is missing is `none`.
 fn fields(known: &[Field], mut map: JsonMap) -> Result<Vec<(String, Val)>, Mismatch> {
     let values = known.iter().map(|Field { name, shape }| {
         let value = match map.shift_remove(name) {
@@ -136,22 +136,22 @@ fn variant(cases: &[Case], value: Value) -> Result<Val, Mismatch> {
         Value::String(name) if find(&name).is_some_and(|case| case.payload.is_none()) => Ok(Val::Variant(name, None)),
         Value::Object(_) => {
             let names: Vec<_> = cases.iter().map(|case| case.name.clone()).collect();
-            let wanted = format!("an object with one of the keys {}", list(&names));
-            let (name, value) = only_key(value, |key| find(key).is_some(), &wanted)?;
+            let expected = format!("an object with one of the keys {}", list(&names));
+            let (name, value) = only_key(value, |key| find(key).is_some(), &expected)?;
             let shape = find(&name).and_then(|case| case.payload.as_ref());
             let value = payload(shape, value).map_err(|error| error.below(format!(".{name}")))?;
             Ok(Val::Variant(name, value))
         }
         other => {
             let shape = Shape::Variant(cases.to_vec());
-            Err(Mismatch::new(format!("must be {}, not {}", wanted(&shape), shown(&other))))
+            Err(Mismatch::new(format!("must be {}, not {}", expected(&shape), describe(&other))))
         }
     }
 }
 
-/// The only entry of an object.
-fn only_key(value: Value, is_known: impl Fn(&str) -> bool, wanted: &str) -> Result<(String, Value), Mismatch> {
-    let wrong = |value: &Value| Mismatch::new(format!("must be {wanted}, not {}", shown(value)));
+/// Returns the only entry of an object.
+fn only_key(value: Value, is_known: impl Fn(&str) -> bool, expected: &str) -> Result<(String, Value), Mismatch> {
+    let wrong = |value: &Value| Mismatch::new(format!("must be {expected}, not {}", describe(value)));
     match value {
         Value::Object(map) if map.len() == 1 && map.keys().all(|key| is_known(key)) => {
             map.into_iter().next().ok_or_else(|| wrong(&Value::Null))
@@ -161,13 +161,13 @@ fn only_key(value: Value, is_known: impl Fn(&str) -> bool, wanted: &str) -> Resu
 }
 
 fn all<T>(items: impl Iterator<Item = Result<T, Mismatch>>) -> Result<Vec<T>, Mismatch> {
-    let placed = items.enumerate().map(|(place, item)| item.map_err(|error| error.below(format!("[{place}]"))));
-    placed.collect()
+    let indexed = items.enumerate().map(|(index, item)| item.map_err(|error| error.below(format!("[{index}]"))));
+    indexed.collect()
 }
 
-fn whole(integer: Integer, value: &Value) -> Result<Val, Mismatch> {
-    let (least, most) = integer.range();
-    let wrong = || Mismatch::new(format!("must be a whole number from {least} to {most}, not {}", shown(value)));
+fn integer_val(integer: Integer, value: &Value) -> Result<Val, Mismatch> {
+    let (min, max) = integer.range();
+    let wrong = || Mismatch::new(format!("must be a whole number from {min} to {max}, not {}", describe(value)));
     let number = match value {
         Value::Number(number) => number,
         _ => return Err(wrong()),
@@ -188,13 +188,13 @@ fn whole(integer: Integer, value: &Value) -> Result<Val, Mismatch> {
     val.map_err(|_| wrong())
 }
 
-/// A float that JSON has no number for.
-fn odd_float(text: &str) -> Result<f64, Mismatch> {
+/// Parses a float that is not a JSON number.
+fn special_float(text: &str) -> Result<f64, Mismatch> {
     match text {
         "NaN" => Ok(f64::NAN),
         "Infinity" => Ok(f64::INFINITY),
         "-Infinity" => Ok(f64::NEG_INFINITY),
-        other => Err(Mismatch::new(format!("must be a number, not {}", shown(&other.into())))),
+        other => Err(Mismatch::new(format!("must be a number, not {}", describe(&other.into())))),
     }
 }
 
@@ -202,11 +202,11 @@ fn character(text: &str) -> Result<char, Mismatch> {
     let mut characters = text.chars();
     match (characters.next(), characters.next()) {
         (Some(character), None) => Ok(character),
-        _ => Err(Mismatch::new(format!("must be one character, not {}", shown(&text.into())))),
+        _ => Err(Mismatch::new(format!("must be one character, not {}", describe(&text.into())))),
     }
 }
 
-fn wanted(shape: &Shape) -> String {
+fn expected(shape: &Shape) -> String {
     match shape {
         Shape::Bool => "true or false".into(),
         Shape::Integer(_) | Shape::Float32 | Shape::Float64 => "a number".into(),
@@ -216,7 +216,7 @@ fn wanted(shape: &Shape) -> String {
         Shape::List(_) => "an array".into(),
         Shape::Tuple(items) => format!("an array of {}", items.len()),
         Shape::Record(_) | Shape::Result { .. } => "an object".into(),
-        Shape::Option(inner) => format!("null or {}", wanted(inner)),
+        Shape::Option(inner) => format!("null or {}", expected(inner)),
         Shape::Enum(names) => format!("one of {}", list(names)),
         Shape::Variant(cases) => {
             let written = cases.iter().map(|Case { name, payload }| match payload {
@@ -233,8 +233,8 @@ fn list(names: &[String]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// A value, or what kind of value it is when it is long.
-fn shown(value: &Value) -> String {
+/// Describes a value; a long one by its kind.
+fn describe(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("an array of {}", items.len()),
         Value::Object(_) => "an object".into(),
@@ -243,10 +243,10 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// A value that a function has given.
+/// Converts a value that a function has returned.
 ///
 /// # Errors
-/// When it is not of the shape, which the engine rules out.
+/// If it is not of the shape, which Wasmtime rules out.
 pub(super) fn from_val(shape: &Shape, value: Val) -> Result<Value, BadValue> {
     let optional = |shape: Option<&Shape>, value: Option<Box<Val>>| match (shape, value) {
         (Some(shape), Some(value)) => from_val(shape, *value),
@@ -277,11 +277,11 @@ pub(super) fn from_val(shape: &Shape, value: Val) -> Result<Value, BadValue> {
             }
             map.into()
         }
-        (Shape::Variant(cases), Val::Variant(name, held)) => {
+        (Shape::Variant(cases), Val::Variant(name, payload_val)) => {
             let shape = cases.iter().find(|case| case.name == name).and_then(|case| case.payload.as_ref());
             match shape {
                 None => name.into(),
-                Some(shape) => tagged(&name, optional(Some(shape), held)?),
+                Some(shape) => tagged(&name, optional(Some(shape), payload_val)?),
             }
         }
         (Shape::Enum(_), Val::Enum(name)) => name.into(),
@@ -294,7 +294,7 @@ pub(super) fn from_val(shape: &Shape, value: Val) -> Result<Value, BadValue> {
         (Shape::Result { error, .. }, Val::Result(Err(value))) => tagged("error", optional(error.as_deref(), value)?),
         (Shape::Flags(_), Val::Flags(names)) => names.into(),
         (shape, other) => {
-            return Err(BadValue::new("the result", "of its type", format!("{other:?} is not {}", wanted(shape))));
+            return Err(BadValue::new("the result", "of its type", format!("{other:?} is not {}", expected(shape))));
         }
     })
 }

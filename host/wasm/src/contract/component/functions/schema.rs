@@ -1,4 +1,4 @@
-//! The JSON Schema of plain data.
+//! JSON Schemas of plain data.
 //!
 //! | WIT                  | JSON                                                                            |
 //! |----------------------|---------------------------------------------------------------------------------|
@@ -18,13 +18,12 @@ use serde_json::{Map, Value, json};
 
 use super::shape::{Case, Field, Shape};
 
-/// The schema of a shape.
 pub(super) fn of(shape: &Shape) -> Value {
     match shape {
         Shape::Bool => json!({"type": "boolean"}),
         Shape::Integer(integer) => {
-            let (least, most) = integer.range();
-            json!({"type": "integer", "minimum": number(least), "maximum": number(most)})
+            let (min, max) = integer.range();
+            json!({"type": "integer", "minimum": number(min), "maximum": number(max)})
         }
         Shape::Float32 | Shape::Float64 => json!({"type": "number"}),
         Shape::Char => json!({"type": "string", "minLength": 1, "maxLength": 1}),
@@ -50,7 +49,7 @@ pub(super) fn of(shape: &Shape) -> Value {
     }
 }
 
-/// The schema of an object with these keys and no others.
+/// Returns the schema of an object with exactly these keys.
 pub(super) fn of_record(fields: &[Field]) -> Value {
     let properties: Map<String, Value> = fields.iter().map(|field| (field.name.clone(), of(&field.shape))).collect();
     let required: Vec<_> = fields.iter().filter(|field| !field.shape.may_be_null()).map(|field| &field.name).collect();
@@ -58,16 +57,16 @@ pub(super) fn of_record(fields: &[Field]) -> Value {
 }
 
 fn of_variant(cases: &[Case]) -> Value {
-    let bare: Vec<_> = cases.iter().filter(|case| case.payload.is_none()).map(|case| &case.name).collect();
+    let names: Vec<_> = cases.iter().filter(|case| case.payload.is_none()).map(|case| &case.name).collect();
     let mut schemas = Vec::new();
-    if !bare.is_empty() {
-        schemas.push(json!({"type": "string", "enum": bare}));
+    if !names.is_empty() {
+        schemas.push(json!({"type": "string", "enum": names}));
     }
     schemas.extend(cases.iter().filter_map(|case| Some(tagged(&case.name, of(case.payload.as_ref()?)))));
     any_of(schemas)
 }
 
-/// An object with one key.
+/// Returns the schema of an object with one key.
 fn tagged(name: &str, schema: Value) -> Value {
     json!({"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": false})
 }
@@ -79,7 +78,7 @@ fn any_of(mut schemas: Vec<Value>) -> Value {
     }
 }
 
-/// A bound of an integer type, all of which JSON can hold.
+/// Converts a bound of an integer type, which JSON can always represent.
 fn number(bound: i128) -> Value {
     i64::try_from(bound).map_or_else(|_| u64::try_from(bound).map_or(Value::Null, Value::from), Value::from)
 }

@@ -1,12 +1,11 @@
-//! The types of plain data, as trees.
+//! Types of plain data as trees.
 
 use wasmtime::component::types::Type;
 
-/// Most parts of all types of a component's functions together. A type that is used often is a part each time, so that a few short
-/// definitions can stand for any number.
-const MAX_PARTS: usize = 20_000;
+/// Most nodes of all types of a component's functions together. A type counts at each use, because a few short
+/// definitions can expand to any number of nodes.
+const MAX_NODES: usize = 20_000;
 
-/// A type of plain data.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Shape {
     Bool,
@@ -30,7 +29,6 @@ pub(super) enum Shape {
     Flags(Vec<String>),
 }
 
-/// The type of a whole number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Integer {
     S8,
@@ -57,12 +55,12 @@ pub(super) struct Case {
     pub(super) payload: Option<Shape>,
 }
 
-/// How many more parts there may be.
+/// Number of nodes that are left.
 pub(super) struct Budget(usize);
 
 impl Default for Budget {
     fn default() -> Self {
-        Self(MAX_PARTS)
+        Self(MAX_NODES)
     }
 }
 
@@ -72,7 +70,7 @@ impl Budget {
         Ok(())
     }
 
-    /// A name is copied wherever its type is used, so it costs by its length.
+    /// Counts a name by its length, since it is copied wherever its type is used.
     fn name(&mut self, name: &str) -> Result<String, String> {
         self.spend(1 + name.len() / 32)?;
         Ok(name.into())
@@ -80,10 +78,10 @@ impl Budget {
 }
 
 impl Shape {
-    /// The shape of a type.
+    /// Converts a type.
     ///
     /// # Errors
-    /// What is wrong with it, after the name of a function, when it is not plain data.
+    /// If it is not plain data; the message continues a sentence that begins with the name of the function.
     pub(super) fn of(ty: &Type, budget: &mut Budget) -> Result<Self, String> {
         budget.spend(1)?;
         let mut of = |ty: Type| Self::of(&ty, budget);
@@ -130,20 +128,20 @@ impl Shape {
             Type::Future(_) => return Err("uses a future".into()),
             Type::Stream(_) => return Err("uses a stream".into()),
             Type::ErrorContext => return Err("uses an error context".into()),
-            // The engine does not admit components with these two.
+            // Components with these two types are invalid without WebAssembly features that are not enabled.
             Type::Map(_) => return Err("uses a map".into()),
             Type::FixedLengthList(_) => return Err("uses a list of fixed length".into()),
         })
     }
 
-    /// True when `null` stands for one of its values.
+    /// Returns true if `null` is one of its values.
     pub(super) fn may_be_null(&self) -> bool {
         matches!(self, Self::Option(_))
     }
 }
 
 impl Integer {
-    /// The smallest and the largest.
+    /// Returns the smallest and the largest value.
     pub(super) fn range(self) -> (i128, i128) {
         match self {
             Self::S8 => (i8::MIN.into(), i8::MAX.into()),

@@ -1,4 +1,4 @@
-//! What goes in comes out, and what does not fit is said by its place.
+//! Round trips of values, and the paths in errors.
 
 use proptest::collection::{hash_set, vec};
 use proptest::prelude::*;
@@ -57,9 +57,9 @@ fn shapes() -> impl Strategy<Value = Shape> {
     })
 }
 
-/// A value of the shape.
+/// Generates a value of the shape.
 fn value_of(shape: &Shape) -> BoxedStrategy<Val> {
-    let held = |shape: Option<&Shape>| match shape {
+    let payload_val = |shape: Option<&Shape>| match shape {
         None => Just(None).boxed(),
         Some(shape) => value_of(shape).prop_map(|value| Some(Box::new(value))).boxed(),
     };
@@ -94,7 +94,9 @@ fn value_of(shape: &Shape) -> BoxedStrategy<Val> {
                 .iter()
                 .map(|Case { name, payload }| {
                     let name = name.clone();
-                    held(payload.as_ref()).prop_map(move |held| Val::Variant(name.clone(), held)).boxed()
+                    payload_val(payload.as_ref())
+                        .prop_map(move |payload_val| Val::Variant(name.clone(), payload_val))
+                        .boxed()
                 })
                 .collect();
             proptest::strategy::Union::new(cases).boxed()
@@ -104,15 +106,15 @@ fn value_of(shape: &Shape) -> BoxedStrategy<Val> {
             prop::option::of(value_of(inner)).prop_map(|value| Val::Option(value.map(Box::new))).boxed()
         }
         Shape::Result { ok, error } => prop_oneof![
-            held(ok.as_deref()).prop_map(|value| Val::Result(Ok(value))),
-            held(error.as_deref()).prop_map(|value| Val::Result(Err(value))),
+            payload_val(ok.as_deref()).prop_map(|value| Val::Result(Ok(value))),
+            payload_val(error.as_deref()).prop_map(|value| Val::Result(Err(value))),
         ]
         .boxed(),
         Shape::Flags(names) => prop::sample::subsequence(names.clone(), 0..=names.len()).prop_map(Val::Flags).boxed(),
     }
 }
 
-/// `Debug` tells values apart as `==` does, but for NaN, which is itself here.
+/// Compares by `Debug`, in which NaN equals itself.
 fn written(value: &Val) -> String {
     format!("{value:?}")
 }

@@ -1,4 +1,4 @@
-//! The directory of a cache: who may be in it, and its key.
+//! The directory of a code cache: its permissions, its owner and its key.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -8,74 +8,72 @@ use std::time::{Duration, SystemTime};
 use super::clean_up;
 use super::key::{KEY, Key};
 
-/// The file of the key.
 const KEY_FILE: &str = "key";
 
-/// How a file ends that is still being written.
+/// File extension of a file that is being written.
 const TEMPORARY: &str = "tmp";
 
-/// After so long a temporary file is what a process has left that was killed.
+/// Age after which a temporary file was left behind by a killed process.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// A directory that belongs to this process's user, and that nobody else can enter.
+/// A directory that belongs to the user of this process, and that no other user can enter.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
-    directory: PathBuf,
+pub(super) struct CacheDirectory {
+    path: PathBuf,
     owner: Owner,
     pub(super) key: Key,
 }
 
-impl Place {
-    /// Makes the directory and its key, if they are not there yet.
+impl CacheDirectory {
+    /// Creates the directory and its key if they do not exist.
     pub(super) fn open(directory: &Path) -> io::Result<Self> {
-        make(directory)?;
-        // A new file belongs to this process's user: that tells who that is.
+        create(directory)?;
+        // The owner of a new file is the user of this process.
         let (temporary, mut file) = create_temporary(directory)?;
-        let mut opened = || {
+        let mut open = || {
             let owner = Owner::of(&file.metadata()?);
-            check(&fs::symlink_metadata(directory)?, owner, Wanted::Directory)?;
+            check(&fs::symlink_metadata(directory)?, owner, FileKind::Directory)?;
             close(directory)?;
             let fresh = Key::random()?;
             file.write_all(fresh.bytes())?;
             file.sync_data()?;
             let key = key(directory, owner, &temporary)?;
-            Ok(Self { directory: directory.to_path_buf(), owner, key })
+            Ok(Self { path: directory.to_path_buf(), owner, key })
         };
-        let place = clean_up(&temporary, opened())?;
+        let cache = clean_up(&temporary, open())?;
         fs::remove_file(&temporary)?;
-        sweep(directory);
-        Ok(place)
+        remove_abandoned(directory);
+        Ok(cache)
     }
 
-    /// Where it is.
-    pub(super) fn directory(&self) -> &Path {
-        &self.directory
+    pub(super) fn as_path(&self) -> &Path {
+        &self.path
     }
 
-    /// Where the file of this name is.
-    pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
     }
 
-    /// The bytes of a file that nobody else can have written.
+    /// Reads a file that no other user can have written.
     pub(super) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        read(&self.path(name), self.owner)
+        read(&self.file(name), self.owner)
     }
 
-    /// A new file for the owner only.
+    /// Creates a temporary file that only its owner can read.
     pub(super) fn create_temporary(&self) -> io::Result<(PathBuf, File)> {
-        create_temporary(&self.directory)
+        create_temporary(&self.path)
     }
 }
 
-/// The key of a directory: the one that is there, else the one in the file `fresh`. Of several processes at the same time, one makes it.
+/// Returns the key in the directory; if there is none, the one in the file `fresh` becomes the key. Atomic: of
+/// several processes at the same time, one sets it.
 fn key(directory: &Path, owner: Owner, fresh: &Path) -> io::Result<Key> {
     let path = directory.join(KEY_FILE);
-    let kept = || -> io::Result<Key> {
+    let stored = || -> io::Result<Key> {
         let bytes = read(&path, owner)?;
         Key::from_bytes(&bytes).ok_or_else(|| io::Error::other(format!("it has {} bytes, not {KEY}", bytes.len())))
     };
-    match kept() {
+    match stored() {
         Ok(key) => return Ok(key),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => {
@@ -85,16 +83,16 @@ fn key(directory: &Path, owner: Owner, fresh: &Path) -> io::Result<Key> {
     }
     match fs::hard_link(fresh, &path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        Ok(()) | Err(_) => kept(),
+        Ok(()) | Err(_) => stored(),
     }
 }
 
 fn read(path: &Path, owner: Owner) -> io::Result<Vec<u8>> {
-    check(&fs::symlink_metadata(path)?, owner, Wanted::File)?;
+    check(&fs::symlink_metadata(path)?, owner, FileKind::File)?;
     fs::read(path)
 }
 
-/// A new file under a random name: in two containers that share the directory, processes have the same numbers.
+/// Creates a file with a random name. Process ids would collide in two containers that share the directory.
 fn create_temporary(directory: &Path) -> io::Result<(PathBuf, File)> {
     let mut name = [0; 16];
     getrandom::fill(&mut name)?;
@@ -106,8 +104,8 @@ fn create_temporary(directory: &Path) -> io::Result<(PathBuf, File)> {
     options.open(&path).map(|file| (path, file))
 }
 
-/// Removes what killed processes have left behind. What cannot be looked at or removed stays, and does no harm.
-fn sweep(directory: &Path) {
+/// Removes temporary files of killed processes. Errors are ignored: such a file does no harm.
+fn remove_abandoned(directory: &Path) {
     let is_abandoned = |path: &Path| {
         let modified = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
         let age = modified.ok().and_then(|modified| SystemTime::now().duration_since(modified).ok());
@@ -120,7 +118,7 @@ fn sweep(directory: &Path) {
     }
 }
 
-fn make(directory: &Path) -> io::Result<()> {
+fn create(directory: &Path) -> io::Result<()> {
     if let Some(parent) = directory.parent() {
         fs::create_dir_all(parent)?;
     }
@@ -133,36 +131,35 @@ fn make(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// What a path must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum FileKind {
     Directory,
-    /// One that only its owner can read or write.
+    /// Readable and writable by its owner only.
     File,
 }
 
-/// Refuses links and what belongs to others.
-fn check(metadata: &Metadata, owner: Owner, wanted: Wanted) -> io::Result<()> {
-    let is_wanted = match wanted {
-        Wanted::Directory => metadata.is_dir(),
-        Wanted::File => metadata.is_file(),
+/// Fails for links, for files of other users, and for files that other users can access.
+fn check(metadata: &Metadata, owner: Owner, kind: FileKind) -> io::Result<()> {
+    let is_kind = match kind {
+        FileKind::Directory => metadata.is_dir(),
+        FileKind::File => metadata.is_file(),
     };
     if metadata.is_symlink() {
         return Err(io::Error::other("it is a link"));
     }
-    if !is_wanted {
+    if !is_kind {
         return Err(io::Error::other("it is not what belongs there"));
     }
     if Owner::of(metadata) != owner {
         return Err(io::Error::other("it belongs to somebody else"));
     }
-    if wanted == Wanted::File && is_open_to_others(metadata) {
+    if kind == FileKind::File && is_open_to_others(metadata) {
         return Err(io::Error::other("others can use it"));
     }
     Ok(())
 }
 
-/// Who a file belongs to; everybody is the same where the system does not say.
+/// The owner of a file. All are equal on systems without owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Owner(u32);
 
@@ -190,7 +187,7 @@ fn is_open_to_others(_: &Metadata) -> bool {
     false
 }
 
-/// Only the owner may enter.
+/// Restricts the directory to its owner.
 #[cfg(unix)]
 fn close(directory: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -211,8 +208,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let metadata = directory.path().symlink_metadata().unwrap();
         let Owner(uid) = Owner::of(&metadata);
-        check(&metadata, Owner(uid), Wanted::Directory).unwrap();
-        let error = check(&metadata, Owner(uid + 1), Wanted::Directory).unwrap_err();
+        check(&metadata, Owner(uid), FileKind::Directory).unwrap();
+        let error = check(&metadata, Owner(uid + 1), FileKind::Directory).unwrap_err();
         assert_eq!(error.to_string(), "it belongs to somebody else");
     }
 
@@ -222,7 +219,7 @@ mod tests {
         let (real, link) = (directory.path().join("real"), directory.path().join("link"));
         fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        assert_eq!(Place::open(&link).unwrap_err().to_string(), "it is a link");
+        assert_eq!(CacheDirectory::open(&link).unwrap_err().to_string(), "it is a link");
         assert_eq!(fs::read_dir(&real).unwrap().count(), 0, "nothing is left behind");
     }
 
@@ -233,7 +230,7 @@ mod tests {
         let (new, _file) = create_temporary(directory.path()).unwrap();
         let past = SystemTime::now() - 2 * ABANDONED;
         File::options().write(true).open(&old).unwrap().set_modified(past).unwrap();
-        Place::open(directory.path()).unwrap();
+        CacheDirectory::open(directory.path()).unwrap();
         assert!(!old.exists() && new.exists());
     }
 
@@ -243,7 +240,7 @@ mod tests {
         let all = std::sync::Barrier::new(8);
         let open = || {
             all.wait();
-            Place::open(directory.path()).unwrap().key
+            CacheDirectory::open(directory.path()).unwrap().key
         };
         let keys: Vec<Key> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
@@ -256,8 +253,8 @@ mod tests {
     fn the_key_is_for_the_owner_only_and_is_found_again() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
-        let first = Place::open(directory.path()).unwrap().key;
-        assert!(Place::open(directory.path()).unwrap().key == first);
+        let first = CacheDirectory::open(directory.path()).unwrap().key;
+        assert!(CacheDirectory::open(directory.path()).unwrap().key == first);
         let path = directory.path().join(KEY_FILE);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left behind");
@@ -268,7 +265,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(KEY_FILE);
-        let mut last = Place::open(directory.path()).unwrap().key;
+        let mut last = CacheDirectory::open(directory.path()).unwrap().key;
         let planted = directory.path().join("planted");
         fs::write(&planted, [7; KEY]).unwrap();
         let spoil: [&dyn Fn(); 3] = [
@@ -281,7 +278,7 @@ mod tests {
         ];
         for spoil in spoil {
             spoil();
-            let key = Place::open(directory.path()).unwrap().key;
+            let key = CacheDirectory::open(directory.path()).unwrap().key;
             assert!(key != last && key.bytes() != [7; KEY]);
             assert!(path.symlink_metadata().unwrap().is_file());
             last = key;

@@ -1,14 +1,14 @@
-//! How much a component says of itself.
+//! Size limit of a component's manifest.
 
 use std::fmt::{self, Debug, Write};
 
-use super::offer::Described;
+use super::manifest::RawManifest;
 
-/// Most bytes of all descriptions, names, instructions and schemas of a component together, as they are shown for debugging.
+/// Most bytes of all descriptions, names, instructions and schemas of a component together, in `Debug` form.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Refuses descriptions that are too long to be kept, shown and sent to models.
-pub(super) fn check(described: &Described) -> Result<(), String> {
+/// Fails if the manifest is too large to be stored, displayed and sent to models.
+pub(super) fn check(described: &RawManifest) -> Result<(), String> {
     let mut counter = Counter(0);
     let items: [&dyn Debug; 8] = [
         &described.agents,
@@ -24,10 +24,13 @@ pub(super) fn check(described: &Described) -> Result<(), String> {
     if is_small {
         return Ok(());
     }
-    Err(format!("it says more than {} MiB of itself; shorten descriptions, instructions and schemas", MAX_BYTES >> 20))
+    Err(format!(
+        "its descriptions have more than {} MiB; shorten descriptions, instructions and schemas",
+        MAX_BYTES >> 20
+    ))
 }
 
-/// Counts what is written, and takes no more once it is too much.
+/// Counts written bytes, and fails once they exceed the limit.
 struct Counter(usize);
 
 impl Write for Counter {
@@ -42,12 +45,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_component_says_of_itself_is_bounded() {
-        let named = |bytes: usize| Described { models: vec!["m".repeat(bytes); 2], ..Described::default() };
+    fn the_size_of_a_manifest_is_limited() {
+        let named = |bytes: usize| RawManifest { models: vec!["m".repeat(bytes); 2], ..RawManifest::default() };
         check(&named(1 << 20)).unwrap();
         assert_eq!(
             check(&named(2 << 20)).unwrap_err(),
-            "it says more than 4 MiB of itself; shorten descriptions, instructions and schemas"
+            "its descriptions have more than 4 MiB; shorten descriptions, instructions and schemas"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Streams that guests write to: what the host buffers of them counts to the instance's memory.
+//! Output streams of guests: what the host buffers of them counts to the memory of the instance.
 
 use std::mem;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use wasmtime_wasi::p2::pipe::ClosedOutputStream;
 use wasmtime_wasi::p2::{DynOutputStream, FsResult, OutputStream, Pollable, StreamError, StreamResult};
 
 use super::HostState;
-use super::memory::{Held, InstanceMemory};
+use super::memory::{InstanceMemory, MemoryReservation};
 
-/// Smaller pieces are not worth counting: each stream buffers one.
+/// Smaller writes are not counted: each stream buffers at most one.
 const UNCOUNTED: usize = 1024;
 
-/// Makes streams into files count what they buffer.
+/// Replaces the functions that open streams into files by ones that count.
 pub(crate) fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let mut files = linker.instance("wasi:filesystem/types@0.2.12")?;
@@ -35,7 +35,7 @@ fn write_via_stream(
 ) -> wasmtime::Result<Opened> {
     let state = store.data_mut();
     let opened = state.filesystem().write_via_stream(file, offset);
-    counted(state, opened)
+    count_opened(state, opened)
 }
 
 fn append_via_stream(
@@ -44,10 +44,10 @@ fn append_via_stream(
 ) -> wasmtime::Result<Opened> {
     let state = store.data_mut();
     let opened = state.filesystem().append_via_stream(file);
-    counted(state, opened)
+    count_opened(state, opened)
 }
 
-fn counted(state: &mut HostState, opened: FsResult<Resource<DynOutputStream>>) -> wasmtime::Result<Opened> {
+fn count_opened(state: &mut HostState, opened: FsResult<Resource<DynOutputStream>>) -> wasmtime::Result<Opened> {
     match opened {
         Ok(stream) => {
             count(state, &stream)?;
@@ -57,25 +57,25 @@ fn counted(state: &mut HostState, opened: FsResult<Resource<DynOutputStream>>) -
     }
 }
 
-/// Makes a stream of the guest count what it buffers.
+/// Wraps a stream so that it counts what it buffers.
 pub(crate) fn count(state: &mut HostState, stream: &Resource<DynOutputStream>) -> wasmtime::Result<()> {
     let memory = state.memory.clone();
     let table: &mut ResourceTable = state.resources();
-    let place = table.get_mut(stream)?;
-    let inner = mem::replace(place, Box::new(ClosedOutputStream));
-    *place = Box::new(Counted { inner, memory });
+    let slot = table.get_mut(stream)?;
+    let inner = mem::replace(slot, Box::new(ClosedOutputStream));
+    *slot = Box::new(CountedStream { inner, memory });
     Ok(())
 }
 
-struct Counted {
+struct CountedStream {
     inner: DynOutputStream,
     memory: Arc<InstanceMemory>,
 }
 
-/// A piece of data that counts to an instance's memory until the last reference to it is dropped.
+/// Bytes that count to the memory of an instance until the last reference to them is dropped.
 struct CountedBytes {
     bytes: Bytes,
-    _held: Held,
+    _reservation: MemoryReservation,
 }
 
 impl AsRef<[u8]> for CountedBytes {
@@ -84,26 +84,26 @@ impl AsRef<[u8]> for CountedBytes {
     }
 }
 
-/// The same bytes, which `held` stands for as long as they are referenced.
-pub(crate) fn counted_bytes(bytes: Bytes, held: Held) -> Bytes {
-    Bytes::from_owner(CountedBytes { bytes, _held: held })
+/// Attaches a reservation to bytes. It lasts as long as the bytes are referenced.
+pub(crate) fn counted_bytes(bytes: Bytes, reservation: MemoryReservation) -> Bytes {
+    Bytes::from_owner(CountedBytes { bytes, _reservation: reservation })
 }
 
 #[wasmtime_wasi::async_trait]
-impl Pollable for Counted {
+impl Pollable for CountedStream {
     async fn ready(&mut self) {
         self.inner.ready().await;
     }
 }
 
 #[wasmtime_wasi::async_trait]
-impl OutputStream for Counted {
+impl OutputStream for CountedStream {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         if bytes.len() <= UNCOUNTED {
             return self.inner.write(bytes);
         }
-        let held = self.memory.hold(bytes.len() as u64).map_err(|error| StreamError::Trap(error.into()))?;
-        self.inner.write(counted_bytes(bytes, held))
+        let reservation = self.memory.reserve(bytes.len() as u64).map_err(|error| StreamError::Trap(error.into()))?;
+        self.inner.write(counted_bytes(bytes, reservation))
     }
 
     fn flush(&mut self) -> StreamResult<()> {
@@ -114,7 +114,7 @@ impl OutputStream for Counted {
         self.inner.check_write()
     }
 
-    /// Waits until the bytes are written, so that no more than one piece is there.
+    /// Not counted: it waits until the bytes are written, so at most one write is buffered.
     async fn blocking_write_and_flush(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.inner.blocking_write_and_flush(bytes).await
     }

@@ -1,12 +1,13 @@
-//! What a component offers: as it says it, and checked.
+//! Manifests: the items of a component as `describe` returns them, and checked.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use hatchery_core::FunctionDeclaration;
+use hatchery_core::{FunctionDeclaration, ItemKind};
 
 use super::functions::{Function, Functions};
 use super::hook::Hook;
+use super::manifest_size;
 use crate::contract::bindings::exports::hatchery::agent::guest_plugins;
 use crate::contract::bindings::hatchery::agent::specs;
 use crate::contract::convert::FromWit;
@@ -19,9 +20,9 @@ const MAX_AGENTS: usize = 256;
 /// Most items of one component of each other kind.
 const MAX_ITEMS: usize = 1000;
 
-/// What a component says that it offers.
+/// The items of a component, unchecked.
 #[derive(Default)]
-pub(super) struct Described {
+pub(super) struct RawManifest {
     pub(super) agents: Vec<AgentSpec>,
     pub(super) tools: Vec<specs::ToolSpec>,
     pub(super) callbacks: Vec<specs::CallbackSpec>,
@@ -32,9 +33,9 @@ pub(super) struct Described {
     pub(super) models: Vec<String>,
 }
 
-/// What a component offers: not too much, each item under a name of its own.
+/// The items of a component: a bounded number, with unique names per kind.
 #[derive(Clone, Default)]
-pub(super) struct Offer {
+pub(super) struct ComponentManifest {
     pub(super) agents: Vec<AgentSpec>,
     pub(super) tools: Vec<DescribedTool>,
     pub(super) callbacks: Vec<Hooked>,
@@ -45,35 +46,74 @@ pub(super) struct Offer {
     pub(super) models: Vec<String>,
 }
 
-/// A tool, as it describes itself.
 #[derive(Clone)]
 pub(crate) struct DescribedTool {
     pub(crate) declaration: Arc<FunctionDeclaration>,
     pub(crate) is_long_running: bool,
     pub(crate) requires_confirmation: bool,
-    /// The function behind it, when the component knows nothing of our contract.
+    /// The plain WIT function behind it, if the component does not use our contract.
     pub(super) function: Option<Arc<Function>>,
 }
 
-/// A callback or a plugin, with the moments at which it wants to be called.
+/// A callback or a plugin, with the hooks that it lists.
 #[derive(Clone)]
 pub(crate) struct Hooked {
     pub(crate) name: String,
     pub(crate) hooks: Vec<Hook>,
 }
 
-impl TryFrom<Described> for Offer {
+impl ComponentManifest {
+    /// Returns all items by kind, in the order of the fields.
+    pub(super) fn items(&self) -> impl Iterator<Item = (ItemKind, &str)> {
+        fn named(kind: ItemKind, names: &[String]) -> impl Iterator<Item = (ItemKind, &str)> {
+            names.iter().map(move |name| (kind, name.as_str()))
+        }
+        let agents = self.agents.iter().map(|agent| (ItemKind::Agent, agent.name.as_str()));
+        let tools = self.tools.iter().map(|tool| (ItemKind::Tool, tool.declaration.name.as_str()));
+        let callbacks = self.callbacks.iter().map(|callback| (ItemKind::Callback, callback.name.as_str()));
+        let plugins = self.plugins.iter().map(|plugin| (ItemKind::Plugin, plugin.name.as_str()));
+        agents
+            .chain(tools)
+            .chain(callbacks)
+            .chain(plugins)
+            .chain(named(ItemKind::CodeExecutor, &self.code_executors))
+            .chain(named(ItemKind::Summarizer, &self.summarizers))
+            .chain(named(ItemKind::Examples, &self.examples))
+            .chain(named(ItemKind::Model, &self.models))
+    }
+
+    /// Checks that each name is valid, and unique among the items of its kind.
+    fn check_names(&self) -> Result<(), String> {
+        let mut seen = HashSet::new();
+        for (kind, name) in self.items() {
+            let label = kind.label();
+            if name.is_empty() || name.contains('/') {
+                return Err(format!("`{name}` cannot name a {label}: names are not empty and have no `/`"));
+            }
+            if !seen.insert((kind, name)) {
+                return Err(format!("it has two {label}s named `{name}`"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TryFrom<RawManifest> for ComponentManifest {
     type Error = String;
 
-    fn try_from(described: Described) -> Result<Self, String> {
-        super::described_size::check(&described)?;
-        few("agents", described.agents.len(), MAX_AGENTS)?;
-        few("tools", described.tools.len(), MAX_ITEMS)?;
-        few("callbacks", described.callbacks.len(), MAX_ITEMS)?;
-        few("plugins", described.plugins.len(), MAX_ITEMS)?;
+    fn try_from(described: RawManifest) -> Result<Self, String> {
+        manifest_size::check(&described)?;
+        check_count(ItemKind::Agent, described.agents.len(), MAX_AGENTS)?;
+        check_count(ItemKind::Tool, described.tools.len(), MAX_ITEMS)?;
+        check_count(ItemKind::Callback, described.callbacks.len(), MAX_ITEMS)?;
+        check_count(ItemKind::Plugin, described.plugins.len(), MAX_ITEMS)?;
+        check_count(ItemKind::CodeExecutor, described.code_executors.len(), MAX_ITEMS)?;
+        check_count(ItemKind::Summarizer, described.summarizers.len(), MAX_ITEMS)?;
+        check_count(ItemKind::Examples, described.examples.len(), MAX_ITEMS)?;
+        check_count(ItemKind::Model, described.models.len(), MAX_ITEMS)?;
         let callbacks = described.callbacks.into_iter();
         let plugins = described.plugins.into_iter();
-        let offer = Self {
+        let manifest = Self {
             agents: described.agents,
             tools: described.tools.into_iter().map(DescribedTool::try_from).collect::<Result<_, _>>()?,
             callbacks: callbacks
@@ -82,20 +122,17 @@ impl TryFrom<Described> for Offer {
             plugins: plugins
                 .map(|spec| Hooked::new("plugin", spec.name, &spec.hooks, &Hook::of_plugins()))
                 .collect::<Result<_, _>>()?,
-            code_executors: named("code executor", described.code_executors)?,
-            summarizers: named("summarizer", described.summarizers)?,
-            examples: named("example provider", described.examples)?,
-            models: named("model", described.models)?,
+            code_executors: described.code_executors,
+            summarizers: described.summarizers,
+            examples: described.examples,
+            models: described.models,
         };
-        unique("agent", offer.agents.iter().map(|agent| agent.name.as_str()))?;
-        unique("tool", offer.tools.iter().map(|tool| tool.declaration.name.as_str()))?;
-        unique("callback", offer.callbacks.iter().map(|callback| callback.name.as_str()))?;
-        unique("plugin", offer.plugins.iter().map(|plugin| plugin.name.as_str()))?;
-        Ok(offer)
+        manifest.check_names()?;
+        Ok(manifest)
     }
 }
 
-impl TryFrom<Functions> for Offer {
+impl TryFrom<Functions> for ComponentManifest {
     type Error = String;
 
     fn try_from(functions: Functions) -> Result<Self, String> {
@@ -106,7 +143,7 @@ impl TryFrom<Functions> for Offer {
                 "none of its functions can be a tool, since tools take and give plain data: {reasons}"
             ));
         }
-        few("tools", usable.len(), MAX_ITEMS)?;
+        check_count(ItemKind::Tool, usable.len(), MAX_ITEMS)?;
         let tools: Vec<_> = usable
             .into_iter()
             .map(|(declaration, function)| DescribedTool {
@@ -116,8 +153,9 @@ impl TryFrom<Functions> for Offer {
                 function: Some(function),
             })
             .collect();
-        unique("tool", tools.iter().map(|tool| tool.declaration.name.as_str()))?;
-        Ok(Self { tools, ..Self::default() })
+        let manifest = Self { tools, ..Self::default() };
+        manifest.check_names()?;
+        Ok(manifest)
     }
 }
 
@@ -149,29 +187,12 @@ impl Hooked {
     }
 }
 
-/// Items of which there is nothing to know but their names.
-fn named(kind: &str, names: Vec<String>) -> Result<Vec<String>, String> {
-    few(&format!("{kind}s"), names.len(), MAX_ITEMS)?;
-    unique(kind, names.iter().map(String::as_str))?;
-    Ok(names)
-}
-
-fn few(items: &str, count: usize, most: usize) -> Result<(), String> {
-    if count > most {
-        return Err(format!("it has {count} {items}, and a component may have {most}; make several components of it"));
-    }
-    Ok(())
-}
-
-fn unique<'a>(kind: &str, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
-    let mut seen = HashSet::new();
-    for name in names {
-        if name.is_empty() || name.contains('/') {
-            return Err(format!("`{name}` cannot name a {kind}: names are not empty and have no `/`"));
-        }
-        if !seen.insert(name) {
-            return Err(format!("it has two {kind}s named `{name}`"));
-        }
+fn check_count(kind: ItemKind, count: usize, max: usize) -> Result<(), String> {
+    if count > max {
+        let items = kind.plural();
+        return Err(format!(
+            "it has {count} {items}, and a component may have {max}; split it into several components"
+        ));
     }
     Ok(())
 }

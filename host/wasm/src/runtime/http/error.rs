@@ -1,0 +1,107 @@
+//! Errors of outgoing HTTP, and their mapping to `wasi:http`.
+
+use std::error::Error as StdError;
+use std::io;
+use std::time::Duration;
+
+use thiserror::Error;
+use wasmtime_wasi_http::Error as WasiError;
+
+use crate::policy::Denial;
+use crate::runtime::limits::{Limit, LimitExceeded, Limits};
+use crate::runtime::store::memory::MemoryError;
+
+pub(super) type AnyError = Box<dyn StdError + Send + Sync>;
+
+#[derive(Debug, Clone, Error)]
+pub(super) enum HttpFault {
+    #[error("there is no network while a component describes itself")]
+    Describing,
+    #[error("{}: {}", crate::policy::DENIED, .0)]
+    Denied(#[from] Denial),
+    #[error("LIMIT_REACHED: {0}")]
+    Limit(#[from] LimitExceeded),
+    #[error("LIMIT_REACHED: {0}")]
+    Memory(#[from] MemoryError),
+    /// A timeout that the guest has set.
+    #[error("the connection was not made in the time that the component gives it")]
+    OwnConnectTimeout,
+    /// A timeout that the guest has set.
+    #[error("nothing came in the time that the component gives it")]
+    OwnReadTimeout,
+    #[error("the URL has no usable host")]
+    Url,
+    #[error("requests with this method are not sent")]
+    Method,
+    #[error("`{host}` has no address: {reason}")]
+    NoAddress { host: String, reason: String },
+    #[error("cannot connect to `{host}`: {reason}")]
+    Unreachable { host: String, kind: io::ErrorKind, reason: String },
+    #[error("TLS fails: {0}")]
+    Tls(rustls::Error),
+    #[error("no response to `{method} {url}` is recorded; add it to `http` of the conversation")]
+    NotRecorded { method: String, url: String },
+    #[error("the connection broke: {0}")]
+    Broken(String),
+}
+
+impl From<HttpFault> for WasiError {
+    fn from(error: HttpFault) -> Self {
+        match error {
+            HttpFault::Url => Self::HttpRequestUriInvalid,
+            HttpFault::Method => Self::HttpRequestMethodInvalid,
+            HttpFault::OwnConnectTimeout => Self::ConnectionTimeout,
+            HttpFault::OwnReadTimeout => Self::ConnectionReadTimeout,
+            HttpFault::NoAddress { reason, .. } => Self::DnsError { rcode: Some(reason), info_code: None },
+            HttpFault::Unreachable { kind: io::ErrorKind::ConnectionRefused, .. } => Self::ConnectionRefused,
+            HttpFault::Unreachable { kind: io::ErrorKind::TimedOut, .. } => Self::ConnectionTimeout,
+            HttpFault::Tls(rustls::Error::InvalidCertificate(_)) => Self::TlsCertificateError,
+            error @ (HttpFault::Describing
+            | HttpFault::Denied(_)
+            | HttpFault::Limit(_)
+            | HttpFault::Memory(_)
+            | HttpFault::Unreachable { .. }
+            | HttpFault::Tls(_)
+            | HttpFault::NotRecorded { .. }
+            | HttpFault::Broken(_)) => Self::InternalError(Some(error.to_string())),
+        }
+    }
+}
+
+impl HttpFault {
+    /// Finds the cause of an error of the HTTP client.
+    pub(super) fn of(error: &(dyn StdError + 'static)) -> Self {
+        let (mut next, mut texts) = (Some(error), Vec::new());
+        while let Some(error) = next {
+            if let Some(error) = error.downcast_ref::<Self>() {
+                return error.clone();
+            }
+            if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+                return Self::Tls(tls.clone());
+            }
+            texts.push(error.to_string());
+            // The error inside of an `io::Error` is only available through `get_ref`.
+            let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+            next = wrapped.map(|inner| inner as &(dyn StdError + 'static)).or_else(|| error.source());
+        }
+        texts.dedup();
+        Self::Broken(texts.join(": "))
+    }
+}
+
+/// A timeout and its error.
+#[derive(Clone)]
+pub(super) struct ReadTimeout {
+    pub(super) after: Duration,
+    pub(super) error: HttpFault,
+}
+
+impl ReadTimeout {
+    /// Uses the limit, or the timeout `own` of the guest if that is shorter.
+    pub(super) fn new(limits: &Limits, limit: Limit, limit_time: Duration, own: Option<Duration>) -> Self {
+        match own.filter(|own| *own < limit_time) {
+            Some(own) => Self { after: own, error: HttpFault::OwnReadTimeout },
+            None => Self { after: limit_time, error: limits.exceeded(limit).into() },
+        }
+    }
+}
