@@ -1,191 +1,61 @@
-//! Settings of apps: what `hatchery.yaml` says of them, and an [`AppSource`] whose apps have them.
+//! An [`AppSource`] that applies the settings of the configuration to the apps of another source.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
-use hatchery_core::ToolExecution;
-use hatchery_engine::compaction::{CompactionConfig, CompactionSettings, ConfiguredCompaction};
-use hatchery_engine::plugins::config::Loaded;
-use hatchery_engine::{App, AppSettings, RunSettings};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, Deserializer, MapAccess, Visitor};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use hatchery_engine::compaction::ConfiguredCompaction;
+use hatchery_engine::{App, AppSettings, CatalogSource};
 
-use crate::byte_size::ByteSize;
-use crate::config::Config;
-use crate::quotas::QuotaOverrides;
+use crate::config::{AppConfig, Config};
 use crate::source::{AppSource, CatalogReport};
 
-/// Settings of an app, or of all. It prints as `key: value, …`, with the keys that are set.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct AppConfig {
-    /// Whether a run pauses at a call whose result comes later, and goes on as the same invocation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub resumable: Option<bool>,
-    /// Most model calls of a run, 500 by default; 0 is no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_llm_calls: Option<u32>,
-    /// Most tokens of all model calls of a run together; 0, the default, is no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_tokens: Option<u64>,
-    /// Most stored events of a run, 2,000 by default; 0 is no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_events: Option<u32>,
-    /// Most bytes of the JSON of a run's events, 32 MiB by default; 0 is no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_run_bytes: Option<ByteSize>,
-    /// Quotas that differ from `quotas`.
-    #[serde(skip_serializing_if = "QuotaOverrides::is_empty")]
-    pub quotas: QuotaOverrides,
-    /// Whether files in the user's message are saved as artifacts, and only named in the session.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub save_input_blobs_as_artifacts: Option<bool>,
-    /// Whether the tool calls of one model answer run at the same time, which is the default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_execution: Option<ToolExecutionConfig>,
-    /// When older events of the sessions are summarized in prompts, and by whom; never, when left out.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "compaction")]
-    pub compaction: Option<CompactionSettings>,
-}
-
-/// Settings of compaction that make sense; what is wrong has its place in the file.
-fn compaction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<CompactionSettings>, D::Error> {
-    deserializer.deserialize_map(CompactionVisitor).map(Some)
-}
-
-struct CompactionVisitor;
-
-impl<'de> Visitor<'de> for CompactionVisitor {
-    type Value = CompactionSettings;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a mapping that says when to compact")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CompactionSettings, A::Error> {
-        let settings = CompactionSettings::deserialize(MapAccessDeserializer::new(map))?;
-        settings.check().map_err(de::Error::custom)?;
-        Ok(settings)
-    }
-}
-
-/// How the tool calls of one model answer run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ToolExecutionConfig {
-    /// At the same time.
-    Parallel,
-    /// One after the other.
-    Sequential,
-}
-
-impl From<ToolExecutionConfig> for ToolExecution {
-    fn from(config: ToolExecutionConfig) -> Self {
-        match config {
-            ToolExecutionConfig::Parallel => Self::Parallel,
-            ToolExecutionConfig::Sequential => Self::Sequential,
-        }
-    }
-}
-
-impl AppConfig {
-    /// These settings, and for what they leave open those of `defaults`.
-    fn over(&self, defaults: &Self) -> Self {
-        Self {
-            resumable: self.resumable.or(defaults.resumable),
-            max_llm_calls: self.max_llm_calls.or(defaults.max_llm_calls),
-            max_tokens: self.max_tokens.or(defaults.max_tokens),
-            max_events: self.max_events.or(defaults.max_events),
-            max_run_bytes: self.max_run_bytes.or(defaults.max_run_bytes),
-            quotas: self.quotas.over(&defaults.quotas),
-            save_input_blobs_as_artifacts: self
-                .save_input_blobs_as_artifacts
-                .or(defaults.save_input_blobs_as_artifacts),
-            tool_execution: self.tool_execution.or(defaults.tool_execution),
-            compaction: self.compaction.as_ref().or(defaults.compaction.as_ref()).cloned(),
-        }
-    }
-
-    fn settings(&self, compaction: Option<CompactionConfig>) -> AppSettings {
-        AppSettings {
-            resumable: self.resumable.unwrap_or_default(),
-            run: RunSettings {
-                max_llm_calls: self.max_llm_calls,
-                max_tokens: self.max_tokens,
-                max_events: self.max_events,
-                max_run_bytes: self.max_run_bytes.map(|size| size.bytes() as u64),
-                tool_execution: self.tool_execution.map(Into::into),
-                save_input_blobs_as_artifacts: self.save_input_blobs_as_artifacts,
-            },
-            compaction,
-        }
-    }
-}
-
-impl fmt::Display for AppConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ok(Value::Object(keys)) = serde_json::to_value(self) else { return Err(fmt::Error) };
-        for (index, (key, value)) in keys.iter().enumerate() {
-            let comma = if index > 0 { ", " } else { "" };
-            match value {
-                Value::String(word) => write!(f, "{comma}{key}: {word}")?,
-                other => write!(f, "{comma}{key}: {other}")?,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The apps of another source, each with the settings that a configuration has for it.
-pub struct ConfiguredApps<S> {
+/// The apps of another source, with their settings from a configuration.
+pub(crate) struct ConfiguredApps<S> {
     source: S,
-    loaded: Box<dyn Fn() -> Loaded + Send + Sync>,
-    /// The settings of apps that have none of their own.
-    defaults: Chosen,
-    apps: BTreeMap<String, Chosen>,
+    catalog: Arc<dyn CatalogSource>,
+    /// Settings of apps without settings of their own.
+    defaults: ResolvedConfig,
+    apps: BTreeMap<String, ResolvedConfig>,
 }
 
-/// All settings of an app.
-struct Chosen {
+/// The settings of an app, merged with the defaults.
+struct ResolvedConfig {
     config: AppConfig,
     compaction: Option<Arc<ConfiguredCompaction>>,
 }
 
-impl Chosen {
-    fn settings(&self, loaded: impl Fn() -> Loaded) -> AppSettings {
-        self.config.settings(self.compaction.as_ref().and_then(|compaction| compaction.resolve(loaded())))
+impl ResolvedConfig {
+    fn settings(&self, catalog: &dyn CatalogSource) -> AppSettings {
+        self.config.settings(self.compaction.as_ref().and_then(|compaction| compaction.resolve(catalog.snapshot())))
     }
 }
 
 impl<S: AppSource> ConfiguredApps<S> {
-    /// The apps of `source` with their settings in `config`; `loaded` tells what is loaded whenever it is asked, since summarizers are
-    /// found there.
-    pub fn new(source: S, config: &Config, loaded: impl Fn() -> Loaded + Send + Sync + 'static) -> Self {
+    /// Applies `config` to the apps of `source`. Summarizers are looked up in `catalog`.
+    pub(crate) fn new(source: S, config: &Config, catalog: Arc<dyn CatalogSource>) -> Self {
         let compaction = |key: &str, config: &AppConfig| {
             let settings = config.compaction.clone()?;
-            Some(Arc::new(ConfiguredCompaction::new(format!("{key}.compaction"), settings, loaded())))
+            Some(Arc::new(ConfiguredCompaction::new(format!("{key}.compaction"), settings, catalog.snapshot())))
         };
-        let config_of_all = &config.app_defaults;
-        let defaults = Chosen { compaction: compaction("app_defaults", config_of_all), config: config_of_all.clone() };
-        let apps = config.apps.iter().map(|(name, own)| {
-            let compaction = compaction(&format!("apps.{name}"), own).or_else(|| defaults.compaction.clone());
-            (name.clone(), Chosen { config: own.over(config_of_all), compaction })
+        let app_defaults = &config.app_defaults;
+        let defaults =
+            ResolvedConfig { compaction: compaction("app_defaults", app_defaults), config: app_defaults.clone() };
+        let apps = config.apps.iter().map(|(name, app)| {
+            let compaction = compaction(&format!("apps.{name}"), app).or_else(|| defaults.compaction.clone());
+            (name.clone(), ResolvedConfig { config: app.with_defaults(app_defaults), compaction })
         });
-        Self { apps: apps.collect(), source, defaults, loaded: Box::new(loaded) }
+        Self { apps: apps.collect(), source, defaults, catalog }
     }
 }
 
 impl<S: AppSource> AppSource for ConfiguredApps<S> {
     fn app(&self, name: &str) -> Option<Arc<App>> {
         let app = self.source.app(name)?;
-        let chosen = self.apps.get(name).unwrap_or(&self.defaults);
-        if chosen.config == AppConfig::default() {
+        let resolved = self.apps.get(name).unwrap_or(&self.defaults);
+        if resolved.config == AppConfig::default() {
             return Some(app);
         }
-        Some(Arc::new(App::clone(&app).with_settings(chosen.settings(&self.loaded))))
+        Some(Arc::new(App::clone(&app).with_settings(resolved.settings(self.catalog.as_ref()))))
     }
 
     fn app_names(&self) -> Vec<String> {
@@ -205,9 +75,9 @@ impl<S: AppSource> AppSource for ConfiguredApps<S> {
 mod tests {
     use std::path::Path;
 
-    use hatchery_core::{Agent, AgentKind};
-    use hatchery_engine::StaticCatalog;
+    use hatchery_core::{Agent, AgentKind, ToolExecution};
     use hatchery_engine::compaction::{SlidingWindow, SummarizerRef};
+    use hatchery_engine::{CatalogSnapshot, RunSettings, StaticCatalog};
 
     use super::*;
 
@@ -230,11 +100,11 @@ mod tests {
 
     fn apps(yaml: &str) -> ConfiguredApps<Apps> {
         let config = Config::parse(yaml, Path::new("hatchery.yaml")).unwrap();
-        ConfiguredApps::new(Apps, &config, || (1, Arc::new(StaticCatalog::default())))
+        ConfiguredApps::new(Apps, &config, Arc::new(CatalogSnapshot::fixed(StaticCatalog::default())))
     }
 
     #[test]
-    fn an_app_has_its_own_settings_and_those_of_all_for_the_rest() {
+    fn an_app_s_own_settings_take_precedence_over_the_defaults() {
         let apps = apps(
             "app_defaults: {max_llm_calls: 9, tool_execution: sequential}\n\
              apps: {dice: {resumable: true, max_llm_calls: 3, max_tokens: 100, max_events: 7, max_run_bytes: 1 MiB,\n    \
@@ -259,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn without_settings_apps_are_as_they_are() {
+    fn apps_without_settings_are_unchanged() {
         let apps = apps("apps: {trip: {tool_execution: parallel}}");
         assert_eq!(apps.app("dice").unwrap().settings.run, RunSettings::default());
         assert_eq!(apps.app("trip").unwrap().settings.run.tool_execution, Some(ToolExecution::Parallel));
@@ -268,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_app_s_own_compaction_takes_the_place_of_that_of_all() {
+    fn an_app_s_own_compaction_replaces_the_default() {
         let apps = apps(
             "app_defaults: {compaction: {interval: 9, overlap: 1}}\n\
              apps: {dice: {compaction: {token_threshold: 5, retention: 2, summarizer: gemini-2.5-flash}}}\n",
@@ -279,21 +149,5 @@ mod tests {
         let dice = compaction("dice");
         assert_eq!((dice.sliding, dice.tail.map(|tail| tail.token_threshold)), (None, Some(5)));
         assert!(matches!(dice.summarizer, SummarizerRef::Model(model) if model.name() == "gemini-2.5-flash"));
-    }
-
-    #[test]
-    fn settings_are_shown_as_they_are_written() {
-        let config = AppConfig {
-            resumable: Some(true),
-            max_tokens: Some(100),
-            max_run_bytes: Some(ByteSize(1 << 20)),
-            tool_execution: Some(ToolExecutionConfig::Sequential),
-            ..AppConfig::default()
-        };
-        assert_eq!(
-            config.to_string(),
-            "resumable: true, max_tokens: 100, max_run_bytes: 1048576, tool_execution: sequential"
-        );
-        assert_eq!(AppConfig::default().to_string(), "");
     }
 }

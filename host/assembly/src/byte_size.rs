@@ -1,4 +1,4 @@
-//! Sizes in bytes, as people write them.
+//! Parsing and formatting of byte sizes such as `16 MiB`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// A number of bytes; in configuration a number, or a text such as `16 MiB` or `500kB`.
+/// A number of bytes. In the configuration it is an integer or a string such as `16 MiB` or `500kB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub usize);
 
@@ -22,7 +22,6 @@ const UNITS: [(&str, usize); 8] = [
 ];
 
 impl ByteSize {
-    /// The number.
     pub fn bytes(self) -> usize {
         self.0
     }
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_with_and_without_units() {
+    fn sizes_are_parsed_with_and_without_units() {
         for (text, bytes) in [("1048576", 1 << 20), ("16 MiB", 16 << 20), ("2kB", 2000), ("1 gib", 1 << 30), ("7b", 7)]
         {
             assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_size_is_refused_with_an_example() {
+    fn invalid_sizes_are_rejected_with_an_example() {
         for text in ["", "MiB", "-1", "1.5 MiB", "3 parsecs", "99999999999999999999"] {
             let error = text.parse::<ByteSize>().unwrap_err();
             assert_eq!(error, format!("`{text}` is not a size; write for example `16 MiB` or 1048576"));
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_shown_in_the_largest_unit_that_fits() {
+    fn a_size_is_displayed_in_the_largest_unit_that_divides_it() {
         assert_eq!(ByteSize(16 << 20).to_string(), "16 MiB (16777216 bytes)");
         assert_eq!(ByteSize(1 << 10).to_string(), "1 KiB (1024 bytes)");
         assert_eq!(ByteSize(1000).to_string(), "1000 bytes");

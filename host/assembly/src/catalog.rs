@@ -1,4 +1,4 @@
-//! Apps from components and YAML files: the catalog of `hatchery-wasm` as an [`AppSource`].
+//! The catalog of `hatchery-wasm` as an [`AppSource`], and the conversion of the configuration to its settings.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,26 +7,28 @@ use hatchery_core::ItemKind;
 use hatchery_engine::App;
 use hatchery_wasm::{
     Catalog, CatalogHandle, CodeCache, Compiler, Component, ComponentSettings, Engine, FileState, FileStatus, Limits,
-    LoadError, LoadOptions, LoadPolicy, Settings, Worker,
+    LoadError, LoadOptions, LoadPolicy, Revisions, Settings, Worker,
 };
 
+use crate::audit;
 use crate::config::Config;
+use crate::services::DATA_FOLDER;
 use crate::source::{AppSource, CatalogReport, ComponentReport, DrainingReport, FileReport};
 
-/// How to load components as a configuration says. Compiled code is kept in `cache`, if there is one. Components are compiled in this process;
-/// [`Compiler::with_worker`] puts that into processes of their own.
+/// Returns the options for loading components with a configuration. `cache` is the folder for compiled code; `None`
+/// disables the cache.
 ///
 /// # Errors
-/// When components cannot run on this machine.
-pub fn load_options(config: &Config, cache: Option<PathBuf>) -> Result<LoadOptions, LoadError> {
-    let settings = settings(config);
+/// If components cannot run on this machine.
+pub fn load_options(config: &Config, cache: Option<PathBuf>, worker: Worker) -> Result<LoadOptions, LoadError> {
+    let settings = component_settings(config);
     let mut options = config.instances.options();
     for limits in settings.limits() {
         options = options.fitting(limits);
     }
     let options = LoadOptions::new(Engine::new(&options)?);
     Ok(LoadOptions {
-        compiler: Compiler::new(Worker::InProcess, config.compile.clone()),
+        compiler: Compiler::new(worker, config.compile.clone()),
         cache: CodeCache::new(cache),
         settings,
         drain_timeout: config.hot_reload.drain_timeout,
@@ -35,8 +37,8 @@ pub fn load_options(config: &Config, cache: Option<PathBuf>) -> Result<LoadOptio
     })
 }
 
-/// What a configuration says of components.
-pub fn settings(config: &Config) -> Settings {
+/// Converts the component settings of a configuration.
+pub fn component_settings(config: &Config) -> Settings {
     let limits = Limits::default().with(&config.limits);
     let components = config.components.iter().map(|(name, component)| {
         let settings = ComponentSettings {
@@ -53,24 +55,25 @@ pub fn settings(config: &Config) -> Settings {
     Settings { components: components.collect(), limits, deterministic: None }
 }
 
-/// Lets in what a trusted key has signed, and other things only with a warning, or not at all when signatures are required.
+/// Returns the stored revisions of the components of `folder`. `data` is the data folder if it is not the default.
+pub fn revisions(folder: &Path, data: Option<&Path>, config: &Config) -> Revisions {
+    let data = data.map_or_else(|| folder.join(DATA_FOLDER), Path::to_path_buf);
+    Revisions::new(data.join("revisions"), config.hot_reload.keep)
+}
+
+/// Returns the signature check of a configuration. `None` if signatures are not checked when components are loaded.
 fn load_policy(config: &Config) -> Option<LoadPolicy> {
     let verifier = config.signature_verifier();
     verifier.checks_loaded_components().then(|| -> LoadPolicy {
         Arc::new(move |path, bytes| {
             let admitted = verifier.check_file(path, bytes).map_err(|error| error.to_string());
-            if let Some(warning) = admitted.inspect_err(|refusal| audit_refusal(path, "load", refusal))? {
+            let warning = admitted.inspect_err(|refusal| audit::record_signature_refusal(path, "load", refusal))?;
+            if let Some(warning) = warning {
                 tracing::warn!("{warning}");
             }
             Ok(())
         })
     })
-}
-
-/// Records that a component is refused by its signature; `action` is what it was wanted for.
-pub fn audit_refusal(path: &Path, action: &str, refusal: &str) {
-    let component = path.file_stem().unwrap_or_default().to_string_lossy();
-    tracing::warn!(target: "hatchery::audit", component = &*component, action, decision = "refused", detail = refusal, "signature");
 }
 
 impl AppSource for CatalogHandle {
@@ -150,7 +153,8 @@ fn file(status: &FileStatus, catalog: &Catalog, directory: &Path) -> FileReport 
     }
 }
 
-/// A reason without the host's paths: those below the served directory become relative, and of others only the name is left.
+/// Removes paths of the host from a reason. Paths in the served folder become relative; of others only the file name
+/// is kept.
 fn for_clients(reason: &str, directory: &Path) -> String {
     let mut reason = reason.to_owned();
     for directory in [Some(directory.to_owned()), directory.canonicalize().ok()].into_iter().flatten() {
@@ -160,11 +164,11 @@ fn for_clients(reason: &str, directory: &Path) -> String {
         }
     }
     let name = |path: &str| Path::new(path).file_name().map(|name| format!("…/{}", name.to_string_lossy()));
-    let shown = reason.split('`').enumerate().map(|(index, text)| match text.starts_with('/') && index % 2 == 1 {
+    let parts = reason.split('`').enumerate().map(|(index, text)| match text.starts_with('/') && index % 2 == 1 {
         true => name(text).unwrap_or_else(|| "…".into()),
         false => text.to_owned(),
     });
-    shown.collect::<Vec<_>>().join("`")
+    parts.collect::<Vec<_>>().join("`")
 }
 
 fn relative(path: &Path, directory: &Path) -> String {
@@ -178,7 +182,9 @@ mod tests {
     const AGENT: &str = "name: greeter\nmodel: scripted:answers.yaml\ndescription: Greets.\ninstruction: Greet.\n";
 
     async fn open(directory: &Path) -> CatalogHandle {
-        CatalogHandle::open(directory, load_options(&Config::default(), None).unwrap()).await.unwrap()
+        CatalogHandle::open(directory, load_options(&Config::default(), None, Worker::InProcess).unwrap())
+            .await
+            .unwrap()
     }
 
     #[tokio::test]
@@ -197,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_does_not_load_is_reported_with_its_reason() {
+    async fn a_file_that_fails_to_load_is_reported_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("broken.wasm"), "not wasm").unwrap();
         let source = open(folder.path()).await;
@@ -210,37 +216,38 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_told_no_path_of_the_host() {
+    fn clients_see_no_path_of_the_host() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().display();
-        let told = |reason: String| for_clients(&reason, folder.path());
+        let redacted = |reason: String| for_clients(&reason, folder.path());
         assert_eq!(
-            told(format!("`{root}/a/x.wasm` and `{root}/x.wasm` are components named `x`; rename or remove one")),
+            redacted(format!("`{root}/a/x.wasm` and `{root}/x.wasm` are components named `x`; rename or remove one")),
             "`a/x.wasm` and `x.wasm` are components named `x`; rename or remove one"
         );
-        assert_eq!(told(format!("{root}/x.wasm: cannot be read: denied")), "x.wasm: cannot be read: denied");
+        assert_eq!(redacted(format!("{root}/x.wasm: cannot be read: denied")), "x.wasm: cannot be read: denied");
         assert_eq!(
-            told("component `x` cannot be given the folder `/home/ada/secret-plans` as /data: not found".into()),
+            redacted("component `x` cannot be given the folder `/home/ada/secret-plans` as /data: not found".into()),
             "component `x` cannot be given the folder `…/secret-plans` as /data: not found"
         );
-        assert_eq!(told("`/` contains `a`".into()), "`…` contains `a`");
+        assert_eq!(redacted("`/` contains `a`".into()), "`…` contains `a`");
     }
 
     #[tokio::test]
-    async fn a_component_whose_settings_are_not_trusted_is_refused_with_the_reason() {
+    async fn a_component_with_untrusted_settings_is_rejected_with_the_reason() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("web.wasm"), "not even read").unwrap();
         let mut config = Config::parse("components: {web: {}}", Path::new("hatchery.yaml")).unwrap();
-        config.components.get_mut("web").unwrap().refusal = Some("nobody has trusted it".into());
-        let source = CatalogHandle::open(folder.path(), load_options(&config, None).unwrap()).await.unwrap();
-        assert_eq!(source.report().files[0].reason.as_deref(), Some("nobody has trusted it"));
+        config.components.get_mut("web").unwrap().refusal = Some("it is not trusted".into());
+        let source =
+            CatalogHandle::open(folder.path(), load_options(&config, None, Worker::InProcess).unwrap()).await.unwrap();
+        assert_eq!(source.report().files[0].reason.as_deref(), Some("it is not trusted"));
     }
 
     #[test]
-    fn limits_come_from_the_section_of_the_component_then_from_the_common_one() {
+    fn limits_of_a_component_override_the_common_limits() {
         let text = "limits: {memory: 1GiB, log: 10}\ncomponents: {search: {limits: {log: 20}, config: {depth: 3}}}\n";
         let config = Config::parse(text, Path::new("hatchery.yaml")).unwrap();
-        let options = load_options(&config, None).unwrap();
+        let options = load_options(&config, None, Worker::InProcess).unwrap();
         assert_eq!((options.settings.limits.memory, options.settings.limits.log), (1 << 30, 10));
         let search = &options.settings.components["search"];
         assert_eq!((search.limits.memory, search.limits.log), (1 << 30, 20));
@@ -248,10 +255,10 @@ mod tests {
     }
 
     #[test]
-    fn a_private_component_is_private_to_all_others() {
+    fn a_private_component_is_hidden_from_all_other_components() {
         let text = "components: {vault: {private: true}, search: {grants: {tools: ['*']}}}\n";
         let config = Config::parse(text, Path::new("hatchery.yaml")).unwrap();
-        let settings = settings(&config);
+        let settings = component_settings(&config);
         for other in ["search", "unlisted"] {
             assert!(settings.of(other).grants.private_components.contains("vault"), "{other}");
         }

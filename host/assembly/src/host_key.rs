@@ -1,4 +1,4 @@
-//! The key by which the host knows the events that it has made.
+//! The secret key that signs events, so that the host recognizes the events that it has created.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -9,49 +9,39 @@ use hatchery_core::{EventSigner, generate_secret};
 use thiserror::Error;
 
 use crate::config::Config;
-use crate::services::{Storage, make_data_folder};
+use crate::services::{Storage, create_data_folder};
 
-/// The key's file in the data folder.
-pub const FILE_NAME: &str = "host.key";
-/// The variable of the environment that names a file with a key, and wins over `server.secret_file`.
-pub const SECRET_FILE: &str = "HATCHERY_SECRET_FILE";
+/// The file of the key in the data folder.
+const FILE_NAME: &str = "host.key";
+/// The environment variable that names a file with a key. It takes precedence over `server.secret_file`.
+const SECRET_FILE: &str = "HATCHERY_SECRET_FILE";
 
-/// Fewest bytes of a key.
+/// Minimum length of a key.
 const MIN_BYTES: usize = 32;
 
-/// Why there is no key.
+/// Reasons why the key cannot be used.
 #[derive(Debug, Error)]
 pub enum HostKeyError {
-    /// The file that the operator names cannot be used.
-    #[error("{setting} {}: {reason}; `openssl rand -hex 32` makes a good key", file.display())]
+    /// The configured file is unusable.
+    #[error("{setting} {}: {reason}; generate a key with `openssl rand -hex 32`", file.display())]
     Secret {
         /// The setting that names the file.
         setting: &'static str,
-        /// The file.
         file: PathBuf,
-        /// What is wrong with it.
         reason: String,
     },
-    /// The key in the data folder cannot be read or made.
+    /// The key in the data folder cannot be read or created.
     #[error(
-        "host key {}: {reason}; name a file with a key as `server.secret_file` in hatchery.yaml or as {SECRET_FILE}, or choose another \
-         data folder with --data-dir",
+        "host key {}: {reason}; set `server.secret_file` in hatchery.yaml or {SECRET_FILE} to a file with a key, or choose \
+         another data folder with --data-dir",
         file.display()
     )]
-    File {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    File { file: PathBuf, reason: String },
 }
 
-/// The signer of a host: with the key of the file that `config` or the environment names, else with that of the data folder, which is made
-/// once. Sessions that are kept in memory have the key of the process. `config` is as it was overridden on the command line.
-///
-/// # Errors
-/// When the key cannot be read or made.
-pub fn open(
+/// Opens the signer of a host. The key is read from the file that the environment or `config` names. Otherwise it is read
+/// from the data folder, where it is created once. For sessions in memory a key of the process is used.
+pub(crate) fn open(
     config: &Config,
     storage: &Storage,
     environment: impl Fn(&str) -> Option<OsString>,
@@ -68,7 +58,7 @@ pub fn open(
         Storage::Directory(folder) if config.session_service.as_deref() != Some("memory:") => {
             let file = folder.join(FILE_NAME);
             let failed = |reason: String| HostKeyError::File { file: file.clone(), reason };
-            let secret = read_or_make(folder, &file).map_err(|error| failed(error.to_string()))?;
+            let secret = read_or_create(folder, &file).map_err(|error| failed(error.to_string()))?;
             signer(&secret).map_err(failed)
         }
         Storage::Directory(_) | Storage::InMemory => Ok(EventSigner::of_process()),
@@ -78,22 +68,22 @@ pub fn open(
 fn signer(secret: &str) -> Result<EventSigner, String> {
     let secret = secret.trim();
     if secret.len() < MIN_BYTES {
-        return Err(format!("the key has {} bytes, and needs {MIN_BYTES}", secret.len()));
+        return Err(format!("the key has {} bytes; it needs at least {MIN_BYTES}", secret.len()));
     }
     Ok(EventSigner::new(secret.as_bytes()))
 }
 
-fn read_or_make(folder: &Path, file: &Path) -> io::Result<String> {
+fn read_or_create(folder: &Path, file: &Path) -> io::Result<String> {
     match std::fs::read_to_string(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         read => return read,
     }
-    make_data_folder(folder)?;
-    // Written elsewhere first: another process must not find half a key, nor put its own in the place of one that is in use.
+    create_data_folder(folder)?;
+    // Written to a temporary file and linked: another process must neither read a partial key nor replace this one.
     let new = folder.join(format!("{FILE_NAME}.{}", uuid::Uuid::new_v4().simple()));
-    let made = write_private(&new, &generate_secret()).and_then(|()| std::fs::hard_link(&new, file));
+    let linked = write_private(&new, &generate_secret()).and_then(|()| std::fs::hard_link(&new, file));
     let _ = std::fs::remove_file(&new);
-    match made {
+    match linked {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => std::fs::read_to_string(file),
     }
@@ -117,11 +107,11 @@ mod tests {
     use super::*;
     use crate::config::ServerConfig;
 
-    fn nothing(_: &str) -> Option<OsString> {
+    fn no_variables(_: &str) -> Option<OsString> {
         None
     }
 
-    /// True when what one has signed the other proves.
+    /// True if the second signer verifies what the first has signed.
     fn agree(one: &EventSigner, other: &EventSigner) -> bool {
         let (session, mut event) = (SessionKey::new("app", "ada", "s"), EventData::default());
         one.sign(&session, &mut event, Claim::Run);
@@ -134,11 +124,11 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_made_once_in_the_data_folder_for_its_owner_only() {
+    fn a_private_key_is_created_once_in_the_data_folder() {
         let folder = tempfile::tempdir().unwrap();
         let storage = Storage::Directory(folder.path().join("data"));
-        let first = open(&Config::default(), &storage, nothing).unwrap();
-        let second = open(&Config::default(), &storage, nothing).unwrap();
+        let first = open(&Config::default(), &storage, no_variables).unwrap();
+        let second = open(&Config::default(), &storage, no_variables).unwrap();
         assert!(agree(&first, &second) && !agree(&first, &EventSigner::of_process()));
         let names: Vec<_> =
             std::fs::read_dir(folder.path().join("data")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -150,23 +140,23 @@ mod tests {
             assert_eq!(mode & 0o777, 0o600);
         }
         let other = tempfile::tempdir().unwrap();
-        let other = open(&Config::default(), &Storage::Directory(other.path().to_owned()), nothing).unwrap();
+        let other = open(&Config::default(), &Storage::Directory(other.path().to_owned()), no_variables).unwrap();
         assert!(!agree(&first, &other));
     }
 
     #[test]
-    fn sessions_in_memory_have_the_key_of_the_process() {
+    fn sessions_in_memory_use_the_key_of_the_process() {
         let folder = tempfile::tempdir().unwrap();
         let storage = Storage::Directory(folder.path().join("data"));
         let config = Config { session_service: Some("memory:".into()), ..Config::default() };
         for (config, storage) in [(config, storage), (Config::default(), Storage::InMemory)] {
-            assert!(agree(&open(&config, &storage, nothing).unwrap(), &EventSigner::of_process()));
+            assert!(agree(&open(&config, &storage, no_variables).unwrap(), &EventSigner::of_process()));
         }
         assert!(!folder.path().join("data").exists());
     }
 
     #[test]
-    fn a_key_is_shared_by_the_hosts_that_name_its_file() {
+    fn hosts_that_name_the_same_file_share_a_key() {
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = (folder.path().join("one"), folder.path().join("other"));
         std::fs::write(&one, format!("{}\n", "1".repeat(32))).unwrap();
@@ -177,19 +167,19 @@ mod tests {
         };
         let of_one = EventSigner::new("1".repeat(32).as_bytes());
         assert!(agree(&signer(&with_secret_file(&one), None), &of_one));
-        assert!(agree(&signer(&with_secret_file(&other), Some(&one)), &of_one), "the environment wins");
+        assert!(agree(&signer(&with_secret_file(&other), Some(&one)), &of_one), "the environment takes precedence");
     }
 
     #[test]
-    fn a_key_that_cannot_be_used_is_an_error_that_says_what_to_do() {
+    fn an_unusable_key_is_an_error_with_the_next_step() {
         let folder = tempfile::tempdir().unwrap();
         let short = folder.path().join("short");
         std::fs::write(&short, "secret\n").unwrap();
-        let error = |config: &Config, storage: &Storage| open(config, storage, nothing).unwrap_err().to_string();
+        let error = |config: &Config, storage: &Storage| open(config, storage, no_variables).unwrap_err().to_string();
         assert_eq!(
             error(&with_secret_file(&short), &Storage::InMemory),
             format!(
-                "server.secret_file {}: the key has 6 bytes, and needs 32; `openssl rand -hex 32` makes a good key",
+                "server.secret_file {}: the key has 6 bytes; it needs at least 32; generate a key with `openssl rand -hex 32`",
                 short.display()
             )
         );
@@ -202,8 +192,8 @@ mod tests {
         assert_eq!(
             error(&Config::default(), &Storage::Directory(folder.path().to_owned())),
             format!(
-                "host key {}: the key has 0 bytes, and needs 32; name a file with a key as `server.secret_file` in hatchery.yaml or as \
-                 HATCHERY_SECRET_FILE, or choose another data folder with --data-dir",
+                "host key {}: the key has 0 bytes; it needs at least 32; set `server.secret_file` in hatchery.yaml or \
+                 HATCHERY_SECRET_FILE to a file with a key, or choose another data folder with --data-dir",
                 file.display()
             )
         );

@@ -1,20 +1,68 @@
-//! The composition root: a served folder with its configuration, services, components and apps, as one library.
+//! Runs AI agents from a folder and from Rust code: a complete host as a library.
+//!
+//! ```
+//! use hatchery::Host;
+//! use hatchery_engine::build::custom;
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let folder = folder.path();
+//! # std::fs::create_dir(folder.join("hello"))?;
+//! # std::fs::write(folder.join("hello/root_agent.yaml"), "name: hello\nmodel: scripted:answers.yaml\ninstruction: Greet.\n")?;
+//! # std::fs::write(folder.join("answers.yaml"), "turns:\n  - reply: Good morning\n")?;
+//! let parrot = custom("parrot", |cx| async move {
+//!     let text = cx.call.invocation.user_content().text();
+//!     cx.say(text).await?;
+//!     Ok(())
+//! });
+//! let host = Host::builder().folder(folder).agent(parrot.build()?).open().await?;
+//! assert_eq!(host.apps().app_names(), ["hello", "parrot"]);
+//!
+//! let events = host.run("hello", "ada", "session-1", "Hello").await?.collect().await?;
+//! assert_eq!(events[0].content.as_ref().unwrap().text(), "Good morning");
+//! host.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Host`] combines what the other crates offer: `hatchery.yaml` ([`Config`]), [`trust`] in folders, services
+//! ([`services`]), components and YAML agents ([`catalog`]), plugins and hot reload. `hatchery-server` serves its apps
+//! over HTTP, `hatchery-cli` is the command. `docs/embedding.md` is a guide.
+//!
+//! The library changes no global state, with one exception: [`HostBuilder::start`] installs aws-lc-rs as the process-wide
+//! TLS provider of rustls unless one is installed. It needs a Tokio runtime with several threads. It sets neither an
+//! allocator nor a tracing subscriber; events of the [`audit`] log are `tracing` events that the program writes where it
+//! wants.
 
-pub mod apps;
 pub mod audit;
-pub mod byte_size;
 pub mod catalog;
-pub mod config;
-pub mod host_key;
-pub mod quotas;
 pub mod services;
 pub mod shell;
-pub mod source;
 pub mod trust;
 
-pub use apps::{AppConfig, ConfiguredApps};
-pub use audit::AuditConfig;
-pub use config::{Config, ConfigError, ServerConfig};
-pub use services::Storage;
+mod apps;
+mod byte_size;
+mod config;
+mod host;
+mod host_key;
+mod quotas;
+mod source;
+
+pub use byte_size::ByteSize;
+pub use config::{
+    AppConfig, AuditConfig, ComponentConfig, Config, ConfigError, FILE_NAME as CONFIG_FILE, ModelsConfig,
+    RegistryConfig, ServerConfig, ToolExecutionConfig,
+};
+pub use host::{
+    Host, HostBuilder, HostError, known_apps, protected_paths, unknown_apps, unknown_components, user_code_cache,
+};
+pub use host_key::HostKeyError;
+pub use quotas::{DurabilityConfig, QuotaOverrides};
+pub use services::{ServiceSource, Storage};
 pub use source::{AppSource, CatalogReport, ComponentReport, DrainingReport, FileReport};
-pub use trust::{ConfigSource, LoadedConfig, TrustStore};
+
+/// The examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+mod guide {}

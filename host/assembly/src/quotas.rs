@@ -1,4 +1,4 @@
-//! `quotas:` and `durability:` of `hatchery.yaml`.
+//! The keys `quotas` and `durability` of `hatchery.yaml`: storage quotas and crash safety of SQLite.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,19 +19,19 @@ fn short_key(quota: Quota) -> &'static str {
     quota.key().trim_start_matches("quotas.")
 }
 
-/// Quotas that differ from the defaults, or from those of all apps; 0 is no limit.
+/// Quotas that differ from the defaults. 0 means unlimited.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct QuotaOverrides(BTreeMap<&'static str, u64>);
 
 impl QuotaOverrides {
-    /// True if nothing is set.
+    /// True if no quota is set.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// These quotas, and for what they leave open those of `defaults`.
+    /// Returns these quotas, with `defaults` for the quotas that are not set.
     #[must_use]
-    pub fn over(&self, defaults: &Self) -> Self {
+    pub fn with_defaults(&self, defaults: &Self) -> Self {
         let mut quotas = defaults.0.clone();
         quotas.extend(&self.0);
         Self(quotas)
@@ -47,11 +47,11 @@ impl QuotaOverrides {
     }
 }
 
-/// The quotas of a configuration: those of `quotas`, with those of `app_defaults` and then of each app over them.
+/// Returns the quotas of all apps. `apps.NAME.quotas` overrides `app_defaults.quotas`, which overrides `quotas`.
 pub fn app_quotas(config: &Config) -> AppQuotas {
     let default = config.app_defaults.quotas.apply(config.quotas.apply(Quotas::default()));
-    let own = config.apps.iter().filter(|(_, app)| !app.quotas.is_empty());
-    let apps = own.map(|(name, app)| (name.clone(), app.quotas.apply(default.clone()))).collect();
+    let with_quotas = config.apps.iter().filter(|(_, app)| !app.quotas.is_empty());
+    let apps = with_quotas.map(|(name, app)| (name.clone(), app.quotas.apply(default.clone()))).collect();
     AppQuotas { default, apps }
 }
 
@@ -85,14 +85,14 @@ impl<'de> Visitor<'de> for QuotasVisitor {
     }
 }
 
-/// Which crash a session in SQLite survives.
+/// The kind of crash that sessions in SQLite survive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DurabilityConfig {
     /// A crash of the process.
     #[default]
     Process,
-    /// A power failure too: every event waits for the disk.
+    /// A crash of the process or a power failure. Every event is synced to disk.
     Power,
 }
 
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn an_app_has_its_own_quotas_those_of_all_apps_and_the_usual_ones() {
+    fn quotas_of_an_app_override_the_defaults_of_all_apps_and_those_the_built_in_ones() {
         let config = parse(
             "quotas: {delta_keys: 10, user_bytes: 2 GiB}\napp_defaults: {quotas: {session_events: 5}}\n\
              apps: {dice: {quotas: {delta_keys: 0, session_events: 7}}, trip: {max_events: 3}}\n",
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_quota_is_an_error_with_its_place() {
+    fn a_wrong_quota_is_an_error_with_its_position() {
         let error = parse("quotas:\n  delta_key: 3\n").unwrap_err();
         let expected = "/srv/agents/hatchery.yaml:2:3: quotas: unknown field `delta_key`, expected one of `delta_keys`, \
                         `delta_bytes`, ";
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn durability_is_of_the_process_unless_power_is_asked_for() {
+    fn durability_covers_process_crashes_by_default() {
         assert_eq!(Durability::from(parse("").unwrap().durability), Durability::Process);
         assert_eq!(Durability::from(parse("durability: power").unwrap().durability), Durability::Power);
         let error = parse("durability: disk").unwrap_err();

@@ -1,129 +1,213 @@
-//! Opens the services and models that a configuration names.
+//! Session, artifact, memory and model services: opened by URI from the configuration, or given as objects.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hatchery_core::{ModelResolver, Services, StoreError};
+use hatchery_core::{ArtifactService, MemoryService, ModelResolver, Services, SessionService, StoreError};
 use hatchery_models::{BaseUrl, ModelProviders, Settings, WritableFolders};
 use hatchery_stores::private;
 use thiserror::Error;
 
+use crate::catalog::component_settings;
 use crate::config::{Config, ModelsConfig};
 use crate::quotas;
+use crate::trust::Authority;
 
 const SESSIONS_FILE: &str = "sessions.db";
 const ARTIFACTS_FOLDER: &str = "artifacts";
 
-/// The file that marks a data folder that the host has made, and what it holds.
+/// The file that marks a data folder that was created by a host, and its content.
 const IGNORE_FILE: &str = ".gitignore";
 const IGNORE_ALL: &str = "*\n";
-use crate::trust::Authority;
 
-/// Where services keep their data when the configuration does not say.
+/// The data folder of a served folder.
+pub(crate) const DATA_FOLDER: &str = ".hatchery";
+
+/// Where services without a URI store their data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Storage {
-    /// In files of this folder, which is made when needed.
+    /// In files of this folder, which is created if necessary.
     Directory(PathBuf),
-    /// Nowhere: it is gone with the process.
+    /// In the memory of the process. The data is lost when it exits.
     InMemory,
 }
 
-/// Why services cannot be opened.
+impl Storage {
+    /// Returns the default storage of a served folder: the folder `.hatchery` in it.
+    pub fn in_folder(folder: &Path) -> Self {
+        Self::Directory(folder.join(DATA_FOLDER))
+    }
+}
+
+/// Reasons why services cannot be opened.
 #[derive(Debug, Error)]
 pub enum ServicesError {
-    /// The data folder cannot be made.
-    #[error("data folder {}: {source}; choose another one with --data-dir, or --memory to keep nothing", folder.display())]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    /// The data folder cannot be created.
+    #[error("data folder {}: {source}; choose another one with --data-dir, or store nothing with --memory", folder.display())]
+    Folder { folder: PathBuf, source: io::Error },
     /// A service cannot be opened.
     #[error("{key} `{uri}`: {source}")]
     Service {
-        /// The setting's name.
+        /// The key in the configuration.
         key: &'static str,
-        /// Its value, without a password.
+        /// The value, without credentials.
         uri: String,
-        /// Why.
         source: StoreError,
     },
 }
 
-/// Where scripts of scripted models are found.
+/// A service to use instead of the one in the configuration.
+pub enum ServiceSource<S: ?Sized> {
+    /// The URI of a service, as in `hatchery.yaml`.
+    Uri(String),
+    /// An implementation.
+    Object(Arc<S>),
+}
+
+impl<S: ?Sized> From<&str> for ServiceSource<S> {
+    fn from(uri: &str) -> Self {
+        Self::Uri(uri.into())
+    }
+}
+
+impl<S: ?Sized> From<String> for ServiceSource<S> {
+    fn from(uri: String) -> Self {
+        Self::Uri(uri)
+    }
+}
+
+impl<S: ?Sized> From<Arc<S>> for ServiceSource<S> {
+    fn from(service: Arc<S>) -> Self {
+        Self::Object(service)
+    }
+}
+
+/// Services that replace those of the configuration. `None`: as configured.
+#[derive(Default)]
+pub(crate) struct ServiceOverrides {
+    pub(crate) sessions: Option<ServiceSource<dyn SessionService>>,
+    pub(crate) artifacts: Option<ServiceSource<dyn ArtifactService>>,
+    pub(crate) memory: Option<ServiceSource<dyn MemoryService>>,
+}
+
+impl ServiceOverrides {
+    /// Writes the URIs into `config`. Objects stay.
+    pub(crate) fn apply_uris(&self, config: &mut Config) {
+        set_uri(&mut config.session_service, &self.sessions);
+        set_uri(&mut config.artifact_service, &self.artifacts);
+        set_uri(&mut config.memory_service, &self.memory);
+    }
+}
+
+fn set_uri<S: ?Sized>(uri: &mut Option<String>, source: &Option<ServiceSource<S>>) {
+    if let Some(ServiceSource::Uri(new)) = source {
+        *uri = Some(new.clone());
+    }
+}
+
+fn object<S: ?Sized>(source: &Option<ServiceSource<S>>) -> Option<Arc<S>> {
+    match source {
+        Some(ServiceSource::Object(service)) => Some(service.clone()),
+        Some(ServiceSource::Uri(_)) | None => None,
+    }
+}
+
+/// Where the scripts of scripted models are found.
 #[derive(Debug, Clone, Default)]
 pub struct Scripts {
-    /// Relative names start here.
+    /// The folder against which relative paths are resolved.
     pub directory: PathBuf,
-    /// Nothing in these folders is a script.
+    /// Folders that components can write to. Files in them are not accepted as scripts.
     pub written: WritableFolders,
 }
 
 impl Scripts {
-    /// Those of a served folder, but for what components may write there.
-    pub fn of_folder(directory: impl Into<PathBuf>, config: &Config) -> Self {
+    /// Scripts in a served folder, except in folders that components may write to.
+    pub fn in_folder(directory: impl Into<PathBuf>, config: &Config) -> Self {
         let scripts = Self { directory: directory.into(), written: WritableFolders::default() };
         scripts.update(config);
         scripts
     }
 
-    /// Takes over which folders components may write now.
-    pub fn update(&self, config: &Config) {
-        self.written.set(crate::catalog::settings(config).written());
+    /// Applies the write grants of a changed configuration.
+    pub(crate) fn update(&self, config: &Config) {
+        self.written.set(component_settings(config).written());
     }
 }
 
-/// Opens what `config` names, behind its quotas, and for the rest SQLite and files in `storage`.
-///
-/// # Errors
-/// When a service cannot be opened.
+/// Opens the services of `config` and wraps them in its quotas. Services without a URI use `storage`: SQLite for
+/// sessions, files for artifacts.
 pub async fn open(config: &Config, storage: &Storage, scripts: &Scripts) -> Result<Services, ServicesError> {
+    open_with(config, storage, models(config, scripts), &ServiceOverrides::default()).await
+}
+
+/// Like [`open`], with objects instead of configured services. Quotas apply to them too.
+pub(crate) async fn open_with(
+    config: &Config,
+    storage: &Storage,
+    models: Arc<dyn ModelResolver>,
+    overrides: &ServiceOverrides,
+) -> Result<Services, ServicesError> {
     let sessions = config.session_service.clone().unwrap_or_else(|| default_uri(storage, "sqlite", SESSIONS_FILE));
     let artifacts = config.artifact_service.clone().unwrap_or_else(|| default_uri(storage, "file", ARTIFACTS_FOLDER));
     let memory = config.memory_service.as_deref().unwrap_or("memory:");
+    let (session_object, artifact_object) = (object(&overrides.sessions), object(&overrides.artifacts));
+    let needs_folder = (config.session_service.is_none() && session_object.is_none())
+        || (config.artifact_service.is_none() && artifact_object.is_none());
     if let Storage::Directory(folder) = storage
-        && (config.session_service.is_none() || config.artifact_service.is_none())
+        && needs_folder
     {
-        make_data_folder(folder).map_err(|source| ServicesError::Folder { folder: folder.clone(), source })?;
+        create_data_folder(folder).map_err(|source| ServicesError::Folder { folder: folder.clone(), source })?;
     }
     let failed = |key, uri: &str| {
-        let uri = without_password(uri);
+        let uri = without_credentials(uri);
         move |source| ServicesError::Service { key, uri, source }
     };
     let durability = config.durability.into();
     let services = Services {
-        sessions: hatchery_stores::open_sessions_with(&sessions, durability)
-            .await
-            .map_err(failed("session_service", &sessions))?,
-        artifacts: hatchery_stores::open_artifacts(&artifacts).await.map_err(failed("artifact_service", &artifacts))?,
-        memory: hatchery_stores::open_memory(memory).await.map_err(failed("memory_service", memory))?,
-        models: models(config, scripts),
+        sessions: match session_object {
+            Some(service) => service,
+            None => hatchery_stores::open_sessions_with(&sessions, durability)
+                .await
+                .map_err(failed("session_service", &sessions))?,
+        },
+        artifacts: match artifact_object {
+            Some(service) => service,
+            None => {
+                hatchery_stores::open_artifacts(&artifacts).await.map_err(failed("artifact_service", &artifacts))?
+            }
+        },
+        memory: match object(&overrides.memory) {
+            Some(service) => service,
+            None => hatchery_stores::open_memory(memory).await.map_err(failed("memory_service", memory))?,
+        },
+        models,
     };
     Ok(quotas::app_quotas(config).enforce(services))
 }
 
-/// The hosted and scripted models that a configuration and the environment give.
+/// Returns the hosted and scripted models of a configuration and the environment.
 pub fn models(config: &Config, scripts: &Scripts) -> Arc<dyn ModelResolver> {
-    Arc::new(ModelProviders::with_defaults(settings(Settings::from_env(), config, scripts)))
+    Arc::new(model_providers(config, scripts))
 }
 
-/// Makes the folder for its owner only if it is missing, with a `.gitignore` that keeps all of it out of the repository that it may be
-/// in. A folder that was made so before, by a version that let others read it, is closed to them; of any other folder that others
-/// may read there is a warning.
-///
-/// # Errors
-/// When it cannot be made.
-pub fn make_data_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn model_providers(config: &Config, scripts: &Scripts) -> ModelProviders {
+    ModelProviders::with_defaults(model_settings(Settings::from_env(), config, scripts))
+}
+
+/// Creates the data folder, with access for its owner only and a `.gitignore` that covers its content. If the folder
+/// exists and was created by a host that let others read it, access is restricted. For any other folder that others can
+/// read, a warning is logged.
+pub fn create_data_folder(folder: &Path) -> io::Result<()> {
     if !folder.is_dir() {
         private::create_dir_all(folder)?;
         return std::fs::write(folder.join(IGNORE_FILE), IGNORE_ALL);
     }
     let has_mark = std::fs::read_to_string(folder.join(IGNORE_FILE)).is_ok_and(|text| text == IGNORE_ALL);
     let has_data = [SESSIONS_FILE, ARTIFACTS_FOLDER].iter().any(|name| folder.join(name).exists());
-    let is_closed = has_mark && has_data && private::restrict_dir(folder).is_ok();
-    if !is_closed {
+    let is_restricted = has_mark && has_data && private::restrict_dir(folder).is_ok();
+    if !is_restricted {
         private::warn_if_readable(folder);
     }
     Ok(())
@@ -137,23 +221,23 @@ fn default_uri(storage: &Storage, scheme: &str, name: &str) -> String {
     }
 }
 
-fn settings(env: Settings, config: &Config, scripts: &Scripts) -> Settings {
-    let configured = |url: &Option<String>| match config.authority {
+fn model_settings(env: Settings, config: &Config, scripts: &Scripts) -> Settings {
+    let base_url = |url: &Option<String>| match config.authority {
         Authority::Operator => url.clone().map(BaseUrl::from),
         Authority::Folder => url.clone().map(BaseUrl::from_folder_config),
     };
     let ModelsConfig { gemini_base_url, openai_base_url } = &config.models;
     Settings {
-        gemini_base_url: env.gemini_base_url.or_else(|| configured(gemini_base_url)),
-        openai_base_url: env.openai_base_url.or_else(|| configured(openai_base_url)),
+        gemini_base_url: env.gemini_base_url.or_else(|| base_url(gemini_base_url)),
+        openai_base_url: env.openai_base_url.or_else(|| base_url(openai_base_url)),
         scripts_dir: scripts.directory.clone(),
         writable_folders: scripts.written.clone(),
         ..env
     }
 }
 
-/// `scheme://user:password@host/…` without the user and the password.
-pub(crate) fn without_password(uri: &str) -> String {
+/// Replaces the credentials in `scheme://user:password@host/…` by `…`.
+pub(crate) fn without_credentials(uri: &str) -> String {
     match (uri.split_once("://"), uri.rfind('@')) {
         (Some((scheme, _)), Some(at)) => format!("{scheme}://…{}", uri.get(at..).unwrap_or_default()),
         _ => uri.to_owned(),
@@ -167,7 +251,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn without_configuration_sessions_are_kept_in_the_data_folder() {
+    async fn sessions_are_stored_in_the_data_folder_by_default() {
         let folder = tempfile::tempdir().unwrap();
         let storage = Storage::Directory(folder.path().join("data"));
         let services = open(&Config::default(), &storage, &Scripts::default()).await.unwrap();
@@ -179,37 +263,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_data_folder_that_is_made_is_kept_out_of_repositories() {
+    async fn a_new_data_folder_is_ignored_by_git() {
         let folder = tempfile::tempdir().unwrap();
-        let made = folder.path().join("agents/.hatchery");
-        open(&Config::default(), &Storage::Directory(made.clone()), &Scripts::default()).await.unwrap();
-        assert_eq!(std::fs::read_to_string(made.join(".gitignore")).unwrap(), "*\n");
-        let found = Storage::Directory(folder.path().to_owned());
-        open(&Config::default(), &found, &Scripts::default()).await.unwrap();
+        let created = folder.path().join("agents/.hatchery");
+        open(&Config::default(), &Storage::Directory(created.clone()), &Scripts::default()).await.unwrap();
+        assert_eq!(std::fs::read_to_string(created.join(".gitignore")).unwrap(), "*\n");
+        let existing = Storage::Directory(folder.path().to_owned());
+        open(&Config::default(), &existing, &Scripts::default()).await.unwrap();
         assert!(folder.path().join("sessions.db").is_file() && !folder.path().join(".gitignore").exists());
     }
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn the_data_of_users_is_closed_to_others_also_in_a_folder_of_an_older_version() {
+    async fn a_data_folder_is_private_also_if_an_older_version_created_it() {
         use std::os::unix::fs::PermissionsExt;
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let open_to_all = |path: &Path| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let made = folder.path().join(".hatchery");
+        let created = folder.path().join(".hatchery");
         for _ in 0..2 {
             open(
                 &Config::default(),
-                &Storage::Directory(made.clone()),
+                &Storage::Directory(created.clone()),
                 &Scripts { directory: folder.path().to_owned(), ..Scripts::default() },
             )
             .await
             .unwrap();
-            assert_eq!(mode(&made), 0o700);
-            assert_eq!((mode(&made.join("sessions.db")), mode(&made.join("artifacts"))), (0o600, 0o700));
-            open_to_all(&made);
+            assert_eq!(mode(&created), 0o700);
+            assert_eq!((mode(&created.join("sessions.db")), mode(&created.join("artifacts"))), (0o600, 0o700));
+            open_to_all(&created);
         }
-        // A folder that somebody else has made stays as it is.
+        // A folder that no host has created is unchanged.
         open_to_all(folder.path());
         open(
             &Config::default(),
@@ -222,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn services_are_behind_the_quotas_of_the_file() {
+    async fn quotas_of_the_file_apply_to_services() {
         let folder = tempfile::tempdir().unwrap();
         let yaml = "quotas: {user_sessions: 1, session_artifacts: 1}";
         let config = Config::parse(yaml, &folder.path().join("hatchery.yaml")).unwrap();
@@ -241,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn in_memory_storage_makes_no_files() {
+    async fn in_memory_storage_creates_no_files() {
         let folder = tempfile::tempdir().unwrap();
         let services = open(&Config::default(), &Storage::InMemory, &Scripts::default()).await.unwrap();
         services.sessions.create("app", "user", None, Default::default()).await.unwrap();
@@ -257,18 +341,18 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_wins_over_the_file() {
+    fn the_environment_takes_precedence_over_the_file() {
         let env = Settings { gemini_base_url: Some("http://env".into()), ..Settings::default() };
         let config = configured(Authority::Operator);
-        let settings = settings(env, &config, &Scripts::of_folder("/srv", &config));
+        let settings = model_settings(env, &config, &Scripts::in_folder("/srv", &config));
         assert_eq!(settings.gemini_base_url, Some("http://env".into()));
         assert_eq!(settings.openai_base_url, Some("http://file".into()));
         assert_eq!(settings.scripts_dir, Path::new("/srv"));
     }
 
     #[test]
-    fn a_base_url_of_a_file_that_nobody_trusts_is_given_no_key() {
-        let settings = settings(Settings::default(), &configured(Authority::Folder), &Scripts::default());
+    fn a_base_url_of_an_untrusted_file_gets_no_key() {
+        let settings = model_settings(Settings::default(), &configured(Authority::Folder), &Scripts::default());
         for url in [settings.gemini_base_url, settings.openai_base_url] {
             assert!(!url.unwrap().allows_keys());
         }

@@ -1,11 +1,12 @@
-//! Command lines that people copy. Names in them come from components and folders, and may be anything.
+//! Quoting for POSIX shells: command lines that users copy. Names in them come from components and folders and can
+//! contain any character.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::json;
 
-/// A text as one word of a POSIX shell's command line, in quotes where it needs them.
+/// Returns a text as one word of a POSIX shell command, quoted if necessary.
 pub fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -14,13 +15,13 @@ pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// A path as one word, which no command takes for an option.
+/// Returns a path as one word of a shell command that is never parsed as an option.
 pub fn quoted_path(path: &Path) -> String {
     let text = path.display().to_string();
     if text.starts_with('-') { quoted(&format!("./{text}")) } else { quoted(&text) }
 }
 
-/// Two commands that begin a session of an app at the server `url` and say something in it.
+/// Returns two `curl` commands that create a session of an app at the server `url` and send a message.
 pub fn session_commands(url: &str, app: &str) -> String {
     let session = quoted(&format!("{url}/apps/{}/users/me/sessions/first", percent_encoded(app)));
     let message = json!({
@@ -31,7 +32,7 @@ pub fn session_commands(url: &str, app: &str) -> String {
     format!("curl -s -X POST {session}\ncurl -N {run} -H 'Content-Type: application/json' -d {message}")
 }
 
-/// A text as a segment of a URL's path.
+/// Percent-encodes a text as a path segment of a URL.
 fn percent_encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         // Writing to a string cannot fail.
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_safe_whatever_an_app_is_called() {
+    fn commands_are_safe_for_any_app_name() {
         assert_eq!(
             session_commands("http://127.0.0.1:8080", "dice"),
             "curl -s -X POST http://127.0.0.1:8080/apps/dice/users/me/sessions/first\n\
@@ -61,16 +62,16 @@ mod tests {
             commands.contains("/apps/x%27%3B%20touch%20%2Ftmp%2Fowned%3B%20%27%24%28id%29%2F%3F/users"),
             "{commands}"
         );
-        // A shell that runs them starts `curl` twice, and nothing else.
+        // A shell that runs them starts `curl` twice and nothing else.
         let script = format!("curl() {{ printf '%s\\n' \"$*\"; }}\n{commands}");
         let output = std::process::Command::new("/bin/sh").args(["-c", &script]).env("PATH", "").output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert_eq!((said.lines().count(), output.stderr.len()), (2, 0), "{said}");
-        assert!(said.contains(&format!("\"appName\":\"{evil}\"")), "{said}");
+        let output_text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!((output_text.lines().count(), output.stderr.len()), (2, 0), "{output_text}");
+        assert!(output_text.contains(&format!("\"appName\":\"{evil}\"")), "{output_text}");
     }
 
     #[test]
-    fn a_text_is_one_word_whatever_is_in_it() {
+    fn any_text_is_quoted_as_one_word() {
         for (text, word) in [
             ("dice", "dice"),
             ("./a/b-1.wasm", "./a/b-1.wasm"),
@@ -87,7 +88,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_shell_reads_the_text_back() {
+    fn a_shell_parses_the_original_text() {
         for text in ["'; touch /tmp/x; '", "`id`", "a\nb", "\\", "\"$HOME\"", "!!"] {
             let script = format!("printf %s {}", quoted(text));
             let output = std::process::Command::new("/bin/sh").args(["-c", &script]).output().unwrap();

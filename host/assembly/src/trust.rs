@@ -1,18 +1,18 @@
-//! Whether a folder's configuration may reach outside of the folder.
+//! Trust in folders: whether the configuration of a served folder may access anything outside of the folder.
 //!
-//! `hatchery.yaml` travels with the folder that it is in, so being there says nothing about who wrote it. What it asks for is therefore
-//! split in two: what stays inside of the folder holds at once, and each [`OutsideRight`] needs a decision that is kept elsewhere, in the
-//! user's [`TrustStore`] or on the command line. [`ConfigSource`] reads a configuration and withholds what nobody has decided.
+//! `hatchery.yaml` is part of the folder, so its author need not be the operator. Settings that stay inside of the folder
+//! take effect at once. Every [`ExternalAccess`] needs a decision of the operator that is stored elsewhere: in the user's
+//! [`TrustStore`] or on the command line. [`ConfigSource`] reads a configuration and removes untrusted settings.
 //!
-//! Trust covers the text of `hatchery.yaml` only. It says nothing about the components and agents beside it: who may replace them uses
-//! the rights that were granted to their names.
+//! Trust covers the text of `hatchery.yaml` only, not the components and agents in the folder. A component that replaces
+//! another one has the grants of its name.
 
-mod outside;
-mod paths;
+mod external_access;
+mod protected_paths;
 mod source;
 mod store;
 
-pub use outside::{OutsideRight, Section, outside_rights};
-pub use paths::HostPaths;
-pub use source::{Authority, ConfigSource, Distrust, LoadedConfig, Standing};
+pub use external_access::{ExternalAccess, Section};
+pub use protected_paths::ProtectedPaths;
+pub use source::{Authority, ConfigSource, LoadedConfig, TrustStatus, UntrustedReason};
 pub use store::{TrustError, TrustStore, TrustedFolder, sha256};

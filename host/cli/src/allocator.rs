@@ -1,16 +1,17 @@
-//! The allocator of the command.
+//! The global allocator of the command: jemalloc.
 //!
-//! A component that makes the host allocate much for a moment must not leave it large for good. The system's allocators keep what was
-//! freed: a peak of 1.3 GiB in four threads left glibc at 325 MiB and mimalloc at 1.3 GiB, idle. jemalloc has threads of its own that
-//! give freed pages back after `dirty_decay_ms`, whether or not anything else happens: the same peak left 12 MiB after one second.
+//! A peak of memory that a component causes must not enlarge the process permanently. Other allocators keep freed pages:
+//! after a peak of 1.3 GiB in four threads, an idle process had 325 MiB with glibc and 1.3 GiB with mimalloc. jemalloc's
+//! background threads return freed pages after `dirty_decay_ms`: the same peak left 12 MiB after one second.
 
 use tikv_jemallocator::Jemalloc;
 
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// Options that jemalloc reads at the start of the process, as a C string behind the pointer that a slice begins with.
-#[allow(non_upper_case_globals, reason = "jemalloc looks for this name")]
+/// Options that jemalloc reads when the process starts, as a C string. jemalloc reads the pointer at the start of the
+/// slice.
+#[allow(non_upper_case_globals, reason = "jemalloc looks up this name")]
 #[unsafe(export_name = "_rjem_malloc_conf")]
 pub static malloc_conf: &[u8] = b"background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0\0";
 

@@ -1,18 +1,18 @@
-//! The audit log: events of the target `hatchery::audit` as JSON lines in a file of the host's user.
+//! The audit log: a tracing layer that writes events with the target `hatchery::audit` as JSON lines to a file.
 //!
-//! The layer is there from the start of the process and writes nothing before [`open`]. A line is written whole, at once and on the thread
-//! of the event, so that what has been decided is on its way to the disk when the decision takes effect; that costs some 10 µs.
+//! The layer is installed when the process starts and writes nothing before [`open`]. A line is written in one write on
+//! the thread of the event, which takes some 10 µs, so that a decision is written before it takes effect.
 
-pub mod changes;
 mod file;
 
 use std::fmt::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard};
 
 use anyhow::Context as _;
+use hatchery::AuditConfig;
 use hatchery::audit::TARGET;
-use hatchery::{AuditConfig, Storage};
+use hatchery_core::sync::MutexExt;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -25,26 +25,27 @@ use tracing_subscriber::registry::LookupSpan;
 
 use file::RotatingFile;
 
-/// The most bytes of a field's value. Much of what is audited comes from components.
+/// Maximum size of a field's value in bytes. Many values come from components.
 const MAX_VALUE: usize = 2048;
 
-/// The log that is open, and whether the last line could be written.
+/// The open log.
 static LOG: Mutex<Option<Log>> = Mutex::new(None);
 
 struct Log {
     file: RotatingFile,
+    /// True if the last line could not be written.
     is_failing: bool,
 }
 
 fn log() -> MutexGuard<'static, Option<Log>> {
-    LOG.lock().unwrap_or_else(PoisonError::into_inner)
+    LOG.lock_unpoisoned()
 }
 
-/// Writes events into the log that is open.
+/// Writes audit events to the open log.
 pub struct AuditLayer;
 
 impl AuditLayer {
-    /// The layer, for events of the audit's target only, whatever `HATCHERY_LOG` says.
+    /// Returns the layer for audit events. It is independent of `HATCHERY_LOG`.
     pub fn filtered<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
         let is_audit: FilterFn<_> = filter_fn(|metadata| metadata.target() == TARGET);
         Self.with_filter(is_audit.with_max_level_hint(LevelFilter::INFO))
@@ -55,34 +56,28 @@ impl<S: Subscriber> Layer<S> for AuditLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut open = log();
         let Some(log) = open.as_mut() else { return };
-        let failed = log.file.append(&line(event)).err();
-        // An event here would come back to this very place.
-        if let Some(error) = failed.as_ref().filter(|_| !log.is_failing) {
-            anstream::eprintln!("error: audit log {}: {error}; events go to this log only", log.file.path().display());
+        let error = log.file.append(&line(event)).err();
+        // Not logged by `tracing`, which would call this function again.
+        if let Some(error) = error.as_ref().filter(|_| !log.is_failing) {
+            anstream::eprintln!(
+                "error: audit log {}: {error}; audit events are only in this log",
+                log.file.path().display()
+            );
         }
-        log.is_failing = failed.is_some();
+        log.is_failing = error.is_some();
     }
 }
 
-/// Where the log of a host is kept that has its data in `storage`. `None` if none is.
-pub fn place(config: &AuditConfig, storage: &Storage) -> Option<PathBuf> {
-    let in_storage = || match storage {
-        Storage::Directory(folder) => Some(folder.join("audit").join("audit.log")),
-        Storage::InMemory => None,
-    };
-    config.file.clone().or_else(in_storage).filter(|_| config.enabled)
-}
-
-/// Begins to write events into `path`.
+/// Opens the log at `path`. Audit events are written to it from now on.
 pub fn open(path: &Path, config: &AuditConfig) -> anyhow::Result<()> {
     let file = RotatingFile::open(path, config.max_size.bytes() as u64, config.keep).with_context(|| {
-        format!("audit log {}: choose another place with `audit.file` in hatchery.yaml", path.display())
+        format!("audit log {}: choose another file with `audit.file` in hatchery.yaml", path.display())
     })?;
     *log() = Some(Log { file, is_failing: false });
     Ok(())
 }
 
-/// An event as a line of JSON: when, how grave, what kind, and its fields.
+/// Formats an event as a line of JSON: time, level, kind and fields.
 fn line(event: &Event<'_>) -> String {
     let mut time = String::new();
     // Writing to a string cannot fail.
@@ -135,7 +130,7 @@ impl Visit for Fields {
 
     fn record_str(&mut self, field: &Field, value: &str) {
         let mut text = Bounded::default();
-        // It ends with an error when there is no more room.
+        // Returns an error if the value is truncated.
         let _ = text.write_str(value);
         self.insert_text(field, text.0);
     }
@@ -147,7 +142,7 @@ impl Visit for Fields {
     }
 }
 
-/// At most [`MAX_VALUE`] bytes, and then `…`.
+/// A string that is truncated to [`MAX_VALUE`] bytes and `…`.
 #[derive(Default)]
 struct Bounded(String);
 
@@ -176,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_the_audit_are_lines_of_json_whatever_else_is_logged() {
+    fn audit_events_are_json_lines_whatever_the_log_level_is() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data/audit/audit.log");
         let subscriber = tracing_subscriber::registry().with(AuditLayer::filtered());
@@ -184,7 +179,7 @@ mod tests {
             tracing::warn!(target: TARGET, "before it is open");
             open(&path, &AuditConfig::default()).unwrap();
             tracing::warn!("of another target");
-            tracing::debug!(target: TARGET, "too small");
+            tracing::debug!(target: TARGET, "below the level");
             let (text, long) = ("two\nlines \u{1b}[2K", "ä".repeat(MAX_VALUE));
             tracing::warn!(target: TARGET, component = "spy", action = %text, limit = 16, ok = false, detail = long, "denied");
             tracing::info!(target: TARGET, removed = ?["a"], "grants");
@@ -202,16 +197,5 @@ mod tests {
         let time = denied["time"].as_str().unwrap();
         assert!(time.len() == 27 && time.ends_with('Z') && time.as_bytes()[10] == b'T', "{time}");
         assert_eq!((lines[1]["kind"].as_str(), lines[1]["removed"].as_str()), (Some("grants"), Some("[\"a\"]")));
-    }
-
-    #[test]
-    fn the_log_is_with_the_data_unless_told_otherwise() {
-        let data = Storage::Directory("/data".into());
-        let config = AuditConfig::default();
-        assert_eq!(place(&config, &data), Some("/data/audit/audit.log".into()));
-        assert_eq!(place(&config, &Storage::InMemory), None);
-        let elsewhere = AuditConfig { file: Some("/var/log/audit.log".into()), ..config.clone() };
-        assert_eq!(place(&elsewhere, &Storage::InMemory), elsewhere.file);
-        assert_eq!(place(&AuditConfig { enabled: false, ..elsewhere }, &data), None);
     }
 }

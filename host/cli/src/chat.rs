@@ -1,4 +1,4 @@
-//! Shows the events of a run: text as it comes, thoughts and tool calls dim, errors on stderr.
+//! Prints the events of a run on the terminal: text as it is streamed, thoughts and tool calls dimmed, errors on stderr.
 
 use std::io::{self, Write};
 
@@ -7,47 +7,47 @@ use serde_json::{Value, json};
 
 use crate::terminal::{BOLD, DIM, ERROR, harmless, shortened};
 
-/// Most characters of a tool's arguments or answer.
-const MOST_SHOWN: usize = 400;
+/// Maximum number of printed characters of a tool's arguments or result.
+const MAX_CHARS: usize = 400;
 
-/// Most lines of code, or of what it gave.
-const MOST_LINES: usize = 40;
+/// Maximum number of printed lines of code or of its output.
+const MAX_LINES: usize = 40;
 
-/// Writes events for a person. `errors` gets what went wrong.
-pub struct Chat<O, E> {
+/// Prints events. Errors go to `errors`.
+pub struct ChatPrinter<O, E> {
     out: O,
     errors: E,
-    /// Whether names of agents are shown.
+    /// True if names of agents are printed.
     several_agents: bool,
     speaker: String,
-    /// The event whose pieces are shown as they come, and their text so far. Those of agents that speak at the same time are not: they
-    /// come whole.
+    /// The id of the event that is being streamed, and its text so far. Other events at the same time, of parallel agents,
+    /// are printed when they are complete.
     streamed: Option<(String, String)>,
     in_line: bool,
 }
 
-impl<O: Write, E: Write> Chat<O, E> {
-    /// A chat in which names are shown if `several_agents` take part.
+impl<O: Write, E: Write> ChatPrinter<O, E> {
+    /// Creates a printer. It prints the names of agents if there are `several_agents`.
     pub fn new(out: O, errors: E, several_agents: bool) -> Self {
         Self { out, errors, several_agents, speaker: String::new(), streamed: None, in_line: false }
     }
 
-    /// Shows an event.
-    pub fn show(&mut self, event: &Event) -> io::Result<()> {
+    /// Prints an event.
+    pub fn print(&mut self, event: &Event) -> io::Result<()> {
         if event.author == USER_AUTHOR {
             return Ok(());
         }
         let parts = event.content.as_ref().map(|content| content.parts.as_slice()).unwrap_or_default();
         let text = parts.iter().filter_map(Part::as_text).collect();
-        let Some(seen) = self.has_streamed(event, text) else { return Ok(()) };
-        if !event.partial && !seen {
+        let Some(is_printed) = self.is_streamed(event, text) else { return Ok(()) };
+        if !event.partial && !is_printed {
             self.end_line()?;
         }
         for part in parts {
             match &part.data {
-                PartData::Text(_) if seen => {}
+                PartData::Text(_) if is_printed => {}
                 PartData::Text(text) => self.text(&event.author, text, part.thought)?,
-                // It comes again, whole, in the event that the pieces lead to.
+                // It is part of the complete event that follows.
                 _ if event.partial => {}
                 other => self.line(&event.author, other, part)?,
             }
@@ -62,10 +62,10 @@ impl<O: Write, E: Write> Chat<O, E> {
         self.out.flush()
     }
 
-    /// Whether the event's text is on the screen already; nothing for a piece that is not shown.
-    fn has_streamed(&mut self, event: &Event, text: String) -> Option<bool> {
+    /// Returns true if the event's text has been printed. `None` for a partial event that is not printed.
+    fn is_streamed(&mut self, event: &Event, text: String) -> Option<bool> {
         if !event.partial {
-            // Callbacks may have put something else in the place of what was streamed.
+            // Callbacks may have replaced the streamed text.
             let streamed = self.streamed.take_if(|(id, _)| *id == event.id);
             return Some(streamed.is_some_and(|(_, streamed)| streamed.starts_with(&text)));
         }
@@ -77,7 +77,7 @@ impl<O: Write, E: Write> Chat<O, E> {
         Some(false)
     }
 
-    /// Shows why a run failed.
+    /// Prints the error of a run.
     pub fn error(&mut self, code: &str, message: &str) -> io::Result<()> {
         self.end_line()?;
         self.out.flush()?;
@@ -110,7 +110,7 @@ impl<O: Write, E: Write> Chat<O, E> {
 
     fn line(&mut self, author: &str, data: &PartData, part: &Part) -> io::Result<()> {
         let line = match data {
-            // It is for the person, who is asked in other words.
+            // The user is asked by a prompt.
             PartData::FunctionCall(call) if call.name == REQUEST_CONFIRMATION => return Ok(()),
             PartData::FunctionCall(call) => format!("→ {}({})", call.name, Value::from(call.args.clone())),
             PartData::FunctionResponse(response) => {
@@ -129,18 +129,18 @@ impl<O: Write, E: Write> Chat<O, E> {
         };
         self.name_speaker(author)?;
         self.end_line()?;
-        writeln!(self.out, "{DIM}{}{DIM:#}", shortened(&line, MOST_SHOWN))
+        writeln!(self.out, "{DIM}{}{DIM:#}", shortened(&line, MAX_CHARS))
     }
 
-    /// Shows a text of several lines under its name.
+    /// Prints a text of several lines under a title.
     fn block(&mut self, author: &str, name: &str, text: &str) -> io::Result<()> {
         self.name_speaker(author)?;
         self.end_line()?;
         writeln!(self.out, "{DIM}{name}:{DIM:#}")?;
-        for line in text.lines().take(MOST_LINES) {
-            writeln!(self.out, "{DIM}  {}{DIM:#}", shortened(line, MOST_SHOWN))?;
+        for line in text.lines().take(MAX_LINES) {
+            writeln!(self.out, "{DIM}  {}{DIM:#}", shortened(line, MAX_CHARS))?;
         }
-        if text.lines().nth(MOST_LINES).is_some() {
+        if text.lines().nth(MAX_LINES).is_some() {
             writeln!(self.out, "{DIM}  …{DIM:#}")?;
         }
         Ok(())
@@ -167,55 +167,58 @@ mod tests {
         Event::new(EventData { id: id.into(), author: "dice".into(), partial, content, ..EventData::default() })
     }
 
-    fn shown(several_agents: bool, events: &[Arc<Event>]) -> (String, String) {
+    fn printed(several_agents: bool, events: &[Arc<Event>]) -> (String, String) {
         let (mut out, mut errors) = (Vec::new(), Vec::new());
-        let mut chat =
-            Chat::new(anstream::StripStream::new(&mut out), anstream::StripStream::new(&mut errors), several_agents);
+        let mut chat = ChatPrinter::new(
+            anstream::StripStream::new(&mut out),
+            anstream::StripStream::new(&mut errors),
+            several_agents,
+        );
         for event in events {
-            chat.show(event).unwrap();
+            chat.print(event).unwrap();
         }
         drop(chat);
         (String::from_utf8(out).unwrap(), String::from_utf8(errors).unwrap())
     }
 
     #[test]
-    fn streamed_text_is_shown_once() {
+    fn streamed_text_is_printed_once() {
         let events = [
             event("1", true, vec![Part::text("Hel")]),
             event("1", true, vec![Part::text("lo")]),
             event("1", false, vec![Part::text("Hello")]),
             event("2", false, vec![Part::text("Bye")]),
         ];
-        assert_eq!(shown(false, &events).0, "Hello\nBye\n");
+        assert_eq!(printed(false, &events).0, "Hello\nBye\n");
     }
 
     #[test]
-    fn of_agents_that_speak_at_the_same_time_each_is_shown_once_and_in_one_piece() {
-        let said = |author: &str, partial, text| {
+    fn text_of_parallel_agents_is_printed_once_and_in_one_piece() {
+        let text_event = |author: &str, partial, text| {
             let content = Some(Arc::new(Content::new("model", vec![Part::text(text)])));
             let (id, author) = (author.into(), author.into());
             Event::new(EventData { id, author, partial, content, ..EventData::default() })
         };
         let events = [
-            said("a", true, "on"),
-            said("b", true, "tw"),
-            said("a", true, "e"),
-            said("b", true, "o"),
-            said("b", false, "two"),
-            said("a", true, "!"),
-            said("a", false, "one!"),
+            text_event("a", true, "on"),
+            text_event("b", true, "tw"),
+            text_event("a", true, "e"),
+            text_event("b", true, "o"),
+            text_event("b", false, "two"),
+            text_event("a", true, "!"),
+            text_event("a", false, "one!"),
         ];
-        assert_eq!(shown(true, &events).0, "a\none\nb\ntwo\na\n!\n");
+        assert_eq!(printed(true, &events).0, "a\none\nb\ntwo\na\n!\n");
     }
 
     #[test]
-    fn an_answer_that_is_not_what_was_streamed_is_shown_too() {
+    fn an_answer_that_differs_from_the_streamed_text_is_printed_too() {
         let events = [event("1", true, vec![Part::text("My PIN is")]), event("1", false, vec![Part::text("No.")])];
-        assert_eq!(shown(false, &events).0, "My PIN is\nNo.\n");
+        assert_eq!(printed(false, &events).0, "My PIN is\nNo.\n");
     }
 
     #[test]
-    fn calls_have_their_own_lines_even_when_the_text_before_was_streamed() {
+    fn calls_have_their_own_lines_after_streamed_text() {
         let call = FunctionCall {
             name: "roll".into(),
             args: [("sides".into(), 6.into())].into_iter().collect(),
@@ -226,49 +229,49 @@ mod tests {
             event("1", true, vec![PartData::FunctionCall(call.clone()).into()]),
             event("1", false, vec![Part::text("I roll."), PartData::FunctionCall(call).into()]),
         ];
-        assert_eq!(shown(false, &events).0, "I roll.\n→ roll({\"sides\":6})\n");
+        assert_eq!(printed(false, &events).0, "I roll.\n→ roll({\"sides\":6})\n");
     }
 
     #[test]
-    fn what_asks_the_person_is_not_shown_as_a_call() {
+    fn a_confirmation_request_is_not_printed_as_a_call() {
         let call = FunctionCall { name: "adk_request_confirmation".into(), ..Default::default() };
-        assert_eq!(shown(false, &[event("1", false, vec![PartData::FunctionCall(call).into()])]).0, "");
+        assert_eq!(printed(false, &[event("1", false, vec![PartData::FunctionCall(call).into()])]).0, "");
     }
 
     #[test]
-    fn code_and_what_it_gave_keep_their_lines() {
+    fn code_and_its_output_keep_their_lines() {
         let code = ExecutableCode { code: "a = 1\nprint(a)".into(), ..Default::default() };
         let result = CodeExecutionResult { output: Some("line\n".repeat(41)), ..Default::default() };
         let parts = vec![PartData::ExecutableCode(code).into(), PartData::CodeExecutionResult(result).into()];
         let lines = "  line\n".repeat(40);
         assert_eq!(
-            shown(false, &[event("1", false, parts)]).0,
+            printed(false, &[event("1", false, parts)]).0,
             format!("code:\n  a = 1\n  print(a)\nresult:\n{lines}  …\n")
         );
     }
 
     #[test]
-    fn speakers_are_named_when_there_are_several() {
+    fn agents_are_named_if_there_are_several() {
         let events = [event("1", false, vec![Part::text("a")]), event("2", false, vec![Part::text("b")])];
-        assert_eq!(shown(true, &events).0, "dice\na\nb\n");
+        assert_eq!(printed(true, &events).0, "dice\na\nb\n");
     }
 
     #[test]
-    fn who_says_nothing_is_not_named() {
+    fn an_agent_without_output_is_not_named() {
         let call = || vec![PartData::FunctionCall(FunctionCall { name: "roll".into(), ..Default::default() }).into()];
         let events = [event("1", false, vec![]), event("2", true, call()), event("3", false, vec![Part::text("")])];
-        assert_eq!(shown(true, &events).0, "");
-        assert_eq!(shown(true, &[event("2", true, call()), event("2", false, call())]).0, "dice\n→ roll({})\n");
+        assert_eq!(printed(true, &events).0, "");
+        assert_eq!(printed(true, &[event("2", true, call()), event("2", false, call())]).0, "dice\n→ roll({})\n");
     }
 
     #[test]
-    fn errors_go_elsewhere() {
+    fn errors_go_to_the_error_stream() {
         let data = EventData {
             author: "dice".into(),
             error_code: Some("MODEL_AUTH".into()),
             error_message: Some("no key".into()),
             ..EventData::default()
         };
-        assert_eq!(shown(false, &[Event::new(data)]), (String::new(), "MODEL_AUTH: no key\n".into()));
+        assert_eq!(printed(false, &[Event::new(data)]), (String::new(), "MODEL_AUTH: no key\n".into()));
     }
 }

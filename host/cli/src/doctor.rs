@@ -16,7 +16,8 @@ mod settings;
 use std::path::Path;
 use std::sync::Arc;
 
-use hatchery::{Config, ConfigError, ConfigSource, LoadedConfig, Storage};
+use hatchery::trust::{ConfigSource, LoadedConfig};
+use hatchery::{Config, ConfigError, Storage};
 use hatchery_wasm::{Catalog, CatalogHandle, LoadOptions};
 
 use crate::compiler;
@@ -41,7 +42,7 @@ struct Visit<'a> {
 pub async fn examine(source: &ConfigSource, storage: &StorageArgs) -> anyhow::Result<Report> {
     let folder = source.folder();
     let read = source.load().and_then(|loaded| {
-        storage.host_paths(source, &loaded.config).check(&loaded.config, &loaded.file).map(|()| loaded)
+        storage.protected_paths(source, &loaded.config).check(&loaded.config, &loaded.file).map(|()| loaded)
     });
     // With a file that cannot be read, what else there is can still be looked at.
     let config = read.as_ref().map(|loaded| loaded.config.clone()).unwrap_or_default();

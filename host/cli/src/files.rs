@@ -1,15 +1,15 @@
-//! Finding files below a folder.
+//! Recursive search for files.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// Folders of build tools, which hold nothing of interest.
+/// Output folders of build tools.
 const SKIPPED: [&str; 4] = ["target", "node_modules", "venv", "__pycache__"];
 
-/// Files below `folder` whose name `fits`, sorted; hidden folders and those of build tools are left out.
-pub fn find(folder: &Path, fits: impl Fn(&str) -> bool) -> anyhow::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
+/// Returns the files below `folder` whose name `matches`, sorted. Skips hidden folders and those of build tools.
+pub fn find(folder: &Path, matches: impl Fn(&str) -> bool) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
@@ -20,13 +20,13 @@ pub fn find(folder: &Path, fits: impl Fn(&str) -> bool) -> anyhow::Result<Vec<Pa
                 if !name.starts_with('.') && !SKIPPED.contains(&&*name) {
                     folders.push(entry.path());
                 }
-            } else if fits(&name) && entry.path().is_file() {
-                found.push(entry.path());
+            } else if matches(&name) && entry.path().is_file() {
+                files.push(entry.path());
             }
         }
     }
-    found.sort();
-    Ok(found)
+    files.sort();
+    Ok(files)
 }
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_found_in_every_folder_that_may_hold_one() {
+    fn files_are_found_in_all_folders_except_hidden_and_build_folders() {
         let folder = tempfile::tempdir().unwrap();
         for path in ["x.yaml", "b/x.yaml", "a/deep/x.yaml", "target/x/x.yaml", ".git/x.yaml", "a/other.yaml"] {
             let path = folder.path().join(path);

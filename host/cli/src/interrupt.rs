@@ -1,25 +1,25 @@
-//! SIGINT and SIGTERM.
+//! Stop signals: SIGINT and SIGTERM.
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Exit code of a process that was told to stop before it was done, as shells expect it.
+/// Exit code of a process that a signal has stopped, as shells expect it.
 pub const EXIT_CODE: u8 = 130;
 
-/// The signals that ask a process to stop.
+/// A listener for stop signals.
 pub struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Interrupts {
-    /// From now on these signals end the process no more.
+    /// Starts to listen. From now on these signals do not end the process.
     pub fn listen() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -27,20 +27,20 @@ impl Interrupts {
         }
     }
 
-    /// What `work` gives, or `None` when one comes first: then the work is given up.
+    /// Returns the output of `work`, or `None` if a signal arrives first. Drops the work in that case.
     pub async fn race<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
-            done = work => Some(done),
+            output = work => Some(output),
             () = self.next() => None,
         }
     }
 
-    /// Waits for one; the one after it ends the process at once.
+    /// Waits for the first signal. A second signal then ends the process at once.
     pub async fn first(mut self) {
         self.next().await;
         tokio::spawn(async move {
             self.next().await;
-            tracing::warn!("told twice to stop: ending without waiting for anything");
+            tracing::warn!("second stop signal: exiting at once");
             std::process::exit(EXIT_CODE.into());
         });
     }
@@ -51,11 +51,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_goes_on_until_a_signal_comes() {
+    async fn work_runs_until_a_signal_arrives() {
         let mut interrupts = Interrupts::listen().unwrap();
         assert_eq!(interrupts.race(async { "done" }).await, Some("done"));
-        let told = std::process::Command::new("kill").args(["-INT", &std::process::id().to_string()]).status();
-        assert!(told.unwrap().success());
+        let status = std::process::Command::new("kill").args(["-INT", &std::process::id().to_string()]).status();
+        assert!(status.unwrap().success());
         assert_eq!(interrupts.race(std::future::pending::<()>()).await, None);
     }
 }

@@ -1,4 +1,4 @@
-//! Log lines, on stderr.
+//! The tracing subscriber of the command: log lines on stderr, and the audit log.
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -9,19 +9,19 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::audit::AuditLayer;
 use crate::progress::BehindBar;
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Readable text.
     Text,
     /// One JSON object per line.
     Json,
 }
 
-/// The variable that says what is logged.
+/// The environment variable with the log filter.
 const VARIABLE: &str = "HATCHERY_LOG";
 
-/// Starts logging. `HATCHERY_LOG` says what, else `default`.
+/// Installs the subscriber. `default` is the filter if `HATCHERY_LOG` is not set.
 pub fn start(format: LogFormat, default: &str) -> anyhow::Result<()> {
     let directives = std::env::var(VARIABLE).ok().filter(|directives| !directives.trim().is_empty());
     let directives = directives.as_deref().unwrap_or(default);
@@ -34,5 +34,5 @@ pub fn start(format: LogFormat, default: &str) -> anyhow::Result<()> {
         }
         LogFormat::Json => log.with(lines.json().with_filter(filter)).try_init(),
     }
-    .map_err(|error| anyhow::anyhow!("logging cannot start: {error}"))
+    .map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
 }

@@ -16,7 +16,6 @@ mod open_calls;
 mod progress;
 mod recordings;
 mod report;
-mod settings;
 mod template;
 mod terminal;
 mod verbs;

@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hatchery::{Storage, services};
+use hatchery::{Host, Storage, services};
 use hatchery_core::{EventWindow, SessionKey};
 use hatchery_engine::plugins::Replayer;
 use hatchery_engine::plugins::recordings::{Recordings, UserMessage};
 use hatchery_engine::{App, AppSettings, RunRequest, Runner};
 
-use crate::host::Host;
 use crate::report::{self, Heard, Report, TurnReport};
 
 const USER: &str = "test";
@@ -30,16 +29,16 @@ pub async fn replay(host: &Host, recordings: Recordings, file: PathBuf) -> anyho
             Some("the file has no `app` or no `user_messages`; record the session with `hatchery run --record`".into());
         return Ok(report);
     }
-    let Some(app) = host.source.app(&report.app) else {
-        let known = host.source.app_names().join(", ");
+    let Some(app) = host.apps().app(&report.app) else {
+        let known = host.apps().app_names().join(", ");
         report.error = Some(format!("app `{}` not found; there is {known}", report.app));
         return Ok(report);
     };
     let app = without_compaction(&app);
     // New services, because state of the app and the user from other sessions is not part of the recording.
-    let services = services::open(&host.config, &Storage::InMemory, &host.scripts).await?;
+    let services = services::open(host.config(), &Storage::InMemory, host.scripts()).await?;
     let folder = report.file.parent().unwrap_or(Path::new("."));
-    let runner = host.runner.with_prepended_plugin(services, Arc::new(Replayer::from_folder(folder)));
+    let runner = host.runner().with_prepended_plugin(services, Arc::new(Replayer::from_folder(folder)));
     let key = runner.services().sessions.create(&app.name, USER, None, initial_state).await?.key;
     for message in user_messages {
         let turn = replay_message(&runner, &app, &key, message).await?;

@@ -47,6 +47,7 @@ pub mod static_catalog;
 
 mod agents;
 mod authoring;
+mod catalog_source;
 mod extensions;
 mod history;
 mod provenance;
@@ -58,12 +59,8 @@ pub use history::{compaction, contents};
 pub use tools::{builtin, confirmation, toolsets};
 
 pub use app::{App, AppSettings, RunSettings};
+pub use catalog_source::{CatalogSnapshot, CatalogSource};
 pub use extensions::{Extensions, Factories, LayeredResolver};
 pub use plugins::{DuplicatePlugin, PluginSource, Plugins};
 pub use runner::{Run, RunRequest, Runner};
 pub use static_catalog::StaticCatalog;
-
-/// The examples of the guide.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/embedding.md")]
-mod guide {}

@@ -1,8 +1,8 @@
-//! Reading the bodies of requests: within a size, a time and the memory that all bodies may take together.
+//! Request bodies: limits of size, time and total memory.
 
 mod json;
 mod memory;
-mod pace;
+mod timer;
 
 use axum::body::{Body, BodyDataStream, Bytes};
 use axum::http::request::Parts;
@@ -10,24 +10,25 @@ use axum::http::{Extensions, StatusCode, header};
 use futures::TryStreamExt;
 
 use crate::error::ApiError;
-use hatchery::byte_size::ByteSize;
-use hatchery::config::ServerConfig;
+use hatchery::ByteSize;
+use hatchery::ServerConfig;
 use memory::BodyMemory;
-pub(crate) use memory::{BodyBudget, hold};
-use pace::Pace;
+pub(crate) use memory::{BodyBudget, reserve_memory};
+use timer::BodyTimer;
 
-/// How much of a body that is refused is read and thrown away before the answer. A client that is still writing when the connection
-/// closes sees a broken connection in place of the answer.
-const MOST_DISCARDED: usize = 64 << 20;
+/// Maximum number of bytes of a rejected body that are read and discarded before the response. A client that is still
+/// writing when the connection closes sees a connection error instead of the response.
+const MAX_DISCARDED: usize = 64 << 20;
 
-/// How much memory a body's announced length takes before the body is there.
-const MOST_RESERVED: usize = 64 << 10;
+/// Maximum number of bytes that are allocated for an announced content length.
+const MAX_PREALLOCATED: usize = 64 << 10;
 
-/// Marks routes whose bodies carry content: `server.body_limit` holds for them, `server.small_body_limit` for all others.
+/// Marks routes whose bodies have content. Their limit is `server.body_limit`; that of all others is
+/// `server.small_body_limit`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LargeBody;
 
-/// The most bytes of a body, and the key that says so.
+/// The size limit of a body, and its key in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Limit {
     bytes: usize,
@@ -54,52 +55,52 @@ impl Limit {
     }
 }
 
-/// Reads a body of JSON, which is not parsed yet. Its memory is held until the request is answered.
+/// Receives a JSON body without parsing it. Its memory is reserved until the response is sent.
 ///
 /// # Errors
-/// 408 when it comes too slowly, 413 when it is too large, 503 when other bodies have taken all the memory.
+/// 408 if it is received too slowly, 413 if it is too large, 503 if other bodies use all of the memory.
 pub(crate) async fn read(parts: &Parts, body: Body, config: &ServerConfig) -> Result<Bytes, ApiError> {
     let limit = Limit::of(&parts.extensions, config);
     let memory = parts.extensions.get::<BodyMemory>();
     let announced = parts.headers.get(header::CONTENT_LENGTH);
     let announced = announced.and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    let (mut chunks, mut pace) = (body.into_data_stream(), Pace::start(config));
+    let (mut chunks, mut timer) = (body.into_data_stream(), BodyTimer::start(config));
     if announced.is_some_and(|length| length > limit.bytes) {
-        // A client that asked first has sent nothing yet: reading would make it send.
+        // With `Expect: 100-continue` the client has sent nothing yet, and reading would make it send.
         if !parts.headers.contains_key(header::EXPECT) {
-            discard(chunks, pace).await;
+            discard(chunks, timer).await;
         }
         return Err(limit.exceeded());
     }
-    let mut bytes = Vec::with_capacity(announced.unwrap_or_default().min(MOST_RESERVED));
-    while let Some(chunk) = pace
+    let mut bytes = Vec::with_capacity(announced.unwrap_or_default().min(MAX_PREALLOCATED));
+    while let Some(chunk) = timer
         .wait(chunks.try_next())
         .await?
         .map_err(|error| ApiError::bad_input(format!("the body ended early: {error}")))?
     {
-        pace.received(chunk.len());
+        timer.add_received(chunk.len());
         let length = bytes.len() + chunk.len();
-        let refused = if length > limit.bytes { Some(limit.exceeded()) } else { hold_memory(memory, length).err() };
-        if let Some(error) = refused {
-            discard(chunks, pace).await;
+        let error = if length > limit.bytes { Some(limit.exceeded()) } else { reserve(memory, length).err() };
+        if let Some(error) = error {
+            discard(chunks, timer).await;
             return Err(error);
         }
         bytes.extend_from_slice(&chunk);
     }
-    hold_memory(memory, bytes.len() + json::parsed_size(&bytes)?)?;
+    reserve(memory, bytes.len() + json::parsed_size(&bytes)?)?;
     Ok(bytes.into())
 }
 
-fn hold_memory(memory: Option<&BodyMemory>, bytes: usize) -> Result<(), ApiError> {
+fn reserve(memory: Option<&BodyMemory>, bytes: usize) -> Result<(), ApiError> {
     memory.map_or(Ok(()), |memory| memory.grow_to(bytes))
 }
 
-async fn discard(mut chunks: BodyDataStream, mut pace: Pace) {
+async fn discard(mut chunks: BodyDataStream, mut timer: BodyTimer) {
     let mut discarded = 0;
-    while let Ok(Ok(Some(chunk))) = pace.wait(chunks.try_next()).await {
-        pace.received(chunk.len());
+    while let Ok(Ok(Some(chunk))) = timer.wait(chunks.try_next()).await {
+        timer.add_received(chunk.len());
         discarded += chunk.len();
-        if discarded > MOST_DISCARDED {
+        if discarded > MAX_DISCARDED {
             return;
         }
     }

@@ -1,8 +1,8 @@
-//! Connections: how many there may be, from one peer and in all, and how long a peer may keep one waiting.
+//! Connections: limits per peer and in total, and timeouts. HTTP/1.1 only.
 //!
-//! A connection beyond its peer's share is answered with 503 and closed; beyond the total, connections wait in the kernel's queue until
-//! another one ends. One that is idle between two requests counts, and is closed after the same time as one whose head does not come.
-//! HTTP/1.1 only.
+//! A connection above the limit of its peer gets a 503 response and is closed. Above the total limit, connections wait in
+//! the accept queue of the kernel. A connection that is idle between two requests counts; it is closed after the timeout
+//! for request heads.
 
 mod peers;
 mod throttle;
@@ -22,18 +22,17 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use hatchery::config::ServerConfig;
+use hatchery::ServerConfig;
 use peers::{PeerPermit, Peers};
-use throttle::Throttle;
+use throttle::LogThrottle;
 use write_timeout::WriteTimeout;
 
-/// Pauses after an accept that failed: doubled from the first to the last while it goes on failing.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LAST_PAUSE: Duration = Duration::from_secs(1);
+/// Backoff after failed accepts, doubled for each failure.
+const MIN_BACKOFF: Duration = Duration::from_millis(10);
+const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
-/// Where connections come from.
+/// A source of connections.
 pub(crate) trait Accept {
-    /// Waits for the next connection.
     fn accept(&self) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send;
 }
 
@@ -54,68 +53,68 @@ pub(crate) struct Connections {
     logs: Logs,
 }
 
-/// Log lines that a flood of connections must not multiply.
+/// Rate limits for log lines about connections.
 #[derive(Default)]
 struct Logs {
-    full: Throttle,
-    peer_full: Throttle,
-    accept_failed: Throttle,
+    full: LogThrottle,
+    peer_full: LogThrottle,
+    accept_failed: LogThrottle,
 }
 
 impl Connections {
-    /// Serves `router` on at most `most` connections, at least one, within the other limits of `config`.
-    pub(crate) fn new(router: Router, most: usize, config: &ServerConfig) -> Self {
+    /// Serves `router` on at most `max` connections, at least one, with the other limits of `config`.
+    pub(crate) fn new(router: Router, max: usize, config: &ServerConfig) -> Self {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(config.head_timeout);
         Self {
             router,
             http,
             open: GracefulShutdown::new(),
-            free: Arc::new(Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS))),
-            peers: Peers::new(share_of_peer(most, config)),
+            free: Arc::new(Semaphore::new(max.clamp(1, Semaphore::MAX_PERMITS))),
+            peers: Peers::new(max_per_peer(max, config)),
             write_timeout: config.write_timeout,
             logs: Logs::default(),
         }
     }
 
-    /// Takes connections for ever; the listener closes with this future.
+    /// Accepts connections forever. The listener closes when this future is dropped.
     pub(crate) async fn accept(&self, listener: impl Accept) -> Infallible {
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = MIN_BACKOFF;
         loop {
             if self.free.available_permits() == 0 {
                 self.logs.full.log(|times| {
                     tracing::warn!(
                         times,
-                        "as many connections are open as may be: new ones wait; server.max_connections raises the limit"
+                        "the maximum number of connections is open, new ones wait; raise server.max_connections to allow more"
                     );
                 });
             }
-            // Nobody closes the semaphore, so there is a permit, sooner or later.
+            // The semaphore is never closed, so this is never `None`.
             let permit = self.free.clone().acquire_owned().await.ok();
             match listener.accept().await {
                 Ok((stream, peer)) => {
-                    pause = FIRST_PAUSE;
-                    self.admit(stream, peer, permit);
+                    backoff = MIN_BACKOFF;
+                    self.accept_from(stream, peer, permit);
                 }
-                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) if is_connection_error(&error) => {}
                 Err(error) => {
                     self.logs.accept_failed.log(|times| log_failed_accept(&error, times));
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LAST_PAUSE);
+                    tokio::time::sleep(backoff).await;
+                    backoff = (backoff * 2).min(MAX_BACKOFF);
                 }
             }
         }
     }
 
-    fn admit(&self, stream: TcpStream, peer: SocketAddr, permit: Option<OwnedSemaphorePermit>) {
-        match self.peers.admit(peer.ip()) {
-            Some(share) => self.serve(stream, permit, share),
+    fn accept_from(&self, stream: TcpStream, peer: SocketAddr, permit: Option<OwnedSemaphorePermit>) {
+        match self.peers.acquire(peer.ip()) {
+            Some(peer_permit) => self.serve(stream, permit, peer_permit),
             None => {
                 self.logs.peer_full.log(|times| {
                     tracing::warn!(
                         peer = %peer.ip(), times,
-                        "a peer has as many connections as one may have: more are refused; \
-                         server.max_connections_per_peer raises the limit, as it must be behind a proxy"
+                        "a peer has the maximum number of connections, more are refused; raise \
+                         server.max_connections_per_peer to allow more, for example behind a proxy"
                     );
                 });
                 refuse(stream);
@@ -123,36 +122,36 @@ impl Connections {
         }
     }
 
-    fn serve(&self, stream: TcpStream, permit: Option<OwnedSemaphorePermit>, share: PeerPermit) {
+    fn serve(&self, stream: TcpStream, permit: Option<OwnedSemaphorePermit>, peer_permit: PeerPermit) {
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY cannot be set");
+            tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
         let stream = TokioIo::new(WriteTimeout::new(stream, self.write_timeout));
         let service = TowerToHyperService::new(self.router.clone());
         let connection = self.open.watch(self.http.serve_connection(stream, service));
         tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection broke or was too slow");
+                tracing::debug!(%error, "a connection failed or timed out");
             }
-            drop((permit, share));
+            drop((permit, peer_permit));
         });
     }
 
-    /// Lets every connection end after the request that it is in.
-    pub(crate) async fn end(self) {
+    /// Closes every connection after its current request.
+    pub(crate) async fn shutdown(self) {
         self.open.shutdown().await;
     }
 }
 
-/// Returns how many connections one peer may have. Where files allow fewer connections than the operator wants, one peer cannot have
-/// them all.
-fn share_of_peer(most: usize, config: &ServerConfig) -> usize {
-    let share = config.max_connections_per_peer;
-    if most < config.max_connections { share.min((most / 2).max(1)) } else { share }
+/// Returns the maximum number of connections per peer. If the limit of open files reduces the total, one peer gets at most
+/// half of it.
+fn max_per_peer(max: usize, config: &ServerConfig) -> usize {
+    let per_peer = config.max_connections_per_peer;
+    if max < config.max_connections { per_peer.min((max / 2).max(1)) } else { per_peer }
 }
 
-/// True for an error that says nothing about the next accept.
-fn is_of_one_connection(error: &io::Error) -> bool {
+/// Returns true for an error of one connection, which does not affect the next accept.
+fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
@@ -160,22 +159,22 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 fn log_failed_accept(error: &io::Error, times: u64) {
     tracing::error!(
         %error, times,
-        "connections cannot be accepted; when too many files are open, raise the limit (`ulimit -n`, LimitNOFILE of systemd) or \
-         lower server.max_connections"
+        "cannot accept connections; if too many files are open, raise the limit (`ulimit -n`, LimitNOFILE of systemd) or lower \
+         server.max_connections"
     );
 }
 
-/// Answers a connection that is one too many, as far as that goes without waiting for anything.
+/// Sends a 503 response without waiting, and closes the connection.
 fn refuse(stream: TcpStream) {
-    const BODY: &str = r#"{"title":"Service Unavailable","status":503,"code":"TOO_MANY_CONNECTIONS","detail":"this peer has as many connections as one may have; close some, use them for more than one request, or raise server.max_connections_per_peer in hatchery.yaml","error":"too many connections"}"#;
-    let answer = format!(
+    const BODY: &str = r#"{"title":"Service Unavailable","status":503,"code":"TOO_MANY_CONNECTIONS","detail":"this peer has the maximum number of connections; close some, reuse them, or raise server.max_connections_per_peer in hatchery.yaml","error":"too many connections"}"#;
+    let response = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\ncontent-length: {}\r\n\
          retry-after: 1\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n{BODY}",
         BODY.len()
     );
-    // Best effort: the answer fits into the send buffer of a new connection, and a closed one needs none.
+    // Best effort: the response fits into the send buffer of a new connection.
     if let Ok(mut stream) = stream.into_std() {
-        let _ = io::Write::write(&mut stream, answer.as_bytes());
+        let _ = io::Write::write(&mut stream, response.as_bytes());
     }
 }
 
@@ -188,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// A listener whose first accepts fail as they do when no descriptor is left.
+    /// A listener whose first accepts fail as if no descriptor were left.
     struct Exhausted {
         listener: TcpListener,
         failures: AtomicUsize,
@@ -206,11 +205,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_without_descriptors_goes_on_when_there_are_some_again() {
+    async fn a_server_without_descriptors_continues_when_some_are_free() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let exhausted = Arc::new(Exhausted { listener, failures: AtomicUsize::new(3) });
-        let router = Router::new().route("/", get(|| async { "there" }));
+        let router = Router::new().route("/", get(|| async { "served" }));
         let connections = Connections::new(router, 1, &ServerConfig::default());
         let accept = connections.accept(exhausted.clone());
         let ask = async {
@@ -221,19 +220,19 @@ mod tests {
             answer
         };
         let answer = tokio::select! { answer = ask => answer, never = accept => match never {} };
-        assert!(answer.ends_with("there"), "{answer}");
+        assert!(answer.ends_with("served"), "{answer}");
         assert_eq!(exhausted.failures.load(Ordering::SeqCst), 0);
         assert_eq!(connections.logs.accept_failed.times(), 3);
     }
 
     #[test]
-    fn one_peer_cannot_have_all_connections_of_a_host_with_few_files() {
+    fn one_peer_cannot_use_all_connections_of_a_host_with_few_files() {
         let config = ServerConfig::default();
-        let (most, share) = (config.max_connections, config.max_connections_per_peer);
-        for (possible, expected) in [(most, share), (1000, share), (100, 50), (1, 1)] {
-            assert_eq!(share_of_peer(possible, &config), expected, "{possible}");
+        let (max, per_peer) = (config.max_connections, config.max_connections_per_peer);
+        for (possible, expected) in [(max, per_peer), (1000, per_peer), (100, 50), (1, 1)] {
+            assert_eq!(max_per_peer(possible, &config), expected, "{possible}");
         }
-        let proxied = ServerConfig { max_connections_per_peer: most, ..config };
-        assert_eq!(share_of_peer(most, &proxied), most);
+        let proxied = ServerConfig { max_connections_per_peer: max, ..config };
+        assert_eq!(max_per_peer(max, &proxied), max);
     }
 }

@@ -1,9 +1,9 @@
-//! Open files: each connection is one, and so is each database, component and connection to elsewhere.
+//! The limit of open files (`RLIMIT_NOFILE`). Connections, databases and outbound requests all use descriptors.
 
-/// Most descriptors that are kept free of connections, for everything else.
+/// Maximum number of descriptors that are reserved for other uses than connections.
 const RESERVED: u64 = 256;
 
-/// Raises this process's limit of open files as far as it may, and returns it. `None` where there is no such limit.
+/// Raises the limit of open files to its maximum and returns it. `None` if there is no limit.
 pub(crate) fn raise_limit() -> Option<u64> {
     #[cfg(unix)]
     {
@@ -13,7 +13,7 @@ pub(crate) fn raise_limit() -> Option<u64> {
         match setrlimit(Resource::Nofile, raised) {
             Ok(()) => limit.maximum,
             Err(error) => {
-                tracing::debug!(%error, "the limit of open files cannot be raised");
+                tracing::debug!(%error, "cannot raise the limit of open files");
                 limit.current
             }
         }
@@ -24,15 +24,15 @@ pub(crate) fn raise_limit() -> Option<u64> {
     }
 }
 
-/// How many of `wanted` connections fit into `files` open files with some to spare; says so when that is fewer.
+/// Returns how many of `wanted` connections fit into `files` descriptors. Logs a warning if not all of them do.
 pub(crate) fn clamp_connections(wanted: usize, files: Option<u64>) -> usize {
     let Some(files) = files else { return wanted };
     let fitting = usize::try_from(files - RESERVED.min(files / 2)).unwrap_or(usize::MAX).max(1);
     if fitting < wanted {
         tracing::warn!(
             files,
-            "server.max_connections is {wanted}, but this process may open {files} files only: {fitting} connections are served at \
-             one time; raise the limit (`ulimit -Hn`, LimitNOFILE of systemd), or lower server.max_connections"
+            "server.max_connections is {wanted}, but this process may open only {files} files, so it serves {fitting} connections \
+             at a time; raise the limit (`ulimit -Hn`, LimitNOFILE of systemd), or lower server.max_connections"
         );
     }
     wanted.min(fitting)
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_leave_descriptors_for_everything_else() {
+    fn connections_leave_descriptors_for_other_uses() {
         for (wanted, files, expected) in [
             (4096, Some(1_048_576), 4096),
             (4096, Some(1024), 768),
@@ -60,7 +60,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn the_limit_is_raised_to_what_the_process_may_have() {
+    fn the_limit_is_raised_to_its_maximum() {
         let raised = raise_limit().unwrap();
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         assert_eq!(limit.current, Some(raised));

@@ -1,4 +1,4 @@
-//! Errors as clients see them: a status, a stable code and a sentence. What only the operator should see goes to the log.
+//! Error responses (`application/problem+json`). Internal details are logged and not sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,52 +8,50 @@ use axum::response::{IntoResponse, Response};
 use hatchery_core::{Event, ModelErrorKind, RunError, StoreError};
 use serde_json::{Map, Value, json};
 
-/// The code of a call that found no free instance.
+/// The code of a call without a free instance.
 const COMPONENT_BUSY: &str = "COMPONENT_BUSY";
 
-/// An answer that is an error. Its body is `application/problem+json`: `title`, `status`, `code` and `detail`, with the detail repeated
-/// as `error`, where some ADK clients look for it, and the `events` of a run that failed.
+/// An error response. The body has `title`, `status`, `code` and `detail`, the detail again as `error`, which some ADK
+/// clients read, and the `events` of a failed run.
 #[derive(Debug)]
 pub struct ApiError {
-    /// The HTTP status.
     pub status: StatusCode,
-    /// Stable, for programs.
+    /// A stable code for programs.
     pub code: String,
-    /// For people: what is wrong and what to do.
+    /// The problem and the next step.
     pub detail: String,
-    /// When to try again.
+    /// The `Retry-After` header.
     pub retry_after: Option<Duration>,
-    /// What a failed run had yielded.
+    /// The events of a failed run.
     pub events: Vec<Arc<Event>>,
 }
 
 impl ApiError {
-    /// An error of these three parts.
     pub fn new(status: StatusCode, code: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { status, code: code.into(), detail: detail.into(), retry_after: None, events: Vec::new() }
     }
 
-    /// 400: the request says something that makes no sense.
+    /// 400: a value of the request is invalid.
     pub fn bad_input(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BAD_INPUT", detail)
     }
 
-    /// 422: the request is well formed, but a value has the wrong type or a field is missing.
+    /// 422: a value has the wrong type, or a field is missing.
     pub fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_REQUEST", detail)
     }
 
-    /// 404: there is no app of this name; `known` are the names that there are.
+    /// 404: there is no app with this name. `known` are the existing names.
     pub fn app_not_found(name: &str, known: &[String]) -> Self {
         let hint = if known.is_empty() {
-            "no app is loaded; GET /components tells why".to_owned()
+            "no app is loaded; GET /components lists the reasons".to_owned()
         } else {
-            format!("there is {}", known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
+            format!("available: {}", known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
         };
         Self::new(StatusCode::NOT_FOUND, "APP_NOT_FOUND", format!("App not found: {name}; {hint}"))
     }
 
-    /// 503: there is no app of this name yet; `loading` are the apps and components that are still being loaded.
+    /// 503: there is no app with this name yet. `loading` are the apps and components that are being loaded.
     pub fn app_loading(name: &str, loading: &[String]) -> Self {
         let loading = loading.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
         let detail = format!(
@@ -63,28 +61,28 @@ impl ApiError {
         Self { retry_after: Some(Duration::from_secs(1)), ..error }
     }
 
-    /// 404: there is no artifact of this name, or not in this version.
+    /// 404: there is no artifact with this name and version.
     pub fn artifact_not_found(name: &str, version: Option<u64>) -> Self {
         let version = version.map(|version| format!(", version {version}")).unwrap_or_default();
         Self::new(StatusCode::NOT_FOUND, "ARTIFACT_NOT_FOUND", format!("Artifact not found: {name}{version}"))
     }
 
-    /// 503: try again soon.
+    /// 503: a limit is reached temporarily.
     pub fn busy(detail: impl Into<String>) -> Self {
         let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", detail);
         Self { retry_after: Some(Duration::from_secs(1)), ..error }
     }
 
-    /// 500: a defect; the cause is in the log.
+    /// 500: a defect. The cause is in the log.
     pub fn internal() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "INTERNAL",
-            "the server failed; its log holds the cause, under the id in x-request-id",
+            "the server failed; its log has the cause, with the id in x-request-id",
         )
     }
 
-    /// With what the run had yielded.
+    /// Adds the events of a failed run.
     #[must_use]
     pub fn with_events(self, events: Vec<Arc<Event>>) -> Self {
         Self { events, ..self }
@@ -134,13 +132,13 @@ impl From<RunError> for ApiError {
     }
 }
 
-/// What a client is told about an error of a run; what it is not told goes to the log.
+/// Returns the message of an error for clients, and logs its internal details.
 pub(crate) fn detail(error: &RunError) -> String {
     match error {
         RunError::Store(StoreError::Backend { what, source } | StoreError::Full { what, source }) => {
             tracing::error!(what, error = %source, "storage failed");
         }
-        RunError::Internal(cause) => tracing::error!(cause, "a run failed by a defect of the host"),
+        RunError::Internal(cause) => tracing::error!(cause, "a run failed because of a defect of the host"),
         _ => {}
     }
     error.client_message()
@@ -269,25 +267,25 @@ mod tests {
             (RunError::AlreadyReported { code: "SAFETY".into(), message }, 500, "SAFETY"),
         ];
         for (error, status, code) in cases {
-            let shown = error.to_string();
+            let text = error.to_string();
             let error = ApiError::from(error);
-            assert_eq!((error.status.as_u16(), error.code.as_str()), (status, code), "{shown}");
+            assert_eq!((error.status.as_u16(), error.code.as_str()), (status, code), "{text}");
         }
     }
 
     #[test]
-    fn what_only_the_operator_should_see_is_not_told() {
+    fn internal_details_are_not_sent() {
         let error = ApiError::from(StoreError::backend("/srv/secret.db", "disk I/O error"));
         assert_eq!(error.detail, "the storage failed; the server's log holds the cause");
         let full = StoreError::Full { what: "/srv/secret.db".into(), source: "disk full".into() };
-        let told = "the storage is full, and nothing of this was stored; the operator must free some space";
-        assert_eq!(ApiError::from(full).detail, told);
+        let expected = "the storage is full, and nothing of this was stored; the operator must free some space";
+        assert_eq!(ApiError::from(full).detail, expected);
         let error = ApiError::from(RunError::Internal("index 3 of 2".into()));
         assert_eq!(error.detail, "the server failed; its log holds the cause");
     }
 
     #[test]
-    fn a_model_that_asks_to_wait_is_passed_on() {
+    fn retry_after_of_a_model_is_sent() {
         let wait = Some(Duration::from_millis(2500));
         let error = ModelError { retry_after: wait, ..ModelError::new(ModelErrorKind::RateLimited, "m", "slow down") };
         let response = ApiError::from(RunError::Model(error)).into_response();
@@ -296,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_store_says_when_to_come_back() {
+    fn a_busy_store_has_a_retry_after_header() {
         let busy = StoreError::Busy { what: "busy".into(), retry_after: Duration::from_secs(1) };
         let response = ApiError::from(busy).into_response();
         assert_eq!(
@@ -306,9 +304,9 @@ mod tests {
     }
 
     #[test]
-    fn an_app_that_is_not_found_names_those_that_there_are() {
-        assert_eq!(ApiError::app_not_found("x", &["a".into()]).detail, "App not found: x; there is `a`");
+    fn an_unknown_app_is_an_error_with_the_existing_names() {
+        assert_eq!(ApiError::app_not_found("x", &["a".into()]).detail, "App not found: x; available: `a`");
         let none = ApiError::app_not_found("x", &[]);
-        assert_eq!(none.detail, "App not found: x; no app is loaded; GET /components tells why");
+        assert_eq!(none.detail, "App not found: x; no app is loaded; GET /components lists the reasons");
     }
 }

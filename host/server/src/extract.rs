@@ -1,4 +1,4 @@
-//! Reading requests: JSON with good errors, path and query parameters.
+//! Axum extractors: JSON bodies, path and query parameters, with problem+json errors.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -11,16 +11,18 @@ use crate::body;
 use crate::error::ApiError;
 use crate::state::AppState;
 
-/// A JSON body, read but not yet parsed.
+/// A JSON body that is received and not parsed.
 pub(crate) struct RawJson(Bytes);
 
 impl RawJson {
-    /// True when there is no body.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Parses the body: 400 when it is not JSON, 422 when it is not what was expected.
+    /// Parses the body.
+    ///
+    /// # Errors
+    /// 400 if it is not JSON, 422 if it has another shape.
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         if self.is_empty() {
             return Err(malformed("the body is empty; it must be a JSON object"));
@@ -29,7 +31,7 @@ impl RawJson {
             Category::Syntax | Category::Eof | Category::Io => {
                 malformed(format!("the body is not valid JSON: {error}"))
             }
-            Category::Data => ApiError::invalid(format!("the body does not fit this route: {error}")),
+            Category::Data => ApiError::invalid(format!("invalid body: {error}")),
         })
     }
 }
@@ -51,7 +53,7 @@ impl FromRequest<AppState> for RawJson {
     }
 }
 
-/// A JSON body of a known shape.
+/// A parsed JSON body.
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<AppState> for Json<T> {
@@ -62,7 +64,7 @@ impl<T: DeserializeOwned> FromRequest<AppState> for Json<T> {
     }
 }
 
-/// Parameters of the path, percent-decoded.
+/// Percent-decoded path parameters.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for Params<T> {
@@ -71,12 +73,12 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AppState> for Params<T> {
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
         match Path::from_request_parts(parts, state).await {
             Ok(Path(params)) => Ok(Self(params)),
-            Err(rejection) => Err(ApiError::bad_input(format!("the path cannot be read: {}", rejection.body_text()))),
+            Err(rejection) => Err(ApiError::bad_input(format!("invalid path: {}", rejection.body_text()))),
         }
     }
 }
 
-/// Parameters of the query string.
+/// Query parameters.
 pub(crate) struct QueryParams<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<AppState> for QueryParams<T> {
@@ -85,21 +87,21 @@ impl<T: DeserializeOwned> FromRequestParts<AppState> for QueryParams<T> {
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
         match Query::from_request_parts(parts, state).await {
             Ok(Query(params)) => Ok(Self(params)),
-            Err(rejection) => Err(ApiError::invalid(format!("the query cannot be read: {}", rejection.body_text()))),
+            Err(rejection) => Err(ApiError::invalid(format!("invalid query: {}", rejection.body_text()))),
         }
     }
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media_type = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if media_type == "application/json" || (media_type.starts_with("application/") && media_type.ends_with("+json")) {
         return Ok(());
     }
-    let given = if given.is_empty() { "none".to_owned() } else { format!("`{given}`") };
+    let received = if content_type.is_empty() { "none".to_owned() } else { format!("`{content_type}`") };
     Err(ApiError::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "UNSUPPORTED_MEDIA_TYPE",
-        format!("the body must be JSON: send the header `Content-Type: application/json` (got {given})"),
+        format!("the body must be JSON: send the header `Content-Type: application/json` (got {received})"),
     ))
 }

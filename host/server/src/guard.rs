@@ -1,6 +1,6 @@
-//! Keeps web pages away from the server: a page elsewhere can make the browser send requests here (foreign `Origin`, or `Sec-Fetch-Site` where
-//! a request has no origin, as those for images do not), or have its own name lead here (foreign `Host`, DNS rebinding). Programs that are
-//! no browsers send neither.
+//! Protection against other web pages: DNS rebinding (foreign `Host` header) and cross-site requests (foreign `Origin`
+//! header, or `Sec-Fetch-Site` for requests without an origin, such as images). Programs other than browsers send neither
+//! `Origin` nor `Sec-Fetch-Site`.
 
 use std::sync::Arc;
 
@@ -16,37 +16,34 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// What a person may open by a link from anywhere.
+/// Pages that a link on another site may open.
 const PAGES: [&str; 3] = ["/", "/dev-ui", "/dev-ui/"];
 
-/// Which names requests may come under.
+/// Checks the `Host`, `Origin` and `Sec-Fetch-*` headers.
 pub(crate) struct Guard {
     allowed: Vec<String>,
-    any: bool,
+    allows_any: bool,
     hint: &'static str,
 }
 
 impl Guard {
-    /// Names of this machine and those in `allowed`; `*` among them is any name. `loopback` says that the server is for this machine only.
+    /// Accepts loopback names and the names in `allowed`; `*` accepts all. `loopback` is true if the server listens on a
+    /// loopback address.
     pub(crate) fn new(loopback: bool, allowed: &[String]) -> Self {
-        let hint = if loopback {
-            "this server listens on loopback, for this machine only"
-        } else {
-            "it is none of the server's names"
-        };
-        Self { allowed: allowed.to_vec(), any: allowed.iter().any(|name| name == "*"), hint }
+        let hint = if loopback { "this server listens on loopback only" } else { "it is not a name of this server" };
+        Self { allowed: allowed.to_vec(), allows_any: allowed.iter().any(|name| name == "*"), hint }
     }
 
     fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
         let host = uri.authority().map(Authority::as_str).or(text(header::HOST));
         if let Some(host) = host
-            && !self.any
+            && !self.allows_any
             && !host.parse::<Authority>().is_ok_and(|authority| self.allows(&authority))
         {
             return Err(refused(
                 "HOST_NOT_ALLOWED",
-                format!("host `{host}` not allowed; {}. server.allowed_hosts in hatchery.yaml allows more", self.hint),
+                format!("host `{host}` not allowed; {}; add it to server.allowed_hosts in hatchery.yaml", self.hint),
             ));
         }
         if let Some(origin) = text(header::ORIGIN) {
@@ -54,7 +51,7 @@ impl Guard {
             if !authority.zip(host).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host)) {
                 return Err(refused(
                     "ORIGIN_NOT_ALLOWED",
-                    format!("origin `{origin}` not allowed; of web pages only the server's own may send requests"),
+                    format!("origin `{origin}` not allowed; only pages of this server may send requests"),
                 ));
             }
         }
@@ -69,23 +66,21 @@ impl Guard {
             Some(_) if is_page() => Ok(()),
             Some(site) => Err(refused(
                 "SITE_NOT_ALLOWED",
-                format!(
-                    "a `{site}` request of a browser not allowed; of web pages only the server's own may send requests"
-                ),
+                format!("a `{site}` browser request is not allowed; only pages of this server may send requests"),
             )),
         }
     }
 
-    /// With or without a port, as the list has it.
+    /// Compares with or without the port, as in the list.
     fn allows(&self, authority: &Authority) -> bool {
-        let is = |name: &String| {
+        let matches = |name: &String| {
             name.eq_ignore_ascii_case(authority.host()) || name.eq_ignore_ascii_case(authority.as_str())
         };
-        is_local(authority.host()) || self.allowed.iter().any(is)
+        is_local(authority.host()) || self.allowed.iter().any(matches)
     }
 }
 
-/// Refuses requests under a foreign `Host`, and those that pages elsewhere send.
+/// Middleware that rejects requests with a foreign `Host` and requests of other sites.
 pub(crate) async fn check(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     match guard.check(request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
@@ -122,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn local_names_are_let_in() {
+    fn loopback_names_are_accepted() {
         for host in ["localhost:8080", "127.0.0.1", "127.3.2.1:80", "[::1]:8080", "dice.localhost", "LOCALHOST:1"] {
             assert_eq!(code(Some(host), None), None, "{host}");
         }
@@ -130,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_hosts_are_kept_out() {
+    fn foreign_hosts_are_rejected() {
         for host in
             ["example.com", "localhost.example.com:8080", "192.168.0.3:8080", "127.0.0.1.nip.io", "[::2]", "a b"]
         {
@@ -139,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_own_origin_is_let_in() {
+    fn only_the_server_s_own_origin_is_accepted() {
         assert_eq!(code(Some("localhost:8080"), Some("http://localhost:8080")), None);
         for origin in ["http://localhost:9090", "http://example.com", "null", "file://", "http://127.0.0.1:8080"] {
             assert_eq!(code(Some("localhost:8080"), Some(origin)).as_deref(), Some("ORIGIN_NOT_ALLOWED"), "{origin}");
@@ -148,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn of_other_sites_a_browser_may_only_open_the_page() {
+    fn other_sites_may_only_open_the_page() {
         let code = |method: Method, path: &'static str, fetch: [&'static str; 3]| {
             let mut headers = HeaderMap::new();
             for (name, value) in [FETCH_SITE, FETCH_MODE, FETCH_DEST].into_iter().zip(fetch) {
@@ -171,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_hosts_are_let_in_beside_local_ones() {
+    fn configured_hosts_and_loopback_names_are_accepted() {
         let guard = Guard::new(false, &["agents.example".into(), "[::2]".into(), "x.example:81".into()]);
         for host in ["agents.example", "Agents.Example:8080", "[::2]:1", "x.example:81", "127.0.0.1:80", "localhost"] {
             assert_eq!(code_of(&guard, Some(host), None), None, "{host}");
@@ -182,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_asterisk_lets_any_host_in_but_no_foreign_origin() {
+    fn an_asterisk_accepts_any_host_and_no_foreign_origin() {
         let guard = Guard::new(false, &["*".into()]);
         assert_eq!(code_of(&guard, Some("anything.example"), None), None);
         assert_eq!(code_of(&guard, Some("anything.example"), Some("https://anything.example")), None);

@@ -1,5 +1,4 @@
-//! Headers of every answer, which tell browsers to make nothing of it but what it is: not to guess types, show it in frames, give it to
-//! pages elsewhere or keep it.
+//! Security headers of every response: no content sniffing, framing, cross-origin use, referrer or caching.
 
 use axum::extract::Request;
 use axum::http::header::{self, HeaderName};
@@ -7,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
 
-/// The policy of answers that are not pages.
+/// The content security policy of responses that are not pages.
 const NO_CONTENT: &str = "default-src 'none'; frame-ancestors 'none'";
 
 const HEADERS: [(HeaderName, &str); 5] = [
@@ -18,8 +17,8 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// Adds the headers that an answer does not have yet.
-pub(crate) async fn add(request: Request, next: Next) -> Response {
+/// Adds the headers that a response does not have.
+pub(crate) async fn add_security_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     add_missing(response.headers_mut());
     response
@@ -36,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_route_says_itself_stays() {
+    fn headers_of_a_route_are_kept() {
         let mut headers = HeaderMap::new();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         add_missing(&mut headers);

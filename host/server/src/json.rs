@@ -1,4 +1,4 @@
-//! Answers made of events: an event's JSON is made once and kept, so it is copied here, never made again.
+//! Responses with events. The JSON of an event is cached in the event, so it is copied and not serialized again.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use serde_json::json;
 
 use crate::error::ApiError;
 
-/// Events as a JSON array.
+/// Returns events as a JSON array.
 pub(crate) fn events(events: &[Arc<Event>]) -> Response {
     let mut body = Vec::with_capacity(2 + events.iter().map(|event| event.json().len() + 1).sum::<usize>());
     write_events(&mut body, events.iter());
     response(body.into())
 }
 
-/// A session with its events.
+/// Returns a session with its events.
 pub(crate) fn session(session: &Session) -> Result<Response, ApiError> {
     let mut body = Vec::with_capacity(256 + session.events.iter().map(|event| event.json().len() + 1).sum::<usize>());
     write_session(&mut body, session, true)?;
     Ok(response(body.into()))
 }
 
-/// Sessions without their events.
+/// Returns sessions without their events.
 pub(crate) fn sessions<'a>(sessions: impl Iterator<Item = &'a Session>) -> Result<Response, ApiError> {
     let mut body = vec![b'['];
     for (index, session) in sessions.enumerate() {
@@ -44,7 +44,7 @@ fn write_session(body: &mut Vec<u8>, session: &Session, with_events: bool) -> Re
         "lastUpdateTime": session.last_update_time,
     });
     serde_json::to_writer(&mut *body, &head).map_err(|error| {
-        tracing::error!(session = %key, %error, "a session cannot be written as JSON");
+        tracing::error!(session = %key, %error, "cannot serialize a session");
         ApiError::internal()
     })?;
     body.pop();

@@ -1,7 +1,29 @@
-//! HTTP and SSE for the apps of a catalog: routes, errors, limits, the configuration file and a graceful end.
+//! An HTTP and SSE server for agents, compatible with ADK clients: routes, error responses, limits and graceful shutdown.
 //!
-//! Paths and JSON are those of ADK clients. The server knows apps only through [`AppSource`], so what loads them is not its business.
-//! It holds no state of its own beside counters: sessions, artifacts and memory belong to the services.
+//! ```
+//! use hatchery::{Host, ServerConfig};
+//! use hatchery_engine::build::custom;
+//! use hatchery_server::{AppState, Server};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let greeter = custom("greeter", |cx| async move {
+//!     cx.say("Hello").await?;
+//!     Ok(())
+//! });
+//! let host = Host::builder().agent(greeter.build()?).open().await?;
+//! let state = AppState::new(host.runner().clone(), host.apps().clone(), ServerConfig::default());
+//! let server = Server::bind("127.0.0.1:0".parse()?, state).await?;
+//! println!("listening on {}", server.local_addr());
+//! # let shutdown = async {};
+//! server.serve(shutdown).await; // a future that completes when the server must stop
+//! host.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The server gets apps from an [`AppSource`](hatchery::AppSource) only. It stores nothing: sessions, artifacts and memory
+//! belong to the services of the runner.
 
 mod error;
 mod server;

@@ -1,4 +1,4 @@
-//! One id and one log line per request.
+//! Request ids, request log and panic handling.
 
 use std::any::Any;
 use std::time::Instant;
@@ -13,9 +13,9 @@ use crate::error::ApiError;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Gives the request an id (the client's own `x-request-id`, if it sent a short one), which the answer and all log lines carry, and logs
-/// what came of it: failures of the server as warnings, refusals as information, the rest for those who debug.
-pub(crate) async fn observe(request: Request, next: Next) -> Response {
+/// Assigns an id to a request and logs its result. The id is the client's `x-request-id` if it has at most 128 bytes. It is
+/// in the response and in all log lines. Results from 500 are logged as warnings, from 400 as info, others as debug.
+pub(crate) async fn log_request(request: Request, next: Next) -> Response {
     let id = request.headers().get(&REQUEST_ID).filter(|id| !id.is_empty() && id.len() <= 128).cloned();
     let id = id.or_else(|| uuid::Uuid::new_v4().to_string().parse().ok()).unwrap_or(HeaderValue::from_static("-"));
     let span = tracing::info_span!(
@@ -39,7 +39,7 @@ pub(crate) async fn observe(request: Request, next: Next) -> Response {
     response
 }
 
-/// The answer when a handler panicked.
+/// Returns the response for a panic in a handler.
 pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Response {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     tracing::error!(panic = text.unwrap_or("no message"), "a handler panicked");

@@ -14,7 +14,7 @@ use axum::http::{Method, StatusCode, Uri};
 use crate::error::ApiError;
 use crate::state::AppState;
 
-/// Every route, with answers for paths and methods that there are not.
+/// Returns all routes, with fallbacks for unknown paths and methods.
 pub(crate) fn all() -> Router<AppState> {
     Router::new()
         .merge(apps::routes())
@@ -36,6 +36,6 @@ async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
     ApiError::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "METHOD_NOT_ALLOWED",
-        format!("{} does not take {method}; the Allow header says what it takes", uri.path()),
+        format!("{} does not support {method}; the Allow header lists the supported methods", uri.path()),
     )
 }

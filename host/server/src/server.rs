@@ -1,4 +1,4 @@
-//! The listening server: binding, layers, and an end that lets runs finish.
+//! The server: binding, middleware and graceful shutdown.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,17 +16,17 @@ use crate::guard::Guard;
 use crate::state::AppState;
 use crate::{body, descriptors, guard, headers, observe, routes};
 
-/// How long cancelled runs get to say so to their clients.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long cancelled runs have to report the cancellation to their clients.
+const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(2);
 
-/// A server that has its address and does not serve yet.
+/// A server that is bound to an address.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     state: AppState,
 }
 
-/// Why a server cannot have its address.
+/// A server cannot listen on its address.
 #[derive(Debug, Error)]
 #[error("cannot listen on {address}: {source}{hint}")]
 pub struct BindError {
@@ -36,10 +36,7 @@ pub struct BindError {
 }
 
 impl Server {
-    /// Listens on an address; port 0 is any free one.
-    ///
-    /// # Errors
-    /// When the address is taken or is not this machine's.
+    /// Binds a server to an address. Port 0 chooses a free port.
     pub async fn bind(address: SocketAddr, state: AppState) -> Result<Self, BindError> {
         let bound = async {
             let listener = TcpListener::bind(address).await?;
@@ -50,8 +47,10 @@ impl Server {
             Ok((listener, address)) => Ok(Self { listener, address, state }),
             Err(source) => {
                 let hint = match io::Error::kind(&source) {
-                    io::ErrorKind::AddrInUse => "; another program uses this port: choose another one, 0 for any",
-                    io::ErrorKind::PermissionDenied => "; ports below 1024 may need more rights: choose a higher one",
+                    io::ErrorKind::AddrInUse => {
+                        "; another program uses this port: choose another one, or 0 for any free port"
+                    }
+                    io::ErrorKind::PermissionDenied => "; ports below 1024 may need privileges: choose a higher one",
                     _ => "",
                 };
                 Err(BindError { address, source, hint })
@@ -59,47 +58,49 @@ impl Server {
         }
     }
 
-    /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `shutdown` ends. Then it takes no more requests, gives active runs `drain_timeout` to end, cancels those that have not, and
-    /// returns. Raises the process's limit of open files as far as it may.
+    /// Serves until `shutdown` completes. Then it accepts no more requests, waits for active runs until `drain_timeout`,
+    /// cancels the remaining ones and returns. Raises the limit of open files of the process to its maximum.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let config = self.state.config();
         let router = router(self.state.clone(), self.address.ip().is_loopback());
-        let most = descriptors::clamp_connections(config.max_connections, descriptors::raise_limit());
-        let connections = Connections::new(router, most, config);
+        let max_connections = descriptors::clamp_connections(config.max_connections, descriptors::raise_limit());
+        let connections = Connections::new(router, max_connections, config);
         tokio::select! {
             never = connections.accept(self.listener) => match never {},
             () = shutdown => {}
         }
         let runner = self.state.runner();
-        tracing::info!(active_runs = runner.active_runs(), "stopping: no new requests, active runs may end");
+        tracing::info!(active_runs = runner.active_runs(), "stopping: waiting for active runs");
         let mut end = pin!(async {
-            connections.end().await;
+            connections.shutdown().await;
             runner.drain().await;
         });
         if tokio::time::timeout(config.drain_timeout, &mut end).await.is_ok() {
             return;
         }
-        tracing::warn!(active_runs = runner.active_runs(), "runs or connections are still open: they are cancelled");
+        tracing::warn!(
+            active_runs = runner.active_runs(),
+            "the drain timeout has passed: cancelling runs and connections"
+        );
         self.state.stop_runs().cancel();
-        if tokio::time::timeout(LAST_WORDS, end).await.is_err() {
-            tracing::warn!(active_runs = runner.active_runs(), "runs or connections did not end: they are dropped");
+        if tokio::time::timeout(SHUTDOWN_GRACE_PERIOD, end).await.is_err() {
+            tracing::warn!(active_runs = runner.active_runs(), "runs or connections did not end: dropping them");
         }
     }
 }
 
-/// All routes with their layers. `loopback` says that the server is for this machine only.
+/// Returns all routes with their middleware. `loopback` is true if the server listens on a loopback address.
 fn router(state: AppState, loopback: bool) -> Router {
     let guard = Arc::new(Guard::new(loopback, &state.config().allowed_hosts));
     routes::all()
-        .layer(middleware::from_fn_with_state(state.body_budget().clone(), body::hold))
+        .layer(middleware::from_fn_with_state(state.body_budget().clone(), body::reserve_memory))
         .layer(middleware::from_fn_with_state(guard, guard::check))
         .layer(CatchPanicLayer::custom(observe::panicked))
-        .layer(middleware::from_fn(observe::observe))
-        .layer(middleware::from_fn(headers::add))
+        .layer(middleware::from_fn(observe::log_request))
+        .layer(middleware::from_fn(headers::add_security_headers))
         .with_state(state)
 }

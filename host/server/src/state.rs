@@ -1,4 +1,4 @@
-//! What all handlers share.
+//! The shared state of all request handlers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::body::BodyBudget;
 use crate::error::ApiError;
-use hatchery::config::ServerConfig;
-use hatchery::source::AppSource;
+use hatchery::AppSource;
+use hatchery::ServerConfig;
 
-/// What all handlers share. Cheap to clone.
+/// The shared state of all request handlers. Cheap to clone.
 #[derive(Clone)]
 pub struct AppState {
     shared: Arc<Shared>,
@@ -23,19 +23,20 @@ struct Shared {
     source: Arc<dyn AppSource>,
     config: ServerConfig,
     body_budget: BodyBudget,
+    /// Number of runs that are being started and that the runner does not count yet.
     starting: AtomicUsize,
     stop_runs: CancellationToken,
 }
 
 impl AppState {
-    /// Serves the apps of `source` by `runner`.
+    /// Creates the state of a server that runs the apps of `source` with `runner`.
     pub fn new(runner: Runner, source: Arc<dyn AppSource>, config: ServerConfig) -> Self {
         let (stop_runs, body_budget) = (CancellationToken::new(), BodyBudget::new(config.body_memory));
         let starting = AtomicUsize::new(0);
         Self { shared: Arc::new(Shared { runner, source, config, body_budget, starting, stop_runs }) }
     }
 
-    /// Bytes that the bodies of requests may take beside those that there are now.
+    /// Returns how many more bytes request bodies may use.
     pub fn available_body_memory(&self) -> usize {
         self.shared.body_budget.available()
     }
@@ -44,37 +45,33 @@ impl AppState {
         &self.shared.body_budget
     }
 
-    /// Runs agents.
     pub fn runner(&self) -> &Runner {
         &self.shared.runner
     }
 
-    /// Sessions, artifacts, memory and models.
     pub fn services(&self) -> &Services {
         self.shared.runner.services()
     }
 
-    /// The apps.
     pub fn source(&self) -> &dyn AppSource {
         self.shared.source.as_ref()
     }
 
-    /// Limits and habits.
     pub fn config(&self) -> &ServerConfig {
         &self.shared.config
     }
 
-    /// Cancelled when the server will wait no longer for its runs; the parent of every run's token.
+    /// Returns the parent of all cancellation tokens of runs. It is cancelled when the drain timeout has passed.
     pub fn stop_runs(&self) -> &CancellationToken {
         &self.shared.stop_runs
     }
 
-    /// The app of this name.
+    /// Returns the app with this name.
     ///
     /// # Errors
-    /// 404 with the names that there are; 503 while something is loaded that may bring it.
+    /// 404 with the existing names; 503 while components are loading that may contain the app.
     pub fn app(&self, name: &str) -> Result<Arc<App>, ApiError> {
-        // Asked first: what is loaded in between is found.
+        // Read before the app, so that an app that is loaded in between is found.
         let loading = self.source().loading();
         self.source().app(name).ok_or_else(|| match loading.is_empty() {
             true => ApiError::app_not_found(name, &self.source().app_names()),
@@ -82,39 +79,39 @@ impl AppState {
         })
     }
 
-    /// The session with as many events as `window` says.
+    /// Returns the session with the events in `window`.
     ///
     /// # Errors
-    /// 404 when there is no such app or session; 500 when the storage fails.
+    /// 404 if there is no such app or session.
     pub async fn session(&self, key: &SessionKey, window: EventWindow) -> Result<Session, ApiError> {
         self.app(&key.app)?;
         let session = self.services().sessions.get(key, window).await?;
         session.ok_or_else(|| hatchery_core::StoreError::SessionNotFound(key.clone()).into())
     }
 
-    /// Leave to start one more run; it is given back when the [`Admission`] is dropped, by then the runner counts the run itself.
+    /// Acquires a permit to start a run. It must be dropped once the runner counts the run.
     ///
     /// # Errors
-    /// 503 when as many runs are active as may be.
-    pub(crate) fn admit(&self) -> Result<Admission<'_>, ApiError> {
-        let admission = Admission { starting: &self.shared.starting };
+    /// 503 if the maximum number of runs is active.
+    pub(crate) fn acquire_run_permit(&self) -> Result<RunPermit<'_>, ApiError> {
+        let permit = RunPermit { starting: &self.shared.starting };
         let starting = self.shared.starting.fetch_add(1, Ordering::SeqCst) + 1;
-        let most = self.config().max_concurrent_runs;
-        if starting + self.runner().active_runs() > most {
+        let max = self.config().max_concurrent_runs;
+        if starting + self.runner().active_runs() > max {
             return Err(ApiError::busy(format!(
-                "{most} runs are active, which is the most; try again, or raise server.max_concurrent_runs in hatchery.yaml"
+                "the maximum of {max} runs is active; try again, or raise server.max_concurrent_runs in hatchery.yaml"
             )));
         }
-        Ok(admission)
+        Ok(permit)
     }
 }
 
-/// Leave to start a run.
-pub(crate) struct Admission<'a> {
+/// Counts a run that is being started.
+pub(crate) struct RunPermit<'a> {
     starting: &'a AtomicUsize,
 }
 
-impl Drop for Admission<'_> {
+impl Drop for RunPermit<'_> {
     fn drop(&mut self) {
         self.starting.fetch_sub(1, Ordering::SeqCst);
     }

@@ -55,7 +55,7 @@ async fn plugins_act_on_every_run_of_a_served_app() -> Result<()> {
     let plugins = "plugins:\n  - logging\n  - name: global_instruction\n    args: {instruction: Talk like a pirate.}\n";
     let host = Host::serve(&folder(plugins)?).await?;
     assert_eq!(event::texts(&host.ask("hello", "s", "Hi").await?), ["Ahoy"]);
-    host.until_logged("every run passes these plugins plugins=\"logging_plugin, global_instruction\"").await?;
+    host.until_logged("plugins of every run plugins=\"logging_plugin, global_instruction\"").await?;
     host.until_logged("hook=\"on_user_message\"").await
 }
 
@@ -97,8 +97,8 @@ async fn the_limit_of_model_calls_names_the_key_that_raises_it() -> Result<()> {
     };
     assert_eq!(limit_reached(&host, "hello", "again").await?, reached(2, "hello"));
     assert_eq!(limit_reached(&host, "dice", "Roll a die with 20 sides").await?, reached(1, "dice"));
-    host.until_logged("all apps have settings settings=max_llm_calls: 1").await?;
-    host.until_logged("an app has settings of its own app=\"hello\" settings=max_llm_calls: 2").await
+    host.until_logged("default settings of all apps settings=max_llm_calls: 1").await?;
+    host.until_logged("settings of an app app=\"hello\" settings=max_llm_calls: 2").await
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_served_session_is_compacted_as_its_app_is_configured() -> Result<()> 
 async fn settings_of_an_app_that_is_not_there_are_pointed_out() -> Result<()> {
     let folder = folder("apps: {helo: {resumable: true}}")?;
     folder.put("swap.wasm", paths::component("swap")?)?;
-    let expected = "hatchery.yaml has settings for the app `helo`, but no app has this name; there is hello, swap";
+    let expected = "hatchery.yaml has settings for the app `helo`, which does not exist; available: hello, swap";
     let host = Host::serve(&folder).await?;
     host.until_logged(expected).await?;
     let inspected = hatchery(&folder.served(), &["inspect", "."]).await?;
@@ -218,12 +218,12 @@ async fn a_grant_that_is_written_while_the_host_serves_allows_the_next_call() ->
     host.until_logged("hatchery::audit: denied component=\"seeker\" session=\"before\"").await?;
     // What the message says is all that it takes.
     folder.put("hatchery.yaml", lines)?;
-    host.until_logged("hatchery.yaml: limits and settings of components are in force").await?;
+    host.until_logged("hatchery.yaml: component settings and limits are applied").await?;
     assert_eq!(remembered(&host, "after").await?, json!({"result": 0}));
 
     folder.put("hatchery.yaml", "components:\n  seeker:\n    grants:\n      memories: true\n")?;
     host.until_logged("hatchery.yaml:4:7: components.seeker.grants: unknown field `memories`").await?;
-    host.until_logged("; the settings of before stay in force").await?;
+    host.until_logged("; the previous settings remain in force").await?;
     assert_eq!(remembered(&host, "still").await?, json!({"result": 0}));
     Ok(())
 }
@@ -277,7 +277,7 @@ async fn a_host_serves_and_takes_grants_back_while_a_component_is_compiled() -> 
 
     let child = compiler(&host).await?;
     folder.put("hatchery.yaml", "components: {seeker: {grants: {memory: false}}}\n")?;
-    host.until_logged("hatchery.yaml: limits and settings of components are in force").await?;
+    host.until_logged("hatchery.yaml: component settings and limits are applied").await?;
     host.until_logged("hatchery::audit: grants component=\"seeker\" added=\"\" removed=\"memory true\"").await?;
     let denied = remembered(&host, "after").await?;
     assert!(text_at(&denied, "/error").contains("component `seeker` may not search the user's memory"), "{denied}");
@@ -336,8 +336,8 @@ async fn sections_that_are_read_at_the_start_only_are_named_when_they_change() -
     let folder = seeker("")?;
     let host = Host::serve(&folder).await?;
     folder.put("hatchery.yaml", "plugins: [logging]\nserver: {max_connections: 9}\nlimits: {log: 1MiB}\n")?;
-    host.until_logged("restart the server, it still runs with the old `plugins`, `server`").await?;
-    host.until_logged("hatchery.yaml: limits and settings of components are in force").await
+    host.until_logged("restart the server to apply `plugins`, `server`").await?;
+    host.until_logged("hatchery.yaml: component settings and limits are applied").await
 }
 
 #[tokio::test]

@@ -57,7 +57,7 @@ async fn a_sound_folder_is_said_to_be_sound_and_nothing_is_left_behind() -> Resu
             "files\n  ✓ hello/root_agent.yaml: the app `hello`\n",
             "  ✓ swap.wasm: wants hatchery:agent 0.1.",
             "; 1 agent\n",
-            "  ✓ hatchery.yaml: all that it has settings for is there\n",
+            "  ✓ hatchery.yaml: everything that it has settings for exists\n",
             "  ✓ model `scripted:hello/answers.yaml`, used by `hello`\n",
             "\nall is well\n",
         ],
@@ -197,8 +197,8 @@ async fn settings_of_what_is_not_there_are_doubtful_and_wrong_ones_are_broken() 
     says(
         &sound(&folder).await?,
         &[
-            "! hatchery.yaml has settings for the app `dice`, but no app has this name; there is swap\n",
-            "! hatchery.yaml has settings for `web`, but no component has this name; there is swap\n",
+            "! hatchery.yaml has settings for the app `dice`, which does not exist; available: swap\n",
+            "! hatchery.yaml has settings for the component `web`, which does not exist; available: swap\n",
             "nothing is broken, 2 to look at\n",
         ],
     );

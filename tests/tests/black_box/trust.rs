@@ -85,19 +85,18 @@ async fn answer(host: &Host, app: &str, tool: &str, session: &str) -> Result<Val
 }
 
 #[tokio::test]
-async fn a_strangers_folder_gets_nothing_of_the_machine_before_its_user_says_so() -> Result<()> {
+async fn an_untrusted_folder_has_no_access_to_the_machine() -> Result<()> {
     let stranger = Stranger::new()?;
     let host = stranger.serve(&[]).await?;
     let components = host.components().await?;
     assert_eq!(
         reason(&components, "seeker.wasm").context("it is refused")?,
-        "component `seeker` is not loaded: hatchery.yaml asks for rights outside of its folder \
-         (components.seeker.grants.environment.TOKEN, components.seeker.grants.files), and nobody has trusted it; the operator \
-         can look at them and allow them with `hatchery trust DIR`"
+        "component `seeker` is not loaded: hatchery.yaml requests access outside of its folder \
+         (components.seeker.grants.environment.TOKEN, components.seeker.grants.files), but it is not trusted; the operator \
+         can review and allow it with `hatchery trust DIR`"
     );
     assert!(host.apps().await?.is_empty(), "they use the component's tools");
-    host.until_logged("hatchery.yaml asks for rights that reach outside of its folder, and nobody has trusted it")
-        .await?;
+    host.until_logged("hatchery.yaml requests access outside of its folder, but it is not trusted").await?;
     host.until_logged(&format!("components.seeker.grants.files: write {}", stranger.outside.display())).await?;
     host.until_logged(&format!("run `hatchery trust {}`", stranger.folder.served().display())).await?;
     let shown = components.to_string();
@@ -108,7 +107,7 @@ async fn a_strangers_folder_gets_nothing_of_the_machine_before_its_user_says_so(
 
     // Each verb that runs agents obeys the same decision.
     let run = stranger.hatchery(&["run", ".", "peeker", "-m", "Go on"]).await?;
-    ensure!(!run.success && run.stderr.contains("is not loaded: hatchery.yaml asks for rights"), "{}", run.stderr);
+    ensure!(!run.success && run.stderr.contains("is not loaded: hatchery.yaml requests access"), "{}", run.stderr);
     stranger
         .folder
         .write("peeker/conversation.yaml", "app: peeker\nturns: [{user: Go on, expect: [{text: done}]}]\n")?;
@@ -148,7 +147,7 @@ async fn a_strangers_folder_gets_nothing_of_the_machine_before_its_user_says_so(
 }
 
 #[tokio::test]
-async fn rights_that_are_revoked_are_withdrawn_from_a_host_that_serves() -> Result<()> {
+async fn revoked_access_is_withdrawn_while_the_host_runs() -> Result<()> {
     let stranger = Stranger::new()?;
     ensure!(stranger.hatchery(&["trust", ".", "--yes"]).await?.success);
     let host = stranger.serve(&[]).await?;
@@ -156,19 +155,19 @@ async fn rights_that_are_revoked_are_withdrawn_from_a_host_that_serves() -> Resu
     let revoked = stranger.hatchery(&["trust", "--revoke", "."]).await?;
     assert_eq!((revoked.success, revoked.stdout.as_str()), (true, ". is trusted no more\n"));
     let said = host.until_refused("seeker.wasm").await?;
-    assert!(said.contains("nobody has trusted it"), "{said}");
+    assert!(said.contains("it is not trusted"), "{said}");
     Ok(())
 }
 
 #[tokio::test]
-async fn trust_shows_what_is_asked_for_and_wants_an_answer() -> Result<()> {
+async fn trust_shows_the_requested_access_and_asks() -> Result<()> {
     let stranger = Stranger::new()?;
     let asked = stranger.hatchery(&["trust", "."]).await?;
     ensure!(!asked.success);
     for line in [
-        "./hatchery.yaml asks for rights that reach outside of its folder:",
+        "./hatchery.yaml requests access outside of its folder:",
         "  components.seeker.grants.environment.TOKEN: from HATCHERY_TESTS_TOKEN",
-        "error: there is no terminal to ask at; look at the lines above and run `hatchery trust . --yes`",
+        "error: there is no terminal for the question; review the lines above and run `hatchery trust . --yes`",
     ] {
         assert!(asked.stderr.lines().any(|it| it == line), "{line}: {}", asked.stderr);
     }
@@ -182,21 +181,21 @@ async fn trust_shows_what_is_asked_for_and_wants_an_answer() -> Result<()> {
     assert_eq!(stranger.hatchery(&["trust", "--list"]).await?.stdout, format!("{}  changed since\n", folder.display()));
     assert_eq!(
         stranger.hatchery(&["trust"]).await?.stdout,
-        ".: hatchery.yaml asks for nothing outside of the folder, there is nothing to trust\n"
+        ".: hatchery.yaml requests no access outside of the folder, so it needs no trust\n"
     );
     stranger.folder.remove("hatchery.yaml")?;
     let none = stranger.hatchery(&["trust"]).await?;
-    assert!(none.stderr.contains("./hatchery.yaml: there is no such file"), "{}", none.stderr);
+    assert!(none.stderr.contains("./hatchery.yaml: file not found"), "{}", none.stderr);
     Ok(())
 }
 
 #[tokio::test]
-async fn inspect_shows_what_a_stranger_wants_and_gives_nothing() -> Result<()> {
+async fn inspect_shows_the_requested_access_of_an_untrusted_folder() -> Result<()> {
     let stranger = Stranger::new()?;
     let shown = stranger.hatchery(&["inspect", "."]).await?;
     ensure!(shown.success, "{}", shown.stderr);
     assert!(
-        shown.stdout.contains("  refused   component `seeker` is not loaded: hatchery.yaml asks for"),
+        shown.stdout.contains("  refused   component `seeker` is not loaded: hatchery.yaml requests"),
         "{}",
         shown.stdout
     );
@@ -255,14 +254,14 @@ async fn a_configuration_that_is_required_is_there_at_the_start_and_stays_in_for
     let refused = stranger.hatchery(&["serve", ".", "--config-required", "--port", "0"]).await?;
     ensure!(!refused.success);
     assert!(
-        refused.stderr.contains("./hatchery.yaml: there is no such file, and --config-required asks for one"),
+        refused.stderr.contains("./hatchery.yaml: file not found, but --config-required is set"),
         "{}",
         refused.stderr
     );
     stranger.folder.write("hatchery.yaml", "components: {seeker: {grants: {memory: true}}}")?;
     let host = stranger.serve(&["--config-required"]).await?;
     stranger.folder.remove("hatchery.yaml")?;
-    host.until_logged("--config-required asks for one; the settings of before stay in force").await?;
+    host.until_logged("--config-required is set; the previous settings remain in force").await?;
     assert_eq!(answer(&host, "rememberer", "remember", "still").await?, json!({"result": 0}));
     Ok(())
 }

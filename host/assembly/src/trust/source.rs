@@ -1,4 +1,4 @@
-//! Reading a configuration, and withholding from it what nobody has trusted.
+//! Reading the configuration of a folder, and removing settings that are not trusted.
 
 use std::fmt;
 use std::io;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use hatchery_registry::SignaturePolicy;
 
-use super::outside::{OutsideRight, Section, outside_rights};
+use super::external_access::{ExternalAccess, Section, external_access};
 use super::store::{TrustStore, sha256, writable_by};
 use crate::config::{Config, ConfigError, FILE_NAME};
 use crate::shell::quoted_path;
 
-/// Who answers for what a configuration says.
+/// Who is responsible for the content of a configuration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Authority {
     /// The author of the folder.
@@ -21,126 +21,122 @@ pub enum Authority {
     Operator,
 }
 
-/// Whether the rights of a configuration that reach outside of the folder are given.
+/// Whether a configuration has the access outside of its folder that it requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
-    /// There are none.
-    Inside,
-    /// They are: the user trusts this text in this folder.
+pub enum TrustStatus {
+    /// It requests none.
+    NotRequired,
+    /// Yes: the user trusts this text in this folder.
     Trusted,
-    /// They are: the command line names the file.
+    /// Yes: the operator has named the file.
     Named,
-    /// They are not.
-    Untrusted(Distrust),
+    /// No.
+    Untrusted(UntrustedReason),
 }
 
-/// Why rights are not given.
+/// Reasons why a configuration is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Distrust {
-    /// Nobody has decided about the folder.
+pub enum UntrustedReason {
+    /// The folder is not in the list of trusted folders.
     Undecided,
-    /// Another text was trusted.
+    /// The list has another hash of the file.
     Changed,
-    /// Every user of the machine can write the file.
-    WritableByAll {
-        /// What to make safe.
-        path: PathBuf,
-    },
+    /// Every user of the machine can write to this file or folder.
+    WritableByAll { path: PathBuf },
     /// The list of trusted folders cannot be used.
     NoList(String),
 }
 
-impl fmt::Display for Distrust {
+impl fmt::Display for UntrustedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Undecided => f.write_str("nobody has trusted it"),
+            Self::Undecided => f.write_str("it is not trusted"),
             Self::Changed => f.write_str("it has changed since it was trusted"),
-            Self::WritableByAll { .. } => f.write_str("every user of this machine can write it"),
+            Self::WritableByAll { .. } => f.write_str("every user of this machine can write to it"),
             Self::NoList(_) => f.write_str("the list of trusted folders cannot be used"),
         }
     }
 }
 
-/// Where the configuration of a served folder is, and who decides about it.
+/// The configuration of a served folder: its file, and who decides about external access.
 #[derive(Debug, Clone)]
 pub struct ConfigSource {
     folder: PathBuf,
     named: Option<PathBuf>,
     store: Option<TrustStore>,
     is_required: bool,
-    is_rehearsal: bool,
+    has_network: bool,
 }
 
-/// A configuration without what is not trusted.
+/// A configuration without the settings that are not trusted.
 #[derive(Debug, Clone)]
 pub struct LoadedConfig {
-    /// What is left of it.
+    /// The trusted settings.
     pub config: Config,
-    /// Its file, which need not exist.
+    /// The file, which need not exist.
     pub file: PathBuf,
-    /// SHA-256 of its text, in hexadecimal.
+    /// SHA-256 of the file, in hexadecimal.
     pub sha256: String,
-    /// What it asks for outside of its folder.
-    pub rights: Vec<OutsideRight>,
-    /// Whether it is given that.
-    pub standing: Standing,
+    /// The requested access outside of the folder.
+    pub external: Vec<ExternalAccess>,
+    /// Whether that access is given.
+    pub status: TrustStatus,
     folder: PathBuf,
 }
 
 impl ConfigSource {
-    /// The `hatchery.yaml` of a folder. Nothing in it is trusted that reaches outside.
-    pub fn of_folder(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), named: None, store: None, is_required: false, is_rehearsal: false }
+    /// The `hatchery.yaml` of a folder, without any external access.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into(), named: None, store: None, is_required: false, has_network: true }
     }
 
-    /// Trusts what is in this list.
+    /// Trusts the folder as far as this list does.
     #[must_use]
-    pub fn trusting(self, store: Option<TrustStore>) -> Self {
+    pub fn with_trust_store(self, store: Option<TrustStore>) -> Self {
         Self { store, ..self }
     }
 
-    /// Reads this file, which the operator has named, and not that of the folder.
+    /// Reads this file instead of the one in the folder. The operator has named it, so it is trusted.
     #[must_use]
-    pub fn named(self, file: Option<PathBuf>) -> Self {
+    pub fn with_file(self, file: Option<PathBuf>) -> Self {
         Self { named: file, ..self }
     }
 
-    /// Makes it an error that the file is missing.
+    /// Sets whether a missing file is an error.
     #[must_use]
     pub fn required(self, is_required: bool) -> Self {
         Self { is_required, ..self }
     }
 
-    /// For tests in which recorded responses take the place of the network: grants of the network need no trust, for they reach nobody.
+    /// Declares that components run with recorded HTTP responses. Network grants then need no trust.
     #[must_use]
-    pub fn for_rehearsal(self) -> Self {
-        Self { is_rehearsal: true, ..self }
+    pub fn without_network(self) -> Self {
+        Self { has_network: false, ..self }
     }
 
-    /// The served folder.
+    /// Returns the served folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The file that is read.
+    /// Returns the path of the configuration file.
     pub fn file(&self) -> PathBuf {
         self.named.clone().unwrap_or_else(|| self.folder.join(FILE_NAME))
     }
 
-    /// The list of trusted folders, if there is one.
+    /// Returns the list of trusted folders.
     pub fn store(&self) -> Option<&TrustStore> {
         self.store.as_ref()
     }
 
-    /// Whether it is an error that the file is missing.
-    pub fn is_required(&self) -> bool {
+    fn is_required(&self) -> bool {
         self.is_required || self.named.is_some()
     }
 
-    /// Reads the file, and withholds what reaches outside of the folder without being trusted. Without a file everything has its default.
+    /// Reads the file and removes settings that are not trusted. Without a file all settings have their defaults.
     ///
     /// # Errors
-    /// When the file cannot be read or understood, is missing and required, or grants what no trust can.
+    /// If the file cannot be read or is invalid, is required and missing, or has a grant that cannot be trusted.
     pub fn load(&self) -> Result<LoadedConfig, ConfigError> {
         let file = self.file();
         let text = match std::fs::read_to_string(&file) {
@@ -154,39 +150,40 @@ impl ConfigSource {
             Err(source) => return Err(ConfigError::Read { file, source }),
         };
         let mut config = Config::parse(&text, &file)?;
-        config.check_served_folder(&self.folder, &file)?;
-        let mut rights = outside_rights(&config, &self.folder);
-        if self.is_rehearsal {
-            rights.retain(|right| !matches!(right.section, Section::Network { .. }));
+        config.check_not_writable(&self.folder, &file)?;
+        let mut external = external_access(&config, &self.folder);
+        if !self.has_network {
+            external.retain(|access| !matches!(access.section, Section::Network { .. }));
         }
         let sha256 = sha256(text.as_bytes());
-        let standing = if rights.is_empty() { Standing::Inside } else { self.judge(&file, &sha256) };
-        match &standing {
-            Standing::Inside => {}
-            Standing::Trusted | Standing::Named => config.authority = Authority::Operator,
-            Standing::Untrusted(distrust) => withhold(&mut config, &rights, distrust),
+        let status = if external.is_empty() { TrustStatus::NotRequired } else { self.status(&file, &sha256) };
+        match &status {
+            TrustStatus::NotRequired => {}
+            TrustStatus::Trusted | TrustStatus::Named => config.authority = Authority::Operator,
+            TrustStatus::Untrusted(reason) => remove_untrusted(&mut config, &external, reason),
         }
-        Ok(LoadedConfig { config, file, sha256, rights, standing, folder: self.folder.clone() })
+        Ok(LoadedConfig { config, file, sha256, external, status, folder: self.folder.clone() })
     }
 
-    fn judge(&self, file: &Path, sha256: &str) -> Standing {
+    fn status(&self, file: &Path, sha256: &str) -> TrustStatus {
         if let Some(path) = writable_by_all(file) {
-            return Standing::Untrusted(Distrust::WritableByAll { path });
+            return TrustStatus::Untrusted(UntrustedReason::WritableByAll { path });
         }
         if self.named.is_some() {
-            return Standing::Named;
+            return TrustStatus::Named;
         }
-        let Some(store) = &self.store else { return Standing::Untrusted(Distrust::Undecided) };
+        let Some(store) = &self.store else { return TrustStatus::Untrusted(UntrustedReason::Undecided) };
         match store.trusted_hash(&self.folder) {
-            Ok(Some(trusted)) if trusted == sha256 => Standing::Trusted,
-            Ok(Some(_)) => Standing::Untrusted(Distrust::Changed),
-            Ok(None) => Standing::Untrusted(Distrust::Undecided),
-            Err(error) => Standing::Untrusted(Distrust::NoList(error.to_string())),
+            Ok(Some(trusted)) if trusted == sha256 => TrustStatus::Trusted,
+            Ok(Some(_)) => TrustStatus::Untrusted(UntrustedReason::Changed),
+            Ok(None) => TrustStatus::Untrusted(UntrustedReason::Undecided),
+            Err(error) => TrustStatus::Untrusted(UntrustedReason::NoList(error.to_string())),
         }
     }
 }
 
-/// The file, or its folder, if every user of the machine can write it. A folder in which only owners can replace files, as `/tmp`, is fine.
+/// Returns the file or its folder if every user of the machine can write to it. A folder with the sticky bit, such as
+/// `/tmp`, is safe.
 fn writable_by_all(file: &Path) -> Option<PathBuf> {
     let mode = |path: &Path| writable_by(&std::fs::metadata(path).ok()?, 0o002);
     if mode(file).is_some() {
@@ -196,15 +193,15 @@ fn writable_by_all(file: &Path) -> Option<PathBuf> {
     mode(folder).filter(|mode| mode & 0o1000 == 0).map(|_| folder.to_owned())
 }
 
-/// Takes out what reaches outside. A component that asks for any of it gets nothing at all, and is refused.
-fn withhold(config: &mut Config, rights: &[OutsideRight], distrust: &Distrust) {
-    for right in rights {
-        match &right.section {
+/// Removes settings with external access. A component that requests any loses all of its grants and is not loaded.
+fn remove_untrusted(config: &mut Config, external: &[ExternalAccess], reason: &UntrustedReason) {
+    for access in external {
+        match &access.section {
             Section::Network { component } | Section::Grants { component } => {
                 let Some(settings) = config.components.get_mut(component) else { continue };
                 settings.grants = Default::default();
-                let keys = rights.iter().filter(|it| it.component() == Some(component));
-                settings.refusal = Some(refusal(component, &keys_of(keys), distrust));
+                let of_component = external.iter().filter(|access| access.component() == Some(component));
+                settings.refusal = Some(refusal(component, &keys(of_component), reason));
             }
             Section::SessionService => config.session_service = None,
             Section::ArtifactService => config.artifact_service = None,
@@ -223,64 +220,72 @@ fn withhold(config: &mut Config, rights: &[OutsideRight], distrust: &Distrust) {
             Section::Audit => config.audit = Default::default(),
         }
     }
-    let is_withheld = |index| rights.iter().any(|right| right.section == Section::Plugin(index));
+    let is_untrusted = |index| external.iter().any(|access| access.section == Section::Plugin(index));
     let mut index = 0..;
-    config.plugins.retain(|_| index.next().is_none_or(|index| !is_withheld(index)));
+    config.plugins.retain(|_| index.next().is_none_or(|index| !is_untrusted(index)));
 }
 
-/// Why a component is not loaded. Clients can read it, so it has neither values nor paths.
-fn refusal(component: &str, keys: &str, distrust: &Distrust) -> String {
+/// Returns why a component is not loaded. Clients can read it, so it contains neither values nor paths.
+fn refusal(component: &str, keys: &str, reason: &UntrustedReason) -> String {
     format!(
-        "component `{component}` is not loaded: {FILE_NAME} asks for rights outside of its folder ({keys}), and {distrust}; the \
-         operator can look at them and allow them with `hatchery trust DIR`"
+        "component `{component}` is not loaded: {FILE_NAME} requests access outside of its folder ({keys}), but {reason}; \
+         the operator can review and allow it with `hatchery trust DIR`"
     )
 }
 
-fn keys_of<'a>(rights: impl Iterator<Item = &'a OutsideRight>) -> String {
-    let mut keys: Vec<&str> = rights.map(|right| right.key.as_str()).collect();
+fn keys<'a>(external: impl Iterator<Item = &'a ExternalAccess>) -> String {
+    let mut keys: Vec<&str> = external.map(|access| access.key.as_str()).collect();
     keys.dedup();
     keys.join(", ")
 }
 
 impl LoadedConfig {
-    /// What is withheld and how to allow it, for the operator: it names values and paths. `None` when nothing is.
+    /// A configuration that the operator has written in code, for a served folder.
+    pub(crate) fn of_operator(mut config: Config, folder: &Path) -> Result<Self, ConfigError> {
+        let file = folder.join(FILE_NAME);
+        config.check_not_writable(folder, &file)?;
+        config.authority = Authority::Operator;
+        let (sha256, folder) = (String::new(), folder.to_owned());
+        Ok(Self { config, file, sha256, external: Vec::new(), status: TrustStatus::NotRequired, folder })
+    }
+
+    /// Returns what is not trusted and how to trust it, with values and paths, for the operator. `None` if nothing was
+    /// removed.
     pub fn explanation(&self) -> Option<String> {
-        let Standing::Untrusted(distrust) = &self.standing else { return None };
-        let rights: String = self.rights.iter().map(|right| format!("  {right}\n")).collect();
-        let next_step = match distrust {
-            Distrust::WritableByAll { path } => format!("run `chmod o-w {}`", quoted_path(path)),
-            Distrust::NoList(reason) => reason.clone(),
-            Distrust::Undecided | Distrust::Changed => format!(
-                "to allow them, look at them and run `hatchery trust {}`, or name a configuration of your own with `--config FILE`",
+        let TrustStatus::Untrusted(reason) = &self.status else { return None };
+        let requested: String = self.external.iter().map(|access| format!("  {access}\n")).collect();
+        let next_step = match reason {
+            UntrustedReason::WritableByAll { path } => format!("run `chmod o-w {}`", quoted_path(path)),
+            UntrustedReason::NoList(error) => error.clone(),
+            UntrustedReason::Undecided | UntrustedReason::Changed => format!(
+                "to allow it, review this list and run `hatchery trust {}`, or use your own configuration with `--config FILE`",
                 quoted_path(&self.folder)
             ),
         };
         let file = self.file.display();
-        Some(format!(
-            "{file} asks for rights that reach outside of its folder, and {distrust}:\n\n{rights}\n{next_step}"
-        ))
+        Some(format!("{file} requests access outside of its folder, but {reason}:\n\n{requested}\n{next_step}"))
     }
 
-    /// The error of a host that must not start without what is withheld: a right of the whole host. What is a component's own is withheld
-    /// from that component only.
+    /// Returns an error if access for the whole host was removed: the host must not start without it. Access of single
+    /// components is no error, since only those components are not loaded.
     ///
     /// # Errors
-    /// [`ConfigError::Untrusted`] when such a right is withheld.
-    pub fn require_host_rights(self) -> Result<Self, ConfigError> {
-        match self.explanation().filter(|_| self.rights.iter().any(|right| right.component().is_none())) {
+    /// [`ConfigError::Untrusted`].
+    pub fn require_host_access(self) -> Result<Self, ConfigError> {
+        match self.explanation().filter(|_| self.external.iter().any(|access| access.component().is_none())) {
             Some(explanation) => Err(ConfigError::Untrusted { explanation }),
             None => Ok(self),
         }
     }
 
-    /// The served folder.
+    /// Returns the served folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Keys of what is asked for outside of the folder, separated by commas.
-    pub fn outside_keys(&self) -> String {
-        keys_of(self.rights.iter())
+    /// Returns the keys of the requested access, separated by commas.
+    pub fn external_keys(&self) -> String {
+        keys(self.external.iter())
     }
 }
 

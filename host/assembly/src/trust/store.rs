@@ -1,7 +1,7 @@
-//! The folders whose configuration the user trusts, in a file of the user's own: `trusted.json`.
+//! The user's list of trusted folders: the file `trusted.json`.
 //!
-//! A decision is for one canonical folder and one SHA-256 of its `hatchery.yaml`. Looking one up reads the file; changing one rewrites it
-//! in one step while a lock is held, so that processes at the same time lose nothing.
+//! An entry is a canonical folder with the SHA-256 of its trusted `hatchery.yaml`. A lookup reads the file. A change
+//! replaces the file atomically while a lock file is held, so that concurrent changes are not lost.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,55 +13,39 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// The largest file that is read.
+/// Maximum size of the list.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Why the list of trusted folders cannot be used.
+/// Reasons why the list of trusted folders cannot be used.
 #[derive(Debug, Error)]
 pub enum TrustError {
     /// The list cannot be read or written.
     #[error("the list of trusted folders {}: {source}", file.display())]
-    Io {
-        /// The list.
-        file: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The list is not as this command writes it.
+    Io { file: PathBuf, source: io::Error },
+    /// The content of the list is invalid.
     #[error("the list of trusted folders {}: {reason}; delete it and trust your folders again", file.display())]
-    Invalid {
-        /// The list.
-        file: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// Somebody other than its owner may write the list.
+    Invalid { file: PathBuf, reason: String },
+    /// Other users may write to the list.
     #[error(
-        "the list of trusted folders {}: others can write it (mode {mode:o}); look at what is in it, then run `chmod 600`",
+        "the list of trusted folders {}: other users can write to it (mode {mode:o}); review its content, then run `chmod 600`",
         file.display()
     )]
     WritableByOthers {
-        /// The list.
         file: PathBuf,
         /// Its permissions.
         mode: u32,
     },
-    /// The folder has no canonical path, or none that is text.
+    /// The folder has no canonical path, or its path is not UTF-8.
     #[error("{}: the folder cannot be trusted: {reason}", folder.display())]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    Folder { folder: PathBuf, reason: String },
 }
 
-/// A folder in the list.
+/// An entry of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedFolder {
-    /// Its canonical path.
+    /// The canonical path.
     pub folder: PathBuf,
-    /// SHA-256 of the `hatchery.yaml` that is trusted, in hexadecimal.
+    /// SHA-256 of the trusted `hatchery.yaml`, in hexadecimal.
     pub sha256: String,
 }
 
@@ -89,36 +73,30 @@ pub fn sha256(bytes: &[u8]) -> String {
 }
 
 impl TrustStore {
-    /// The list in `$XDG_CONFIG_HOME/hatchery` or else `$HOME/.config/hatchery`. `None` if neither variable is an absolute path.
+    /// Returns the list in `$XDG_CONFIG_HOME/hatchery` or `$HOME/.config/hatchery`. `None` if neither variable is an
+    /// absolute path.
     pub fn of_user(variable: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let configuration = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
         Some(Self::at(configuration.join("hatchery/trusted.json")))
     }
 
-    /// The list in this file, which need not exist yet.
+    /// Returns the list in this file, which need not exist.
     pub fn at(file: impl Into<PathBuf>) -> Self {
         Self { file: file.into() }
     }
 
-    /// The file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// The hash of the configuration that is trusted in `folder`.
-    ///
-    /// # Errors
-    /// When the list cannot be used, or the folder does not exist.
+    /// Returns the SHA-256 of the trusted configuration of `folder`. `None` if it is not trusted.
     pub fn trusted_hash(&self, folder: &Path) -> Result<Option<String>, TrustError> {
         let folder = canonical(folder)?;
         Ok(self.read()?.folders.remove(&folder).map(|entry| entry.sha256))
     }
 
-    /// Trusts the configuration of this hash in `folder`, in place of an earlier one.
-    ///
-    /// # Errors
-    /// When the list cannot be written, or the folder does not exist.
+    /// Trusts the configuration with this hash in `folder`. Replaces an earlier entry.
     pub fn trust(&self, folder: &Path, sha256: &str) -> Result<(), TrustError> {
         let folder = canonical(folder)?;
         self.update(|folders| {
@@ -126,10 +104,8 @@ impl TrustStore {
         })
     }
 
-    /// Takes the trust in `folder` back. `false` if there was none. The folder may be gone; then its path must be as it is in the list.
-    ///
-    /// # Errors
-    /// When the list cannot be written.
+    /// Removes `folder` from the list. Returns false if it was not in the list. A folder that no longer exists must be
+    /// given by its canonical path.
     pub fn revoke(&self, folder: &Path) -> Result<bool, TrustError> {
         let name = canonical(folder).or_else(|error| folder.to_str().map(Into::into).ok_or(error))?;
         let mut was_trusted = false;
@@ -137,10 +113,7 @@ impl TrustStore {
         Ok(was_trusted)
     }
 
-    /// All trusted folders, by path.
-    ///
-    /// # Errors
-    /// When the list cannot be used.
+    /// Returns all trusted folders, sorted by path.
     pub fn list(&self) -> Result<Vec<TrustedFolder>, TrustError> {
         let folders = self.read()?.folders.into_iter();
         Ok(folders.map(|(folder, entry)| TrustedFolder { folder: folder.into(), sha256: entry.sha256 }).collect())
@@ -193,7 +166,7 @@ fn canonical(folder: &Path) -> Result<String, TrustError> {
     path.into_os_string().into_string().map_err(|_| wrong("its path is not UTF-8 text".into()))
 }
 
-/// The permissions of a file if one of the bits in `mask` is set.
+/// Returns the mode of a file if one of the bits in `mask` is set.
 #[cfg(unix)]
 pub(super) fn writable_by(metadata: &fs::Metadata, mask: u32) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
@@ -235,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_is_kept_until_it_is_revoked() {
+    fn a_folder_is_trusted_until_it_is_revoked() {
         let (folder, store) = store();
         assert_eq!(store.trusted_hash(folder.path()).unwrap(), None);
         store.trust(folder.path(), "abc").unwrap();
@@ -249,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_the_same_by_whatever_path() {
+    fn different_paths_of_a_folder_are_the_same_entry() {
         let (folder, store) = store();
         fs::create_dir(folder.path().join("agents")).unwrap();
         store.trust(&folder.path().join("agents/../agents/."), "abc").unwrap();
@@ -257,17 +230,17 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_gone_can_be_revoked() {
+    fn a_removed_folder_can_be_revoked() {
         let (folder, store) = store();
-        let gone = folder.path().canonicalize().unwrap().join("gone");
-        fs::create_dir(&gone).unwrap();
-        store.trust(&gone, "abc").unwrap();
-        fs::remove_dir(&gone).unwrap();
-        assert!(store.revoke(&gone).unwrap());
+        let removed = folder.path().canonicalize().unwrap().join("removed");
+        fs::create_dir(&removed).unwrap();
+        store.trust(&removed, "abc").unwrap();
+        fs::remove_dir(&removed).unwrap();
+        assert!(store.revoke(&removed).unwrap());
     }
 
     #[test]
-    fn many_at_once_lose_no_decision() {
+    fn concurrent_changes_are_not_lost() {
         let (folder, store) = store();
         let folders: Vec<_> = (0..16).map(|number| folder.path().join(number.to_string())).collect();
         folders.iter().for_each(|folder| fs::create_dir(folder).unwrap());
@@ -282,7 +255,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn only_its_owner_reads_and_writes_the_list() {
+    fn only_its_owner_can_read_and_write_the_list() {
         use std::os::unix::fs::PermissionsExt;
         let (folder, store) = store();
         store.trust(folder.path(), "abc").unwrap();
@@ -291,13 +264,13 @@ mod tests {
         fs::set_permissions(store.file(), fs::Permissions::from_mode(0o622)).unwrap();
         let error = store.trusted_hash(folder.path()).unwrap_err().to_string();
         assert!(
-            error.contains("others can write it (mode 622); look at what is in it, then run `chmod 600`"),
+            error.contains("other users can write to it (mode 622); review its content, then run `chmod 600`"),
             "{error}"
         );
     }
 
     #[test]
-    fn a_list_that_somebody_has_broken_is_named() {
+    fn an_invalid_list_is_an_error_with_the_next_step() {
         let (folder, store) = store();
         store.trust(folder.path(), "abc").unwrap();
         fs::write(store.file(), "{}").unwrap();
@@ -308,13 +281,13 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_in_the_users_configuration() {
+    fn the_list_is_in_the_user_configuration_folder() {
         let find = |variables: &[(&str, &str)]| {
             let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
             TrustStore::of_user(find).map(|store| store.file().display().to_string())
         };
         assert_eq!(find(&[("XDG_CONFIG_HOME", "/c"), ("HOME", "/h")]).unwrap(), "/c/hatchery/trusted.json");
         assert_eq!(find(&[("HOME", "/h")]).unwrap(), "/h/.config/hatchery/trusted.json");
-        assert_eq!(find(&[("XDG_CONFIG_HOME", "agents")]), None, "it must not lie in the served folder by accident");
+        assert_eq!(find(&[("XDG_CONFIG_HOME", "agents")]), None, "a relative path could be in the served folder");
     }
 }

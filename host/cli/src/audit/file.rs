@@ -1,13 +1,13 @@
-//! A file of bounded size, with a bounded number of earlier ones beside it: `audit.log`, `audit.log.1` (the newest) and so on.
+//! Log rotation by size: `audit.log`, and a bounded number of older files `audit.log.1` (the newest), `audit.log.2`, …
 //!
-//! Crates that rotate files do it by time, or leave the permissions of new files to the umask; here size bounds the disk and nobody but the
-//! owner may read.
+//! Existing crates rotate by time or use the umask for new files. Here the size is bounded and only the owner can read
+//! the files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A file to append to.
+/// A file for appending that is rotated by size.
 pub struct RotatingFile {
     path: PathBuf,
     file: File,
@@ -17,7 +17,7 @@ pub struct RotatingFile {
 }
 
 impl RotatingFile {
-    /// Opens a file at its end, or makes it with its folder.
+    /// Opens a file for appending. Creates it and its folder if necessary.
     pub fn open(path: &Path, max_size: u64, keep: usize) -> io::Result<Self> {
         if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
             make_folder(folder)?;
@@ -27,12 +27,11 @@ impl RotatingFile {
         Ok(Self { path: path.to_owned(), file, size, max_size, keep })
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Appends a line in one write. A file that it does not fit into is put aside before.
+    /// Appends a line in one write. Rotates the file first if the line would exceed the maximum size.
     pub fn append(&mut self, line: &str) -> io::Result<()> {
         let bytes = line.len() as u64;
         if self.size > 0 && self.size.saturating_add(bytes) > self.max_size {
@@ -49,9 +48,9 @@ impl RotatingFile {
             fs::remove_file(&self.path)?;
         } else {
             for number in (1..self.keep).rev() {
-                let earlier = numbered(number);
-                if earlier.exists() {
-                    fs::rename(earlier, numbered(number + 1))?;
+                let rotated = numbered(number);
+                if rotated.exists() {
+                    fs::rename(rotated, numbered(number + 1))?;
                 }
             }
             fs::rename(&self.path, numbered(1))?;
@@ -68,7 +67,7 @@ fn append_to(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(path)?;
-    // It may have been made by somebody else.
+    // The file may have been created by another program.
     #[cfg(unix)]
     if file.metadata()?.is_file() {
         file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_is_put_aside_and_the_oldest_goes() {
+    fn a_full_file_is_rotated_and_the_oldest_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.log");
         let mut log = RotatingFile::open(&path, 10, 2).unwrap();
@@ -111,13 +110,13 @@ mod tests {
         let expected = [r#"audit.log: "7234\n""#, r#"audit.log.1: "5234\n6234\n""#, r#"audit.log.2: "3234\n4234\n""#];
         assert_eq!(named(files(folder.path())), expected);
         drop(log);
-        // It goes on where it was.
+        // A new log continues the existing file.
         RotatingFile::open(&path, 10, 2).unwrap().append("8234\n").unwrap();
         assert_eq!(files(folder.path())[0].1, "7234\n8234\n");
     }
 
     #[test]
-    fn without_earlier_files_only_the_current_one_is_there() {
+    fn without_rotated_files_only_the_current_one_exists() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = RotatingFile::open(&folder.path().join("audit.log"), 10, 0).unwrap();
         for _ in 0..5 {
@@ -131,12 +130,12 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn only_the_owner_reads_it_also_after_a_rotation() {
+    fn only_the_owner_can_read_it_also_after_a_rotation() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit/audit.log");
         fs::create_dir(path.parent().unwrap()).unwrap();
-        fs::write(&path, "made by somebody else\n").unwrap();
+        fs::write(&path, "created by another program\n").unwrap();
         let mut log = RotatingFile::open(&path, 10, 3).unwrap();
         log.append("a line\n").unwrap();
         for file in [path.clone(), path.with_added_extension("1")] {

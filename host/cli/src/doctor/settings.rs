@@ -1,13 +1,13 @@
 //! `hatchery.yaml`: whether it can be read, and whether what it has settings for is there.
 
+use std::sync::Arc;
+
 use hatchery::shell::quoted_path;
-use hatchery::trust::{Distrust, Standing};
-use hatchery::{AppSource, Config, LoadedConfig, config};
+use hatchery::trust::{LoadedConfig, TrustStatus, UntrustedReason};
+use hatchery::{AppSource, CONFIG_FILE, Config, known_apps, unknown_apps, unknown_components};
 use hatchery_engine::plugins::ConfiguredPlugins;
 
 use super::{Finding, Visit};
-use crate::host::current;
-use crate::settings;
 
 pub(super) fn findings(visit: &Visit<'_>) -> Vec<Finding> {
     match visit.config {
@@ -19,30 +19,31 @@ pub(super) fn findings(visit: &Visit<'_>) -> Vec<Finding> {
 
 /// What the file asks for and is not given.
 fn untrusted(loaded: &LoadedConfig) -> Option<Finding> {
-    let Standing::Untrusted(distrust) = &loaded.standing else { return None };
-    let rights: String = loaded.rights.iter().map(|right| format!("\n{right}")).collect();
-    let message =
-        format!("{} asks for rights that reach outside of the folder, and {distrust}:{rights}", config::FILE_NAME);
-    let fix = match distrust {
-        Distrust::WritableByAll { path } => format!("chmod o-w {}", quoted_path(path)),
-        Distrust::NoList(reason) => return Some(Finding::broken(format!("{message}\n{reason}"))),
-        Distrust::Undecided | Distrust::Changed => format!("hatchery trust {}", quoted_path(loaded.folder())),
+    let TrustStatus::Untrusted(reason) = &loaded.status else { return None };
+    let requested: String = loaded.external.iter().map(|access| format!("\n{access}")).collect();
+    let message = format!("{CONFIG_FILE} requests access outside of its folder, but {reason}:{requested}");
+    let fix = match reason {
+        UntrustedReason::WritableByAll { path } => format!("chmod o-w {}", quoted_path(path)),
+        UntrustedReason::NoList(error) => return Some(Finding::broken(format!("{message}\n{error}"))),
+        UntrustedReason::Undecided | UntrustedReason::Changed => {
+            format!("hatchery trust {}", quoted_path(loaded.folder()))
+        }
     };
     Some(Finding::broken(message).fixed_by(fix))
 }
 
 fn of(visit: &Visit<'_>, config: &Config) -> Vec<Finding> {
     let report = visit.handle.report();
-    let apps = settings::unknown_apps(config, &settings::apps_of(visit.handle.app_names(), &report));
-    let components = settings::unknown_components(config, &report);
+    let apps = unknown_apps(config, &known_apps(visit.handle.app_names(), &report));
+    let components = unknown_components(config, &report);
     let mut findings: Vec<_> = apps.into_iter().chain(components).map(Finding::doubtful).collect();
     findings.extend(visit.loaded.and_then(untrusted));
     // A host that does not find a plugin does not start.
-    if let Err(error) = ConfiguredPlugins::new(&config.plugins, current(visit.handle.clone())) {
-        findings.push(Finding::broken(format!("{}: {error}", config::FILE_NAME)));
+    if let Err(error) = ConfiguredPlugins::new(&config.plugins, Arc::new(visit.handle.clone())) {
+        findings.push(Finding::broken(format!("{CONFIG_FILE}: {error}")));
     }
     if findings.is_empty() {
-        findings.push(Finding::good(format!("{}: all that it has settings for is there", config::FILE_NAME)));
+        findings.push(Finding::good(format!("{CONFIG_FILE}: everything that it has settings for exists")));
     }
     findings
 }

@@ -42,7 +42,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     if components.is_empty() {
         bail!("no component in {}; `hatchery build` makes one", args.dir.display());
     }
-    let config = args.config.source(&args.dir).load()?.require_host_rights()?.config;
+    let config = args.config.source(&args.dir).load()?.require_host_access()?.config;
     let cache = StorageArgs::in_directory(args.data_dir).code_cache(|name| std::env::var_os(name));
     let options = compiler::load_options(&config, cache)?;
     match options.cache.state() {

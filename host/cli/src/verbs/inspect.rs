@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use hatchery::unknown_apps;
 use hatchery_engine::yaml::ROOT_FILE;
 use hatchery_wasm::policy::GrantEntries;
 use hatchery_wasm::{GrantReport, Inspection, Limits, LoadOptions, inspect_file};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use crate::host::ConfigArgs;
 use crate::terminal::{BOLD, DIM, ERROR, explain, harmless, plain_stdout, stdout};
 use crate::verbs::Outcome;
-use crate::{compiler, files, settings};
+use crate::{compiler, files};
 
 /// What to inspect.
 #[derive(clap::Args)]
@@ -71,7 +72,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     // One component says nothing about which apps there are, nor do those that cannot be read.
     if args.path.is_dir() && outcome == Outcome::Success {
         apps.sort();
-        for warning in settings::unknown_apps(config, &apps) {
+        for warning in unknown_apps(config, &apps) {
             anstream::eprintln!("{ERROR}warning:{ERROR:#} {warning}");
         }
     }
@@ -267,7 +268,8 @@ mod tests {
             run(Args { path: file.clone(), config: ConfigArgs::default(), json: true }).await.unwrap(),
             Outcome::Failure
         );
-        let options = hatchery::catalog::load_options(&Config::default(), None).unwrap();
+        let options =
+            hatchery::catalog::load_options(&Config::default(), None, hatchery_wasm::Worker::InProcess).unwrap();
         let error = look_at(&options, &file).await.map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("is not a WebAssembly file"), "{error}");
         let empty = tempfile::tempdir().unwrap();

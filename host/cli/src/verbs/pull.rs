@@ -95,7 +95,7 @@ impl Args {
 
     /// Creates the verifier from hatchery.yaml and the flags.
     fn signature_verifier(&self) -> anyhow::Result<SignatureVerifier> {
-        let config = self.config.source(&self.dir).load()?.require_host_rights()?.config;
+        let config = self.config.source(&self.dir).load()?.require_host_access()?.config;
         let keys = config.registry.trusted_keys.iter().chain(&self.trust).cloned().collect();
         let verifier = config.signature_verifier_with(self.signatures.unwrap_or(config.registry.signatures), keys);
         verifier.check()?;

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use hatchery::catalog;
+use hatchery::{audit, catalog};
 use hatchery_wasm::{Revisions, Settings, StoredRevision, component_files, file_sha256, write_atomically};
 use serde_json::json;
 
-use crate::host::{ConfigArgs, revisions};
+use crate::host::ConfigArgs;
 use crate::terminal::{BOLD, DIM, plain_stdout, stdout};
 use crate::verbs::Outcome;
 
@@ -49,10 +49,10 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if !args.dir.is_dir() {
         bail!("{} is not a folder", args.dir.display());
     }
-    let config = args.config.source(&args.dir).load()?.require_host_rights()?.config;
-    let revisions = revisions(&args.dir, args.data_dir.as_deref(), &config);
+    let config = args.config.source(&args.dir).load()?.require_host_access()?.config;
+    let revisions = catalog::revisions(&args.dir, args.data_dir.as_deref(), &config);
     let kept = kept(&revisions, &args.name)?;
-    let place = Place::find(&args.dir, &args.name, &catalog::settings(&config))?;
+    let place = Place::find(&args.dir, &args.name, &catalog::component_settings(&config))?;
     if args.list {
         show(&args, &kept, &place)?;
         return Ok(Outcome::Success);
@@ -70,7 +70,8 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     let signature = revisions.read_signature(&args.name, &target.sha256).with_context(revision)?;
     // What the host would not load is not put in its place.
     let admitted = config.signature_verifier().check_signed(&place.file, &bytes, signature.as_deref());
-    let admitted = admitted.inspect_err(|error| catalog::audit_refusal(&place.file, "roll back", &error.to_string()));
+    let admitted =
+        admitted.inspect_err(|error| audit::record_signature_refusal(&place.file, "roll back", &error.to_string()));
     if let Some(warning) = admitted.with_context(revision)? {
         tracing::warn!("{warning}");
     }

@@ -12,8 +12,8 @@ use hatchery_engine::{App, Run, RunRequest, Runner};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader, Lines};
 use tokio_util::sync::CancellationToken;
 
-use crate::chat::Chat;
-use crate::host::{ConfigArgs, Host, ReadConfig, StorageArgs, Watch, served_folder};
+use crate::chat::ChatPrinter;
+use crate::host::{self, ConfigArgs, StorageArgs, served_folder};
 use crate::interrupt::Interrupts;
 use crate::open_calls::{self, Decision, OpenCalls, Question};
 use crate::recordings;
@@ -70,19 +70,14 @@ const USER: &str = "user";
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let (folder, app) = place(&args.place, args.app)?;
-    let host = match args.record {
-        Some(_) => Host::open_repeatable(args.config.source(&folder)).await?,
-        None => {
-            let read = ReadConfig::read(args.config.source(&folder), Watch::No)?;
-            Host::open(read, &StorageArgs::in_memory()).await?
-        }
-    };
-    let app = choose(host.source.as_ref(), app)?;
-    let key = host.runner.services().sessions.create(&app.name, USER, None, Default::default()).await?.key;
+    let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory());
+    let host = host::open(if args.record.is_some() { builder.reproducible() } else { builder }).await?;
+    let app = choose(host.apps().as_ref(), app)?;
+    let key = host.services().sessions.create(&app.name, USER, None, Default::default()).await?.key;
     let is_terminal = std::io::stdin().is_terminal() && !args.json;
     let (runner, app) = match &args.record {
-        Some(folder) => (recorder(&host.runner, folder)?, recordings::without_compaction(&app)),
-        None => (host.runner.clone(), app),
+        Some(folder) => (recorder(host.runner(), folder)?, recordings::without_compaction(&app)),
+        None => (host.runner().clone(), app),
     };
     let mut talk = Talk {
         runner,
@@ -277,7 +272,7 @@ struct Said {
 }
 
 async fn show(mut run: Run, as_json: bool, several_agents: bool) -> anyhow::Result<Said> {
-    let mut chat = Chat::new(stdout(), anstream::stderr(), several_agents);
+    let mut chat = ChatPrinter::new(stdout(), anstream::stderr(), several_agents);
     let mut said = Said { outcome: Outcome::Success, open: OpenCalls::default() };
     let mut reported = false;
     while let Some(item) = run.next().await {
@@ -291,7 +286,7 @@ async fn show(mut run: Run, as_json: bool, several_agents: bool) -> anyhow::Resu
                     out.write_all(b"\n")?;
                     out.flush()?;
                 } else {
-                    chat.show(&event)?;
+                    chat.print(&event)?;
                 }
             }
             Err(error) => {

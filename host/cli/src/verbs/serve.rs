@@ -6,48 +6,48 @@ use std::path::PathBuf;
 use std::pin::pin;
 
 use anyhow::{Context, anyhow, bail};
-use hatchery::config::ServerConfig;
+use hatchery::services::create_data_folder;
 use hatchery::shell::session_commands;
-use hatchery::{AppSource, CatalogReport, Config, LoadedConfig, Storage, services};
+use hatchery::trust::LoadedConfig;
+use hatchery::{AppSource, CatalogReport, Host, ServerConfig, Storage};
 use hatchery_server::{AppState, Server};
 use serde_json::json;
 
-use crate::audit::{self, changes};
-use crate::host::{ConfigArgs, Host, ReadConfig, StorageArgs, Watch};
+use crate::audit;
+use crate::host::{self, ConfigArgs, StorageArgs};
 use crate::interrupt::Interrupts;
+use crate::progress;
 use crate::terminal::{BOLD, DIM, ERROR, harmless, stdout};
 use crate::verbs::Outcome;
-use crate::{progress, settings};
 
-/// What to serve, where.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  hatchery serve my-agents --port 9000\n  \
                         hatchery serve my-agents --session-service sqlite:///var/lib/agents.db")]
 pub struct Args {
     /// The folder with components (*.wasm) and YAML agents (NAME/root_agent.yaml)
     dir: PathBuf,
-    /// The address to listen on; anything but loopback is open to whoever can reach it, and needs server.allowed_hosts in hatchery.yaml
+    /// The address to listen on; addresses other than loopback need server.allowed_hosts in hatchery.yaml
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
-    /// The port; 0 for any free one
+    /// The port; 0 for any free port
     #[arg(long, default_value_t = 8080)]
     port: u16,
-    /// Listen on an address that is not loopback without server.allowed_hosts: requests may come under any name
+    /// Listen on an address other than loopback without server.allowed_hosts, and accept requests for any host name
     #[arg(long)]
     allow_unauthenticated: bool,
     #[command(flatten)]
     storage: StorageArgs,
     #[command(flatten)]
     config: ConfigArgs,
-    /// Do not start without a configuration, and keep the one that is in force when its file goes away: with it would go the signatures
-    /// and limits that it asks for
+    /// Refuse to start without a configuration file, and keep the settings in force if the file is removed while the server
+    /// runs: otherwise its signature policy and limits would be lost
     #[arg(long)]
     config_required: bool,
-    /// Load what is there and look no more
+    /// Do not watch the folder for changes
     #[arg(long)]
     no_watch: bool,
-    /// Write where it listens, and what is loaded and loading, as a line of JSON; a second line follows when all is loaded, if the first
-    /// one has names in "loading"
+    /// Write the address, the loaded apps and what is still loading as a line of JSON; if "loading" is not empty, a second
+    /// line follows when everything is loaded
     #[arg(long)]
     json: bool,
 }
@@ -55,26 +55,27 @@ pub struct Args {
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let mut interrupts = Interrupts::listen()?;
     let address = resolve(&args.host, args.port)?;
-    let watch = if args.no_watch { Watch::No } else { Watch::Yes };
-    let read = ReadConfig::read(args.config.source(&args.dir).required(args.config_required), watch)?;
-    let allowed_hosts = allowed_hosts(address, &args, read.loaded())?;
-    begin_audit(&args, read.loaded())?;
-    let opened = interrupts.race(Host::start(read, &args.storage)).await;
+    let source = args.config.source(&args.dir).required(args.config_required);
+    let mut builder = host::builder(source, &args.storage).watch(!args.no_watch);
+    let loaded = builder.read_config()?;
+    let allowed_hosts = allowed_hosts(address, &args, loaded)?;
+    start_audit(&args, loaded)?;
+    let opened = interrupts.race(host::start(builder)).await;
     let Some(mut host) = opened.transpose()? else { return Ok(Outcome::Interrupted) };
     let is_loading = host.is_loading();
     if !is_loading {
         finish_loading(&mut host).await?;
     }
-    let config = ServerConfig { allowed_hosts, ..host.config.server.clone() };
-    let state = AppState::new(host.runner.clone(), host.source.clone(), config);
+    let config = ServerConfig { allowed_hosts, ..host.config().server.clone() };
+    let state = AppState::new(host.runner().clone(), host.apps().clone(), config);
     let server = Server::bind(address, state).await?;
     let address = server.local_addr();
     if !address.ip().is_loopback() {
-        tracing::warn!(%address, "there is no authentication: whoever can reach this address can run every agent");
+        tracing::warn!(%address, "no authentication: everyone who can reach this address can run every agent");
     }
-    // A second announcement follows exactly when the first one names something.
-    let loading = if is_loading { host.source.loading() } else { Vec::new() };
-    announce(address, host.source.as_ref(), &loading, args.json)?;
+    // A second announcement follows exactly if the first one lists something as loading.
+    let loading = if is_loading { host.apps().loading() } else { Vec::new() };
+    announce(address, host.apps().as_ref(), &loading, args.json)?;
     let mut loaded = Ok(());
     let stop = async {
         let mut interrupted = pin!(interrupts.first());
@@ -83,7 +84,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
                 finish_loading(&mut host).await?;
                 match loading.is_empty() {
                     true => Ok(()),
-                    false => announce_loaded(address, host.source.as_ref(), args.json),
+                    false => announce_loaded(address, host.apps().as_ref(), args.json),
                 }
             };
             tokio::select! {
@@ -100,34 +101,31 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     loaded.map(|()| Outcome::Success)
 }
 
-/// Waits until all components are loaded, then logs what the configuration has chosen and what of it is unknown.
+/// Waits until all components are loaded, then logs the settings and warns of unknown ones.
 async fn finish_loading(host: &mut Host) -> anyhow::Result<()> {
     host.finish_loading().await?;
-    let report = host.source.report();
-    settings::log_choices(&host.config, &host.plugins);
-    settings::warn_of_unknown_apps(&host.config, host.source.app_names(), &report);
-    settings::warn_of_unknown_components(&host.config, &report);
+    host.log_settings();
     Ok(())
 }
 
-/// Opens the audit log, and records with which rights the host starts.
-fn begin_audit(args: &Args, loaded: &LoadedConfig) -> anyhow::Result<()> {
+/// Opens the audit log and records the grants of the configuration.
+fn start_audit(args: &Args, loaded: &LoadedConfig) -> anyhow::Result<()> {
     let storage = args.storage.storage(&args.dir);
-    if let Some(path) = audit::place(&loaded.config.audit, &storage) {
+    if let Some(path) = loaded.config.audit.path(&storage) {
         if let Storage::Directory(folder) = &storage {
-            services::make_data_folder(folder).with_context(|| folder.display().to_string())?;
+            create_data_folder(folder).with_context(|| folder.display().to_string())?;
         }
         audit::open(&path, &loaded.config.audit)?;
     }
     if let Some(explanation) = loaded.explanation() {
         tracing::warn!("{explanation}");
     }
-    changes::record_trust(loaded);
-    changes::record_grants(&Config::default(), &loaded.config);
+    hatchery::audit::record_start(loaded);
     Ok(())
 }
 
-/// The names that requests may come under. Beyond loopback somebody must have said them, or that they do not matter.
+/// Returns the accepted `Host` headers. For addresses other than loopback they must be configured, or
+/// `--allow-unauthenticated` given.
 fn allowed_hosts(address: SocketAddr, args: &Args, loaded: &LoadedConfig) -> anyhow::Result<Vec<String>> {
     let listed = loaded.config.server.allowed_hosts.clone();
     if address.ip().is_loopback() || !listed.is_empty() {
@@ -137,9 +135,9 @@ fn allowed_hosts(address: SocketAddr, args: &Args, loaded: &LoadedConfig) -> any
         return Ok(vec!["*".into()]);
     }
     bail!(
-        "--host {}: whoever can reach this address could run every agent, there is no authentication. Name the hosts that clients \
-         ask for in {}:\n\n  server:\n    allowed_hosts: [agents.example]\n\nor pass --allow-unauthenticated, which lets requests \
-         in under any name",
+        "--host {}: there is no authentication, so everyone who can reach this address could run every agent. List the host \
+         names that clients use in {}:\n\n  server:\n    allowed_hosts: [agents.example]\n\nor pass \
+         --allow-unauthenticated to accept requests for any host name",
         args.host,
         loaded.file.display()
     )
@@ -150,10 +148,10 @@ fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
         return Ok((ip, port).into());
     }
     let mut addresses = (host, port).to_socket_addrs().with_context(|| format!("--host {host}"))?;
-    addresses.next().ok_or_else(|| anyhow!("--host {host}: the name has no address"))
+    addresses.next().ok_or_else(|| anyhow!("--host {host}: the host name has no address"))
 }
 
-/// Writes where the server listens, and what is loaded or still loading.
+/// Prints the address of the server, and the apps or what is still loading.
 fn announce(address: SocketAddr, source: &dyn AppSource, loading: &[String], as_json: bool) -> anyhow::Result<()> {
     let url = url(address);
     if as_json {
@@ -167,13 +165,13 @@ fn announce(address: SocketAddr, source: &dyn AppSource, loading: &[String], as_
     Ok(stdout().flush()?)
 }
 
-/// Writes what is loaded by now, when [`announce`] could not.
+/// Prints the apps when everything is loaded, if [`announce`] could not.
 fn announce_loaded(address: SocketAddr, source: &dyn AppSource, as_json: bool) -> anyhow::Result<()> {
     if as_json { write_json(address, source, &[]) } else { write_apps(&url(address), source) }
 }
 
 fn url(address: SocketAddr) -> String {
-    format!("http://{}", reachable(address))
+    format!("http://{}", connectable(address))
 }
 
 fn write_json(address: SocketAddr, source: &dyn AppSource, loading: &[String]) -> anyhow::Result<()> {
@@ -188,14 +186,14 @@ fn write_json(address: SocketAddr, source: &dyn AppSource, loading: &[String]) -
     Ok(out.flush()?)
 }
 
-/// What does not serve under its name because another has it, a sentence each.
+/// Returns the name conflicts, one sentence each.
 fn conflicts(report: &CatalogReport) -> impl Iterator<Item = &str> {
     let files = report.files.iter().filter(|file| file.state == "conflict");
     let files = files.filter_map(|file| file.reason.as_deref());
     files.chain(report.components.iter().flat_map(|component| &component.conflicts).map(String::as_str))
 }
 
-/// Writes the apps, how to talk to the first one, and which names are in conflict.
+/// Prints the apps, commands for a first message, and name conflicts.
 fn write_apps(url: &str, source: &dyn AppSource) -> anyhow::Result<()> {
     let apps = source.app_names();
     let mut text = match apps.first() {
@@ -203,7 +201,7 @@ fn write_apps(url: &str, source: &dyn AppSource) -> anyhow::Result<()> {
             let commands = indented(&harmless(&session_commands(url, first)));
             format!("apps: {}\ntry:\n{commands}", harmless(&apps.join(", ")))
         }
-        None => "no app is loaded yet: put a component or a folder with root_agent.yaml there".into(),
+        None => "no app is loaded: add a component or a folder with root_agent.yaml".into(),
     };
     for conflict in conflicts(&source.report()) {
         text.push_str(&format!("\n{ERROR}conflict:{ERROR:#} {}", harmless(conflict)));
@@ -212,8 +210,8 @@ fn write_apps(url: &str, source: &dyn AppSource) -> anyhow::Result<()> {
     Ok(stdout().flush()?)
 }
 
-/// An address that a client on this machine can use.
-fn reachable(address: SocketAddr) -> SocketAddr {
+/// Returns an address that a client on this machine can connect to.
+fn connectable(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => ([127, 0, 0, 1], address.port()).into(),
         IpAddr::V6(ip) if ip.is_unspecified() => (std::net::Ipv6Addr::LOCALHOST, address.port()).into(),
@@ -228,7 +226,8 @@ fn indented(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use hatchery::{ComponentReport, ConfigSource, FileReport};
+    use hatchery::trust::ConfigSource;
+    use hatchery::{ComponentReport, FileReport};
 
     use super::*;
 
@@ -241,41 +240,41 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_on_the_network_says_under_which_names() {
+    fn addresses_other_than_loopback_need_allowed_hosts() {
         #[derive(clap::Parser)]
         struct Command {
             #[command(flatten)]
             args: Args,
         }
         let folder = tempfile::tempdir().unwrap();
-        let names = |host: &str, more: &[&str]| {
+        let hosts = |host: &str, more: &[&str]| {
             let words = ["serve", folder.path().to_str().unwrap(), "--host", host];
             let args = Command::parse_from(words.iter().chain(more)).args;
-            // The names are the operator's word: here as by `hatchery trust`.
+            // The file is named, so its host names are trusted.
             let file = Some(folder.path().join("hatchery.yaml")).filter(|file| file.exists());
-            let loaded = ConfigSource::of_folder(&args.dir).named(file).load().unwrap();
+            let loaded = ConfigSource::new(&args.dir).with_file(file).load().unwrap();
             allowed_hosts(resolve(host, 80).unwrap(), &args, &loaded).map_err(|error| error.to_string())
         };
         let none: Vec<String> = Vec::new();
-        assert_eq!(names("127.0.0.1", &[]), Ok(none));
+        assert_eq!(hosts("127.0.0.1", &[]), Ok(none));
         let file = folder.path().join("hatchery.yaml");
         assert_eq!(
-            names("0.0.0.0", &[]).unwrap_err(),
+            hosts("0.0.0.0", &[]).unwrap_err(),
             format!(
-                "--host 0.0.0.0: whoever can reach this address could run every agent, there is no authentication. Name the hosts \
-                 that clients ask for in {}:\n\n  server:\n    allowed_hosts: [agents.example]\n\nor pass \
-                 --allow-unauthenticated, which lets requests in under any name",
+                "--host 0.0.0.0: there is no authentication, so everyone who can reach this address could run every agent. List the \
+                 host names that clients use in {}:\n\n  server:\n    allowed_hosts: [agents.example]\n\nor pass \
+                 --allow-unauthenticated to accept requests for any host name",
                 file.display()
             )
         );
-        assert_eq!(names("0.0.0.0", &["--allow-unauthenticated"]), Ok(vec!["*".into()]));
+        assert_eq!(hosts("0.0.0.0", &["--allow-unauthenticated"]), Ok(vec!["*".into()]));
         std::fs::write(file, "server:\n  allowed_hosts: [agents.example]\n").unwrap();
-        assert_eq!(names("0.0.0.0", &[]), Ok(vec!["agents.example".into()]));
-        assert_eq!(names("0.0.0.0", &["--allow-unauthenticated"]), Ok(vec!["agents.example".into()]));
+        assert_eq!(hosts("0.0.0.0", &[]), Ok(vec!["agents.example".into()]));
+        assert_eq!(hosts("0.0.0.0", &["--allow-unauthenticated"]), Ok(vec!["agents.example".into()]));
     }
 
     #[test]
-    fn every_conflict_of_names_is_told() {
+    fn every_name_conflict_is_printed() {
         let file = |state: &str| FileReport {
             state: state.into(),
             reason: Some(format!("{state}!")),
@@ -288,9 +287,9 @@ mod tests {
     }
 
     #[test]
-    fn what_listens_everywhere_is_reached_on_loopback() {
-        assert_eq!(reachable("0.0.0.0:80".parse().unwrap()), "127.0.0.1:80".parse().unwrap());
-        assert_eq!(reachable("[::]:80".parse().unwrap()), "[::1]:80".parse().unwrap());
-        assert_eq!(reachable("10.0.0.1:80".parse().unwrap()), "10.0.0.1:80".parse().unwrap());
+    fn unspecified_addresses_are_reached_on_loopback() {
+        assert_eq!(connectable("0.0.0.0:80".parse().unwrap()), "127.0.0.1:80".parse().unwrap());
+        assert_eq!(connectable("[::]:80".parse().unwrap()), "[::1]:80".parse().unwrap());
+        assert_eq!(connectable("10.0.0.1:80".parse().unwrap()), "10.0.0.1:80".parse().unwrap());
     }
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::conversation::{self, Conversation, Expected, Turn};
 use crate::files;
-use crate::host::{ConfigArgs, Host, served_folder};
+use crate::host::{self, ConfigArgs, StorageArgs, served_folder};
 use crate::recordings;
 use crate::report::{self, Heard, Met, Report, TurnReport};
 use crate::terminal::stdout;
@@ -61,13 +61,14 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         );
     }
     let deterministic = DeterministicMode::default();
-    let host = Host::open_rehearsal(args.config.source(&folder), deterministic.clone()).await?;
+    let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory());
+    let host = host::open(builder.deterministic(deterministic.clone())).await?;
     let mut reports = Vec::new();
     for (file, test) in tests {
         let report = match test {
             Test::Scripted(mut conversation) => {
                 deterministic.http.play(std::mem::take(&mut conversation.http));
-                play(&host.runner, host.source.as_ref(), conversation, file).await?
+                play(host.runner(), host.apps().as_ref(), conversation, file).await?
             }
             Test::Recorded(recordings) => recordings::replay(&host, recordings, file).await?,
         };

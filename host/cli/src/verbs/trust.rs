@@ -5,11 +5,10 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use hatchery::CONFIG_FILE;
 use hatchery::audit::TARGET;
-use hatchery::config::FILE_NAME;
 use hatchery::shell::quoted_path;
-use hatchery::trust::{Distrust, Standing};
-use hatchery::{ConfigSource, LoadedConfig, TrustStore};
+use hatchery::trust::{ConfigSource, LoadedConfig, TrustStatus, TrustStore, UntrustedReason};
 use serde_json::json;
 
 use crate::host::trust_store;
@@ -56,13 +55,15 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if !args.dir.is_dir() {
         bail!("{} is not a folder", args.dir.display());
     }
-    let loaded = ConfigSource::of_folder(&args.dir).trusting(Some(store.clone())).required(true).load()?;
-    let is_trusted = match &loaded.standing {
-        Standing::Inside | Standing::Trusted | Standing::Named => true,
-        Standing::Untrusted(Distrust::WritableByAll { .. } | Distrust::NoList(_)) => {
+    let loaded = ConfigSource::new(&args.dir).with_trust_store(Some(store.clone())).required(true).load()?;
+    let is_trusted = match &loaded.status {
+        TrustStatus::NotRequired | TrustStatus::Trusted | TrustStatus::Named => true,
+        TrustStatus::Untrusted(UntrustedReason::WritableByAll { .. } | UntrustedReason::NoList(_)) => {
             bail!("{}", loaded.explanation().unwrap_or_default())
         }
-        Standing::Untrusted(Distrust::Undecided | Distrust::Changed) => decide(&store, &args, &loaded)?,
+        TrustStatus::Untrusted(UntrustedReason::Undecided | UntrustedReason::Changed) => {
+            decide(&store, &args, &loaded)?
+        }
     };
     report(&args, &loaded, is_trusted)?;
     Ok(if is_trusted { Outcome::Success } else { Outcome::Failure })
@@ -71,19 +72,15 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 /// Shows what is asked for, and asks. The hash that is kept is that of the very text that was shown.
 fn decide(store: &TrustStore, args: &Args, loaded: &LoadedConfig) -> anyhow::Result<bool> {
     let mut shown = anstream::stderr();
-    writeln!(
-        shown,
-        "{} asks for rights that reach outside of its folder:\n",
-        harmless(&loaded.file.display().to_string())
-    )?;
-    for right in &loaded.rights {
-        writeln!(shown, "  {BOLD}{}{BOLD:#}: {}", harmless(&right.key), harmless(&right.value))?;
+    writeln!(shown, "{} requests access outside of its folder:\n", harmless(&loaded.file.display().to_string()))?;
+    for access in &loaded.external {
+        writeln!(shown, "  {BOLD}{}{BOLD:#}: {}", harmless(&access.key), harmless(&access.value))?;
     }
     writeln!(shown)?;
     if !args.yes {
         if !io::stdin().is_terminal() {
             bail!(
-                "there is no terminal to ask at; look at the lines above and run `hatchery trust {} --yes`",
+                "there is no terminal for the question; review the lines above and run `hatchery trust {} --yes`",
                 quoted_path(&args.dir)
             );
         }
@@ -96,7 +93,7 @@ fn decide(store: &TrustStore, args: &Args, loaded: &LoadedConfig) -> anyhow::Res
         }
     }
     store.trust(&args.dir, &loaded.sha256)?;
-    let (file, detail) = (loaded.file.display(), loaded.outside_keys());
+    let (file, detail) = (loaded.file.display(), loaded.external_keys());
     tracing::info!(target: TARGET, decision = "trusted", %file, sha256 = loaded.sha256, detail, "trust");
     Ok(true)
 }
@@ -105,17 +102,17 @@ fn report(args: &Args, loaded: &LoadedConfig, is_trusted: bool) -> io::Result<()
     let folder = args.dir.display();
     if args.json {
         let rights: Vec<_> =
-            loaded.rights.iter().map(|right| json!({"key": right.key, "value": right.value})).collect();
+            loaded.external.iter().map(|access| json!({"key": access.key, "value": access.value})).collect();
         let line = json!({"folder": args.dir, "trusted": is_trusted, "sha256": loaded.sha256, "rights": rights});
         return writeln!(plain_stdout(), "{line}");
     }
     let mut out = stdout();
-    match (&loaded.standing, is_trusted) {
-        (Standing::Inside, _) => {
-            writeln!(out, "{folder}: {FILE_NAME} asks for nothing outside of the folder, there is nothing to trust")
+    match (&loaded.status, is_trusted) {
+        (TrustStatus::NotRequired, _) => {
+            writeln!(out, "{folder}: {CONFIG_FILE} requests no access outside of the folder, so it needs no trust")
         }
-        (Standing::Trusted, _) => writeln!(out, "{folder} is trusted already"),
-        (_, true) => writeln!(out, "{folder} is trusted until {FILE_NAME} changes"),
+        (TrustStatus::Trusted, _) => writeln!(out, "{folder} is trusted already"),
+        (_, true) => writeln!(out, "{folder} is trusted until {CONFIG_FILE} changes"),
         (_, false) => writeln!(out, "{folder} is not trusted"),
     }
 }
@@ -135,7 +132,7 @@ fn revoke(store: &TrustStore, args: &Args) -> anyhow::Result<Outcome> {
 }
 
 fn list(store: &TrustStore, as_json: bool) -> anyhow::Result<Outcome> {
-    let state = |folder: &Path, trusted: &str| match std::fs::read(folder.join(FILE_NAME)) {
+    let state = |folder: &Path, trusted: &str| match std::fs::read(folder.join(CONFIG_FILE)) {
         Ok(text) if hatchery::trust::sha256(&text) == trusted => "trusted",
         Ok(_) => "changed since",
         Err(_) => "gone",

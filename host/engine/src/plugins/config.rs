@@ -16,6 +16,8 @@ use serde::de::{self, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::catalog_source::{CatalogSnapshot, CatalogSource};
+
 use super::{ContextFilter, GlobalInstruction, Logging, PluginSource, Plugins, Recorder, ReflectAndRetry, Replayer};
 
 /// The plugins that come with the engine, by the names that lists use.
@@ -43,13 +45,10 @@ pub struct PluginError {
     pub reason: String,
 }
 
-/// What is loaded, and a number that changes when that does.
-pub type Loaded = (u64, Arc<dyn ItemResolver>);
-
 /// The plugins of a list. Those of components are looked up anew when what is loaded has changed; those of the engine stay the same.
 pub struct ConfiguredPlugins {
     listed: Vec<Listed>,
-    loaded: Box<dyn Fn() -> Loaded + Send + Sync>,
+    catalog: Arc<dyn CatalogSource>,
     found: Mutex<Found>,
 }
 
@@ -71,11 +70,8 @@ impl ConfiguredPlugins {
     ///
     /// # Errors
     /// When one of them is not there now, does not take its arguments, or has the name of another.
-    pub fn new(
-        list: &[PluginConfig],
-        loaded: impl Fn() -> Loaded + Send + Sync + 'static,
-    ) -> Result<Self, PluginError> {
-        let plugins = Self::while_loading(list, loaded)?;
+    pub fn new(list: &[PluginConfig], catalog: Arc<dyn CatalogSource>) -> Result<Self, PluginError> {
+        let plugins = Self::while_loading(list, catalog)?;
         if let Err(error) = &plugins.found().plugins {
             return Err(error.clone());
         }
@@ -87,20 +83,17 @@ impl ConfiguredPlugins {
     ///
     /// # Errors
     /// When one that comes with the engine does not take its arguments.
-    pub fn while_loading(
-        list: &[PluginConfig],
-        loaded: impl Fn() -> Loaded + Send + Sync + 'static,
-    ) -> Result<Self, PluginError> {
+    pub fn while_loading(list: &[PluginConfig], catalog: Arc<dyn CatalogSource>) -> Result<Self, PluginError> {
         let listed = list.iter().enumerate().map(|(index, plugin)| match builtin(&plugin.name, &plugin.args) {
             Some(Ok(plugin)) => Ok(Listed::Builtin(plugin)),
             Some(Err(reason)) => Err(PluginError { index, name: plugin.name.clone(), reason }),
             None => Ok(Listed::OfComponent(plugin.clone())),
         });
         let listed = listed.collect::<Result<Vec<_>, _>>()?;
-        let (generation, lookup) = loaded();
-        let plugins = find(&listed, lookup.as_ref());
+        let CatalogSnapshot { generation, resolver } = catalog.snapshot();
+        let plugins = find(&listed, resolver.as_ref());
         let found = Mutex::new(Found { generation, plugins });
-        Ok(Self { listed, loaded: Box::new(loaded), found })
+        Ok(Self { listed, catalog, found })
     }
 
     /// The names by which the plugins know themselves, in order.
@@ -119,10 +112,10 @@ impl ConfiguredPlugins {
 #[async_trait]
 impl PluginSource for ConfiguredPlugins {
     fn current(&self) -> Result<Plugins, RunError> {
-        let (generation, lookup) = (self.loaded)();
+        let CatalogSnapshot { generation, resolver } = self.catalog.snapshot();
         let mut found = self.found();
         if found.generation != generation {
-            let plugins = find(&self.listed, lookup.as_ref());
+            let plugins = find(&self.listed, resolver.as_ref());
             match (&found.plugins, &plugins) {
                 (Ok(_), Err(error)) => tracing::error!("{error}; no run begins before it is back"),
                 (Err(_), Ok(_)) => tracing::info!("all plugins are there again"),

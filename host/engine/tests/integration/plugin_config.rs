@@ -7,6 +7,7 @@ use hatchery_core::{
     Agent, CallContext, Callback, Content, ItemKind, ItemResolver, JsonMap, Plugin, ResolveError, RunError, Tool,
 };
 use hatchery_engine::plugins::{ConfiguredPlugins, PluginConfig};
+use hatchery_engine::{CatalogSnapshot, CatalogSource};
 use hatchery_engine::{PluginSource, Runner};
 use hatchery_models::scripted::Scripted;
 use serde_json::json;
@@ -79,12 +80,14 @@ impl Loaded {
 
     fn plugins(&self, list: serde_json::Value) -> Result<ConfiguredPlugins, String> {
         let list: Vec<PluginConfig> = serde_json::from_value(list).map_err(|error| error.to_string())?;
-        let loaded = self.0.clone();
-        let loaded = move || {
-            let (generation, component) = &*loaded.lock().unwrap();
-            (*generation, component.clone() as Arc<dyn ItemResolver>)
-        };
-        ConfiguredPlugins::new(&list, loaded).map_err(|error| error.to_string())
+        ConfiguredPlugins::new(&list, Arc::new(self.clone())).map_err(|error| error.to_string())
+    }
+}
+
+impl CatalogSource for Loaded {
+    fn snapshot(&self) -> CatalogSnapshot {
+        let (generation, component) = &*self.0.lock().unwrap();
+        CatalogSnapshot { generation: *generation, resolver: component.clone() }
     }
 }
 
@@ -188,13 +191,8 @@ async fn a_plugin_that_is_not_there_is_named_with_its_place_and_those_that_are()
 #[tokio::test]
 async fn no_run_begins_before_the_component_of_a_plugin_is_loaded() {
     let loaded = Loaded::new(None);
-    let source = loaded.clone();
-    let current = move || {
-        let (generation, component) = &*source.0.lock().unwrap();
-        (*generation, component.clone() as Arc<dyn ItemResolver>)
-    };
     let list: Vec<PluginConfig> = serde_json::from_value(json!(["logging", "kitchen/says"])).unwrap();
-    let plugins = ConfiguredPlugins::while_loading(&list, current).unwrap();
+    let plugins = ConfiguredPlugins::while_loading(&list, Arc::new(loaded.clone())).unwrap();
     assert!(plugins.names().is_empty());
     let missing = plugins.current().map(|_| ()).unwrap_err();
     assert_eq!(missing.code(), "PLUGIN_MISSING");

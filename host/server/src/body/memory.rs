@@ -1,7 +1,7 @@
-//! The memory that request bodies take together, as they came and parsed. It is counted, not measured.
+//! A semaphore for the total memory of request bodies, received and parsed. Sizes are estimated, not measured.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
@@ -9,35 +9,35 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::Response;
+use hatchery_core::sync::MutexExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::ApiError;
-use hatchery::byte_size::ByteSize;
+use hatchery::ByteSize;
 
-/// Bytes are counted in units of this many, so that their number fits into a permit.
+/// Bytes per permit of the semaphore, whose permits are limited to `u32`.
 const UNIT: usize = 1024;
 
-/// What all bodies may take at one time.
+/// The total memory of all request bodies.
 #[derive(Debug, Clone)]
 pub(crate) struct BodyBudget {
     free: Arc<Semaphore>,
-    most: ByteSize,
+    limit: ByteSize,
 }
 
 impl BodyBudget {
-    /// Allows `most` bytes.
-    pub(crate) fn new(most: ByteSize) -> Self {
-        let units = most.bytes().div_ceil(UNIT).clamp(1, Semaphore::MAX_PERMITS);
-        Self { free: Arc::new(Semaphore::new(units)), most }
+    pub(crate) fn new(limit: ByteSize) -> Self {
+        let units = limit.bytes().div_ceil(UNIT).clamp(1, Semaphore::MAX_PERMITS);
+        Self { free: Arc::new(Semaphore::new(units)), limit }
     }
 
-    /// Bytes that are left.
+    /// Returns the remaining bytes.
     pub(crate) fn available(&self) -> usize {
         self.free.available_permits() * UNIT
     }
 }
 
-/// What the body of one request takes. Cheap to clone; the memory is given back with the last clone.
+/// The reserved memory of one request body. Cheap to clone; it is released with the last clone.
 #[derive(Debug, Clone)]
 pub(crate) struct BodyMemory {
     budget: BodyBudget,
@@ -49,18 +49,18 @@ impl BodyMemory {
         Self { budget, held: Arc::default() }
     }
 
-    /// Takes as much more as makes it `bytes` in all.
+    /// Increases the reservation to `bytes`. It never shrinks.
     ///
     /// # Errors
-    /// 413 when that is more than all bodies may take, 503 when others have taken it.
+    /// 413 if that exceeds the total for all bodies, 503 if other bodies use it.
     pub(crate) fn grow_to(&self, bytes: usize) -> Result<(), ApiError> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock_unpoisoned();
         let units = bytes.div_ceil(UNIT).saturating_sub(held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
         if units == 0 {
             return Ok(());
         }
-        let units = u32::try_from(units).ok().filter(|_| bytes <= self.budget.most.bytes());
-        let Some(units) = units else { return Err(too_large(self.budget.most)) };
+        let units = u32::try_from(units).ok().filter(|_| bytes <= self.budget.limit.bytes());
+        let Some(units) = units else { return Err(too_large(self.budget.limit)) };
         let more = self.budget.free.clone().try_acquire_many_owned(units).map_err(|_| exhausted())?;
         match held.as_mut() {
             Some(held) => held.merge(more),
@@ -70,42 +70,42 @@ impl BodyMemory {
     }
 
     fn is_empty(&self) -> bool {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.held.lock_unpoisoned().is_none()
     }
 }
 
-fn too_large(most: ByteSize) -> ApiError {
+fn too_large(limit: ByteSize) -> ApiError {
     let detail = format!(
-        "the body would take more memory than {most}, which is for all bodies together; raise server.body_memory in hatchery.yaml"
+        "the body needs more memory than all request bodies may use, {limit}; raise server.body_memory in hatchery.yaml"
     );
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail)
 }
 
 fn exhausted() -> ApiError {
     let error = ApiError::busy(
-        "the bodies of other requests take all the memory that is for them; try again, or raise server.body_memory in hatchery.yaml",
+        "other requests use all memory for request bodies; try again, or raise server.body_memory in hatchery.yaml",
     );
     ApiError { code: "BODY_MEMORY".into(), ..error }
 }
 
-/// Gives each request memory for its body, and holds what it took until its answer has been sent.
-pub(crate) async fn hold(State(budget): State<BodyBudget>, mut request: Request, next: Next) -> Response {
+/// Middleware that reserves memory for the body of a request until the response is sent.
+pub(crate) async fn reserve_memory(State(budget): State<BodyBudget>, mut request: Request, next: Next) -> Response {
     let memory = BodyMemory::new(budget);
     request.extensions_mut().insert(memory.clone());
     let response = next.run(request).await;
     if memory.is_empty() {
         return response;
     }
-    response.map(|body| Body::new(Holding { body, _memory: memory }))
+    response.map(|body| Body::new(ReservedBody { body, _memory: memory }))
 }
 
-/// An answer whose request's body is still in memory.
-struct Holding {
+/// A response body that keeps the reservation of its request.
+struct ReservedBody {
     body: Body,
     _memory: BodyMemory,
 }
 
-impl HttpBody for Holding {
+impl HttpBody for ReservedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -130,12 +130,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn admitted_bytes_are_counted_and_given_back() {
+    fn reserved_bytes_are_counted_and_released() {
         let budget = BodyBudget::new(ByteSize(64 * UNIT));
         let (a, b) = (BodyMemory::new(budget.clone()), BodyMemory::new(budget.clone()));
         a.grow_to(40 * UNIT).unwrap();
         a.grow_to(30 * UNIT).unwrap();
-        assert_eq!(budget.available(), 24 * UNIT, "what is held does not shrink");
+        assert_eq!(budget.available(), 24 * UNIT, "a reservation does not shrink");
         b.grow_to(24 * UNIT).unwrap();
         let error = b.grow_to(24 * UNIT + 1).unwrap_err();
         assert_eq!((error.status.as_u16(), &*error.code, error.retry_after.is_some()), (503, "BODY_MEMORY", true));
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_never_fits_is_not_told_to_come_back() {
+    fn a_body_that_can_never_fit_has_no_retry_after() {
         let memory = BodyMemory::new(BodyBudget::new(ByteSize(4 * UNIT)));
         let error = memory.grow_to(4 * UNIT + 1).unwrap_err();
         assert_eq!((error.status.as_u16(), &*error.code), (413, "BODY_TOO_LARGE"));
         assert_eq!(
             error.detail,
-            "the body would take more memory than 4 KiB (4096 bytes), which is for all bodies together; raise server.body_memory \
-             in hatchery.yaml"
+            "the body needs more memory than all request bodies may use, 4 KiB (4096 bytes); raise server.body_memory in \
+             hatchery.yaml"
         );
         assert!(memory.is_empty());
     }

@@ -1,34 +1,36 @@
-//! How many connections each peer has.
+//! The connection limit per peer.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The connections of each peer.
+use hatchery_core::sync::MutexExt;
+
+/// Counts the connections of each peer.
 #[derive(Clone)]
 pub(super) struct Peers {
-    most: usize,
+    max: usize,
     open: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// Leave to have one more connection; given back when it is dropped.
+/// A permit for one connection. It is released when it is dropped.
 pub(super) struct PeerPermit {
     peers: Peers,
     key: IpAddr,
 }
 
 impl Peers {
-    /// Allows each peer `most` connections, at least one.
-    pub(super) fn new(most: usize) -> Self {
-        Self { most: most.max(1), open: Arc::default() }
+    /// Allows each peer `max` connections, at least one.
+    pub(super) fn new(max: usize) -> Self {
+        Self { max: max.max(1), open: Arc::default() }
     }
 
-    /// Counts one more connection of a peer, or returns `None` if it has its share.
-    pub(super) fn admit(&self, address: IpAddr) -> Option<PeerPermit> {
+    /// Counts a new connection of a peer. `None` if the peer has the maximum number of connections.
+    pub(super) fn acquire(&self, address: IpAddr) -> Option<PeerPermit> {
         let key = key(address);
         let mut open = self.open();
         let count = open.entry(key).or_default();
-        if *count >= self.most {
+        if *count >= self.max {
             return None;
         }
         *count += 1;
@@ -36,7 +38,7 @@ impl Peers {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock_unpoisoned()
     }
 }
 
@@ -52,7 +54,8 @@ impl Drop for PeerPermit {
     }
 }
 
-/// The address that stands for a peer: of IPv6 the network, since one machine has all of its addresses.
+/// Returns the key of a peer: the address, or the /64 network of an IPv6 address, since one machine can use all of its
+/// addresses.
 fn key(address: IpAddr) -> IpAddr {
     const NETWORK: u128 = u128::MAX << 64;
     match address.to_canonical() {
@@ -70,15 +73,15 @@ mod tests {
     }
 
     #[test]
-    fn each_peer_has_its_own_share() {
+    fn each_peer_has_its_own_limit() {
         let peers = Peers::new(2);
-        let first = peers.admit(ip("10.0.0.1")).unwrap();
-        let _second = peers.admit(ip("10.0.0.1")).unwrap();
-        assert!(peers.admit(ip("10.0.0.1")).is_none());
-        assert!(peers.admit(ip("10.0.0.2")).is_some());
+        let first = peers.acquire(ip("10.0.0.1")).unwrap();
+        let _second = peers.acquire(ip("10.0.0.1")).unwrap();
+        assert!(peers.acquire(ip("10.0.0.1")).is_none());
+        assert!(peers.acquire(ip("10.0.0.2")).is_some());
         drop(first);
-        assert!(peers.admit(ip("10.0.0.1")).is_some());
-        assert_eq!(peers.open().len(), 1, "peers without connections are forgotten");
+        assert!(peers.acquire(ip("10.0.0.1")).is_some());
+        assert_eq!(peers.open().len(), 1, "peers without connections are removed");
     }
 
     #[test]

@@ -1,14 +1,16 @@
-//! Log lines that are written at most once in a while, however often there is reason to.
+//! A rate limit for log lines.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long nothing more is written.
-const PAUSE: Duration = Duration::from_secs(10);
+use hatchery_core::sync::MutexExt;
 
-/// Limits how often a line is written.
+/// Minimum interval between two lines.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Writes a log line at most once per interval.
 #[derive(Default)]
-pub(super) struct Throttle(Mutex<State>);
+pub(super) struct LogThrottle(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -16,12 +18,12 @@ struct State {
     last: Option<Instant>,
 }
 
-impl Throttle {
-    /// Calls `write` with how often this has been called so far, unless it was written a short while ago.
+impl LogThrottle {
+    /// Calls `write` with the number of calls so far, unless a line was written within the interval.
     pub(super) fn log(&self, write: impl FnOnce(u64)) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock_unpoisoned();
         state.times += 1;
-        if state.last.is_none_or(|last| last.elapsed() >= PAUSE) {
+        if state.last.is_none_or(|last| last.elapsed() >= INTERVAL) {
             state.last = Some(Instant::now());
             let times = state.times;
             drop(state);
@@ -41,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_one_line() {
-        let (throttle, mut lines) = (Throttle::default(), Vec::new());
+        let (throttle, mut lines) = (LogThrottle::default(), Vec::new());
         for _ in 0..1000 {
             throttle.log(|times| lines.push(times));
         }

@@ -1,4 +1,4 @@
-//! A stream that fails when its peer takes nothing for too long, so that a client which does not read its answer loses the connection.
+//! A write timeout for streams: a client that does not read its response loses the connection.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,16 +8,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// A stream with a limit on how long a write may wait.
+/// A stream whose writes fail if they make no progress for a while.
 pub(super) struct WriteTimeout<S> {
     stream: S,
     timeout: Duration,
-    /// Runs out when the write that waits has waited for too long.
+    /// The timer of the pending write.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteTimeout<S> {
-    /// Fails writes to `stream` that make no progress for `timeout`.
     pub(super) fn new(stream: S, timeout: Duration) -> Self {
         Self { stream, timeout, timer: None }
     }
@@ -74,7 +73,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_write_that_nobody_reads_fails() {
+    async fn a_write_that_is_not_read_fails() {
         let (near, far) = duplex(8);
         let mut near = WriteTimeout::new(near, Duration::from_millis(20));
         let error = near.write_all(&[0; 64]).await.unwrap_err();
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn progress_starts_the_time_anew() {
+    async fn progress_restarts_the_timeout() {
         let (near, mut far) = duplex(8);
         let mut near = WriteTimeout::new(near, Duration::from_secs(60));
         let write = async { near.write_all(&[7; 64]).await };

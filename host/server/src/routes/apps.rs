@@ -22,7 +22,7 @@ struct ListQuery {
     detailed: bool,
 }
 
-/// Names of the apps, sorted; with `?detailed=true`, also what each is made of.
+/// Returns the names of all apps, sorted; with `?detailed=true` also their agents.
 async fn list_apps(State(state): State<AppState>, QueryParams(query): QueryParams<ListQuery>) -> Response {
     let names = state.source().app_names();
     if !query.detailed {

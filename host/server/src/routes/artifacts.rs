@@ -1,4 +1,4 @@
-//! Artifacts of a session. Names may contain `/`, so everything below `artifacts/` is one route that is taken apart here.
+//! Artifacts of a session. Names may contain `/`, so all paths below `artifacts/` are one route that is parsed here.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -26,7 +26,7 @@ async fn list(
     State(state): State<AppState>,
     Params((app, user, id)): Params<(String, String, String)>,
 ) -> Result<axum::Json<Vec<String>>, ApiError> {
-    let key = existing(&state, app, user, id).await?;
+    let key = existing_session(&state, app, user, id).await?;
     Ok(axum::Json(state.services().artifacts.list(&key).await?))
 }
 
@@ -38,7 +38,7 @@ struct SaveBody {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Saved {
+struct SavedArtifact {
     filename: String,
     version: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,20 +49,20 @@ async fn save(
     State(state): State<AppState>,
     Params((app, user, id)): Params<(String, String, String)>,
     Json(body): Json<SaveBody>,
-) -> Result<axum::Json<Saved>, ApiError> {
+) -> Result<axum::Json<SavedArtifact>, ApiError> {
     if body.artifact.data == PartData::Other && body.artifact.extra.is_empty() {
-        return Err(ApiError::bad_input("the artifact holds nothing; give it `text`, `inlineData` or `fileData`"));
+        return Err(ApiError::bad_input("the artifact is empty; set `text`, `inlineData` or `fileData`"));
     }
-    let key = existing(&state, app, user, id).await?;
+    let key = existing_session(&state, app, user, id).await?;
     let version = state.services().artifacts.save(&key, &body.filename, &body.artifact).await?;
     let mime_type = match body.artifact.data {
         PartData::InlineData(blob) => Some(blob.mime_type),
         _ => None,
     };
-    Ok(axum::Json(Saved { filename: body.filename, version, mime_type }))
+    Ok(axum::Json(SavedArtifact { filename: body.filename, version, mime_type }))
 }
 
-/// What a path below `artifacts/` means.
+/// A parsed path below `artifacts/`.
 #[derive(Debug, PartialEq)]
 enum Target<'a> {
     /// `name`
@@ -73,7 +73,7 @@ enum Target<'a> {
     Version(&'a str, &'a str),
 }
 
-fn target(path: &str) -> Target<'_> {
+fn parse_target(path: &str) -> Target<'_> {
     if let Some(name) = path.strip_suffix("/versions") {
         return Target::Versions(name);
     }
@@ -96,8 +96,8 @@ async fn read(
     Params((app, user, id, path)): Params<(String, String, String, String)>,
     QueryParams(query): QueryParams<ReadQuery>,
 ) -> Result<Response, ApiError> {
-    let key = existing(&state, app, user, id).await?;
-    let (name, version) = match target(&path) {
+    let key = existing_session(&state, app, user, id).await?;
+    let (name, version) = match parse_target(&path) {
         Target::Versions(name) => return versions(&state, &key, name).await,
         Target::Version(name, version) => (name, Some(version)),
         Target::Newest(name) => (name, query.version.as_deref()),
@@ -120,7 +120,7 @@ async fn delete(
     State(state): State<AppState>,
     Params((app, user, id, name)): Params<(String, String, String, String)>,
 ) -> Result<StatusCode, ApiError> {
-    let key = existing(&state, app, user, id).await?;
+    let key = existing_session(&state, app, user, id).await?;
     state.services().artifacts.delete(&key, &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -134,8 +134,8 @@ fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
         .map_err(|_| ApiError::invalid(format!("`{text}` is not a version; write a number from 0 or `latest`")))
 }
 
-/// The key of a session that exists.
-async fn existing(state: &AppState, app: String, user: String, id: String) -> Result<SessionKey, ApiError> {
+/// Returns the key of a session, after a check that it exists.
+async fn existing_session(state: &AppState, app: String, user: String, id: String) -> Result<SessionKey, ApiError> {
     let key = SessionKey::new(app, user, id);
     state.session(&key, EventWindow::Recent(0)).await?;
     Ok(key)
@@ -146,12 +146,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_may_hold_slashes_and_the_word_versions() {
-        assert_eq!(target("a.txt"), Target::Newest("a.txt"));
-        assert_eq!(target("dir/a.txt"), Target::Newest("dir/a.txt"));
-        assert_eq!(target("versions"), Target::Newest("versions"));
-        assert_eq!(target("dir/a.txt/versions"), Target::Versions("dir/a.txt"));
-        assert_eq!(target("dir/a.txt/versions/3"), Target::Version("dir/a.txt", "3"));
-        assert_eq!(target("a/versions/latest"), Target::Version("a", "latest"));
+    fn names_may_contain_slashes_and_the_word_versions() {
+        assert_eq!(parse_target("a.txt"), Target::Newest("a.txt"));
+        assert_eq!(parse_target("dir/a.txt"), Target::Newest("dir/a.txt"));
+        assert_eq!(parse_target("versions"), Target::Newest("versions"));
+        assert_eq!(parse_target("dir/a.txt/versions"), Target::Versions("dir/a.txt"));
+        assert_eq!(parse_target("dir/a.txt/versions/3"), Target::Version("dir/a.txt", "3"));
+        assert_eq!(parse_target("a/versions/latest"), Target::Version("a", "latest"));
     }
 }

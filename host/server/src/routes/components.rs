@@ -1,4 +1,4 @@
-//! `GET /components`: what is loaded, and what is not and why.
+//! `GET /components`: the loaded components, and the state of every file.
 
 use axum::extract::State;
 use axum::routing::get;
@@ -6,7 +6,7 @@ use axum::{Json, Router};
 use serde::Serialize;
 
 use crate::state::AppState;
-use hatchery::source::CatalogReport;
+use hatchery::CatalogReport;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/components", get(components))

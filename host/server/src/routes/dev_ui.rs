@@ -1,4 +1,4 @@
-//! A page for developers at `/dev-ui`: what is loaded, what is not and why, and how to talk to it. It needs no script and no network.
+//! The developer page at `/dev-ui`: apps with example commands, components and files. It uses no script and no network.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use axum::routing::get;
 
 use crate::state::AppState;
 use hatchery::shell::session_commands;
-use hatchery::source::{CatalogReport, ComponentReport};
+use hatchery::{CatalogReport, ComponentReport};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/", get(root)).route("/dev-ui", get(page)).route("/dev-ui/", get(page))
@@ -28,7 +28,7 @@ async fn page(State(state): State<AppState>, headers: HeaderMap) -> Response {
     ([(header::CONTENT_SECURITY_POLICY, policy(&nonce))], Html(html)).into_response()
 }
 
-/// Nothing but the page's own style.
+/// Returns the content security policy: only the style of the page is allowed.
 fn policy(nonce: &str) -> String {
     format!(
         "default-src 'none'; style-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -80,7 +80,7 @@ fn render(host: &str, nonce: &str, apps: &[String], report: &CatalogReport) -> S
     html
 }
 
-/// What a component offers beside agents, tools and callbacks: `plugin censor, model echo`.
+/// Returns the items of a component other than agents, tools and callbacks: `plugin censor, model echo`.
 fn other_items(component: &ComponentReport) -> String {
     let kinds = [
         ("plugin", &component.plugins),
@@ -127,10 +127,10 @@ fn push(html: &mut String, text: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hatchery::source::FileReport;
+    use hatchery::FileReport;
 
     #[test]
-    fn everything_that_came_from_elsewhere_is_escaped() {
+    fn names_and_reasons_are_escaped() {
         let evil = "<script>alert('x')</script>\"&".to_owned();
         let report = CatalogReport {
             generation: 7,

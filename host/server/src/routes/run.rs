@@ -1,6 +1,6 @@
-//! Runs: `POST /run` gives all events at once, `POST /run_sse` (also `/run-sse`) each as it comes.
+//! Runs: `POST /run` returns all events at once, `POST /run_sse` (also `/run-sse`) streams them as server-sent events.
 //!
-//! A client that goes away does not stop a run, unless the request or the configuration says so.
+//! A client that disconnects does not cancel the run, unless the request or the configuration says so.
 
 use std::time::Duration;
 
@@ -50,23 +50,23 @@ struct RunBody {
     cancel_on_disconnect: Option<bool>,
 }
 
-/// A run, and what cancels it when the client goes away.
-struct Started {
+/// A run, with a guard that cancels it when the client disconnects.
+struct StartedRun {
     run: Run,
     guard: Option<DropGuard>,
 }
 
-async fn start(state: &AppState, body: RunBody, streaming_mode: StreamingMode) -> Result<Started, ApiError> {
+async fn start(state: &AppState, body: RunBody, streaming_mode: StreamingMode) -> Result<StartedRun, ApiError> {
     let app = state.app(&required("appName", body.app_name.clone())?)?;
-    let guarded = body.cancel_on_disconnect.unwrap_or(state.config().cancel_on_disconnect);
+    let cancel_on_disconnect = body.cancel_on_disconnect.unwrap_or(state.config().cancel_on_disconnect);
     let cancel = state.stop_runs().child_token();
     let request = request(body, streaming_mode, cancel.clone())?;
-    let _admission = state.admit()?;
+    let _permit = state.acquire_run_permit()?;
     let run = state.runner().run(app, request).await?;
-    Ok(Started { run, guard: guarded.then(|| cancel.drop_guard()) })
+    Ok(StartedRun { run, guard: cancel_on_disconnect.then(|| cancel.drop_guard()) })
 }
 
-/// What to run. Limits are the operator's to choose, so none comes from the client.
+/// Converts the body to a request for the runner. Clients cannot set limits.
 fn request(body: RunBody, streaming_mode: StreamingMode, cancel: CancellationToken) -> Result<RunRequest, ApiError> {
     let invocation_id = body.invocation_id.filter(|id| !id.trim().is_empty());
     if body.new_message.is_none() && invocation_id.is_none() {
@@ -92,7 +92,7 @@ fn missing(field: &str) -> ApiError {
     ApiError::bad_input(format!("`{field}` is missing or empty"))
 }
 
-/// The events as an array. A run that fails is an error that holds the events up to there.
+/// Returns all events as an array. If the run fails, the error contains the events so far.
 async fn run(State(state): State<AppState>, Json(body): Json<RunBody>) -> Result<Response, ApiError> {
     let mut started = start(&state, body, StreamingMode::Off).await?;
     let mut events = Vec::new();
@@ -105,11 +105,11 @@ async fn run(State(state): State<AppState>, Json(body): Json<RunBody>) -> Result
     Ok(json::events(&events))
 }
 
-/// The events as a stream, each one line of `data:` in one write: clients parse whole chunks.
+/// Returns the events as a stream, each as one `data:` line in one chunk: some clients parse single chunks.
 async fn run_sse(State(state): State<AppState>, Json(body): Json<RunBody>) -> Result<Response, ApiError> {
     let streaming_mode = if body.streaming == Some(true) { StreamingMode::On } else { StreamingMode::Off };
     let started = start(&state, body, streaming_mode).await?;
-    let frames = frames(started, state.config().keep_alive);
+    let frames = sse_frames(started, state.config().keep_alive);
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
@@ -118,17 +118,17 @@ async fn run_sse(State(state): State<AppState>, Json(body): Json<RunBody>) -> Re
     Ok((headers, Body::from_stream(frames)).into_response())
 }
 
-fn frames(
-    started: Started,
+fn sse_frames(
+    started: StartedRun,
     keep_alive: Duration,
 ) -> impl futures::Stream<Item = Result<Bytes, std::convert::Infallible>> {
     futures::stream::unfold(started, move |mut started| async move {
         let frame = match tokio::time::timeout(keep_alive, started.run.next()).await {
             Err(_) => Bytes::from_static(b": keep-alive\n\n"),
             Ok(Some(Ok(event))) => frame(event.json()),
-            Ok(Some(Err(error))) => failure(&error),
+            Ok(Some(Err(error))) => error_frame(&error),
             Ok(None) => {
-                // The run has ended by itself: nothing is left to cancel.
+                // The run has ended, so there is nothing to cancel.
                 started.guard.take().map(DropGuard::disarm);
                 return None;
             }
@@ -137,11 +137,11 @@ fn frames(
     })
 }
 
-fn failure(error: &RunError) -> Bytes {
+fn error_frame(error: &RunError) -> Bytes {
     frame(json!({"error": error::detail(error), "code": error.code()}).to_string().as_bytes())
 }
 
-/// One SSE message. A line break, which in JSON can only be white space, would end the `data:` line early.
+/// Returns one SSE message. Line breaks, which are only white space in JSON, would end the `data:` line.
 fn frame(json: &[u8]) -> Bytes {
     let mut frame = Vec::with_capacity(json.len() + 8);
     frame.extend_from_slice(b"data: ");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_run_goes_on_with_a_message_or_without() {
+    fn an_interrupted_run_is_resumed_with_or_without_a_message() {
         for key in ["invocationId", "invocation_id"] {
             let request = requested(json!({"userId": "u", "sessionId": "s", key: "e-1"})).unwrap();
             assert_eq!((request.invocation_id.as_deref(), request.message), (Some("e-1"), None));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_chooses_no_limits() {
+    fn a_client_cannot_set_limits() {
         let limits = json!({"maxLlmCalls": 1, "maxTokens": 1});
         let mut body = json!({"userId": "u", "sessionId": "s", "newMessage": {"parts": [{"text": "hi"}]}});
         body["runConfig"] = limits.clone();

@@ -1,4 +1,4 @@
-//! Sessions: create, import, list, read, change and delete.
+//! Sessions: create, import, list, read, update and delete.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -17,13 +17,13 @@ use crate::extract::{Json, Params, QueryParams, RawJson};
 use crate::json;
 use crate::state::AppState;
 
-/// Sessions of evaluations start so; they are not listed.
-const EVALUATION_IDS: [&str; 3] = ["adk-eval-session-", "___eval___session___", "ADK_EVAL_"];
+/// Prefixes of the ids of evaluation sessions, which are not listed.
+const EVALUATION_PREFIXES: [&str; 3] = ["adk-eval-session-", "___eval___session___", "ADK_EVAL_"];
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/apps/{app}/users/{user}/sessions", get(list).post(create).layer(Extension(LargeBody))).route(
         "/apps/{app}/users/{user}/sessions/{session}",
-        get(read).post(create_with_id).patch(change).delete(delete),
+        get(read).post(create_with_id).patch(update).delete(delete),
     )
 }
 
@@ -44,11 +44,11 @@ async fn create(
     let body = if body.is_empty() { CreateBody::default() } else { body.parse()? };
     let events = body.events.unwrap_or_default();
     if let Some(index) = events.iter().position(|event| event.partial) {
-        return Err(ApiError::bad_input(format!("events[{index}] is partial; only whole events can be imported")));
+        return Err(ApiError::bad_input(format!("events[{index}] is partial; only complete events can be imported")));
     }
     state.app(&app)?;
     if !events.is_empty() {
-        admit_import(&state, &app, &user, body.session_id.as_deref().unwrap_or_default(), events.len())?;
+        check_import(&state, &app, &user, body.session_id.as_deref().unwrap_or_default(), events.len())?;
     }
     let sessions = &state.services().sessions;
     let session = sessions.create(&app, &user, body.session_id.as_deref(), body.state.unwrap_or_default()).await?;
@@ -62,8 +62,8 @@ async fn create(
     json::session(&state.session(&session.key, EventWindow::All).await?)
 }
 
-/// Imported events say what they like about agents, tools and other people, so importing is the operator's decision.
-fn admit_import(state: &AppState, app: &str, user: &str, session: &str, count: usize) -> Result<(), ApiError> {
+/// Checks that the operator allows imports: imported events can claim anything about agents, tools and users.
+fn check_import(state: &AppState, app: &str, user: &str, session: &str, count: usize) -> Result<(), ApiError> {
     let detail = format!("{count} events");
     if state.config().allow_import {
         tracing::info!(target: "hatchery::audit", app, user, session, decision = "allowed", detail, "import");
@@ -73,7 +73,7 @@ fn admit_import(state: &AppState, app: &str, user: &str, session: &str, count: u
     Err(ApiError::new(
         StatusCode::FORBIDDEN,
         "IMPORT_NOT_ALLOWED",
-        "a session is created without events here; to let clients import sessions, set `server: { allow_import: true }` in hatchery.yaml",
+        "sessions cannot be created with events; to let clients import sessions, set `server: { allow_import: true }` in hatchery.yaml",
     ))
 }
 
@@ -85,7 +85,7 @@ async fn import(state: &AppState, key: &SessionKey, events: Vec<EventData>) -> R
     Ok(())
 }
 
-/// Appends an event of a client, if it can be read again.
+/// Appends an event of a client. Rejects events that could not be read again.
 async fn append(state: &AppState, key: &SessionKey, event: EventData) -> Result<(), ApiError> {
     let event = Event::new(event);
     event.check_storable().map_err(|error| {
@@ -102,16 +102,16 @@ async fn create_with_id(
     Params((app, user, id)): Params<(String, String, String)>,
     body: RawJson,
 ) -> Result<Response, ApiError> {
-    let mut given: JsonMap = if body.is_empty() { JsonMap::new() } else { body.parse()? };
-    if given.len() == 1 {
-        match given.get_mut("state") {
-            Some(Value::Object(inner)) => given = std::mem::take(inner),
-            Some(Value::Null) => given.clear(),
+    let mut initial: JsonMap = if body.is_empty() { JsonMap::new() } else { body.parse()? };
+    if initial.len() == 1 {
+        match initial.get_mut("state") {
+            Some(Value::Object(inner)) => initial = std::mem::take(inner),
+            Some(Value::Null) => initial.clear(),
             _ => {}
         }
     }
     state.app(&app)?;
-    json::session(&state.services().sessions.create(&app, &user, Some(&id), given).await?)
+    json::session(&state.services().sessions.create(&app, &user, Some(&id), initial).await?)
 }
 
 async fn list(
@@ -120,7 +120,7 @@ async fn list(
 ) -> Result<Response, ApiError> {
     state.app(&app)?;
     let sessions = state.services().sessions.list(&app, &user).await?;
-    let is_evaluation = |session: &Session| EVALUATION_IDS.iter().any(|prefix| session.key.id.starts_with(prefix));
+    let is_evaluation = |session: &Session| EVALUATION_PREFIXES.iter().any(|prefix| session.key.id.starts_with(prefix));
     json::sessions(sessions.iter().filter(|session| !is_evaluation(session)))
 }
 
@@ -140,27 +140,27 @@ async fn read(
 ) -> Result<Response, ApiError> {
     let window = match (query.after_timestamp, query.num_recent_events) {
         (Some(time), _) => EventWindow::Since(time),
-        (None, Some(most)) => EventWindow::Recent(most),
+        (None, Some(count)) => EventWindow::Recent(count),
         (None, None) => EventWindow::All,
     };
     let mut session = state.session(&SessionKey::new(app, user, id), window).await?;
-    if let Some(most) = query.num_recent_events {
-        session.events = session.events.skip(session.events.len().saturating_sub(most));
+    if let Some(count) = query.num_recent_events {
+        session.events = session.events.skip(session.events.len().saturating_sub(count));
     }
     json::session(&session)
 }
 
 #[derive(Deserialize)]
-struct ChangeBody {
+struct UpdateBody {
     #[serde(rename = "stateDelta", alias = "state_delta")]
     state_delta: JsonMap,
 }
 
-/// Changes the state by an event of the user's.
-async fn change(
+/// Updates the state by appending an event of the user.
+async fn update(
     State(state): State<AppState>,
     Params((app, user, id)): Params<(String, String, String)>,
-    Json(body): Json<ChangeBody>,
+    Json(body): Json<UpdateBody>,
 ) -> Result<Response, ApiError> {
     state.app(&app)?;
     let key = SessionKey::new(app, user, id);
@@ -185,7 +185,7 @@ async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Deletes a session's own artifacts: nobody could reach them any more, and they would count towards the user's quota.
+/// Deletes the artifacts of a session. They would be unreachable and count towards the quota of the user.
 async fn delete_artifacts(state: &AppState, key: &SessionKey) -> Result<(), ApiError> {
     let artifacts = &state.services().artifacts;
     for name in artifacts.list(key).await?.iter().filter(|name| !name.starts_with("user:")) {

@@ -11,7 +11,7 @@ pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/health", get(health)).route("/version", get(version))
 }
 
-/// `{"status": "ok"}`, with the names of what is still being loaded as `loading` if there is anything.
+/// Returns `{"status": "ok"}`, with `loading` if apps or components are still being loaded.
 async fn health(State(state): State<AppState>) -> Json<Value> {
     let loading = state.source().loading();
     Json(if loading.is_empty() { json!({"status": "ok"}) } else { json!({"status": "ok", "loading": loading}) })

@@ -10,7 +10,7 @@ async fn save(host: &Host, name: &str, artifact: Value) -> Value {
 }
 
 #[tokio::test]
-async fn versions_count_from_zero_and_the_newest_is_given_first() {
+async fn versions_start_at_zero_and_the_newest_is_returned_by_default() {
     let host = Host::start().await;
     host.session("says").await;
     assert_eq!(host.get_json(ARTIFACTS).await, json!([]));
@@ -31,7 +31,7 @@ async fn versions_count_from_zero_and_the_newest_is_given_first() {
 }
 
 #[tokio::test]
-async fn a_name_may_hold_slashes() {
+async fn a_name_may_contain_slashes() {
     let host = Host::start().await;
     host.session("says").await;
     save(&host, "dir/sub/a.txt", json!({"text": "deep"})).await;
@@ -42,7 +42,7 @@ async fn a_name_may_hold_slashes() {
 }
 
 #[tokio::test]
-async fn a_deleted_artifact_is_gone() {
+async fn a_deleted_artifact_no_longer_exists() {
     let host = Host::start().await;
     host.session("says").await;
     save(&host, "dir/a.txt", json!({"text": "one"})).await;
@@ -54,7 +54,7 @@ async fn a_deleted_artifact_is_gone() {
 }
 
 #[tokio::test]
-async fn a_missing_version_is_404_and_what_is_no_version_422() {
+async fn a_missing_version_is_404_and_an_invalid_one_422() {
     let host = Host::start().await;
     host.session("says").await;
     save(&host, "a.txt", json!({"text": "one"})).await;
@@ -67,13 +67,13 @@ async fn a_missing_version_is_404_and_what_is_no_version_422() {
 }
 
 #[tokio::test]
-async fn artifacts_need_a_session_a_name_and_something_to_hold() {
+async fn artifacts_need_a_session_a_name_and_content() {
     let host = Host::start().await;
     let artifact = json!({"filename": "a.txt", "artifact": {"text": "one"}});
     problem(host.post(ARTIFACTS, &artifact).await, 404, "SESSION_NOT_FOUND").await;
     host.session("says").await;
     let body = problem(host.post(ARTIFACTS, &json!({"filename": "a", "artifact": {}})).await, 400, "BAD_INPUT").await;
-    assert_eq!(body["detail"], "the artifact holds nothing; give it `text`, `inlineData` or `fileData`");
+    assert_eq!(body["detail"], "the artifact is empty; set `text`, `inlineData` or `fileData`");
     let outside = json!({"filename": "../a.txt", "artifact": {"text": "one"}});
     problem(host.post(ARTIFACTS, &outside).await, 400, "INVALID_NAME").await;
     problem(host.post(ARTIFACTS, &json!({"artifact": {"text": "one"}})).await, 422, "INVALID_REQUEST").await;

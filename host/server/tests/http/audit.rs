@@ -1,4 +1,4 @@
-//! What is in the audit log while a test runs.
+//! Collects audit events while a test runs.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -8,7 +8,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// The audit events of this thread, for as long as it lives: each in a line of its fields and its kind.
+/// Collects the audit events of this thread until it is dropped, one line per event.
 pub struct Audit(Lines);
 
 type Lines = Arc<Mutex<Vec<String>>>;
@@ -19,7 +19,7 @@ thread_local! {
 
 impl Audit {
     pub fn heard() -> Self {
-        // One listener for all threads, because callsites cache which subscribers want them.
+        // One subscriber for all threads, because callsites cache the interest of subscribers.
         static LISTEN: Once = Once::new();
         LISTEN.call_once(|| tracing::subscriber::set_global_default(AuditListener).unwrap());
         let lines = Lines::default();

@@ -1,6 +1,6 @@
-//! What bodies may take: bytes by route, values, and memory together with all others.
+//! Limits of request bodies: bytes per route, JSON values, and total memory.
 
-use hatchery::{ServerConfig, byte_size::ByteSize};
+use hatchery::{ByteSize, ServerConfig};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -10,7 +10,7 @@ use crate::support::{Host, post_bytes, problem, run_body, success, wait_for};
 const SESSIONS: &str = "/apps/says/users/u/sessions";
 
 #[tokio::test]
-async fn only_routes_with_content_take_more_than_a_megabyte() {
+async fn only_routes_with_content_accept_more_than_a_megabyte() {
     let host = Host::with(ServerConfig { allow_import: true, ..ServerConfig::default() }).await;
     host.session("says").await;
     let large = "x".repeat(2 << 20);
@@ -26,31 +26,31 @@ async fn only_routes_with_content_take_more_than_a_megabyte() {
     success(host.post(&format!("{SESSIONS}/s/artifacts"), &artifact).await).await;
     let events = json!([{"author": "user", "content": {"role": "user", "parts": [{"text": large}]}}]);
     success(host.post(SESSIONS, &json!({"events": events})).await).await;
-    // The agent repeats it in the state, where another limit holds.
+    // The agent copies it to the state, which has another limit.
     problem(host.post("/run", &run_body("says", &large)).await, 413, "QUOTA_EXCEEDED").await;
 }
 
 #[tokio::test]
-async fn a_body_of_many_small_values_is_refused() {
+async fn a_body_of_many_small_values_is_rejected() {
     let host = Host::start().await;
     let zeros = format!("{{\"stateDelta\":{{\"k\":[{}0]}}}}", "0,".repeat(1_000_000));
     let request = host.request(Method::POST, "/run").header("content-type", "application/json").body(zeros);
     let body = problem(request.send().await.unwrap(), 413, "TOO_MANY_VALUES").await;
-    assert_eq!(body["detail"], "the body holds more than 1000000 JSON values; send less at one time");
+    assert_eq!(body["detail"], "the body has more than 1000000 JSON values; send fewer per request");
 }
 
 #[tokio::test]
-async fn bodies_share_a_memory_that_is_theirs_as_long_as_their_requests() {
+async fn bodies_reserve_shared_memory_until_their_requests_end() {
     let budget = 1 << 20;
     let host = Host::with(ServerConfig { body_memory: ByteSize(budget), ..ServerConfig::default() }).await;
     host.session("waits").await;
     host.session("says").await;
     let available = || host.state.available_body_memory();
     assert_eq!(available(), budget);
-    // As it came and once more parsed: most of the budget.
+    // Received and parsed, it uses most of the budget.
     let text = "x".repeat(450 << 10);
     let mut first = host.connect(&post_bytes("/run", &run_body("waits", &text))).await;
-    wait_for(&host.signals.begun).await;
+    wait_for(&host.signals.started).await;
     let held = budget - available();
     assert!((900 << 10..920 << 10).contains(&held), "{held} bytes are held");
 
@@ -59,12 +59,12 @@ async fn bodies_share_a_memory_that_is_theirs_as_long_as_their_requests() {
     let body = problem(response, 503, "BODY_MEMORY").await;
     assert_eq!(
         body["detail"],
-        "the bodies of other requests take all the memory that is for them; try again, or raise server.body_memory in \
+        "other requests use all memory for request bodies; try again, or raise server.body_memory in \
          hatchery.yaml"
     );
     success(host.post("/run", &run_body("says", "a small one")).await).await;
 
-    host.signals.go_on.add_permits(1);
+    host.signals.resume.add_permits(1);
     let mut answer = String::new();
     first.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -75,14 +75,14 @@ async fn bodies_share_a_memory_that_is_theirs_as_long_as_their_requests() {
 }
 
 #[tokio::test]
-async fn a_stream_holds_the_memory_of_its_request_until_it_ends() {
+async fn a_stream_keeps_the_reservation_of_its_request_until_it_ends() {
     let host = Host::start().await;
     host.session("waits").await;
     let whole = host.state.available_body_memory();
     let mut stream = host.connect(&post_bytes("/run_sse", &run_body("waits", &"x".repeat(100 << 10)))).await;
-    wait_for(&host.signals.begun).await;
+    wait_for(&host.signals.started).await;
     assert!(host.state.available_body_memory() <= whole - (200 << 10));
-    host.signals.go_on.add_permits(1);
+    host.signals.resume.add_permits(1);
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.contains("Done."), "{answer}");
@@ -98,7 +98,7 @@ async fn a_body_that_can_never_fit_is_too_large() {
         problem(host.post("/run", &run_body("says", &"x".repeat(70 << 10))).await, 413, "BODY_TOO_LARGE").await;
     assert_eq!(
         body["detail"],
-        "the body would take more memory than 64 KiB (65536 bytes), which is for all bodies together; raise server.body_memory in \
+        "the body needs more memory than all request bodies may use, 64 KiB (65536 bytes); raise server.body_memory in \
          hatchery.yaml"
     );
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hatchery::{ServerConfig, byte_size::ByteSize};
+use hatchery::{ByteSize, ServerConfig};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::support::{Host, post_bytes, problem, run_body, success};
 
 #[tokio::test]
-async fn an_unknown_route_names_itself() {
+async fn an_unknown_route_is_named() {
     let host = Host::start().await;
     let body = problem(host.get("/apps/says/nothing").await, 404, "ROUTE_NOT_FOUND").await;
     assert_eq!(body["detail"], "no route for GET /apps/says/nothing");
@@ -16,16 +16,16 @@ async fn an_unknown_route_names_itself() {
 }
 
 #[tokio::test]
-async fn a_wrong_method_says_which_are_right() {
+async fn a_wrong_method_is_an_error_with_the_allowed_ones() {
     let host = Host::start().await;
     let response = host.get("/run").await;
     assert_eq!(response.headers()["allow"], "POST");
     let body = problem(response, 405, "METHOD_NOT_ALLOWED").await;
-    assert_eq!(body["detail"], "/run does not take GET; the Allow header says what it takes");
+    assert_eq!(body["detail"], "/run does not support GET; the Allow header lists the supported methods");
 }
 
 #[tokio::test]
-async fn malformed_json_is_400_with_its_place() {
+async fn malformed_json_is_400_with_its_position() {
     let host = Host::start().await;
     let post = |body: &'static str| {
         host.request(Method::POST, "/run").header("content-type", "application/json").body(body).send()
@@ -39,7 +39,7 @@ async fn malformed_json_is_400_with_its_place() {
 }
 
 #[tokio::test]
-async fn json_nested_without_end_is_refused() {
+async fn deeply_nested_json_is_rejected() {
     let host = Host::start().await;
     let request = host.request(Method::POST, "/run").header("content-type", "application/json");
     let body = problem(request.body("[".repeat(100_000)).send().await.unwrap(), 422, "INVALID_REQUEST").await;
@@ -51,7 +51,7 @@ async fn json_nested_without_end_is_refused() {
 }
 
 #[tokio::test]
-async fn a_value_of_the_wrong_type_is_422_with_its_place() {
+async fn a_value_of_the_wrong_type_is_422_with_its_position() {
     let host = Host::start().await;
     for (key, value) in [
         ("appName", json!(1)),
@@ -68,7 +68,7 @@ async fn a_value_of_the_wrong_type_is_422_with_its_place() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_not_json_by_its_type_is_415() {
+async fn a_body_with_another_content_type_is_415() {
     let host = Host::start().await;
     let request = host.request(Method::POST, "/run").header("content-type", "text/plain").body("{}");
     let body = problem(request.send().await.unwrap(), 415, "UNSUPPORTED_MEDIA_TYPE").await;
@@ -87,7 +87,7 @@ async fn a_body_that_is_not_json_by_its_type_is_415() {
 }
 
 #[tokio::test]
-async fn twenty_megabytes_are_too_much_by_default() {
+async fn twenty_megabytes_exceed_the_default_limit() {
     let host = Host::start().await;
     let body = run_body("says", &"a".repeat(20 << 20));
     let body = problem(host.post("/run", &body).await, 413, "BODY_TOO_LARGE").await;
@@ -98,7 +98,7 @@ async fn twenty_megabytes_are_too_much_by_default() {
 }
 
 #[tokio::test]
-async fn the_body_limit_holds_for_bodies_of_unknown_length() {
+async fn the_body_limit_applies_to_bodies_of_unknown_length() {
     let host = Host::with(ServerConfig { body_limit: ByteSize(1000), ..ServerConfig::default() }).await;
     let chunk = || Ok::<_, std::io::Error>(vec![b' '; 400]);
     for (chunks, status) in [(2, 400), (3, 413)] {
@@ -109,7 +109,7 @@ async fn the_body_limit_holds_for_bodies_of_unknown_length() {
 }
 
 #[tokio::test]
-async fn a_client_that_asks_before_it_sends_too_much_is_told_at_once() {
+async fn a_client_that_expects_100_continue_is_rejected_at_once() {
     let host = Host::start().await;
     let head = "POST /run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 20971520\r\n\
                 Expect: 100-continue\r\n\r\n";
@@ -120,18 +120,18 @@ async fn a_client_that_asks_before_it_sends_too_much_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_body_that_ends_early_does_no_harm() {
+async fn a_body_that_ends_early_affects_no_other_client() {
     let host = Host::start().await;
     let mut stream = host.connect(b"POST /run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{\"app").await;
     stream.shutdown().await.unwrap();
     let mut answer = Vec::new();
-    // What is written here is up to the HTTP library; that others are still served is what counts.
+    // The response depends on the HTTP library; other clients must still be served.
     let _ = stream.read_to_end(&mut answer).await;
     assert_eq!(host.get_json("/health").await, json!({"status": "ok"}));
 }
 
 #[tokio::test]
-async fn what_a_run_needs_is_asked_for_by_name() {
+async fn missing_fields_of_a_run_are_named() {
     let host = Host::start().await;
     host.session("says").await;
     for key in ["appName", "userId", "sessionId", "newMessage"] {
@@ -160,12 +160,12 @@ async fn what_a_run_needs_is_asked_for_by_name() {
 async fn a_panic_is_a_500_without_internals() {
     let host = Host::start().await;
     let body = problem(host.get("/apps/panics/users/u/sessions").await, 500, "INTERNAL").await;
-    assert_eq!(body["detail"], "the server failed; its log holds the cause, under the id in x-request-id");
+    assert_eq!(body["detail"], "the server failed; its log has the cause, with the id in x-request-id");
     assert_eq!(host.get_json("/health").await, json!({"status": "ok"}));
 }
 
 #[tokio::test]
-async fn every_answer_has_a_request_id() {
+async fn every_response_has_a_request_id() {
     let host = Host::start().await;
     let response = host.get("/nowhere").await;
     assert_eq!(response.headers()["x-request-id"].len(), 36);
@@ -174,7 +174,7 @@ async fn every_answer_has_a_request_id() {
 }
 
 #[tokio::test]
-async fn web_pages_elsewhere_cannot_reach_a_server_on_loopback() {
+async fn pages_of_other_sites_cannot_reach_a_server_on_loopback() {
     let host = Host::start().await;
     let own = format!("http://{}", host.address);
     let request = host.request(Method::GET, "/list-apps").header("host", "evil.example:80");
@@ -184,17 +184,17 @@ async fn web_pages_elsewhere_cannot_reach_a_server_on_loopback() {
     let body = problem(request.send().await.unwrap(), 403, "ORIGIN_NOT_ALLOWED").await;
     assert!(body["detail"].as_str().unwrap().starts_with("Forbidden: origin `https://evil.example`"), "{body}");
     success(host.request(Method::GET, "/list-apps").header("origin", own).send().await.unwrap()).await;
-    // A page's image or script has no origin, but a browser says that it is for another site.
+    // Requests for images and scripts have no origin, but browsers mark them as cross-site.
     let request = host.request(Method::GET, "/list-apps").header("sec-fetch-site", "cross-site");
     let body = problem(request.send().await.unwrap(), 403, "SITE_NOT_ALLOWED").await;
     assert_eq!(
         body["detail"],
-        "Forbidden: a `cross-site` request of a browser not allowed; of web pages only the server's own may send requests"
+        "Forbidden: a `cross-site` browser request is not allowed; only pages of this server may send requests"
     );
 }
 
 #[tokio::test]
-async fn a_server_for_the_network_is_known_under_its_listed_names() {
+async fn a_server_on_the_network_accepts_its_configured_names() {
     let config = ServerConfig { allowed_hosts: vec!["agents.example".into()], ..ServerConfig::default() };
     let host = Host::bind(config, "0.0.0.0:0").await;
     let get = async |headers: &str| {
@@ -209,8 +209,8 @@ async fn a_server_for_the_network_is_known_under_its_listed_names() {
     assert!(rebound.starts_with("HTTP/1.1 403"), "{rebound}");
     assert!(
         rebound.contains(
-            "Forbidden: host `evil.example` not allowed; it is none of the server's names. server.allowed_hosts in \
-             hatchery.yaml allows more"
+            "Forbidden: host `evil.example` not allowed; it is not a name of this server; add it to server.allowed_hosts in \
+             hatchery.yaml"
         ),
         "{rebound}"
     );
@@ -219,7 +219,7 @@ async fn a_server_for_the_network_is_known_under_its_listed_names() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_given_up() {
+async fn a_body_that_is_never_sent_times_out() {
     let host = Host::with(ServerConfig { body_timeout: Duration::from_millis(50), ..ServerConfig::default() }).await;
     for length in [100, 100 << 20] {
         let request = format!(
@@ -228,7 +228,7 @@ async fn a_body_that_does_not_come_is_given_up() {
         let answer = String::from_utf8(host.exchange(request.as_bytes()).await).unwrap();
         if length == 100 {
             assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("\"code\":\"BODY_TIMEOUT\""), "{answer}");
-            assert!(answer.contains("nothing more of the body came for 0.05 s; send it without pauses"), "{answer}");
+            assert!(answer.contains("no data of the body was received for 0.05 s; send it without pauses"), "{answer}");
         } else {
             assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
         }
@@ -236,7 +236,7 @@ async fn a_body_that_does_not_come_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_connection_without_a_whole_head_is_closed() {
+async fn a_connection_without_a_complete_head_is_closed() {
     let host = Host::with(ServerConfig { head_timeout: Duration::from_millis(50), ..ServerConfig::default() }).await;
     for start in ["", "GET /health HTTP/1.1\r\nHost: local"] {
         assert_eq!(host.exchange(start.as_bytes()).await, b"", "{start}");
@@ -246,16 +246,16 @@ async fn a_connection_without_a_whole_head_is_closed() {
 }
 
 #[tokio::test]
-async fn a_connection_too_many_waits_until_another_one_ends() {
+async fn a_connection_above_the_limit_waits_until_another_one_ends() {
     let host = Host::with(ServerConfig { max_connections: 1, ..ServerConfig::default() }).await;
     host.exchange(&post_bytes("/apps/waits/users/u/sessions/s", &json!({}))).await;
     let mut first = host.connect(&post_bytes("/run", &run_body("waits", "hello"))).await;
-    crate::support::wait_for(&host.signals.begun).await;
+    crate::support::wait_for(&host.signals.started).await;
     let mut second = host.connect(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     let mut byte = [0];
     let early = tokio::time::timeout(Duration::from_millis(100), second.read_exact(&mut byte)).await;
     assert!(early.is_err(), "it was answered at once");
-    host.signals.go_on.add_permits(1);
+    host.signals.resume.add_permits(1);
     let mut answer = String::new();
     first.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -266,7 +266,7 @@ async fn a_connection_too_many_waits_until_another_one_ends() {
 }
 
 #[tokio::test]
-async fn an_address_in_use_says_what_to_do() {
+async fn an_address_in_use_is_an_error_with_the_next_step() {
     let host = Host::start().await;
     let taken = host.address;
     let other = Host::start().await;
@@ -277,7 +277,7 @@ async fn an_address_in_use_says_what_to_do() {
     );
     let error = hatchery_server::Server::bind(taken, state).await.map(|_| ()).unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot listen on {taken}: ")), "{error}");
-    assert!(error.ends_with("another program uses this port: choose another one, 0 for any"), "{error}");
+    assert!(error.ends_with("another program uses this port: choose another one, or 0 for any free port"), "{error}");
 }
 
 struct NoApps;
@@ -297,19 +297,19 @@ impl hatchery::AppSource for NoApps {
 }
 
 #[tokio::test]
-async fn more_runs_than_allowed_are_told_to_come_back() {
+async fn runs_above_the_limit_are_rejected_with_retry_after() {
     let host = Host::with(ServerConfig { max_concurrent_runs: 1, ..ServerConfig::default() }).await;
     host.session("waits").await;
     host.session("says").await;
     let mut first = host.connect(&post_bytes("/run", &run_body("waits", "hello"))).await;
-    crate::support::wait_for(&host.signals.begun).await;
+    crate::support::wait_for(&host.signals.started).await;
     for path in ["/run", "/run_sse"] {
         let response = host.post(path, &run_body("says", "hello")).await;
         assert_eq!(response.headers()["retry-after"], "1");
         let body = problem(response, 503, "BUSY").await;
         assert!(body["detail"].as_str().unwrap().contains("server.max_concurrent_runs"), "{body}");
     }
-    host.signals.go_on.add_permits(1);
+    host.signals.resume.add_permits(1);
     let mut answer = String::new();
     first.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");

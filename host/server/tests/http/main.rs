@@ -1,4 +1,4 @@
-//! The server as a client sees it: a real port, native agents, services in memory.
+//! Tests of the server over HTTP: a real port, native agents, services in memory.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 mod artifacts;

@@ -14,7 +14,7 @@ async fn apps_are_listed_by_name() {
 }
 
 #[tokio::test]
-async fn a_detailed_list_tells_what_apps_are_made_of() {
+async fn a_detailed_list_contains_the_agents_of_apps() {
     let host = Host::start().await;
     let list = host.get_json("/list-apps?detailed=true").await;
     assert_eq!(list["apps"].as_array().unwrap().len(), 5);
@@ -28,7 +28,7 @@ async fn a_detailed_list_tells_what_apps_are_made_of() {
 }
 
 #[tokio::test]
-async fn health_and_version_are_told() {
+async fn health_and_version_are_reported() {
     let host = Host::start().await;
     assert_eq!(host.get_json("/health").await, json!({"status": "ok"}));
     assert_eq!(
@@ -38,7 +38,7 @@ async fn health_and_version_are_told() {
 }
 
 #[tokio::test]
-async fn components_tell_what_serves_and_what_does_not() {
+async fn components_lists_active_and_rejected_files() {
     let host = Host::start().await;
     let components = host.get_json("/components").await;
     assert_eq!(components["generation"], 3);
@@ -61,7 +61,7 @@ async fn components_tell_what_serves_and_what_does_not() {
 }
 
 #[tokio::test]
-async fn the_root_leads_to_a_page_about_everything() {
+async fn the_root_redirects_to_the_developer_page() {
     let host = Host::start().await;
     let answer = host.exchange(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     let answer = String::from_utf8(answer).unwrap().to_lowercase();
@@ -90,7 +90,7 @@ async fn the_root_leads_to_a_page_about_everything() {
 }
 
 #[tokio::test]
-async fn every_answer_tells_browsers_to_make_nothing_else_of_it() {
+async fn every_response_has_security_headers() {
     let host = Host::start().await;
     host.session("says").await;
     let run = host.post("/run_sse", &run_body("says", "hello")).await;

@@ -1,4 +1,4 @@
-//! Quotas and names, as clients meet them.
+//! Quotas and invalid names over HTTP.
 
 use hatchery_stores::{Quota, Quotas};
 use reqwest::Method;
@@ -13,7 +13,7 @@ fn keys(count: usize) -> Value {
 }
 
 #[tokio::test]
-async fn a_state_of_too_many_keys_is_refused_by_every_route_and_nothing_is_stored() {
+async fn a_state_with_too_many_keys_is_rejected_by_every_route_and_not_stored() {
     let host = Host::start().await;
     host.session("says").await;
     let session = format!("{SESSIONS}/s");
@@ -35,7 +35,7 @@ async fn a_state_of_too_many_keys_is_refused_by_every_route_and_nothing_is_store
 }
 
 #[tokio::test]
-async fn a_user_with_too_many_sessions_or_artifacts_is_told_so() {
+async fn a_user_with_too_many_sessions_or_artifacts_gets_an_error() {
     let quotas = Quotas::default().with(Quota::UserSessions, 1).with(Quota::SessionArtifacts, 1);
     let host = Host::with_quotas(quotas).await;
     host.session("says").await;
@@ -54,7 +54,7 @@ async fn a_user_with_too_many_sessions_or_artifacts_is_told_so() {
         "a session may hold at most 1 versions of artifacts: delete some; raise `quotas.session_artifacts` in \
          hatchery.yaml to allow more"
     );
-    // Artifacts go with their session, and with them what they took.
+    // Artifacts are deleted with their session, which frees their quota.
     let deleted = host.request(Method::DELETE, &format!("{SESSIONS}/s")).send().await.unwrap();
     assert_eq!(deleted.status(), 204);
     host.session("says").await;
@@ -63,7 +63,7 @@ async fn a_user_with_too_many_sessions_or_artifacts_is_told_so() {
 }
 
 #[tokio::test]
-async fn names_that_are_too_long_or_have_control_characters_are_refused_everywhere() {
+async fn names_that_are_too_long_or_have_control_characters_are_rejected() {
     let host = Host::start().await;
     host.session("says").await;
     for (name, what) in [("x".repeat(257), "has at most 256 bytes"), ("a%1B".into(), "has no control characters")] {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::support::{Host, chunks, post_bytes, problem, run_body, wait_for};
 
-/// Runs over SSE on a connection of its own; gives the answer's head and its frames.
+/// Runs over SSE on a separate connection. Returns the head and the frames of the response.
 async fn stream(host: &Host, body: &Value) -> (String, Vec<String>) {
     chunks(&host.exchange(&post_bytes("/run_sse", body)).await)
 }
@@ -19,7 +19,7 @@ fn parse(frame: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_run_gives_the_agent_s_events_and_stores_them() {
+async fn a_run_returns_the_agent_s_events_and_stores_them() {
     let host = Host::start().await;
     host.session("says").await;
     let events = host.post_json("/run", &run_body("says", "hello")).await;
@@ -83,7 +83,7 @@ async fn each_streamed_event_is_one_data_line_in_one_chunk() {
     assert_eq!(events[2]["content"]["parts"][0]["text"], "Hello\n");
     assert_eq!(events[2].get("partial"), None);
 
-    // What is sent is byte for byte what is stored.
+    // The sent bytes are equal to the stored ones.
     let key = SessionKey::new("streams", "u", "s");
     let session = host.services.sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
     let stored = std::str::from_utf8(session.events.last().unwrap().json()).unwrap();
@@ -111,7 +111,7 @@ async fn a_stream_of_an_unknown_app_or_session_is_404() {
     }
 }
 
-/// A plugin that was there, and is no more.
+/// A plugin source whose plugin is missing.
 struct Gone;
 
 #[async_trait]
@@ -124,7 +124,7 @@ impl PluginSource for Gone {
 }
 
 #[tokio::test]
-async fn no_run_begins_while_a_plugin_is_missing() {
+async fn no_run_starts_while_a_plugin_is_missing() {
     let host = Host::with_plugins(Gone).await;
     host.session("says").await;
     for path in ["/run", "/run_sse"] {
@@ -135,7 +135,7 @@ async fn no_run_begins_while_a_plugin_is_missing() {
 }
 
 #[tokio::test]
-async fn a_failed_run_is_an_error_with_the_events_up_to_there() {
+async fn a_failed_run_is_an_error_with_the_events_so_far() {
     let host = Host::start().await;
     host.session("fails").await;
     let body = problem(host.post("/run", &run_body("fails", "bake")).await, 500, "AGENT_FAILED").await;
@@ -159,41 +159,41 @@ async fn a_failed_stream_ends_with_an_error_event_and_an_error() {
 }
 
 #[tokio::test]
-async fn a_silent_stream_says_that_it_is_alive() {
+async fn an_idle_stream_sends_keep_alive_comments() {
     let config = ServerConfig { keep_alive: Duration::from_millis(10), ..ServerConfig::default() };
     let host = Host::with(config).await;
     host.session("waits").await;
     let stream = host.connect(&post_bytes("/run_sse", &run_body("waits", "hello"))).await;
     let mut lines = BufReader::new(stream).lines();
     while lines.next_line().await.unwrap().expect("the stream ended in silence") != ": keep-alive" {}
-    host.signals.go_on.add_permits(1);
+    host.signals.resume.add_permits(1);
     let mut rest = String::new();
     lines.into_inner().read_to_string(&mut rest).await.unwrap();
     assert!(rest.contains("Done."), "{rest}");
 }
 
-/// Begins a run of `waits` and goes away while it waits.
-async fn leave(host: &Host, path: &str, cancel: Option<bool>) {
+/// Starts a run of `waits` and disconnects while it waits.
+async fn disconnect(host: &Host, path: &str, cancel: Option<bool>) {
     let mut body = run_body("waits", "hello");
     if let Some(cancel) = cancel {
         body["cancelOnDisconnect"] = json!(cancel);
     }
     let stream = host.connect(&post_bytes(path, &body)).await;
-    wait_for(&host.signals.begun).await;
+    wait_for(&host.signals.started).await;
     drop(stream);
 }
 
 #[tokio::test]
-async fn a_run_goes_on_when_its_client_goes_away() {
+async fn a_run_continues_when_its_client_disconnects() {
     let host = Host::start().await;
     for path in ["/run", "/run_sse"] {
         host.session("waits").await;
-        leave(&host, path, None).await;
-        host.signals.go_on.add_permits(1);
-        // Turns of one session follow each other, so the next one sees all of the first.
-        host.signals.go_on.add_permits(1);
+        disconnect(&host, path, None).await;
+        host.signals.resume.add_permits(1);
+        // Turns of a session are serialized, so the next one starts after the first.
+        host.signals.resume.add_permits(1);
         host.post_json("/run", &run_body("waits", "again")).await;
-        wait_for(&host.signals.begun).await;
+        wait_for(&host.signals.started).await;
         let session = host.get_json("/apps/waits/users/u/sessions/s").await;
         let texts: Vec<_> =
             session["events"].as_array().unwrap().iter().map(|event| &event["content"]["parts"][0]["text"]).collect();
@@ -203,29 +203,29 @@ async fn a_run_goes_on_when_its_client_goes_away() {
 }
 
 #[tokio::test]
-async fn a_run_is_cancelled_with_its_client_when_the_request_says_so() {
+async fn a_run_is_cancelled_on_disconnect_if_the_request_says_so() {
     let host = Host::start().await;
     host.session("waits").await;
     for path in ["/run", "/run_sse"] {
-        leave(&host, path, Some(true)).await;
+        disconnect(&host, path, Some(true)).await;
         wait_for(&host.signals.cancelled).await;
     }
 }
 
 #[tokio::test]
-async fn a_run_is_cancelled_with_its_client_when_the_configuration_says_so() {
+async fn a_run_is_cancelled_on_disconnect_if_the_configuration_says_so() {
     let host = Host::with(ServerConfig { cancel_on_disconnect: true, ..ServerConfig::default() }).await;
     host.session("waits").await;
-    leave(&host, "/run_sse", None).await;
+    disconnect(&host, "/run_sse", None).await;
     wait_for(&host.signals.cancelled).await;
-    leave(&host, "/run_sse", Some(false)).await;
-    host.signals.go_on.add_permits(2);
+    disconnect(&host, "/run_sse", Some(false)).await;
+    host.signals.resume.add_permits(2);
     let events = host.post_json("/run", &run_body("waits", "again")).await;
     assert_eq!(events[1]["content"]["parts"][0]["text"], "Done.");
 }
 
 #[tokio::test]
-async fn a_message_that_no_model_takes_is_refused_and_the_session_goes_on() {
+async fn an_invalid_message_is_rejected_and_the_session_stays_usable() {
     let host = Host::start().await;
     host.session("says").await;
     let call = json!({"id": "c1", "name": "pay", "args": {"amount": 1}});

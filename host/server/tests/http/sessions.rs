@@ -114,7 +114,7 @@ async fn importing() -> Host {
     Host::with(ServerConfig { allow_import: true, ..ServerConfig::default() }).await
 }
 
-/// Events without what proves that the host has made them.
+/// Removes the signatures of events.
 fn without_proofs(events: &Value) -> Value {
     let mut events = events.clone();
     for event in events.as_array_mut().unwrap() {
@@ -153,14 +153,14 @@ async fn a_run_of_an_imported_session_is_not_resumed_even_under_its_old_id() {
 }
 
 #[tokio::test]
-async fn an_import_is_refused_unless_the_operator_allows_it() {
+async fn an_import_is_rejected_unless_the_operator_allows_it() {
     let host = Host::start().await;
     let events = json!([{"author": "user"}]);
     let response = host.post(SESSIONS, &json!({"sessionId": "s", "events": events})).await;
     let body = problem(response, 403, "IMPORT_NOT_ALLOWED").await;
     assert_eq!(
         body["detail"],
-        "a session is created without events here; to let clients import sessions, set `server: { allow_import: true }` in hatchery.yaml"
+        "sessions cannot be created with events; to let clients import sessions, set `server: { allow_import: true }` in hatchery.yaml"
     );
     problem(host.get(&format!("{SESSIONS}/s")).await, 404, "SESSION_NOT_FOUND").await;
     host.post_json(SESSIONS, &json!({"sessionId": "s", "events": []})).await;
@@ -186,12 +186,12 @@ async fn an_import_of_a_partial_event_leaves_nothing_behind() {
     let events = json!([{"author": "user"}, {"author": "says", "partial": true}]);
     let response = host.post(SESSIONS, &json!({"sessionId": "s", "events": events})).await;
     let body = problem(response, 400, "BAD_INPUT").await;
-    assert_eq!(body["detail"], "events[1] is partial; only whole events can be imported");
+    assert_eq!(body["detail"], "events[1] is partial; only complete events can be imported");
     problem(host.get(&format!("{SESSIONS}/s")).await, 404, "SESSION_NOT_FOUND").await;
 }
 
 #[tokio::test]
-async fn state_is_changed_by_an_event_of_the_user() {
+async fn state_is_updated_by_an_event_of_the_user() {
     let host = Host::start().await;
     host.post_json(&format!("{SESSIONS}/s"), &json!({"old": 1, "kept": 2})).await;
     for key in ["stateDelta", "state_delta"] {
@@ -214,7 +214,7 @@ async fn state_is_changed_by_an_event_of_the_user() {
 }
 
 #[tokio::test]
-async fn a_deleted_session_is_gone_and_can_be_deleted_again() {
+async fn a_deleted_session_no_longer_exists_and_can_be_deleted_again() {
     let host = Host::start().await;
     host.session("says").await;
     for _ in 0..2 {
@@ -243,28 +243,28 @@ async fn an_unknown_app_is_404_for_every_session_route() {
             request = request.json(&json!({"stateDelta": {}}));
         }
         let body = problem(request.send().await.unwrap(), 404, "APP_NOT_FOUND").await;
-        let detail = "App not found: nobody; there is `fails`, `floods`, `says`, `streams`, `waits`";
+        let detail = "App not found: nobody; available: `fails`, `floods`, `says`, `streams`, `waits`";
         assert_eq!(body["detail"], detail, "{method} {path}");
     }
 }
 
 #[tokio::test]
-async fn a_change_of_an_unknown_session_is_404() {
+async fn an_update_of_an_unknown_session_is_404() {
     let host = Host::start().await;
     let request = host.request(Method::PATCH, &format!("{SESSIONS}/s")).json(&json!({"stateDelta": {"k": 1}}));
     problem(request.send().await.unwrap(), 404, "SESSION_NOT_FOUND").await;
 }
 
 #[tokio::test]
-async fn the_state_can_be_changed_while_a_run_is_under_way() {
+async fn the_state_can_be_updated_during_a_run() {
     let host = Host::start().await;
     host.session("waits").await;
     let mut run = host.connect(&post_bytes("/run", &run_body("waits", "hello"))).await;
-    wait_for(&host.signals.begun).await;
+    wait_for(&host.signals.started).await;
     let changed =
         host.request(Method::PATCH, "/apps/waits/users/u/sessions/s").json(&json!({"stateDelta": {"mood": "good"}}));
     assert_eq!(success(changed.send().await.unwrap()).await["state"]["mood"], "good");
-    host.signals.go_on.add_permits(1);
+    host.signals.resume.add_permits(1);
     let mut answer = String::new();
     run.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("Done."), "{answer}");
@@ -274,7 +274,7 @@ async fn the_state_can_be_changed_while_a_run_is_under_way() {
 }
 
 #[tokio::test]
-async fn an_event_that_could_not_be_read_again_is_refused() {
+async fn an_event_that_could_not_be_read_again_is_rejected() {
     let host = importing().await;
     host.session("says").await;
     let deep = (0..101).fold(json!(1), |inner, _| json!([inner]));

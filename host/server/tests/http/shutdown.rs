@@ -7,30 +7,30 @@ use tokio::net::TcpStream;
 use crate::support::{Host, post_bytes, run_body, wait_for};
 
 #[tokio::test]
-async fn active_runs_may_end_before_the_server_does() {
+async fn the_server_waits_for_active_runs() {
     let mut host = Host::start().await;
     host.session("waits").await;
     let mut stream = host.connect(&post_bytes("/run_sse", &run_body("waits", "hello"))).await;
-    wait_for(&host.signals.begun).await;
+    wait_for(&host.signals.started).await;
     host.stop();
     let mut answer = String::new();
     // The listener closes before the run ends.
     while TcpStream::connect(host.address).await.is_ok() {
         tokio::task::yield_now().await;
     }
-    host.signals.go_on.add_permits(1);
+    host.signals.resume.add_permits(1);
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.contains("Done."), "{answer}");
     host.stopped().await;
 }
 
 #[tokio::test]
-async fn runs_that_take_too_long_are_cancelled_and_say_so() {
+async fn runs_that_exceed_the_drain_timeout_are_cancelled_and_report_it() {
     let config = ServerConfig { drain_timeout: Duration::from_millis(20), ..ServerConfig::default() };
     let mut host = Host::with(config).await;
     host.session("waits").await;
     let mut stream = host.connect(&post_bytes("/run_sse", &run_body("waits", "hello"))).await;
-    wait_for(&host.signals.begun).await;
+    wait_for(&host.signals.started).await;
     host.stop();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();

@@ -1,18 +1,18 @@
-//! Clients that keep the server waiting: each loses its connection, and others are answered meanwhile.
+//! Slow clients: they lose their connection, and other clients are served meanwhile.
 
 use std::time::Duration;
 
-use hatchery::{ServerConfig, byte_size::ByteSize};
+use hatchery::{ByteSize, ServerConfig};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::{Host, PATIENCE, post_bytes, run_body, wait_for};
+use crate::support::{Host, TIMEOUT, post_bytes, run_body, wait_for};
 
 const HEAD: &str =
     "POST /run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{";
 
-/// Sends a space whenever it can, as long as the server listens, and returns what that answers.
+/// Sends single spaces until the server closes the connection. Returns the response.
 async fn drip(mut stream: TcpStream) -> String {
     let mut answer = Vec::new();
     let drip = async {
@@ -24,12 +24,12 @@ async fn drip(mut stream: TcpStream) -> String {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, drip).await.expect("it may go on for ever");
+    tokio::time::timeout(TIMEOUT, drip).await.expect("it may go on for ever");
     String::from_utf8(answer).unwrap()
 }
 
 #[tokio::test]
-async fn a_body_that_drips_is_given_up_while_others_are_answered() {
+async fn a_slow_body_times_out_while_other_clients_are_served() {
     let config = ServerConfig {
         body_timeout: Duration::from_millis(100),
         min_body_rate: ByteSize(1 << 20),
@@ -45,16 +45,17 @@ async fn a_body_that_drips_is_given_up_while_others_are_answered() {
         let answer = drip.await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("\"code\":\"BODY_TIMEOUT\""), "{answer}");
         assert!(
-            answer.contains("the body comes too slowly, ") && answer.contains("send at least 1048576 bytes a second")
+            answer.contains("the body is sent too slowly, ")
+                && answer.contains("send at least 1048576 bytes per second")
         );
     }
     assert_eq!(host.get_json("/health").await, json!({"status": "ok"}));
 }
 
 #[tokio::test]
-async fn a_body_has_a_deadline_however_fast_it_comes() {
+async fn a_body_has_a_timeout_at_any_rate() {
     let config = ServerConfig {
-        body_timeout: PATIENCE,
+        body_timeout: TIMEOUT,
         min_body_rate: ByteSize(1),
         body_deadline: Duration::from_millis(100),
         ..ServerConfig::default()
@@ -75,28 +76,28 @@ async fn a_client_that_does_not_read_its_stream_is_dropped() {
     let host = Host::with(config).await;
     host.session("floods").await;
     let stream = host.connect(&post_bytes("/run_sse", &run_body("floods", "hello"))).await;
-    // The run ends with the connection.
+    // The run is cancelled with the connection.
     wait_for(&host.signals.cancelled).await;
     assert_eq!(host.get_json("/health").await, json!({"status": "ok"}));
     drop(stream);
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_a_large_answer_is_dropped() {
+async fn a_client_that_does_not_read_a_large_response_is_dropped() {
     let config =
         ServerConfig { write_timeout: Duration::from_millis(100), max_connections: 1, ..ServerConfig::default() };
     let host = Host::with(config).await;
     host.exchange(&post_bytes("/apps/floods/users/u/sessions/s", &json!({}))).await;
-    host.signals.go_on.add_permits(1);
+    host.signals.resume.add_permits(1);
     let idle = host.connect(&post_bytes("/run", &run_body("floods", "hello"))).await;
-    // The only connection that may be open is free again.
+    // The only permitted connection is free again.
     let answer = host.exchange(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert!(answer.starts_with(b"HTTP/1.1 200"));
     drop(idle);
 }
 
 #[tokio::test]
-async fn one_peer_cannot_have_all_connections() {
+async fn one_peer_cannot_use_all_connections() {
     let config = ServerConfig { max_connections_per_peer: 3, ..ServerConfig::default() };
     let host = Host::with(config).await;
     let ask = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -119,7 +120,7 @@ async fn one_peer_cannot_have_all_connections() {
     other.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 
-    // The share is free again when the connections are gone.
+    // The permits are free again when the connections are closed.
     drop(dripping);
     let again = async {
         loop {
@@ -130,5 +131,5 @@ async fn one_peer_cannot_have_all_connections() {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, again).await.expect("the share is not given back");
+    tokio::time::timeout(TIMEOUT, again).await.expect("the share is not given back");
 }

@@ -1,4 +1,4 @@
-//! A server on a free port, agents to run, and two clients: a comfortable one, and one that sees bytes.
+//! A server on a free port with native agents, an HTTP client, and a client for raw bytes.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Once};
@@ -20,34 +20,34 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 
-/// Long enough for anything that is going to happen at all.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout for anything that must happen.
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the agents of a test wait for and report.
+/// Signals between a test and its agents.
 pub struct Signals {
-    /// `waits` ends when it gets a permit.
-    pub go_on: Semaphore,
-    /// `waits` gives a permit when it has begun …
-    pub begun: Semaphore,
-    /// … and when it has seen that it is cancelled.
+    /// Lets `waits` and `floods` continue.
+    pub resume: Semaphore,
+    /// Signalled by `waits` when it has started.
+    pub started: Semaphore,
+    /// Signalled when an agent is cancelled.
     pub cancelled: Semaphore,
 }
 
-struct Says;
+struct EchoAgent;
 
 #[async_trait]
-impl CustomAgent for Says {
+impl CustomAgent for EchoAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
-        let said = cx.call.invocation.user_content().text();
-        cx.call.set_state("said", said.clone().into());
-        cx.say(format!("You said: {said}")).await.map(|_| ())
+        let text = cx.call.invocation.user_content().text();
+        cx.call.set_state("said", text.clone().into());
+        cx.say(format!("You said: {text}")).await.map(|_| ())
     }
 }
 
-struct Streams;
+struct StreamingAgent;
 
 #[async_trait]
-impl CustomAgent for Streams {
+impl CustomAgent for StreamingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         for text in ["Hel", "lo\n"] {
             let content = Some(Arc::new(Content::model(text)));
@@ -58,48 +58,48 @@ impl CustomAgent for Streams {
     }
 }
 
-struct Fails;
+struct FailingAgent;
 
 #[async_trait]
-impl CustomAgent for Fails {
+impl CustomAgent for FailingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.say("So far so good.").await?;
         Err(RunError::Agent { agent: "fails".into(), code: "AGENT_FAILED".into(), message: "the oven is cold".into() })
     }
 }
 
-/// Says more than a connection holds that nobody reads.
-struct Floods(Arc<Signals>);
+/// Emits more than the buffers of a connection hold.
+struct FloodingAgent(Arc<Signals>);
 
 #[async_trait]
-impl CustomAgent for Floods {
+impl CustomAgent for FloodingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
-        let _cancelled = GivesWhenDropped(self.0.clone(), cx.call.invocation.cancel.clone());
+        let _cancelled = SignalOnDrop(self.0.clone(), cx.call.invocation.cancel.clone());
         for _ in 0..24 {
             cx.say("x".repeat(1 << 20)).await?;
         }
-        self.0.go_on.acquire().await.unwrap().forget();
+        self.0.resume.acquire().await.unwrap().forget();
         Ok(())
     }
 }
 
-struct Waits(Arc<Signals>);
+struct WaitingAgent(Arc<Signals>);
 
 #[async_trait]
-impl CustomAgent for Waits {
+impl CustomAgent for WaitingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
-        let _cancelled = GivesWhenDropped(self.0.clone(), cx.call.invocation.cancel.clone());
+        let _cancelled = SignalOnDrop(self.0.clone(), cx.call.invocation.cancel.clone());
         cx.say("Waiting.").await?;
-        self.0.begun.add_permits(1);
-        self.0.go_on.acquire().await.unwrap().forget();
+        self.0.started.add_permits(1);
+        self.0.resume.acquire().await.unwrap().forget();
         cx.say("Done.").await.map(|_| ())
     }
 }
 
-/// An agent whose run is cancelled may be dropped where it waits.
-struct GivesWhenDropped(Arc<Signals>, tokio_util::sync::CancellationToken);
+/// Signals a cancelled run when it is dropped: a cancelled agent is dropped where it waits.
+struct SignalOnDrop(Arc<Signals>, tokio_util::sync::CancellationToken);
 
-impl Drop for GivesWhenDropped {
+impl Drop for SignalOnDrop {
     fn drop(&mut self) {
         if self.1.is_cancelled() {
             self.0.cancelled.add_permits(1);
@@ -171,12 +171,12 @@ impl Host {
         Self::launch(config, address, Plugins::default(), AppQuotas::default()).await
     }
 
-    /// One whose runs pass these plugins.
+    /// Starts a server with these plugins.
     pub async fn with_plugins(plugins: impl PluginSource + 'static) -> Self {
         Self::launch(ServerConfig::default(), "127.0.0.1:0", plugins, AppQuotas::default()).await
     }
 
-    /// One whose users may store this much.
+    /// Starts a server with these quotas.
     pub async fn with_quotas(quotas: Quotas) -> Self {
         Self::launch(ServerConfig::default(), "127.0.0.1:0", Plugins::default(), quotas.into()).await
     }
@@ -188,13 +188,13 @@ impl Host {
         quotas: AppQuotas,
     ) -> Self {
         let signals =
-            Arc::new(Signals { go_on: Semaphore::new(0), begun: Semaphore::new(0), cancelled: Semaphore::new(0) });
+            Arc::new(Signals { resume: Semaphore::new(0), started: Semaphore::new(0), cancelled: Semaphore::new(0) });
         let agents: [(&str, Arc<dyn CustomAgent>); 5] = [
-            ("fails", Arc::new(Fails)),
-            ("floods", Arc::new(Floods(signals.clone()))),
-            ("says", Arc::new(Says)),
-            ("streams", Arc::new(Streams)),
-            ("waits", Arc::new(Waits(signals.clone()))),
+            ("fails", Arc::new(FailingAgent)),
+            ("floods", Arc::new(FloodingAgent(signals.clone()))),
+            ("says", Arc::new(EchoAgent)),
+            ("streams", Arc::new(StreamingAgent)),
+            ("waits", Arc::new(WaitingAgent(signals.clone()))),
         ];
         let apps = agents.map(|(name, agent)| {
             let agent = Agent::new(
@@ -233,7 +233,7 @@ impl Host {
         self.request(Method::POST, path).json(body).send().await.unwrap()
     }
 
-    /// The JSON of an answer that must be a success.
+    /// Returns the JSON of a successful response.
     pub async fn get_json(&self, path: &str) -> Value {
         success(self.get(path).await).await
     }
@@ -247,24 +247,23 @@ impl Host {
         self.post_json(&format!("/apps/{app}/users/u/sessions/s"), &json!({})).await;
     }
 
-    /// Asks the server to stop.
     pub fn stop(&mut self) {
         self.stop.take().unwrap().send(()).unwrap();
     }
 
     pub async fn stopped(self) {
-        tokio::time::timeout(PATIENCE, self.task).await.expect("the server has not stopped").unwrap();
+        tokio::time::timeout(TIMEOUT, self.task).await.expect("the server does not stop").unwrap();
     }
 
-    /// Sends bytes on a connection of its own and gives all that comes back.
+    /// Sends bytes on a new connection and returns the whole response.
     pub async fn exchange(&self, request: &[u8]) -> Vec<u8> {
         let mut stream = self.connect(request).await;
         let mut answer = Vec::new();
-        tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+        tokio::time::timeout(TIMEOUT, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
         answer
     }
 
-    /// A connection from another address of this machine, `127.0.0.2` and so on.
+    /// Connects from another loopback address, such as `127.0.0.2`.
     pub async fn connect_from(&self, local: &str, request: &[u8]) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(SocketAddr::new(local.parse().unwrap(), 0)).unwrap();
@@ -285,7 +284,7 @@ pub fn run_body(app: &str, text: &str) -> Value {
     json!({"appName": app, "userId": "u", "sessionId": "s", "newMessage": {"role": "user", "parts": [{"text": text}]}})
 }
 
-/// A POST as bytes, after which the connection is closed.
+/// Returns the bytes of a POST request with `Connection: close`.
 pub fn post_bytes(path: &str, body: &Value) -> Vec<u8> {
     let body = body.to_string();
     let length = body.len();
@@ -296,12 +295,12 @@ pub fn post_bytes(path: &str, body: &Value) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Waits for a permit, which must come.
+/// Waits for a signal.
 pub async fn wait_for(signal: &Semaphore) {
-    tokio::time::timeout(PATIENCE, signal.acquire()).await.expect("the signal has not come").unwrap().forget();
+    tokio::time::timeout(TIMEOUT, signal.acquire()).await.expect("no signal").unwrap().forget();
 }
 
-/// Splits an answer into its head and the chunks of its body.
+/// Splits a response into its head and the chunks of its body.
 pub fn chunks(answer: &[u8]) -> (String, Vec<String>) {
     let text = String::from_utf8(answer.to_vec()).unwrap();
     let (head, mut rest) = text.split_once("\r\n\r\n").unwrap();
@@ -324,7 +323,7 @@ pub async fn success(response: Response) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The body of a problem, which must have this status and code and all the keys that clients read.
+/// Returns the body of an error response, after a check of its status, code and keys.
 pub async fn problem(response: Response, status: u16, code: &str) -> Value {
     assert_eq!(response.headers()["content-type"], "application/problem+json");
     assert_eq!(response.status(), status);
@@ -340,5 +339,5 @@ pub async fn problem(response: Response, status: u16, code: &str) -> Value {
 fn client() -> Client {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| rustls::crypto::aws_lc_rs::default_provider().install_default().unwrap());
-    Client::builder().no_proxy().timeout(PATIENCE).build().unwrap()
+    Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap()
 }

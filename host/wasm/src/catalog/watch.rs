@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hatchery_core::{Model, ModelError};
+use hatchery_engine::{CatalogSnapshot, CatalogSource};
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::{mpsc, watch};
 
@@ -164,6 +165,13 @@ impl CatalogHandle {
             tracing::warn!("{path}: changes are seen a little later, as it cannot be watched: {error}");
         }
         tokio::spawn(keep_current(Arc::downgrade(&self.0), nudged, (watcher, nudge)));
+    }
+}
+
+impl CatalogSource for CatalogHandle {
+    fn snapshot(&self) -> CatalogSnapshot {
+        let catalog = self.current();
+        CatalogSnapshot { generation: catalog.generation, resolver: catalog }
     }
 }
 

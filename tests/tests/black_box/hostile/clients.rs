@@ -179,7 +179,7 @@ async fn clients_that_drip_do_not_shut_the_others_out() -> Result<()> {
         served = served => served?,
         () = dripping => {}
     }
-    stage.host.until_logged("a peer has as many connections as one may have").await?;
+    stage.host.until_logged("a peer has the maximum number of connections").await?;
     drop(drips);
     stage.neighbours_answer().await
 }

@@ -70,7 +70,7 @@ async fn rights_are_taken_back_while_something_dear_is_compiled() -> Result<()> 
             // The folder is looked at from top to bottom: the host knows of the slow one when a swap after it has been noticed, or when it is
             // named as one that is being compiled or cannot be.
             stage.folder.put("hatchery.yaml", with_greeter("components: {hostile: {config: {changed: true}}}")?)?;
-            stage.host.until_logged("hatchery.yaml: limits and settings of components are in force").await?;
+            stage.host.until_logged("hatchery.yaml: component settings and limits are applied").await?;
             let slow = entry(&stage.host.components().await?, "slow.wasm").map(|entry| entry["state"].clone());
             assert_ne!(slow, Some(Value::from("loaded")), "the settings waited until the slow component was compiled");
             let answer = save().await?;

@@ -6,7 +6,7 @@ use hatchery_core::ItemResolver;
 use hatchery_core::sync::MutexExt;
 
 use super::{CompactionConfig, CompactionError, CompactionSettings, SummarizerRef};
-use crate::plugins::config::Loaded;
+use crate::catalog_source::CatalogSnapshot;
 
 /// [`CompactionSettings`] that are resolved again after components have been loaded or unloaded. Once the name has
 /// referred to a component's summarizer, it is never used as the name of a model. While that component is missing,
@@ -30,15 +30,16 @@ struct Resolved {
 
 impl ConfiguredCompaction {
     /// Resolves settings. `key` is their key in the configuration, for the log.
-    pub fn new(key: impl Into<String>, settings: CompactionSettings, loaded: Loaded) -> Self {
+    pub fn new(key: impl Into<String>, settings: CompactionSettings, catalog: CatalogSnapshot) -> Self {
         let configured = Self { key: key.into(), settings, resolved: Mutex::default() };
-        configured.resolve(loaded);
+        configured.resolve(catalog);
         configured
     }
 
     /// Returns the resolved settings, or `None` if the summarizer cannot be used. Logs a warning when it becomes
     /// unavailable.
-    pub fn resolve(&self, (generation, resolver): Loaded) -> Option<CompactionConfig> {
+    pub fn resolve(&self, catalog: CatalogSnapshot) -> Option<CompactionConfig> {
+        let CatalogSnapshot { generation, resolver } = catalog;
         let mut resolved = self.resolved.lock_unpoisoned();
         if resolved.generation != Some(generation) {
             let result = self.resolve_with(resolver.as_ref(), resolved.requires_component);

@@ -1,5 +1,6 @@
 //! Compaction in config files.
 
+use hatchery_engine::CatalogSnapshot;
 use hatchery_engine::compaction::ConfiguredCompaction;
 
 use super::*;
@@ -99,31 +100,40 @@ fn wrong_settings_are_refused_by_key() {
 
 fn configured(summarizer: &str, lookup: impl ItemResolver + 'static) -> ConfiguredCompaction {
     let settings = json!({"interval": 1, "overlap": 0, "summarizer": summarizer});
-    ConfiguredCompaction::new("apps.x.compaction", serde_json::from_value(settings).unwrap(), (1, Arc::new(lookup)))
+    ConfiguredCompaction::new(
+        "apps.x.compaction",
+        serde_json::from_value(settings).unwrap(),
+        snapshot(1, Arc::new(lookup)),
+    )
+}
+
+fn snapshot(generation: u64, resolver: Arc<dyn ItemResolver>) -> CatalogSnapshot {
+    CatalogSnapshot { generation, resolver }
 }
 
 #[test]
 fn a_summarizer_that_goes_away_is_warned_of_once_and_no_model_takes_its_place() {
     let warnings = Warnings::heard();
     let compaction = configured("notes/short", Names);
-    assert!(matches!(compaction.resolve((1, Arc::new(Names))).unwrap().summarizer, SummarizerRef::Custom(_)));
-    assert!(compaction.resolve((2, Arc::new(Nothing))).is_none());
-    assert!(compaction.resolve((2, Arc::new(Nothing))).is_none());
-    assert!(compaction.resolve((3, Arc::new(Nothing))).is_none());
+    assert!(matches!(compaction.resolve(snapshot(1, Arc::new(Names))).unwrap().summarizer, SummarizerRef::Custom(_)));
+    assert!(compaction.resolve(snapshot(2, Arc::new(Nothing))).is_none());
+    assert!(compaction.resolve(snapshot(2, Arc::new(Nothing))).is_none());
+    assert!(compaction.resolve(snapshot(3, Arc::new(Nothing))).is_none());
     let [warning] = &*warnings.lines() else { panic!("{:?}", warnings.lines()) };
     assert!(
         warning.contains("apps.x.compaction: `summarizer`: summarizer `notes/short` not found")
             && warning.contains("; sessions are not compacted before it is back"),
         "{warning}"
     );
-    assert!(matches!(compaction.resolve((4, Arc::new(Names))).unwrap().summarizer, SummarizerRef::Custom(_)));
+    assert!(matches!(compaction.resolve(snapshot(4, Arc::new(Names))).unwrap().summarizer, SummarizerRef::Custom(_)));
 }
 
 #[test]
 fn a_model_s_name_stays_one_until_a_summarizer_of_this_name_is_loaded() {
     let compaction = configured("notes/short", Nothing);
-    let summarizer =
-        |generation, lookup: Arc<dyn ItemResolver>| compaction.resolve((generation, lookup)).unwrap().summarizer;
+    let summarizer = |generation, lookup: Arc<dyn ItemResolver>| {
+        compaction.resolve(snapshot(generation, lookup)).unwrap().summarizer
+    };
     assert!(matches!(summarizer(2, Arc::new(Nothing)), SummarizerRef::Model(_)));
     assert!(matches!(summarizer(3, Arc::new(Names)), SummarizerRef::Custom(_)));
 }

@@ -1,4 +1,4 @@
-//! Which rights of a configuration reach outside of the folder that it is in.
+//! Detection of settings that access anything outside of the folder of the configuration.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -8,55 +8,44 @@ use hatchery_wasm::policy::Variable;
 use hatchery_wasm::{CompileLimits, Grants, InstanceSettings};
 
 use crate::config::{Config, ServerConfig};
+use crate::services::without_credentials;
 
-/// A right that reaches outside of the folder of the configuration that asks for it.
+/// A setting that accesses something outside of the folder of its configuration, or raises a limit of the whole host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutsideRight {
-    /// What it is a right of.
+pub struct ExternalAccess {
     pub section: Section,
     /// The key in the file, as in `components.web.grants.network`.
     pub key: String,
-    /// What the key asks for, in one line.
+    /// The requested access, in one line.
     pub value: String,
 }
 
-/// The part of a configuration that a right belongs to.
+/// The part of a configuration that an [`ExternalAccess`] belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Section {
-    /// Requests that a component sends, and secrets that the host adds to them.
+    /// HTTP requests of a component and secrets that the host adds to them.
     Network {
-        /// The component.
         component: String,
     },
     /// Other grants of a component.
     Grants {
-        /// The component.
         component: String,
     },
-    /// `session_service`.
     SessionService,
-    /// `artifact_service`.
     ArtifactService,
-    /// `memory_service`.
     MemoryService,
-    /// `models`.
     Models,
-    /// An entry of `plugins`, by its place in the list.
+    /// An entry of `plugins`, by index.
     Plugin(usize),
-    /// `registry`.
     Registry,
-    /// `server`.
     Server,
-    /// `instances`.
     Instances,
-    /// `compile`.
     Compile,
-    /// `audit`.
     Audit,
 }
 
-impl OutsideRight {
-    /// The component that asks for it; `None` if it is a right of the whole host.
+impl ExternalAccess {
+    /// Returns the component that requests the access. `None` if the whole host has it.
     pub fn component(&self) -> Option<&str> {
         match &self.section {
             Section::Network { component } | Section::Grants { component } => Some(component),
@@ -65,26 +54,25 @@ impl OutsideRight {
     }
 }
 
-impl fmt::Display for OutsideRight {
+impl fmt::Display for ExternalAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.key, self.value)
     }
 }
 
-/// Returns the rights of a configuration that reach outside of `folder`, in the order of its sections. Relative paths of `config` are
-/// resolved.
-pub fn outside_rights(config: &Config, folder: &Path) -> Vec<OutsideRight> {
-    let mut rights = Vec::new();
+/// Returns the access of a configuration outside of `folder`, by section. Relative paths of `config` must be resolved.
+pub(super) fn external_access(config: &Config, folder: &Path) -> Vec<ExternalAccess> {
+    let mut found = Vec::new();
     let mut add = |section: Section, key: &str, value: String| {
-        rights.push(OutsideRight { section, key: key.into(), value: in_one_line(&value) });
+        found.push(ExternalAccess { section, key: key.into(), value: escape_control(&value) });
     };
     for (section, key, uri) in [
         (Section::SessionService, "session_service", &config.session_service),
         (Section::ArtifactService, "artifact_service", &config.artifact_service),
         (Section::MemoryService, "memory_service", &config.memory_service),
     ] {
-        if let Some(uri) = uri.as_ref().filter(|uri| is_service_outside(uri, folder)) {
-            add(section, key, crate::services::without_password(uri));
+        if let Some(uri) = uri.as_ref().filter(|uri| is_external_service(uri, folder)) {
+            add(section, key, without_credentials(uri));
         }
     }
     for (key, url) in [
@@ -96,12 +84,12 @@ pub fn outside_rights(config: &Config, folder: &Path) -> Vec<OutsideRight> {
         }
     }
     for (index, plugin) in config.plugins.iter().enumerate() {
-        if let Some(path) = plugin.folder().filter(|path| leaves(path, folder)) {
+        if let Some(path) = plugin.folder().filter(|path| is_outside(path, folder)) {
             add(Section::Plugin(index), &format!("plugins[{index}].args.folder"), path.display().to_string());
         }
     }
     for (name, component) in &config.components {
-        for (section, key, value) in of_grants(name, &component.grants, folder) {
+        for (section, key, value) in external_grants(name, &component.grants, folder) {
             add(section, &format!("components.{name}.grants.{key}"), value);
         }
     }
@@ -119,51 +107,51 @@ pub fn outside_rights(config: &Config, folder: &Path) -> Vec<OutsideRight> {
         add(Section::Server, "server.allow_import", "true".into());
     }
     if let Some(file) = &config.server.secret_file {
-        // Inside of the folder too: its author would know the key.
+        // Also if it is inside of the folder: the author of the folder would know the key.
         add(Section::Server, "server.secret_file", file.display().to_string());
     }
-    for (section, key, value) in raised_budgets(config) {
+    for (section, key, value) in raised_limits(config) {
         add(section, key, value);
     }
-    if let Some(file) = config.audit.file.as_ref().filter(|file| leaves(file, folder)) {
+    if let Some(file) = config.audit.file.as_ref().filter(|file| is_outside(file, folder)) {
         add(Section::Audit, "audit.file", file.display().to_string());
     }
     if !config.audit.enabled {
         add(Section::Audit, "audit.enabled", "false".into());
     }
-    rights
+    found
 }
 
-/// The grants of a component that reach outside, as section, key and value.
-fn of_grants(component: &str, grants: &Grants, folder: &Path) -> Vec<(Section, String, String)> {
+/// Returns the grants of a component that need trust, as section, key and value.
+fn external_grants(component: &str, grants: &Grants, folder: &Path) -> Vec<(Section, String, String)> {
     let network = || Section::Network { component: component.into() };
     let other = || Section::Grants { component: component.into() };
-    let mut rights = Vec::new();
+    let mut found = Vec::new();
     if !grants.network.is_empty() {
         let hosts: Vec<_> = grants.network.iter().map(ToString::to_string).collect();
-        rights.push((network(), "network".into(), hosts.join(", ")));
+        found.push((network(), "network".into(), hosts.join(", ")));
     }
     if !grants.private_network.is_empty() {
         let hosts: Vec<_> = grants.private_network.iter().map(ToString::to_string).collect();
-        rights.push((network(), "private_network".into(), hosts.join(", ")));
+        found.push((network(), "private_network".into(), hosts.join(", ")));
     }
     for secret in &grants.secrets {
-        rights.push((network(), "secrets".into(), format!("{} for {}", secret.name(), secret.host())));
+        found.push((network(), "secrets".into(), format!("{} for {}", secret.name(), secret.host())));
     }
     for (name, variable) in &grants.environment {
         if let Variable::Host { from } = variable {
-            rights.push((other(), format!("environment.{name}"), format!("from {from}")));
+            found.push((other(), format!("environment.{name}"), format!("from {from}")));
         }
     }
-    for granted in grants.files.iter().filter(|granted| leaves(&granted.host, folder)) {
-        rights.push((other(), "files".into(), format!("{} {}", granted.access, granted.host.display())));
+    for granted in grants.files.iter().filter(|granted| is_outside(&granted.host, folder)) {
+        found.push((other(), "files".into(), format!("{} {}", granted.access, granted.host.display())));
     }
-    rights
+    found
 }
 
-/// Budgets of the whole host that are larger than their defaults. They bound what all components and clients together take of the
-/// machine, whatever a folder says of its own components.
-fn raised_budgets(config: &Config) -> Vec<(Section, &'static str, String)> {
+/// Returns limits of the whole host that are above their defaults. They bound the resources of all components and clients
+/// together.
+fn raised_limits(config: &Config) -> Vec<(Section, &'static str, String)> {
     let (instances, default) = (&config.instances, InstanceSettings::default());
     let mut raised = Vec::new();
     let mut compare = |section, key, value: u64, default: u64| {
@@ -171,38 +159,38 @@ fn raised_budgets(config: &Config) -> Vec<(Section, &'static str, String)> {
             raised.push((section, key, value.to_string()));
         }
     };
-    let (memory, of_run) = (instances.options(), default.options());
-    compare(Section::Instances, "instances.memory", memory.memory, of_run.memory);
-    compare(Section::Instances, "instances.run_memory", instances.run_memory.unwrap_or(0), of_run.run_memory);
+    let (options, default_options) = (instances.options(), default.options());
+    compare(Section::Instances, "instances.memory", options.memory, default_options.memory);
+    compare(Section::Instances, "instances.run_memory", instances.run_memory.unwrap_or(0), default_options.run_memory);
     compare(Section::Instances, "instances.max", instances.max.get().into(), default.max.get().into());
-    let (compile, usual) = (&config.compile, CompileLimits::default());
-    compare(Section::Compile, "compile.time", compile.time.as_secs(), usual.time.as_secs());
-    compare(Section::Compile, "compile.wall", compile.wall.as_secs(), usual.wall.as_secs());
-    compare(Section::Compile, "compile.memory", compile.memory, usual.memory);
-    compare(Section::Compile, "compile.processes", compile.processes.get().into(), usual.processes.get().into());
-    let (bodies, usual) = (config.server.body_memory, ServerConfig::default().body_memory);
-    compare(Section::Server, "server.body_memory", bodies.bytes() as u64, usual.bytes() as u64);
+    let (compile, defaults) = (&config.compile, CompileLimits::default());
+    compare(Section::Compile, "compile.time", compile.time.as_secs(), defaults.time.as_secs());
+    compare(Section::Compile, "compile.wall", compile.wall.as_secs(), defaults.wall.as_secs());
+    compare(Section::Compile, "compile.memory", compile.memory, defaults.memory);
+    compare(Section::Compile, "compile.processes", compile.processes.get().into(), defaults.processes.get().into());
+    let (bodies, default) = (config.server.body_memory, ServerConfig::default().body_memory);
+    compare(Section::Server, "server.body_memory", bodies.bytes() as u64, default.bytes() as u64);
     raised
 }
 
-fn is_service_outside(uri: &str, folder: &Path) -> bool {
+fn is_external_service(uri: &str, folder: &Path) -> bool {
     match uri.split_once(':') {
         Some(("memory", "")) => false,
-        Some(("sqlite" | "file", path)) => leaves(Path::new(path.strip_prefix("//").unwrap_or(path)), folder),
+        Some(("sqlite" | "file", path)) => is_outside(Path::new(path.strip_prefix("//").unwrap_or(path)), folder),
         _ => true,
     }
 }
 
-/// Whether a path leads out of `folder`, by `..`, by a link, or because it starts elsewhere. One that cannot be resolved does.
-fn leaves(path: &Path, folder: &Path) -> bool {
+/// Returns true if a path is outside of `folder`, also by `..` or a symbolic link, or if it cannot be resolved.
+fn is_outside(path: &Path, folder: &Path) -> bool {
     match (resolve(path), resolve(folder)) {
         (Some(path), Some(folder)) => !path.starts_with(folder),
         _ => true,
     }
 }
 
-/// The canonical path of something that need not exist yet: of as much of it as exists, and the rest as it is. `None` if the rest has
-/// `..` in it, or a link on the way leads nowhere.
+/// Returns the canonical path of a file that need not exist: the canonical path of its existing ancestors, with the rest
+/// appended. `None` if the rest contains `..`, or if a symbolic link on the path is broken.
 fn resolve(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(if path.as_os_str().is_empty() { Path::new(".") } else { path }).ok()?;
     let existing = path.ancestors().find(|ancestor| ancestor.symlink_metadata().is_ok())?;
@@ -211,8 +199,8 @@ fn resolve(path: &Path) -> Option<PathBuf> {
     is_plain.then(|| existing.canonicalize().ok().map(|existing| existing.join(rest))).flatten()
 }
 
-/// A value of a file without control characters, so that it cannot pass for another line.
-fn in_one_line(value: &str) -> String {
+/// Escapes control characters, so that a value cannot look like several lines.
+fn escape_control(value: &str) -> String {
     value.chars().map(|c| if c.is_control() { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 
@@ -220,11 +208,11 @@ fn in_one_line(value: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What a configuration in `folder` asks for outside of it, with paths relative to the folder above.
-    fn asked(folder: &Path, text: &str) -> Vec<String> {
+    /// Returns the external access of a configuration in `folder`, with paths relative to the parent folder.
+    fn requested(folder: &Path, text: &str) -> Vec<String> {
         let config = Config::parse(text, &folder.join("hatchery.yaml")).unwrap();
-        let above = format!("{}/", folder.parent().unwrap().display());
-        outside_rights(&config, folder).iter().map(|right| right.to_string().replace(&above, "")).collect()
+        let parent = format!("{}/", folder.parent().unwrap().display());
+        external_access(&config, folder).iter().map(|access| access.to_string().replace(&parent, "")).collect()
     }
 
     fn folder() -> (tempfile::TempDir, PathBuf) {
@@ -235,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_inside_of_the_folder_needs_nobody() {
+    fn settings_inside_of_the_folder_need_no_trust() {
         let (_root, folder) = folder();
         let inside = "session_service: sqlite:sessions.db\nartifact_service: file:artifacts\nmemory_service: 'memory:'\n\
                       plugins: [logging, {name: recorder, args: {folder: recorded}}, kitchen/redact]\n\
@@ -243,14 +231,14 @@ mod tests {
                       components:\n  a:\n    config: {url: 'http://example.com'}\n    grants:\n      models: ['*']\n      memory: true\n      \
                       artifacts: write\n      state: {write: ['app:*']}\n      tools: ['*']\n      environment: {LANG: C}\n      \
                       files: [{host: data, guest: /data, access: write}, {host: not/yet/there, guest: /x}]\n";
-        assert_eq!(asked(&folder, inside), Vec::<String>::new());
+        assert_eq!(requested(&folder, inside), Vec::<String>::new());
         let absolute =
             format!("components: {{a: {{grants: {{files: [{{host: {}/data, guest: /d}}]}}}}}}", folder.display());
-        assert_eq!(asked(&folder, &absolute), Vec::<String>::new());
+        assert_eq!(requested(&folder, &absolute), Vec::<String>::new());
     }
 
     #[test]
-    fn each_right_that_reaches_outside_is_listed_with_its_key() {
+    fn external_access_is_listed_with_its_keys() {
         let (_root, folder) = folder();
         let key = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
         let text = format!(
@@ -267,7 +255,7 @@ mod tests {
              audit: {{enabled: false, file: /dev/null}}\n"
         );
         assert_eq!(
-            asked(&folder, &text),
+            requested(&folder, &text),
             [
                 "session_service: postgres://…@db/x",
                 "artifact_service: file://agents/../artifacts",
@@ -296,22 +284,22 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_in_the_folder_that_leads_out_of_it_reaches_outside() {
+    fn a_link_out_of_the_folder_is_external_access() {
         let (_root, folder) = folder();
         std::os::unix::fs::symlink("/etc", folder.join("etc")).unwrap();
         std::os::unix::fs::symlink("data", folder.join("inner")).unwrap();
         std::os::unix::fs::symlink("/nowhere/at/all", folder.join("dangling")).unwrap();
         let grant = |host: &str| format!("components: {{a: {{grants: {{files: [{{host: {host}, guest: /x}}]}}}}}}");
         for outside in ["etc", "etc/not-there", "dangling", "dangling/x"] {
-            assert_eq!(asked(&folder, &grant(outside)).len(), 1, "{outside}");
+            assert_eq!(requested(&folder, &grant(outside)).len(), 1, "{outside}");
         }
-        assert!(asked(&folder, &grant("inner")).is_empty());
+        assert!(requested(&folder, &grant("inner")).is_empty());
     }
 
     #[test]
-    fn a_value_cannot_pass_for_another_line() {
+    fn a_value_cannot_look_like_another_line() {
         let (_root, folder) = folder();
-        let asked = asked(&folder, "server: {allowed_hosts: [\"a\\n\\nNothing else is asked for.\\e[2K\"]}");
-        assert_eq!(asked, ["server.allowed_hosts: a\\u{a}\\u{a}Nothing else is asked for.\\u{1b}[2K"]);
+        let values = requested(&folder, "server: {allowed_hosts: [\"a\\n\\nNothing else is requested.\\e[2K\"]}");
+        assert_eq!(values, ["server.allowed_hosts: a\\u{a}\\u{a}Nothing else is requested.\\u{1b}[2K"]);
     }
 }

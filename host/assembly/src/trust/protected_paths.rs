@@ -1,23 +1,22 @@
-//! What on the disk belongs to the host alone, whatever a configuration grants.
+//! Paths that belong to the host: no grant may cover them.
 
 use std::path::{Path, PathBuf};
 
 use hatchery_wasm::Grants;
 use hatchery_wasm::policy::{ProtectedPath, check_readable_folders, check_writable_folders};
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, path_of_uri};
 
-/// Files and folders that components are given neither to write nor, for most of them, to read.
+/// Files and folders that components may not write and, for most of them, not read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HostPaths {
-    /// Paths that no component may read: they hold other users' data, keys or native code.
+pub struct ProtectedPaths {
+    /// Paths that no component may read: user data, keys and native code.
     private: Vec<ProtectedPath>,
-    /// Paths that no component may write, and that may be read.
+    /// Paths that components may read and not write.
     read_only: Vec<ProtectedPath>,
 }
 
-impl HostPaths {
-    /// None yet.
+impl ProtectedPaths {
     pub fn new() -> Self {
         Self::default()
     }
@@ -36,24 +35,25 @@ impl HostPaths {
         self
     }
 
-    /// Adds what the services of `config` keep in files.
+    /// Adds the files of the services of `config`.
     #[must_use]
     pub fn with_services(mut self, config: &Config) -> Self {
         for (purpose, uri) in [
             ("the sessions (`session_service`)", &config.session_service),
             ("the artifacts (`artifact_service`)", &config.artifact_service),
         ] {
-            if let Some(path) = uri.as_deref().and_then(service_path) {
+            if let Some(path) = uri.as_deref().and_then(path_of_uri) {
                 self = self.private(purpose, path);
             }
         }
         self
     }
 
-    /// Checks that no grant of `config` reaches any of these paths, the files of secrets, the folders of recordings or the audit log.
+    /// Checks that no grant of `config` covers any of these paths, a file of a secret, a folder of recordings or the audit
+    /// log.
     ///
     /// # Errors
-    /// [`ConfigError::ProtectedPath`], which names the grant and the path.
+    /// [`ConfigError::ProtectedPath`] with the grant and the path.
     pub fn check(&self, config: &Config, file: &Path) -> Result<(), ConfigError> {
         let grants = || config.components.iter().map(|(name, component)| (name.as_str(), &component.grants));
         let mut private = self.private.clone();
@@ -88,19 +88,11 @@ fn secret_files(component: &str, grants: &Grants) -> Vec<ProtectedPath> {
     files.map(protect).collect()
 }
 
-/// The file or folder of `sqlite:…` and `file:…`.
-fn service_path(uri: &str) -> Option<PathBuf> {
-    match uri.split_once(':')? {
-        ("sqlite" | "file", path) if !path.is_empty() => Some(path.strip_prefix("//").unwrap_or(path).into()),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(paths: &HostPaths, root: &Path, yaml: &str) -> Result<(), String> {
+    fn check(paths: &ProtectedPaths, root: &Path, yaml: &str) -> Result<(), String> {
         let file = root.join("hatchery.yaml");
         let config = Config::parse(yaml, &file).unwrap();
         let paths = paths.clone().with_services(&config);
@@ -112,10 +104,10 @@ mod tests {
     }
 
     #[test]
-    fn data_caches_and_keys_are_given_neither_for_writing_nor_for_reading() {
+    fn data_caches_and_keys_cannot_be_granted() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let paths = HostPaths::new()
+        let paths = ProtectedPaths::new()
             .private("the data folder (`--data-dir`)", root.join(".hatchery"))
             .private("the cache of compiled code", root.join("cache/code"))
             .read_only("the list of trusted folders", root.join("config/trusted.json"));
@@ -126,8 +118,8 @@ mod tests {
             assert!(error.starts_with(&format!("hatchery.yaml: components.spy.grants.files: `{host}` (")), "{error}");
             assert!(error.ends_with("; grant a folder that is outside of it"), "{error}");
         }
-        let whole = check(&paths, &root, &grant(".", "read")).unwrap_err();
-        assert!(whole.contains("contains `.hatchery`, the data folder (`--data-dir`)"), "{whole}");
+        let error = check(&paths, &root, &grant(".", "read")).unwrap_err();
+        assert!(error.contains("contains `.hatchery`, the data folder (`--data-dir`)"), "{error}");
         let error = check(&paths, &root, &grant("config", "write")).unwrap_err();
         assert!(error.contains("the list of trusted folders"), "{error}");
         check(&paths, &root, &grant("config", "read")).unwrap();
@@ -135,10 +127,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_configuration_itself_names_is_protected() {
+    fn paths_in_the_configuration_are_protected() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        let own = HostPaths::new();
+        let paths = ProtectedPaths::new();
         for (setting, purpose) in [
             ("session_service: sqlite:data/s.db", "the sessions (`session_service`)"),
             ("artifact_service: file:data/files", "the artifacts (`artifact_service`)"),
@@ -148,12 +140,13 @@ mod tests {
             ),
             ("audit: {file: data/audit.log}", "the audit log (`audit.file`)"),
         ] {
-            let error = check(&own, &root, &format!("{setting}\n{}", grant("data", "write"))).unwrap_err();
+            let error = check(&paths, &root, &format!("{setting}\n{}", grant("data", "write"))).unwrap_err();
             assert!(error.contains(purpose), "{error}");
         }
         let secret = "components: {spy: {grants: {files: [{host: keys, guest: /x}]}}, web: {grants: {network: [a.com], \
                       secrets: [{name: key, file: KEYS/a, host: a.com, header: X}]}}}";
-        let error = check(&own, &root, &secret.replace("KEYS", &root.join("keys").display().to_string())).unwrap_err();
+        let error =
+            check(&paths, &root, &secret.replace("KEYS", &root.join("keys").display().to_string())).unwrap_err();
         assert!(error.contains("contains `keys/a`, the secret `key` (`components.web.grants.secrets`)"), "{error}");
     }
 }

@@ -1,0 +1,154 @@
+use std::fmt;
+
+use hatchery_core::ToolExecution;
+use hatchery_engine::compaction::{CompactionConfig, CompactionSettings};
+use hatchery_engine::{AppSettings, RunSettings};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::byte_size::ByteSize;
+use crate::quotas::QuotaOverrides;
+
+/// Settings of an app, or defaults for all apps. `None` means not set. Displayed as `key: value, …` with the keys that
+/// are set.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AppConfig {
+    /// True if a run pauses at a call whose result arrives later, and resumes as the same invocation. Default: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resumable: Option<bool>,
+    /// Maximum number of model calls per run. Default: 500; 0 means unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_llm_calls: Option<u32>,
+    /// Maximum number of tokens of all model calls of a run. Default: 0, unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+    /// Maximum number of stored events per run. Default: 2,000; 0 means unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_events: Option<u32>,
+    /// Maximum size of the JSON of a run's events. Default: 32 MiB; 0 means unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_run_bytes: Option<ByteSize>,
+    /// Quotas that differ from `quotas`.
+    #[serde(skip_serializing_if = "QuotaOverrides::is_empty")]
+    pub quotas: QuotaOverrides,
+    /// True if files in user messages are saved as artifacts and only referenced in the session. Default: false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub save_input_blobs_as_artifacts: Option<bool>,
+    /// Default: parallel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_execution: Option<ToolExecutionConfig>,
+    /// When and by which model older events are summarized in prompts. `None`: never.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "compaction")]
+    pub compaction: Option<CompactionSettings>,
+}
+
+/// Reads compaction settings and validates them, so that an error has a position in the file.
+fn compaction<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<CompactionSettings>, D::Error> {
+    deserializer.deserialize_map(CompactionVisitor).map(Some)
+}
+
+struct CompactionVisitor;
+
+impl<'de> Visitor<'de> for CompactionVisitor {
+    type Value = CompactionSettings;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a mapping that says when to compact")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CompactionSettings, A::Error> {
+        let settings = CompactionSettings::deserialize(MapAccessDeserializer::new(map))?;
+        settings.check().map_err(de::Error::custom)?;
+        Ok(settings)
+    }
+}
+
+/// How the tool calls of one model response run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolExecutionConfig {
+    Parallel,
+    Sequential,
+}
+
+impl From<ToolExecutionConfig> for ToolExecution {
+    fn from(config: ToolExecutionConfig) -> Self {
+        match config {
+            ToolExecutionConfig::Parallel => Self::Parallel,
+            ToolExecutionConfig::Sequential => Self::Sequential,
+        }
+    }
+}
+
+impl AppConfig {
+    /// Returns these settings, with `defaults` for the settings that are not set.
+    pub(crate) fn with_defaults(&self, defaults: &Self) -> Self {
+        Self {
+            resumable: self.resumable.or(defaults.resumable),
+            max_llm_calls: self.max_llm_calls.or(defaults.max_llm_calls),
+            max_tokens: self.max_tokens.or(defaults.max_tokens),
+            max_events: self.max_events.or(defaults.max_events),
+            max_run_bytes: self.max_run_bytes.or(defaults.max_run_bytes),
+            quotas: self.quotas.with_defaults(&defaults.quotas),
+            save_input_blobs_as_artifacts: self
+                .save_input_blobs_as_artifacts
+                .or(defaults.save_input_blobs_as_artifacts),
+            tool_execution: self.tool_execution.or(defaults.tool_execution),
+            compaction: self.compaction.as_ref().or(defaults.compaction.as_ref()).cloned(),
+        }
+    }
+
+    /// Converts these settings for the engine, with the compaction that they resolve to.
+    pub(crate) fn settings(&self, compaction: Option<CompactionConfig>) -> AppSettings {
+        AppSettings {
+            resumable: self.resumable.unwrap_or_default(),
+            run: RunSettings {
+                max_llm_calls: self.max_llm_calls,
+                max_tokens: self.max_tokens,
+                max_events: self.max_events,
+                max_run_bytes: self.max_run_bytes.map(|size| size.bytes() as u64),
+                tool_execution: self.tool_execution.map(Into::into),
+                save_input_blobs_as_artifacts: self.save_input_blobs_as_artifacts,
+            },
+            compaction,
+        }
+    }
+}
+
+impl fmt::Display for AppConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ok(Value::Object(keys)) = serde_json::to_value(self) else { return Err(fmt::Error) };
+        for (index, (key, value)) in keys.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            match value {
+                Value::String(word) => write!(f, "{comma}{key}: {word}")?,
+                other => write!(f, "{comma}{key}: {other}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_displayed_as_they_are_written() {
+        let config = AppConfig {
+            resumable: Some(true),
+            max_tokens: Some(100),
+            max_run_bytes: Some(ByteSize(1 << 20)),
+            tool_execution: Some(ToolExecutionConfig::Sequential),
+            ..AppConfig::default()
+        };
+        assert_eq!(
+            config.to_string(),
+            "resumable: true, max_tokens: 100, max_run_bytes: 1048576, tool_execution: sequential"
+        );
+        assert_eq!(AppConfig::default().to_string(), "");
+    }
+}

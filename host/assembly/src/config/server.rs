@@ -1,0 +1,80 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hatchery_wasm::limits::units;
+use serde::Deserialize;
+
+use crate::byte_size::ByteSize;
+
+/// Limits and timeouts of the HTTP server.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// Accepted `Host` headers besides `localhost` and `127.0.0.1`, with or without a port. `*` accepts all.
+    pub allowed_hosts: Vec<String>,
+    /// Maximum size of the body of a run, an artifact or an imported session.
+    pub body_limit: ByteSize,
+    /// Maximum size of the body of any other request.
+    pub small_body_limit: ByteSize,
+    /// Maximum memory of all request bodies together, received and parsed.
+    pub body_memory: ByteSize,
+    /// Timeout for receiving a whole request body.
+    #[serde(deserialize_with = "units::time")]
+    pub body_deadline: Duration,
+    /// How long a client may read nothing of its response.
+    #[serde(deserialize_with = "units::time")]
+    pub write_timeout: Duration,
+    /// Maximum number of open connections. Further connections wait.
+    pub max_connections: usize,
+    /// Maximum number of connections per peer: an IPv4 address or an IPv6 /64 network. Further connections are refused.
+    /// Behind a proxy all clients are one peer.
+    pub max_connections_per_peer: usize,
+    /// Maximum number of active runs, including those that wait for another turn of their session.
+    pub max_concurrent_runs: usize,
+    /// True if a run is cancelled when its client disconnects. A request can override it.
+    pub cancel_on_disconnect: bool,
+    /// True if clients may create sessions with given events.
+    pub allow_import: bool,
+    /// The file with the key that signs events, for hosts that share sessions. Default: `host.key` in the data folder.
+    /// `HATCHERY_SECRET_FILE` takes precedence.
+    pub secret_file: Option<PathBuf>,
+    /// Timeout for the head of a request and for an idle connection between two requests.
+    #[serde(skip)]
+    pub head_timeout: Duration,
+    /// Timeout between two chunks of a request body.
+    #[serde(skip)]
+    pub body_timeout: Duration,
+    /// Minimum average rate of a request body in bytes per second.
+    #[serde(skip)]
+    pub min_body_rate: ByteSize,
+    /// Interval of keep-alive comments in an idle event stream.
+    #[serde(skip)]
+    pub keep_alive: Duration,
+    /// How long active runs may take to end when the server stops.
+    #[serde(skip)]
+    pub drain_timeout: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            allowed_hosts: Vec::new(),
+            body_limit: ByteSize(16 << 20),
+            small_body_limit: ByteSize(1 << 20),
+            body_memory: ByteSize(512 << 20),
+            body_deadline: Duration::from_secs(300),
+            write_timeout: Duration::from_secs(30),
+            max_connections: 4096,
+            max_connections_per_peer: 256,
+            max_concurrent_runs: 512,
+            cancel_on_disconnect: false,
+            allow_import: false,
+            secret_file: None,
+            head_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            min_body_rate: ByteSize(1 << 10),
+            keep_alive: Duration::from_secs(15),
+            drain_timeout: Duration::from_secs(10),
+        }
+    }
+}

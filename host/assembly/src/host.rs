@@ -1,0 +1,178 @@
+//! The host: a served folder, native agents and their services, ready to run.
+
+mod builder;
+mod error;
+mod native;
+mod reload;
+mod settings;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hatchery_core::{Content, RunConfig, Services};
+use hatchery_engine::plugins::ConfiguredPlugins;
+use hatchery_engine::{App, CatalogSource, Run, RunRequest, Runner};
+use hatchery_wasm::CatalogHandle;
+use tokio::sync::watch;
+
+pub use builder::{HostBuilder, protected_paths, user_code_cache};
+pub use error::HostError;
+pub use settings::{known_apps, unknown_apps, unknown_components};
+
+use crate::config::Config;
+use crate::services::Scripts;
+use crate::source::AppSource;
+
+/// Agents from a folder and from Rust code, with the services that they run on.
+///
+/// Runs of one session wait for each other; runs of different sessions are independent. A host that watches its folder
+/// applies changes of files while it runs; active runs finish with the code that they have started with.
+pub struct Host {
+    config: Config,
+    /// The configuration file, for error messages.
+    file: PathBuf,
+    plugin_names: Vec<String>,
+    apps: Arc<dyn AppSource>,
+    runner: Runner,
+    scripts: Scripts,
+    native_apps: Vec<String>,
+    catalog_source: Arc<dyn CatalogSource>,
+    /// The components and YAML agents of the folder. `None` if there is no folder.
+    catalog: Option<CatalogHandle>,
+}
+
+impl Host {
+    /// Opens a folder as `hatchery run` does: with the services, plugins, grants and limits of its `hatchery.yaml`, and
+    /// with data in the folder `.hatchery`. Access outside of the folder must be trusted, see [`trust`](crate::trust).
+    /// Waits until all components are loaded. Files that cannot be loaded are no error but part of
+    /// [`AppSource::report`].
+    pub async fn open(folder: impl Into<PathBuf>) -> Result<Self, HostError> {
+        Self::builder().folder(folder).open().await
+    }
+
+    /// Returns a builder for a host with native agents, other services or other settings.
+    pub fn builder() -> HostBuilder {
+        HostBuilder::default()
+    }
+
+    /// Sends a text to an app and starts its run. The session is created if it does not exist.
+    ///
+    /// # Errors
+    /// If there is no such app, an id is invalid, or a plugin is missing.
+    pub async fn run(&self, app: &str, user: &str, session: &str, message: &str) -> Result<Run, HostError> {
+        let config = RunConfig { auto_create_session: true, ..RunConfig::default() };
+        let request = RunRequest { config, ..RunRequest::new(user, session, Content::user(message)) };
+        self.run_request(app, request).await
+    }
+
+    /// Starts a run of an app, with all options.
+    ///
+    /// # Errors
+    /// If there is no such app, or the request is invalid.
+    pub async fn run_request(&self, app: &str, request: RunRequest) -> Result<Run, HostError> {
+        Ok(self.runner.run(self.app(app)?, request).await?)
+    }
+
+    /// Returns the app with this name.
+    ///
+    /// # Errors
+    /// If there is no such app. The error names the existing apps.
+    pub fn app(&self, name: &str) -> Result<Arc<App>, HostError> {
+        self.apps.app(name).ok_or_else(|| HostError::AppNotFound { name: name.into(), known: self.apps.app_names() })
+    }
+
+    /// Returns the source of all apps, for example for a server.
+    pub fn apps(&self) -> &Arc<dyn AppSource> {
+        &self.apps
+    }
+
+    /// Returns the runner of all apps. A clone of it shares sessions and plugins.
+    pub fn runner(&self) -> &Runner {
+        &self.runner
+    }
+
+    /// Returns the session, artifact, memory and model services.
+    pub fn services(&self) -> &Services {
+        self.runner.services()
+    }
+
+    /// Returns the settings of the host, with the overrides of the builder.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Returns the names of the configured plugins, in order.
+    pub fn plugin_names(&self) -> &[String] {
+        &self.plugin_names
+    }
+
+    /// Returns where scripts of scripted models are found.
+    pub fn scripts(&self) -> &Scripts {
+        &self.scripts
+    }
+
+    /// Returns true while components are being loaded for the first time.
+    pub fn is_loading(&self) -> bool {
+        self.catalog.as_ref().is_some_and(|catalog| catalog.current().loading().next().is_some())
+    }
+
+    /// Returns a future that completes when all components are loaded or rejected. It does not borrow the host.
+    pub fn loaded(&self) -> impl Future<Output = ()> + Send + 'static {
+        let catalog = self.catalog.clone();
+        async move {
+            if let Some(catalog) = catalog {
+                catalog.loaded().await;
+            }
+        }
+    }
+
+    /// Waits until all components are loaded or rejected.
+    ///
+    /// # Errors
+    /// If a configured plugin does not exist.
+    pub async fn finish_loading(&mut self) -> Result<(), HostError> {
+        self.loaded().await;
+        let plugins = ConfiguredPlugins::new(&self.config.plugins, self.catalog_source.clone())
+            .map_err(|source| HostError::Plugin { file: self.file.clone(), source })?;
+        self.plugin_names = plugins.names();
+        if let Some(catalog) = &self.catalog {
+            let catalog = catalog.current();
+            for name in self.native_apps.iter().filter(|name| catalog.app(name).is_some()) {
+                tracing::warn!("the native app `{name}` hides the app of this name in the folder; rename one of them");
+            }
+        }
+        Ok(())
+    }
+
+    /// Logs the plugins and the settings of apps, and warns of settings for apps and components that do not exist.
+    pub fn log_settings(&self) {
+        let report = self.apps.report();
+        settings::log_settings(&self.config, &self.plugin_names);
+        settings::warn_of_unknown_apps(&self.config, self.apps.app_names(), &report);
+        settings::warn_of_unknown_components(&self.config, &report);
+    }
+
+    /// Waits until no run is active, then closes the plugins and the toolsets of all apps.
+    pub async fn close(self) {
+        self.runner.close().await;
+        for app in self.apps.app_names().iter().filter_map(|name| self.apps.app(name)) {
+            app.close().await;
+        }
+    }
+}
+
+/// Logs each new catalog generation. Then refreshes cached references, so that replaced revisions can be dropped.
+async fn follow_changes(mut generation: watch::Receiver<u64>, apps: Arc<dyn AppSource>, runner: Runner) {
+    generation.mark_unchanged();
+    while generation.changed().await.is_ok() {
+        let generation = *generation.borrow_and_update();
+        let names = apps.app_names();
+        tracing::info!(generation, apps = names.join(", "), "catalog updated");
+        names.iter().for_each(|app| drop(apps.app(app)));
+        // A missing plugin has been logged.
+        let _ = runner.refresh_plugins();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! Native apps, models and plugins, layered over those of the folder.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{Model, ModelError, ModelResolver, Plugin, RunError};
+use hatchery_engine::plugins::ConfiguredPlugins;
+use hatchery_engine::{App, PluginSource, Plugins};
+use hatchery_wasm::CatalogHandle;
+
+use crate::source::{AppSource, CatalogReport};
+
+/// Native apps, and the apps of the folder. A native app hides an app of the folder with the same name.
+pub(super) struct HostApps {
+    pub(super) native: BTreeMap<String, Arc<App>>,
+    pub(super) catalog: Option<CatalogHandle>,
+}
+
+impl AppSource for HostApps {
+    fn app(&self, name: &str) -> Option<Arc<App>> {
+        let native = self.native.get(name).cloned();
+        native.or_else(|| self.catalog.as_ref()?.app(name))
+    }
+
+    fn app_names(&self) -> Vec<String> {
+        let mut names = self.catalog.as_ref().map(AppSource::app_names).unwrap_or_default();
+        if !self.native.is_empty() {
+            names.extend(self.native.keys().cloned());
+            names.sort();
+            names.dedup();
+        }
+        names
+    }
+
+    fn loading(&self) -> Vec<String> {
+        self.catalog.as_ref().map(AppSource::loading).unwrap_or_default()
+    }
+
+    fn report(&self) -> CatalogReport {
+        self.catalog.as_ref().map(AppSource::report).unwrap_or_default()
+    }
+}
+
+/// Native models by name, and all other models.
+pub(super) struct NativeModels {
+    pub(super) native: BTreeMap<String, Arc<dyn Model>>,
+    pub(super) rest: Arc<dyn ModelResolver>,
+}
+
+impl ModelResolver for NativeModels {
+    fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        match self.native.get(name) {
+            Some(model) => Ok(model.clone()),
+            None => self.rest.model(name),
+        }
+    }
+}
+
+/// Native plugins, followed by the plugins of the configuration. A native plugin replaces a configured one with the same
+/// name.
+pub(super) struct HostPlugins {
+    pub(super) native: Vec<Arc<dyn Plugin>>,
+    pub(super) configured: ConfiguredPlugins,
+}
+
+#[async_trait]
+impl PluginSource for HostPlugins {
+    fn current(&self) -> Result<Plugins, RunError> {
+        let configured = self.configured.current()?;
+        Ok(self.native.iter().rev().fold(configured, |plugins, native| plugins.prepend(native.clone())))
+    }
+
+    async fn close(&self) {
+        for plugin in &self.native {
+            plugin.close().await;
+        }
+        self.configured.close().await;
+    }
+}

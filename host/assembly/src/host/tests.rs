@@ -1,0 +1,178 @@
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use hatchery_core::{Agent, CallContext, Callback, Content, Plugin, RunError, Tool, Toolset};
+use hatchery_engine::App;
+use hatchery_engine::build::{custom, llm};
+use hatchery_models::scripted::Scripted;
+
+use super::*;
+use crate::services::Storage;
+
+const YAML_AGENT: &str = "name: greeter\nmodel: native\ninstruction: Greet.\n";
+
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (file, text) in files {
+        let file = folder.path().join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+    folder
+}
+
+fn in_memory(folder: &Path) -> HostBuilder {
+    Host::builder().folder(folder).storage(Storage::InMemory).code_cache(None)
+}
+
+fn parrot(name: &str) -> Agent {
+    let agent = custom(name, |cx| async move {
+        let text = cx.call.invocation.user_content().text();
+        cx.say(text).await?;
+        Ok(())
+    });
+    agent.build().unwrap()
+}
+
+async fn answer(host: &Host, app: &str, message: &str) -> String {
+    let events = host.run(app, "ada", "first", message).await.unwrap().collect().await.unwrap();
+    events.last().unwrap().content.as_ref().unwrap().text()
+}
+
+#[tokio::test]
+async fn a_host_without_a_folder_runs_native_agents() {
+    let host = Host::builder().agent(parrot("parrot")).open().await.unwrap();
+    assert_eq!(host.apps().app_names(), ["parrot"]);
+    assert_eq!(answer(&host, "parrot", "Hello").await, "Hello");
+    let error = host.run("ghost", "ada", "first", "Hello").await.map(|_| ()).unwrap_err();
+    assert_eq!(error.to_string(), "app `ghost` not found; available: parrot");
+    host.close().await;
+}
+
+#[tokio::test]
+async fn a_native_model_answers_an_agent_of_the_folder() {
+    let folder = folder(&[("hello/root_agent.yaml", YAML_AGENT)]);
+    let model = Arc::new(Scripted::new().default_reply("Hello from Rust"));
+    let host = in_memory(folder.path()).agent(parrot("parrot")).model("native", model).open().await.unwrap();
+    assert_eq!(host.apps().app_names(), ["hello", "parrot"]);
+    assert_eq!(answer(&host, "hello", "Hi").await, "Hello from Rust");
+    assert_eq!(answer(&host, "parrot", "Hi").await, "Hi");
+    host.close().await;
+}
+
+#[tokio::test]
+async fn a_native_app_hides_an_app_of_the_folder() {
+    let folder = folder(&[("parrot/root_agent.yaml", YAML_AGENT)]);
+    let host = in_memory(folder.path()).agent(parrot("parrot")).open().await.unwrap();
+    assert_eq!(host.apps().app_names(), ["parrot"]);
+    assert_eq!(answer(&host, "parrot", "Hi").await, "Hi");
+}
+
+#[tokio::test]
+async fn two_native_apps_of_one_name_are_an_error() {
+    let error = Host::builder().agent(parrot("a")).agent(parrot("a")).open().await.map(|_| ()).unwrap_err();
+    assert_eq!(error.to_string(), "two native apps are named `a`; rename one of them");
+}
+
+#[tokio::test]
+async fn services_are_given_as_objects_or_uris() {
+    let sessions: Arc<dyn hatchery_core::SessionService> = Arc::new(hatchery_stores::MemorySessions::default());
+    let builder = Host::builder().agent(parrot("parrot")).session_service(sessions.clone());
+    let host = builder.artifact_service("memory:").memory_service("memory:").open().await.unwrap();
+    answer(&host, "parrot", "Hello").await;
+    let key = hatchery_core::SessionKey::new("parrot", "ada", "first");
+    let session = sessions.get(&key, hatchery_core::EventWindow::All).await.unwrap().unwrap();
+    assert_eq!(session.events.len(), 2);
+    let error = Host::builder().session_service("oracle://db").open().await.map(|_| ()).unwrap_err().to_string();
+    assert!(error.starts_with("session_service `oracle://db`: "), "{error}");
+}
+
+#[tokio::test]
+async fn settings_in_code_replace_those_of_the_folder() {
+    let folder = folder(&[("hatchery.yaml", "plugins: [logging]\n")]);
+    let config = Config::parse("app_defaults: {max_llm_calls: 9}", Path::new("hatchery.yaml")).unwrap();
+    let host = in_memory(folder.path()).config(config).open().await.unwrap();
+    assert!(host.plugin_names().is_empty());
+    assert_eq!(host.config().app_defaults.to_string(), "max_llm_calls: 9");
+}
+
+/// A plugin and a toolset that record their names when they are closed.
+struct CloseRecorder(&'static str, Arc<Mutex<Vec<&'static str>>>);
+
+impl Callback for CloseRecorder {
+    fn name(&self) -> &str {
+        self.0
+    }
+}
+
+#[async_trait]
+impl Plugin for CloseRecorder {
+    async fn before_run(&self, _: &CallContext) -> Result<Option<Content>, RunError> {
+        Ok(Some(Content::model(format!("{} is closed", self.0))))
+    }
+
+    async fn close(&self) {
+        self.1.lock().unwrap().push(self.0);
+    }
+}
+
+#[async_trait]
+impl Toolset for CloseRecorder {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    async fn tools(&self, _: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
+        Ok(Vec::new())
+    }
+
+    async fn close(&self) {
+        self.1.lock().unwrap().push(self.0);
+    }
+}
+
+#[tokio::test]
+async fn plugins_and_then_the_toolsets_of_all_apps_are_closed_with_the_host() {
+    let closed = Arc::new(Mutex::new(Vec::new()));
+    let app = |name| {
+        let toolset = Arc::new(CloseRecorder(name, closed.clone()));
+        App::new(name, llm("root").instruction("x").toolset(toolset).build().unwrap()).unwrap()
+    };
+    let plugin = Arc::new(CloseRecorder("plugin", closed.clone()));
+    let host = Host::builder().plugin(plugin).app(app("dice")).app(app("trip")).open().await.unwrap();
+    assert_eq!(answer(&host, "dice", "Roll").await, "plugin is closed");
+    host.close().await;
+    assert_eq!(*closed.lock().unwrap(), ["plugin", "dice", "trip"]);
+}
+
+#[tokio::test]
+async fn reproducible_hosts_have_no_compaction_and_no_recorder() {
+    let yaml = "plugins: [{name: recorder, args: {folder: recorded}}, logging]\n\
+                app_defaults: {max_llm_calls: 9, compaction: {interval: 1, overlap: 0}}\n\
+                apps: {dice: {compaction: {token_threshold: 1, retention: 1}}}\n";
+    let folder = folder(&[("hatchery.yaml", yaml)]);
+    let host = in_memory(folder.path()).reproducible().open().await.unwrap();
+    assert_eq!(host.plugin_names(), ["logging_plugin"]);
+    assert_eq!(host.config().app_defaults.to_string(), "max_llm_calls: 9");
+    assert_eq!(host.config().apps["dice"].to_string(), "");
+}
+
+#[tokio::test]
+async fn a_missing_folder_is_named() {
+    let error = Host::open("/no/such").await.map(|_| ()).unwrap_err();
+    assert_eq!(error.to_string(), "/no/such is not a folder");
+}
+
+#[test]
+fn compiled_code_is_cached_in_the_users_cache_folder() {
+    let cache = |variables: &[(&str, &str)]| {
+        let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+        user_code_cache(find)
+    };
+    let both = [("XDG_CACHE_HOME", "/caches"), ("HOME", "/home/ada")];
+    assert_eq!(cache(&both), Some("/caches/hatchery/code".into()));
+    assert_eq!(cache(&both[1..]), Some("/home/ada/.cache/hatchery/code".into()));
+    let relative = [("XDG_CACHE_HOME", "agents"), ("HOME", "")];
+    assert_eq!(cache(&relative), None, "a relative path could be in the served folder");
+}
