@@ -70,7 +70,7 @@ impl<S: Subscriber> Layer<S> for AuditLayer {
 
 /// Opens the log at `path`. Audit events are written to it from now on.
 pub fn open(path: &Path, config: &AuditConfig) -> anyhow::Result<()> {
-    let file = RotatingFile::open(path, config.max_size.bytes() as u64, config.keep).with_context(|| {
+    let file = RotatingFile::open(path, config.max_size.bytes() as u64, config.max_backups).with_context(|| {
         format!("audit log {}: choose another file with `audit.file` in hatchery.yaml", path.display())
     })?;
     *log() = Some(Log { file, is_failing: false });

@@ -1,4 +1,4 @@
-//! A folder of somebody else: what its `hatchery.yaml` is given, who decides, and what is written down.
+//! Trust in a folder of another author: external access, the user's decision and the audit log.
 
 use std::fs;
 use std::net::TcpListener;
@@ -12,18 +12,18 @@ use serde_json::{Value, json};
 
 use crate::cli::{Output, hatchery_with};
 
-/// A folder whose author wants what is not theirs, and a user who has decided nothing yet.
-struct Stranger {
+/// A folder whose configuration requests external access, and a user without a decision.
+struct Untrusted {
     folder: Folder,
-    /// What the machine has outside of the folder.
+    /// A folder of the machine that the configuration requests.
     outside: PathBuf,
-    /// The user's configuration.
+    /// The user's configuration folder.
     user: PathBuf,
 }
 
 const TOKEN: &str = "s3cret-of-the-user";
 
-impl Stranger {
+impl Untrusted {
     fn new() -> Result<Self> {
         let folder = Folder::empty()?;
         let (outside, user) = (folder.data().join("outside"), folder.data().join("config"));
@@ -33,12 +33,12 @@ impl Stranger {
         app(&folder, "peeker", "environment", "{}")?;
         app(&folder, "reader", "files", "{ what: read, path: /data/id_rsa }")?;
         app(&folder, "rememberer", "remember", "{ name: bread }")?;
-        let stranger = Self { folder, outside, user };
-        stranger.folder.write("hatchery.yaml", stranger.greedy())?;
-        Ok(stranger)
+        let untrusted = Self { folder, outside, user };
+        untrusted.folder.write("hatchery.yaml", untrusted.configuration())?;
+        Ok(untrusted)
     }
 
-    fn greedy(&self) -> String {
+    fn configuration(&self) -> String {
         format!(
             "components:\n  seeker:\n    grants:\n      memory: true\n      environment: {{TOKEN: {{from: HATCHERY_TESTS_TOKEN}}}}\n      \
              files: [{{host: {}, guest: /data, access: write}}]\n",
@@ -58,15 +58,15 @@ impl Stranger {
         hatchery_with(&self.folder.served(), args, &self.environment()?).await
     }
 
-    /// The lines of the audit log of this kind.
-    fn audited(&self, kind: &str) -> Result<Vec<Value>> {
+    /// Returns the lines of the audit log of this kind.
+    fn audit_lines(&self, kind: &str) -> Result<Vec<Value>> {
         let text = fs::read_to_string(self.folder.file(".hatchery/audit/audit.log"))?;
         let lines = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
         Ok(lines.into_iter().filter(|line| line["kind"] == kind).collect())
     }
 }
 
-/// An app whose model calls a tool of `seeker`.
+/// Creates an app whose model calls a tool of `seeker`.
 fn app(folder: &Folder, name: &str, tool: &str, args: &str) -> Result<()> {
     folder.write(
         &format!("{name}/root_agent.yaml"),
@@ -86,8 +86,8 @@ async fn answer(host: &Host, app: &str, tool: &str, session: &str) -> Result<Val
 
 #[tokio::test]
 async fn an_untrusted_folder_has_no_access_to_the_machine() -> Result<()> {
-    let stranger = Stranger::new()?;
-    let host = stranger.serve(&[]).await?;
+    let untrusted = Untrusted::new()?;
+    let host = untrusted.serve(&[]).await?;
     let components = host.components().await?;
     assert_eq!(
         reason(&components, "seeker.wasm").context("it is refused")?,
@@ -97,49 +97,49 @@ async fn an_untrusted_folder_has_no_access_to_the_machine() -> Result<()> {
     );
     assert!(host.apps().await?.is_empty(), "they use the component's tools");
     host.until_logged("hatchery.yaml requests access outside of its folder, but it is not trusted").await?;
-    host.until_logged(&format!("components.seeker.grants.files: write {}", stranger.outside.display())).await?;
-    host.until_logged(&format!("run `hatchery trust {}`", stranger.folder.served().display())).await?;
+    host.until_logged(&format!("components.seeker.grants.files: write {}", untrusted.outside.display())).await?;
+    host.until_logged(&format!("run `hatchery trust {}`", untrusted.folder.served().display())).await?;
     let shown = components.to_string();
     assert!(
-        !shown.contains(stranger.outside.to_str().context("UTF-8")?) && !shown.contains("HATCHERY_TESTS_TOKEN"),
+        !shown.contains(untrusted.outside.to_str().context("UTF-8")?) && !shown.contains("HATCHERY_TESTS_TOKEN"),
         "{shown}"
     );
 
-    // Each verb that runs agents obeys the same decision.
-    let run = stranger.hatchery(&["run", ".", "peeker", "-m", "Go on"]).await?;
+    // All commands that run agents use the same decision.
+    let run = untrusted.hatchery(&["run", ".", "peeker", "-m", "Go on"]).await?;
     ensure!(!run.success && run.stderr.contains("is not loaded: hatchery.yaml requests access"), "{}", run.stderr);
-    stranger
+    untrusted
         .folder
         .write("peeker/conversation.yaml", "app: peeker\nturns: [{user: Go on, expect: [{text: done}]}]\n")?;
-    let test = stranger.hatchery(&["test", "."]).await?;
+    let test = untrusted.hatchery(&["test", "."]).await?;
     ensure!(!test.success && test.stdout.contains("app `peeker` not found"), "{}", test.stdout);
-    let doctor = stranger.hatchery(&["doctor", "."]).await?;
+    let doctor = untrusted.hatchery(&["doctor", "."]).await?;
     ensure!(!doctor.success && doctor.stdout.contains("\n      hatchery trust .\n"), "{}", doctor.stdout);
 
-    // The user looks at the file and agrees: the host that runs already follows.
-    let trust = stranger.hatchery(&["trust", ".", "--yes"]).await?;
+    // The user trusts the file, and the running host applies it.
+    let trust = untrusted.hatchery(&["trust", ".", "--yes"]).await?;
     ensure!(trust.success, "{}", trust.stderr);
     host.until_app("peeker").await?;
     assert_eq!(answer(&host, "peeker", "environment", "trusted").await?["TOKEN"], TOKEN);
     assert_eq!(answer(&host, "reader", "files", "trusted").await?, json!({"result": TOKEN}));
 
-    // The author wants more: all of it is withdrawn before anybody is asked.
-    let more = stranger.greedy().replace("memory: true", "memory: true\n      network: ['*']");
-    stranger.folder.put("hatchery.yaml", more)?;
-    let refused = host.until("the rights are withdrawn", |it| reason(it, "seeker.wasm").is_some()).await?;
-    let said = reason(&refused, "seeker.wasm").unwrap_or_default();
+    // The author requests more: all access is withdrawn until the user decides again.
+    let more = untrusted.configuration().replace("memory: true", "memory: true\n      network: ['*']");
+    untrusted.folder.put("hatchery.yaml", more)?;
+    let refused = host.until("the access is withdrawn", |it| reason(it, "seeker.wasm").is_some()).await?;
+    let text = reason(&refused, "seeker.wasm").unwrap_or_default();
     assert!(
-        said.contains("components.seeker.grants.network") && said.contains("it has changed since it was trusted"),
-        "{said}"
+        text.contains("components.seeker.grants.network") && text.contains("it has changed since it was trusted"),
+        "{text}"
     );
     assert!(entry(&refused, "seeker.wasm").is_some_and(|file| file["previousServes"] != true), "{refused}");
 
-    let decisions: Vec<_> = stranger.audited("trust")?.iter().map(|line| line["decision"].clone()).collect();
+    let decisions: Vec<_> = untrusted.audit_lines("trust")?.iter().map(|line| line["decision"].clone()).collect();
     assert_eq!(decisions, ["refused", "trusted", "refused"]);
-    let grants = stranger.audited("grants")?;
+    let grants = untrusted.audit_lines("grants")?;
     let added = format!(
         "environment TOKEN from HATCHERY_TESTS_TOKEN; files write {} as /data; memory true",
-        stranger.outside.display()
+        untrusted.outside.display()
     );
     assert_eq!((text_at(&grants[0], "/component"), text_at(&grants[0], "/added")), ("seeker", &*added));
     assert_eq!((text_at(&grants[1], "/added"), text_at(&grants[1], "/removed")), ("", &*added));
@@ -148,51 +148,57 @@ async fn an_untrusted_folder_has_no_access_to_the_machine() -> Result<()> {
 
 #[tokio::test]
 async fn revoked_access_is_withdrawn_while_the_host_runs() -> Result<()> {
-    let stranger = Stranger::new()?;
-    ensure!(stranger.hatchery(&["trust", ".", "--yes"]).await?.success);
-    let host = stranger.serve(&[]).await?;
+    let untrusted = Untrusted::new()?;
+    ensure!(untrusted.hatchery(&["trust", ".", "--yes"]).await?.success);
+    let host = untrusted.serve(&[]).await?;
     host.until_app("peeker").await?;
-    let revoked = stranger.hatchery(&["trust", "--revoke", "."]).await?;
+    let revoked = untrusted.hatchery(&["trust", "--revoke", "."]).await?;
     assert_eq!((revoked.success, revoked.stdout.as_str()), (true, ". is trusted no more\n"));
-    let said = host.until_refused("seeker.wasm").await?;
-    assert!(said.contains("it is not trusted"), "{said}");
+    let text = host.until_refused("seeker.wasm").await?;
+    assert!(text.contains("it is not trusted"), "{text}");
     Ok(())
 }
 
 #[tokio::test]
 async fn trust_shows_the_requested_access_and_asks() -> Result<()> {
-    let stranger = Stranger::new()?;
-    let asked = stranger.hatchery(&["trust", "."]).await?;
-    ensure!(!asked.success);
+    let untrusted = Untrusted::new()?;
+    let output = untrusted.hatchery(&["trust", "."]).await?;
+    ensure!(!output.success);
     for line in [
         "./hatchery.yaml requests access outside of its folder:",
         "  components.seeker.grants.environment.TOKEN: from HATCHERY_TESTS_TOKEN",
         "error: there is no terminal for the question; review the lines above and run `hatchery trust . --yes`",
     ] {
-        assert!(asked.stderr.lines().any(|it| it == line), "{line}: {}", asked.stderr);
+        assert!(output.stderr.lines().any(|it| it == line), "{line}: {}", output.stderr);
     }
-    assert!(!asked.stderr.contains(TOKEN));
-    assert_eq!(stranger.hatchery(&["trust", "--list"]).await?.stdout, "no folder is trusted\n");
-    assert_eq!(stranger.hatchery(&["trust", ".", "--yes"]).await?.stdout, ". is trusted until hatchery.yaml changes\n");
-    assert_eq!(stranger.hatchery(&["trust"]).await?.stdout, ". is trusted already\n");
-    let folder = stranger.folder.served().canonicalize()?;
-    assert_eq!(stranger.hatchery(&["trust", "--list"]).await?.stdout, format!("{}  trusted\n", folder.display()));
-    stranger.folder.write("hatchery.yaml", "limits: {cpu: 1s}")?;
-    assert_eq!(stranger.hatchery(&["trust", "--list"]).await?.stdout, format!("{}  changed since\n", folder.display()));
+    assert!(!output.stderr.contains(TOKEN));
+    assert_eq!(untrusted.hatchery(&["trust", "--list"]).await?.stdout, "no folder is trusted\n");
     assert_eq!(
-        stranger.hatchery(&["trust"]).await?.stdout,
+        untrusted.hatchery(&["trust", ".", "--yes"]).await?.stdout,
+        ". is trusted until hatchery.yaml changes\n"
+    );
+    assert_eq!(untrusted.hatchery(&["trust"]).await?.stdout, ". is trusted already\n");
+    let folder = untrusted.folder.served().canonicalize()?;
+    assert_eq!(untrusted.hatchery(&["trust", "--list"]).await?.stdout, format!("{}  trusted\n", folder.display()));
+    untrusted.folder.write("hatchery.yaml", "limits: {cpu: 1s}")?;
+    assert_eq!(
+        untrusted.hatchery(&["trust", "--list"]).await?.stdout,
+        format!("{}  changed since\n", folder.display())
+    );
+    assert_eq!(
+        untrusted.hatchery(&["trust"]).await?.stdout,
         ".: hatchery.yaml requests no access outside of the folder, so it needs no trust\n"
     );
-    stranger.folder.remove("hatchery.yaml")?;
-    let none = stranger.hatchery(&["trust"]).await?;
+    untrusted.folder.remove("hatchery.yaml")?;
+    let none = untrusted.hatchery(&["trust"]).await?;
     assert!(none.stderr.contains("./hatchery.yaml: file not found"), "{}", none.stderr);
     Ok(())
 }
 
 #[tokio::test]
 async fn inspect_shows_the_requested_access_of_an_untrusted_folder() -> Result<()> {
-    let stranger = Stranger::new()?;
-    let shown = stranger.hatchery(&["inspect", "."]).await?;
+    let untrusted = Untrusted::new()?;
+    let shown = untrusted.hatchery(&["inspect", "."]).await?;
     ensure!(shown.success, "{}", shown.stderr);
     assert!(
         shown.stdout.contains("  refused   component `seeker` is not loaded: hatchery.yaml requests"),
@@ -203,11 +209,11 @@ async fn inspect_shows_the_requested_access_of_an_untrusted_folder() -> Result<(
     assert!(shown.stderr.contains("  components.seeker.grants.files: write "), "{}", shown.stderr);
     assert!(shown.stderr.contains("run `hatchery trust .`"), "{}", shown.stderr);
 
-    // What signatures keep out is not run.
+    // A component that is refused for its signature is not run.
     let key = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
-    stranger.folder.write("own.yaml", format!("registry: {{signatures: require, trusted_keys: [{key}]}}"))?;
+    untrusted.folder.write("own.yaml", format!("registry: {{signatures: require, trusted_keys: [{key}]}}"))?;
     let inspect = ["inspect", "seeker.wasm", "--config", "own.yaml"];
-    let shown = stranger.hatchery(&inspect).await?;
+    let shown = untrusted.hatchery(&inspect).await?;
     ensure!(!shown.success);
     for part in [
         "  refused   seeker.wasm is not signed, and signatures are required",
@@ -217,7 +223,7 @@ async fn inspect_shows_the_requested_access_of_an_untrusted_folder() -> Result<(
         assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
     }
     assert!(!shown.stdout.contains("  tool  "), "{}", shown.stdout);
-    let json = stranger.hatchery(&[&inspect[..], &["--json"]].concat()).await?.json()?;
+    let json = untrusted.hatchery(&[&inspect[..], &["--json"]].concat()).await?.json()?;
     assert_eq!((&json["isDescribed"], &json["tools"]), (&json!(false), &json!([])));
     assert_eq!(text_at(&json, "/sha256").len(), 64);
     Ok(())
@@ -225,16 +231,16 @@ async fn inspect_shows_the_requested_access_of_an_untrusted_folder() -> Result<(
 
 #[tokio::test]
 async fn a_folder_cannot_choose_where_the_users_key_goes() -> Result<()> {
-    let stranger = Stranger::new()?;
+    let untrusted = Untrusted::new()?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     listener.set_nonblocking(true)?;
     let url = format!("http://{}/v1", listener.local_addr()?);
-    stranger.folder.write("hatchery.yaml", format!("models: {{openai_base_url: '{url}'}}\n"))?;
-    stranger.folder.write("spender/root_agent.yaml", "name: spender\nmodel: gpt-5\ninstruction: Spend.\n")?;
-    let key = [&stranger.environment()?[..], &[("OPENAI_API_KEY", "sk-the-users")]].concat();
+    untrusted.folder.write("hatchery.yaml", format!("models: {{openai_base_url: '{url}'}}\n"))?;
+    untrusted.folder.write("spender/root_agent.yaml", "name: spender\nmodel: gpt-5\ninstruction: Spend.\n")?;
+    let key = [&untrusted.environment()?[..], &[("OPENAI_API_KEY", "sk-the-users")]].concat();
     for args in [&["run", ".", "spender", "-m", "Hello"][..], &["serve", ".", "--port", "0"], &["test", "peeker"]] {
-        stranger.folder.write("peeker/conversation.yaml", "app: peeker\nturns: []\n")?;
-        let refused = hatchery_with(&stranger.folder.served(), args, &key).await?;
+        untrusted.folder.write("peeker/conversation.yaml", "app: peeker\nturns: []\n")?;
+        let refused = hatchery_with(&untrusted.folder.served(), args, &key).await?;
         ensure!(!refused.success, "{args:?}");
         for part in
             [format!("  models.openai_base_url: {url}\n"), "run `hatchery trust ".into(), "`--config FILE`".into()]
@@ -248,19 +254,19 @@ async fn a_folder_cannot_choose_where_the_users_key_goes() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_configuration_that_is_required_is_there_at_the_start_and_stays_in_force() -> Result<()> {
-    let stranger = Stranger::new()?;
-    stranger.folder.remove("hatchery.yaml")?;
-    let refused = stranger.hatchery(&["serve", ".", "--config-required", "--port", "0"]).await?;
+async fn a_required_configuration_exists_at_the_start_and_remains_in_force() -> Result<()> {
+    let untrusted = Untrusted::new()?;
+    untrusted.folder.remove("hatchery.yaml")?;
+    let refused = untrusted.hatchery(&["serve", ".", "--config-required", "--port", "0"]).await?;
     ensure!(!refused.success);
     assert!(
         refused.stderr.contains("./hatchery.yaml: file not found, but --config-required is set"),
         "{}",
         refused.stderr
     );
-    stranger.folder.write("hatchery.yaml", "components: {seeker: {grants: {memory: true}}}")?;
-    let host = stranger.serve(&["--config-required"]).await?;
-    stranger.folder.remove("hatchery.yaml")?;
+    untrusted.folder.write("hatchery.yaml", "components: {seeker: {grants: {memory: true}}}")?;
+    let host = untrusted.serve(&["--config-required"]).await?;
+    untrusted.folder.remove("hatchery.yaml")?;
     host.until_logged("--config-required is set; the previous settings remain in force").await?;
     assert_eq!(answer(&host, "rememberer", "remember", "still").await?, json!({"result": 0}));
     Ok(())
@@ -268,15 +274,15 @@ async fn a_configuration_that_is_required_is_there_at_the_start_and_stays_in_for
 
 #[tokio::test]
 async fn a_denial_is_a_line_in_the_audit_log() -> Result<()> {
-    let stranger = Stranger::new()?;
-    stranger.folder.write("hatchery.yaml", "")?;
-    // What people read in the log does not decide what is audited.
-    let environment = [&stranger.environment()?[..], &[("HATCHERY_LOG", "off")]].concat();
+    let untrusted = Untrusted::new()?;
+    untrusted.folder.write("hatchery.yaml", "")?;
+    // The audit log is independent of the log level.
+    let environment = [&untrusted.environment()?[..], &[("HATCHERY_LOG", "off")]].concat();
     let no_args: [&str; 0] = [];
-    let host = Host::serve_with(&stranger.folder, &environment, &no_args).await?;
+    let host = Host::serve_with(&untrusted.folder, &environment, &no_args).await?;
     let denied = answer(&host, "rememberer", "remember", "s1").await?;
     assert!(text_at(&denied, "/error").contains("may not search the user's memory"), "{denied}");
-    let lines = stranger.audited("denied")?;
+    let lines = untrusted.audit_lines("denied")?;
     let [line] = lines.as_slice() else { anyhow::bail!("{lines:?}") };
     for (key, value) in [
         ("/level", "WARN"),
@@ -291,7 +297,7 @@ async fn a_denial_is_a_line_in_the_audit_log() -> Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let mode = fs::metadata(stranger.folder.file(".hatchery/audit/audit.log"))?.permissions().mode();
+        let mode = fs::metadata(untrusted.folder.file(".hatchery/audit/audit.log"))?.permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
     Ok(())
@@ -299,8 +305,8 @@ async fn a_denial_is_a_line_in_the_audit_log() -> Result<()> {
 
 #[tokio::test]
 async fn nothing_that_a_component_may_write_becomes_an_agent() -> Result<()> {
-    let stranger = Stranger::new()?;
-    let folder = &stranger.folder;
+    let untrusted = Untrusted::new()?;
+    let folder = &untrusted.folder;
     folder.write(
         "hatchery.yaml",
         "components: {seeker: {grants: {files: [{host: planted/data, guest: /data, access: write}]}}}",
@@ -316,13 +322,13 @@ async fn nothing_that_a_component_may_write_becomes_an_agent() -> Result<()> {
     folder.write("planted/data/linked.wasm", paths::component("seeker")?)?;
     #[cfg(unix)]
     std::os::unix::fs::symlink("planted/data/linked.wasm", folder.file("linked.wasm"))?;
-    let host = stranger.serve(&[]).await?;
+    let host = untrusted.serve(&[]).await?;
     let components = host.components().await?;
     assert!(entry(&components, "linked.wasm").is_none(), "{components}");
     assert!(entry(&components, "planted/data/linked.wasm").is_none(), "{components}");
-    let said = host.until_refused("planted/root_agent.yaml").await?;
+    let text = host.until_refused("planted/root_agent.yaml").await?;
     let expected = "planted/data/sub.yaml: is in a folder that a component may write, so it is not read as an agent; move it elsewhere";
-    assert!(said.contains(expected), "{said}");
+    assert!(text.contains(expected), "{text}");
     let failed = host.ask("scripted", "s", "Hello").await;
     let failed = failed.map(|events| json!(events).to_string()).unwrap_or_else(|error| format!("{error:#}"));
     let expected = "the script planted/data/answers.yaml is in a folder that a component may write, so it is not read";
@@ -332,13 +338,13 @@ async fn nothing_that_a_component_may_write_becomes_an_agent() -> Result<()> {
 
 #[tokio::test]
 async fn what_belongs_to_the_host_is_granted_to_nobody() -> Result<()> {
-    let stranger = Stranger::new()?;
+    let untrusted = Untrusted::new()?;
     for (host, access) in [(".hatchery", "write"), (".hatchery/revisions", "read"), (".", "read")] {
         let grants = format!(
             "components: {{seeker: {{grants: {{files: [{{host: {host}, guest: /data, access: {access}}}]}}}}}}"
         );
-        stranger.folder.write("hatchery.yaml", grants)?;
-        let refused = stranger.hatchery(&["serve", ".", "--port", "0"]).await?;
+        untrusted.folder.write("hatchery.yaml", grants)?;
+        let refused = untrusted.hatchery(&["serve", ".", "--port", "0"]).await?;
         ensure!(!refused.success);
         for part in [
             "components.seeker.grants.files: `./",

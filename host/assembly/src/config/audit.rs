@@ -15,8 +15,8 @@ pub struct AuditConfig {
     pub file: Option<PathBuf>,
     /// Size at which the file is renamed to `audit.log.1` and a new one is started; at least [`AuditConfig::MIN_SIZE`].
     pub max_size: ByteSize,
-    /// Number of rotated files that are kept.
-    pub keep: usize,
+    /// Number of old files that are kept: `audit.log.1` and so on.
+    pub max_backups: usize,
 }
 
 impl AuditConfig {
@@ -42,7 +42,7 @@ impl AuditConfig {
 
 impl Default for AuditConfig {
     fn default() -> Self {
-        Self { enabled: true, file: None, max_size: ByteSize(16 << 20), keep: 8 }
+        Self { enabled: true, file: None, max_size: ByteSize(16 << 20), max_backups: 8 }
     }
 }
 

@@ -20,7 +20,7 @@ pub struct ServerConfig {
     pub body_memory: ByteSize,
     /// Timeout for receiving a whole request body.
     #[serde(deserialize_with = "units::time")]
-    pub body_deadline: Duration,
+    pub body_timeout: Duration,
     /// How long a client may read nothing of its response.
     #[serde(deserialize_with = "units::time")]
     pub write_timeout: Duration,
@@ -43,7 +43,7 @@ pub struct ServerConfig {
     pub head_timeout: Duration,
     /// Timeout between two chunks of a request body.
     #[serde(skip)]
-    pub body_timeout: Duration,
+    pub body_idle_timeout: Duration,
     /// Minimum average rate of a request body in bytes per second.
     #[serde(skip)]
     pub min_body_rate: ByteSize,
@@ -62,7 +62,7 @@ impl Default for ServerConfig {
             body_limit: ByteSize(16 << 20),
             small_body_limit: ByteSize(1 << 20),
             body_memory: ByteSize(512 << 20),
-            body_deadline: Duration::from_secs(300),
+            body_timeout: Duration::from_secs(300),
             write_timeout: Duration::from_secs(30),
             max_connections: 4096,
             max_connections_per_peer: 256,
@@ -71,7 +71,7 @@ impl Default for ServerConfig {
             allow_import: false,
             secret_file: None,
             head_timeout: Duration::from_secs(30),
-            body_timeout: Duration::from_secs(30),
+            body_idle_timeout: Duration::from_secs(30),
             min_body_rate: ByteSize(1 << 10),
             keep_alive: Duration::from_secs(15),
             drain_timeout: Duration::from_secs(10),

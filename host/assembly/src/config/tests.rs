@@ -27,7 +27,7 @@ fn a_full_file_is_read() {
          limits: {memory: 64 MiB}\n\
          components:\n  search: {config: {depth: 3}, limits: {memory: 1 MiB}}\n\
          server: {allowed_hosts: [agents.example], body_limit: 1 MiB, max_connections: 9, max_concurrent_runs: 3,\n    \
-         cancel_on_disconnect: true, small_body_limit: 9 KiB, body_memory: 2 GiB, body_deadline: 1min,\n    \
+         cancel_on_disconnect: true, small_body_limit: 9 KiB, body_memory: 2 GiB, body_timeout: 1min,\n    \
          write_timeout: 5s, max_connections_per_peer: 7, allow_import: true, secret_file: ../host.key}\n",
     )
     .unwrap();
@@ -46,7 +46,7 @@ fn a_full_file_is_read() {
     assert!(config.server.cancel_on_disconnect && config.server.allow_import);
     assert_eq!(config.server.secret_file.as_deref(), Some(Path::new("/srv/agents/../host.key")));
     assert_eq!((config.server.small_body_limit, config.server.body_memory), (ByteSize(9 << 10), ByteSize(2 << 30)));
-    assert_eq!(config.server.body_deadline, Duration::from_secs(60));
+    assert_eq!(config.server.body_timeout, Duration::from_secs(60));
     assert_eq!(config.server.write_timeout, Duration::from_secs(5));
     assert_eq!(config.server.max_connections_per_peer, 7);
 }
@@ -57,7 +57,7 @@ fn an_unknown_key_is_an_error_with_its_position() {
     assert_eq!(
         error,
         "/srv/agents/hatchery.yaml:3:3: server: unknown field `body_limits`, expected one of `allowed_hosts`, \
-         `body_limit`, `small_body_limit`, `body_memory`, `body_deadline`, `write_timeout`, `max_connections`, \
+         `body_limit`, `small_body_limit`, `body_memory`, `body_timeout`, `write_timeout`, `max_connections`, \
          `max_connections_per_peer`, `max_concurrent_runs`, `cancel_on_disconnect`, `allow_import`, `secret_file`"
     );
 }
@@ -206,9 +206,9 @@ fn signature_settings_are_read() {
 
 #[test]
 fn the_audit_log_is_configurable_and_has_a_minimum_size() {
-    let audit = parse("audit: {file: logs/audit.log, max_size: 1 MiB, keep: 2}").unwrap().audit;
+    let audit = parse("audit: {file: logs/audit.log, max_size: 1 MiB, max_backups: 2}").unwrap().audit;
     assert_eq!(audit.file.as_deref(), Some(Path::new("/srv/agents/logs/audit.log")));
-    assert_eq!((audit.max_size, audit.keep, audit.enabled), (ByteSize(1 << 20), 2, true));
+    assert_eq!((audit.max_size, audit.max_backups, audit.enabled), (ByteSize(1 << 20), 2, true));
     assert_eq!(
         parse("audit: {max_size: 10}").unwrap_err(),
         "/srv/agents/hatchery.yaml: audit.max_size is 10 bytes; it must be at least 4 KiB (4096 bytes)"

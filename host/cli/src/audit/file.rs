@@ -13,18 +13,18 @@ pub struct RotatingFile {
     file: File,
     size: u64,
     max_size: u64,
-    keep: usize,
+    max_backups: usize,
 }
 
 impl RotatingFile {
     /// Opens a file for appending. Creates it and its folder if necessary.
-    pub fn open(path: &Path, max_size: u64, keep: usize) -> io::Result<Self> {
+    pub fn open(path: &Path, max_size: u64, max_backups: usize) -> io::Result<Self> {
         if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
             make_folder(folder)?;
         }
         let file = append_to(path)?;
         let size = file.metadata()?.len();
-        Ok(Self { path: path.to_owned(), file, size, max_size, keep })
+        Ok(Self { path: path.to_owned(), file, size, max_size, max_backups })
     }
 
     pub fn path(&self) -> &Path {
@@ -44,10 +44,10 @@ impl RotatingFile {
 
     fn rotate(&mut self) -> io::Result<()> {
         let numbered = |number: usize| self.path.with_added_extension(number.to_string());
-        if self.keep == 0 {
+        if self.max_backups == 0 {
             fs::remove_file(&self.path)?;
         } else {
-            for number in (1..self.keep).rev() {
+            for number in (1..self.max_backups).rev() {
                 let rotated = numbered(number);
                 if rotated.exists() {
                     fs::rename(rotated, numbered(number + 1))?;

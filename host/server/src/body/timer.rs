@@ -24,9 +24,9 @@ impl BodyTimer {
         Self {
             start: Instant::now(),
             received: 0,
-            idle_timeout: config.body_timeout,
+            idle_timeout: config.body_idle_timeout,
             min_rate: config.min_body_rate.bytes().max(1),
-            timeout: config.body_deadline,
+            timeout: config.body_timeout,
         }
     }
 
@@ -78,9 +78,9 @@ mod tests {
 
     fn timer(received: usize) -> BodyTimer {
         let config = ServerConfig {
-            body_timeout: Duration::from_secs(30),
+            body_idle_timeout: Duration::from_secs(30),
             min_body_rate: ByteSize(1000),
-            body_deadline: Duration::from_secs(300),
+            body_timeout: Duration::from_secs(300),
             ..ServerConfig::default()
         };
         BodyTimer { received, ..BodyTimer::start(&config) }

@@ -220,7 +220,8 @@ async fn a_server_on_the_network_accepts_its_configured_names() {
 
 #[tokio::test]
 async fn a_body_that_is_never_sent_times_out() {
-    let host = Host::with(ServerConfig { body_timeout: Duration::from_millis(50), ..ServerConfig::default() }).await;
+    let host =
+        Host::with(ServerConfig { body_idle_timeout: Duration::from_millis(50), ..ServerConfig::default() }).await;
     for length in [100, 100 << 20] {
         let request = format!(
             "POST /run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{{"

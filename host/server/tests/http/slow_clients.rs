@@ -31,7 +31,7 @@ async fn drip(mut stream: TcpStream) -> String {
 #[tokio::test]
 async fn a_slow_body_times_out_while_other_clients_are_served() {
     let config = ServerConfig {
-        body_timeout: Duration::from_millis(100),
+        body_idle_timeout: Duration::from_millis(100),
         min_body_rate: ByteSize(1 << 20),
         ..ServerConfig::default()
     };
@@ -55,9 +55,9 @@ async fn a_slow_body_times_out_while_other_clients_are_served() {
 #[tokio::test]
 async fn a_body_has_a_timeout_at_any_rate() {
     let config = ServerConfig {
-        body_timeout: TIMEOUT,
+        body_idle_timeout: TIMEOUT,
         min_body_rate: ByteSize(1),
-        body_deadline: Duration::from_millis(100),
+        body_timeout: Duration::from_millis(100),
         ..ServerConfig::default()
     };
     let host = Host::with(config).await;
