@@ -1,4 +1,5 @@
-//! The shape of the workspace: which crate may know which, what the vocabulary stays free of, and which C libraries nobody links.
+//! The dependencies between crates: which crates of the workspace a crate may use, which libraries the core and the
+//! engine must not use, and which C libraries are not linked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -40,7 +41,7 @@ fn cargo(args: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The crates of the workspace with the crates that they use outside of their tests.
+/// Returns the crates of the workspace with their dependencies, without dev-dependencies.
 fn direct_dependencies() -> Result<BTreeMap<String, BTreeSet<String>>> {
     let metadata: Value =
         serde_json::from_str(&cargo(&["metadata", "--no-deps", "--offline", "--format-version", "1"])?)?;
@@ -61,7 +62,7 @@ fn list<'a>(json: &'a Value, key: &'static str) -> Result<&'a Vec<Value>> {
     json.get(key).and_then(Value::as_array).context(key)
 }
 
-/// All that is compiled into a crate, each with its features, as `(name, features)`.
+/// Returns all dependencies of a crate, direct and indirect, as `(name, features)`.
 fn tree(package: &str, edges: &str) -> Result<Vec<(String, Vec<String>)>> {
     let args = ["tree", "--offline", "--package", package, "--edges", edges, "--prefix", "none", "--format", "{p}|{f}"];
     let text = cargo(&args)?;
@@ -79,13 +80,13 @@ fn dependencies_point_one_way() -> Result<()> {
     for (package, allowed) in BORDERS {
         let used = dependencies.get(package).with_context(|| format!("there is a crate {package}"))?;
         let forbidden = used.iter().filter(|used| used.starts_with("hatchery") && !allowed.contains(&used.as_str()));
-        assert_eq!(forbidden.collect::<Vec<_>>(), Vec::<&String>::new(), "{package} may not use these");
+        assert_eq!(forbidden.collect::<Vec<_>>(), Vec::<&String>::new(), "{package} must not use these");
     }
     Ok(())
 }
 
 #[test]
-fn components_know_the_guest_sdk_and_no_crate_of_the_host() -> Result<()> {
+fn components_use_the_guest_sdk_and_no_crate_of_the_host() -> Result<()> {
     let dependencies = direct_dependencies()?;
     let mut guests = 0;
     for (package, used) in &dependencies {
@@ -102,9 +103,9 @@ fn components_know_the_guest_sdk_and_no_crate_of_the_host() -> Result<()> {
 }
 
 #[test]
-fn the_vocabulary_does_no_io_and_knows_no_wasm_no_http_and_no_store() -> Result<()> {
+fn the_core_uses_no_io_no_wasm_no_http_and_no_store() -> Result<()> {
     let tree = tree("hatchery-core", "normal")?;
-    assert!(tree.iter().any(|(name, _)| name == "serde"), "the tree was read: {tree:?}");
+    assert!(tree.iter().any(|(name, _)| name == "serde"), "the dependency tree is empty: {tree:?}");
     for (name, features) in &tree {
         let foreign =
             ["wasm", "wit-", "cranelift", "axum", "hyper", "http", "reqwest", "rustls", "sqlx", "libsqlite3", "mio"];
@@ -121,7 +122,7 @@ fn the_vocabulary_does_no_io_and_knows_no_wasm_no_http_and_no_store() -> Result<
 }
 
 #[test]
-fn the_engine_knows_no_wasm_no_provider_and_no_store() -> Result<()> {
+fn the_engine_uses_no_wasm_no_provider_and_no_store() -> Result<()> {
     for (name, _) in tree("hatchery-engine", "normal")? {
         let foreign = ["wasm", "wit-", "cranelift", "axum", "hyper", "reqwest", "rustls", "sqlx", "libsqlite3"];
         assert!(!foreign.iter().any(|start| name.starts_with(start)), "the engine uses {name}");
@@ -130,10 +131,10 @@ fn the_engine_knows_no_wasm_no_provider_and_no_store() -> Result<()> {
 }
 
 #[test]
-fn one_tls_library_is_linked_and_none_of_the_system() -> Result<()> {
+fn rustls_is_the_only_tls_library() -> Result<()> {
     let tree = tree("hatchery-cli", "normal,build")?;
     let names: BTreeSet<&str> = tree.iter().map(|(name, _)| name.as_str()).collect();
-    assert!(names.contains("rustls") && names.contains("aws-lc-rs"), "the tree was read: {names:?}");
+    assert!(names.contains("rustls") && names.contains("aws-lc-rs"), "the dependency tree is empty: {names:?}");
     for foreign in ["openssl", "openssl-sys", "native-tls", "ring", "webpki-roots"] {
         assert!(!names.contains(foreign), "the host uses {foreign}");
     }

@@ -91,31 +91,40 @@ impl AppSource for CatalogHandle {
 
     fn report(&self) -> CatalogReport {
         let catalog = self.current();
-        let draining = self.draining().into_iter().map(|old| DrainingReport {
-            name: old.name,
-            sha256: old.sha256,
-            calls: old.calls,
-            since: old.since,
-            is_cut_off: old.is_cut_off,
+        let draining = self.draining().into_iter().map(|revision| DrainingReport {
+            name: revision.name,
+            sha256: revision.sha256,
+            calls: revision.calls,
+            since: revision.since,
+            is_cut_off: revision.is_cut_off,
         });
         CatalogReport {
             draining: draining.collect(),
             generation: catalog.generation,
-            components: catalog.components.values().map(|it| component(it, &catalog, self.directory())).collect(),
-            files: catalog.files.iter().map(|status| file(status, &catalog, self.directory())).collect(),
+            components: catalog
+                .components
+                .values()
+                .map(|it| component_report(it, &catalog, self.directory()))
+                .collect(),
+            files: catalog.files.iter().map(|status| file_report(status, &catalog, self.directory())).collect(),
         }
     }
 }
 
-fn component(component: &Component, catalog: &Catalog, directory: &Path) -> ComponentReport {
-    let serves = |status: &&FileStatus| {
+fn component_report(component: &Component, catalog: &Catalog, directory: &Path) -> ComponentReport {
+    let is_file_of_component = |status: &&FileStatus| {
         let is_component = status.path.extension().is_some_and(|extension| extension == "wasm");
         is_component && status.name == component.name() && !matches!(status.state, FileState::Conflict { .. })
     };
     let names = |kind| component.names(kind).map(Into::into).collect();
     ComponentReport {
         name: component.name().into(),
-        file: catalog.files.iter().find(serves).map(|status| relative(&status.path, directory)).unwrap_or_default(),
+        file: catalog
+            .files
+            .iter()
+            .find(is_file_of_component)
+            .map(|status| relative(&status.path, directory))
+            .unwrap_or_default(),
         sha256: component.sha256().into(),
         calls: component.running(),
         waiting_instances: component.waiting(),
@@ -131,7 +140,7 @@ fn component(component: &Component, catalog: &Catalog, directory: &Path) -> Comp
     }
 }
 
-fn file(status: &FileStatus, catalog: &Catalog, directory: &Path) -> FileReport {
+fn file_report(status: &FileStatus, catalog: &Catalog, directory: &Path) -> FileReport {
     let (state, previous_serves) = match status.state {
         FileState::Pending => ("pending", false),
         FileState::Compiling { previous_serves } => ("compiling", previous_serves),
@@ -140,13 +149,13 @@ fn file(status: &FileStatus, catalog: &Catalog, directory: &Path) -> FileReport 
         FileState::Conflict { .. } => ("conflict", false),
     };
     let is_component = status.path.extension().is_some_and(|extension| extension == "wasm");
-    let serves = is_component && (status.state == FileState::Loaded || previous_serves);
-    let revision = catalog.components.get(&status.name).filter(|_| serves);
+    let is_active = is_component && (status.state == FileState::Loaded || previous_serves);
+    let revision = catalog.components.get(&status.name).filter(|_| is_active);
     FileReport {
         path: relative(&status.path, directory),
         name: status.name.clone(),
         state: state.into(),
-        reason: status.state.reason().map(|reason| for_clients(reason, directory)),
+        reason: status.state.reason().map(|reason| redact_host_paths(reason, directory)),
         previous_serves,
         sha256: revision.map(|component| component.sha256().into()),
         since: status.since,
@@ -155,7 +164,7 @@ fn file(status: &FileStatus, catalog: &Catalog, directory: &Path) -> FileReport 
 
 /// Removes paths of the host from a reason. Paths in the served folder become relative; of others only the file name
 /// is kept.
-fn for_clients(reason: &str, directory: &Path) -> String {
+fn redact_host_paths(reason: &str, directory: &Path) -> String {
     let mut reason = reason.to_owned();
     for directory in [Some(directory.to_owned()), directory.canonicalize().ok()].into_iter().flatten() {
         let prefix = format!("{}/", directory.display());
@@ -219,7 +228,7 @@ mod tests {
     fn clients_see_no_path_of_the_host() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().display();
-        let redacted = |reason: String| for_clients(&reason, folder.path());
+        let redacted = |reason: String| redact_host_paths(&reason, folder.path());
         assert_eq!(
             redacted(format!("`{root}/a/x.wasm` and `{root}/x.wasm` are components named `x`; rename or remove one")),
             "`a/x.wasm` and `x.wasm` are components named `x`; rename or remove one"

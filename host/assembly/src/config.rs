@@ -30,11 +30,12 @@ use crate::trust::Authority;
 pub const FILE_NAME: &str = "hatchery.yaml";
 
 /// Keys of earlier versions, and the keys that replace them.
-const RENAMED_KEYS: [(&str, &str); 4] = [
+const RENAMED_KEYS: [(&str, &str); 5] = [
     ("engine", "it is now `instances`, and its `compile` is a section of its own"),
     ("busy_wait", "it is now `queue_timeout`"),
     ("busy_queue", "it is now `max_queued`"),
     ("swapping", "it is now `hot_reload`"),
+    ("body_deadline", "it is now `body_timeout`"),
 ];
 
 /// The content of `hatchery.yaml`.
@@ -125,8 +126,8 @@ impl Config {
         }
     }
 
-    /// Parses a configuration. `file` is named in errors, and relative paths in service URIs, grants and plugin arguments
-    /// are resolved against its folder.
+    /// Parses a configuration. `file` is named in errors, and relative paths in service URIs, grants and plugin
+    /// arguments are resolved against its folder.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         let invalid = |location, message| ConfigError::Invalid { file: file.to_owned(), location, message };
         // `None` for a file that is empty or has only comments.

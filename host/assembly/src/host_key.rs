@@ -39,8 +39,8 @@ pub enum HostKeyError {
     File { file: PathBuf, reason: String },
 }
 
-/// Opens the signer of a host. The key is read from the file that the environment or `config` names. Otherwise it is read
-/// from the data folder, where it is created once. For sessions in memory a key of the process is used.
+/// Opens the signer of a host. The key is read from the file that the environment or `config` names. Otherwise it is
+/// read from the data folder, where it is created once. For sessions in memory a key of the process is used.
 pub(crate) fn open(
     config: &Config,
     storage: &Storage,

@@ -30,10 +30,10 @@
 //! ([`services`]), components and YAML agents ([`catalog`]), plugins and hot reload. `hatchery-server` serves its apps
 //! over HTTP, `hatchery-cli` is the command. `docs/embedding.md` is a guide.
 //!
-//! The library changes no global state, with one exception: [`HostBuilder::start`] installs aws-lc-rs as the process-wide
-//! TLS provider of rustls unless one is installed. It needs a Tokio runtime with several threads. It sets neither an
-//! allocator nor a tracing subscriber; events of the [`audit`] log are `tracing` events that the program writes where it
-//! wants.
+//! The library changes no global state, with one exception: [`HostBuilder::start`] installs aws-lc-rs as the
+//! process-wide TLS provider of rustls unless one is installed. It needs a Tokio runtime with several threads. It sets
+//! neither an allocator nor a tracing subscriber; events of the [`audit`] log are `tracing` events that the program
+//! writes where it wants.
 
 pub mod audit;
 pub mod catalog;

@@ -14,8 +14,8 @@ pub trait AppSource: Send + Sync {
     /// Returns the names of all apps, sorted.
     fn app_names(&self) -> Vec<String>;
 
-    /// Returns the names of apps and components that are still being loaded, sorted by file. The apps of a component are
-    /// only known once it is loaded.
+    /// Returns the names of apps and components that are still being loaded, sorted by file. The apps of a component
+    /// are only known once it is loaded.
     fn loading(&self) -> Vec<String> {
         Vec::new()
     }

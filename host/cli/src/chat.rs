@@ -1,4 +1,5 @@
-//! Prints the events of a run on the terminal: text as it is streamed, thoughts and tool calls dimmed, errors on stderr.
+//! Prints the events of a run on the terminal: text as it is streamed, thoughts and tool calls dimmed, errors on
+//! stderr.
 
 use std::io::{self, Write};
 
@@ -20,8 +21,8 @@ pub struct ChatPrinter<O, E> {
     /// True if names of agents are printed.
     several_agents: bool,
     speaker: String,
-    /// The id of the event that is being streamed, and its text so far. Other events at the same time, of parallel agents,
-    /// are printed when they are complete.
+    /// The id of the event that is being streamed, and its text so far. Other events at the same time, of parallel
+    /// agents, are printed when they are complete.
     streamed: Option<(String, String)>,
     in_line: bool,
 }

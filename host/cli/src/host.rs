@@ -14,7 +14,8 @@ use crate::progress::LoadProgress;
 /// Which configuration is used.
 #[derive(Debug, Default, clap::Args)]
 pub struct ConfigArgs {
-    /// Use this configuration instead of DIR/hatchery.yaml and trust all of it; relative paths in it start at its own folder
+    /// Use this configuration instead of DIR/hatchery.yaml and trust all of it; relative paths in it start at its own
+    /// folder
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -43,8 +44,8 @@ pub struct StorageArgs {
     /// Where memory is stored: `memory:`
     #[arg(long, value_name = "URI")]
     memory_service: Option<String>,
-    /// The folder for data of services without a URI (default: DIR/.hatchery) and for compiled code (default: the user's
-    /// cache folder)
+    /// The folder for data of services without a URI (default: DIR/.hatchery) and for compiled code (default: the
+    /// user's cache folder)
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Store nothing: sessions, artifacts and compiled code are lost when the process ends

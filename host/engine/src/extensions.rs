@@ -22,6 +22,7 @@
 //! ```
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use hatchery_core::{
@@ -161,15 +162,15 @@ impl ItemResolver for Extensions {
 /// A chain of resolvers, tried in order: usually built-in items, then configured ones, then the catalog of components.
 ///
 /// The first layer that knows a name decides, also if the item is ambiguous or unusable there. If no layer knows it, the
-/// error lists the names of all layers.
+/// error lists the names of all layers. Layers are shared (`Arc<dyn ItemResolver>`) or borrowed (`&dyn ItemResolver`).
 #[derive(Clone)]
-pub struct LayeredResolver {
-    layers: Vec<Arc<dyn ItemResolver>>,
+pub struct LayeredResolver<R = Arc<dyn ItemResolver>> {
+    layers: Vec<R>,
 }
 
-impl LayeredResolver {
+impl<'a, R: Deref<Target = dyn ItemResolver + 'a>> LayeredResolver<R> {
     /// Creates a resolver of these layers, first to last.
-    pub fn new(layers: impl IntoIterator<Item = Arc<dyn ItemResolver>>) -> Self {
+    pub fn new(layers: impl IntoIterator<Item = R>) -> Self {
         Self { layers: layers.into_iter().collect() }
     }
 
@@ -179,10 +180,13 @@ impl LayeredResolver {
         name: &str,
         resolve: impl Fn(&dyn ItemResolver) -> Result<T, ResolveError>,
     ) -> Result<T, ResolveError> {
-        let mut all_known = Vec::new();
+        let mut all_known: Vec<String> = Vec::new();
         for layer in &self.layers {
-            match resolve(layer.as_ref()) {
-                Err(ResolveError::Unknown { known, .. }) => all_known.extend(known),
+            match resolve(&**layer) {
+                Err(ResolveError::Unknown { known, .. }) => {
+                    let new: Vec<_> = known.into_iter().filter(|name| !all_known.contains(name)).collect();
+                    all_known.extend(new);
+                }
                 result => return result,
             }
         }
@@ -190,7 +194,7 @@ impl LayeredResolver {
     }
 }
 
-impl ItemResolver for LayeredResolver {
+impl<'a, R: Deref<Target = dyn ItemResolver + 'a> + Send + Sync> ItemResolver for LayeredResolver<R> {
     fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, ResolveError> {
         self.resolve(ItemKind::Tool, name, |layer| layer.tool(name))
     }

@@ -1,8 +1,8 @@
 //! Connections: limits per peer and in total, and timeouts. HTTP/1.1 only.
 //!
-//! A connection above the limit of its peer gets a 503 response and is closed. Above the total limit, connections wait in
-//! the accept queue of the kernel. A connection that is idle between two requests counts; it is closed after the timeout
-//! for request heads.
+//! A connection above the limit of its peer gets a 503 response and is closed. Above the total limit, connections wait
+//! in the accept queue of the kernel. A connection that is idle between two requests counts; it is closed after the
+//! timeout for request heads.
 
 mod peers;
 mod throttle;
@@ -143,8 +143,8 @@ impl Connections {
     }
 }
 
-/// Returns the maximum number of connections per peer. If the limit of open files reduces the total, one peer gets at most
-/// half of it.
+/// Returns the maximum number of connections per peer. If the limit of open files reduces the total, one peer gets at
+/// most half of it.
 fn max_per_peer(max: usize, config: &ServerConfig) -> usize {
     let per_peer = config.max_connections_per_peer;
     if max < config.max_connections { per_peer.min((max / 2).max(1)) } else { per_peer }

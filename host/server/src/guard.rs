@@ -1,6 +1,6 @@
 //! Protection against other web pages: DNS rebinding (foreign `Host` header) and cross-site requests (foreign `Origin`
-//! header, or `Sec-Fetch-Site` for requests without an origin, such as images). Programs other than browsers send neither
-//! `Origin` nor `Sec-Fetch-Site`.
+//! header, or `Sec-Fetch-Site` for requests without an origin, such as images). Programs other than browsers send
+//! neither `Origin` nor `Sec-Fetch-Site`.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Accepts loopback names and the names in `allowed`; `*` accepts all. `loopback` is true if the server listens on a
-    /// loopback address.
+    /// Accepts loopback names and the names in `allowed`; `*` accepts all. `loopback` is true if the server listens on
+    /// a loopback address.
     pub(crate) fn new(loopback: bool, allowed: &[String]) -> Self {
         let hint = if loopback { "this server listens on loopback only" } else { "it is not a name of this server" };
         Self { allowed: allowed.to_vec(), allows_any: allowed.iter().any(|name| name == "*"), hint }

@@ -1,4 +1,5 @@
-//! An HTTP and SSE server for agents, compatible with ADK clients: routes, error responses, limits and graceful shutdown.
+//! An HTTP and SSE server for agents, compatible with ADK clients: routes, error responses, limits and graceful
+//! shutdown.
 //!
 //! ```
 //! use hatchery::{Host, ServerConfig};
@@ -22,8 +23,8 @@
 //! # }
 //! ```
 //!
-//! The server gets apps from an [`AppSource`](hatchery::AppSource) only. It stores nothing: sessions, artifacts and memory
-//! belong to the services of the runner.
+//! The server gets apps from an [`AppSource`](hatchery::AppSource) only. It stores nothing: sessions, artifacts and
+//! memory belong to the services of the runner.
 
 mod error;
 mod server;

@@ -13,8 +13,9 @@ use crate::error::ApiError;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Assigns an id to a request and logs its result. The id is the client's `x-request-id` if it has at most 128 bytes. It is
-/// in the response and in all log lines. Results from 500 are logged as warnings, from 400 as info, others as debug.
+/// Assigns an id to a request and logs its result. The id is the client's `x-request-id` if it has at most 128 bytes.
+/// It is in the response and in all log lines. Results from 500 are logged as warnings, from 400 as info, others as
+/// debug.
 pub(crate) async fn log_request(request: Request, next: Next) -> Response {
     let id = request.headers().get(&REQUEST_ID).filter(|id| !id.is_empty() && id.len() <= 128).cloned();
     let id = id.or_else(|| uuid::Uuid::new_v4().to_string().parse().ok()).unwrap_or(HeaderValue::from_static("-"));

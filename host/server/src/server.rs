@@ -62,8 +62,9 @@ impl Server {
         self.address
     }
 
-    /// Serves until `shutdown` completes. Then it accepts no more requests, waits for active runs until `drain_timeout`,
-    /// cancels the remaining ones and returns. Raises the limit of open files of the process to its maximum.
+    /// Serves until `shutdown` completes. Then it accepts no more requests, waits for active runs until
+    /// `drain_timeout`, cancels the remaining ones and returns. Raises the limit of open files of the process to its
+    /// maximum.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         let config = self.state.config();
         let router = router(self.state.clone(), self.address.ip().is_loopback());

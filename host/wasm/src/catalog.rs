@@ -19,7 +19,7 @@ use hatchery_core::{
     Agent, Callback, CodeExecutor, ExampleProvider, ItemKind, ItemResolver, JsonMap, Model, ModelError, Plugin,
     ResolveError, Summarizer, Timestamp, Tool, Toolset,
 };
-use hatchery_engine::App;
+use hatchery_engine::{App, LayeredResolver};
 use serde::Serialize;
 
 use crate::catalog::names::{Components, NameOwners, Names, Shadowed, roots};
@@ -192,6 +192,8 @@ pub(crate) struct Sources {
     pub(crate) root_agents: BTreeMap<PathBuf, bool>,
     /// Folders that components may write.
     pub(crate) written: Vec<PathBuf>,
+    /// Items that YAML agents find before those of components.
+    pub(crate) native_items: Option<Arc<dyn ItemResolver>>,
 }
 
 /// An app that wants to be in the catalog.
@@ -228,13 +230,18 @@ impl Catalog {
                 app: names.build(component, root).map_err(|error| error.to_string()).and_then(|agent| app(root, agent)),
             }));
         }
+        let mut layers: Vec<&dyn ItemResolver> = vec![&names];
+        if let Some(native) = &sources.native_items {
+            layers.insert(0, native.as_ref());
+        }
+        let items = LayeredResolver::new(layers);
         candidates.extend(sources.root_agents.into_iter().filter_map(|(file, is_settled)| {
             let name = folder_name(&file);
             if !is_settled {
                 let incumbent = self.apps.get(&name).filter(|_| self.app_files.get(&name) == Some(&file))?;
                 return Some(AppCandidate { name, app: Ok(incumbent.clone()), file });
             }
-            let loaded = hatchery_engine::yaml::load_agent_outside(&file, &names, &sources.written);
+            let loaded = hatchery_engine::yaml::load_agent_outside(&file, &items, &sources.written);
             let loaded = loaded.map_err(|error| error.to_string());
             let app = loaded.and_then(|loaded| app(&name, loaded.agent));
             Some(AppCandidate { name, file, app })

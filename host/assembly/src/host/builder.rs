@@ -3,13 +3,15 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hatchery_core::{Agent, ArtifactService, EventSigner, MemoryService, Model, Plugin, Services, SessionService};
+use hatchery_core::{
+    Agent, ArtifactService, EventSigner, ItemResolver, MemoryService, Model, Plugin, Services, SessionService,
+};
 use hatchery_engine::plugins::ConfiguredPlugins;
-use hatchery_engine::{App, CatalogSnapshot, CatalogSource, Runner, StaticCatalog};
+use hatchery_engine::{App, CatalogSource, Extensions, LayeredResolver, Runner, StaticCatalog};
 use hatchery_models::ModelProvider;
 use hatchery_wasm::{CatalogHandle, CatalogModels, DeterministicMode, Progress, Worker};
 
-use super::native::{HostApps, HostPlugins, NativeModels};
+use super::native::{HostApps, HostCatalog, HostPlugins, NativeModels};
 use super::reload::{ConfigWatcher, FileStamps};
 use super::{Host, HostError, follow_changes};
 use crate::apps::ConfiguredApps;
@@ -37,6 +39,8 @@ pub struct HostBuilder {
     agents: Vec<Agent>,
     apps: Vec<App>,
     plugins: Vec<Arc<dyn Plugin>>,
+    extensions: Option<Extensions>,
+    items: Option<StaticCatalog>,
     signer: Option<EventSigner>,
     watch: bool,
     worker: Option<Worker>,
@@ -81,8 +85,8 @@ impl HostBuilder {
         Self { storage: Some(storage), ..self }
     }
 
-    /// Sets the folder for compiled code; `None` disables the cache. Default: `hatchery/code` in the user's cache folder.
-    /// Nobody but the operator may be able to write to it, since the host executes its content.
+    /// Sets the folder for compiled code; `None` disables the cache. Default: `hatchery/code` in the user's cache
+    /// folder. Nobody but the operator may be able to write to it, since the host executes its content.
     #[must_use]
     pub fn code_cache(self, folder: Option<PathBuf>) -> Self {
         Self { code_cache: CodeCacheFolder::Folder(folder), ..self }
@@ -144,6 +148,20 @@ impl HostBuilder {
         self
     }
 
+    /// Sets the factories of tools, toolsets, plugins and code executors that YAML agents and the configuration can use
+    /// by name. Default: those that come with the engine. Start with [`Extensions::builtin`] to add to them.
+    #[must_use]
+    pub fn extensions(self, extensions: Extensions) -> Self {
+        Self { extensions: Some(extensions), ..self }
+    }
+
+    /// Sets native tools, toolsets, callbacks and other items that YAML agents and the configuration can use by name.
+    /// They take precedence over items of components with the same name.
+    #[must_use]
+    pub fn items(self, items: StaticCatalog) -> Self {
+        Self { items: Some(items), ..self }
+    }
+
     /// Sets the key that signs events. Default: as configured.
     #[must_use]
     pub fn event_signer(self, signer: EventSigner) -> Self {
@@ -175,8 +193,8 @@ impl HostBuilder {
         Self { deterministic_mode: Some(mode), ..self.reproducible() }
     }
 
-    /// Disables what makes two runs of the same conversation differ: compaction, whose summaries arrive at any time, and
-    /// the recorder plugin, which would add to the recordings that are played.
+    /// Disables what makes two runs of the same conversation differ: compaction, whose summaries arrive at any time,
+    /// and the recorder plugin, which would add to the recordings that are played.
     #[must_use]
     pub fn reproducible(self) -> Self {
         Self { is_reproducible: true, ..self }
@@ -267,15 +285,13 @@ impl HostBuilder {
             Some(signer) => signer,
             None => host_key::open(&config, &storage, |name| std::env::var_os(name))?,
         };
+        let native_items = self.native_items();
         let catalog = match &folder {
-            Some(folder) => Some(self.load(folder, &config, &storage, cache).await?),
+            Some(folder) => Some(self.load(folder, &config, &storage, cache, native_items.clone()).await?),
             None => None,
         };
         let services = self.with_native_models(services, catalog.clone());
-        let catalog_source: Arc<dyn CatalogSource> = match &catalog {
-            Some(catalog) => Arc::new(catalog.clone()),
-            None => Arc::new(CatalogSnapshot::fixed(StaticCatalog::default())),
-        };
+        let catalog_source: Arc<dyn CatalogSource> = Arc::new(HostCatalog { native_items, catalog: catalog.clone() });
         let configured = ConfiguredPlugins::while_loading(&config.plugins, catalog_source.clone())
             .map_err(|source| HostError::Plugin { file: file.clone(), source })?;
         let plugin_names = configured.names();
@@ -302,16 +318,26 @@ impl HostBuilder {
         config: &Config,
         storage: &Storage,
         cache: Option<PathBuf>,
+        native_items: Option<Arc<dyn ItemResolver>>,
     ) -> Result<CatalogHandle, HostError> {
         let worker = self.worker.take().unwrap_or(Worker::InProcess);
         let mut options = catalog::load_options(config, cache, worker)?;
         options.settings.deterministic = self.deterministic_mode.take();
         options.progress = self.progress.take();
+        options.native_items = native_items;
         if let (true, Storage::Directory(data)) = (self.watch, storage) {
             options.names_file = Some(data.join(NAMES_FILE));
             options.revisions = Some(catalog::revisions(folder, Some(data), config));
         }
         Ok(CatalogHandle::start(folder, options).await?)
+    }
+
+    /// Returns the native items in layers: extensions, then single items. `None` if there are none.
+    fn native_items(&mut self) -> Option<Arc<dyn ItemResolver>> {
+        let extensions = self.extensions.take().map(|extensions| Arc::new(extensions) as Arc<dyn ItemResolver>);
+        let items = self.items.take().map(|items| Arc::new(items) as Arc<dyn ItemResolver>);
+        let layers: Vec<_> = extensions.into_iter().chain(items).collect();
+        (!layers.is_empty()).then(|| Arc::new(LayeredResolver::new(layers)) as Arc<dyn ItemResolver>)
     }
 
     fn cache_folder(&self) -> Option<PathBuf> {

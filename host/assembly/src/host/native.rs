@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{Model, ModelError, ModelResolver, Plugin, RunError};
+use hatchery_core::{ItemResolver, Model, ModelError, ModelResolver, Plugin, RunError};
 use hatchery_engine::plugins::ConfiguredPlugins;
-use hatchery_engine::{App, PluginSource, Plugins};
+use hatchery_engine::{App, CatalogSnapshot, CatalogSource, LayeredResolver, PluginSource, Plugins, StaticCatalog};
 use hatchery_wasm::CatalogHandle;
 
 use crate::source::{AppSource, CatalogReport};
@@ -42,6 +42,26 @@ impl AppSource for HostApps {
     }
 }
 
+/// Native items, and the items of the folder. Native items hide items of components with the same name.
+pub(super) struct HostCatalog {
+    pub(super) native_items: Option<Arc<dyn ItemResolver>>,
+    pub(super) catalog: Option<CatalogHandle>,
+}
+
+impl CatalogSource for HostCatalog {
+    fn snapshot(&self) -> CatalogSnapshot {
+        let catalog = self.catalog.as_ref().map(CatalogSource::snapshot);
+        let generation = catalog.as_ref().map_or(0, |catalog| catalog.generation);
+        let resolver: Arc<dyn ItemResolver> = match (&self.native_items, catalog) {
+            (None, Some(catalog)) => catalog.resolver,
+            (Some(native), None) => native.clone(),
+            (Some(native), Some(catalog)) => Arc::new(LayeredResolver::new([native.clone(), catalog.resolver])),
+            (None, None) => Arc::new(StaticCatalog::default()),
+        };
+        CatalogSnapshot { generation, resolver }
+    }
+}
+
 /// Native models by name, and all other models.
 pub(super) struct NativeModels {
     pub(super) native: BTreeMap<String, Arc<dyn Model>>,
@@ -57,8 +77,8 @@ impl ModelResolver for NativeModels {
     }
 }
 
-/// Native plugins, followed by the plugins of the configuration. A native plugin replaces a configured one with the same
-/// name.
+/// Native plugins, followed by the plugins of the configuration. A native plugin replaces a configured one with the
+/// same name.
 pub(super) struct HostPlugins {
     pub(super) native: Vec<Arc<dyn Plugin>>,
     pub(super) configured: ConfiguredPlugins,

@@ -2,10 +2,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use hatchery_core::{Agent, CallContext, Callback, Content, Plugin, RunError, Tool, Toolset};
-use hatchery_engine::App;
-use hatchery_engine::build::{custom, llm};
-use hatchery_models::scripted::Scripted;
+use hatchery_core::{Agent, CallContext, Callback, Content, JsonMap, Plugin, RunError, Tool, Toolset};
+use hatchery_engine::build::{custom, function_tool, llm};
+use hatchery_engine::{App, Extensions, StaticCatalog};
+use hatchery_models::scripted::{Reply, Scripted};
 
 use super::*;
 use crate::services::Storage;
@@ -62,6 +62,29 @@ async fn a_native_model_answers_an_agent_of_the_folder() {
 }
 
 #[tokio::test]
+async fn an_agent_of_the_folder_uses_native_items_by_name() {
+    let agent = "name: gambler\nmodel: native\ninstruction: Flip coins.\ntools: [{name: flip_coin}, {name: maths}]\n";
+    let folder =
+        folder(&[("gambler/root_agent.yaml", agent), ("lost/root_agent.yaml", &agent.replace("maths", "music"))]);
+    let flip_coin = function_tool("flip_coin", "Flips a coin.", |_: JsonMap, _| async { Ok("heads") });
+    let mut extensions = Extensions::builtin();
+    extensions.tools.register("maths", |_| {
+        Ok(Arc::new(function_tool("maths", "Adds.", |_: JsonMap, _| async { Ok(3) })) as Arc<dyn Tool>)
+    });
+    let script = [Reply::call("flip_coin", serde_json::json!({})), Reply::text("Heads!")];
+    let host = in_memory(folder.path())
+        .model("native", Arc::new(Scripted::sequence(script)))
+        .items(StaticCatalog::default().with_tool(Arc::new(flip_coin)))
+        .extensions(extensions);
+    let host = host.open().await.unwrap();
+    assert_eq!(answer(&host, "gambler", "Flip!").await, "Heads!");
+    let report = host.apps().report();
+    let lost = report.files.iter().find(|file| file.name == "lost").unwrap().reason.as_deref().unwrap();
+    assert!(lost.contains("`music`") && lost.contains("`maths`") && lost.contains("`flip_coin`"), "{lost}");
+    assert_eq!(lost.matches("`exit_loop`").count(), 1, "{lost}");
+}
+
+#[tokio::test]
 async fn a_native_app_hides_an_app_of_the_folder() {
     let folder = folder(&[("parrot/root_agent.yaml", YAML_AGENT)]);
     let host = in_memory(folder.path()).agent(parrot("parrot")).open().await.unwrap();
@@ -77,7 +100,7 @@ async fn two_native_apps_of_one_name_are_an_error() {
 
 #[tokio::test]
 async fn services_are_given_as_objects_or_uris() {
-    let sessions: Arc<dyn hatchery_core::SessionService> = Arc::new(hatchery_stores::MemorySessions::default());
+    let sessions: Arc<dyn hatchery_core::SessionService> = Arc::new(hatchery_stores::MemorySessions::new());
     let builder = Host::builder().agent(parrot("parrot")).session_service(sessions.clone());
     let host = builder.artifact_service("memory:").memory_service("memory:").open().await.unwrap();
     answer(&host, "parrot", "Hello").await;

@@ -149,8 +149,8 @@ fn external_grants(component: &str, grants: &Grants, folder: &Path) -> Vec<(Sect
     found
 }
 
-/// Returns limits of the whole host that are above their defaults. They bound the resources of all components and clients
-/// together.
+/// Returns limits of the whole host that are above their defaults. They bound the resources of all components and
+/// clients together.
 fn raised_limits(config: &Config) -> Vec<(Section, &'static str, String)> {
     let (instances, default) = (&config.instances, InstanceSettings::default());
     let mut raised = Vec::new();
@@ -189,8 +189,8 @@ fn is_outside(path: &Path, folder: &Path) -> bool {
     }
 }
 
-/// Returns the canonical path of a file that need not exist: the canonical path of its existing ancestors, with the rest
-/// appended. `None` if the rest contains `..`, or if a symbolic link on the path is broken.
+/// Returns the canonical path of a file that need not exist: the canonical path of its existing ancestors, with the
+/// rest appended. `None` if the rest contains `..`, or if a symbolic link on the path is broken.
 fn resolve(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(if path.as_os_str().is_empty() { Path::new(".") } else { path }).ok()?;
     let existing = path.ancestors().find(|ancestor| ancestor.symlink_metadata().is_ok())?;

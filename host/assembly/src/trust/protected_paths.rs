@@ -49,8 +49,8 @@ impl ProtectedPaths {
         self
     }
 
-    /// Checks that no grant of `config` covers any of these paths, a file of a secret, a folder of recordings or the audit
-    /// log.
+    /// Checks that no grant of `config` covers any of these paths, a file of a secret, a folder of recordings or the
+    /// audit log.
     ///
     /// # Errors
     /// [`ConfigError::ProtectedPath`] with the grant and the path.

@@ -39,15 +39,15 @@ pub struct Args {
     storage: StorageArgs,
     #[command(flatten)]
     config: ConfigArgs,
-    /// Refuse to start without a configuration file, and keep the settings in force if the file is removed while the server
-    /// runs: otherwise its signature policy and limits would be lost
+    /// Refuse to start without a configuration file, and keep the settings in force if the file is removed while the
+    /// server runs: otherwise its signature policy and limits would be lost
     #[arg(long)]
     config_required: bool,
     /// Do not watch the folder for changes
     #[arg(long)]
     no_watch: bool,
-    /// Write the address, the loaded apps and what is still loading as a line of JSON; if "loading" is not empty, a second
-    /// line follows when everything is loaded
+    /// Write the address, the loaded apps and what is still loading as a line of JSON; if "loading" is not empty, a
+    /// second line follows when everything is loaded
     #[arg(long)]
     json: bool,
 }

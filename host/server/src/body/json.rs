@@ -4,8 +4,8 @@ use axum::http::StatusCode;
 
 use crate::error::ApiError;
 
-/// Maximum number of values in a body. Two bytes (`0,`) can need more than a hundred when parsed, so a limit of bytes is
-/// not enough.
+/// Maximum number of values in a body. Two bytes (`0,`) can need more than a hundred when parsed, so a limit of bytes
+/// is not enough.
 const MAX_VALUES: usize = 1_000_000;
 
 /// Maximum size of a parsed value without its text. An array of one number is allocated with space for four.

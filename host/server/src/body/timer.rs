@@ -8,8 +8,8 @@ use tokio::time::{Instant, timeout};
 use crate::error::ApiError;
 use hatchery::ServerConfig;
 
-/// Limits of one body: a timeout between two chunks, a minimum rate after two such timeouts, and a timeout for the whole
-/// body.
+/// Limits of one body: a timeout between two chunks, a minimum rate after two such timeouts, and a timeout for the
+/// whole body.
 pub(super) struct BodyTimer {
     start: Instant,
     received: usize,

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hatchery_core::ItemResolver;
+
 use crate::catalog::revisions::Revisions;
 use crate::catalog::settings::{HotReload, Settings};
 use crate::runtime::cache::CodeCache;
@@ -30,6 +32,8 @@ pub struct LoadOptions {
     pub revisions: Option<Revisions>,
     /// The file that keeps the owners of names from one start to the next.
     pub names_file: Option<PathBuf>,
+    /// Items that YAML agents can use besides those of components and built-in tools. They take precedence.
+    pub native_items: Option<Arc<dyn ItemResolver>>,
     /// Asked before a file is loaded.
     pub load_policy: Option<LoadPolicy>,
     /// Told what is being loaded.
@@ -54,6 +58,7 @@ impl LoadOptions {
             drain_timeout,
             revisions: None,
             names_file: None,
+            native_items: None,
             load_policy: None,
             progress: None,
             progress_delay: PATIENCE,

@@ -22,7 +22,11 @@ impl Loader {
 
     /// The catalog of what serves now; none when making it breaks off, which is a defect.
     async fn make(&mut self, current: &Arc<Catalog>) -> Option<Catalog> {
-        let mut sources = Sources { written: self.options.settings.written(), ..Sources::default() };
+        let mut sources = Sources {
+            written: self.options.settings.written(),
+            native_items: self.options.native_items.clone(),
+            ..Sources::default()
+        };
         for (path, known) in &self.files {
             if let Some(component) = &known.component {
                 sources.components.insert(known.name.clone(), component.clone());
