@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: libFuzzer on the doors of `hatchery-fuzz`, on the stable toolchain and without sanitizers.
+//! `cargo xtask fuzz`: runs the targets of `hatchery-fuzz` under libFuzzer, on the stable toolchain and without sanitizers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,22 @@ use anyhow::{Context, bail, ensure};
 use crate::step;
 use crate::workspace::Workspace;
 
-/// Largest input, bytes: large ones are slow, and what breaks a parser is small.
+/// Maximum size of an input, in bytes: large ones are slow, and parsers break on small ones.
 const MAX_INPUT: u32 = 16 << 10;
 
-/// Seconds after which one input counts as a hang.
-const HANG: u32 = 10;
+/// Seconds after which an input counts as a hang.
+const TIMEOUT: u32 = 10;
 
-/// Memory at which one input counts as a find, MiB.
-const MEMORY: u32 = 2048;
+/// Memory at which an input counts as a failure, in MiB.
+const MEMORY_LIMIT: u32 = 2048;
 
-/// The folder of the corpora.
-fn corpora(workspace: &Workspace) -> PathBuf {
+fn corpus_root(workspace: &Workspace) -> PathBuf {
     workspace.root.join("tests/fuzz/corpus")
 }
 
-/// The names of all targets, those that have a corpus.
+/// Returns the names of all targets, which are the folders of the corpus.
 pub fn targets(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
-    let folder = corpora(workspace);
+    let folder = corpus_root(workspace);
     let mut names = Vec::new();
     for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
         names.push(entry?.file_name().to_string_lossy().into_owned());
@@ -34,50 +33,50 @@ pub fn targets(workspace: &Workspace) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The targets that are wanted: the one of this name, or all.
-pub fn choose(all: Vec<String>, wanted: Option<&str>) -> anyhow::Result<Vec<String>> {
-    let Some(wanted) = wanted else { return Ok(all) };
-    if !all.iter().any(|name| name == wanted) {
-        bail!("there is no target `{wanted}`; there is {}", all.join(", "));
+/// Returns the target called `name`, or all if it is `None`.
+pub fn select(all: Vec<String>, name: Option<&str>) -> anyhow::Result<Vec<String>> {
+    let Some(name) = name else { return Ok(all) };
+    if !all.iter().any(|target| target == name) {
+        bail!("there is no target `{name}`; the targets are {}", all.join(", "));
     }
-    Ok(vec![wanted.to_owned()])
+    Ok(vec![name.to_owned()])
 }
 
-/// Installs `cargo fuzz` if it is not there.
-pub fn prepare() -> anyhow::Result<()> {
+/// Installs `cargo-fuzz` if it is missing.
+pub fn install() -> anyhow::Result<()> {
     let mut version = Command::new("cargo");
     if version.args(["fuzz", "--version"]).output().is_ok_and(|output| output.status.success()) {
         return Ok(());
     }
-    step::succeed(Command::new("cargo").args(["install", "--locked", "cargo-fuzz"]))
+    step::run_command(Command::new("cargo").args(["install", "--locked", "cargo-fuzz"]))
 }
 
-/// Builds the doors for libFuzzer.
+/// Builds the fuzz targets.
 pub fn build(workspace: &Workspace) -> anyhow::Result<()> {
-    step::succeed(cargo_fuzz(workspace, "build").args(OPTIONS).arg("door"))
+    step::run_command(cargo_fuzz(workspace, "build").args(OPTIONS).arg("door"))
 }
 
-/// Looks for finds for so long. What fails is kept in the corpus, and is an error.
+/// Fuzzes a target for `seconds`. Inputs that fail are added to the corpus and returned as an error.
 pub fn run(workspace: &Workspace, target: &str, seconds: u64) -> anyhow::Result<()> {
     let folder = workspace.target.join("fuzz").join(target);
     let (found, failed) = (folder.join("found"), folder.join("failed/"));
     for folder in [&found, &failed] {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
-    let corpus = corpora(workspace).join(target);
+    let corpus = corpus_root(workspace).join(target);
     let mut command = cargo_fuzz(workspace, "run");
-    // What only widens coverage stays in the target folder; the corpus of the repository is small.
+    // Inputs that only widen coverage stay in the target folder; the corpus of the repository is small.
     command.args(OPTIONS).arg("door").args([&found, &corpus]).arg("--");
     command.arg(format!("-max_total_time={seconds}")).arg(format!("-artifact_prefix={}", failed.display()));
-    command.arg(format!("-max_len={MAX_INPUT}")).arg(format!("-timeout={HANG}"));
-    command.arg(format!("-rss_limit_mb={MEMORY}")).env("HATCHERY_FUZZ_TARGET", target);
-    let ended = step::succeed(&mut command);
-    let kept = keep(&failed, &corpus)?;
-    ensure!(kept.is_empty(), "{target}: kept in the corpus: {}; mend what they show", kept.join(", "));
-    ended
+    command.arg(format!("-max_len={MAX_INPUT}")).arg(format!("-timeout={TIMEOUT}"));
+    command.arg(format!("-rss_limit_mb={MEMORY_LIMIT}")).env("HATCHERY_FUZZ_TARGET", target);
+    let result = step::run_command(&mut command);
+    let added = move_to_corpus(&failed, &corpus)?;
+    ensure!(added.is_empty(), "{target}: added to the corpus: {}; fix what they show", added.join(", "));
+    result
 }
 
-/// Both without what only nightly has.
+/// Sanitizers need a nightly toolchain.
 const OPTIONS: [&str; 2] = ["--sanitizer", "none"];
 
 fn cargo_fuzz(workspace: &Workspace, verb: &str) -> Command {
@@ -86,8 +85,8 @@ fn cargo_fuzz(workspace: &Workspace, verb: &str) -> Command {
     command
 }
 
-/// Moves what failed to the corpus; gives the names.
-fn keep(failed: &Path, corpus: &Path) -> anyhow::Result<Vec<String>> {
+/// Moves failed inputs to the corpus and returns their names.
+fn move_to_corpus(failed: &Path, corpus: &Path) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(failed)? {
         let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
@@ -107,22 +106,22 @@ mod tests {
     fn every_target_has_a_corpus_and_an_unknown_one_is_named() {
         let all = targets(&Workspace::load().unwrap()).unwrap();
         assert!(all.contains(&"event".to_owned()) && all.contains(&"http".to_owned()), "{all:?}");
-        assert_eq!(choose(all.clone(), Some("event")).unwrap(), ["event"]);
-        assert_eq!(choose(all.clone(), None).unwrap(), all);
-        let error = choose(all, Some("evnt")).unwrap_err().to_string();
-        assert!(error.starts_with("there is no target `evnt`; there is agent_yaml, component, "), "{error}");
+        assert_eq!(select(all.clone(), Some("event")).unwrap(), ["event"]);
+        assert_eq!(select(all.clone(), None).unwrap(), all);
+        let error = select(all, Some("evnt")).unwrap_err().to_string();
+        assert!(error.starts_with("there is no target `evnt`; the targets are agent_yaml, component, "), "{error}");
     }
 
     #[test]
-    fn what_failed_goes_to_the_corpus() {
-        let folder = std::env::temp_dir().join(format!("xtask-fuzz-{}", std::process::id()));
+    fn failed_inputs_move_to_the_corpus() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
         let (failed, corpus) = (folder.join("failed"), folder.join("corpus"));
         fs::create_dir_all(&failed).unwrap();
         fs::create_dir_all(&corpus).unwrap();
         fs::write(failed.join("crash-1"), "x").unwrap();
-        assert_eq!(keep(&failed, &corpus).unwrap(), ["crash-1"]);
+        assert_eq!(move_to_corpus(&failed, &corpus).unwrap(), ["crash-1"]);
         assert_eq!(fs::read_to_string(corpus.join("crash-1")).unwrap(), "x");
-        assert!(keep(&failed, &corpus).unwrap().is_empty());
-        fs::remove_dir_all(folder).unwrap();
+        assert!(move_to_corpus(&failed, &corpus).unwrap().is_empty());
     }
 }

@@ -1,5 +1,5 @@
-//! Builds what is written in Python and JavaScript, by `hatchery build`. Its tools come from the package registries: where they cannot be had,
-//! that is said loudly, and left beside where the component would be, so that tests can tell why they have nothing to test.
+//! Builds components in Python and JavaScript by `hatchery build`. The build tools come from package registries. If they cannot be
+//! installed, the component is skipped: a message on stderr and a file beside the component hold the reason, which tests report.
 
 use std::fmt;
 use std::fs;
@@ -11,18 +11,18 @@ use anyhow::{Context, bail};
 
 use crate::workspace::Workspace;
 
-/// Folders with samples, which become NAME.wasm beside their sources.
+/// Folders of samples. Each builds to `NAME.wasm` beside its sources.
 const SAMPLES: [&str; 2] = ["sample-agents/haiku", "sample-agents/unit-converter"];
 
-/// Folders with components that only tests use, and the names of those.
+/// Folders of components that only tests use, and the component's names.
 const FIXTURES: [(&str, &str); 2] =
     [("tests/components/polyglot/js", "polyglot_js"), ("tests/components/polyglot/python", "polyglot_python")];
 
-/// Where the build tools are kept, below cargo's folder: where tests look for them too.
+/// The folder of the build tools, below cargo's target folder. Tests use the same one.
 const TOOLS: &str = "tmp/cache/hatchery/build";
 
-/// What `hatchery build` says when the machine is at fault, not the program that is built.
-const NO_TOOLS: [&str; 5] = [
+/// Errors of `hatchery build` that mean that build tools cannot be installed on this machine.
+const MISSING_TOOLS: [&str; 5] = [
     "was not found",
     "is too old",
     "could not install componentize-",
@@ -30,17 +30,17 @@ const NO_TOOLS: [&str; 5] = [
     "there is no place for build tools",
 ];
 
-/// What it says when a tool could be had, but is not the one that it must be.
-const FAULTS: [&str; 3] = ["DO NOT MATCH THE HASHES", "EINTEGRITY", "can only install packages when"];
+/// Errors that mean that a tool was downloaded but is not the expected one.
+const WRONG_TOOLS: [&str; 3] = ["DO NOT MATCH THE HASHES", "EINTEGRITY", "can only install packages when"];
 
-/// Tests of what is written in other languages: the folder, the program, its arguments.
+/// Test commands of other languages: folder, program, arguments.
 const TESTS: [(&str, &str, &[&str]); 3] = [
     ("guest-sdk/python", "python3", &["-m", "unittest", "discover", "--start-directory", "tests"]),
     ("sample-agents/unit-converter", "python3", &["-m", "unittest"]),
     ("guest-sdk/js", "node", &["--test"]),
 ];
 
-/// Runs the tests that need nothing but the language itself. What is not there is said loudly.
+/// Runs the tests that need only the language itself. A missing language is reported on stderr.
 pub fn test_sdks(workspace: &Workspace) -> anyhow::Result<()> {
     for (folder, program, args) in TESTS {
         let mut command = Command::new(program);
@@ -58,25 +58,25 @@ pub fn test_sdks(workspace: &Workspace) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Components to build: each folder, with the file that it becomes.
+/// Components to build: pairs of a source folder and the file to write.
 pub struct Projects(Vec<(PathBuf, PathBuf)>);
 
 impl Projects {
-    /// Those of `sample-agents`.
+    /// The projects of `sample-agents`.
     pub fn of_samples(workspace: &Workspace) -> Self {
         let samples = SAMPLES.iter().map(|sample| workspace.root.join(sample));
         Self(samples.map(|folder| (folder.clone(), folder.join(file_name(&folder)).with_extension("wasm"))).collect())
     }
 
-    /// Those of `sample-agents` and of `tests/components`; the latter land in the folder of the other fixtures.
-    pub fn all(workspace: &Workspace, built: &Path) -> Self {
+    /// The projects of `sample-agents` and `tests/components`. Components of the latter are written to `output`.
+    pub fn all(workspace: &Workspace, output: &Path) -> Self {
         let mut projects = Self::of_samples(workspace);
-        let fixtures = FIXTURES.iter().map(|(folder, name)| (workspace.root.join(folder), built.join(name)));
+        let fixtures = FIXTURES.iter().map(|(folder, name)| (workspace.root.join(folder), output.join(name)));
         projects.0.extend(fixtures.map(|(folder, file)| (folder, file.with_extension("wasm"))));
         projects
     }
 
-    /// Builds all whose tools can be had.
+    /// Builds all projects, except those whose build tools cannot be installed.
     pub fn build(&self, workspace: &Workspace) -> anyhow::Result<()> {
         let hatchery = workspace.host_binary()?;
         let tools = workspace.target.join(TOOLS);
@@ -103,28 +103,28 @@ fn build(hatchery: &Path, folder: &Path, file: &Path, tools: &Path) -> anyhow::R
     let build = build.arg("build").arg(folder).arg("--out").arg(file).stdout(Stdio::null());
     build.env("HATCHERY_BUILD_CACHE", tools);
     let output = build.output().with_context(|| format!("cannot start {}", hatchery.display()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    eprint!("{said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    eprint!("{errors}");
     let skipped = file.with_extension("skipped");
     if output.status.success() {
         let _ = fs::remove_file(&skipped);
         return Ok(());
     }
-    let has = |reasons: &[&str]| reasons.iter().any(|reason| said.contains(reason));
-    if !has(&NO_TOOLS) || has(&FAULTS) {
+    let has = |reasons: &[&str]| reasons.iter().any(|reason| errors.contains(reason));
+    if !has(&MISSING_TOOLS) || has(&WRONG_TOOLS) {
         bail!("{} cannot be built", folder.display());
     }
     let _ = fs::remove_file(file);
-    eprintln!("\nSKIPPED: {} is not built, because its tools cannot be had on this machine\n", file.display());
-    fs::write(&skipped, said.trim()).with_context(|| skipped.display().to_string())
+    eprintln!("\nSKIPPED: {} is not built, because its build tools cannot be installed on this machine\n", file.display());
+    fs::write(&skipped, errors.trim()).with_context(|| skipped.display().to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Runs a shell script in place of `hatchery build`.
-    fn built(script: &str) -> (anyhow::Result<()>, tempfile::TempDir) {
+    /// Builds with a shell script instead of `hatchery build`.
+    fn build_with(script: &str) -> (anyhow::Result<()>, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("hatchery");
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -134,16 +134,16 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_tools_is_skipped_with_the_reason() {
-        let (result, folder) = built("echo 'error: python3 was not found; install Python' >&2; exit 1");
+    fn a_component_without_build_tools_is_skipped_with_the_reason() {
+        let (result, folder) = build_with("echo 'error: python3 was not found; install Python' >&2; exit 1");
         result.unwrap();
         let reason = fs::read_to_string(folder.path().join("x.skipped")).unwrap();
         assert_eq!(reason, "error: python3 was not found; install Python");
     }
 
     #[test]
-    fn a_program_that_is_wrong_is_not_skipped() {
-        let (result, folder) = built("echo 'error: `app` exports nothing' >&2; exit 1");
+    fn a_broken_program_is_not_skipped() {
+        let (result, folder) = build_with("echo 'error: `app` exports nothing' >&2; exit 1");
         assert_eq!(result.unwrap_err().to_string(), "x cannot be built");
         assert!(!folder.path().join("x.skipped").exists());
     }

@@ -1,4 +1,4 @@
-//! What the machine must have: a C compiler, and a Rust that builds for WebAssembly.
+//! Checks for what a build needs: a C compiler and Rust's WebAssembly target.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,23 +10,23 @@ use anyhow::{Context, bail};
 use crate::step;
 use crate::workspace::Workspace;
 
-/// What components are built for.
+/// The target triple of components.
 pub const TARGET: &str = "wasm32-wasip2";
 
-/// Checks for a C compiler, and adds the target through rustup when it is missing.
+/// Checks for a C compiler, and adds the WebAssembly target through rustup if it is missing.
 pub fn prepare(workspace: &Workspace) -> anyhow::Result<()> {
-    let chosen = std::env::var_os("CC").filter(|compiler| !compiler.is_empty());
-    check_c_compiler(chosen)?;
+    let configured = std::env::var_os("CC").filter(|compiler| !compiler.is_empty());
+    check_c_compiler(configured)?;
     add_target(workspace)
 }
 
-/// SQLite and the TLS library are C code. `CC`, if set, says what compiles it, perhaps with arguments.
-fn check_c_compiler(chosen: Option<OsString>) -> anyhow::Result<()> {
-    let found = match &chosen {
-        Some(compiler) => runs(compiler.to_string_lossy().split_whitespace().next().unwrap_or_default()),
-        None => ["cc", "gcc", "clang"].into_iter().any(runs),
+/// Checks that a C compiler exists: SQLite and the TLS library are C code. `configured` is the value of `CC`, which may hold arguments.
+fn check_c_compiler(configured: Option<OsString>) -> anyhow::Result<()> {
+    let is_found = match &configured {
+        Some(compiler) => can_run(compiler.to_string_lossy().split_whitespace().next().unwrap_or_default()),
+        None => ["cc", "gcc", "clang"].into_iter().any(can_run),
     };
-    match (found, chosen) {
+    match (is_found, configured) {
         (true, _) => Ok(()),
         (false, Some(compiler)) => bail!("CC is `{}`, which cannot be run; correct or unset it", compiler.display()),
         (false, None) => bail!(
@@ -36,7 +36,7 @@ fn check_c_compiler(chosen: Option<OsString>) -> anyhow::Result<()> {
     }
 }
 
-fn runs(program: &str) -> bool {
+fn can_run(program: &str) -> bool {
     let run = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     run.is_ok_and(|status| status.success())
 }
@@ -53,7 +53,7 @@ fn add_target(workspace: &Workspace) -> anyhow::Result<()> {
         return Ok(());
     }
     eprintln!("adding the target {TARGET} through rustup");
-    match step::succeed(Command::new("rustup").args(["target", "add", TARGET]).current_dir(&workspace.root)) {
+    match step::run_command(Command::new("rustup").args(["target", "add", TARGET]).current_dir(&workspace.root)) {
         Err(error) if is_missing(&error) => bail!(
             "the Rust in {} cannot build for {TARGET}, and there is no rustup to add it; install Rust from \
              https://rustup.rs, or the target with your package manager",
@@ -83,8 +83,8 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_rustup_is_told_from_one_that_fails() {
-        assert!(is_missing(&step::succeed(&mut Command::new("/no/such/rustup")).unwrap_err()));
-        assert!(!is_missing(&step::succeed(&mut Command::new("false")).unwrap_err()));
+    fn a_missing_rustup_is_distinguished_from_one_that_fails() {
+        assert!(is_missing(&step::run_command(&mut Command::new("/no/such/rustup")).unwrap_err()));
+        assert!(!is_missing(&step::run_command(&mut Command::new("false")).unwrap_err()));
     }
 }

@@ -1,4 +1,4 @@
-//! What cargo knows about the workspace.
+//! The workspace as `cargo metadata` describes it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -10,22 +10,19 @@ use serde::Deserialize;
 /// The workspace that this program belongs to.
 #[derive(Debug, Deserialize)]
 pub struct Workspace {
-    /// Its folder.
     #[serde(rename = "workspace_root")]
     pub root: PathBuf,
-    /// Where cargo puts what it builds.
     #[serde(rename = "target_directory")]
     pub target: PathBuf,
     packages: Vec<Package>,
 }
 
-/// Samples that are workspaces of their own, because what they depend on must not be mixed with what the host depends on.
-const APART: [&str; 1] = ["sample-agents/data-analyst"];
+/// Samples with a workspace of their own: cargo would unify the features of their dependencies with the host's.
+const STANDALONE_SAMPLES: [&str; 1] = ["sample-agents/data-analyst"];
 
-/// A crate of the workspace, or apart from it.
+/// A crate of a workspace.
 #[derive(Debug, Deserialize)]
 pub struct Package {
-    /// Its name.
     pub name: String,
     manifest_path: PathBuf,
     targets: Vec<Target>,
@@ -38,17 +35,17 @@ struct Target {
 }
 
 impl Workspace {
-    /// Asks `cargo metadata`.
+    /// Loads the workspace that this program belongs to.
     pub fn load() -> anyhow::Result<Self> {
-        Self::of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
+        Self::load_manifest(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
     }
 
-    /// The samples that are workspaces of their own.
-    pub fn apart(&self) -> anyhow::Result<Vec<Self>> {
-        APART.iter().map(|folder| Self::of(&self.root.join(folder).join("Cargo.toml"))).collect()
+    /// Loads the samples with a workspace of their own.
+    pub fn standalone_samples(&self) -> anyhow::Result<Vec<Self>> {
+        STANDALONE_SAMPLES.iter().map(|folder| Self::load_manifest(&self.root.join(folder).join("Cargo.toml"))).collect()
     }
 
-    fn of(manifest: &Path) -> anyhow::Result<Self> {
+    fn load_manifest(manifest: &Path) -> anyhow::Result<Self> {
         let output = Command::new(cargo())
             .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
             .arg(manifest)
@@ -58,17 +55,17 @@ impl Workspace {
         if !output.status.success() {
             bail!("`cargo metadata` failed ({})", output.status);
         }
-        serde_json::from_slice(&output.stdout).context("the answer of `cargo metadata`")
+        serde_json::from_slice(&output.stdout).context("cannot parse the output of `cargo metadata`")
     }
 
-    /// A cargo command in the workspace's folder.
+    /// Returns a cargo command that runs in the workspace's folder.
     pub fn cargo<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(cargo());
         command.args(args).current_dir(&self.root);
         command
     }
 
-    /// The crates below a folder that become components: those that build a `cdylib`. Sorted by name.
+    /// Returns the crates below `folder` that build a component (a `cdylib`), sorted by name.
     pub fn components_below(&self, folder: &str) -> anyhow::Result<Vec<&Package>> {
         let folder = self.root.join(folder);
         let in_folder = self.packages.iter().filter(|package| package.manifest_path.starts_with(&folder));
@@ -80,29 +77,29 @@ impl Workspace {
         Ok(components)
     }
 
-    /// Its crates that become components.
+    /// Returns the crates that build a component.
     pub fn components(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| package.library().is_some())
     }
 
-    /// The built `hatchery` command. It lies beside this program: cargo builds both for the same machine in the same profile.
+    /// Returns the path of the built `hatchery` command. Cargo puts it beside this program, because both have the same profile.
     pub fn host_binary(&self) -> anyhow::Result<PathBuf> {
-        let own = std::env::current_exe().context("this program does not know where it is")?;
+        let own = std::env::current_exe().context("cannot find the path of this program")?;
         let host = own.with_file_name("hatchery");
         if !host.is_file() {
-            bail!("{} is not there although cargo has built it; is xtask run by `cargo xtask`?", host.display());
+            bail!("{} does not exist; run this program by `cargo xtask`", host.display());
         }
         Ok(host)
     }
 }
 
 impl Package {
-    /// The folder of its sources.
+    /// Returns the folder of the manifest.
     pub fn folder(&self) -> &Path {
         self.manifest_path.parent().unwrap_or(Path::new(""))
     }
 
-    /// The name under which cargo builds its component.
+    /// Returns the name of the `cdylib` target, or `None` if the crate builds no component.
     pub fn library(&self) -> Option<&str> {
         let library = self.targets.iter().find(|target| target.crate_types.iter().any(|kind| kind == "cdylib"));
         library.map(|target| target.name.as_str())
@@ -118,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_samples_are_found_with_the_names_that_cargo_gives_their_libraries() {
+    fn samples_are_found_with_the_names_of_their_libraries() {
         let workspace = Workspace::load().unwrap();
         let samples = workspace.components_below("sample-agents").unwrap();
         let tools = samples.iter().find(|package| package.name == "trip-tools").unwrap();
