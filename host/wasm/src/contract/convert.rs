@@ -13,7 +13,7 @@ use thiserror::Error;
 
 pub(crate) use crate::contract::bindings::hatchery::agent::types as wit;
 pub(crate) use error::{to_model_error, to_tool_error, truncate_error, truncate_event_error, truncate_response_error};
-pub(crate) use json::{object, text, value};
+pub(crate) use json::{parse_json, parse_object, to_json};
 pub(crate) use size::{EstimateSize, ITEM_SIZE};
 
 /// A value of a guest that cannot be converted.

@@ -1,8 +1,8 @@
 //! Component-model streams between host and guest: adapters to [`futures::Stream`] and [`futures::Sink`], one item per
 //! read or write.
 //!
-//! Nothing is buffered in either direction. The host produces the next item when the guest reads, and takes the next one
-//! when the sink has flushed the one before, so a slow reader slows the writer down.
+//! Nothing is buffered in either direction. The host produces the next item when the guest reads, and takes the next
+//! one when the sink has flushed the one before, so a slow reader slows the writer down.
 
 use std::future::poll_fn;
 use std::marker::PhantomData;
@@ -87,8 +87,8 @@ where
     }
 }
 
-/// Sends the items of a guest's stream to a sink. A write of the guest completes when the sink has flushed its item, and
-/// the stream is closed when the sink fails.
+/// Sends the items of a guest's stream to a sink. A write of the guest completes when the sink has flushed its item,
+/// and the stream is closed when the sink fails.
 struct SinkConsumer<T, S> {
     sink: S,
     /// True while the sink has an item that it has not flushed.

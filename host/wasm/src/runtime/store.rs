@@ -106,7 +106,7 @@ impl Sandbox {
         let guest = async {
             let mut warm = match waiting {
                 Some(mut warm) => {
-                    warm.store.data_mut().begin(self, caller).map_err(|error| GuestError::Host(error.into()))?;
+                    warm.store.data_mut().begin_call(self, caller).map_err(|error| GuestError::Host(error.into()))?;
                     install_epoch_callback(&mut warm.store, clock);
                     warm
                 }
@@ -135,7 +135,7 @@ impl Sandbox {
         if let Some(pool) = &self.instance_pool
             && !self.engine.is_short()
         {
-            warm.store.data_mut().end();
+            warm.store.data_mut().end_call();
             pool.put(warm);
             // A call may have started to wait meanwhile, and found nothing to evict.
             if self.engine.is_short() {

@@ -15,7 +15,7 @@ use super::permissions::Rights;
 use super::{Names, Take, offers};
 use crate::contract::bindings::hatchery::agent::specs as guest_agents;
 use crate::contract::component::{AgentSpec, Component, Hook};
-use crate::contract::convert::{BadValue, all_from_wit, llm, object, value};
+use crate::contract::convert::{BadValue, all_from_wit, llm, parse_json, parse_object};
 
 /// Most agents from the root of a tree to its deepest one.
 const MAX_NESTING: usize = 32;
@@ -114,7 +114,7 @@ impl Builder<'_> {
             reason: error.to_string(),
         };
         let schema = |json: &Option<String>, what| -> Result<Option<Value>, ResolveError> {
-            json.as_deref().map(|json| value(json, what)).transpose().map_err(bad)
+            json.as_deref().map(|json| parse_json(json, what)).transpose().map_err(bad)
         };
         Ok(LlmAgent {
             model: llm.model.clone().map(ModelRef::Named),
@@ -259,7 +259,7 @@ fn planner(planner: &guest_agents::Planner) -> Result<Option<Planner>, BadValue>
     Ok(match planner {
         guest_agents::Planner::None => None,
         guest_agents::Planner::Thinking(config) => {
-            Some(Planner::Thinking(Value::Object(object(config, "the planner's `thinkingConfig`")?)))
+            Some(Planner::Thinking(Value::Object(parse_object(config, "the planner's `thinkingConfig`")?)))
         }
         guest_agents::Planner::PlanReAct => Some(Planner::PlanReAct),
     })

@@ -7,14 +7,14 @@ use hatchery_core::{
     CallContext, Callback, Content, HookPoint, ItemKind, JsonMap, LlmRequest, LlmResponse, ModelError, RunError,
     ToolError,
 };
-use wasmtime::Store;
-use wasmtime::component::{Accessor, Instance};
+use wasmtime::component::Accessor;
 
 use super::Component;
+use super::exports::Indices;
 use super::hook::Hook;
-use super::manifest::Hooked;
+use super::manifest::HookedItem;
 use crate::contract::bindings::exports::hatchery::agent::{guest_callbacks, guest_plugins, sync_guest_callbacks};
-use crate::contract::convert::{BadValue, EstimateSize, FromWit, ToWit, object, text, truncate_error, wit};
+use crate::contract::convert::{BadValue, EstimateSize, FromWit, ToWit, parse_object, to_json, truncate_error, wit};
 use crate::error::CallError;
 use crate::policy::Permission;
 use crate::runtime::store::{HostState, Sandbox};
@@ -23,18 +23,13 @@ use crate::runtime::store::{HostState, Sandbox};
 pub(super) struct ComponentCallback<I> {
     pub(super) component: Arc<Component>,
     pub(super) exports: I,
-    pub(super) hooked: Hooked,
+    pub(super) hooked: HookedItem,
 }
 
 /// An interface of the contract that exports hooks.
-pub(super) trait HookInterface: Sized {
-    /// Its functions in an instance.
-    type Guest;
-
+pub(super) trait HookInterface: Indices + Sized {
     /// The kind of item that it exports.
     const KIND: ItemKind;
-
-    fn load(&self, store: &mut Store<HostState>, instance: &Instance) -> wasmtime::Result<Self::Guest>;
 
     /// Called instead of a hook that the item does not list.
     fn not_listed(item: &ComponentCallback<Self>, hook: Hook, cx: &CallContext) -> Result<(), RunError>;
@@ -47,13 +42,7 @@ pub(super) trait HookInterface: Sized {
 macro_rules! callback_interface {
     ($module:ident) => {
         impl HookInterface for $module::GuestIndices {
-            type Guest = $module::Guest;
-
             const KIND: ItemKind = ItemKind::Callback;
-
-            fn load(&self, store: &mut Store<HostState>, instance: &Instance) -> wasmtime::Result<Self::Guest> {
-                self.load(store, instance)
-            }
 
             fn not_listed(item: &ComponentCallback<Self>, hook: Hook, cx: &CallContext) -> Result<(), RunError> {
                 let made_for = Hook::names(&item.hooked.hooks);
@@ -94,8 +83,12 @@ impl<I: HookInterface + Sync> ComponentCallback<I> {
         cx: &CallContext,
         call: impl AsyncFnOnce(&Accessor<HostState>, I::Guest) -> GuestResult<T>,
     ) -> Result<T, RunError> {
-        let load = |store: &mut Store<HostState>, instance: &Instance| self.exports.load(store, instance);
-        let answer = self.component.sandbox.call(cx, load, call).await.map_err(|error| self.call_error(error))?;
+        let answer = self
+            .component
+            .sandbox
+            .call(cx, self.exports.loader(), call)
+            .await
+            .map_err(|error| self.call_error(error))?;
         answer.map_err(|error| I::guest_error(self.qualified_name(), cx, truncate_error(error)))
     }
 
@@ -117,7 +110,7 @@ impl<I: HookInterface + Sync> ComponentCallback<I> {
     }
 
     fn json_object(&self, answer: Option<String>) -> Result<Option<JsonMap>, RunError> {
-        self.accept(answer, |json| json.map(|json| object(&json, "the answer")).transpose())
+        self.accept(answer, |json| json.map(|json| parse_object(&json, "the answer")).transpose())
     }
 
     /// Applies the decision of `before-model`. A request for another model needs a grant for that model.
@@ -147,7 +140,7 @@ impl<I: HookInterface + Sync> ComponentCallback<I> {
         match action {
             wit::ToolAction::Proceed => Ok(None),
             wit::ToolAction::Revise(revised) => {
-                *args = self.accept(revised, |json| object(&json, "the revised arguments"))?;
+                *args = self.accept(revised, |json| parse_object(&json, "the revised arguments"))?;
                 Ok(None)
             }
             wit::ToolAction::Respond(answer) => self.json_object(Some(answer)),
@@ -213,7 +206,7 @@ bridge! {
         before_tool(tool: &str, args: &mut JsonMap) -> JsonMap:
             BeforeTool, call_before_tool(call = tool_call(tool, args)), |action| item.apply_tool_action(args, action);
         after_tool(tool: &str, args: &JsonMap, response: &JsonMap) -> JsonMap:
-            AfterTool, call_after_tool(call = tool_call(tool, args), result = text(response)),
+            AfterTool, call_after_tool(call = tool_call(tool, args), result = to_json(response)),
             |answer| item.json_object(answer);
         on_tool_error(tool: &str, args: &JsonMap, error: &ToolError) -> JsonMap:
             OnToolError, call_on_tool_error(call = tool_call(tool, args), failure = error.to_wit()),
@@ -222,5 +215,5 @@ bridge! {
 }
 
 fn tool_call(tool: &str, args: &JsonMap) -> wit::ToolCall {
-    wit::ToolCall { tool: tool.into(), args: text(args) }
+    wit::ToolCall { tool: tool.into(), args: to_json(args) }
 }

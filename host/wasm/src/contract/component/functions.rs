@@ -24,7 +24,7 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{ComponentExportIndex, Instance, Val};
 
 use super::Component;
-use crate::contract::convert::{BadValue, text, to_tool_error, wit};
+use crate::contract::convert::{BadValue, to_json, to_tool_error, wit};
 use crate::error::CallError;
 use crate::runtime::store::HostState;
 use shape::{Budget, Field, Shape};
@@ -196,7 +196,7 @@ impl Tool for FunctionTool {
             let reason = match failure {
                 Value::Null => "it failed without a reason".into(),
                 Value::String(reason) => reason,
-                other => text(&other),
+                other => to_json(&other),
             };
             to_tool_error(wit::ToolError::Model(reason), tool)
         })
@@ -220,7 +220,7 @@ impl FunctionTool {
         });
         let result = function.result(call.await?).map_err(|error| CallError::Contract(error.to_string()))?;
         if let Ok(value) = &result {
-            self.component.check_size(&text(value))?;
+            self.component.check_size(&to_json(value))?;
         }
         Ok(result)
     }

@@ -38,8 +38,8 @@ pub(super) struct RawManifest {
 pub(super) struct ComponentManifest {
     pub(super) agents: Vec<AgentSpec>,
     pub(super) tools: Vec<DescribedTool>,
-    pub(super) callbacks: Vec<Hooked>,
-    pub(super) plugins: Vec<Hooked>,
+    pub(super) callbacks: Vec<HookedItem>,
+    pub(super) plugins: Vec<HookedItem>,
     pub(super) code_executors: Vec<String>,
     pub(super) summarizers: Vec<String>,
     pub(super) examples: Vec<String>,
@@ -57,7 +57,7 @@ pub(crate) struct DescribedTool {
 
 /// A callback or a plugin, with the hooks that it lists.
 #[derive(Clone)]
-pub(crate) struct Hooked {
+pub(crate) struct HookedItem {
     pub(crate) name: String,
     pub(crate) hooks: Vec<Hook>,
 }
@@ -117,10 +117,10 @@ impl TryFrom<RawManifest> for ComponentManifest {
             agents: described.agents,
             tools: described.tools.into_iter().map(DescribedTool::try_from).collect::<Result<_, _>>()?,
             callbacks: callbacks
-                .map(|spec| Hooked::new("callback", spec.name, &spec.points, &Hook::of_callbacks()))
+                .map(|spec| HookedItem::new("callback", spec.name, &spec.points, &Hook::of_callbacks()))
                 .collect::<Result<_, _>>()?,
             plugins: plugins
-                .map(|spec| Hooked::new("plugin", spec.name, &spec.hooks, &Hook::of_plugins()))
+                .map(|spec| HookedItem::new("plugin", spec.name, &spec.hooks, &Hook::of_plugins()))
                 .collect::<Result<_, _>>()?,
             code_executors: described.code_executors,
             summarizers: described.summarizers,
@@ -173,7 +173,7 @@ impl TryFrom<specs::ToolSpec> for DescribedTool {
     }
 }
 
-impl Hooked {
+impl HookedItem {
     fn new(kind: &str, name: String, hooks: &[String], valid: &[Hook]) -> Result<Self, String> {
         let read = |hook: &String| {
             let known = valid.iter().copied().find(|known| known.name() == *hook);

@@ -3,24 +3,16 @@
 
 use async_trait::async_trait;
 use hatchery_core::{CallContext, Content, Event, EventData, ItemKind, Plugin, RunError};
-use wasmtime::Store;
-use wasmtime::component::Instance;
 
 use super::callback::{ComponentCallback, HookInterface};
 use super::hook::Hook;
-use crate::contract::bindings::exports::hatchery::agent::guest_plugins::{Guest, GuestIndices};
+use crate::contract::bindings::exports::hatchery::agent::guest_plugins::GuestIndices;
 use crate::contract::convert::{FromWit, ToWit, truncate_event_error, wit};
 use crate::policy::{Access, Permission};
-use crate::runtime::store::{HostState, Sandbox};
+use crate::runtime::store::Sandbox;
 
 impl HookInterface for GuestIndices {
-    type Guest = Guest;
-
     const KIND: ItemKind = ItemKind::Plugin;
-
-    fn load(&self, store: &mut Store<HostState>, instance: &Instance) -> wasmtime::Result<Guest> {
-        self.load(store, instance)
-    }
 
     fn not_listed(_: &ComponentCallback<Self>, _: Hook, _: &CallContext) -> Result<(), RunError> {
         Ok(())

@@ -118,7 +118,7 @@ fn a_hook_that_does_not_exist_is_refused_with_those_that_do() {
 }
 
 #[tokio::test]
-async fn a_component_that_does_not_come_to_an_end_of_its_description_is_refused_after_five_seconds() {
+async fn a_component_whose_describe_does_not_return_is_refused_after_five_seconds() {
     let spins = "(component (core module $m (func $spin (loop br 0)) (start $spin)) (core instance (instantiate $m)))";
     let minute = Duration::from_secs(60);
     let began = Instant::now();
@@ -134,13 +134,13 @@ async fn a_component_that_does_not_come_to_an_end_of_its_description_is_refused_
 }
 
 #[tokio::test]
-async fn limits_of_time_without_an_end_are_none() {
+async fn unlimited_times_are_no_limits() {
     let endless = Limits { cpu: Duration::MAX, wall: Duration::MAX, agent_wall: Duration::MAX, ..Limits::default() };
     assert!(described("(component)", endless).await.is_ok());
 }
 
 #[tokio::test]
-async fn a_model_is_asked_outside_of_any_session_and_can_write_to_the_log() {
+async fn a_model_has_no_session_and_can_write_to_the_log() {
     let made = described("(component)", Limits::default()).await.unwrap();
     let answers = made.sandbox.run(Caller::Model, |mut store, _| async move {
         let state = store.data_mut();
@@ -164,7 +164,7 @@ async fn a_model_is_asked_outside_of_any_session_and_can_write_to_the_log() {
 }
 
 #[tokio::test]
-async fn what_a_person_is_asked_is_limited_like_the_state_that_a_call_sets() {
+async fn requested_confirmations_count_to_the_limit_on_state_of_a_call() {
     let made = described("(component)", Limits { result: 10_000, ..Limits::default() }).await.unwrap();
     let cx = call().for_call(Some("call-1"));
     let request = made.sandbox.run(Caller::Call(cx.clone()), |mut store, _| async move {

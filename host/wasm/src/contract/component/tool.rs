@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Component;
 use super::exports::{Indices, ToolExports};
 use crate::contract::bindings::exports::hatchery::agent::{guest_tools, sync_guest_tools};
-use crate::contract::convert::{text, to_tool_error, value, wit};
+use crate::contract::convert::{parse_json, to_json, to_tool_error, wit};
 use crate::error::CallError;
 
 pub(super) struct ComponentTool {
@@ -41,7 +41,7 @@ impl Tool for ComponentTool {
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let tool = &self.declaration.name;
-        let answer = self.answer(text(&args), cx).await;
+        let answer = self.answer(to_json(&args), cx).await;
         answer
             .map_err(|error| error.into_tool_error(&self.component.name, ItemKind::Tool, tool))?
             .map_err(|error| to_tool_error(error, tool))
@@ -66,7 +66,7 @@ impl ComponentTool {
             }
         };
         match answer? {
-            Ok(result) => self.component.convert(result, |json| value(&json, "the result")).map(Ok),
+            Ok(result) => self.component.convert(result, |json| parse_json(&json, "the result")).map(Ok),
             Err(error) => Ok(Err(error)),
         }
     }

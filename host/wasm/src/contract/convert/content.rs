@@ -7,7 +7,7 @@ use hatchery_core::{
 };
 
 use super::json::{extra, from_extra};
-use super::{BadValue, FromWit, ToWit, all_from_wit, all_to_wit, object, text, wit};
+use super::{BadValue, FromWit, ToWit, all_from_wit, all_to_wit, parse_object, to_json, wit};
 
 impl ToWit for Content {
     type Wit = wit::Content;
@@ -67,13 +67,13 @@ impl ToWit for PartData {
             Self::FunctionCall(call) => wit::PartData::FunctionCall(wit::FunctionCall {
                 id: call.id.clone(),
                 name: call.name.clone(),
-                args: text(&call.args),
+                args: to_json(&call.args),
                 extra: extra(&call.extra),
             }),
             Self::FunctionResponse(response) => wit::PartData::FunctionResponse(wit::FunctionResponse {
                 id: response.id.clone(),
                 name: response.name.clone(),
-                response: text(&response.response),
+                response: to_json(&response.response),
                 extra: extra(&response.extra),
             }),
             Self::ExecutableCode(code) => wit::PartData::ExecutableCode(wit::ExecutableCode {
@@ -108,13 +108,13 @@ impl FromWit<wit::PartData> for PartData {
             wit::PartData::FunctionCall(call) => Self::FunctionCall(FunctionCall {
                 id: call.id,
                 name: call.name,
-                args: object(&call.args, "`args` of a function call")?,
+                args: parse_object(&call.args, "`args` of a function call")?,
                 extra: from_extra::<FunctionCall>(call.extra, "`extra` of a function call")?,
             }),
             wit::PartData::FunctionResponse(response) => Self::FunctionResponse(FunctionResponse {
                 id: response.id,
                 name: response.name,
-                response: object(&response.response, "`response` of a function response")?,
+                response: parse_object(&response.response, "`response` of a function response")?,
                 extra: from_extra::<FunctionResponse>(response.extra, "`extra` of a function response")?,
             }),
             wit::PartData::ExecutableCode(code) => Self::ExecutableCode(ExecutableCode {

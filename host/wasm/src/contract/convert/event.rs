@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::json::{check_unknown, parse};
-use super::{BadValue, FromWit, ToWit, object, text, value, wit};
+use super::{BadValue, FromWit, ToWit, parse_json, parse_object, to_json, wit};
 
 /// Keys of an event that the contract carries in `extra`.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ impl ToWit for EventData {
             error_code: self.error_code.clone(),
             error_message: self.error_message.clone(),
             timestamp: self.timestamp.as_micros(),
-            extra: (extra != EventExtra::default()).then(|| text(&extra)),
+            extra: (extra != EventExtra::default()).then(|| to_json(&extra)),
         }
     }
 }
@@ -135,7 +135,7 @@ impl ToWit for EventActions {
             extra.insert(COMPACTION.into(), serde_json::to_value(compaction).unwrap_or_default());
         }
         wit::EventActions {
-            state_delta: self.state_delta.iter().map(|(key, value)| (key.clone(), text(value))).collect(),
+            state_delta: self.state_delta.iter().map(|(key, value)| (key.clone(), to_json(value))).collect(),
             artifact_delta: self.artifact_delta.iter().map(|(name, version)| (name.clone(), *version)).collect(),
             skip_summarization: self.skip_summarization,
             transfer_to_agent: self.transfer_to_agent.clone(),
@@ -148,7 +148,7 @@ impl ToWit for EventActions {
 
 impl FromWit<wit::EventActions> for EventActions {
     fn from_wit(actions: wit::EventActions) -> Result<Self, BadValue> {
-        let mut extra = actions.extra.map(|text| object(&text, ACTIONS_EXTRA)).transpose()?.unwrap_or_default();
+        let mut extra = actions.extra.map(|text| parse_object(&text, ACTIONS_EXTRA)).transpose()?.unwrap_or_default();
         let requested_auth_configs = take_map(&mut extra, AUTH)?;
         let requested_tool_confirmations = take_map(&mut extra, CONFIRMATIONS)?;
         let compaction = take_compaction(&mut extra)?;
@@ -156,7 +156,7 @@ impl FromWit<wit::EventActions> for EventActions {
         let state_delta = actions.state_delta.into_iter();
         Ok(Self {
             state_delta: state_delta
-                .map(|(key, json)| Ok((key, value(&json, "a value of the state delta")?)))
+                .map(|(key, json)| Ok((key, parse_json(&json, "a value of the state delta")?)))
                 .collect::<Result<_, BadValue>>()?,
             artifact_delta: actions.artifact_delta.into_iter().collect(),
             skip_summarization: actions.skip_summarization,
@@ -193,7 +193,7 @@ impl ToWit for ToolConfirmation {
         wit::ToolConfirmation {
             hint: self.hint.clone(),
             confirmed: self.confirmed,
-            payload: self.payload.as_ref().map(text),
+            payload: self.payload.as_ref().map(to_json),
         }
     }
 }

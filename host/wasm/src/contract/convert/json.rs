@@ -8,19 +8,19 @@ use serde_json::Value;
 use super::BadValue;
 
 /// Serializes a value. It cannot fail, since keys are strings and numbers are finite.
-pub(crate) fn text(value: &impl Serialize) -> String {
+pub(crate) fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| "null".into())
 }
 
 /// Parses JSON that can be stored in an event.
-pub(crate) fn value(text: &str, what: &'static str) -> Result<Value, BadValue> {
+pub(crate) fn parse_json(text: &str, what: &'static str) -> Result<Value, BadValue> {
     let value = parse(text, what, "JSON")?;
     check_depth(&value, what)?;
     Ok(value)
 }
 
 /// Parses a JSON object that can be stored in an event.
-pub(crate) fn object(text: &str, what: &'static str) -> Result<JsonMap, BadValue> {
+pub(crate) fn parse_object(text: &str, what: &'static str) -> Result<JsonMap, BadValue> {
     let map: JsonMap = parse(text, what, "a JSON object")?;
     map.values().try_for_each(|value| check_depth(value, what))?;
     Ok(map)
@@ -36,7 +36,7 @@ fn check_depth(value: &Value, what: &'static str) -> Result<(), BadValue> {
 
 /// Serializes the keys without a field; `None` if there are none.
 pub(super) fn extra(map: &JsonMap) -> Option<String> {
-    (!map.is_empty()).then(|| text(map))
+    (!map.is_empty()).then(|| to_json(map))
 }
 
 /// Parses keys that have no field in `T`.
@@ -45,7 +45,7 @@ pub(super) fn extra(map: &JsonMap) -> Option<String> {
 /// If a key has a field: it would be stored beside the field and override it.
 pub(super) fn from_extra<T: KnownKeys>(extra: Option<String>, what: &'static str) -> Result<Extra, BadValue> {
     let Some(text) = extra else { return Ok(Extra::default()) };
-    let map = object(&text, what)?;
+    let map = parse_object(&text, what)?;
     check_unknown::<T>(&map, what)?;
     Ok(map.into())
 }

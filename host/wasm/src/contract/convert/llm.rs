@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::json::parse;
-use super::{BadValue, FromWit, ToWit, all_to_wit, text, value, wit};
+use super::{BadValue, FromWit, ToWit, all_to_wit, parse_json, to_json, wit};
 
 impl ToWit for FunctionDeclaration {
     type Wit = wit::FunctionDeclaration;
@@ -16,15 +16,15 @@ impl ToWit for FunctionDeclaration {
         wit::FunctionDeclaration {
             name: self.name.clone(),
             description: self.description.clone(),
-            parameters: self.parameters.as_ref().map(text),
-            response: self.response.as_ref().map(text),
+            parameters: self.parameters.as_ref().map(to_json),
+            response: self.response.as_ref().map(to_json),
         }
     }
 }
 
 impl FromWit<wit::FunctionDeclaration> for FunctionDeclaration {
     fn from_wit(declaration: wit::FunctionDeclaration) -> Result<Self, BadValue> {
-        let schema = |json: Option<String>, what| json.map(|json| value(&json, what)).transpose();
+        let schema = |json: Option<String>, what| json.map(|json| parse_json(&json, what)).transpose();
         Ok(Self {
             name: declaration.name,
             description: declaration.description,
@@ -43,8 +43,8 @@ impl ToWit for LlmRequest {
             contents: all_to_wit(self.contents.iter().map(AsRef::as_ref)),
             system_instructions: self.system_instructions.clone(),
             tools: all_to_wit(self.tools.iter().map(AsRef::as_ref)),
-            model_tools: self.model_tools.iter().map(text).collect(),
-            config: (self.config != GenerateContentConfig::default()).then(|| text(&self.config)),
+            model_tools: self.model_tools.iter().map(to_json).collect(),
+            config: (self.config != GenerateContentConfig::default()).then(|| to_json(&self.config)),
         }
     }
 }
@@ -61,7 +61,7 @@ impl FromWit<wit::LlmRequest> for LlmRequest {
             model_tools: request
                 .model_tools
                 .iter()
-                .map(|tool| value(tool, "a model tool"))
+                .map(|tool| parse_json(tool, "a model tool"))
                 .collect::<Result<_, _>>()?,
             config: config(request.config)?,
         })
@@ -109,7 +109,7 @@ impl ToWit for LlmResponse {
             finish_reason: self.finish_reason.clone(),
             error_code: self.error_code.clone(),
             error_message: self.error_message.clone(),
-            extra: (extra != ResponseExtra::default()).then(|| text(&extra)),
+            extra: (extra != ResponseExtra::default()).then(|| to_json(&extra)),
         }
     }
 }

@@ -323,11 +323,11 @@ fn a_guest_s_extra_does_not_override_fields() {
 }
 
 #[test]
-fn json_of_a_guest_that_could_not_be_read_again_is_refused() {
+fn json_of_a_guest_that_cannot_be_read_again_is_refused() {
     let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
-    assert!(value(&deep(100), "the answer").is_ok());
+    assert!(parse_json(&deep(100), "the answer").is_ok());
     assert_eq!(
-        value(&deep(101), "the answer").unwrap_err().to_string(),
+        parse_json(&deep(101), "the answer").unwrap_err().to_string(),
         "the answer is not JSON that can be stored: it is nested more than 100 levels deep"
     );
     let args = format!("{{\"a\": {}}}", deep(101));
@@ -343,24 +343,24 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_content_comes_back_as_it_was(content in content()) {
+    fn a_content_survives_conversion(content in content()) {
         prop_assert_eq!(Content::from_wit(content.to_wit()).unwrap(), content);
     }
 
     #[test]
-    fn an_event_comes_back_as_it_was(event in event()) {
+    fn an_event_survives_conversion(event in event()) {
         prop_assert_eq!(EventData::from_wit(event.to_wit()).unwrap(), event);
     }
 
     #[test]
-    fn an_event_of_a_guest_is_read_from_its_json_as_it_was(event in guest_event()) {
+    fn an_event_of_a_guest_survives_json(event in guest_event()) {
         let event = Event::new(EventData::from_wit(event).unwrap());
         event.check_storable().unwrap();
         prop_assert_eq!(&**Event::from_json(event.json().clone()).unwrap(), &**event);
     }
 
     #[test]
-    fn whatever_a_guest_puts_into_extra_is_refused_or_stored_as_it_is(at in 0..7_usize, key in key(), json in json()) {
+    fn keys_in_extra_are_refused_or_stored_unchanged(at in 0..7_usize, key in key(), json in json()) {
         let extra = Some(text_of(&serde_json::json!({ key: json })));
         if let Ok(data) = EventData::from_wit(with_extra(at, extra)) {
             let event = Event::new(data);
@@ -370,13 +370,13 @@ proptest! {
     }
 
     #[test]
-    fn a_request_comes_back_as_it_was(request in request()) {
+    fn a_request_survives_conversion(request in request()) {
         let back = LlmRequest::from_wit(request.to_wit()).unwrap();
         prop_assert_eq!(format!("{back:?}"), format!("{request:?}"));
     }
 
     #[test]
-    fn a_response_comes_back_as_it_was(response in response()) {
+    fn a_response_survives_conversion(response in response()) {
         prop_assert_eq!(LlmResponse::from_wit(response.to_wit()).unwrap(), response);
     }
 }
@@ -385,17 +385,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn an_example_comes_back_as_it_was(example in example()) {
+    fn an_example_survives_conversion(example in example()) {
         prop_assert_eq!(Example::from_wit(example.to_wit()).unwrap(), example);
     }
 
     #[test]
-    fn a_file_of_code_comes_back_as_it_was(file in file()) {
+    fn a_file_of_code_survives_conversion(file in file()) {
         prop_assert_eq!(CodeFile::from_wit(file.to_wit()).unwrap(), file);
     }
 
     #[test]
-    fn code_goes_to_a_guest_whole(code in text(), files in vec(file(), 0..3), id in maybe()) {
+    fn code_input_survives_conversion(code in text(), files in vec(file(), 0..3), id in maybe()) {
         let input = CodeInput { code, input_files: files, execution_id: id };
         let wit = input.to_wit();
         prop_assert_eq!(all_from_wit::<CodeFile, _>(wit.input_files).unwrap(), input.input_files);
@@ -403,7 +403,7 @@ proptest! {
     }
 
     #[test]
-    fn what_running_code_gave_comes_from_a_guest_whole(stdout in text(), stderr in text(), files in vec(file(), 0..3)) {
+    fn code_output_survives_conversion(stdout in text(), stderr in text(), files in vec(file(), 0..3)) {
         let wit = guest_code_executors::CodeOutput {
             stdout: stdout.clone(),
             stderr: stderr.clone(),
@@ -414,15 +414,15 @@ proptest! {
     }
 
     #[test]
-    fn a_confirmation_goes_to_a_guest_whole(hint in text(), confirmed in any::<bool>(), payload in option::of(json())) {
+    fn a_confirmation_survives_conversion(hint in text(), confirmed in any::<bool>(), payload in option::of(json())) {
         let wit = ToolConfirmation { hint: hint.clone(), confirmed, payload: payload.clone() }.to_wit();
-        let back = wit.payload.map(|json| value(&json, "the payload").unwrap());
+        let back = wit.payload.map(|json| parse_json(&json, "the payload").unwrap());
         prop_assert_eq!((wit.hint, wit.confirmed, back), (hint, confirmed, payload));
     }
 }
 
 #[test]
-fn failures_go_to_a_guest_with_their_code_and_words() {
+fn errors_are_converted_with_their_code_and_message() {
     let display = |error: wit::Error| format!("{}: {}", error.code, error.message);
     let limited = ModelError::new(ModelErrorKind::RateLimited, "m", "slow down");
     assert_eq!(display(limited.to_wit()), "MODEL_RATE_LIMITED: model `m`: slow down");
@@ -450,7 +450,7 @@ fn arguments_that_are_not_an_object_are_refused_by_name() {
 }
 
 #[test]
-fn an_event_weighs_what_its_texts_bytes_and_state_weigh() {
+fn the_size_of_an_event_is_that_of_its_texts_bytes_and_state() {
     let data = EventData {
         content: Some(Arc::new(Content::new(
             "model",

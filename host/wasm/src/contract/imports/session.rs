@@ -2,7 +2,7 @@
 
 use super::wit_error;
 use crate::contract::bindings::hatchery::agent::session::{Host, Info};
-use crate::contract::convert::{EstimateSize, ITEM_SIZE, ToWit, text, value, wit};
+use crate::contract::convert::{EstimateSize, ITEM_SIZE, ToWit, parse_json, to_json, wit};
 use crate::policy::{Access, Permission};
 use crate::runtime::store::HostState;
 use crate::runtime::store::pending_writes::WriteKey;
@@ -32,19 +32,19 @@ impl Host for HostState {
     fn get_state(&mut self, key: String) -> Result<Option<String>, wit::Error> {
         let cx = self.context()?;
         self.check(Permission::State(Access::Read, &key))?;
-        Ok(cx.state(&key).as_ref().map(text))
+        Ok(cx.state(&key).as_ref().map(to_json))
     }
 
     fn all_state(&mut self) -> Result<Vec<(String, String)>, wit::Error> {
         let state = self.context()?.full_state();
         let readable = state.iter().filter(|(key, _)| self.grants.shows_state(key));
-        Ok(readable.map(|(key, value)| (key.into(), text(value))).collect())
+        Ok(readable.map(|(key, value)| (key.into(), to_json(value))).collect())
     }
 
     fn set_state(&mut self, key: String, json: String) -> Result<(), wit::Error> {
         self.context()?;
         self.check(Permission::State(Access::Write, &key))?;
-        let value = value(&json, "the state value")?;
+        let value = parse_json(&json, "the state value")?;
         self.writes.record(WriteKey::State(key.clone()), key.len() + json.len()).map_err(|exceeded| {
             self.log.report_limit("limits.result", &exceeded);
             let what = format!("state key `{}` is not set, as all that this call sets is too much", short(&key));
@@ -61,7 +61,7 @@ impl Host for HostState {
     fn request_confirmation(&mut self, hint: String, payload: Option<String>) -> Result<(), wit::Error> {
         self.context()?;
         let size = hint.len() + payload.as_ref().map_or(0, String::len);
-        let payload = payload.map(|json| value(&json, "the payload of a confirmation")).transpose()?;
+        let payload = payload.map(|json| parse_json(&json, "the payload of a confirmation")).transpose()?;
         self.writes.record(WriteKey::Confirmation, size).map_err(|exceeded| {
             wit_error(
                 "LIMIT_REACHED",

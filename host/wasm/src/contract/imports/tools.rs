@@ -7,7 +7,7 @@ use wasmtime::component::HasSelf;
 
 use super::{Access, StoreAccess, context, reserve};
 use crate::contract::bindings::hatchery::agent::tools::{Host, HostWithStore};
-use crate::contract::convert::{object, text, wit};
+use crate::contract::convert::{parse_object, to_json, wit};
 use crate::policy::Permission;
 use crate::runtime::store::HostState;
 use crate::runtime::store::meter::parsed_size;
@@ -28,7 +28,7 @@ pub(super) async fn call(mut store: impl StoreAccess, name: String, args: String
     let reservation = reserve(&mut store, parsed_size(&args));
     let _reservation = reservation
         .map_err(|error| wit::ToolError::Model(format!("tool `{name}` is not called: {}", error.message)))?;
-    let args = object(&args, "the arguments").map_err(|error| wit::ToolError::Model(error.to_string()))?;
+    let args = parse_object(&args, "the arguments").map_err(|error| wit::ToolError::Model(error.to_string()))?;
     let (nesting, usage) = store.with_state(|state| (state.nesting.clone(), state.usage.clone()));
     let nested = nesting.nested(usage.limits()).map_err(|exceeded| usage.limit_exceeded(exceeded.limit));
     let counted = nested.and_then(|nested| usage.count_tool_call().map(|()| nested));
@@ -53,7 +53,7 @@ pub(super) async fn call(mut store: impl StoreAccess, name: String, args: String
     };
     task.spawn(nesting.scope(call).in_current_span());
     match task.join_next().await {
-        Some(Ok(Ok(result))) => Ok(text(&result)),
+        Some(Ok(Ok(result))) => Ok(to_json(&result)),
         Some(Ok(Err(error))) => Err(error.into()),
         Some(Err(_)) | None => Err(wit::ToolError::Model("the tool broke off".into())),
     }

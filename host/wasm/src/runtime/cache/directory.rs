@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_belongs_to_somebody_else_is_refused() {
+    fn files_of_other_users_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let metadata = directory.path().symlink_metadata().unwrap();
         let Owner(uid) = Owner::of(&metadata);

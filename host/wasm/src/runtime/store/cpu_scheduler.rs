@@ -1,15 +1,16 @@
 //! Fair CPU scheduler: time slices for guests that compute for longer than one epoch tick.
 //!
-//! Guests run on the threads that serve the network, since a hop to another thread would cost as much as a whole call. Most
-//! calls end within the first tick. A call that does not needs a time slice to continue. There are as many slices as
-//! processors, a slice lasts one tick, and slices are granted in the order of a run queue (round robin). So however many
-//! guests spin, at most that many are in the queues of the threads at one time, and a request waits for a tick or two
-//! rather than for a tick of each guest. Before a guest uses its slice it yields once, so that the thread polls the network.
+//! Guests run on the threads that serve the network, since a hop to another thread would cost as much as a whole call.
+//! Most calls end within the first tick. A longer call needs a time slice to continue. There are as many slices
+//! as processors, a slice lasts one tick, and slices are granted in the order of a run queue (round robin). So however
+//! many guests spin, no more than that are in the queues of the threads at one time, and a request waits for a tick or
+//! two rather than for a tick of each guest. Before a guest uses its slice it yields once, so that the thread polls the
+//! network.
 //!
-//! A slice is held only while the guest's code runs. A guest that waits for a model, or whose caller does not poll it, holds
-//! none. No more waiters are woken than there are free slices, because woken tasks run one after the other without a poll
-//! of the network between them. A waiter that is woken but does not run within [`WAKEUP_TIMEOUT`] ticks loses its grant and
-//! returns to its position in the queue.
+//! A slice is held only while the guest's code runs. A guest that waits for a model, or whose caller does not poll it,
+//! holds none. No more waiters are woken than there are free slices, because woken tasks run one after the other
+//! without a poll of the network between them. A waiter that is woken but does not run within [`WAKEUP_TIMEOUT`] ticks
+//! loses its grant and returns to its position in the queue.
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_of_a_run_share_what_it_may_have() {
+    fn instances_of_a_run_share_its_memory_limit() {
         let engine = EngineMemory::new(100 << 20, 10 << 20);
         let (one, two) = (instance(64 << 20, &engine, Some(1)), instance(64 << 20, &engine, Some(1)));
         one.charge(6 << 20).unwrap();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_released_lets_a_waiting_call_begin() {
+    async fn a_waiting_call_starts_when_memory_is_released() {
         let engine = EngineMemory::new(10 << 20, 10 << 20);
         let memory = instance(64 << 20, &engine, Some(1));
         memory.charge(8 << 20).unwrap();

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn memories_and_what_the_host_holds_are_added_up_and_the_error_names_value_and_key() {
+    fn linear_memories_and_reservations_are_added_up_and_the_error_names_value_and_key() {
         let engine = EngineMemory::new(1 << 30, 1 << 30);
         let memory = instance(3 << 16, &engine);
         let mut meter = Meter::new(Limits::default(), memory.clone());

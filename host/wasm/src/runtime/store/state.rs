@@ -122,7 +122,7 @@ impl HostState {
     ///
     /// # Errors
     /// If the run of the call has no memory left for the instance.
-    pub(super) fn begin(&mut self, sandbox: &Sandbox, caller: Caller) -> Result<(), MemoryError> {
+    pub(super) fn begin_call(&mut self, sandbox: &Sandbox, caller: Caller) -> Result<(), MemoryError> {
         self.memory.move_to_run(caller.run_key())?;
         self.log.reset(caller.context());
         self.usage = Arc::new(CallUsage::new(sandbox.limits.clone(), self.log.clone(), self.memory.clone()));
@@ -140,7 +140,7 @@ impl HostState {
     }
 
     /// Drops the caller, before the instance is pooled.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end_call(&mut self) {
         self.caller = Caller::Loader;
         // This cannot fail without a run.
         let _ = self.memory.move_to_run(None);

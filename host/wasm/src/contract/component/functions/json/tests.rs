@@ -121,7 +121,7 @@ fn written(value: &Val) -> String {
 
 proptest! {
     #[test]
-    fn a_value_comes_back_from_its_json_which_fits_the_schema(
+    fn a_value_survives_json_that_matches_the_schema(
         (shape, value) in shapes().prop_flat_map(|shape| {
             let value = value_of(&shape);
             (Just(shape), value)
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn any_json_is_taken_or_refused(shape in shapes(), text in "[\\[\\]{}:,\"a-z0-9.]{0,24}") {
+    fn any_json_is_accepted_or_refused(shape in shapes(), text in "[\\[\\]{}:,\"a-z0-9.]{0,24}") {
         if let Ok(value) = serde_json::from_str::<Value>(&text) {
             let _ = to_val(&shape, value);
         }
@@ -147,7 +147,7 @@ proptest! {
 }
 
 #[test]
-fn what_does_not_fit_is_said_with_its_place() {
+fn errors_name_the_path_of_the_value() {
     let time = Shape::Record(vec![
         field("hour", Shape::Integer(Integer::U8)),
         field("zone", Shape::Option(Box::new(Shape::String))),
@@ -173,7 +173,7 @@ fn what_does_not_fit_is_said_with_its_place() {
 }
 
 #[test]
-fn each_kind_of_value_says_what_it_must_be() {
+fn errors_name_the_expected_type() {
     let names = || vec!["red".to_owned(), "blue".to_owned()];
     assert_eq!(mismatch(&Shape::Bool, json!(1)), "must be true or false, not 1");
     assert_eq!(mismatch(&Shape::Char, json!("ab")), "must be one character, not \"ab\"");
