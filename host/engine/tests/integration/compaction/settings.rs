@@ -115,7 +115,10 @@ fn snapshot(generation: u64, resolver: Arc<dyn ItemResolver>) -> CatalogSnapshot
 fn a_removed_summarizer_is_logged_once_and_not_replaced_by_a_model() {
     let warnings = Warnings::heard();
     let compaction = configured("notes/short", Summarizers);
-    assert!(matches!(compaction.resolve(snapshot(1, Arc::new(Summarizers))).unwrap().summarizer, SummarizerRef::Custom(_)));
+    assert!(matches!(
+        compaction.resolve(snapshot(1, Arc::new(Summarizers))).unwrap().summarizer,
+        SummarizerRef::Custom(_)
+    ));
     assert!(compaction.resolve(snapshot(2, Arc::new(Empty))).is_none());
     assert!(compaction.resolve(snapshot(2, Arc::new(Empty))).is_none());
     assert!(compaction.resolve(snapshot(3, Arc::new(Empty))).is_none());
@@ -125,7 +128,10 @@ fn a_removed_summarizer_is_logged_once_and_not_replaced_by_a_model() {
             && warning.contains("; sessions are not compacted before it is back"),
         "{warning}"
     );
-    assert!(matches!(compaction.resolve(snapshot(4, Arc::new(Summarizers))).unwrap().summarizer, SummarizerRef::Custom(_)));
+    assert!(matches!(
+        compaction.resolve(snapshot(4, Arc::new(Summarizers))).unwrap().summarizer,
+        SummarizerRef::Custom(_)
+    ));
 }
 
 #[test]
