@@ -103,7 +103,7 @@ fn content() -> impl Strategy<Value = Content> {
     (option::of(Just("model".to_owned())), vec(part(), 0..3)).prop_map(|(role, parts)| Content { role, parts })
 }
 
-fn declaration() -> impl Strategy<Value = Arc<FunctionDeclaration>> {
+fn function_declaration() -> impl Strategy<Value = Arc<FunctionDeclaration>> {
     (text(), text(), option::of(user_map()), option::of(user_map())).prop_map(
         |(name, description, parameters, response)| {
             let (parameters, response) = (parameters.map(Value::Object), response.map(Value::Object));
@@ -114,7 +114,7 @@ fn declaration() -> impl Strategy<Value = Arc<FunctionDeclaration>> {
 
 fn request() -> impl Strategy<Value = LlmRequest> {
     let instruction = option::of(any::<String>().prop_filter("not empty", |text| !text.is_empty()));
-    let tools = (vec(declaration(), 0..3), vec(Just(json!({"googleSearch": {}})), 0..2));
+    let tools = (vec(function_declaration(), 0..3), vec(Just(json!({"googleSearch": {}})), 0..2));
     (text(), vec(content(), 0..3), instruction, tools, option::of(user_map()), option::of(0.0..2.0f64)).prop_map(
         |(model, contents, instruction, (tools, model_tools), schema, temperature)| {
             let mut request = LlmRequest {
