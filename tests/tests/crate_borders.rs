@@ -8,10 +8,11 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way:
-/// core ← engine ← wasm, models, stores ← assembly ← server ← cli. The registry client knows none of the others.
-const BORDERS: [(&str, &[&str]); 9] = [
+/// core ← engine ← recordings, wasm, models, stores ← assembly ← server ← cli. The registry client knows none of the others.
+const BORDERS: [(&str, &[&str]); 10] = [
     ("hatchery-core", &[]),
     ("hatchery-engine", &["hatchery-core"]),
+    ("hatchery-recordings", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-wasm", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-models", &["hatchery-core", "hatchery-engine"]),
     ("hatchery-stores", &["hatchery-core", "hatchery-engine"]),
@@ -22,6 +23,7 @@ const BORDERS: [(&str, &[&str]); 9] = [
             "hatchery-core",
             "hatchery-engine",
             "hatchery-models",
+            "hatchery-recordings",
             "hatchery-registry",
             "hatchery-stores",
             "hatchery-wasm",
@@ -30,7 +32,15 @@ const BORDERS: [(&str, &[&str]); 9] = [
     ("hatchery-server", &["hatchery", "hatchery-core", "hatchery-engine"]),
     (
         "hatchery-cli",
-        &["hatchery", "hatchery-core", "hatchery-engine", "hatchery-registry", "hatchery-server", "hatchery-wasm"],
+        &[
+            "hatchery",
+            "hatchery-core",
+            "hatchery-engine",
+            "hatchery-recordings",
+            "hatchery-registry",
+            "hatchery-server",
+            "hatchery-wasm",
+        ],
     ),
 ];
 

@@ -23,6 +23,7 @@ pub use component::ComponentConfig;
 pub use error::ConfigError;
 pub use server::ServerConfig;
 
+use crate::plugins;
 use crate::quotas::{DurabilityConfig, QuotaOverrides};
 use crate::trust::Authority;
 
@@ -50,6 +51,7 @@ pub struct Config {
     pub memory_service: Option<String>,
     pub models: ModelsConfig,
     /// Plugins of every run, in this order.
+    #[serde(deserialize_with = "plugins::deserialize")]
     pub plugins: Vec<PluginConfig>,
     /// Defaults for the settings of all apps.
     pub app_defaults: AppConfig,
@@ -160,7 +162,7 @@ impl Config {
             component.grants.resolve_paths(folder);
         }
         for plugin in &mut self.plugins {
-            plugin.resolve_paths(folder);
+            plugins::resolve_folder(plugin, folder);
         }
         for file in [&mut self.server.secret_file, &mut self.audit.file].into_iter().flatten() {
             *file = folder.join(&*file);

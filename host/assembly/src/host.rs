@@ -132,8 +132,9 @@ impl Host {
     /// If a configured plugin does not exist.
     pub async fn finish_loading(&mut self) -> Result<(), HostError> {
         self.loaded().await;
-        let plugins = ConfiguredPlugins::new(&self.config.plugins, self.catalog_source.clone())
-            .map_err(|source| HostError::Plugin { file: self.file.clone(), source })?;
+        let plugins =
+            ConfiguredPlugins::new(&self.config.plugins, crate::plugins::registered(), self.catalog_source.clone())
+                .map_err(|source| HostError::Plugin { file: self.file.clone(), source })?;
         self.plugin_names = plugins.names();
         if let Some(catalog) = &self.catalog {
             let catalog = catalog.current();

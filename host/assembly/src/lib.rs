@@ -37,6 +37,7 @@
 
 pub mod audit;
 pub mod catalog;
+pub mod plugins;
 pub mod services;
 pub mod shell;
 pub mod trust;

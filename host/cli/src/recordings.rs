@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use hatchery::{Host, Storage, services};
 use hatchery_core::{EventWindow, SessionKey};
-use hatchery_engine::plugins::Replayer;
-use hatchery_engine::plugins::recordings::{Recordings, UserMessage};
 use hatchery_engine::{App, AppSettings, RunRequest, Runner};
+use hatchery_recordings::{Recordings, Replayer, UserMessage};
 
 use crate::report::{self, Heard, Report, TurnReport};
 

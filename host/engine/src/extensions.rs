@@ -30,6 +30,7 @@ use hatchery_core::{
     Summarizer, Tool, Toolset,
 };
 
+use crate::plugins::builtin_plugins;
 use crate::tools::builtin;
 
 /// A function that creates an item from its arguments. The error is a reason for the operator.
@@ -128,7 +129,7 @@ pub struct Extensions {
 impl Extensions {
     /// Returns the extensions that come with the engine.
     pub fn builtin() -> Self {
-        Self { tools: builtin::tools().clone(), ..Self::default() }
+        Self { tools: builtin::tools().clone(), plugins: builtin_plugins().clone(), ..Self::default() }
     }
 }
 

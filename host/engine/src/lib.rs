@@ -51,7 +51,7 @@ mod catalog_source;
 mod extensions;
 mod history;
 mod provenance;
-mod tasks;
+pub mod tasks;
 mod tools;
 
 pub use authoring::{build, yaml};

@@ -24,7 +24,6 @@ use serde_json::Value;
 pub use aggregate::Aggregator;
 pub use instructions::{Placeholder, placeholders};
 use machine::{Machine, Next};
-pub(crate) use tools::as_map;
 
 use crate::agents::past::Past;
 use crate::agents::{Ended, Frame, Outcome};
@@ -275,7 +274,7 @@ impl Step<'_> {
 }
 
 /// Gives ids to the function calls that came without one.
-pub(crate) fn name_calls(response: &mut LlmResponse) {
+pub fn name_calls(response: &mut LlmResponse) {
     for part in response.content.iter_mut().flat_map(|content| &mut content.parts) {
         if let PartData::FunctionCall(call) = &mut part.data
             && call.id.as_ref().is_none_or(String::is_empty)

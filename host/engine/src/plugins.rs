@@ -2,12 +2,12 @@
 
 pub mod config;
 
+mod builtin;
 mod callbacks;
 mod chain;
 mod context_filter;
 mod global_instruction;
 mod logging;
-pub mod recordings;
 mod reflect_and_retry;
 
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use hatchery_core::{
 use thiserror::Error;
 use tokio::time::sleep;
 
+pub(crate) use builtin::plugins as builtin_plugins;
 pub use callbacks::CallbackPlugin;
 pub(crate) use chain::HookChain;
 pub use config::{ConfiguredPlugins, PluginConfig};
 pub use context_filter::ContextFilter;
 pub use global_instruction::GlobalInstruction;
 pub use logging::Logging;
-pub use recordings::{Recorder, Replayer};
 pub use reflect_and_retry::ReflectAndRetry;
 
 /// How long `on_run_error` of a plugin may take once the run is cancelled.

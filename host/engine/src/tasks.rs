@@ -7,7 +7,7 @@ use hatchery_core::RunError;
 use tokio::task::JoinError;
 
 /// Does work that, once begun, is finished also when nobody waits for it any more.
-pub(crate) async fn finished<T: Send + 'static>(
+pub async fn finished<T: Send + 'static>(
     work: impl Future<Output = Result<T, RunError>> + Send + 'static,
 ) -> Result<T, RunError> {
     let mut work = Box::pin(work);

@@ -292,8 +292,9 @@ impl HostBuilder {
         };
         let services = self.with_native_models(services, catalog.clone());
         let catalog_source: Arc<dyn CatalogSource> = Arc::new(HostCatalog { native_items, catalog: catalog.clone() });
-        let configured = ConfiguredPlugins::while_loading(&config.plugins, catalog_source.clone())
-            .map_err(|source| HostError::Plugin { file: file.clone(), source })?;
+        let configured =
+            ConfiguredPlugins::while_loading(&config.plugins, crate::plugins::registered(), catalog_source.clone())
+                .map_err(|source| HostError::Plugin { file: file.clone(), source })?;
         let plugin_names = configured.names();
         let native = self.native_apps()?;
         let native_apps = native.keys().cloned().collect();

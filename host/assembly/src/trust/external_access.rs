@@ -8,6 +8,7 @@ use hatchery_wasm::policy::Variable;
 use hatchery_wasm::{CompileLimits, Grants, InstanceSettings};
 
 use crate::config::{Config, ServerConfig};
+use crate::plugins;
 use crate::services::without_credentials;
 
 /// A setting that accesses something outside of the folder of its configuration, or raises a limit of the whole host.
@@ -84,7 +85,7 @@ pub(super) fn external_access(config: &Config, folder: &Path) -> Vec<ExternalAcc
         }
     }
     for (index, plugin) in config.plugins.iter().enumerate() {
-        if let Some(path) = plugin.folder().filter(|path| is_outside(path, folder)) {
+        if let Some(path) = plugins::folder(plugin).filter(|path| is_outside(path, folder)) {
             add(Section::Plugin(index), &format!("plugins[{index}].args.folder"), path.display().to_string());
         }
     }

@@ -6,6 +6,7 @@ use hatchery_wasm::Grants;
 use hatchery_wasm::policy::{ProtectedPath, check_readable_folders, check_writable_folders};
 
 use crate::config::{Config, ConfigError, path_of_uri};
+use crate::plugins;
 
 /// Files and folders that components may not write and, for most of them, not read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl ProtectedPaths {
         let mut protected = [private.as_slice(), &self.read_only].concat();
         protected.push(ProtectedPath { purpose: "the configuration of the host".into(), path: file.into() });
         for (index, plugin) in config.plugins.iter().enumerate() {
-            if let Some(path) = plugin.folder() {
+            if let Some(path) = plugins::folder(plugin) {
                 let purpose = format!("recordings of sessions (`plugins[{index}].args.folder`)");
                 protected.push(ProtectedPath { purpose, path: path.into() });
             }

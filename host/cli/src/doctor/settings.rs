@@ -39,7 +39,9 @@ fn of(visit: &Visit<'_>, config: &Config) -> Vec<Finding> {
     let mut findings: Vec<_> = apps.into_iter().chain(components).map(Finding::doubtful).collect();
     findings.extend(visit.loaded.and_then(untrusted));
     // A host that does not find a plugin does not start.
-    if let Err(error) = ConfiguredPlugins::new(&config.plugins, Arc::new(visit.handle.clone())) {
+    if let Err(error) =
+        ConfiguredPlugins::new(&config.plugins, hatchery::plugins::registered(), Arc::new(visit.handle.clone()))
+    {
         findings.push(Finding::broken(format!("{CONFIG_FILE}: {error}")));
     }
     if findings.is_empty() {

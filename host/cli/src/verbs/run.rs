@@ -7,8 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow, bail};
 use hatchery::AppSource;
 use hatchery_core::{CallerOrigin, Content, RunError, SessionKey, StreamingMode};
-use hatchery_engine::plugins::Recorder;
 use hatchery_engine::{App, Run, RunRequest, Runner};
+use hatchery_recordings::Recorder;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader, Lines};
 use tokio_util::sync::CancellationToken;
 

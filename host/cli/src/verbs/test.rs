@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use hatchery::AppSource;
 use hatchery_core::{Content, EventWindow, SessionKey};
-use hatchery_engine::plugins::recordings::{FILE_NAME as RECORDINGS_FILE_NAME, Recordings};
 use hatchery_engine::{RunRequest, Runner};
+use hatchery_recordings::Recordings;
 use hatchery_wasm::DeterministicMode;
 use serde_json::json;
 
@@ -56,7 +56,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         bail!(
             "no {} and no {} in {} or below it; `hatchery test --help` shows one",
             conversation::FILE_NAME,
-            RECORDINGS_FILE_NAME,
+            hatchery_recordings::FILE_NAME,
             args.dir.display()
         );
     }
@@ -91,10 +91,10 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
 
 /// The files below a folder that can be played. All of them are read before the first is played.
 fn find(folder: &Path) -> anyhow::Result<Vec<(PathBuf, Test)>> {
-    let files = files::find(folder, |name| [conversation::FILE_NAME, RECORDINGS_FILE_NAME].contains(&name))?;
+    let files = files::find(folder, |name| [conversation::FILE_NAME, hatchery_recordings::FILE_NAME].contains(&name))?;
     let read = |file: PathBuf| {
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-        let test = if file.ends_with(RECORDINGS_FILE_NAME) {
+        let test = if file.ends_with(hatchery_recordings::FILE_NAME) {
             Test::Recorded(Recordings::parse(&text).with_context(|| file.display().to_string())?)
         } else {
             Test::Scripted(Conversation::parse(&text, &file)?)

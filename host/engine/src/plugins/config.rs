@@ -1,111 +1,111 @@
-//! Plugins as an operator lists them: by name and with arguments, those that come with the engine and those of components.
+//! Plugins from configuration: a list of names with arguments.
 //!
-//! A plugin of a component is the one that serves when a run begins. When there is none any more, no run begins until it is back.
+//! A name is that of a registered plugin or of a component's plugin. A component's plugin is resolved at the start of each
+//! run. If it is missing, no run starts until it is back.
 
 use std::fmt;
-use std::num::NonZeroUsize;
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Instruction, ItemResolver, JsonMap, Plugin, ResolveError, RunError};
+use hatchery_core::{ItemResolver, JsonMap, Plugin, ResolveError, RunError};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, DeserializeOwned, Deserializer, MapAccess, Visitor};
-use serde_json::Value;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use thiserror::Error;
 
+use super::{PluginSource, Plugins, builtin};
 use crate::catalog_source::{CatalogSnapshot, CatalogSource};
+use crate::extensions::Factories;
 
-use super::{ContextFilter, GlobalInstruction, Logging, PluginSource, Plugins, Recorder, ReflectAndRetry, Replayer};
-
-/// The plugins that come with the engine, by the names that lists use.
-pub const BUILTIN_NAMES: [&str; 6] =
-    ["logging", "global_instruction", "context_filter", "reflect_and_retry", "recorder", "adk_replay"];
-
-/// A plugin in a list: `name`, or `{name, args}`. Arguments of a plugin that comes with the engine are checked when this is read.
+/// A plugin in a list: `name`, or `{name, args}`. Arguments of a plugin that comes with the engine are checked when this
+/// is deserialized.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PluginConfig {
-    /// A name of [`BUILTIN_NAMES`], or of a component's plugin.
+    /// A name in `Extensions::plugins`, or the name of a component's plugin.
     pub name: String,
-    /// What the plugin is made with.
     pub args: JsonMap,
 }
 
-/// Why the plugins of a list cannot be used.
+/// An error in a list of plugins.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("plugins[{index}]: {reason}")]
 pub struct PluginError {
-    /// Its place in the list, from 0.
+    /// Index in the list, from 0.
     pub index: usize,
-    /// Its name in the list.
+    /// The name in the list.
     pub name: String,
-    /// What is wrong, and what there is instead.
+    /// What is wrong, with the known names if the plugin is unknown.
     pub reason: String,
 }
 
-/// The plugins of a list. Those of components are looked up anew when what is loaded has changed; those of the engine stay the same.
+/// The plugins of a list. Registered plugins are created once. Plugins of components are resolved again when the
+/// catalog's generation changes.
 pub struct ConfiguredPlugins {
-    listed: Vec<Listed>,
+    entries: Vec<Entry>,
+    /// Names of registered plugins, for messages.
+    registered: Vec<String>,
     catalog: Arc<dyn CatalogSource>,
-    found: Mutex<Found>,
+    resolved: Mutex<Resolved>,
 }
 
-/// A plugin of the list.
-enum Listed {
-    Builtin(Arc<dyn Plugin>),
-    OfComponent(PluginConfig),
+enum Entry {
+    Registered(Arc<dyn Plugin>),
+    Component(PluginConfig),
 }
 
-/// What the names of the list stand for.
-struct Found {
-    /// In what was loaded under this number.
+/// The plugins of the list in one generation of the catalog.
+struct Resolved {
     generation: u64,
     plugins: Result<Plugins, PluginError>,
 }
 
 impl ConfiguredPlugins {
-    /// The plugins of `list`; `loaded` tells what is loaded whenever it is asked.
+    /// Creates the plugins of `list`. `registered` are usually `Extensions::plugins`.
     ///
     /// # Errors
-    /// When one of them is not there now, does not take its arguments, or has the name of another.
-    pub fn new(list: &[PluginConfig], catalog: Arc<dyn CatalogSource>) -> Result<Self, PluginError> {
-        let plugins = Self::while_loading(list, catalog)?;
-        if let Err(error) = &plugins.found().plugins {
+    /// If a plugin is unknown, does not accept its arguments, or has the name of another.
+    pub fn new(
+        list: &[PluginConfig],
+        registered: &Factories<Arc<dyn Plugin>>,
+        catalog: Arc<dyn CatalogSource>,
+    ) -> Result<Self, PluginError> {
+        let plugins = Self::while_loading(list, registered, catalog)?;
+        if let Err(error) = &plugins.resolved.lock_unpoisoned().plugins {
             return Err(error.clone());
         }
         Ok(plugins)
     }
 
-    /// As [`ConfiguredPlugins::new`] while components are still being loaded: one of theirs may be missing. No run begins before it is
-    /// there.
+    /// As [`ConfiguredPlugins::new`] while components are loading: a component's plugin may be missing. No run starts
+    /// before it is loaded.
     ///
     /// # Errors
-    /// When one that comes with the engine does not take its arguments.
-    pub fn while_loading(list: &[PluginConfig], catalog: Arc<dyn CatalogSource>) -> Result<Self, PluginError> {
-        let listed = list.iter().enumerate().map(|(index, plugin)| match builtin(&plugin.name, &plugin.args) {
-            Some(Ok(plugin)) => Ok(Listed::Builtin(plugin)),
+    /// If a registered plugin does not accept its arguments.
+    pub fn while_loading(
+        list: &[PluginConfig],
+        registered: &Factories<Arc<dyn Plugin>>,
+        catalog: Arc<dyn CatalogSource>,
+    ) -> Result<Self, PluginError> {
+        let entry = |(index, plugin): (usize, &PluginConfig)| match create(registered, plugin) {
+            Some(Ok(plugin)) => Ok(Entry::Registered(plugin)),
             Some(Err(reason)) => Err(PluginError { index, name: plugin.name.clone(), reason }),
-            None => Ok(Listed::OfComponent(plugin.clone())),
-        });
-        let listed = listed.collect::<Result<Vec<_>, _>>()?;
+            None => Ok(Entry::Component(plugin.clone())),
+        };
+        let entries = list.iter().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
+        let registered: Vec<String> = registered.names().map(Into::into).collect();
         let CatalogSnapshot { generation, resolver } = catalog.snapshot();
-        let plugins = find(&listed, resolver.as_ref());
-        let found = Mutex::new(Found { generation, plugins });
-        Ok(Self { listed, catalog, found })
+        let plugins = resolve(&entries, &registered, resolver.as_ref());
+        let resolved = Mutex::new(Resolved { generation, plugins });
+        Ok(Self { entries, registered, catalog, resolved })
     }
 
-    /// The names by which the plugins know themselves, in order.
+    /// Returns the names of the plugins in order. Empty if one is missing.
     pub fn names(&self) -> Vec<String> {
-        match &self.found().plugins {
+        match &self.resolved.lock_unpoisoned().plugins {
             Ok(plugins) => plugins.iter().map(|plugin| plugin.name().into()).collect(),
             Err(_) => Vec::new(),
         }
-    }
-
-    fn found(&self) -> MutexGuard<'_, Found> {
-        self.found.lock_unpoisoned()
     }
 }
 
@@ -113,163 +113,84 @@ impl ConfiguredPlugins {
 impl PluginSource for ConfiguredPlugins {
     fn current(&self) -> Result<Plugins, RunError> {
         let CatalogSnapshot { generation, resolver } = self.catalog.snapshot();
-        let mut found = self.found();
-        if found.generation != generation {
-            let plugins = find(&self.listed, resolver.as_ref());
-            match (&found.plugins, &plugins) {
-                (Ok(_), Err(error)) => tracing::error!("{error}; no run begins before it is back"),
-                (Err(_), Ok(_)) => tracing::info!("all plugins are there again"),
+        let mut resolved = self.resolved.lock_unpoisoned();
+        if resolved.generation != generation {
+            let plugins = resolve(&self.entries, &self.registered, resolver.as_ref());
+            match (&resolved.plugins, &plugins) {
+                (Ok(_), Err(error)) => tracing::error!("{error}; no run starts before it is back"),
+                (Err(_), Ok(_)) => tracing::info!("all plugins are available again"),
                 (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
             }
-            *found = Found { generation, plugins };
+            *resolved = Resolved { generation, plugins };
         }
         let missing =
             |error: &PluginError| RunError::PluginMissing { plugin: error.name.clone(), reason: error.reason.clone() };
-        found.plugins.as_ref().cloned().map_err(missing)
+        resolved.plugins.as_ref().cloned().map_err(missing)
     }
 
-    /// Components have nothing to close: their code ends with each run.
+    /// Closes registered plugins. Components need no close: their code ends with each run.
     async fn close(&self) {
-        for plugin in &self.listed {
-            match plugin {
-                Listed::Builtin(plugin) => plugin.close().await,
-                Listed::OfComponent(_) => {}
+        for entry in &self.entries {
+            match entry {
+                Entry::Registered(plugin) => plugin.close().await,
+                Entry::Component(_) => {}
             }
         }
     }
 }
 
-fn find(listed: &[Listed], lookup: &dyn ItemResolver) -> Result<Plugins, PluginError> {
-    let mut found: Vec<Arc<dyn Plugin>> = Vec::with_capacity(listed.len());
-    for (index, plugin) in listed.iter().enumerate() {
-        let (plugin, name) = match plugin {
-            Listed::Builtin(plugin) => (plugin.clone(), plugin.name()),
-            Listed::OfComponent(PluginConfig { name, args }) => {
-                let plugin = lookup.plugin(name, args.clone()).map_err(|error| {
-                    let reason = with_builtins(error).to_string();
+/// Creates a registered plugin. `None` if the name is not registered.
+fn create(registered: &Factories<Arc<dyn Plugin>>, plugin: &PluginConfig) -> Option<Result<Arc<dyn Plugin>, String>> {
+    let created = registered.create(&plugin.name, plugin.args.clone())?;
+    Some(created.map_err(|reason| format!("plugin `{}`: {reason}", plugin.name)))
+}
+
+fn resolve(entries: &[Entry], registered: &[String], resolver: &dyn ItemResolver) -> Result<Plugins, PluginError> {
+    let mut plugins: Vec<Arc<dyn Plugin>> = Vec::with_capacity(entries.len());
+    for (index, entry) in entries.iter().enumerate() {
+        let (plugin, name) = match entry {
+            Entry::Registered(plugin) => (plugin.clone(), plugin.name()),
+            Entry::Component(PluginConfig { name, args }) => {
+                let plugin = resolver.plugin(name, args.clone()).map_err(|error| {
+                    let reason = with_registered(error, registered).to_string();
                     PluginError { index, name: name.clone(), reason }
                 })?;
                 (plugin, name.as_str())
             }
         };
-        if let Some(earlier) = found.iter().position(|earlier| earlier.name() == plugin.name()) {
+        if let Some(earlier) = plugins.iter().position(|earlier| earlier.name() == plugin.name()) {
             let reason = format!("plugin `{}` is plugins[{earlier}] already; leave one of them out", plugin.name());
             return Err(PluginError { index, name: name.into(), reason });
         }
-        found.push(plugin);
+        plugins.push(plugin);
     }
-    Ok(Plugins::new_unchecked(found))
+    Ok(Plugins::new_unchecked(plugins))
 }
 
-/// A name that is found nowhere could have been one of ours.
-fn with_builtins(error: ResolveError) -> ResolveError {
+/// Adds the names of registered plugins to those of an unknown name's error.
+fn with_registered(error: ResolveError, registered: &[String]) -> ResolveError {
     match error {
         ResolveError::Unknown { kind, name, known } => {
-            let known = BUILTIN_NAMES.iter().map(|name| (*name).to_owned()).chain(known).collect();
+            let known = registered.iter().cloned().chain(known).collect();
             ResolveError::Unknown { kind, name, known }
         }
         error @ (ResolveError::Ambiguous { .. } | ResolveError::Unusable { .. }) => error,
     }
 }
 
-/// The plugin of this name that comes with the engine; nothing when there is none.
-fn builtin(name: &str, args: &JsonMap) -> Option<Result<Arc<dyn Plugin>, String>> {
-    let made = match name {
-        "logging" | "logging_plugin" => parse(args).map(|NoArgs {}| Arc::new(Logging) as Arc<dyn Plugin>),
-        "global_instruction" => parse(args).and_then(GlobalInstructionArgs::plugin),
-        "context_filter" | "context_filter_plugin" => parse(args).map(ContextFilterArgs::plugin),
-        "reflect_and_retry" | "reflect_and_retry_plugin" => parse(args).map(ReflectAndRetryArgs::plugin),
-        "recorder" => recordings(Recorder::from_args(args.clone())),
-        "adk_replay" | "replay" => recordings(Replayer::from_args(args.clone())),
-        _ => return None,
-    };
-    Some(made.map_err(|reason| format!("plugin `{name}`: {reason}")))
-}
-
-fn recordings(made: Result<impl Plugin + 'static, serde_json::Error>) -> Result<Arc<dyn Plugin>, String> {
-    made.map(|plugin| Arc::new(plugin) as Arc<dyn Plugin>).map_err(|error| error.to_string())
-}
-
-fn parse<T: DeserializeOwned>(args: &JsonMap) -> Result<T, String> {
-    serde_json::from_value(Value::Object(args.clone())).map_err(|error| error.to_string())
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NoArgs {}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GlobalInstructionArgs {
-    /// A template, as an agent's own instruction is.
-    instruction: String,
-}
-
-impl GlobalInstructionArgs {
-    fn plugin(self) -> Result<Arc<dyn Plugin>, String> {
-        if self.instruction.trim().is_empty() {
-            return Err("`instruction` is empty".into());
-        }
-        Ok(Arc::new(GlobalInstruction::new(Instruction::Template(self.instruction))))
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ContextFilterArgs {
-    /// How many turns models are sent.
-    turns: NonZeroUsize,
-}
-
-impl ContextFilterArgs {
-    fn plugin(self) -> Arc<dyn Plugin> {
-        Arc::new(ContextFilter::new(self.turns))
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ReflectAndRetryArgs {
-    /// How often in a row each tool may fail and be tried again.
-    max_retries: u32,
-}
-
-impl Default for ReflectAndRetryArgs {
-    fn default() -> Self {
-        Self { max_retries: 3 }
-    }
-}
-
-impl ReflectAndRetryArgs {
-    fn plugin(self) -> Arc<dyn Plugin> {
-        Arc::new(ReflectAndRetry::new(self.max_retries))
-    }
-}
-
 impl PluginConfig {
-    /// The folder in the arguments of a plugin that comes with the engine.
-    pub fn folder(&self) -> Option<&Path> {
-        match (self.name.as_str(), self.args.get("folder")) {
-            ("recorder" | "adk_replay" | "replay", Some(Value::String(path))) => Some(Path::new(path)),
-            _ => None,
-        }
+    /// Checks the arguments if the plugin is in `registered`.
+    ///
+    /// # Errors
+    /// Returns the reason if they are not accepted.
+    pub fn check(&self, registered: &Factories<Arc<dyn Plugin>>) -> Result<(), String> {
+        create(registered, self).map_or(Ok(()), |plugin| plugin.map(|_| ()))
     }
 
-    /// Puts relative paths in the arguments of a plugin that comes with the engine below `folder`.
-    pub fn resolve_paths(&mut self, folder: &Path) {
-        if let ("recorder" | "adk_replay" | "replay", Some(Value::String(path))) =
-            (self.name.as_str(), self.args.get_mut("folder"))
-        {
-            *path = folder.join(&*path).display().to_string();
-        }
-    }
-
-    /// This, when its arguments are right as far as one can know.
+    /// Checks the arguments of a plugin that comes with the engine.
     fn checked<E: de::Error>(self) -> Result<Self, E> {
-        match builtin(&self.name, &self.args) {
-            Some(Err(reason)) => Err(E::custom(reason)),
-            Some(Ok(_)) | None => Ok(self),
-        }
+        self.check(builtin::plugins()).map_err(E::custom)?;
+        Ok(self)
     }
 }
 

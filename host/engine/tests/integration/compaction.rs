@@ -1,4 +1,4 @@
-//! Compaction: when summaries are made, and that they are in nobody's way.
+//! Compaction: when summaries are created, and that turns do not wait for them.
 
 mod settings;
 mod summaries;
@@ -25,26 +25,26 @@ use tokio::sync::Semaphore;
 
 use crate::support::*;
 
-/// An app whose sessions are compacted.
-async fn compacted(root: Agent, config: CompactionConfig) -> Harness {
+/// An app with compaction.
+async fn app_with_compaction(root: Agent, config: CompactionConfig) -> Harness {
     let mut app = Harness::new(root.clone()).await;
     let settings = AppSettings { compaction: Some(config), ..AppSettings::default() };
     app.app = Arc::new(App::new("app", root).unwrap().with_settings(settings));
     app
 }
 
-/// After so many runs.
+/// Compacts after this many runs.
 fn every(runs: u32, summarizer: SummarizerRef) -> CompactionConfig {
     let sliding = SlidingWindow { interval: NonZeroU32::new(runs).unwrap(), overlap: 0 };
     CompactionConfig { sliding: Some(sliding), tail: None, summarizer }
 }
 
-/// When a prompt has more than so many tokens.
+/// Compacts when a prompt has more than this many tokens.
 fn above(token_threshold: u64, retention: usize, summarizer: SummarizerRef) -> CompactionConfig {
     CompactionConfig { sliding: None, tail: Some(TailRetention { token_threshold, retention }), summarizer }
 }
 
-fn by(model: &Arc<Scripted>) -> SummarizerRef {
+fn summarizer(model: &Arc<Scripted>) -> SummarizerRef {
     SummarizerRef::Model(ModelRef::Object("summaries".into(), model.clone()))
 }
 
@@ -58,8 +58,8 @@ impl Harness {
         self.session().await.events.iter().filter(is_compaction).cloned().collect()
     }
 
-    /// Says something and waits for what it leads to.
-    async fn say_and_settle(&self, text: &str) -> Vec<Arc<Event>> {
+    /// Runs a turn and waits for its compaction.
+    async fn run_and_drain(&self, text: &str) -> Vec<Arc<Event>> {
         let events = self.run(text).await;
         self.runner.drain().await;
         events
@@ -67,13 +67,13 @@ impl Harness {
 }
 
 #[tokio::test]
-async fn after_enough_runs_a_summary_takes_their_place_in_prompts() {
+async fn after_enough_runs_a_summary_replaces_them_in_prompts() {
     let (model, summaries) =
         (Arc::new(Scripted::sequence(["one", "two", "three"])), Arc::new(Scripted::sequence(["sum"])));
-    let app = compacted(llm_on("root", &model, |_| {}), every(2, by(&summaries))).await;
-    app.say_and_settle("a").await;
+    let app = app_with_compaction(llm_on("root", &model, |_| {}), every(2, summarizer(&summaries))).await;
+    app.run_and_drain("a").await;
     assert!(app.compactions().await.is_empty(), "one run is not enough");
-    app.say_and_settle("b").await;
+    app.run_and_drain("b").await;
     let events = app.run("c").await;
     assert_eq!(texts(&model.requests()[2]), ["sum", "c"]);
     assert_eq!(model.requests()[2].contents[0].role.as_deref(), Some("model"));
@@ -81,36 +81,37 @@ async fn after_enough_runs_a_summary_takes_their_place_in_prompts() {
 }
 
 #[tokio::test]
-async fn a_compaction_is_an_event_of_its_own_invocation_and_covers_the_summarized_events() {
+async fn a_compaction_is_an_event_of_a_new_invocation_and_covers_the_summarized_events() {
     let summaries = Arc::new(Scripted::sequence(["sum"]));
-    let app = compacted(llm("root", Scripted::new().default_reply("ok")), every(1, by(&summaries))).await;
-    app.say_and_settle("a").await;
+    let app =
+        app_with_compaction(llm("root", Scripted::new().default_reply("ok")), every(1, summarizer(&summaries))).await;
+    app.run_and_drain("a").await;
     let events = app.session().await.events;
     let compaction = events.last().unwrap();
     assert_eq!((compaction.author.as_str(), events.len()), ("user", 3));
     assert!(compaction.invocation_id.starts_with("e-") && compaction.invocation_id != events[0].invocation_id);
-    let covers = compaction.actions.compaction.as_ref().unwrap();
-    assert_eq!((covers.start_timestamp, covers.end_timestamp), (events[0].timestamp, events[1].timestamp));
-    assert_eq!(covers.compacted_content, Content::model("sum"));
+    let range = compaction.actions.compaction.as_ref().unwrap();
+    assert_eq!((range.start_timestamp, range.end_timestamp), (events[0].timestamp, events[1].timestamp));
+    assert_eq!(range.compacted_content, Content::model("sum"));
 }
 
 #[tokio::test]
 async fn windows_overlap_by_invocations() {
     let summaries = Arc::new(Scripted::sequence(["first", "second"]));
-    let mut config = every(2, by(&summaries));
+    let mut config = every(2, summarizer(&summaries));
     config.sliding.as_mut().unwrap().overlap = 1;
-    let app = compacted(llm("root", Scripted::new().default_reply("ok")), config).await;
+    let app = app_with_compaction(llm("root", Scripted::new().default_reply("ok")), config).await;
     for text in ["a", "b", "c", "d"] {
-        app.say_and_settle(text).await;
+        app.run_and_drain(text).await;
     }
     let conversation = |request: &LlmRequest| {
         let text = request.contents[0].text();
         let (_, rest) = text.split_once("<conversation>\n").unwrap();
         rest.strip_suffix("\n</conversation>").unwrap().to_owned()
     };
-    let asked: Vec<_> = summaries.requests().iter().map(conversation).collect();
+    let prompts: Vec<_> = summaries.requests().iter().map(conversation).collect();
     assert_eq!(
-        asked,
+        prompts,
         ["user: a\nmodel: ok\nuser: b\nmodel: ok", "user: b\nmodel: ok\nuser: c\nmodel: ok\nuser: d\nmodel: ok"]
     );
 }
@@ -119,14 +120,14 @@ async fn windows_overlap_by_invocations() {
 async fn a_failed_run_leads_to_a_compaction_too() {
     let summaries = Arc::new(Scripted::sequence(["sum"]));
     let failing = Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down"));
-    let app = compacted(llm("root", failing), every(1, by(&summaries))).await;
+    let app = app_with_compaction(llm("root", failing), every(1, summarizer(&summaries))).await;
     app.expect_error("a").await;
     app.runner.drain().await;
     assert_eq!(app.compactions().await.len(), 1);
 }
 
-/// What is logged on this thread while the guard lives.
-fn logged() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
+/// Captures the log of this thread until the guard is dropped.
+fn capture_log() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
     struct Log(Arc<Mutex<Vec<u8>>>);
     impl std::io::Write for Log {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -148,104 +149,110 @@ fn text_of(log: &Mutex<Vec<u8>>) -> String {
 }
 
 #[tokio::test]
-async fn a_summary_that_fails_is_logged_with_the_apps_name_changes_nothing_and_is_tried_again() {
-    let (log, _guard) = logged();
+async fn a_failed_compaction_is_logged_with_the_name_of_the_app_and_retried() {
+    let (log, _guard) = capture_log();
     let model = Arc::new(Scripted::sequence(["one", "two", "three"]));
     let summaries =
         Arc::new(Scripted::sequence([Reply::error(ModelErrorKind::Server, "out of order"), Reply::text("sum")]));
-    let app = compacted(llm_on("root", &model, |_| {}), every(1, by(&summaries))).await;
-    app.say_and_settle("a").await;
+    let app = app_with_compaction(llm_on("root", &model, |_| {}), every(1, summarizer(&summaries))).await;
+    app.run_and_drain("a").await;
     assert!(app.compactions().await.is_empty());
     let text = text_of(&log);
     assert!(text.contains("compaction failed: model `summaries`: out of order"), "{text}");
     assert!(text.contains("app=app") && text.contains("MODEL_SERVER_ERROR"), "{text}");
-    app.say_and_settle("b").await;
+    app.run_and_drain("b").await;
     app.run("c").await;
     assert_eq!(texts(&model.requests()[1]), ["a", "one", "b"]);
     assert_eq!(texts(&model.requests()[2]), ["sum", "c"]);
 }
 
-/// A summarizer that waits for leave, and keeps the events that it was given.
+/// A summarizer that waits for a permit and records its events.
 #[derive(Default)]
-struct Patient {
-    leave: Option<Semaphore>,
-    asked: AtomicUsize,
+struct BlockingSummarizer {
+    permits: Option<Semaphore>,
+    calls: AtomicUsize,
     events: Mutex<Vec<Vec<String>>>,
 }
 
-impl Patient {
+impl BlockingSummarizer {
     fn new() -> Arc<Self> {
-        Arc::new(Self { leave: Some(Semaphore::new(0)), ..Self::default() })
+        Arc::new(Self { permits: Some(Semaphore::new(0)), ..Self::default() })
     }
 
     fn allow(&self, count: usize) {
-        self.leave.as_ref().unwrap().add_permits(count);
+        self.permits.as_ref().unwrap().add_permits(count);
     }
 }
 
 #[async_trait]
-impl Summarizer for Patient {
+impl Summarizer for BlockingSummarizer {
     async fn summarize(&self, events: &[Arc<Event>], _: &CallContext) -> Result<Option<Content>, RunError> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.calls.fetch_add(1, Ordering::SeqCst);
         self.events.lock().unwrap().push(events.iter().map(|event| brief(event)).collect());
-        self.leave.as_ref().unwrap().acquire().await.unwrap().forget();
+        self.permits.as_ref().unwrap().acquire().await.unwrap().forget();
         Ok(Some(Content::user("sum")))
     }
 }
 
 #[tokio::test]
-async fn turns_go_on_during_a_compaction_of_which_a_session_has_one_at_a_time() {
-    let patient = Patient::new();
-    let app =
-        compacted(llm("root", Scripted::new().default_reply("ok")), every(1, SummarizerRef::Custom(patient.clone())))
-            .await;
+async fn turns_continue_during_a_compaction_and_a_session_has_one_at_a_time() {
+    let summarizer = BlockingSummarizer::new();
+    let app = app_with_compaction(
+        llm("root", Scripted::new().default_reply("ok")),
+        every(1, SummarizerRef::Custom(summarizer.clone())),
+    )
+    .await;
     app.run("a").await;
     app.run("b").await;
     app.run("c").await;
-    patient.allow(2);
+    summarizer.allow(2);
     app.runner.drain().await;
-    assert_eq!((patient.asked.load(Ordering::SeqCst), app.compactions().await.len()), (1, 1));
-    app.say_and_settle("d").await;
-    let events = patient.events.lock().unwrap().clone();
+    assert_eq!((summarizer.calls.load(Ordering::SeqCst), app.compactions().await.len()), (1, 1));
+    app.run_and_drain("d").await;
+    let events = summarizer.events.lock().unwrap().clone();
     assert_eq!(events[0], ["user: a", "root: ok"]);
     assert_eq!(events[1], ["user: b", "root: ok", "user: c", "root: ok", "user: d", "root: ok"]);
 }
 
 #[tokio::test]
-async fn different_sessions_are_compacted_at_the_same_time() {
-    let patient = Patient::new();
-    let app =
-        compacted(llm("root", Scripted::new().default_reply("ok")), every(1, SummarizerRef::Custom(patient.clone())))
-            .await;
+async fn different_sessions_are_compacted_concurrently() {
+    let summarizer = BlockingSummarizer::new();
+    let app = app_with_compaction(
+        llm("root", Scripted::new().default_reply("ok")),
+        every(1, SummarizerRef::Custom(summarizer.clone())),
+    )
+    .await;
     app.runner.services().sessions.create("app", USER, Some("s2"), map(json!({}))).await.unwrap();
     app.run("a").await;
     let request = RunRequest::new(USER, "s2", Content::user("a"));
     app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
-    while patient.asked.load(Ordering::SeqCst) < 2 {
+    while summarizer.calls.load(Ordering::SeqCst) < 2 {
         tokio::task::yield_now().await;
     }
-    patient.allow(2);
+    summarizer.allow(2);
     app.runner.drain().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn draining_waits_for_compactions_but_not_for_ever() {
-    let patient = Patient::new();
-    let app =
-        compacted(llm("root", Scripted::new().default_reply("ok")), every(1, SummarizerRef::Custom(patient.clone())))
-            .await;
+async fn draining_waits_for_compactions_until_a_timeout() {
+    let summarizer = BlockingSummarizer::new();
+    let app = app_with_compaction(
+        llm("root", Scripted::new().default_reply("ok")),
+        every(1, SummarizerRef::Custom(summarizer.clone())),
+    )
+    .await;
     app.run("a").await;
-    let begun = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     app.runner.drain().await;
-    assert_eq!(begun.elapsed().as_secs(), 10);
-    assert!(app.compactions().await.is_empty(), "it was given up");
-    patient.allow(1);
-    app.say_and_settle("b").await;
-    assert_eq!(app.compactions().await.len(), 1, "those after it are not");
+    assert_eq!(start.elapsed().as_secs(), 10);
+    assert!(app.compactions().await.is_empty(), "it was cancelled");
+    summarizer.allow(1);
+    app.run_and_drain("b").await;
+    assert_eq!(app.compactions().await.len(), 1, "later ones are not cancelled");
 }
 
 #[tokio::test]
-async fn a_summarizer_that_panics_fails_like_any_other() {
+async fn a_panic_of_the_summarizer_is_a_failed_compaction() {
     struct Panics;
     #[async_trait]
     impl Summarizer for Panics {
@@ -253,77 +260,79 @@ async fn a_summarizer_that_panics_fails_like_any_other() {
             panic!("no")
         }
     }
-    let (log, _guard) = logged();
+    let (log, _guard) = capture_log();
     let config = every(1, SummarizerRef::Custom(Arc::new(Panics)));
-    let app = compacted(llm("root", Scripted::new().default_reply("ok")), config).await;
-    app.say_and_settle("a").await;
+    let app = app_with_compaction(llm("root", Scripted::new().default_reply("ok")), config).await;
+    app.run_and_drain("a").await;
     assert!(text_of(&log).contains("compaction failed: internal error: the summarizer panicked"), "{}", text_of(&log));
-    app.say_and_settle("b").await;
+    app.run_and_drain("b").await;
 }
 
 #[tokio::test]
-async fn what_arrives_meanwhile_in_the_time_of_the_summary_is_not_hidden() {
-    let patient = Patient::new();
-    let app =
-        compacted(llm("root", Scripted::new().default_reply("ok")), every(1, SummarizerRef::Custom(patient.clone())))
-            .await;
+async fn an_event_that_arrives_in_the_time_range_of_the_summary_is_not_hidden() {
+    let summarizer = BlockingSummarizer::new();
+    let app = app_with_compaction(
+        llm("root", Scripted::new().default_reply("ok")),
+        every(1, SummarizerRef::Custom(summarizer.clone())),
+    )
+    .await;
     app.run("a").await;
     let first = app.session().await.events[0].timestamp;
-    let content = Some(Arc::new(Content::user("from a host whose clock is late")));
+    let content = Some(Arc::new(Content::user("from a host whose clock is slow")));
     let late = EventData { author: "user".into(), content, timestamp: first, ..EventData::default() };
     let key = SessionKey::new("app", USER, SESSION);
     app.runner.services().sessions.append(&key, &Event::new(late)).await.unwrap();
-    patient.allow(1);
+    summarizer.allow(1);
     app.runner.drain().await;
     assert!(app.compactions().await.is_empty());
 }
 
 #[tokio::test]
-async fn a_session_that_is_deleted_meanwhile_is_left_alone_and_so_is_its_successor() {
-    for successor in [false, true] {
-        let (log, _guard) = logged();
-        let patient = Patient::new();
-        let config = every(1, SummarizerRef::Custom(patient.clone()));
-        let app = compacted(llm("root", Scripted::new().default_reply("ok")), config).await;
+async fn a_session_that_was_deleted_or_recreated_is_not_compacted() {
+    for is_recreated in [false, true] {
+        let (log, _guard) = capture_log();
+        let summarizer = BlockingSummarizer::new();
+        let config = every(1, SummarizerRef::Custom(summarizer.clone()));
+        let app = app_with_compaction(llm("root", Scripted::new().default_reply("ok")), config).await;
         app.run("a").await;
         let key = SessionKey::new("app", USER, SESSION);
         let sessions = app.runner.services().sessions.clone();
         sessions.delete(&key).await.unwrap();
-        if successor {
+        if is_recreated {
             sessions.create("app", USER, Some(SESSION), map(json!({}))).await.unwrap();
         }
-        patient.allow(1);
+        summarizer.allow(1);
         app.runner.drain().await;
         let now = sessions.get(&key, EventWindow::All).await.unwrap();
-        assert_eq!(now.map(|session| session.events.len()), successor.then_some(0));
+        assert_eq!(now.map(|session| session.events.len()), is_recreated.then_some(0));
         assert_eq!(text_of(&log), "");
     }
 }
 
 #[tokio::test]
-async fn a_prompt_that_has_grown_too_large_is_summarized_but_for_its_tail() {
+async fn a_large_prompt_is_summarized_except_for_its_tail() {
     let model = Arc::new(Scripted::sequence(["one", "two", "three", "four"]));
     let summaries = Arc::new(Scripted::sequence(["sum", "sum of sums"]));
-    let app = compacted(llm_on("root", &model, |_| {}), above(100, 1, by(&summaries))).await;
-    app.say_and_settle("short").await;
+    let app = app_with_compaction(llm_on("root", &model, |_| {}), above(100, 1, summarizer(&summaries))).await;
+    app.run_and_drain("short").await;
     assert!(app.compactions().await.is_empty());
     let long = "long ".repeat(100);
     for text in [long.as_str(), "next", &long] {
-        app.say_and_settle(text).await;
+        app.run_and_drain(text).await;
     }
     assert_eq!(texts(&model.requests()[2]), ["sum", "two", "next"]);
-    let rolled = summaries.requests()[1].contents[0].text();
+    let prompt = summaries.requests()[1].contents[0].text();
     assert!(
-        rolled.contains("<conversation>\nmodel: sum\nmodel: two\nuser: next\nmodel: three\nuser: long long"),
-        "{rolled}"
+        prompt.contains("<conversation>\nmodel: sum\nmodel: two\nuser: next\nmodel: three\nuser: long long"),
+        "{prompt}"
     );
-    let last: Vec<_> = app.compactions().await;
-    let covers = |event: &Arc<Event>| event.actions.compaction.as_ref().unwrap().start_timestamp;
-    assert_eq!(covers(&last[0]), covers(&last[1]), "the second takes the place of the first");
+    let compactions: Vec<_> = app.compactions().await;
+    let start = |event: &Arc<Event>| event.actions.compaction.as_ref().unwrap().start_timestamp;
+    assert_eq!(start(&compactions[0]), start(&compactions[1]), "the second replaces the first");
 }
 
 #[tokio::test]
-async fn a_run_picks_up_a_compaction_that_began_in_it() {
+async fn a_run_uses_a_compaction_that_it_has_started() {
     let model = Arc::new(Scripted::sequence([
         Reply::call("first", json!({})),
         Reply::call("second", json!({})),
@@ -333,17 +342,17 @@ async fn a_run_picks_up_a_compaction_that_began_in_it() {
     let services: Arc<Mutex<Option<Services>>> = Arc::default();
     let second = Arc::new(WaitsForCompaction(declared("second"), services.clone()));
     let root = llm_on("root", &model, |llm| llm.tools = vec![tool("first", |_, _| Ok(json!(1))), second]);
-    let app = compacted(root, above(100, 1, by(&summaries))).await;
+    let app = app_with_compaction(root, above(100, 1, summarizer(&summaries))).await;
     *services.lock().unwrap() = Some(app.runner.services().clone());
     let long = "long ".repeat(100);
-    app.say_and_settle(&long).await;
-    assert_eq!(texts(&model.requests()[1])[0], long, "the call that began it does not wait for it");
+    app.run_and_drain(&long).await;
+    assert_eq!(texts(&model.requests()[1])[0], long, "the call that starts it does not wait for it");
     let contents = &model.requests()[2].contents;
     assert_eq!(contents[0].text(), "sum");
     assert_eq!(contents.iter().flat_map(|content| content.function_calls()).count(), 2);
 }
 
-/// A tool that takes as long as a compaction.
+/// A tool that returns after the compaction.
 struct WaitsForCompaction(Arc<FunctionDeclaration>, Arc<Mutex<Option<Services>>>);
 
 #[async_trait]
@@ -366,7 +375,7 @@ impl Tool for WaitsForCompaction {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_its_answer_outlives_compactions() {
+async fn a_pending_call_is_kept_by_compactions() {
     let order = long_running("order", |_, _| Ok(json!({"status": "ordered"})));
     let model = Arc::new(Scripted::sequence([
         Reply::call("order", json!({})).with_id("c1"),
@@ -376,9 +385,9 @@ async fn a_call_that_waits_for_its_answer_outlives_compactions() {
     ]));
     let root = llm_on("root", &model, |llm| llm.tools = vec![order]);
     let summaries = Arc::new(Scripted::new().default_reply("sum"));
-    let app = compacted(root, every(1, by(&summaries))).await;
-    app.say_and_settle("order it").await;
-    app.say_and_settle("is it there?").await;
+    let app = app_with_compaction(root, every(1, summarizer(&summaries))).await;
+    app.run_and_drain("order it").await;
+    app.run_and_drain("is it there?").await;
     let response = map(json!({"status": "delivered"}));
     let answer =
         FunctionResponse { id: Some("c1".into()), name: "order".into(), response, ..FunctionResponse::default() };
@@ -392,7 +401,7 @@ async fn a_call_that_waits_for_its_answer_outlives_compactions() {
 }
 
 #[tokio::test]
-async fn a_paused_run_goes_on_from_what_the_user_said() {
+async fn a_paused_run_resumes_from_the_users_message() {
     let order = long_running("order", |_, _| Ok(json!(null)));
     let model = Arc::new(Scripted::sequence([
         Reply::call("order", json!({})).with_id("c1"),
@@ -401,24 +410,24 @@ async fn a_paused_run_goes_on_from_what_the_user_said() {
     ]));
     let root = llm_on("root", &model, |llm| llm.tools = vec![order]);
     let summaries = Arc::new(Scripted::new().default_reply("sum"));
-    let mut app = compacted(root.clone(), every(1, by(&summaries))).await;
+    let mut app = app_with_compaction(root.clone(), every(1, summarizer(&summaries))).await;
     let settings = AppSettings { resumable: true, ..app.app.settings.clone() };
     app.app = Arc::new(App::new("app", root).unwrap().with_settings(settings));
-    app.say_and_settle("order it").await;
-    app.say_and_settle("hi").await;
-    assert_eq!(app.compactions().await.len(), 1, "of the run that has ended");
+    app.run_and_drain("order it").await;
+    app.run_and_drain("hi").await;
+    assert_eq!(app.compactions().await.len(), 1, "of the run that has finished");
     let answer = FunctionResponse { id: Some("c1".into()), name: "order".into(), ..FunctionResponse::default() };
     let message = Content::new("user", vec![PartData::FunctionResponse(answer).into()]);
     app.runner.run(app.app.clone(), app.request(message)).await.unwrap().collect().await.unwrap();
     let requests = model.requests();
-    assert_eq!(texts(requests.last().unwrap()), ["order it", "", ""], "a call and its answer follow");
+    assert_eq!(texts(requests.last().unwrap()), ["order it", "", ""], "a call and its response follow");
 }
 
-/// Sessions to which others append right before and right after a client's answer to a call.
-struct Busy(MemorySessions);
+/// Sessions with events of other clients right before and after the response to a call.
+struct BusySessions(MemorySessions);
 
 #[async_trait]
-impl SessionService for Busy {
+impl SessionService for BusySessions {
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
         self.0.create(app, user, id, state).await
     }
@@ -450,13 +459,13 @@ impl SessionService for Busy {
 }
 
 #[tokio::test]
-async fn a_compaction_right_after_an_answer_does_not_change_who_goes_on() {
+async fn a_compaction_after_a_response_does_not_change_the_resumed_agent() {
     let order = long_running("order", |_, _| Ok(json!(null)));
     let model = Scripted::sequence([Reply::call("order", json!({})).with_id("c1"), Reply::text("arrived")]);
     let asks = llm_with("asks", model, |llm| llm.tools = vec![order]);
     let root = workflow("all", AgentKind::Sequential, vec![asks, llm("talks", Scripted::new().default_reply("hello"))]);
     let mut app = Harness::new(root).await;
-    let sessions = Arc::new(Busy(MemorySessions::new()));
+    let sessions = Arc::new(BusySessions(MemorySessions::new()));
     app.runner = Runner::new(Services { sessions, ..services() });
     app.runner.services().sessions.create("app", USER, Some(SESSION), map(json!({}))).await.unwrap();
     app.run("order it").await;

@@ -1,4 +1,4 @@
-//! Plugins from a list: names, arguments, and what happens when what is loaded changes.
+//! Plugins from a list: names, arguments, and changes of the catalog.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,14 +7,13 @@ use hatchery_core::{
     Agent, CallContext, Callback, Content, ItemKind, ItemResolver, JsonMap, Plugin, ResolveError, RunError, Tool,
 };
 use hatchery_engine::plugins::{ConfiguredPlugins, PluginConfig};
-use hatchery_engine::{CatalogSnapshot, CatalogSource};
-use hatchery_engine::{PluginSource, Runner};
+use hatchery_engine::{CatalogSnapshot, CatalogSource, Extensions, PluginSource, Runner};
 use hatchery_models::scripted::Scripted;
 use serde_json::json;
 
 use crate::support::*;
 
-/// Answers every run in the agent's place.
+/// Answers every run instead of the agent.
 struct Says(String);
 
 impl Callback for Says {
@@ -30,7 +29,7 @@ impl Plugin for Says {
     }
 }
 
-/// A component whose plugin `says` answers every run with this text, or that is not there.
+/// A component whose plugin `says` answers every run with this text. `None` if it is not loaded.
 struct Component(Option<&'static str>);
 
 impl Component {
@@ -64,7 +63,7 @@ impl ItemResolver for Component {
     }
 }
 
-/// What is loaded, to be changed by a test.
+/// The catalog, which tests can change.
 #[derive(Clone)]
 struct Loaded(Arc<Mutex<(u64, Arc<Component>)>>);
 
@@ -80,7 +79,8 @@ impl Loaded {
 
     fn plugins(&self, list: serde_json::Value) -> Result<ConfiguredPlugins, String> {
         let list: Vec<PluginConfig> = serde_json::from_value(list).map_err(|error| error.to_string())?;
-        ConfiguredPlugins::new(&list, Arc::new(self.clone())).map_err(|error| error.to_string())
+        ConfiguredPlugins::new(&list, &Extensions::builtin().plugins, Arc::new(self.clone()))
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -102,36 +102,25 @@ async fn app(loaded: &Loaded, list: serde_json::Value) -> Harness {
 }
 
 #[tokio::test]
-async fn plugins_that_come_with_the_engine_are_found_in_either_spelling() {
+async fn builtin_plugins_are_found_by_name_and_alias() {
     let list = json!([
         "logging",
         {"name": "global_instruction", "args": {"instruction": "Be kind."}},
         {"name": "context_filter", "args": {"turns": 3}},
         "reflect_and_retry",
-        {"name": "recorder", "args": {"folder": "recorded"}},
-        {"name": "adk_replay", "args": {"folder": "recorded"}},
     ]);
-    let names = [
-        "logging_plugin",
-        "global_instruction",
-        "context_filter_plugin",
-        "reflect_and_retry_plugin",
-        "recorder",
-        "adk_replay",
-    ];
+    let names = ["logging_plugin", "global_instruction", "context_filter_plugin", "reflect_and_retry_plugin"];
     assert_eq!(Loaded::new(None).plugins(list).unwrap().names(), names);
     let list = json!([
         "logging_plugin",
         {"name": "context_filter_plugin", "args": {"turns": 3}},
         {"name": "reflect_and_retry_plugin", "args": {"max_retries": 1}},
-        {"name": "recorder", "args": {"folder": "recorded", "sessions": "all"}},
-        {"name": "replay", "args": {"folder": "recorded"}},
     ]);
-    assert_eq!(Loaded::new(None).plugins(list).unwrap().names(), [names[0], names[2], names[3], names[4], names[5]]);
+    assert_eq!(Loaded::new(None).plugins(list).unwrap().names(), [names[0], names[2], names[3]]);
 }
 
 #[tokio::test]
-async fn wrong_arguments_are_named_with_the_plugin() {
+async fn errors_of_arguments_name_the_plugin() {
     let cases = [
         (
             json!({"name": "logging", "args": {"level": 1}}),
@@ -154,23 +143,6 @@ async fn wrong_arguments_are_named_with_the_plugin() {
             json!({"name": "reflect_and_retry", "args": {"retries": 0}}),
             "plugin `reflect_and_retry`: unknown field `retries`, expected `max_retries`",
         ),
-        (json!("recorder"), "plugin `recorder`: missing field `folder`"),
-        (
-            json!({"name": "recorder", "args": {"folder": "a", "dir": "b"}}),
-            "plugin `recorder`: unknown field `dir`, expected `folder` or `sessions`",
-        ),
-        (
-            json!({"name": "recorder", "args": {"folder": "a", "sessions": "one"}}),
-            "plugin `recorder`: unknown variant `one`, expected `on_demand` or `all`",
-        ),
-        (
-            json!({"name": "adk_replay", "args": {"folder": 3}}),
-            "plugin `adk_replay`: invalid type: integer `3`, expected path string",
-        ),
-        (
-            json!({"name": "replay", "args": {"folder": "a", "sessions": "all"}}),
-            "plugin `replay`: unknown field `sessions`, expected `folder`",
-        ),
         (json!({"name": "says", "arg": {}}), "unknown field `arg`, expected `name` or `args`"),
         (json!(3), "invalid type: integer `3`, expected the name of a plugin, or a mapping of `name` and `args`"),
     ];
@@ -180,19 +152,20 @@ async fn wrong_arguments_are_named_with_the_plugin() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_is_not_there_is_named_with_its_place_and_those_that_are() {
+async fn the_error_of_an_unknown_plugin_has_its_index_and_the_known_names() {
     assert_eq!(
         error(json!(["logging", "redact"])),
         "plugins[1]: plugin `redact` not found; there is `logging`, `global_instruction`, `context_filter`, \
-         `reflect_and_retry`, `recorder`, `adk_replay`, `kitchen/says`"
+         `reflect_and_retry`, `kitchen/says`"
     );
 }
 
 #[tokio::test]
-async fn no_run_begins_before_the_component_of_a_plugin_is_loaded() {
+async fn no_run_starts_before_the_component_of_a_plugin_is_loaded() {
     let loaded = Loaded::new(None);
     let list: Vec<PluginConfig> = serde_json::from_value(json!(["logging", "kitchen/says"])).unwrap();
-    let plugins = ConfiguredPlugins::while_loading(&list, Arc::new(loaded.clone())).unwrap();
+    let plugins =
+        ConfiguredPlugins::while_loading(&list, &Extensions::builtin().plugins, Arc::new(loaded.clone())).unwrap();
     assert!(plugins.names().is_empty());
     let missing = plugins.current().map(|_| ()).unwrap_err();
     assert_eq!(missing.code(), "PLUGIN_MISSING");
@@ -202,7 +175,7 @@ async fn no_run_begins_before_the_component_of_a_plugin_is_loaded() {
 }
 
 #[tokio::test]
-async fn a_plugin_has_one_place() {
+async fn a_plugin_is_listed_once() {
     assert_eq!(
         error(json!(["says", "logging", "kitchen/says"])),
         "plugins[2]: plugin `says` is plugins[0] already; leave one of them out"
@@ -210,7 +183,7 @@ async fn a_plugin_has_one_place() {
 }
 
 #[tokio::test]
-async fn a_plugin_of_a_component_gets_its_arguments_and_changes_with_it_from_the_next_run_on() {
+async fn a_plugin_of_a_component_gets_its_arguments_and_changes_with_the_next_run() {
     let loaded = Loaded::new(Some("older"));
     let app = app(&loaded, json!([{"name": "kitchen/says", "args": {"mark": "!"}}])).await;
     assert_eq!(app.transcript("hi").await, ["model: older!"]);
@@ -219,7 +192,7 @@ async fn a_plugin_of_a_component_gets_its_arguments_and_changes_with_it_from_the
 }
 
 #[tokio::test]
-async fn no_run_begins_while_a_plugin_is_missing() {
+async fn no_run_starts_while_a_plugin_is_missing() {
     let loaded = Loaded::new(Some("here"));
     let app = app(&loaded, json!(["says"])).await;
     loaded.change(None);
@@ -236,7 +209,7 @@ async fn no_run_begins_while_a_plugin_is_missing() {
 }
 
 #[tokio::test]
-async fn a_plugin_of_the_engine_stays_the_same_when_what_is_loaded_changes() {
+async fn a_builtin_plugin_stays_the_same_when_the_catalog_changes() {
     let loaded = Loaded::new(None);
     let plugins = loaded.plugins(json!(["logging"])).unwrap();
     let before = plugins.current().unwrap();

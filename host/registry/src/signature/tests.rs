@@ -165,7 +165,7 @@ async fn requiring_a_signature_by_an_untrusted_key_is_an_error() {
     let verifier =
         SignatureVerifier::new(SignaturePolicy::Warn, Vec::new()).with_identities([("x".to_owned(), identity)].into());
     assert_eq!(
-        trust.check().unwrap_err().to_string(),
+        verifier.check().unwrap_err().to_string(),
         format!(
             "components.x.signed_by: the key {} is not trusted; add its public key to `registry.trusted_keys` of hatchery.yaml",
             secret.id()

@@ -1,4 +1,4 @@
-//! Compaction in config files.
+//! Compaction settings in configuration files.
 
 use hatchery_engine::CatalogSnapshot;
 use hatchery_engine::compaction::ConfiguredCompaction;
@@ -6,10 +6,10 @@ use hatchery_engine::compaction::ConfiguredCompaction;
 use super::*;
 use crate::logs::Warnings;
 
-/// Knows one summarizer by name, and one that cannot be used.
-struct Names;
+/// Has one summarizer, and one that cannot be used.
+struct Summarizers;
 
-impl ItemResolver for Names {
+impl ItemResolver for Summarizers {
     fn tool(&self, _: &str) -> Result<Arc<dyn Tool>, ResolveError> {
         unreachable!()
     }
@@ -25,17 +25,17 @@ impl ItemResolver for Names {
     fn summarizer(&self, name: &str) -> Result<Arc<dyn Summarizer>, ResolveError> {
         let kind = ItemKind::Summarizer;
         match name {
-            "notes/short" => Ok(Patient::new()),
+            "notes/short" => Ok(BlockingSummarizer::new()),
             "notes/broken" => Err(ResolveError::Unusable { kind, name: name.into(), reason: "it trapped".into() }),
             _ => Err(ResolveError::Unknown { kind, name: name.into(), known: vec!["notes/short".into()] }),
         }
     }
 }
 
-/// Nothing is loaded.
-struct Nothing;
+/// Has no items.
+struct Empty;
 
-impl ItemResolver for Nothing {
+impl ItemResolver for Empty {
     fn tool(&self, _: &str) -> Result<Arc<dyn Tool>, ResolveError> {
         unreachable!()
     }
@@ -49,26 +49,26 @@ impl ItemResolver for Nothing {
     }
 }
 
-fn resolved(settings: Value) -> Result<CompactionConfig, String> {
+fn resolve(settings: Value) -> Result<CompactionConfig, String> {
     let settings: CompactionSettings = serde_json::from_value(settings).map_err(|error| error.to_string())?;
-    settings.resolve(&Names).map_err(|error| error.to_string())
+    settings.resolve(&Summarizers).map_err(|error| error.to_string())
 }
 
 #[test]
-fn settings_say_when_and_by_whom() {
-    let both = resolved(json!({"interval": 3, "overlap": 0, "token_threshold": 50_000, "retention": 20})).unwrap();
+fn settings_are_resolved() {
+    let both = resolve(json!({"interval": 3, "overlap": 0, "token_threshold": 50_000, "retention": 20})).unwrap();
     assert_eq!(both.sliding, Some(SlidingWindow { interval: NonZeroU32::new(3).unwrap(), overlap: 0 }));
     assert_eq!(both.tail, Some(TailRetention { token_threshold: 50_000, retention: 20 }));
     assert!(matches!(both.summarizer, SummarizerRef::Default));
-    let by = |name: &str| resolved(json!({"interval": 1, "overlap": 1, "summarizer": name})).unwrap().summarizer;
-    assert!(matches!(by("notes/short"), SummarizerRef::Custom(_)));
+    let summarizer = |name: &str| resolve(json!({"interval": 1, "overlap": 1, "summarizer": name})).unwrap().summarizer;
+    assert!(matches!(summarizer("notes/short"), SummarizerRef::Custom(_)));
     assert!(
-        matches!(by("gemini-2.5-flash"), SummarizerRef::Model(ModelRef::Named(name)) if name == "gemini-2.5-flash")
+        matches!(summarizer("gemini-2.5-flash"), SummarizerRef::Model(ModelRef::Named(name)) if name == "gemini-2.5-flash")
     );
 }
 
 #[test]
-fn wrong_settings_are_refused_by_key() {
+fn invalid_settings_are_rejected_with_their_key() {
     let cases = [
         (json!({"interval": 3}), "`interval` requires `overlap`"),
         (json!({"overlap": 3}), "`overlap` requires `interval`"),
@@ -92,18 +92,18 @@ fn wrong_settings_are_refused_by_key() {
         ),
     ];
     for (settings, expected) in cases {
-        assert_eq!(resolved(settings).unwrap_err(), expected);
+        assert_eq!(resolve(settings).unwrap_err(), expected);
     }
-    let error = resolved(json!({"every": 3})).unwrap_err();
+    let error = resolve(json!({"every": 3})).unwrap_err();
     assert!(error.starts_with("unknown field `every`, expected one of `interval`"), "{error}");
 }
 
-fn configured(summarizer: &str, lookup: impl ItemResolver + 'static) -> ConfiguredCompaction {
+fn configured(summarizer: &str, resolver: impl ItemResolver + 'static) -> ConfiguredCompaction {
     let settings = json!({"interval": 1, "overlap": 0, "summarizer": summarizer});
     ConfiguredCompaction::new(
         "apps.x.compaction",
         serde_json::from_value(settings).unwrap(),
-        snapshot(1, Arc::new(lookup)),
+        snapshot(1, Arc::new(resolver)),
     )
 }
 
@@ -112,28 +112,34 @@ fn snapshot(generation: u64, resolver: Arc<dyn ItemResolver>) -> CatalogSnapshot
 }
 
 #[test]
-fn a_summarizer_that_goes_away_is_warned_of_once_and_no_model_takes_its_place() {
+fn a_removed_summarizer_is_logged_once_and_not_replaced_by_a_model() {
     let warnings = Warnings::heard();
-    let compaction = configured("notes/short", Names);
-    assert!(matches!(compaction.resolve(snapshot(1, Arc::new(Names))).unwrap().summarizer, SummarizerRef::Custom(_)));
-    assert!(compaction.resolve(snapshot(2, Arc::new(Nothing))).is_none());
-    assert!(compaction.resolve(snapshot(2, Arc::new(Nothing))).is_none());
-    assert!(compaction.resolve(snapshot(3, Arc::new(Nothing))).is_none());
+    let compaction = configured("notes/short", Summarizers);
+    assert!(matches!(
+        compaction.resolve(snapshot(1, Arc::new(Summarizers))).unwrap().summarizer,
+        SummarizerRef::Custom(_)
+    ));
+    assert!(compaction.resolve(snapshot(2, Arc::new(Empty))).is_none());
+    assert!(compaction.resolve(snapshot(2, Arc::new(Empty))).is_none());
+    assert!(compaction.resolve(snapshot(3, Arc::new(Empty))).is_none());
     let [warning] = &*warnings.lines() else { panic!("{:?}", warnings.lines()) };
     assert!(
         warning.contains("apps.x.compaction: `summarizer`: summarizer `notes/short` not found")
             && warning.contains("; sessions are not compacted before it is back"),
         "{warning}"
     );
-    assert!(matches!(compaction.resolve(snapshot(4, Arc::new(Names))).unwrap().summarizer, SummarizerRef::Custom(_)));
+    assert!(matches!(
+        compaction.resolve(snapshot(4, Arc::new(Summarizers))).unwrap().summarizer,
+        SummarizerRef::Custom(_)
+    ));
 }
 
 #[test]
-fn a_model_s_name_stays_one_until_a_summarizer_of_this_name_is_loaded() {
-    let compaction = configured("notes/short", Nothing);
-    let summarizer = |generation, lookup: Arc<dyn ItemResolver>| {
-        compaction.resolve(snapshot(generation, lookup)).unwrap().summarizer
+fn a_name_is_that_of_a_model_until_a_summarizer_with_this_name_is_loaded() {
+    let compaction = configured("notes/short", Empty);
+    let summarizer = |generation, resolver: Arc<dyn ItemResolver>| {
+        compaction.resolve(snapshot(generation, resolver)).unwrap().summarizer
     };
-    assert!(matches!(summarizer(2, Arc::new(Nothing)), SummarizerRef::Model(_)));
-    assert!(matches!(summarizer(3, Arc::new(Names)), SummarizerRef::Custom(_)));
+    assert!(matches!(summarizer(2, Arc::new(Empty)), SummarizerRef::Model(_)));
+    assert!(matches!(summarizer(3, Arc::new(Summarizers)), SummarizerRef::Custom(_)));
 }

@@ -1,9 +1,9 @@
-//! Who makes summaries, and what of.
+//! Summarizers and their prompts.
 
 use super::*;
 
 #[tokio::test]
-async fn a_model_is_told_who_said_and_did_what() {
+async fn the_prompt_has_the_conversation_with_roles() {
     let summaries = Arc::new(Scripted::sequence(["sum"]));
     let model = Scripted::new()
         .on_tool("add", "three")
@@ -12,7 +12,7 @@ async fn a_model_is_told_who_said_and_did_what() {
     let prompt = LlmSummarizer::new(ModelRef::Object("summaries".into(), summaries.clone()))
         .with_prompt("Sum up:\n{conversation_history}\nThat was it.")
         .unwrap();
-    let app = compacted(agent, every(1, SummarizerRef::Custom(Arc::new(prompt)))).await;
+    let app = app_with_compaction(agent, every(1, SummarizerRef::Custom(Arc::new(prompt)))).await;
     let file = PartData::FileData(hatchery_core::FileData { file_uri: "gs://f".into(), ..Default::default() });
     let message = Content::new("user", vec![Part::text("add"), file.into()]);
     app.runner.run(app.app.clone(), app.request(message)).await.unwrap().collect().await.unwrap();
@@ -25,16 +25,16 @@ async fn a_model_is_told_who_said_and_did_what() {
 }
 
 #[test]
-fn a_prompt_without_the_conversation_is_refused() {
+fn a_prompt_without_a_placeholder_is_rejected() {
     let model = ModelRef::Named("m".into());
     let error = LlmSummarizer::new(model).with_prompt("Sum up.").err().unwrap();
     assert_eq!(error.to_string(), "the prompt for summaries has no placeholder `{conversation_history}`; add it");
 }
 
-/// Models by one name.
-struct One(Arc<Scripted>);
+/// Resolves one name.
+struct SingleModel(Arc<Scripted>);
 
-impl ModelResolver for One {
+impl ModelResolver for SingleModel {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         assert_eq!(name, "named");
         Ok(self.0.clone())
@@ -42,64 +42,69 @@ impl ModelResolver for One {
 }
 
 #[tokio::test]
-async fn without_a_summarizer_the_root_agents_model_makes_the_summaries_also_when_it_is_named() {
+async fn the_default_summarizer_uses_the_model_of_the_root_agent() {
     let model = Arc::new(Scripted::sequence(["answer", "sum"]));
     let root = llm_with("root", Scripted::new(), |llm| llm.model = Some(ModelRef::Named("named".into())));
-    let mut app = compacted(root, every(1, SummarizerRef::Default)).await;
-    let services = Services { models: Arc::new(One(model.clone())), ..app.runner.services().clone() };
+    let mut app = app_with_compaction(root, every(1, SummarizerRef::Default)).await;
+    let services = Services { models: Arc::new(SingleModel(model.clone())), ..app.runner.services().clone() };
     app.runner = Runner::new(services);
-    app.say_and_settle("a").await;
+    app.run_and_drain("a").await;
     assert_eq!(app.compactions().await.len(), 1);
     assert_eq!(model.requests()[1].model, "named");
 }
 
 #[tokio::test]
-async fn a_root_agent_without_a_model_leaves_summaries_to_that_of_the_first_agent_that_has_one() {
+async fn the_default_summarizer_uses_the_first_agent_with_a_model() {
     let model = Arc::new(Scripted::sequence(["answer", "sum"]));
     let root = workflow("all", AgentKind::Sequential, vec![llm_on("first", &model, |_| {})]);
-    let app = compacted(root, every(1, SummarizerRef::Default)).await;
-    app.say_and_settle("a").await;
+    let app = app_with_compaction(root, every(1, SummarizerRef::Default)).await;
+    app.run_and_drain("a").await;
     assert_eq!(app.compactions().await.len(), 1);
 }
 
-/// Says "ok", without a model.
-struct Says;
+/// Responds "ok" without a model.
+struct Respond;
 
 #[async_trait]
-impl CustomAgent for Says {
+impl CustomAgent for Respond {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.say("ok").await.map(|_| ())
     }
 }
 
 #[tokio::test]
-async fn an_app_without_any_model_is_told_to_name_one() {
-    let (log, _guard) = logged();
-    let root =
-        Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code: Arc::new(Says), model: None, tools: vec![] }));
-    let app = compacted(root, every(1, SummarizerRef::Default)).await;
-    app.say_and_settle("a").await;
+async fn an_app_without_a_model_logs_how_to_set_one() {
+    let (log, _guard) = capture_log();
+    let root = Agent::new(
+        "root",
+        "",
+        AgentKind::Custom(CustomAgentSpec { code: Arc::new(Respond), model: None, tools: vec![] }),
+    );
+    let app = app_with_compaction(root, every(1, SummarizerRef::Default)).await;
+    app.run_and_drain("a").await;
     assert!(app.compactions().await.is_empty());
     let expected = "no agent of the app has a model; set `summarizer` of the compaction to the name of a model";
     assert!(text_of(&log).contains(expected), "{}", text_of(&log));
 }
 
 #[tokio::test]
-async fn an_empty_summary_is_none_and_half_a_summary_is_a_failure() {
+async fn empty_and_incomplete_summaries_are_not_appended() {
     for reply in [Reply::text(" "), Reply::new().and_thought("hm"), Reply::text("half").finish("MAX_TOKENS")] {
         let summaries = Arc::new(Scripted::sequence([reply]));
-        let app = compacted(llm("root", Scripted::new().default_reply("ok")), every(1, by(&summaries))).await;
-        app.say_and_settle("a").await;
+        let app =
+            app_with_compaction(llm("root", Scripted::new().default_reply("ok")), every(1, summarizer(&summaries)))
+                .await;
+        app.run_and_drain("a").await;
         assert_eq!((app.compactions().await.len(), summaries.requests().len()), (0, 1));
     }
 }
 
 #[tokio::test]
-async fn the_model_calls_of_a_compaction_are_bounded_and_count_for_no_run() {
-    /// Asks its agent's model until it is refused.
-    struct Greedy(Mutex<Option<(u32, String)>>);
+async fn the_model_calls_of_a_compaction_are_limited_and_not_counted_for_runs() {
+    /// Calls the model until the limit is reached.
+    struct CallUntilLimit(Mutex<Option<(u32, String)>>);
     #[async_trait]
-    impl Summarizer for Greedy {
+    impl Summarizer for CallUntilLimit {
         async fn summarize(&self, _: &[Arc<Event>], cx: &CallContext) -> Result<Option<Content>, RunError> {
             let (_, model) = cx.host()?.model(cx)?;
             let mut calls = 0;
@@ -115,12 +120,14 @@ async fn the_model_calls_of_a_compaction_are_bounded_and_count_for_no_run() {
             }
         }
     }
-    let greedy = Arc::new(Greedy(Mutex::default()));
-    let mut app =
-        compacted(llm("root", Scripted::new().default_reply("ok")), every(1, SummarizerRef::Custom(greedy.clone())))
-            .await;
+    let summarizer = Arc::new(CallUntilLimit(Mutex::default()));
+    let mut app = app_with_compaction(
+        llm("root", Scripted::new().default_reply("ok")),
+        every(1, SummarizerRef::Custom(summarizer.clone())),
+    )
+    .await;
     app.config.max_llm_calls = 1;
-    app.say_and_settle("a").await;
-    assert_eq!(*greedy.0.lock().unwrap(), Some((10, "LIMIT_REACHED".into())));
-    app.say_and_settle("b").await;
+    app.run_and_drain("a").await;
+    assert_eq!(*summarizer.0.lock().unwrap(), Some((10, "LIMIT_REACHED".into())));
+    app.run_and_drain("b").await;
 }

@@ -135,8 +135,8 @@ fn a_response_without_a_call_is_left_out() {
 fn events_of_other_agents_become_context_from_the_user() {
     let args = json!({"arg1": "value", "arg2": [1, 2]}).as_object().unwrap().clone();
     let id = Some("7".to_owned());
-    let call = FunctionCall { id: id.clone(), name: "tool1".into(), args, ..FunctionCall::default() };
-    let content = Content::new("model", vec![Part::text("Some text"), PartData::FunctionCall(call).into()]);
+    let other_call = FunctionCall { id: id.clone(), name: "tool1".into(), args, ..FunctionCall::default() };
+    let content = Content::new("model", vec![Part::text("Some text"), PartData::FunctionCall(other_call).into()]);
     let response = json!({"result": "ok"}).as_object().unwrap().clone();
     let result = FunctionResponse { id, name: "tool1".into(), response, ..FunctionResponse::default() };
     let result = Content::new("user", vec![PartData::FunctionResponse(result).into()]);

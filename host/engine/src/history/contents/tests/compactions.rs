@@ -89,9 +89,9 @@ fn a_call_whose_response_is_covered_has_a_placeholder_and_a_response_whose_call_
     let call = event_at(1, ME, Content::new("model", vec![call_part("1")]));
     let answer = event_at(2, ME, Content::new("user", vec![answer_part("1", "a")]));
     let next = event_at(3, "user", Content::user("next"));
-    let log = |range| [call.clone(), answer.clone(), range, next.clone()];
-    assert_eq!(contents(&parse_log(compaction(2, 2))), ["call(1)", "answer(1=no answer yet)", "m:C2-2", "u:next"]);
-    assert_eq!(contents(&parse_log(compaction(1, 1))), ["m:C1-1", "u:next"]);
+    let events_with = |range| [call.clone(), answer.clone(), range, next.clone()];
+    assert_eq!(contents(&events_with(compaction(2, 2))), ["call(1)", "answer(1=no answer yet)", "m:C2-2", "u:next"]);
+    assert_eq!(contents(&events_with(compaction(1, 1))), ["m:C1-1", "u:next"]);
 }
 
 #[test]

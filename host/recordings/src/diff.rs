@@ -11,7 +11,7 @@ const MAX_COMPARISONS: usize = 4_000_000;
 
 /// Returns the differences of two values as indented JSON, in which a string with line ends takes several lines. The
 /// first name and value are marked with `-`, the second with `+`.
-pub(super) fn unified_diff(names: [&str; 2], first: &Value, second: &Value) -> String {
+pub(crate) fn unified_diff(names: [&str; 2], first: &Value, second: &Value) -> String {
     let [first, second] = [first, second].map(pretty_print);
     let [before, after]: [Vec<&str>; 2] = [first.lines().collect(), second.lines().collect()];
     let [first_name, second_name] = names;

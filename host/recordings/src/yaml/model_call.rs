@@ -4,12 +4,12 @@ use hatchery_core::{LlmResponse, ModelError, ModelErrorKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::ModelCall;
 use super::request::RequestYaml;
 use super::{from_yaml_value, to_yaml_value};
+use crate::ModelCall;
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct ModelCallYaml {
+pub(crate) struct ModelCallYaml {
     llm_request: RequestYaml,
     #[serde(default)]
     llm_responses: Vec<Value>,

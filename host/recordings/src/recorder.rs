@@ -14,13 +14,13 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 
-use super::call_recorder::{CallRecorder, added_actions};
-use super::intercepted_tool::{InterceptedTool, ToolInterceptor};
-use super::location::{MessageLocation, RECORD_KEY, RecordingLocation};
-use super::run_map::RunMap;
-use super::{Recordings, ToolOutcome, UserMessage, user_messages};
-use crate::llm::{as_map, name_calls};
-use crate::tasks::finished;
+use crate::call_recorder::{CallRecorder, added_actions};
+use crate::intercepted_tool::{InterceptedTool, ToolInterceptor};
+use crate::location::{MessageLocation, RECORD_KEY, RecordingLocation};
+use crate::run_map::RunMap;
+use crate::{Recordings, ToolOutcome, UserMessage, user_messages};
+use hatchery_engine::llm::name_calls;
+use hatchery_engine::tasks::finished;
 
 /// Records the requests and responses of models and tools. The file of a session is rewritten at the end of each run,
 /// including failed runs. List it before all other plugins: it does not record a run that an earlier plugin answers.
@@ -142,6 +142,14 @@ impl ActiveRun {
         write_atomically(file, &yaml)
             .await
             .map_err(|error| StoreError::backend(format!("writing {}", file.display()), error).into())
+    }
+}
+
+/// Converts a result other than an object to the response that models receive.
+fn wrap_value(value: Value) -> JsonMap {
+    match value {
+        Value::Null => JsonMap::new(),
+        value => JsonMap::from_iter([("result".into(), value)]),
     }
 }
 
@@ -296,7 +304,7 @@ impl ToolInterceptor for ToolRecorder {
         let outcome = match &result {
             Ok(Value::Null) if tool.is_long_running() => ToolOutcome::Pending,
             Ok(Value::Object(map)) => ToolOutcome::Object(FunctionResponse { response: map.clone(), ..response }),
-            Ok(value) => ToolOutcome::Value(FunctionResponse { response: as_map(value.clone()), ..response }),
+            Ok(value) => ToolOutcome::Value(FunctionResponse { response: wrap_value(value.clone()), ..response }),
             Err(error) => ToolOutcome::Error(error.clone()),
         };
         self.calls.finish_tool_call(id, outcome, added_actions(&actions_before, cx.actions().clone()));

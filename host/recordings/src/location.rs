@@ -8,16 +8,16 @@ use hatchery_core::{CallContext, RunError, SessionKey};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{FILE_NAME, user_messages};
+use crate::{FILE_NAME, user_messages};
 
 /// The state key that requests recording of a session.
-pub(super) const RECORD_KEY: &str = "_adk_recordings_config";
+pub(crate) const RECORD_KEY: &str = "_adk_recordings_config";
 /// The state key that requests replay of a session.
-pub(super) const REPLAY_KEY: &str = "_adk_replay_config";
-pub(super) const CONFIG_KEYS: [&str; 2] = [RECORD_KEY, REPLAY_KEY];
+pub(crate) const REPLAY_KEY: &str = "_adk_replay_config";
+pub(crate) const CONFIG_KEYS: [&str; 2] = [RECORD_KEY, REPLAY_KEY];
 
 /// Maps sessions to the files of their recordings.
-pub(super) enum RecordingLocation {
+pub(crate) enum RecordingLocation {
     /// Only the first session that runs, in this folder.
     SingleSession(PathBuf, OnceLock<SessionKey>),
     /// Every session, all with the file in this folder.
@@ -30,12 +30,12 @@ pub(super) enum RecordingLocation {
 
 /// One message in a recording.
 #[derive(Debug, PartialEq)]
-pub(super) struct MessageLocation {
-    pub(super) file: PathBuf,
+pub(crate) struct MessageLocation {
+    pub(crate) file: PathBuf,
     /// The file's name in error messages. For a folder that a client named, it does not contain the operator's folder.
-    pub(super) display_name: String,
+    pub(crate) display_name: String,
     /// Counted from 0.
-    pub(super) user_message_index: usize,
+    pub(crate) user_message_index: usize,
 }
 
 /// The value of the state key.
@@ -47,7 +47,7 @@ struct Config {
 
 impl RecordingLocation {
     /// Returns the message that the run of `cx` answers, or `None` if its session has no recording.
-    pub(super) fn message(&self, cx: &CallContext) -> Result<Option<MessageLocation>, RunError> {
+    pub(crate) fn message(&self, cx: &CallContext) -> Result<Option<MessageLocation>, RunError> {
         let session = &cx.invocation.session_key;
         let folder = match self {
             Self::SingleSession(folder, first) if first.get_or_init(|| session.clone()) != session => {

@@ -6,19 +6,19 @@ use hatchery_core::{Content, FunctionDeclaration, JsonMap, LlmRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::key_case::{camel_case, map_to_camel_case};
 use super::{from_yaml_value, to_yaml_value};
+use crate::key_case::{camel_case, map_to_camel_case};
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct RequestYaml {
+pub(crate) struct RequestYaml {
     model: Option<String>,
     contents: Vec<Value>,
     config: JsonMap,
 }
 
 /// Returns a request in the format of recordings.
-pub(in super::super) fn request_to_value(request: &LlmRequest) -> Value {
+pub(crate) fn request_to_value(request: &LlmRequest) -> Value {
     // Cannot fail: the value consists of strings, numbers and maps with string keys.
     serde_json::to_value(RequestYaml::from(request)).unwrap_or_default()
 }

@@ -21,7 +21,7 @@ const OPAQUE_KEYS: [&str; 12] = [
 ];
 
 /// Converts JSON to the format of recordings. Bytes are converted to URL-safe base64.
-pub(super) fn to_snake_case(value: Value) -> Value {
+pub(crate) fn to_snake_case(value: Value) -> Value {
     match value {
         Value::Object(map) => {
             Value::Object(map.into_iter().map(|(key, value)| entry_to_snake_case(&key, value)).collect())
@@ -47,7 +47,7 @@ fn replace_chars(text: &str, replacements: [(char, char); 2]) -> Value {
 }
 
 /// Converts the format of recordings to JSON. Keys with the value `null` are removed.
-pub(super) fn to_camel_case(value: Value) -> Value {
+pub(crate) fn to_camel_case(value: Value) -> Value {
     match value {
         Value::Object(map) => Value::Object(map_to_camel_case(map)),
         Value::Array(items) => items.into_iter().map(to_camel_case).collect(),
@@ -56,7 +56,7 @@ pub(super) fn to_camel_case(value: Value) -> Value {
 }
 
 /// Same as [`to_camel_case`], for a map.
-pub(super) fn map_to_camel_case(map: JsonMap) -> JsonMap {
+pub(crate) fn map_to_camel_case(map: JsonMap) -> JsonMap {
     let entries = map.into_iter().filter(|(_, value)| !value.is_null());
     entries
         .map(|(key, value)| {
@@ -83,7 +83,7 @@ fn snake_case(key: &str) -> String {
     snake
 }
 
-pub(super) fn camel_case(key: &str) -> String {
+pub(crate) fn camel_case(key: &str) -> String {
     let mut camel = String::with_capacity(key.len());
     let mut chars = key.chars().peekable();
     while let Some(c) = chars.next() {

@@ -11,7 +11,7 @@ const MAX_DEPTH: usize = 64;
 
 /// Parses a literal that has a JSON equivalent: a dict with string keys, a list, a tuple, a string, a number, `True`,
 /// `False` or `None`.
-pub(super) fn parse(text: &str) -> Option<Value> {
+pub(crate) fn parse(text: &str) -> Option<Value> {
     let mut parser = Parser { chars: text.chars().peekable(), depth: 0 };
     let value = parser.value()?;
     parser.skip_whitespace();

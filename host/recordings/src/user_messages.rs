@@ -6,11 +6,11 @@ use std::sync::Arc;
 use hatchery_core::{Content, Event, JsonMap, PartData, USER_AUTHOR};
 use imbl::Vector;
 
-use super::UserMessage;
-use super::location::CONFIG_KEYS;
+use crate::UserMessage;
+use crate::location::CONFIG_KEYS;
 
 /// Returns the user's messages in these events.
-pub(super) fn collect(events: &Vector<Arc<Event>>) -> Vec<UserMessage> {
+pub(crate) fn collect(events: &Vector<Arc<Event>>) -> Vec<UserMessage> {
     let mut messages: Vec<UserMessage> = Vec::new();
     let mut state_delta = JsonMap::new();
     for event in events {
@@ -31,7 +31,7 @@ pub(super) fn collect(events: &Vector<Arc<Event>>) -> Vec<UserMessage> {
 }
 
 /// Removes the state keys that request recording or replay.
-pub(super) fn without_config_keys(mut state: JsonMap) -> JsonMap {
+pub(crate) fn without_config_keys(mut state: JsonMap) -> JsonMap {
     state.retain(|key, _| !CONFIG_KEYS.contains(&key.as_str()));
     state
 }

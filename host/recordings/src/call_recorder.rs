@@ -5,19 +5,19 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{EventActions, FunctionCall, LlmRequest, LlmResponse, ModelError};
 
-use super::{ModelCall, RecordedCall, Recording, ToolCall, ToolOutcome};
-use crate::llm::Aggregator;
+use crate::{ModelCall, RecordedCall, Recording, ToolCall, ToolOutcome};
+use hatchery_engine::llm::Aggregator;
 
 /// Config keys that are not recorded, because the HTTP headers in them can contain API keys.
 const HTTP_OPTIONS: [&str; 2] = ["httpOptions", "http_options"];
 
 /// Records the calls of one run. Agents and tools that run concurrently share it.
 #[derive(Default)]
-pub(super) struct CallRecorder(Mutex<Vec<Entry>>);
+pub(crate) struct CallRecorder(Mutex<Vec<Entry>>);
 
 /// Identifies a call in a [`CallRecorder`].
 #[derive(Clone, Copy)]
-pub(super) struct CallId(usize);
+pub(crate) struct CallId(usize);
 
 struct Entry {
     agent: Arc<str>,
@@ -41,7 +41,7 @@ struct PendingModelCall {
 
 impl CallRecorder {
     /// Records the start of a model call.
-    pub(super) fn begin_model_call(&self, agent: &Arc<str>, request: &LlmRequest) -> CallId {
+    pub(crate) fn begin_model_call(&self, agent: &Arc<str>, request: &LlmRequest) -> CallId {
         let instructions = request.system_instructions.join("\n\n");
         let system_instructions = if instructions.is_empty() { vec![] } else { vec![instructions] };
         let mut request = LlmRequest { system_instructions, ..request.clone() };
@@ -57,7 +57,7 @@ impl CallRecorder {
     }
 
     /// Records a response, which may be partial.
-    pub(super) fn add_response(&self, id: CallId, response: &LlmResponse) {
+    pub(crate) fn add_response(&self, id: CallId, response: &LlmResponse) {
         if let Some(Entry { call: Call::Model(call), .. }) = self.entries().get_mut(id.0) {
             let function_calls = response.content.iter().flat_map(|content| content.function_calls());
             call.function_calls.extend(function_calls.filter_map(|call| call.id.clone()));
@@ -66,14 +66,14 @@ impl CallRecorder {
     }
 
     /// Records the error of a model call.
-    pub(super) fn set_error(&self, id: CallId, error: &ModelError) {
+    pub(crate) fn set_error(&self, id: CallId, error: &ModelError) {
         if let Some(Entry { call: Call::Model(call), .. }) = self.entries().get_mut(id.0) {
             call.error = Some(error.clone());
         }
     }
 
     /// Records the start of a tool call.
-    pub(super) fn begin_tool_call(&self, agent: &Arc<str>, call: FunctionCall) -> CallId {
+    pub(crate) fn begin_tool_call(&self, agent: &Arc<str>, call: FunctionCall) -> CallId {
         let mut entries = self.entries();
         let index = entries.len();
         let order = entries.iter().rev().filter(|entry| entry.agent == *agent).find_map(|entry| match &entry.call {
@@ -89,7 +89,7 @@ impl CallRecorder {
     }
 
     /// Records the result of a tool call.
-    pub(super) fn finish_tool_call(&self, id: CallId, outcome: ToolOutcome, actions: EventActions) {
+    pub(crate) fn finish_tool_call(&self, id: CallId, outcome: ToolOutcome, actions: EventActions) {
         if let Some(Entry { call: Call::Tool(call), .. }) = self.entries().get_mut(id.0) {
             call.outcome = outcome;
             call.actions = (!actions.is_empty()).then_some(actions);
@@ -97,7 +97,7 @@ impl CallRecorder {
     }
 
     /// Removes and returns all calls, as recordings of this message of the user.
-    pub(super) fn take(&self, user_message_index: usize) -> Vec<Recording> {
+    pub(crate) fn take(&self, user_message_index: usize) -> Vec<Recording> {
         let mut entries = std::mem::take(&mut *self.entries());
         entries.sort_by_key(|entry| entry.order);
         let recordings = entries.into_iter().map(|entry| Recording {
@@ -122,7 +122,7 @@ impl CallRecorder {
 
 /// Returns the actions that a call has added. Fields that are not maps have their value after the call, since applying
 /// them twice has no further effect.
-pub(super) fn added_actions(before: &EventActions, after: EventActions) -> EventActions {
+pub(crate) fn added_actions(before: &EventActions, after: EventActions) -> EventActions {
     if *before == after {
         return EventActions::default();
     }

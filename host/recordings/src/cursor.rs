@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashSet};
 use hatchery_core::{FunctionCall, LlmRequest, LlmResponse, ModelError, PartData};
 use thiserror::Error;
 
-use super::{ModelCall, RecordedCall, Recordings, ToolCall, ToolOutcome, compare};
+use crate::{ModelCall, RecordedCall, Recordings, ToolCall, ToolOutcome, compare};
 
 /// The recorded calls for one message of the user, per agent.
-pub(super) struct Cursor {
+pub(crate) struct Cursor {
     agents: BTreeMap<String, Vec<Entry>>,
     user_message_index: usize,
     /// The code of the error that ended the recorded turn; `None` if it succeeded.
@@ -23,14 +23,14 @@ struct Entry {
 /// A difference between a run and its recording.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("agent `{agent}`: {message}")]
-pub(super) struct Mismatch {
-    pub(super) agent: String,
-    pub(super) message: String,
+pub(crate) struct Mismatch {
+    pub(crate) agent: String,
+    pub(crate) message: String,
 }
 
 /// The end of a recorded call.
 #[derive(Debug)]
-pub(super) enum RecordedOutcome<T> {
+pub(crate) enum RecordedOutcome<T> {
     Completed(T),
     /// Another error ended the recorded run during this call. A replay that does not end too fails with this mismatch.
     Interrupted(Mismatch),
@@ -40,14 +40,14 @@ pub(super) enum RecordedOutcome<T> {
 
 /// The result of a model call.
 #[derive(Debug)]
-pub(super) struct ModelOutcome {
-    pub(super) response: Option<LlmResponse>,
+pub(crate) struct ModelOutcome {
+    pub(crate) response: Option<LlmResponse>,
     /// Comes after `response`.
-    pub(super) error: Option<ModelError>,
+    pub(crate) error: Option<ModelError>,
 }
 
 impl Cursor {
-    pub(super) fn new(recordings: Recordings, user_message_index: usize) -> Self {
+    pub(crate) fn new(recordings: Recordings, user_message_index: usize) -> Self {
         let mut agents: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
         for recording in recordings.recordings {
             if recording.user_message_index == user_message_index {
@@ -59,7 +59,7 @@ impl Cursor {
     }
 
     /// Returns the recorded outcome of the agent's next model call, which has to be a call with this request.
-    pub(super) fn next_model_call(
+    pub(crate) fn next_model_call(
         &mut self,
         agent: &str,
         request: &LlmRequest,
@@ -92,7 +92,7 @@ impl Cursor {
 
     /// Returns the recorded outcome of a tool call. Among the recorded calls that may run concurrently, prefers the one
     /// with the same id, then the one with the same arguments, then the one with the same name.
-    pub(super) fn next_tool_call(
+    pub(crate) fn next_tool_call(
         &mut self,
         agent: &str,
         call: &FunctionCall,
@@ -135,7 +135,7 @@ impl Cursor {
     }
 
     /// Returns a mismatch if the recording has calls that the run has not made.
-    pub(super) fn missing_call(&self) -> Option<Mismatch> {
+    pub(crate) fn missing_call(&self) -> Option<Mismatch> {
         let missing = self.agents.iter().flat_map(|(agent, entries)| {
             let missing =
                 entries.iter().enumerate().filter(|(_, entry)| !entry.is_used && !entry.call.is_interrupted());

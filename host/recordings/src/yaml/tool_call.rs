@@ -4,11 +4,11 @@ use hatchery_core::{EventActions, FunctionCall, FunctionResponse, JsonMap, ToolE
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::{ToolCall, ToolOutcome};
 use super::{from_yaml_value, to_yaml_value};
+use crate::{ToolCall, ToolOutcome};
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct ToolCallYaml {
+pub(crate) struct ToolCallYaml {
     tool_call: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tool_response: Option<Value>,

@@ -7,7 +7,7 @@ use hatchery_core::CallContext;
 use hatchery_core::sync::MutexExt;
 
 /// One value per active run, keyed by invocation id.
-pub(super) struct RunMap<T>(Mutex<HashMap<String, Arc<T>>>);
+pub(crate) struct RunMap<T>(Mutex<HashMap<String, Arc<T>>>);
 
 impl<T> Default for RunMap<T> {
     fn default() -> Self {
@@ -16,15 +16,15 @@ impl<T> Default for RunMap<T> {
 }
 
 impl<T> RunMap<T> {
-    pub(super) fn insert(&self, cx: &CallContext, run: T) {
+    pub(crate) fn insert(&self, cx: &CallContext, run: T) {
         self.lock().insert(cx.invocation.id.clone(), Arc::new(run));
     }
 
-    pub(super) fn get(&self, cx: &CallContext) -> Option<Arc<T>> {
+    pub(crate) fn get(&self, cx: &CallContext) -> Option<Arc<T>> {
         self.lock().get(&cx.invocation.id).cloned()
     }
 
-    pub(super) fn remove(&self, cx: &CallContext) -> Option<Arc<T>> {
+    pub(crate) fn remove(&self, cx: &CallContext) -> Option<Arc<T>> {
         self.lock().remove(&cx.invocation.id)
     }
 

@@ -3,7 +3,7 @@
 use hatchery_core::{JsonMap, LlmRequest};
 use serde_json::{Value, json};
 
-use super::{diff, python_literal, yaml};
+use crate::{diff, python_literal, yaml};
 
 /// Config keys that describe the transport of a request and are not compared.
 const TRANSPORT_KEYS: [&str; 2] = ["http_options", "labels"];
@@ -13,12 +13,12 @@ const GENERATED_ID_PREFIX: &str = "adk-";
 const QUOTED_JSON_MARKERS: [&str; 2] = ["parameters: ", "result: "];
 
 /// Returns a diff of two requests, or `None` if they are equivalent.
-pub(super) fn diff_requests(recorded: &LlmRequest, actual: &LlmRequest) -> Option<String> {
+pub(crate) fn diff_requests(recorded: &LlmRequest, actual: &LlmRequest) -> Option<String> {
     diff_values(&normalize(recorded), &normalize(actual))
 }
 
 /// Returns a diff of the names and arguments of two tool calls, or `None` if they are equal.
-pub(super) fn diff_tool_calls(recorded: (&str, &JsonMap), actual: (&str, &JsonMap)) -> Option<String> {
+pub(crate) fn diff_tool_calls(recorded: (&str, &JsonMap), actual: (&str, &JsonMap)) -> Option<String> {
     let value = |(name, args): (&str, &JsonMap)| with_sorted_keys(json!({ "name": name, "args": args }));
     diff_values(&value(recorded), &value(actual))
 }

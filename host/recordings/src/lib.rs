@@ -17,6 +17,7 @@ mod diff;
 mod intercepted_tool;
 mod key_case;
 mod location;
+mod plugins;
 mod python_literal;
 mod recorder;
 mod replayer;
@@ -28,8 +29,9 @@ use hatchery_core::{
     Content, EventActions, FunctionCall, FunctionResponse, JsonMap, LlmRequest, LlmResponse, ModelError, ToolError,
 };
 
-use crate::llm::Aggregator;
+use hatchery_engine::llm::Aggregator;
 
+pub use plugins::{PLUGIN_NAMES, register};
 pub use recorder::Recorder;
 pub use replayer::Replayer;
 

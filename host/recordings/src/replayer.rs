@@ -14,11 +14,11 @@ use hatchery_core::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::cursor::{Cursor, Mismatch, ModelOutcome, RecordedOutcome};
-use super::intercepted_tool::{InterceptedTool, ToolInterceptor};
-use super::location::{REPLAY_KEY, RecordingLocation};
-use super::run_map::RunMap;
-use super::{Recordings, ToolCall, ToolOutcome};
+use crate::cursor::{Cursor, Mismatch, ModelOutcome, RecordedOutcome};
+use crate::intercepted_tool::{InterceptedTool, ToolInterceptor};
+use crate::location::{REPLAY_KEY, RecordingLocation};
+use crate::run_map::RunMap;
+use crate::{Recordings, ToolCall, ToolOutcome};
 
 /// The error code of a run that differs from its recording.
 const MISMATCH_CODE: &str = "REPLAY_MISMATCH";

@@ -1,4 +1,4 @@
-//! The files of recorded sessions: nothing is lost on the way through one, and those that ADK writes are read and replayed.
+//! Files of recorded sessions: they round-trip, and files of ADK can be read and replayed.
 
 use std::sync::Arc;
 
@@ -7,12 +7,11 @@ use hatchery_core::{
     Agent, AgentKind, Blob, Content, EventActions, FunctionCall, FunctionDeclaration, FunctionResponse, JsonMap,
     LlmRequest, LlmResponse, ModelError, ModelErrorKind, Part, PartData, ToolError, UsageMetadata,
 };
-use hatchery_engine::plugins::Replayer;
-use hatchery_engine::plugins::recordings::{
-    FILE_NAME, ModelCall, RecordedCall, Recording, Recordings, ToolCall, ToolOutcome, UserMessage,
-};
 use hatchery_engine::{Plugins, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
+use hatchery_recordings::{
+    FILE_NAME, ModelCall, RecordedCall, Recording, Recordings, Replayer, ToolCall, ToolOutcome, UserMessage,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -20,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// What users and models write: any text, any keys.
+/// Data of users and models: any text, any keys.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
@@ -62,8 +61,8 @@ fn user_map() -> impl Strategy<Value = JsonMap> {
     vec((text(), json_value()), 0..4).prop_map(|entries| entries.into_iter().collect())
 }
 
-/// Keys of ADK's that this version does not know.
-fn extra() -> impl Strategy<Value = JsonMap> {
+/// Keys of ADK that this version does not know.
+fn unknown_fields() -> impl Strategy<Value = JsonMap> {
     let key = prop::sample::select(vec!["videoMetadata", "willContinue", "topModel2", "kind"]);
     let value =
         prop_oneof![any::<bool>().prop_map(Value::from), text().prop_map(|text| json!({ "startOffset": text }))];
@@ -71,7 +70,7 @@ fn extra() -> impl Strategy<Value = JsonMap> {
 }
 
 fn call() -> impl Strategy<Value = FunctionCall> {
-    (option::of(text()), text(), user_map(), extra()).prop_map(|(id, name, args, extra)| FunctionCall {
+    (option::of(text()), text(), user_map(), unknown_fields()).prop_map(|(id, name, args, extra)| FunctionCall {
         id,
         name,
         args,
@@ -80,12 +79,8 @@ fn call() -> impl Strategy<Value = FunctionCall> {
 }
 
 fn response() -> impl Strategy<Value = FunctionResponse> {
-    (option::of(text()), text(), user_map(), extra()).prop_map(|(id, name, response, extra)| FunctionResponse {
-        id,
-        name,
-        response,
-        extra: extra.into(),
-    })
+    (option::of(text()), text(), user_map(), unknown_fields())
+        .prop_map(|(id, name, response, extra)| FunctionResponse { id, name, response, extra: extra.into() })
 }
 
 fn bytes() -> impl Strategy<Value = Bytes> {
@@ -99,28 +94,27 @@ fn part() -> impl Strategy<Value = Part> {
         response().prop_map(PartData::FunctionResponse),
         bytes().prop_map(|data| PartData::InlineData(Blob { mime_type: "image/png".into(), data, ..Blob::default() })),
     ];
-    (data, any::<bool>(), option::of(bytes()), extra()).prop_map(|(data, thought, thought_signature, extra)| Part {
-        data,
-        thought,
-        thought_signature,
-        extra: extra.into(),
-    })
+    (data, any::<bool>(), option::of(bytes()), unknown_fields()).prop_map(
+        |(data, thought, thought_signature, extra)| Part { data, thought, thought_signature, extra: extra.into() },
+    )
 }
 
 fn content() -> impl Strategy<Value = Content> {
     (option::of(Just("model".to_owned())), vec(part(), 0..3)).prop_map(|(role, parts)| Content { role, parts })
 }
 
-fn declaration() -> impl Strategy<Value = Arc<FunctionDeclaration>> {
-    (text(), text(), option::of(user_map()), option::of(user_map())).prop_map(|(name, description, takes, gives)| {
-        let (parameters, response) = (takes.map(Value::Object), gives.map(Value::Object));
-        Arc::new(FunctionDeclaration { name, description, parameters, response })
-    })
+fn function_declaration() -> impl Strategy<Value = Arc<FunctionDeclaration>> {
+    (text(), text(), option::of(user_map()), option::of(user_map())).prop_map(
+        |(name, description, parameters, response)| {
+            let (parameters, response) = (parameters.map(Value::Object), response.map(Value::Object));
+            Arc::new(FunctionDeclaration { name, description, parameters, response })
+        },
+    )
 }
 
 fn request() -> impl Strategy<Value = LlmRequest> {
-    let instruction = option::of(any::<String>().prop_filter("nothing to say", |text| !text.is_empty()));
-    let tools = (vec(declaration(), 0..3), vec(Just(json!({"googleSearch": {}})), 0..2));
+    let instruction = option::of(any::<String>().prop_filter("not empty", |text| !text.is_empty()));
+    let tools = (vec(function_declaration(), 0..3), vec(Just(json!({"googleSearch": {}})), 0..2));
     (text(), vec(content(), 0..3), instruction, tools, option::of(user_map()), option::of(0.0..2.0f64)).prop_map(
         |(model, contents, instruction, (tools, model_tools), schema, temperature)| {
             let mut request = LlmRequest {
@@ -139,7 +133,7 @@ fn request() -> impl Strategy<Value = LlmRequest> {
     )
 }
 
-fn answer() -> impl Strategy<Value = LlmResponse> {
+fn model_response() -> impl Strategy<Value = LlmResponse> {
     (option::of(content()), any::<bool>(), option::of(text()), option::of(any::<u64>()), option::of(user_map()))
         .prop_map(|(content, partial, error_message, tokens, custom)| LlmResponse {
             content,
@@ -158,7 +152,7 @@ fn model_call() -> impl Strategy<Value = RecordedCall> {
         status,
         ..ModelError::new(ModelErrorKind::RateLimited, "m", message)
     });
-    (request(), vec(answer(), 0..3), option::of(error))
+    (request(), vec(model_response(), 0..3), option::of(error))
         .prop_map(|(request, responses, error)| RecordedCall::Model(ModelCall { request, responses, error }))
 }
 
@@ -195,17 +189,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_lost_in_a_file(recordings in recordings()) {
+    fn a_file_round_trips(recordings in recordings()) {
         let yaml = recordings.to_yaml().unwrap();
-        let read = Recordings::parse(&yaml);
-        prop_assert!(read.is_ok(), "{:?}\n{}", read, yaml);
-        prop_assert_eq!(read.unwrap(), recordings, "{}", yaml);
+        let parsed = Recordings::parse(&yaml);
+        prop_assert!(parsed.is_ok(), "{:?}\n{}", parsed, yaml);
+        prop_assert_eq!(parsed.unwrap(), recordings, "{}", yaml);
     }
 }
 
 #[test]
-fn the_keys_of_adk_are_written_as_adk_writes_them() {
-    let declared = FunctionDeclaration {
+fn keys_of_adk_are_written_in_its_format() {
+    let roll = FunctionDeclaration {
         name: "roll".into(),
         parameters: Some(json!({"type": "object", "properties": {"maxSides": {"type": "integer"}}})),
         ..FunctionDeclaration::default()
@@ -215,7 +209,7 @@ fn the_keys_of_adk_are_written_as_adk_writes_them() {
         model: "gemini-2.5-flash".into(),
         contents: [Arc::new(Content::new("user", vec![PartData::InlineData(image).into()]))].into_iter().collect(),
         system_instructions: vec!["Roll.".into()],
-        tools: vec![Arc::new(declared)],
+        tools: vec![Arc::new(roll)],
         ..LlmRequest::default()
     };
     let args = map(json!({"maxSides": 6}));
@@ -291,7 +285,7 @@ recordings:
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn errors_name_the_entry() {
     let error = |yaml: &str| Recordings::parse(yaml).unwrap_err().to_string();
     assert!(error("recordings:\n- user_message_index: x\n").contains("recordings[0].user_message_index: invalid type"));
     let neither = "recordings:\n- {user_message_index: 0, agent_name: a}\n";
@@ -299,9 +293,9 @@ fn what_cannot_be_read_is_named() {
     assert_eq!(error("user_messages: [{}]"), "user_messages[0]: missing field `text` or `content`");
 }
 
-/// As another ADK writes it: sorted keys, no ids in the conversation, arguments retold in Python, the older key of a single response, and
-/// keys that say nothing here.
-const OF_PYTHON: &str = r#"
+/// A file of ADK for Python: sorted keys, no ids in the conversation, arguments in prompts as Python literals, the
+/// older key of a single response, and unknown keys.
+const PYTHON_RECORDING: &str = r#"
 recordings:
 - agent_index: 0
   agent_name: root
@@ -373,28 +367,28 @@ recordings:
     - content: {parts: [{text: In Oslo.}], role: model}
 "#;
 
-fn asking() -> Agent {
-    let silent = || Scripted::sequence(Vec::<Reply>::new());
+fn searching_agent() -> Agent {
+    let no_replies = || Scripted::sequence(Vec::<Reply>::new());
     let look = FunctionDeclaration {
         parameters: Some(json!({"type": "object", "properties": {"placeName": {"type": "string"}}})),
-        ..declared("look").as_ref().clone()
+        ..declaration("look").as_ref().clone()
     };
-    let helper = llm_with("helper", silent(), |llm| {
+    let helper = llm_with("helper", no_replies(), |llm| {
         llm.disallow_transfer_to_parent = true;
         llm.disallow_transfer_to_peers = true;
     });
-    let mut root = llm_with("root", silent(), |llm| llm.tools = vec![Arc::new(Looks(Arc::new(look)))]);
+    let mut root = llm_with("root", no_replies(), |llm| llm.tools = vec![Arc::new(LookTool(Arc::new(look)))]);
     if let AgentKind::Llm(llm) = &mut root.kind {
         llm.instruction = hatchery_core::Instruction::Template("Find it.".into());
     }
     root.with_sub_agents(vec![helper])
 }
 
-/// A tool that a replay does not run.
-struct Looks(Arc<FunctionDeclaration>);
+/// A tool that must not be called in a replay.
+struct LookTool(Arc<FunctionDeclaration>);
 
 #[async_trait::async_trait]
-impl hatchery_core::Tool for Looks {
+impl hatchery_core::Tool for LookTool {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.0
     }
@@ -413,14 +407,14 @@ async fn a_recording_of_adk_for_python_is_replayed() {
         call `transfer_to_agent` with its name, and say nothing beside the call.\"";
     let helper = "\"Be brief.\\n\\nYou are an agent. Your internal name is \\\"helper\\\". The description about you is \
         \\\"Does helper.\\\".\"";
-    let yaml = OF_PYTHON.replace("INSTRUCTION", instruction).replace("HELPER", helper);
+    let yaml = PYTHON_RECORDING.replace("INSTRUCTION", instruction).replace("HELPER", helper);
     std::fs::write(folder.path().join(FILE_NAME), yaml).unwrap();
-    let mut app = Harness::new(asking()).await;
+    let mut app = Harness::new(searching_agent()).await;
     let plugins = Plugins::new(vec![Arc::new(Replayer::from_folder(folder.path()))]).unwrap();
     app.runner = Runner::with_plugins(app.runner.services().clone(), plugins);
-    let said = app.transcript("where?").await;
-    assert_eq!(said.last().map(String::as_str), Some("helper: In Oslo."), "{said:?}");
+    let transcript = app.transcript("where?").await;
+    assert_eq!(transcript.last().map(String::as_str), Some("helper: In Oslo."), "{transcript:?}");
     let session = app.session().await;
     let ids: Vec<_> = session.events[1].function_calls().filter_map(|call| call.id.as_deref()).collect();
-    assert_eq!(ids, ["adk-1", "adk-2"], "calls without an id have that of the recorded answer");
+    assert_eq!(ids, ["adk-1", "adk-2"], "calls without an id get that of the recorded tool call");
 }

@@ -1,60 +1,61 @@
-//! Which sessions are recorded and replayed, and where: as code, configuration or a session's state says.
+//! Locations of recordings: set by the program, by configuration or by the state of a session.
 
 use std::sync::Arc;
 
 use hatchery_core::{Content, JsonMap, Plugin, RunError};
-use hatchery_engine::RunRequest;
-use hatchery_engine::plugins::recordings::FILE_NAME;
-use hatchery_engine::plugins::{Recorder, Replayer};
+use hatchery_engine::{Factories, RunRequest};
 use hatchery_models::scripted::Scripted;
+use hatchery_recordings::{FILE_NAME, PLUGIN_NAMES, Recorder, Replayer, register};
 use serde_json::{Value, json};
 
-use crate::recordings::{counter, counting, plugged, recorded, recording, script, silent, untouched};
+use crate::record_and_replay::{
+    count_tool, counter, never_called, no_replies, read_recording, recording, script, with_plugins,
+};
 use crate::support::*;
 
-async fn said_with(app: &Harness, text: &str, state: Value) -> Result<Vec<String>, RunError> {
+async fn run_with_state(app: &Harness, text: &str, state: Value) -> Result<Vec<String>, RunError> {
     let request = RunRequest { state_delta: map(state), ..app.request(Content::user(text)) };
     let events = app.runner.run(app.app.clone(), request).await.unwrap().collect().await?;
     Ok(events.iter().map(|event| brief(event)).collect())
 }
 
 #[tokio::test]
-async fn a_session_is_recorded_and_replayed_when_its_state_says_so() {
+async fn a_session_is_recorded_and_replayed_if_its_state_requests_it() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = Arc::new(Recorder::on_demand(folder.path()));
-    let app = plugged(Harness::new(counter(script(), counting())).await, vec![recorder]);
-    let case = json!({"dir": "cases/one", "user_message_index": 0});
-    let said = said_with(&app, "count", json!({"_adk_recordings_config": case})).await.unwrap();
-    let file = recorded(&folder.path().join("cases/one"));
-    assert_eq!(file.user_messages[0].state_delta, JsonMap::new(), "what has it recorded is not part of it");
+    let app = with_plugins(Harness::new(counter(script(), count_tool())).await, vec![recorder]);
+    let config = json!({"dir": "cases/one", "user_message_index": 0});
+    let transcript = run_with_state(&app, "count", json!({"_adk_recordings_config": config})).await.unwrap();
+    let file = read_recording(&folder.path().join("cases/one"));
+    assert_eq!(file.user_messages[0].state_delta, JsonMap::new(), "the state key of the request is not recorded");
 
     let replay = Arc::new(Replayer::on_demand(folder.path()));
-    let again = plugged(Harness::new(counter(silent(), untouched("count"))).await, vec![replay]);
-    assert_eq!(said_with(&again, "count", json!({"_adk_replay_config": case})).await.unwrap(), said);
+    let again = with_plugins(Harness::new(counter(no_replies(), never_called("count"))).await, vec![replay]);
+    assert_eq!(run_with_state(&again, "count", json!({"_adk_replay_config": config})).await.unwrap(), transcript);
 }
 
 #[tokio::test]
-async fn sessions_that_do_not_ask_for_it_are_left_alone() {
+async fn sessions_without_the_state_key_are_not_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let plugins: Vec<Arc<dyn Plugin>> =
         vec![Arc::new(Recorder::on_demand(folder.path())), Arc::new(Replayer::on_demand(folder.path()))];
-    let app = plugged(Harness::new(llm("root", Scripted::new().default_reply("hello"))).await, plugins);
+    let app = with_plugins(Harness::new(llm("root", Scripted::new().default_reply("hello"))).await, plugins);
     assert_eq!(app.transcript("hi").await, ["root: hello"]);
     let off = json!({"_adk_recordings_config": null, "_adk_replay_config": null});
-    assert_eq!(said_with(&app, "hi", off).await.unwrap(), ["root: hello"]);
+    assert_eq!(run_with_state(&app, "hi", off).await.unwrap(), ["root: hello"]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[tokio::test]
-async fn clients_name_folders_only_below_that_of_the_operator() {
+async fn clients_can_only_name_folders_below_the_operators_folder() {
     let folder = tempfile::tempdir().unwrap();
     for key in ["_adk_recordings_config", "_adk_replay_config"] {
         for dir in ["../elsewhere", "/etc", "a/../../b", ".", ""] {
             let plugins: Vec<Arc<dyn Plugin>> =
                 vec![Arc::new(Recorder::on_demand(folder.path())), Arc::new(Replayer::on_demand(folder.path()))];
-            let app = plugged(Harness::new(llm("root", silent())).await, plugins);
+            let app = with_plugins(Harness::new(llm("root", no_replies())).await, plugins);
             let config = json!({"dir": dir, "user_message_index": 0});
-            let error = said_with(&app, "hi", json!({key: config})).await.unwrap_err();
+            let error = run_with_state(&app, "hi", json!({key: config})).await.unwrap_err();
             assert_eq!(error.code(), "BAD_INPUT");
             let expected = format!("state key `{key}`: `dir` is `{dir}`, but must be a relative path without `..`");
             assert!(error.to_string().starts_with(&expected), "{error}");
@@ -63,7 +64,7 @@ async fn clients_name_folders_only_below_that_of_the_operator() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_replay_is_named() {
+async fn errors_of_a_replay_name_the_key_or_the_file() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("bad")).unwrap();
     std::fs::write(folder.path().join("bad").join(FILE_NAME), "recordings: [{agent_name: a}]").unwrap();
@@ -75,30 +76,30 @@ async fn what_is_wrong_with_a_replay_is_named() {
         (file("bad"), "bad/generated-recordings.yaml: recordings[0]: missing field `user_message_index`"),
     ] {
         let replay = Arc::new(Replayer::on_demand(folder.path()));
-        let app = plugged(Harness::new(llm("root", silent())).await, vec![replay]);
-        let error = said_with(&app, "hi", json!({"_adk_replay_config": config})).await.unwrap_err().to_string();
+        let app = with_plugins(Harness::new(llm("root", no_replies())).await, vec![replay]);
+        let error = run_with_state(&app, "hi", json!({"_adk_replay_config": config})).await.unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
     }
 }
 
 #[tokio::test]
-async fn each_session_has_a_file_of_its_own() {
+async fn each_session_has_its_own_file() {
     let folder = tempfile::tempdir().unwrap();
     let args = map(json!({"folder": folder.path(), "sessions": "all"}));
     let recorder = Arc::new(Recorder::from_args(args).unwrap());
-    let app = plugged(Harness::new(llm("root", Scripted::new().default_reply("hello"))).await, vec![recorder]);
+    let app = with_plugins(Harness::new(llm("root", Scripted::new().default_reply("hello"))).await, vec![recorder]);
     app.runner.services().sessions.create("app", USER, Some("s/2"), JsonMap::new()).await.unwrap();
     app.run("one").await;
     let request = RunRequest::new(USER, "s/2", Content::user("two"));
     app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
     for (session, text) in [("s1", "one"), ("s%2f2", "two")] {
-        let file = recorded(&folder.path().join("app").join(USER).join(session));
+        let file = read_recording(&folder.path().join("app").join(USER).join(session));
         assert_eq!(file.user_messages[0].content.text(), text);
     }
 }
 
 #[tokio::test]
-async fn the_recorder_of_one_session_refuses_another() {
+async fn the_recorder_of_a_single_session_rejects_another_session() {
     let folder = tempfile::tempdir().unwrap();
     let app = recording(&folder, llm("root", Scripted::new().default_reply("hello"))).await;
     app.run("one").await;
@@ -112,14 +113,22 @@ async fn the_recorder_of_one_session_refuses_another() {
 }
 
 #[test]
-fn arguments_are_checked() {
-    let recorder = |args| Recorder::from_args(map(args)).map(|_| ()).map_err(|error| error.to_string());
-    let replay = |args| Replayer::from_args(map(args)).map(|_| ()).map_err(|error| error.to_string());
-    assert_eq!(recorder(json!({"folder": "x"})), Ok(()));
-    assert_eq!(replay(json!({"folder": "x"})), Ok(()));
-    assert_eq!(recorder(json!({})).unwrap_err(), "missing field `folder`");
-    assert!(
-        recorder(json!({"folder": "x", "sessions": "some"})).unwrap_err().contains("expected `on_demand` or `all`")
-    );
-    assert!(replay(json!({"folder": "x", "root": "y"})).unwrap_err().contains("unknown field `root`"));
+fn the_plugins_are_registered_by_name() {
+    let mut plugins = Factories::default();
+    register(&mut plugins);
+    let create = |name: &str, args| plugins.create(name, map(args)).unwrap().map(|plugin| plugin.name().to_owned());
+    assert_eq!(create("recorder", json!({"folder": "x", "sessions": "all"})), Ok("recorder".into()));
+    for name in ["adk_replay", "replay"] {
+        assert_eq!(create(name, json!({"folder": "x"})), Ok("adk_replay".into()));
+    }
+    for (name, args, message) in [
+        ("recorder", json!({}), "missing field `folder`"),
+        ("recorder", json!({"folder": "a", "dir": "b"}), "unknown field `dir`, expected `folder` or `sessions`"),
+        ("recorder", json!({"folder": "a", "sessions": "one"}), "unknown variant `one`, expected `on_demand` or `all`"),
+        ("adk_replay", json!({"folder": 3}), "invalid type: integer `3`, expected path string"),
+        ("replay", json!({"folder": "a", "sessions": "all"}), "unknown field `sessions`, expected `folder`"),
+    ] {
+        assert_eq!(create(name, args), Err(message.into()));
+    }
+    assert!(PLUGIN_NAMES.iter().all(|name| plugins.contains(name)));
 }

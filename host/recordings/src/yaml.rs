@@ -11,10 +11,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::key_case::{to_camel_case, to_snake_case};
-use super::{RecordedCall, Recording, Recordings, UserMessage};
+use crate::key_case::{to_camel_case, to_snake_case};
+use crate::{RecordedCall, Recording, Recordings, UserMessage};
 use model_call::ModelCallYaml;
-pub(super) use request::request_to_value;
+pub(crate) use request::request_to_value;
 use tool_call::ToolCallYaml;
 
 impl Recordings {

@@ -8,15 +8,15 @@ use serde_json::Value;
 
 /// Handles the calls of an [`InterceptedTool`].
 #[async_trait]
-pub(super) trait ToolInterceptor: Send + Sync {
+pub(crate) trait ToolInterceptor: Send + Sync {
     /// Returns the result of a call. It may call `tool`, or not.
     async fn call(&self, tool: &dyn Tool, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError>;
 }
 
 /// A tool whose calls go to an interceptor. Everything else is delegated to the tool.
-pub(super) struct InterceptedTool<I> {
-    pub(super) tool: Arc<dyn Tool>,
-    pub(super) interceptor: I,
+pub(crate) struct InterceptedTool<I> {
+    pub(crate) tool: Arc<dyn Tool>,
+    pub(crate) interceptor: I,
 }
 
 #[async_trait]

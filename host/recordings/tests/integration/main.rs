@@ -1,0 +1,7 @@
+//! Tests of record and replay with a runner on in-memory services and scripted models.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+mod files;
+mod locations;
+mod record_and_replay;
+mod support;
