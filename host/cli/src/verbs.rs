@@ -50,7 +50,7 @@ pub enum Verb {
     Test(test::Args),
     /// Say what works in a folder, what does not, and what to do
     Doctor(doctor::Args),
-    /// Decide whether a folder's hatchery.yaml may reach outside of the folder
+    /// Decide whether a folder's hatchery.yaml may access anything outside of the folder
     Trust(trust::Args),
     /// Compile components ahead into the cache of compiled code
     Compile(compile::Args),

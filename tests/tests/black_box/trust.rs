@@ -153,7 +153,7 @@ async fn revoked_access_is_withdrawn_while_the_host_runs() -> Result<()> {
     let host = untrusted.serve(&[]).await?;
     host.until_app("peeker").await?;
     let revoked = untrusted.hatchery(&["trust", "--revoke", "."]).await?;
-    assert_eq!((revoked.success, revoked.stdout.as_str()), (true, ". is trusted no more\n"));
+    assert_eq!((revoked.success, revoked.stdout.as_str()), (true, ". is no longer trusted\n"));
     let text = host.until_refused("seeker.wasm").await?;
     assert!(text.contains("it is not trusted"), "{text}");
     Ok(())
@@ -177,7 +177,7 @@ async fn trust_shows_the_requested_access_and_asks() -> Result<()> {
         untrusted.hatchery(&["trust", ".", "--yes"]).await?.stdout,
         ". is trusted until hatchery.yaml changes\n"
     );
-    assert_eq!(untrusted.hatchery(&["trust"]).await?.stdout, ". is trusted already\n");
+    assert_eq!(untrusted.hatchery(&["trust"]).await?.stdout, ". is already trusted\n");
     let folder = untrusted.folder.served().canonicalize()?;
     assert_eq!(untrusted.hatchery(&["trust", "--list"]).await?.stdout, format!("{}  trusted\n", folder.display()));
     untrusted.folder.write("hatchery.yaml", "limits: {cpu: 1s}")?;

@@ -1,5 +1,5 @@
-//! `hatchery trust`: the user's decisions about folders whose configuration reaches outside of them. It reads `hatchery.yaml` and the list of
-//! trusted folders, and runs nothing.
+//! `hatchery trust`: the user's decisions about folders whose configuration requests access outside of the folder. It
+//! reads `hatchery.yaml` and the list of trusted folders, and runs nothing.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -15,28 +15,27 @@ use crate::host::trust_store;
 use crate::terminal::{BOLD, DIM, harmless, plain_stdout, stdout};
 use crate::verbs::Outcome;
 
-/// Which folder to decide about.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  hatchery trust my-agents\n  hatchery trust my-agents --yes\n  hatchery trust --list\n  \
                         hatchery trust --revoke my-agents\n\n\
-    A folder's hatchery.yaml is given what stays inside of the folder. What reaches outside (network, secrets, variables of the\n\
-    environment, other folders, services and models elsewhere, whose signatures count, under which names clients may come) is\n\
-    given when you have trusted the file. It is asked for again when the file changes. Trust is for the file and not for the\n\
-    components beside it: a component that replaces another one has the rights that you gave to its name.\n\n\
-    Nothing in the folder is run. Decisions are kept in $XDG_CONFIG_HOME/hatchery/trusted.json, or below ~/.config."
+    Settings of a folder's hatchery.yaml that stay inside of the folder take effect at once. Access outside of it (network,\n\
+    secrets, environment variables, other folders, services and models elsewhere, trusted keys, allowed hosts) needs trust in\n\
+    the file, and new trust when the file changes. Trust does not cover the components in the folder: a component that\n\
+    replaces another one has the grants of its name.\n\n\
+    Nothing in the folder is run. Decisions are stored in $XDG_CONFIG_HOME/hatchery/trusted.json, or in ~/.config."
 )]
 pub struct Args {
-    /// The folder that is or will be served
+    /// The served folder
     #[arg(default_value = ".")]
     dir: PathBuf,
-    /// Trust it without being asked
+    /// Trust the folder without asking
     #[arg(long, conflicts_with_all = ["list", "revoke"])]
     yes: bool,
-    /// Show which folders are trusted
+    /// List the trusted folders
     #[arg(long, conflicts_with = "revoke")]
     list: bool,
-    /// Trust the folder no more; a host that serves it withdraws the rights at once
+    /// Remove the folder from the trusted ones; a running host withdraws its access at once
     #[arg(long)]
     revoke: bool,
     /// Write JSON
@@ -45,7 +44,7 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
-    let store = trust_store().context("there is no place to keep decisions: set HOME or XDG_CONFIG_HOME")?;
+    let store = trust_store().context("cannot store decisions: set HOME or XDG_CONFIG_HOME")?;
     if args.list {
         return list(&store, args.json);
     }
@@ -69,14 +68,14 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     Ok(if is_trusted { Outcome::Success } else { Outcome::Failure })
 }
 
-/// Shows what is asked for, and asks. The hash that is kept is that of the very text that was shown.
+/// Prints the requested access and asks. The stored hash is that of the text that was printed.
 fn decide(store: &TrustStore, args: &Args, loaded: &LoadedConfig) -> anyhow::Result<bool> {
-    let mut shown = anstream::stderr();
-    writeln!(shown, "{} requests access outside of its folder:\n", harmless(&loaded.file.display().to_string()))?;
+    let mut out = anstream::stderr();
+    writeln!(out, "{} requests access outside of its folder:\n", harmless(&loaded.file.display().to_string()))?;
     for access in &loaded.external {
-        writeln!(shown, "  {BOLD}{}{BOLD:#}: {}", harmless(&access.key), harmless(&access.value))?;
+        writeln!(out, "  {BOLD}{}{BOLD:#}: {}", harmless(&access.key), harmless(&access.value))?;
     }
-    writeln!(shown)?;
+    writeln!(out)?;
     if !args.yes {
         if !io::stdin().is_terminal() {
             bail!(
@@ -84,8 +83,8 @@ fn decide(store: &TrustStore, args: &Args, loaded: &LoadedConfig) -> anyhow::Res
                 quoted_path(&args.dir)
             );
         }
-        write!(shown, "Trust it? [y/N] ")?;
-        shown.flush()?;
+        write!(out, "Trust it? [y/N] ")?;
+        out.flush()?;
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer)?;
         if !matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
@@ -111,7 +110,7 @@ fn report(args: &Args, loaded: &LoadedConfig, is_trusted: bool) -> io::Result<()
         (TrustStatus::NotRequired, _) => {
             writeln!(out, "{folder}: {CONFIG_FILE} requests no access outside of the folder, so it needs no trust")
         }
-        (TrustStatus::Trusted, _) => writeln!(out, "{folder} is trusted already"),
+        (TrustStatus::Trusted, _) => writeln!(out, "{folder} is already trusted"),
         (_, true) => writeln!(out, "{folder} is trusted until {CONFIG_FILE} changes"),
         (_, false) => writeln!(out, "{folder} is not trusted"),
     }
@@ -124,7 +123,7 @@ fn revoke(store: &TrustStore, args: &Args) -> anyhow::Result<Outcome> {
     if args.json {
         writeln!(plain_stdout(), "{}", json!({"folder": args.dir, "trusted": false, "revoked": was_trusted}))?;
     } else if was_trusted {
-        writeln!(stdout(), "{folder} is trusted no more")?;
+        writeln!(stdout(), "{folder} is no longer trusted")?;
     } else {
         writeln!(stdout(), "{folder} was not trusted")?;
     }
@@ -135,18 +134,18 @@ fn list(store: &TrustStore, as_json: bool) -> anyhow::Result<Outcome> {
     let state = |folder: &Path, trusted: &str| match std::fs::read(folder.join(CONFIG_FILE)) {
         Ok(text) if hatchery::trust::sha256(&text) == trusted => "trusted",
         Ok(_) => "changed since",
-        Err(_) => "gone",
+        Err(_) => "missing",
     };
     let folders = store.list()?;
     if folders.is_empty() && !as_json {
         writeln!(stdout(), "no folder is trusted")?;
     }
-    for it in folders {
-        let state = state(&it.folder, &it.sha256);
+    for entry in folders {
+        let state = state(&entry.folder, &entry.sha256);
         if as_json {
-            writeln!(plain_stdout(), "{}", json!({"folder": it.folder, "sha256": it.sha256, "state": state}))?;
+            writeln!(plain_stdout(), "{}", json!({"folder": entry.folder, "sha256": entry.sha256, "state": state}))?;
         } else {
-            writeln!(stdout(), "{}  {DIM}{state}{DIM:#}", it.folder.display())?;
+            writeln!(stdout(), "{}  {DIM}{state}{DIM:#}", entry.folder.display())?;
         }
     }
     Ok(Outcome::Success)
