@@ -177,7 +177,7 @@ impl Config {
 }
 
 fn check_not_writable_by(component: &str, grants: &Grants, folder: &Path, file: &Path) -> Result<(), ConfigError> {
-    let Some(granted) = grants.writes(folder) else { return Ok(()) };
+    let Some(granted) = grants.writable_folder(folder) else { return Ok(()) };
     let message = format!(
         "components.{component}.grants.files: the folder {} contains {FILE_NAME} and all components; grant write access to \
          a folder below it instead",

@@ -121,7 +121,7 @@ impl Host {
         let catalog = self.catalog.clone();
         async move {
             if let Some(catalog) = catalog {
-                catalog.loaded().await;
+                catalog.wait_until_loaded().await;
             }
         }
     }

@@ -132,7 +132,7 @@ impl Scripts {
 
     /// Applies the write grants of a changed configuration.
     pub(crate) fn update(&self, config: &Config) {
-        self.written.set(component_settings(config).written());
+        self.written.set(component_settings(config).writable_folders());
     }
 }
 

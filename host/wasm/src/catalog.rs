@@ -1,5 +1,5 @@
-//! The catalog: everything that is loaded, at one moment. A change makes a new one with the next generation number; a run keeps the
-//! parts of the one that it began with.
+//! The catalog: an immutable snapshot of all loaded components and apps. Each change publishes a new snapshot with the
+//! next generation number. A run keeps using the components and apps that it started with.
 
 pub(crate) mod draining;
 pub mod inspect;
@@ -22,40 +22,39 @@ use hatchery_core::{
 use hatchery_engine::{App, LayeredResolver};
 use serde::Serialize;
 
-use crate::catalog::names::{Components, NameOwners, Names, Shadowed, roots};
+use crate::catalog::names::{Components, NameOwners, NameResolver, ShadowedItems, root_agents};
 use crate::contract::component::Component;
 
-/// Everything that is loaded. Immutable.
+/// All loaded components and apps.
 #[derive(Default)]
 pub struct Catalog {
-    /// Counts up with each change.
+    /// Increases with each change.
     pub generation: u64,
-    /// Components by name.
+    /// Loaded components by name.
     pub components: BTreeMap<String, Arc<Component>>,
-    /// Apps by name.
+    /// Apps that serve, by name.
     pub apps: BTreeMap<String, Arc<App>>,
-    /// What became of each file.
+    /// The state of each file.
     pub files: Vec<FileStatus>,
-    /// Which file each app is from.
+    /// The file of each app.
     pub(crate) app_files: BTreeMap<String, PathBuf>,
-    /// Which component an item's name alone means.
+    /// The component that owns each unqualified item name.
     pub(crate) owners: NameOwners,
-    /// What components offer under names that others had first.
-    pub(crate) shadowed: Shadowed,
+    /// Items whose unqualified name belongs to another component.
+    pub(crate) shadowed: ShadowedItems,
 }
 
-/// What became of a file.
+/// The state of a file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileStatus {
     /// The file.
     pub path: PathBuf,
-    /// The component, or the app of a `root_agent.yaml`.
+    /// Name of the component, or of the app of a `root_agent.yaml`.
     pub name: String,
-    /// Its state.
     #[serde(flatten)]
     pub state: FileState,
-    /// Since when.
+    /// When the file entered this state.
     pub since: Timestamp,
 }
 
@@ -63,31 +62,27 @@ pub struct FileStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
 pub enum FileState {
-    /// It was seen and is about to be loaded.
+    /// The file was found and is about to be loaded.
     Pending,
-    /// It is being compiled, in a process of its own.
+    /// The component is being compiled in a child process.
     Compiling {
-        /// True when the version before it serves.
+        /// True if the previous version still serves.
         previous_serves: bool,
     },
-    /// It serves.
+    /// The file is loaded and serves.
     Loaded,
-    /// It cannot be used. What it was before goes on serving, if it was any good.
+    /// The file cannot be used. Its last good version, if any, continues to serve.
     Rejected {
-        /// Why.
         reason: String,
-        /// True when the version before it serves.
+        /// True if the previous version still serves.
         previous_serves: bool,
     },
-    /// Another file has the same name.
-    Conflict {
-        /// Which.
-        reason: String,
-    },
+    /// Another file has the same name and serves instead.
+    Conflict { reason: String },
 }
 
 impl FileState {
-    /// Why it does not serve.
+    /// Returns why the file does not serve.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Pending | Self::Compiling { .. } | Self::Loaded => None,
@@ -97,28 +92,28 @@ impl FileState {
 }
 
 impl Catalog {
-    /// The app of this name.
+    /// Returns the app with this name.
     pub fn app(&self, name: &str) -> Option<&Arc<App>> {
         self.apps.get(name)
     }
 
-    /// What `component` offers under names that others had first, a sentence each.
+    /// Returns a sentence for each item of `component` whose unqualified name belongs to another component.
     pub fn shadowed(&self, component: &str) -> &[String] {
         self.shadowed.get(component).map(Vec::as_slice).unwrap_or_default()
     }
 
-    fn names(&self) -> Names<'_> {
-        Names(&self.components, &self.owners)
+    fn resolver(&self) -> NameResolver<'_> {
+        NameResolver { components: &self.components, owners: &self.owners }
     }
 
-    /// Names of components and apps that have never served and are still on their way.
+    /// Returns the names of components and apps that are being loaded for the first time.
     pub fn loading(&self) -> impl Iterator<Item = &str> {
         let is_loading =
             |state: &FileState| matches!(state, FileState::Pending | FileState::Compiling { previous_serves: false });
         self.files.iter().filter(move |file| is_loading(&file.state)).map(|file| file.name.as_str())
     }
 
-    /// The same with other states of files.
+    /// Returns a copy of this catalog with other file states.
     pub(crate) fn with_files(&self, files: Vec<FileStatus>) -> Self {
         Self {
             generation: self.generation,
@@ -131,106 +126,113 @@ impl Catalog {
         }
     }
 
-    /// The status of a file.
+    /// Returns the state of a file.
     pub fn file(&self, path: &Path) -> Option<&FileStatus> {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// The model that a component offers as `component:NAME/model`.
+    /// Returns the model `component:NAME/model`.
     ///
     /// # Errors
-    /// When none does.
+    /// If no component exports it.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        self.names().model(name)
+        self.resolver().model(name)
     }
 }
 
 impl ItemResolver for Catalog {
     fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, ResolveError> {
-        self.names().tool(name)
+        self.resolver().tool(name)
     }
 
     fn callback(&self, name: &str) -> Result<Arc<dyn Callback>, ResolveError> {
-        self.names().callback(name)
+        self.resolver().callback(name)
     }
 
     fn agent(&self, name: &str) -> Result<Agent, ResolveError> {
-        self.names().agent(name)
+        self.resolver().agent(name)
     }
 
     fn toolset(&self, name: &str) -> Result<Arc<dyn Toolset>, ResolveError> {
-        self.names().toolset(name)
+        self.resolver().toolset(name)
     }
 
     fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, ResolveError> {
-        self.names().plugin(name, args)
+        self.resolver().plugin(name, args)
     }
 
     fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, ResolveError> {
-        self.names().code_executor(name)
+        self.resolver().code_executor(name)
     }
 
     fn summarizer(&self, name: &str) -> Result<Arc<dyn Summarizer>, ResolveError> {
-        self.names().summarizer(name)
+        self.resolver().summarizer(name)
     }
 
     fn examples(&self, name: &str) -> Result<Arc<dyn ExampleProvider>, ResolveError> {
-        self.names().examples(name)
+        self.resolver().examples(name)
     }
 }
 
-/// What a new catalog is made from.
+/// The inputs of a new catalog.
 #[derive(Default)]
 pub(crate) struct Sources {
-    /// Components that serve.
+    /// Loaded components.
     pub(crate) components: Components,
-    /// The file of each of them.
+    /// The file of each loaded component.
     pub(crate) component_files: BTreeMap<String, PathBuf>,
-    /// Components that are there and do not serve, by their files: they are still being loaded, or cannot be. What is theirs waits for them.
-    pub(crate) awaited: BTreeMap<PathBuf, String>,
-    /// The `root_agent.yaml` files; false for those that are being changed. What such a file was before goes on serving.
+    /// Components that exist but are not loaded, by file: they are still being loaded, or cannot be. Their names stay
+    /// reserved for them.
+    pub(crate) pending: BTreeMap<PathBuf, String>,
+    /// The `root_agent.yaml` files. The value is false while a file is still changing; its previous version then
+    /// continues to serve.
     pub(crate) root_agents: BTreeMap<PathBuf, bool>,
     /// Folders that components may write.
-    pub(crate) written: Vec<PathBuf>,
+    pub(crate) writable_folders: Vec<PathBuf>,
     /// Items that YAML agents find before those of components.
     pub(crate) native_items: Option<Arc<dyn ItemResolver>>,
 }
 
-/// An app that wants to be in the catalog.
+/// An app that claims a name in the catalog.
 struct AppCandidate {
     name: String,
     file: PathBuf,
     app: Result<Arc<App>, String>,
 }
 
-/// The files whose apps cannot serve, with their states.
+/// Files that cannot serve although they were read, with their states.
 pub(crate) type LoadIssues = BTreeMap<PathBuf, FileState>;
 
 impl Catalog {
-    /// The catalog after this one. Its `files` are still to be filled in; the states of files whose apps fail are given apart. Reads the
-    /// YAML files: not for async threads.
-    pub(crate) fn next(&self, sources: Sources) -> (Self, LoadIssues) {
-        let awaited = sources.awaited.values().map(String::as_str).collect();
-        let (owners, shadowed) = self.owners.next(&sources.components, &awaited);
+    /// Builds the catalog that follows this one. Its `files` are empty; the states of files whose apps fail are
+    /// returned separately. Reads the YAML files, so it must not run on an async thread.
+    pub(crate) fn build_next(&self, sources: Sources) -> (Self, LoadIssues) {
+        let pending = sources.pending.values().map(String::as_str).collect();
+        let (owners, shadowed) = self.owners.update(&sources.components, &pending);
         let changing = sources.root_agents.iter().filter(|(_, is_settled)| !**is_settled).map(|(file, _)| file);
-        let awaited: BTreeSet<PathBuf> = sources.awaited.keys().chain(changing).cloned().collect();
-        let names = Names(&sources.components, &owners);
+        let pending: BTreeSet<PathBuf> = sources.pending.keys().chain(changing).cloned().collect();
+        let resolver = NameResolver { components: &sources.components, owners: &owners };
         let mut candidates = Vec::new();
         let mut issues = LoadIssues::new();
         for (name, component) in &sources.components {
             let Some(file) = sources.component_files.get(name) else { continue };
-            let roots = roots(component);
+            let roots = root_agents(component);
             if roots.is_empty() && component.names(ItemKind::Agent).next().is_some() {
                 let reason = "its agents are all below each other, so none of them is an app".into();
                 issues.insert(file.clone(), FileState::Rejected { reason, previous_serves: false });
             }
-            candidates.extend(roots.into_iter().map(|root| AppCandidate {
-                name: root.into(),
-                file: file.clone(),
-                app: names.build(component, root).map_err(|error| error.to_string()).and_then(|agent| app(root, agent)),
+            candidates.extend(roots.into_iter().map(|root| {
+                AppCandidate {
+                    name: root.into(),
+                    file: file.clone(),
+                    app: resolver
+                        .build(component, root)
+                        .map_err(|error| error.to_string())
+                        .and_then(|agent| app(root, agent)),
+                }
             }));
         }
-        let mut layers: Vec<&dyn ItemResolver> = vec![&names];
+        let mut layers: Vec<&dyn ItemResolver> = vec![&resolver];
         if let Some(native) = &sources.native_items {
             layers.insert(0, native.as_ref());
         }
@@ -241,47 +243,49 @@ impl Catalog {
                 let incumbent = self.apps.get(&name).filter(|_| self.app_files.get(&name) == Some(&file))?;
                 return Some(AppCandidate { name, app: Ok(incumbent.clone()), file });
             }
-            let loaded = hatchery_engine::yaml::load_agent_outside(&file, &items, &sources.written);
+            let loaded = hatchery_engine::yaml::load_agent_outside(&file, &items, &sources.writable_folders);
             let loaded = loaded.map_err(|error| error.to_string());
             let app = loaded.and_then(|loaded| app(&name, loaded.agent));
             Some(AppCandidate { name, file, app })
         }));
         let generation = self.generation + 1;
         let mut next = Self { generation, components: sources.components, owners, shadowed, ..Self::default() };
-        self.choose(candidates, &awaited, &mut next, &mut issues);
+        self.resolve_name_conflicts(candidates, &pending, &mut next, &mut issues);
         (next, issues)
     }
 
-    /// Settles which candidate serves under each name. Names of `awaited` files stay theirs, although they have no candidate.
-    fn choose(
+    /// Chooses which candidate serves under each name. Names that belong to `pending` files stay reserved for them,
+    /// although they have no candidate.
+    fn resolve_name_conflicts(
         &self,
         candidates: Vec<AppCandidate>,
-        awaited: &BTreeSet<PathBuf>,
+        pending: &BTreeSet<PathBuf>,
         next: &mut Self,
         issues: &mut LoadIssues,
     ) {
-        // A grant may have been taken back: nothing serves on with what is not granted any more.
+        // A grant may have been revoked: an app must not continue to serve with it.
         let keeps_grants = self.components.iter().all(|(name, before)| {
             let now = next.components.get(name);
             now.is_none_or(|now| now.settings().grants == before.settings().grants)
         });
-        let kept = self.app_files.iter().filter(|(_, file)| awaited.contains(*file));
-        next.app_files = kept.map(|(name, file)| (name.clone(), file.clone())).collect();
+        let reserved = self.app_files.iter().filter(|(_, file)| pending.contains(*file));
+        next.app_files = reserved.map(|(name, file)| (name.clone(), file.clone())).collect();
         let mut by_name: BTreeMap<String, Vec<AppCandidate>> = BTreeMap::new();
         for candidate in candidates {
             by_name.entry(candidate.name.clone()).or_default().push(candidate);
         }
-        for (name, mut rivals) in by_name {
+        for (name, mut claimants) in by_name {
             let incumbent = self.app_files.get(&name);
-            let absent = incumbent.filter(|file| awaited.contains(*file));
-            let files: BTreeSet<PathBuf> = rivals.iter().map(|rival| &rival.file).chain(absent).cloned().collect();
+            let absent = incumbent.filter(|file| pending.contains(*file));
+            let files: BTreeSet<PathBuf> =
+                claimants.iter().map(|claimant| &claimant.file).chain(absent).cloned().collect();
             if files.len() > 1 {
-                let reason = conflict("apps", &name, &files);
-                for rival in rivals.extract_if(.., |rival| Some(&rival.file) != incumbent) {
-                    issues.insert(rival.file, FileState::Conflict { reason: reason.clone() });
+                let reason = conflict_message("apps", &name, &files);
+                for claimant in claimants.extract_if(.., |claimant| Some(&claimant.file) != incumbent) {
+                    issues.insert(claimant.file, FileState::Conflict { reason: reason.clone() });
                 }
             }
-            let Some(AppCandidate { name, file, app, .. }) = rivals.pop() else { continue };
+            let Some(AppCandidate { name, file, app, .. }) = claimants.pop() else { continue };
             let served = match app {
                 Ok(app) => Some(app),
                 Err(reason) => {
@@ -305,13 +309,13 @@ fn app(name: &str, agent: Agent) -> Result<Arc<App>, String> {
     App::new(name, agent).map(Arc::new).map_err(|error| error.to_string())
 }
 
-/// Says that files share a name.
-pub(crate) fn conflict(what: &str, name: &str, files: &BTreeSet<PathBuf>) -> String {
+/// Returns the message for files that claim the same name.
+pub(crate) fn conflict_message(what: &str, name: &str, files: &BTreeSet<PathBuf>) -> String {
     let files: Vec<_> = files.iter().map(|file| format!("`{}`", file.display())).collect();
     format!("{} are {what} named `{name}`; rename or remove one", files.join(" and "))
 }
 
-/// The name of the folder that a file is in.
+/// Returns the name of the folder that contains a file.
 pub(crate) fn folder_name(file: &Path) -> String {
     let folder = file.parent().unwrap_or(Path::new(""));
     let named = folder.file_name().map(|name| name.to_string_lossy().into_owned());

@@ -1,9 +1,10 @@
-//! What a component may do beyond computing: the operator's `components.NAME.grants` in `hatchery.yaml`. Nothing that is not written there
-//! is allowed, but for clocks and random numbers: no language's runtime starts without them, and they reach nobody.
+//! Capability-based access control for components: the operator's `components.NAME.grants` in `hatchery.yaml`. Access
+//! is denied by default. The only exceptions are clocks and random numbers, which every language runtime needs and
+//! which reach nobody.
 //!
-//! Each import asks here before it acts. A refusal is a [`Denial`]: an ordinary error to the guest, with the lines that would allow it,
-//! and one line in the audit log for the operator. What a component says that it needs, its [`RequestedGrants`], grants nothing; it is compared
-//! with what it is granted, for the operator to see.
+//! Each import checks the grants before it acts. A refusal is a [`Denial`]: an ordinary error for the guest with the
+//! configuration lines that would allow the action, and one line in the audit log for the operator. A component's
+//! [`RequestedGrants`] grant nothing. They are only compared with its grants, so that the operator sees the difference.
 
 mod address;
 mod denial;
@@ -40,58 +41,58 @@ pub(crate) use network::{Target, blocked_range};
 pub(crate) use permission::Permission;
 pub(crate) use secrets::ResolvedSecret;
 pub use secrets::Secret;
-pub(crate) use wasi_environment::{Preopens, WasiEnvironment, link};
+pub(crate) use wasi_environment::{Preopens, WasiEnvironment, link_preopens};
 
-/// What one component is granted. The default is nothing.
+/// The grants of one component. The default grants nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Grants {
-    /// Hosts that it may send HTTP requests to.
+    /// Hosts that the component may send HTTP requests to.
     pub network: Vec<HostPattern>,
-    /// Hosts and addresses of these that need not be of the public internet.
+    /// Hosts and addresses that may be outside of the public internet.
     pub private_network: Vec<PrivateEntry>,
-    /// What the host adds to requests.
+    /// Secrets that the host adds to requests.
     pub secrets: Vec<Secret>,
-    /// Models that its code may ask, and that its agents may be described with. Its own need no grant: those that it
-    /// offers, and scripts that have its name or lie in the folder that has its name.
+    /// Models that the component's code may call and that its agents may use. Its own models need no grant: those that
+    /// it exports, and scripts that have its name or lie in the folder of its name.
     pub models: Vec<Pattern>,
-    /// Whether its code may search what was said in the user's earlier sessions.
+    /// Allows the component's code to search the user's earlier sessions.
     pub memory: bool,
-    /// Whether its code may read, or also save and delete, the files of the session and of the user.
+    /// Allows the component's code to read, or also to save and delete, the artifacts of the session and of the user.
+    /// `None` denies both.
     pub artifacts: Option<Access>,
-    /// State that is shared beyond the session.
+    /// Access to state that is shared beyond the session.
     pub state: StateGrants,
-    /// Tools of others that its code may call, among those that its agent was given, by full name as in `search/find`;
-    /// and items of others that its agents may be described with: tools, callbacks, code executors and example
-    /// providers by full name, whole toolsets as `search/*`, agents as `agent:search/clerk`, and tools that run inside
-    /// of models, such as `url_context`.
+    /// Items of other components, by qualified name. Tools (`search/find`) that the component's code may call, if its
+    /// agent has them. Tools, callbacks, code executors and example providers that its agents may use; whole toolsets
+    /// as `search/*`, agents as `agent:search/clerk`, and tools that run inside the model, such as `url_context`.
     pub tools: Vec<Pattern>,
-    /// Environment variables that it sees, by name.
+    /// Environment variables by name.
     pub environment: BTreeMap<String, Variable>,
-    /// Folders of the host that it sees.
+    /// Folders of the host that the component can open.
     pub files: Vec<Folder>,
-    /// What time it is to it.
+    /// The wall clock that the component reads.
     pub clock: ClockGrant,
-    /// Where its random numbers come from.
+    /// The source of the component's random numbers.
     pub random: RandomGrant,
-    /// Other components that keep what they offer to themselves, by `components.NAME.private`: none of the patterns
-    /// stands for it.
+    /// Components that are `private` in `hatchery.yaml`. No pattern of these grants matches their items. Filled in by
+    /// [`Settings::of`](crate::Settings::of).
     #[serde(skip)]
     pub private_components: BTreeSet<String>,
 }
 
-/// Keys `user:…` and `app:…` that a component may use. Those of the session, and `temp:…`, it may always use.
+/// State keys `user:…` and `app:…` that a component may use. Session keys and `temp:…` need no grant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StateGrants {
-    /// Keys that it may read.
+    /// Keys that the component may read.
     pub read: Vec<Pattern>,
-    /// Keys that it may set, and read.
+    /// Keys that the component may set. It may also read them.
     pub write: Vec<Pattern>,
 }
 
 impl Grants {
-    /// Lets relative folders start at `folder`, which is that of `hatchery.yaml`.
+    /// Resolves relative folders against `folder`, which is the folder of `hatchery.yaml`.
     pub fn resolve_paths(&mut self, folder: &Path) {
         for granted in &mut self.files {
             granted.base = granted.host.is_relative().then(|| folder.to_owned());
@@ -99,8 +100,8 @@ impl Grants {
         }
     }
 
-    /// The folder by which `path` may be written, if there is one.
-    pub fn writes(&self, path: &Path) -> Option<&Folder> {
+    /// Returns the writable folder that contains `path`, if any.
+    pub fn writable_folder(&self, path: &Path) -> Option<&Folder> {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let path = real(if path.as_os_str().is_empty() { Path::new(".") } else { path });
         self.files.iter().find(|folder| folder.access == Access::Write && path.starts_with(real(&folder.host)))

@@ -44,7 +44,7 @@ async fn what_serves_keeps_its_names_when_others_of_the_same_are_added() -> Resu
             assert!(reason.ends_with(&format!("are {what} named `dice`; rename or remove one")), "{reason}");
         }
         assert_eq!(conflicts(&components, "dice"), &Value::Null);
-        let tool = "the tool `roll_die` is that of `dice`, which had the name first; this one is `aaa/roll_die`";
+        let tool = "the tool `roll_die` belongs to `dice`, which had the name first; this one is `aaa/roll_die`";
         let said = conflicts(&components, "aaa").as_array().context("conflicts")?;
         assert!(said.contains(&json!(tool)), "{components}");
         host.until_logged(tool).await?;

@@ -303,7 +303,7 @@ impl HostBuilder {
         let runner = Runner::with_signer(services, self.native_plugins(configured)?, signer);
         if let Some(catalog) = catalog.as_ref().filter(|_| self.watch) {
             catalog.watch();
-            tokio::spawn(follow_changes(catalog.changed(), apps.clone(), runner.clone()));
+            tokio::spawn(follow_changes(catalog.subscribe(), apps.clone(), runner.clone()));
             if let (Some(stamps), Some(source)) = (stamps, self.source) {
                 let (catalog, scripts) = (catalog.clone(), scripts.clone());
                 tokio::spawn(ConfigWatcher { source, initial, catalog, scripts, paths }.run(stamps));
@@ -351,7 +351,7 @@ impl HostBuilder {
     fn with_native_models(&mut self, services: Services, catalog: Option<CatalogHandle>) -> Services {
         let mut models = services.models.clone();
         if let Some(catalog) = catalog {
-            models = Arc::new(CatalogModels { catalog, rest: models });
+            models = Arc::new(CatalogModels { catalog, fallback: models });
         }
         if !self.models.is_empty() {
             models = Arc::new(NativeModels { native: std::mem::take(&mut self.models), rest: models });

@@ -16,7 +16,7 @@ const SCRIPTED: &str = "scripted:";
 pub(super) fn findings(visit: &Visit<'_>) -> Vec<Finding> {
     let config = visit.config.ok().cloned().unwrap_or_default();
     let rest = services::models(&config, &Scripts::in_folder(visit.folder, &config));
-    let models = CatalogModels { catalog: visit.handle.clone(), rest };
+    let models = CatalogModels { catalog: visit.handle.clone(), fallback: rest };
     let mut users: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for app in visit.catalog.apps.values() {
         for model in models_of(app) {

@@ -1,5 +1,5 @@
-//! What was replaced and is still in use: runs go on with the revisions and the apps that they began with. Those that do not end in time
-//! lose theirs, so that an old revision is gone one day.
+//! Draining of replaced revisions and apps: runs keep using the versions that they started with. Revisions whose runs
+//! do not end within the timeout are cut off, so that they are eventually freed.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -11,27 +11,27 @@ use serde::Serialize;
 use crate::catalog::Catalog;
 use crate::contract::component::Component;
 
-/// A revision of a component that was replaced or removed, and that runs still use.
+/// A revision that was replaced or removed, but is still used by runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainingRevision {
-    /// The component.
+    /// Name of the component.
     pub name: String,
     /// SHA-256 of its file.
     pub sha256: String,
-    /// How many of its calls are running. A run can have it without calling it at the moment.
+    /// Number of running calls. A run can hold the revision without calling it at the moment.
     pub calls: usize,
-    /// Since when it is old.
+    /// When the revision was replaced.
     pub since: Timestamp,
-    /// True when its runs have not ended in time: it is not run any more.
+    /// True if its runs did not end in time and its calls are cut off.
     pub is_cut_off: bool,
 }
 
-/// All that was replaced and is still in use.
+/// Replaced revisions and apps that are still used.
 pub(crate) struct Draining {
     timeout: Duration,
     revisions: Vec<ReplacedRevision>,
-    /// Closed when nobody else has them.
+    /// Closed when no one else holds them.
     apps: Vec<Arc<App>>,
 }
 
@@ -40,7 +40,7 @@ struct ReplacedRevision {
     name: String,
     sha256: String,
     since: Timestamp,
-    began: Instant,
+    replaced_at: Instant,
     is_cut_off: bool,
 }
 
@@ -49,7 +49,7 @@ impl Draining {
         Self { timeout, revisions: Vec::new(), apps: Vec::new() }
     }
 
-    /// Takes over what `next` has no more.
+    /// Adds the components and apps of `current` that are not in `next`.
     pub(crate) fn replace(&mut self, current: &Catalog, next: &Catalog) {
         for (name, component) in &current.components {
             let successor = next.components.get(name);
@@ -67,7 +67,7 @@ impl Draining {
                 name: name.clone(),
                 sha256,
                 since: Timestamp::now(),
-                began: Instant::now(),
+                replaced_at: Instant::now(),
                 is_cut_off: false,
             });
         }
@@ -75,42 +75,43 @@ impl Draining {
         self.apps.extend(current.apps.iter().filter(is_gone).map(|(_, app)| app.clone()));
     }
 
-    /// Forgets what is not used any more, and cuts off what was to have ended by now. Gives apps that nobody has: they are to be closed.
+    /// Removes revisions that are no longer used, and cuts off those whose time is up. Returns apps that are no longer
+    /// used, to be closed.
     pub(crate) fn sweep(&mut self) -> Vec<Arc<App>> {
-        // The agents are shared by all copies of an app, whatever settings these have.
+        // All copies of an app share its agents, whatever their settings.
         let is_unused = |app: &mut Arc<App>| Arc::strong_count(app) == 1 && Arc::strong_count(&app.tree) == 1;
         let unused = self.apps.extract_if(.., is_unused).collect();
-        self.revisions.retain_mut(|old| old.is_in_use(self.timeout));
+        self.revisions.retain_mut(|revision| revision.is_in_use(self.timeout));
         unused
     }
 
-    /// What is still in use.
+    /// Returns the revisions that are still used.
     pub(crate) fn report(&self) -> Vec<DrainingRevision> {
-        let in_use = self.revisions.iter().filter_map(|old| Some((old, old.component.upgrade()?)));
+        let in_use = self.revisions.iter().filter_map(|revision| Some((revision, revision.component.upgrade()?)));
         in_use
-            .map(|(old, component)| DrainingRevision {
-                name: old.name.clone(),
-                sha256: old.sha256.clone(),
+            .map(|(revision, component)| DrainingRevision {
+                name: revision.name.clone(),
+                sha256: revision.sha256.clone(),
                 calls: component.running(),
-                since: old.since,
-                is_cut_off: old.is_cut_off,
+                since: revision.since,
+                is_cut_off: revision.is_cut_off,
             })
             .collect()
     }
 }
 
 impl ReplacedRevision {
-    /// False when nobody has it any more. Cuts it off when it is due.
+    /// Returns false if the revision is no longer used. Cuts it off when its time is up.
     fn is_in_use(&mut self, timeout: Duration) -> bool {
-        let (name, sha256, took) = (&self.name, &self.sha256, self.began.elapsed());
+        let (name, sha256, elapsed) = (&self.name, &self.sha256, self.replaced_at.elapsed());
         let Some(component) = self.component.upgrade() else {
-            tracing::info!(component = name, sha256, ?took, "drained");
+            tracing::info!(component = name, sha256, took = ?elapsed, "drained");
             return false;
         };
-        if took >= timeout && !self.is_cut_off {
+        if elapsed >= timeout && !self.is_cut_off {
             self.is_cut_off = true;
             let calls = component.running();
-            tracing::warn!(component = name, sha256, ?took, calls, "cut off: its runs have not ended in time");
+            tracing::warn!(component = name, sha256, took = ?elapsed, calls, "cut off: its runs have not ended in time");
             component.cancel_calls();
         }
         true
@@ -137,11 +138,11 @@ mod tests {
         let run = Arc::new(App::clone(&app).with_settings(AppSettings::default()));
         draining.replace(&catalog(Some(&app)), &catalog(Some(&app)));
         drop(app);
-        assert!(draining.sweep().is_empty() && draining.apps.is_empty(), "an app that serves on is not touched");
+        assert!(draining.sweep().is_empty() && draining.apps.is_empty(), "an app that still serves is not closed");
         let app = Arc::new(App::clone(&run));
         draining.replace(&catalog(Some(&app)), &catalog(None));
         drop(app);
-        assert!(draining.sweep().is_empty(), "a run goes on with the same agents");
+        assert!(draining.sweep().is_empty(), "a run still uses the same agents");
         drop(run);
         assert_eq!(draining.sweep().iter().map(|app| app.name.as_str()).collect::<Vec<_>>(), ["dice"]);
         assert!(draining.sweep().is_empty());

@@ -1,4 +1,4 @@
-//! What a component file is, wants and offers, as data for people and scripts.
+//! Inspection of a component file: metadata, imports, exports, items and grants, as data for people and scripts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use hatchery_core::ItemKind;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::catalog::loader::{LoadOptions, admit, check_name, load_bytes, read};
-use crate::catalog::names::roots;
+use crate::catalog::loader::{LoadOptions, check_load_policy, check_name, load_bytes, read};
+use crate::catalog::names::root_agents;
 use crate::catalog::settings::ComponentSettings;
 use crate::contract::bindings::hatchery::agent::specs::AgentKind;
 use crate::contract::component::{AgentSpec, Component, Hook, MODEL_PREFIX};
@@ -17,45 +17,38 @@ use crate::error::LoadError;
 use crate::policy::{GrantReport, RequestedGrants};
 use crate::runtime::cache::sha256;
 
-/// A component file, looked at.
+/// The result of inspecting a component file.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Inspection {
-    /// The component's name.
     pub name: String,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub size: u64,
     /// SHA-256 of the file.
     pub sha256: String,
-    /// The version of `hatchery:agent` that it was built for; none when its tools are plain functions.
+    /// The version of `hatchery:agent` that it was built for. `None` if its tools are plain functions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contract: Option<String>,
-    /// Interfaces that it wants.
+    /// Imported interfaces.
     pub imports: Vec<String>,
-    /// Interfaces that it offers.
+    /// Exported interfaces.
     pub exports: Vec<String>,
-    /// Its agents.
     pub agents: Vec<InspectedAgent>,
-    /// Its tools.
     pub tools: Vec<InspectedTool>,
-    /// Its callbacks.
     pub callbacks: Vec<InspectedCallback>,
-    /// Its plugins.
     pub plugins: Vec<InspectedPlugin>,
-    /// Names of its code executors.
     pub code_executors: Vec<String>,
-    /// Names of its summarizers.
     pub summarizers: Vec<String>,
-    /// Names of its providers of examples.
+    /// Names of its example providers.
     pub examples: Vec<String>,
-    /// Names of its models, as agents write them.
+    /// Names of its models as agents refer to them, `component:NAME/model`.
     pub models: Vec<String>,
-    /// What it requests, and what it would be granted.
+    /// Requested grants compared with the grants that it has.
     pub grants: GrantReport,
-    /// Why the host would not load it. Then what it offers is known only if the reason is not about its code.
+    /// Why the host would not load it. Its items are then only known if the reason is not about its code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// Whether its code was run to ask what it offers. If not, all that is known of its items is `exports`.
+    /// True if its code was run to describe its items. Otherwise only `exports` tells what it contains.
     pub is_described: bool,
 }
 
@@ -63,22 +56,17 @@ pub struct Inspection {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InspectedAgent {
-    /// Its name.
     pub name: String,
-    /// What it is for.
     pub description: String,
     /// `llm`, `sequential`, `parallel`, `loop` or `custom`.
     pub kind: &'static str,
-    /// Its model, if it names one.
+    /// Its model, if the agent names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Tools that it can call.
     pub tools: Vec<String>,
-    /// Sets of tools that it can call.
     pub toolsets: Vec<String>,
-    /// Agents below it.
     pub sub_agents: Vec<String>,
-    /// True when it becomes an app.
+    /// True if the agent becomes an app.
     pub is_app: bool,
 }
 
@@ -86,19 +74,17 @@ pub struct InspectedAgent {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InspectedTool {
-    /// Its name.
     pub name: String,
-    /// What it does.
     pub description: String,
-    /// JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
-    /// JSON Schema of its result.
+    /// JSON Schema of the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response: Option<Value>,
-    /// True when its result comes later.
+    /// True if its result arrives later.
     pub is_long_running: bool,
-    /// True when a person has to agree to each call.
+    /// True if a person has to confirm each call.
     pub requires_confirmation: bool,
 }
 
@@ -106,9 +92,8 @@ pub struct InspectedTool {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InspectedCallback {
-    /// Its name.
     pub name: String,
-    /// Where it may be used.
+    /// Hook points at which it may be used.
     pub points: Vec<String>,
 }
 
@@ -116,47 +101,52 @@ pub struct InspectedCallback {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InspectedPlugin {
-    /// Its name.
     pub name: String,
-    /// The hooks that it has.
+    /// Hooks that it implements.
     pub hooks: Vec<String>,
 }
 
-/// Looks at the bytes of a component: checks and compiles it, and has it describe itself without any of the rights that it is granted.
+/// Inspects the bytes of a component: checks and compiles it, and runs `describe` without any of its grants.
 ///
 /// # Errors
-/// As loading it.
+/// The same as when loading it.
 pub async fn inspect(options: &LoadOptions, name: &str, bytes: Vec<u8>) -> Result<Inspection, LoadError> {
     let (size, hash) = (bytes.len() as u64, sha256(&bytes));
     let settings = options.settings.of(name);
     let mut options = options.clone();
-    let without_rights = ComponentSettings { grants: Arc::default(), warm: None, refusal: None, ..settings.clone() };
-    options.settings.components.insert(name.to_owned(), without_rights);
+    let without_grants = ComponentSettings { grants: Arc::default(), warm: None, refusal: None, ..settings.clone() };
+    options.settings.components.insert(name.to_owned(), without_grants);
     let (component, _) = load_bytes(&options, name, bytes.into(), hash).await?;
-    Ok(described(&component, size, &settings))
+    Ok(inspect_loaded(&component, size, &settings))
 }
 
-/// Looks at a component's file. Code that the host would not admit is not run: then only what can be read from the file is shown.
+/// Inspects a component file. Code that the load policy rejects is not run; then only what can be read from the file is
+/// reported.
 ///
 /// # Errors
-/// As loading it, but for being refused.
+/// The same as when loading it, except for a rejection by the load policy.
 pub async fn inspect_file(options: &LoadOptions, path: &Path) -> Result<Inspection, LoadError> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     check_name(&name, path)?;
     let bytes = read(options, path).await?;
-    let refused = match admit(options, path, bytes.clone()).await {
+    let refused = match check_load_policy(options, path, bytes.clone()).await {
         Ok(_) => None,
         Err(LoadError::Refused(reason)) => Some(reason),
         Err(error) => return Err(error),
     };
     match refused {
         None => inspect(options, &name, bytes.into()).await,
-        Some(reason) => unrun(&name, &bytes, reason, &options.settings.of(&name)),
+        Some(reason) => inspect_unloaded(&name, &bytes, reason, &options.settings.of(&name)),
     }
 }
 
-/// What the bytes say without being run.
-fn unrun(name: &str, bytes: &[u8], reason: String, settings: &ComponentSettings) -> Result<Inspection, LoadError> {
+/// Inspects the bytes without running the code.
+fn inspect_unloaded(
+    name: &str,
+    bytes: &[u8],
+    reason: String,
+    settings: &ComponentSettings,
+) -> Result<Inspection, LoadError> {
     let contract = Contract::read(name, bytes)?;
     let requests = RequestedGrants::read(name, bytes)?;
     Ok(Inspection {
@@ -180,8 +170,8 @@ fn unrun(name: &str, bytes: &[u8], reason: String, settings: &ComponentSettings)
     })
 }
 
-fn described(component: &Component, size: u64, settings: &ComponentSettings) -> Inspection {
-    let roots = roots(component);
+fn inspect_loaded(component: &Component, size: u64, settings: &ComponentSettings) -> Inspection {
+    let roots = root_agents(component);
     let agents = component.agents().iter().map(|spec| agent(spec, roots.contains(&spec.name.as_str())));
     let tools = component.tools().iter().map(|tool| InspectedTool {
         name: tool.declaration.name.clone(),
@@ -222,15 +212,15 @@ fn described(component: &Component, size: u64, settings: &ComponentSettings) -> 
 }
 
 fn agent(spec: &AgentSpec, is_app: bool) -> InspectedAgent {
-    let plain = |kind| (kind, None, Vec::new(), Vec::new());
+    let without_tools = |kind| (kind, None, Vec::new(), Vec::new());
     let (kind, model, tools, toolsets) = match &spec.kind {
         AgentKind::Llm(llm) => {
             let toolsets = llm.toolsets.iter().map(|set| set.name.clone()).collect();
             ("llm", llm.model.clone(), llm.tools.clone(), toolsets)
         }
-        AgentKind::Sequential => plain("sequential"),
-        AgentKind::Parallel => plain("parallel"),
-        AgentKind::Loop(_) => plain("loop"),
+        AgentKind::Sequential => without_tools("sequential"),
+        AgentKind::Parallel => without_tools("parallel"),
+        AgentKind::Loop(_) => without_tools("loop"),
         AgentKind::Custom(custom) => ("custom", custom.model.clone(), custom.tools.clone(), Vec::new()),
     };
     InspectedAgent {

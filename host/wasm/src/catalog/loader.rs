@@ -1,10 +1,18 @@
-//! From files to catalogs: finds what has changed, waits until it has settled, loads it, and says what became of it.
+//! The loader: turns the files of the served directory into catalogs.
 //!
-//! A file is read once: its hash, its check and its code come from the same bytes. A file that cannot be used changes nothing but its own
-//! status; what it was before goes on serving.
+//! Each component file passes through these states:
 //!
-//! Loads are tasks of their own. The loader starts them and takes over their results; it never waits for one, so settings take effect and
-//! other files are loaded while a component is compiled.
+//! 1. *seen*: a scan has found a new or changed file (`Loader::record_scan`),
+//! 2. *settled*: the file has not changed for `SETTLE` (`TrackedFile::is_ready`),
+//! 3. *read*, *checked*, *compiled*, *described*: done by a load task (`load.rs`, `tasks.rs`),
+//! 4. *loaded* or *rejected*: the loader has taken over the result (`Loader::finish_load`),
+//! 5. *published*: the component is part of a catalog (`publish.rs`).
+//!
+//! A file is read once: its hash, its check and its code come from the same bytes. A file that cannot be used only
+//! changes its own state; its last good version continues to serve.
+//!
+//! The loader never waits for a load task, so that settings take effect and other files are loaded while a component is
+//! compiled.
 
 mod audit;
 mod load;
@@ -12,94 +20,62 @@ mod options;
 mod publish;
 mod reconfigure;
 mod tasks;
+mod tracked_file;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hatchery_core::Timestamp;
 use tokio::sync::watch;
 
 use crate::catalog::names::StoredNames;
-use crate::catalog::scan::{Kind, Scan, Stamp, scan};
-use crate::catalog::{Catalog, FileState, LoadIssues, conflict, folder_name};
+use crate::catalog::scan::{FileKind, FileVersion, Scan, scan};
+use crate::catalog::{Catalog, FileState, LoadIssues, conflict_message, folder_name};
 use crate::contract::component::Component;
 use crate::error::LoadError;
 use load::load;
+use reconfigure::LoadOutcome;
 use tasks::{LoadResult, LoadTask, LoadTasks};
+use tracked_file::TrackedFile;
 
 pub use load::{Precompiled, precompile};
-pub(crate) use load::{admit, check_name, load_bytes, read};
+pub(crate) use load::{check_load_policy, check_name, load_bytes, read};
 pub use options::{LoadOptions, LoadPolicy, Progress};
 
-/// How long a file must stay as it is before it is read.
+/// How long a file must stay unchanged before it is read.
 pub(crate) const SETTLE: Duration = Duration::from_millis(100);
 
-/// What is known about a file.
-struct TrackedFile {
-    kind: Kind,
-    /// The component's name, or the app's folder.
-    name: String,
-    stamp: Stamp,
-    /// When it was first seen with this stamp, or to be missing.
-    seen: Instant,
-    is_missing: bool,
-    is_loaded: bool,
-    state: FileState,
-    since: Timestamp,
-    /// The folder that kept it from being loaded, as it was not there.
-    needs_folder: Option<PathBuf>,
-    /// What its last good version gave.
-    component: Option<Arc<Component>>,
-    /// False when `component` described itself with settings that are not in force any more.
-    is_described: bool,
-}
-
-impl TrackedFile {
-    /// True when it is as it was when it was last loaded.
-    fn is_settled(&self) -> bool {
-        self.is_loaded && !self.is_missing
-    }
-
-    fn set(&mut self, state: FileState) {
-        if self.state != state {
-            self.state = state;
-            self.since = Timestamp::now();
-        }
-    }
-}
-
-/// The state of the directory as it was last looked at.
+/// The files of the served directory and the loads that are running.
 pub(crate) struct Loader {
     directory: PathBuf,
     options: LoadOptions,
     files: BTreeMap<PathBuf, TrackedFile>,
     /// The file that serves under each component name.
     owners: BTreeMap<String, PathBuf>,
-    /// The owners of names, as the file of them holds them.
-    names_file: StoredNames,
+    /// Names and their owners, as last stored.
+    stored_names: StoredNames,
     tasks: LoadTasks,
-    /// Files of the first look that are not loaded yet; `None` before it. Until there are none, no app keeps its name against another:
-    /// which of two serves must not depend on which is compiled first.
+    /// Files of the first scan that are not loaded yet; `None` before it. While there are any, no app keeps its name
+    /// against another one, because which of two apps serves must not depend on which is compiled first.
     starting: Option<BTreeSet<PathBuf>>,
-    /// True when the catalog is out of date.
+    /// True if the catalog is out of date.
     has_changed: bool,
-    /// Why files whose components are loaded cannot serve, as of the last catalog.
+    /// Why files cannot serve although their components are loaded, as of the last catalog.
     issues: LoadIssues,
 }
 
 impl Loader {
-    /// `activity` counts up whenever there is something to take over with [`Loader::collect`].
+    /// `activity` is incremented whenever there are results for [`Loader::collect_results`].
     pub(crate) fn new(directory: PathBuf, options: LoadOptions, activity: Arc<watch::Sender<u64>>) -> Self {
-        let names_file = options.names_file.as_deref().map(StoredNames::read).unwrap_or_default();
-        let [owners, _] = names_file.files(&directory);
+        let stored_names = options.names_file.as_deref().map(StoredNames::read).unwrap_or_default();
+        let [owners, _] = stored_names.files(&directory);
         Self {
             directory,
             options,
             files: BTreeMap::new(),
             owners,
-            names_file,
+            stored_names,
             tasks: LoadTasks::new(activity),
             starting: None,
             has_changed: false,
@@ -107,166 +83,145 @@ impl Loader {
         }
     }
 
-    /// Returns the catalog before the first one: nothing serves, and names have their owners.
+    /// Returns the catalog before the first one: nothing serves, and names have their stored owners.
     pub(crate) fn initial(&self) -> Catalog {
-        let [_, app_files] = self.names_file.files(&self.directory);
-        Catalog { app_files, owners: self.names_file.items.clone(), ..Catalog::default() }
+        let [_, app_files] = self.stored_names.files(&self.directory);
+        Catalog { app_files, owners: self.stored_names.items.clone(), ..Catalog::default() }
     }
 
-    /// Looks at the directory and starts to load what has been the same for `settle`.
-    pub(crate) async fn look(&mut self, settle: Duration) {
-        self.try_missing_folders_again();
-        let (directory, written) = (self.directory.clone(), self.options.settings.written());
-        let found = tokio::task::spawn_blocking(move || scan(&directory, &written)).await;
-        let found = found.unwrap_or_else(|error| {
-            tracing::error!("looking at the directory broke off: {error}");
-            Scan::failed(&self.directory)
-        });
-        self.note(&found);
-        self.has_changed |= self.forget_missing(&found, settle);
-        let conflicts = self.conflicts();
-        let ready = self.settled(settle);
+    /// Returns true while loads are running.
+    pub(crate) fn is_loading(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
+    /// Returns true if a file has not settled yet, so that the directory should be scanned again soon.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.files.iter().any(|(path, file)| {
+            let waits = !file.is_loaded && !self.tasks.contains(path);
+            file.is_missing || waits && !matches!(file.state, FileState::Conflict { .. })
+        })
+    }
+
+    /// Scans the directory and starts to load files that have not changed for `settle`.
+    pub(crate) async fn scan(&mut self, settle: Duration) {
+        self.retry_missing_folders();
+        let scan = self.scan_directory().await;
+        self.record_scan(&scan);
+        self.has_changed |= self.remove_missing(&scan, settle);
+        let conflicts = self.name_conflicts();
+        let ready = self.ready_files(settle);
         self.has_changed |= self.mark_conflicts(&conflicts);
         let (components, others): (Vec<_>, Vec<_>) = ready
             .into_iter()
             .filter(|path| !conflicts.contains_key(path))
-            .partition(|path| self.files.get(path).is_some_and(|known| known.kind == Kind::Component));
+            .partition(|path| self.files.get(path).is_some_and(|file| file.kind == FileKind::Component));
         self.has_changed |= !others.is_empty();
         for path in others {
-            if let Some(known) = self.files.get_mut(&path) {
-                known.is_loaded = true;
+            if let Some(file) = self.files.get_mut(&path) {
+                file.is_loaded = true;
             }
         }
         if !components.is_empty() {
             self.options.report(Progress::Found(components.len()));
         }
         for path in components {
-            self.start(path);
+            self.start_load(path);
         }
         if self.starting.is_none() {
             self.starting = Some(self.files.keys().filter(|path| self.tasks.contains(path)).cloned().collect());
         }
     }
 
-    /// Takes over the results of loads.
-    pub(crate) fn collect(&mut self) {
-        while let Some((task, finished)) = self.tasks.next_finished() {
-            self.has_changed |= self.settle_load(task, finished);
-        }
-        for path in self.tasks.compiling() {
-            if let Some(known) = self.files.get_mut(path) {
-                known.set(FileState::Compiling { previous_serves: known.component.is_some() });
+    /// Schedules components whose granted folder did not exist and now does.
+    fn retry_missing_folders(&mut self) {
+        for file in self.files.values_mut() {
+            if file.needs_folder.take_if(|folder| folder.is_dir()).is_some() {
+                file.is_loaded = false;
             }
         }
     }
 
-    /// True while loads are under way.
-    pub(crate) fn is_loading(&self) -> bool {
-        !self.tasks.is_empty()
-    }
-
-    /// True when something has not settled yet: look again soon.
-    pub(crate) fn is_unsettled(&self) -> bool {
-        self.files.iter().any(|(path, known)| {
-            let waits = !known.is_loaded && !self.tasks.contains(path);
-            known.is_missing || waits && !matches!(known.state, FileState::Conflict { .. })
+    async fn scan_directory(&self) -> Scan {
+        let (directory, writable_folders) = (self.directory.clone(), self.options.settings.writable_folders());
+        let result = tokio::task::spawn_blocking(move || scan(&directory, &writable_folders)).await;
+        result.unwrap_or_else(|error| {
+            tracing::error!("scanning the directory panicked: {error}");
+            Scan::failed(&self.directory)
         })
     }
 
-    /// A component whose granted folder was not there is loaded once the folder is.
-    fn try_missing_folders_again(&mut self) {
-        for known in self.files.values_mut() {
-            if known.needs_folder.take_if(|folder| folder.is_dir()).is_some() {
-                known.is_loaded = false;
-            }
-        }
-    }
-
-    /// Takes over what a scan found.
-    fn note(&mut self, found: &Scan) {
-        for (path, (kind, stamp)) in &found.files {
+    /// Tracks new files, and marks changed files to be loaded again.
+    fn record_scan(&mut self, scan: &Scan) {
+        for (path, (kind, version)) in &scan.files {
             let name = match kind {
-                Kind::Component => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-                Kind::RootAgent | Kind::Yaml => folder_name(path),
+                FileKind::Component => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+                FileKind::RootAgent | FileKind::Yaml => folder_name(path),
             };
-            let known = self.files.entry(path.clone()).or_insert_with(|| {
+            let file = self.files.entry(path.clone()).or_insert_with(|| {
                 tracing::debug!("{}: pending: it is new", path.display());
-                TrackedFile {
-                    kind: *kind,
-                    name,
-                    stamp: *stamp,
-                    seen: Instant::now(),
-                    is_missing: false,
-                    is_loaded: false,
-                    state: FileState::Pending,
-                    since: Timestamp::now(),
-                    needs_folder: None,
-                    component: None,
-                    is_described: false,
-                }
+                TrackedFile::new(*kind, name, *version)
             });
-            known.is_missing = false;
-            if known.stamp != *stamp {
+            file.is_missing = false;
+            if file.version != *version {
                 tracing::debug!("{}: pending: it has changed", path.display());
-                known.stamp = *stamp;
-                known.seen = Instant::now();
-                known.is_loaded = false;
+                file.version = *version;
+                file.restart_settling();
                 if self.tasks.contains(path) {
                     self.tasks.abort(path);
-                    known.set(if known.component.is_some() { FileState::Loaded } else { FileState::Pending });
+                    file.reset_state();
                 }
             }
         }
     }
 
-    /// Drops files that have been missing for `settle`. A file that is being replaced is missing only for a moment, and nothing is known
-    /// of files in folders that cannot be read.
-    fn forget_missing(&mut self, found: &Scan, settle: Duration) -> bool {
-        for (_, known) in self.files.iter_mut().filter(|(path, _)| found.misses(path)) {
-            if !std::mem::replace(&mut known.is_missing, true) {
-                known.seen = Instant::now();
+    /// Stops tracking files that have been missing for `settle`; a file that is being replaced is missing only for a
+    /// moment. Returns true if there were any. The state of files in unreadable folders is unknown, so they stay.
+    fn remove_missing(&mut self, scan: &Scan, settle: Duration) -> bool {
+        for (_, file) in self.files.iter_mut().filter(|(path, _)| scan.is_missing(path)) {
+            if !std::mem::replace(&mut file.is_missing, true) {
+                file.seen = Instant::now();
             }
         }
-        let before = self.files.len();
-        let gone = self.files.extract_if(.., |path, known| found.misses(path) && known.seen.elapsed() >= settle);
-        for (path, known) in gone {
+        let count = self.files.len();
+        let removed = self.files.extract_if(.., |path, file| scan.is_missing(path) && file.seen.elapsed() >= settle);
+        for (path, file) in removed {
             self.tasks.abort(&path);
-            audit::swap(&known.name, known.component.as_ref().map(|component| component.sha256()), None);
+            audit::log_swap(&file.name, file.component.as_ref().map(|component| component.sha256()), None);
         }
         let files = &self.files;
         self.owners.retain(|_, owner| files.contains_key(owner));
-        self.files.len() != before
+        self.files.len() != count
     }
 
-    /// Component files that share a name with another; the one that serves is not among them.
-    fn conflicts(&self) -> BTreeMap<PathBuf, String> {
+    /// Returns the component files that share a name with another file, except for the one that serves, with a message.
+    fn name_conflicts(&self) -> BTreeMap<PathBuf, String> {
         let mut by_name: BTreeMap<&str, BTreeSet<PathBuf>> = BTreeMap::new();
-        for (path, known) in self.files.iter().filter(|(_, known)| known.kind == Kind::Component) {
-            by_name.entry(&known.name).or_default().insert(path.clone());
+        for (path, file) in self.files.iter().filter(|(_, file)| file.kind == FileKind::Component) {
+            by_name.entry(&file.name).or_default().insert(path.clone());
         }
         let mut conflicts = BTreeMap::new();
         for (name, paths) in by_name.iter().filter(|(_, paths)| paths.len() > 1) {
-            let reason = conflict("components", name, paths);
-            let losers = paths.iter().filter(|path| self.owners.get(*name) != Some(*path));
-            conflicts.extend(losers.map(|path| (path.clone(), reason.clone())));
+            let reason = conflict_message("components", name, paths);
+            let others = paths.iter().filter(|path| self.owners.get(*name) != Some(*path));
+            conflicts.extend(others.map(|path| (path.clone(), reason.clone())));
         }
         conflicts
     }
 
     fn mark_conflicts(&mut self, conflicts: &BTreeMap<PathBuf, String>) -> bool {
         let mut changed = false;
-        for (path, known) in &mut self.files {
-            match (conflicts.get(path), &known.state) {
+        for (path, file) in &mut self.files {
+            match (conflicts.get(path), &file.state) {
                 (Some(reason), state) => {
                     let conflict = FileState::Conflict { reason: reason.clone() };
                     changed |= *state != conflict;
                     self.tasks.abort(path);
-                    known.set(conflict);
+                    file.set_state(conflict);
                 }
-                // The other file is gone: this one gets its turn.
-                (None, FileState::Conflict { .. }) if known.kind == Kind::Component && known.component.is_none() => {
-                    known.is_loaded = false;
-                    known.set(FileState::Pending);
+                // The other file is gone, so this one can be loaded.
+                (None, FileState::Conflict { .. }) if file.kind == FileKind::Component && file.component.is_none() => {
+                    file.is_loaded = false;
+                    file.set_state(FileState::Pending);
                 }
                 (None, _) => {}
             }
@@ -274,67 +229,61 @@ impl Loader {
         changed
     }
 
-    /// Files that are to be loaded and have been the same for `settle`.
-    fn settled(&self, settle: Duration) -> Vec<PathBuf> {
-        let ready = |(path, known): &(&PathBuf, &TrackedFile)| {
-            !known.is_loaded && !known.is_missing && known.seen.elapsed() >= settle && !self.tasks.contains(path)
-        };
-        self.files.iter().filter(ready).map(|(path, _)| path.clone()).collect()
+    fn ready_files(&self, settle: Duration) -> Vec<PathBuf> {
+        let ready = self.files.iter().filter(|(path, file)| file.is_ready(settle) && !self.tasks.contains(path));
+        ready.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Starts to load a component.
-    fn start(&mut self, path: PathBuf) {
-        let Some(known) = self.files.get(&path) else { return };
-        let (options, name, file) = (self.options.clone(), known.name.clone(), path.clone());
-        let current = known.component.as_ref().filter(|_| known.is_described);
+    fn start_load(&mut self, path: PathBuf) {
+        let Some(file) = self.files.get(&path) else { return };
+        let (options, name, file_path) = (self.options.clone(), file.name.clone(), path.clone());
+        let current = file.component.as_ref().filter(|_| file.is_described);
         let current = current.map(|component| component.sha256().to_owned());
         let settings = self.options.settings.of(&name);
-        self.tasks.start(path, known.stamp, settings, |permit| async move {
-            load(&options, &name, &file, current.as_deref(), permit).await
+        self.tasks.start(path, file.version, settings, |permit| async move {
+            load(&options, &name, &file_path, current.as_deref(), permit).await
         });
     }
 
-    /// Takes over the result of a load. True when the catalog has to change.
-    fn settle_load(&mut self, task: LoadTask, finished: LoadResult) -> bool {
+    /// Takes over the results of loads that have finished.
+    pub(crate) fn collect_results(&mut self) {
+        while let Some((task, result)) = self.tasks.next_finished() {
+            self.has_changed |= self.finish_load(task, result);
+        }
+        for path in self.tasks.compiling() {
+            if let Some(file) = self.files.get_mut(path) {
+                file.set_state(FileState::Compiling { previous_serves: file.component.is_some() });
+            }
+        }
+    }
+
+    /// Takes over the result of a load. Returns true if the catalog is out of date.
+    fn finish_load(&mut self, task: LoadTask, finished: LoadResult) -> bool {
         let LoadResult { path, took, result, .. } = finished;
-        let Some(known) = self.files.get_mut(&path) else { return false };
-        if Stamp::of(&path) != Some(task.stamp) {
-            // It changed while it was being read: the next look reads it again.
-            known.seen = Instant::now();
-            known.is_loaded = false;
-            known.set(if known.component.is_some() { FileState::Loaded } else { FileState::Pending });
+        let Some(file) = self.files.get_mut(&path) else { return false };
+        if FileVersion::of(&path) != Some(task.version) {
+            // The file changed while it was read: the next scan loads it again.
+            file.restart_settling();
+            file.reset_state();
             return false;
         }
-        let name = known.name.clone();
-        let now = self.options.settings.of(&name);
-        if result.is_err() && task.settings != now {
-            // It failed with settings that are not in force any more.
-            self.start(path);
+        let name = file.name.clone();
+        if result.is_err() && task.settings != self.options.settings.of(&name) {
+            // The load failed with settings that are no longer in force.
+            self.start_load(path);
             return false;
         }
-        known.is_loaded = true;
-        known.needs_folder = None;
-        match result.and_then(|loaded| reconfigure::bring_up_to_date(loaded, &self.options.settings, &name)) {
-            Ok(reconfigure::Current::Unchanged) => {
-                let changed = known.state != FileState::Loaded;
-                known.set(FileState::Loaded);
+        file.is_loaded = true;
+        file.needs_folder = None;
+        match result.and_then(|loaded| reconfigure::apply_current_settings(loaded, &self.options.settings, &name)) {
+            Ok(LoadOutcome::Unchanged) => {
+                let changed = file.state != FileState::Loaded;
+                file.set_state(FileState::Loaded);
                 changed
             }
-            Ok(reconfigure::Current::Component { component, is_from_cache, is_described }) => {
+            Ok(LoadOutcome::Component { component, is_from_cache, is_described }) => {
                 tracing::info!(component = name, sha256 = component.sha256(), ?took, is_from_cache, "loaded");
-                if let Some(lines) = component.grant_report().missing_lines(&name) {
-                    tracing::warn!(
-                        "component `{name}` requests more than it is granted; to grant it, add to hatchery.yaml:\n{lines}"
-                    );
-                }
-                let previous = known.component.replace(component.clone());
-                let old = previous.as_ref().map(|previous| previous.sha256());
-                if old != Some(component.sha256()) {
-                    audit::swap(&name, old, Some(component.sha256()));
-                }
-                known.is_described = is_described;
-                known.set(FileState::Loaded);
-                self.owners.insert(name.clone(), path.clone());
+                self.accept(&path, component, is_described);
                 self.options.report(Progress::Loaded { name, took, is_from_cache });
                 if !is_described {
                     self.describe_again(path);
@@ -348,20 +297,41 @@ impl Loader {
         }
     }
 
-    /// Notes that a file cannot be loaded.
+    /// Replaces the component of a file.
+    fn accept(&mut self, path: &Path, component: Arc<Component>, is_described: bool) {
+        let Some(file) = self.files.get_mut(path) else { return };
+        let name = &file.name;
+        if let Some(lines) = component.grant_report().missing_lines(name) {
+            tracing::warn!(
+                "component `{name}` requests more than it is granted; to grant it, add to hatchery.yaml:\n{lines}"
+            );
+        }
+        let previous = file.component.replace(component.clone());
+        let previous = previous.as_ref().map(|previous| previous.sha256());
+        if previous != Some(component.sha256()) {
+            audit::log_swap(name, previous, Some(component.sha256()));
+        }
+        self.owners.insert(name.clone(), path.to_owned());
+        file.is_described = is_described;
+        file.set_state(FileState::Loaded);
+    }
+
+    /// Marks a file as rejected. Its last good version continues to serve, unless its grants were revoked.
     fn reject(&mut self, path: &Path, error: &LoadError) {
-        let Some(known) = self.files.get_mut(path) else { return };
+        let Some(file) = self.files.get_mut(path) else { return };
         if let LoadError::Folder { folder, .. } = error {
-            known.needs_folder = Some(folder.clone()).filter(|folder| !folder.is_dir());
+            file.needs_folder = Some(folder.clone()).filter(|folder| !folder.is_dir());
         }
         let reason = error.to_string();
         tracing::warn!("{}: rejected: {reason}", path.display());
-        // A grant may have been taken back: nothing serves on with what is not written any more.
-        let now = self.options.settings.of(&known.name);
-        known.component.take_if(|component| now.refusal.is_some() || component.settings().grants != now.grants);
-        let previous_serves = known.component.is_some();
-        known.set(FileState::Rejected { reason: reason.clone(), previous_serves });
-        self.options.report(Progress::Rejected { name: known.name.clone(), reason });
+        let settings = self.options.settings.of(&file.name);
+        let is_revoked = |component: &mut Arc<Component>| {
+            settings.refusal.is_some() || component.settings().grants != settings.grants
+        };
+        file.component.take_if(is_revoked);
+        let previous_serves = file.component.is_some();
+        file.set_state(FileState::Rejected { reason: reason.clone(), previous_serves });
+        self.options.report(Progress::Rejected { name: file.name.clone(), reason });
     }
 }
 

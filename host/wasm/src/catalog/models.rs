@@ -1,4 +1,4 @@
-//! Models of components among all other models.
+//! Resolves model names to models of components or to other models.
 
 use std::sync::Arc;
 
@@ -7,16 +7,15 @@ use hatchery_core::{Model, ModelError, ModelResolver};
 use crate::catalog::watch::CatalogHandle;
 use crate::contract::component::MODEL_PREFIX;
 
-/// Finds `component:NAME/model` in the catalog that serves at that moment, and every other name in another registry.
+/// Resolves `component:NAME/model` in the current catalog, and all other names with `fallback`.
 pub struct CatalogModels {
-    /// What is loaded.
     pub catalog: CatalogHandle,
-    /// Where the other models are.
-    pub rest: Arc<dyn ModelResolver>,
+    /// Resolves names of models that are not components'.
+    pub fallback: Arc<dyn ModelResolver>,
 }
 
 impl ModelResolver for CatalogModels {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        if name.starts_with(MODEL_PREFIX) { self.catalog.model(name) } else { self.rest.model(name) }
+        if name.starts_with(MODEL_PREFIX) { self.catalog.model(name) } else { self.fallback.model(name) }
     }
 }

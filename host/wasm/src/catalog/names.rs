@@ -1,4 +1,5 @@
-//! Finding things by name among components.
+//! Name resolution for the items of components: `component/item`, or just `item` if that is unambiguous or has an
+//! owner.
 
 mod build;
 mod models;
@@ -15,17 +16,20 @@ use hatchery_core::{
 use hatchery_engine::builtin;
 
 use crate::contract::component::Component;
-pub(crate) use owners::{NameOwners, Shadowed, StoredNames};
+pub(crate) use owners::{NameOwners, ShadowedItems, StoredNames};
 
-pub(crate) use permissions::described;
+pub(crate) use permissions::required_by_agents;
 
 /// Components by name.
 pub(crate) type Components = BTreeMap<String, Arc<Component>>;
 
-/// Looks names up in a set of components, some of which are the owners of names that others have, too.
-pub(crate) struct Names<'a>(pub(crate) &'a Components, pub(crate) &'a NameOwners);
+/// Resolves names to items of components. [`NameOwners`] decides which of several components an unqualified name means.
+pub(crate) struct NameResolver<'a> {
+    pub(crate) components: &'a Components,
+    pub(crate) owners: &'a NameOwners,
+}
 
-impl ItemResolver for Names<'_> {
+impl ItemResolver for NameResolver<'_> {
     fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, ResolveError> {
         if let Some(tool) = builtin::tool(name) {
             return Ok(tool);
@@ -43,8 +47,8 @@ impl ItemResolver for Names<'_> {
     }
 
     fn toolset(&self, name: &str) -> Result<Arc<dyn Toolset>, ResolveError> {
-        let found = self.0.get(name).and_then(Component::toolset);
-        found.ok_or_else(|| self.unknown(ItemKind::Toolset, name))
+        let toolset = self.components.get(name).and_then(Component::toolset);
+        toolset.ok_or_else(|| self.unknown(ItemKind::Toolset, name))
     }
 
     fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, ResolveError> {
@@ -70,41 +74,41 @@ impl ItemResolver for Names<'_> {
     }
 }
 
-/// What takes an item out of a component.
-type Take<T> = fn(&Arc<Component>, &str) -> Option<Arc<T>>;
+/// Gets an item of a component by name.
+type GetItem<T> = fn(&Arc<Component>, &str) -> Option<Arc<T>>;
 
-impl Names<'_> {
-    fn item<T: ?Sized>(&self, kind: ItemKind, name: &str, take: Take<T>) -> Result<Arc<T>, ResolveError> {
+impl NameResolver<'_> {
+    fn item<T: ?Sized>(&self, kind: ItemKind, name: &str, get: GetItem<T>) -> Result<Arc<T>, ResolveError> {
         let (component, item) = self.find(kind, name)?;
-        take(component, item).ok_or_else(|| self.unknown(kind, name))
+        get(component, item).ok_or_else(|| self.unknown(kind, name))
     }
 
-    /// The component that offers `name`, and the item's name in it.
+    /// Returns the component that exports `name`, and the item's name in it.
     fn find<'n>(&self, kind: ItemKind, name: &'n str) -> Result<(&Arc<Component>, &'n str), ResolveError> {
         if let Some((component, item)) = name.split_once('/') {
-            let found = self.0.get(component).filter(|component| offers(component, kind, item));
-            return found.map(|component| (component, item)).ok_or_else(|| self.unknown(kind, name));
+            let component = self.components.get(component).filter(|component| offers(component, kind, item));
+            return component.map(|component| (component, item)).ok_or_else(|| self.unknown(kind, name));
         }
-        let mut found = self.0.values().filter(|component| offers(component, kind, name));
-        match (found.next(), found.next()) {
-            (Some(component), None) => match self.1.of(kind, name).filter(|owner| *owner != component.name()) {
+        let mut candidates = self.components.values().filter(|component| offers(component, kind, name));
+        match (candidates.next(), candidates.next()) {
+            (Some(component), None) => match self.owners.of(kind, name).filter(|owner| *owner != component.name()) {
                 None => Ok((component, name)),
                 Some(owner) => Err(ResolveError::Unusable {
                     kind,
                     name: name.into(),
                     reason: format!(
-                        "it is that of `{owner}`, which is not loaded; to have that of another component, name it, as in `{}/{name}`",
+                        "it belongs to `{owner}`, which is not loaded; to use the one of another component, qualify it, as in `{}/{name}`",
                         component.name()
                     ),
                 }),
             },
             (None, _) => Err(self.unknown(kind, name)),
             (Some(first), Some(second)) => {
-                let owner = self.1.of(kind, name).and_then(|owner| self.0.get(owner));
+                let owner = self.owners.of(kind, name).and_then(|owner| self.components.get(owner));
                 if let Some(owner) = owner.filter(|owner| offers(owner, kind, name)) {
                     return Ok((owner, name));
                 }
-                let all = [first, second].into_iter().chain(found);
+                let all = [first, second].into_iter().chain(candidates);
                 let candidates = all.map(|component| format!("{}/{name}", component.name())).collect();
                 Err(ResolveError::Ambiguous { kind, name: name.into(), candidates })
             }
@@ -113,7 +117,7 @@ impl Names<'_> {
 
     fn unknown(&self, kind: ItemKind, name: &str) -> ResolveError {
         let mut known: Vec<String> = Vec::new();
-        for component in self.0.values() {
+        for component in self.components.values() {
             known.extend(items(component, kind).map(|item| match kind {
                 ItemKind::Toolset => item.to_owned(),
                 _ => format!("{}/{item}", component.name()),
@@ -126,7 +130,8 @@ impl Names<'_> {
     }
 }
 
-/// Names of a component's items; the one toolset that it may be has its own name.
+/// Returns the names of a component's items. A component with tools is also one toolset, which has the component's
+/// name.
 fn items(component: &Component, kind: ItemKind) -> Box<dyn Iterator<Item = &str> + '_> {
     match kind {
         ItemKind::Toolset => Box::new(component.names(ItemKind::Tool).next().map(|_| component.name()).into_iter()),
@@ -138,8 +143,8 @@ fn offers(component: &Component, kind: ItemKind, name: &str) -> bool {
     items(component, kind).any(|item| item == name)
 }
 
-/// Names of a component's agents that are below none of its others: these become apps.
-pub(crate) fn roots(component: &Component) -> Vec<&str> {
+/// Returns the agents of a component that are not sub-agents of its other agents. They become apps.
+pub(crate) fn root_agents(component: &Component) -> Vec<&str> {
     let sub_agents = component.agents().iter().flat_map(|agent| &agent.sub_agents);
     let below: HashSet<&str> = sub_agents
         .map(|sub_agent| match sub_agent.split_once('/') {

@@ -1,4 +1,4 @@
-//! What is in the served directory: components and YAML files, at any depth.
+//! Directory scan: finds components and YAML files in the served directory, at any depth.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,71 +7,72 @@ use std::time::SystemTime;
 
 use hatchery_engine::yaml::ROOT_FILE;
 
-/// Folders that hold no agents.
+/// Folders of build tools, which are skipped.
 const IGNORED: &[&str] = &["target", "node_modules"];
 
-/// What a file is to the loader.
+/// The kind of a served file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     /// `*.wasm`.
     Component,
     /// `root_agent.yaml`.
     RootAgent,
-    /// Any other YAML file: an agent or a script that others may refer to.
+    /// Any other YAML file: an agent or a script that other files may refer to.
     Yaml,
 }
 
-/// Tells a file from a later state of itself, without reading it. The signature beside a component is part of its state: with another
-/// one, the component may be let in or refused.
+/// Identifies a version of a file without reading it: size and modification time. The signature beside a component is
+/// included, because a different signature may change whether the component is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    file: Seen,
-    signature: Option<Seen>,
+pub(crate) struct FileVersion {
+    file: FileMetadata,
+    signature: Option<FileMetadata>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct FileMetadata {
     size: u64,
     modified: Option<SystemTime>,
 }
 
-impl Stamp {
-    /// The stamp of a file, if there is one.
+impl FileVersion {
+    /// Returns the current version of a file. `None` if it does not exist.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let signature = path.extension().filter(|extension| *extension == "wasm");
-        let signature = signature.and_then(|_| Seen::at(&path.with_extension("wasm.minisig")));
-        Some(Self { file: Seen::at(path)?, signature })
+        let signature = signature.and_then(|_| FileMetadata::at(&path.with_extension("wasm.minisig")));
+        Some(Self { file: FileMetadata::at(path)?, signature })
     }
 }
 
-impl Seen {
+impl FileMetadata {
     fn at(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
         Some(Self { size: metadata.len(), modified: metadata.modified().ok() })
     }
 }
 
-/// The files that were found.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    pub(crate) files: BTreeMap<PathBuf, (Kind, Stamp)>,
-    /// Folders that could not be read: a file that is missing below one of them may still be there.
+    pub(crate) files: BTreeMap<PathBuf, (FileKind, FileVersion)>,
+    /// Folders that could not be read. Files in them may still exist even if they were not found.
     pub(crate) unreadable: Vec<PathBuf>,
 }
 
 impl Scan {
-    /// What a scan found that could not look at anything.
+    /// Returns the result of a scan in which nothing could be read.
     pub(crate) fn failed(directory: &Path) -> Self {
         Self { unreadable: vec![directory.to_path_buf()], ..Self::default() }
     }
 
-    /// True when this file is known not to be there any more.
-    pub(crate) fn misses(&self, path: &Path) -> bool {
+    /// Returns true if the file is known not to exist any more.
+    pub(crate) fn is_missing(&self, path: &Path) -> bool {
         !self.files.contains_key(path) && !self.unreadable.iter().any(|folder| path.starts_with(folder))
     }
 }
 
-/// True when `path` lies in a folder below `directory` that is never looked at: hidden, or of a build tool.
+/// Returns true if `path` is inside of a folder below `directory` that is never scanned: a hidden one, or one of a
+/// build tool.
 pub(crate) fn is_ignored(directory: &Path, path: &Path) -> bool {
     let below = path.strip_prefix(directory).unwrap_or(path);
     below.components().any(|part| {
@@ -80,15 +81,16 @@ pub(crate) fn is_ignored(directory: &Path, path: &Path) -> bool {
     })
 }
 
-/// Looks through `directory`, skipping hidden folders, those of build tools, and those that components may write: a component that may
-/// keep files must not be able to add agents.
-pub(crate) fn scan(directory: &Path, written: &[PathBuf]) -> Scan {
-    let is_written = |path: &Path| {
-        !written.is_empty() && path.canonicalize().is_ok_and(|path| written.iter().any(|it| path.starts_with(it)))
+/// Scans `directory`. Skips hidden folders, folders of build tools, and folders that components may write: a component
+/// that may write files must not be able to add agents.
+pub(crate) fn scan(directory: &Path, writable_folders: &[PathBuf]) -> Scan {
+    let is_writable = |path: &Path| {
+        !writable_folders.is_empty()
+            && path.canonicalize().is_ok_and(|path| writable_folders.iter().any(|it| path.starts_with(it)))
     };
     let mut scan = Scan::default();
-    let mut open = vec![directory.to_path_buf()];
-    while let Some(folder) = open.pop() {
+    let mut pending = vec![directory.to_path_buf()];
+    while let Some(folder) = pending.pop() {
         let entries = match fs::read_dir(&folder) {
             Ok(entries) => entries,
             Err(error) => {
@@ -109,13 +111,13 @@ pub(crate) fn scan(directory: &Path, written: &[PathBuf]) -> Scan {
                 continue;
             }
             if path.is_dir() {
-                if !IGNORED.contains(&name.as_ref()) && !is_link(&path) && !is_written(&path) {
-                    open.push(path);
+                if !IGNORED.contains(&name.as_ref()) && !is_link(&path) && !is_writable(&path) {
+                    pending.push(path);
                 }
-            } else if let (Some(kind), Some(stamp)) = (kind(&name), Stamp::of(&path)) {
-                // A link to a file that a component may write would make that file an agent or a component.
-                if !(is_link(&path) && is_written(&path)) {
-                    scan.files.insert(path, (kind, stamp));
+            } else if let (Some(kind), Some(version)) = (kind_of(&name), FileVersion::of(&path)) {
+                // A link to a file that a component may write would turn that file into an agent or a component.
+                if !(is_link(&path) && is_writable(&path)) {
+                    scan.files.insert(path, (kind, version));
                 }
             }
         }
@@ -123,18 +125,18 @@ pub(crate) fn scan(directory: &Path, written: &[PathBuf]) -> Scan {
     scan
 }
 
-/// A linked folder could lead back up.
+/// Returns true for a symbolic link. A linked folder could lead back up.
 fn is_link(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink())
 }
 
-fn kind(name: &str) -> Option<Kind> {
+fn kind_of(name: &str) -> Option<FileKind> {
     if name == ROOT_FILE {
-        return Some(Kind::RootAgent);
+        return Some(FileKind::RootAgent);
     }
     match name.rsplit_once('.')?.1 {
-        "wasm" => Some(Kind::Component),
-        "yaml" | "yml" => Some(Kind::Yaml),
+        "wasm" => Some(FileKind::Component),
+        "yaml" | "yml" => Some(FileKind::Yaml),
         _ => None,
     }
 }

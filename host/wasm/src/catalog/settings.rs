@@ -1,5 +1,5 @@
-//! What the operator says of components in `hatchery.yaml`: of one (`components.NAME`), of all (`limits`), and
-//! of how they change (`hot_reload`).
+//! Settings of components in `hatchery.yaml`: of one component (`components.NAME`), of all (`limits`)
+//! and of hot reload (`hot_reload`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,33 +14,35 @@ use crate::runtime::config::InstancePoolConfig;
 use crate::runtime::http::RecordedHttp;
 use crate::runtime::limits::{Limits, units};
 
-/// What a component is given beside its code.
+/// Settings of one component.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ComponentSettings {
-    /// What its calls may use.
+    /// Limits of its calls.
     pub limits: Limits,
-    /// What it may do.
+    /// What the component may access.
     pub grants: Arc<Grants>,
-    /// What it reads through the `config` interface.
+    /// Returned to the component by the `config` interface.
     pub config: JsonMap,
-    /// How its instances are kept between calls; `None` gives each call a fresh one.
+    /// Reuse of instances between calls. `None` uses a fresh instance for each call.
     pub warm: Option<InstancePoolConfig>,
-    /// What it gets instead of the network, in tests.
+    /// Recorded responses that replace the network, in tests.
     pub recorded: Option<RecordedHttp>,
-    /// Whether what it offers is for YAML agents and its own agents only, whatever other components are granted.
+    /// If true, only YAML agents and the component's own agents can use its items, regardless of the grants of other
+    /// components.
     pub private: bool,
-    /// Why it is not loaded at all, if its settings are not trusted.
+    /// The reason not to load the component, if its settings are not trusted.
     pub refusal: Option<String>,
 }
 
-/// How components are replaced: `hot_reload` in `hatchery.yaml`. Read at the start only.
+/// Hot reload: `hot_reload` in `hatchery.yaml`. Read only at start.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HotReload {
-    /// How long runs may go on with a revision that was replaced. Then they end with `COMPONENT_REPLACED`.
+    /// How long runs may continue with a replaced revision. Then they end with `COMPONENT_REPLACED`.
     #[serde(deserialize_with = "units::time")]
     pub drain_timeout: Duration,
-    /// How many revisions of each component are kept for `hatchery rollback`, the one that serves included; 0 keeps none.
+    /// Number of revisions of each component to store for `hatchery rollback`, including the one that serves. 0 stores
+    /// none.
     pub keep: usize,
 }
 
@@ -50,30 +52,28 @@ impl Default for HotReload {
     }
 }
 
-/// What all components are given.
+/// Settings of all components.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settings {
-    /// Limits of components without settings of their own.
+    /// Limits of components that are not in `components`.
     pub limits: Limits,
-    /// Settings by component name.
     pub components: BTreeMap<String, ComponentSettings>,
-    /// What is the same each time, in tests.
+    /// Makes calls deterministic, in tests.
     pub deterministic: Option<DeterministicMode>,
 }
 
-/// What makes tests of components go the same each time: the time of day stands still and chance begins anew in each call, unless grants
-/// say otherwise, and recorded responses stand in for the network.
+/// Deterministic mode for tests of components: the wall clock is frozen, random numbers restart in each call (unless
+/// grants say otherwise), and recorded responses replace the network.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeterministicMode {
-    /// The responses.
     pub http: RecordedHttp,
 }
 
 impl DeterministicMode {
-    /// 2026-01-01, midnight (UTC), since 1970.
+    /// 2026-01-01T00:00:00Z, as time since 1970.
     const TIME: Duration = Duration::from_secs(1_767_225_600);
 
-    /// Where random numbers begin.
+    /// Seed of the random numbers.
     const SEED: u64 = 1;
 
     fn reconfigure(&self, settings: &mut ComponentSettings) {
@@ -84,14 +84,14 @@ impl DeterministicMode {
         if grants.random == RandomGrant::Real {
             grants.random = RandomGrant::Seeded(Self::SEED);
         }
-        // A kept instance would go on with the numbers where the call before left off.
+        // A pooled instance would continue the random numbers of its previous call.
         settings.warm = None;
         settings.recorded = Some(self.http.clone());
     }
 }
 
 impl Settings {
-    /// Those of one component.
+    /// Returns the settings of one component.
     pub fn of(&self, component: &str) -> ComponentSettings {
         let own = self.components.get(component).cloned();
         let mut settings =
@@ -107,23 +107,24 @@ impl Settings {
         settings
     }
 
-    /// All limits that there are.
+    /// Returns the limits of all components, and the default limits.
     pub fn limits(&self) -> impl Iterator<Item = &Limits> {
         self.components.values().map(|settings| &settings.limits).chain([&self.limits])
     }
 
-    /// Checks that no folder that a component may write contains a folder or secret of `component`, or the other way round.
+    /// Checks that no folder that a component may write contains a folder or secret of `component`, or the other way
+    /// round.
     ///
     /// # Errors
-    /// The first conflict.
+    /// Returns the first conflict.
     pub(crate) fn check_folders(&self, component: &str) -> Result<(), PathConflict> {
         check_folders_of(component, self.components.iter().map(|(name, settings)| (name.as_str(), &*settings.grants)))
     }
 
-    /// Folders that components may write. What they put there is theirs: nothing of it is loaded.
-    pub fn written(&self) -> Vec<PathBuf> {
+    /// Returns the folders that components may write. Nothing inside of them is loaded.
+    pub fn writable_folders(&self) -> Vec<PathBuf> {
         let files = self.components.values().flat_map(|settings| &settings.grants.files);
-        let written = files.filter(|folder| folder.access == Access::Write);
-        written.filter_map(|folder| folder.host.canonicalize().ok()).collect()
+        let writable = files.filter(|folder| folder.access == Access::Write);
+        writable.filter_map(|folder| folder.host.canonicalize().ok()).collect()
     }
 }

@@ -1,5 +1,5 @@
-//! The catalog that serves now, and the task that keeps it up to date: it is woken by the file system, and looks twice a second in
-//! case nothing woke it.
+//! Hot reload: the current catalog, and the task that keeps it up to date. File system events wake the task; it also
+//! polls in case an event is missed.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,14 +20,14 @@ use crate::catalog::settings::Settings;
 use crate::error::LoadError;
 use crate::runtime::engine::Engine;
 
-/// How often the directory is looked at when nothing says that it has changed: what is put into a folder right after the folder was made
-/// may go unnoticed, and new code is to serve within a second all the same.
-const POLL: Duration = Duration::from_millis(500);
+/// Interval of scans without an event. Files that are created right after their folder may cause no event, and new code
+/// must still serve within a second.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How soon it is looked at again while something has not settled.
-const AGAIN: Duration = Duration::from_millis(50);
+/// Interval of scans while files are settling.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The way to the current [`Catalog`]. Cheap to clone; watching ends when the last clone is dropped.
+/// A handle to the current [`Catalog`]. Cheap to clone; watching ends when the last clone is dropped.
 #[derive(Clone)]
 pub struct CatalogHandle(Arc<Shared>);
 
@@ -36,12 +36,12 @@ struct Shared {
     engine: Arc<Engine>,
     current: ArcSwap<Catalog>,
     generation: watch::Sender<u64>,
-    /// Held to look at the directory and to publish, never while something is compiled.
+    /// Held while scanning and publishing, never while compiling.
     loader: tokio::sync::Mutex<Loader>,
-    /// Counts up when a load begins to compile and when it ends.
+    /// Incremented when a load begins to compile and when it ends.
     activity: Arc<watch::Sender<u64>>,
-    /// How many callers want no catalog before all loads have ended.
-    holds: AtomicUsize,
+    /// Number of callers that want no new catalog before all loads have ended.
+    publish_holds: AtomicUsize,
     draining: Mutex<Draining>,
 }
 
@@ -49,23 +49,23 @@ impl CatalogHandle {
     /// Loads everything in `directory` once. Files that cannot be used are in the catalog's `files` with their reasons.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// If the directory cannot be read.
     pub async fn open(directory: impl Into<PathBuf>, options: LoadOptions) -> Result<Self, LoadError> {
         let handle = Self::new(directory.into(), options).await?;
         handle.0.reload().await;
-        handle.drive();
+        handle.spawn_result_collector();
         Ok(handle)
     }
 
-    /// As [`CatalogHandle::open`], but returns as soon as the directory was looked at. Components and apps are in the catalog as they are
-    /// loaded; [`CatalogHandle::loaded`] waits for them.
+    /// Like [`CatalogHandle::open`], but returns as soon as the directory was scanned. Components and apps appear in
+    /// the catalog as they are loaded; [`CatalogHandle::wait_until_loaded`] waits for them.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// If the directory cannot be read.
     pub async fn start(directory: impl Into<PathBuf>, options: LoadOptions) -> Result<Self, LoadError> {
         let handle = Self::new(directory.into(), options).await?;
-        handle.0.pass(Some(Duration::ZERO)).await;
-        handle.drive();
+        handle.0.run_pass(Some(Duration::ZERO)).await;
+        handle.spawn_result_collector();
         Ok(handle)
     }
 
@@ -82,89 +82,89 @@ impl CatalogHandle {
             current: ArcSwap::from_pointee(loader.initial()),
             loader: tokio::sync::Mutex::new(loader),
             activity,
-            holds: AtomicUsize::new(0),
+            publish_publish_holds: AtomicUsize::new(0),
             directory,
             generation: watch::Sender::new(0),
         })))
     }
 
-    /// Takes over the results of loads as they come, in a task of its own.
-    fn drive(&self) {
+    /// Spawns the task that takes over the results of loads.
+    fn spawn_result_collector(&self) {
         let (shared, mut activity) = (Arc::downgrade(&self.0), self.0.activity.subscribe());
-        // What happened before this counts as well.
+        // Activity before the subscription counts as well.
         activity.mark_changed();
         tokio::spawn(async move {
             while activity.changed().await.is_ok() {
                 let Some(shared) = shared.upgrade() else { return };
-                shared.pass(None).await;
+                shared.run_pass(None).await;
             }
         });
     }
 
-    /// Waits until no load is under way.
-    pub async fn loaded(&self) {
-        self.0.settle().await;
+    /// Waits until no load is running.
+    pub async fn wait_until_loaded(&self) {
+        self.0.wait_for_loads().await;
     }
 
-    /// The catalog that serves now.
+    /// Returns the current catalog.
     pub fn current(&self) -> Arc<Catalog> {
         self.0.current.load_full()
     }
 
-    /// The model that a component offers now as `component:NAME/model`.
+    /// Returns the model `component:NAME/model` of the current catalog.
     ///
     /// # Errors
-    /// When none does.
+    /// If no component exports it.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         self.current().model(name)
     }
 
-    /// Revisions that were replaced, and that runs still use.
+    /// Returns revisions that were replaced but are still used by runs.
     pub fn draining(&self) -> Vec<DrainingRevision> {
         self.0.draining().report()
     }
 
-    /// Generation numbers as they come.
-    pub fn changed(&self) -> watch::Receiver<u64> {
+    /// Returns a receiver of generation numbers.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.0.generation.subscribe()
     }
 
-    /// The directory.
+    /// Returns the served directory.
     pub fn directory(&self) -> &Path {
         &self.0.directory
     }
 
-    /// Looks at the directory now, without waiting for files to settle, and returns the catalog of what is there when all is loaded.
+    /// Scans the directory now, without waiting for files to settle. Returns the catalog when everything is loaded.
     pub async fn reload_now(&self) -> Arc<Catalog> {
         self.0.reload().await;
         self.current()
     }
 
-    /// What is wrong with limits that were raised beyond what the engine was made for, in a sentence.
+    /// Returns a sentence if a limit was raised beyond what the engine was configured for.
     pub fn pool_overflow(&self, settings: &Settings) -> Option<String> {
         settings.limits().find_map(|limits| self.0.engine.pool_overflow(limits))
     }
 
-    /// Applies settings of components. When this returns, new calls of every component that serves have them, whatever is being compiled.
-    /// Components whose configuration or limits differ are then described again, which [`CatalogHandle::loaded`] waits for. Calls that are
-    /// under way go on as they began.
+    /// Applies component settings. When this returns, new calls of every loaded component use them, even while others
+    /// are being compiled. Running calls keep their settings. Components whose configuration or limits changed are
+    /// described again in the background; [`CatalogHandle::wait_until_loaded`] waits for that.
     pub async fn configure(&self, settings: Settings) {
         let mut loader = self.0.loader.lock().await;
         loader.configure(settings);
         self.0.publish(&mut loader).await;
         drop(loader);
-        self.0.pass(Some(SETTLE)).await;
+        self.0.run_pass(Some(SETTLE)).await;
     }
 
-    /// Starts watching, in a task of its own. New code serves within a second of its file.
+    /// Spawns the task that watches the directory. New code serves within a second after its file was written.
     pub fn watch(&self) {
-        let (nudge, nudged) = mpsc::channel(1);
-        let watcher = watch_files(&self.0.directory, nudge.clone());
+        let (wake, wakeups) = mpsc::channel(1);
+        let watcher = watch_files(&self.0.directory, wake.clone());
         if let Err(error) = &watcher {
             let path = self.0.directory.display();
-            tracing::warn!("{path}: changes are seen a little later, as it cannot be watched: {error}");
+            tracing::warn!("{path}: cannot watch it for changes, so they are detected a little later: {error}");
         }
-        tokio::spawn(keep_current(Arc::downgrade(&self.0), nudged, (watcher, nudge)));
+        tokio::spawn(keep_current(Arc::downgrade(&self.0), wakeups, (watcher, wake)));
     }
 }
 
@@ -176,22 +176,23 @@ impl CatalogSource for CatalogHandle {
 }
 
 impl Shared {
-    /// Looks at the directory if `look` says for how long files must have been the same, takes over what has been loaded, and publishes it
-    /// unless somebody wants all at once.
-    async fn pass(&self, look: Option<Duration>) -> Pass {
+    /// Runs one pass: scans the directory if `scan` is the time for which files must have been unchanged, takes over
+    /// results of loads, and publishes them unless a [`PublishHold`] exists.
+    async fn run_pass(&self, scan: Option<Duration>) -> PassOutcome {
         let mut loader = self.loader.lock().await;
-        if let Some(settle) = look {
-            loader.look(settle).await;
+        if let Some(settle) = scan {
+            loader.scan(settle).await;
         }
-        loader.collect();
-        let pass = Pass { is_loading: loader.is_loading(), is_unsettled: loader.is_unsettled() };
-        if !pass.is_loading || self.holds.load(Ordering::Relaxed) == 0 {
+        loader.collect_results();
+        let outcome = PassOutcome { is_loading: loader.is_loading(), is_unsettled: loader.is_unsettled() };
+        if !outcome.is_loading || self.publish_holds.load(Ordering::Relaxed) == 0 {
             self.publish(&mut loader).await;
         }
-        pass
+        outcome
     }
 
-    /// Publishes what has changed. Callers hold the lock, so that catalogs follow each other.
+    /// Publishes a new catalog if something has changed. Callers hold the lock, so that catalogs are published in
+    /// order.
     async fn publish(&self, loader: &mut Loader) {
         let current = self.current.load_full();
         if let Some(catalog) = loader.publish(&current).await {
@@ -205,7 +206,7 @@ impl Shared {
         }
         let unused = self.draining().sweep();
         if !unused.is_empty() {
-            // What holds a connection may take its time to let go of it.
+            // Closing connections may take time.
             tokio::spawn(async move {
                 for app in unused {
                     app.close().await;
@@ -214,18 +215,18 @@ impl Shared {
         }
     }
 
-    /// Loads what is there and publishes it all at once.
+    /// Loads everything and publishes it as one catalog.
     async fn reload(&self) {
-        let _hold = Hold::new(&self.holds);
-        self.pass(Some(Duration::ZERO)).await;
-        self.settle().await;
+        let _hold = PublishHold::new(&self.publish_holds);
+        self.run_pass(Some(Duration::ZERO)).await;
+        self.wait_for_loads().await;
     }
 
-    /// Takes over the results of loads until none is under way.
-    async fn settle(&self) {
+    /// Takes over results of loads until none is running.
+    async fn wait_for_loads(&self) {
         let mut activity = self.activity.subscribe();
-        while self.pass(None).await.is_loading {
-            // The sender is ours: it is there.
+        while self.run_pass(None).await.is_loading {
+            // `self` owns the sender, so this cannot fail.
             let _ = activity.changed().await;
         }
     }
@@ -235,62 +236,63 @@ impl Shared {
     }
 }
 
-/// What a pass came to.
-struct Pass {
+/// The result of a pass.
+struct PassOutcome {
     is_loading: bool,
-    /// True when something has not settled yet: look again soon.
+    /// True if files are still settling: scan again soon.
     is_unsettled: bool,
 }
 
-/// Delays catalogs until all loads have ended, while it is there.
-struct Hold<'a>(&'a AtomicUsize);
+/// While it exists, no catalog is published before all loads have ended.
+struct PublishHold<'a>(&'a AtomicUsize);
 
-impl<'a> Hold<'a> {
+impl<'a> PublishHold<'a> {
     fn new(holds: &'a AtomicUsize) -> Self {
         holds.fetch_add(1, Ordering::Relaxed);
         Self(holds)
     }
 }
 
-impl Drop for Hold<'_> {
+impl Drop for PublishHold<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn watch_files(directory: &Path, nudge: mpsc::Sender<()>) -> notify::Result<notify::RecommendedWatcher> {
+fn watch_files(directory: &Path, wake: mpsc::Sender<()>) -> notify::Result<notify::RecommendedWatcher> {
     let served = directory.canonicalize()?;
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        if event.is_ok_and(|event| says_nothing(&served, &event)) {
+        if event.is_ok_and(|event| is_irrelevant(&served, &event)) {
             return;
         }
-        // A nudge that is waiting already says the same.
-        let _ = nudge.try_send(());
+        // If the channel is full, a wake-up is already pending.
+        let _ = wake.try_send(());
     })?;
     watcher.watch(&directory.canonicalize()?, RecursiveMode::Recursive)?;
     Ok(watcher)
 }
 
-/// Reading changes nothing, and what is in hidden folders is not looked at: sessions are kept in one, and written all the time.
-fn says_nothing(directory: &Path, event: &notify::Event) -> bool {
+/// Returns true for events that need no scan: read access, and changes in ignored folders, such as the one of the
+/// session database.
+fn is_irrelevant(directory: &Path, event: &notify::Event) -> bool {
     event.kind.is_access() || (!event.paths.is_empty() && event.paths.iter().all(|path| is_ignored(directory, path)))
 }
 
-/// Looks at the directory when nudged, and from time to time. `alive` is what nudges; it is kept until the end.
-async fn keep_current<A: Send>(shared: Weak<Shared>, mut nudged: mpsc::Receiver<()>, alive: A) {
+/// Scans the directory when woken, and at an interval. `watcher` is kept alive until the end.
+async fn keep_current<A: Send>(shared: Weak<Shared>, mut wakeups: mpsc::Receiver<()>, watcher: A) {
     loop {
-        // Both say the same: look.
-        let _ = tokio::time::timeout(POLL, nudged.recv()).await;
+        // Scan after a wake-up and after the timeout.
+        let _ = tokio::time::timeout(POLL_INTERVAL, wakeups.recv()).await;
         loop {
             let Some(shared) = shared.upgrade() else {
-                drop(alive);
+                drop(watcher);
                 return;
             };
-            if !shared.pass(Some(SETTLE)).await.is_unsettled {
+            if !shared.run_pass(Some(SETTLE)).await.is_unsettled {
                 break;
             }
             drop(shared);
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(SETTLE_INTERVAL).await;
         }
     }
 }
@@ -310,11 +312,11 @@ mod tests {
     fn only_changes_of_what_is_served_wake_the_loader() {
         let served = Path::new("/home/.me/agents");
         let created = EventKind::Create(CreateKind::File);
-        assert!(says_nothing(served, &event(created, &["/home/.me/agents/.hatchery/sessions.db-wal"])));
-        assert!(says_nothing(served, &event(created, &["/home/.me/agents/dice/target/x.wasm"])));
-        assert!(says_nothing(served, &event(EventKind::Access(AccessKind::Any), &["/home/.me/agents/a.wasm"])));
-        assert!(!says_nothing(served, &event(created, &["/home/.me/agents/a.wasm"])));
-        assert!(!says_nothing(served, &event(created, &["/home/.me/agents/.x", "/home/.me/agents/a.wasm"])));
-        assert!(!says_nothing(served, &event(EventKind::Other, &[])), "an overflow names no path");
+        assert!(is_irrelevant(served, &event(created, &["/home/.me/agents/.hatchery/sessions.db-wal"])));
+        assert!(is_irrelevant(served, &event(created, &["/home/.me/agents/dice/target/x.wasm"])));
+        assert!(is_irrelevant(served, &event(EventKind::Access(AccessKind::Any), &["/home/.me/agents/a.wasm"])));
+        assert!(!is_irrelevant(served, &event(created, &["/home/.me/agents/a.wasm"])));
+        assert!(!is_irrelevant(served, &event(created, &["/home/.me/agents/.x", "/home/.me/agents/a.wasm"])));
+        assert!(!is_irrelevant(served, &event(EventKind::Other, &[])), "an overflow names no path");
     }
 }

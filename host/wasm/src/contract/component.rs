@@ -25,7 +25,7 @@ use hatchery_core::{
 use wasmtime::ResourcesRequired;
 use wasmtime::component::InstancePre;
 
-use crate::catalog::names::described;
+use crate::catalog::names::required_by_agents;
 use crate::catalog::settings::ComponentSettings;
 use crate::contract::convert::{BadValue, EstimateSize, truncate_error, wit};
 use crate::contract::version::Contract;
@@ -141,7 +141,7 @@ impl Component {
 
     /// Compares its requested grants with `grants`.
     pub(crate) fn grant_report_with(&self, grants: &Grants) -> GrantReport {
-        GrantReport::new(self.requests.as_ref(), &described(self), grants)
+        GrantReport::new(self.requests.as_ref(), &required_by_agents(self), grants)
     }
 
     /// Returns the limits of its calls.

@@ -151,7 +151,7 @@ impl SubAgent {
     fn register(&mut self, item: SubAgentItem) -> wit::Event {
         let (id, event, pending) = match item {
             SubAgentItem::Event(event, ack) => {
-                (event.id.clone(), self.grants.visible(event.to_wit()), PendingEvent::Event(event, ack))
+                (event.id.clone(), self.grants.redact_state(event.to_wit()), PendingEvent::Event(event, ack))
             }
             SubAgentItem::Failure(error) => {
                 let data = EventData {

@@ -1,19 +1,19 @@
-//! Which addresses are not the public internet: those of this machine, of the networks that it is in, and of what a cloud tells its
-//! machines.
+//! Address ranges outside of the public internet: loopback, private networks, cloud metadata services, and other
+//! special-purpose ranges.
 //!
-//! An IPv6 address that stands for an IPv4 address (mapped, compatible, NAT64, 6to4) is what that one is.
+//! An IPv6 address that embeds an IPv4 address (mapped, compatible, NAT64, 6to4) is classified as that IPv4 address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// What is reserved_range about an address.
+/// A special-purpose address range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReservedRange {
     Loopback,
     Private,
     LinkLocal,
-    /// Where clouds give their machines names and keys.
+    /// Metadata services of clouds, which hand out names and keys to machines.
     Metadata,
     CarrierNat,
     Multicast,
@@ -36,23 +36,23 @@ impl fmt::Display for ReservedRange {
     }
 }
 
-/// What is reserved_range about `address`; nothing for one of the public internet.
+/// Returns the special-purpose range of `address`. `None` for an address of the public internet.
 pub(crate) fn reserved_range(address: IpAddr) -> Option<ReservedRange> {
     match address {
-        IpAddr::V4(v4) => special_v4(v4),
+        IpAddr::V4(v4) => reserved_range_v4(v4),
         IpAddr::V6(v6) => match embedded(v6) {
-            Some(v4) if !is_own_v6(v6) => special_v4(v4),
-            Some(_) | None => special_v6(v6),
+            Some(v4) if !is_own_v6(v6) => reserved_range_v4(v4),
+            Some(_) | None => reserved_range_v6(v6),
         },
     }
 }
 
-/// Where clouds hand out keys; the last looks like an address of the internet and is one of Azure's machines.
+/// Metadata services of clouds. The last one is in a public range and belongs to Azure.
 const METADATA: [[u8; 4]; 3] = [[169, 254, 169, 254], [100, 100, 100, 200], [168, 63, 129, 16]];
 
-fn special_v4(v4: Ipv4Addr) -> Option<ReservedRange> {
+fn reserved_range_v4(v4: Ipv4Addr) -> Option<ReservedRange> {
     let is_in =
-        |network: [u8; 4], length: u8| Cidr { network: Ipv4Addr::from(network).into(), length }.holds(v4.into());
+        |network: [u8; 4], length: u8| Cidr { network: Ipv4Addr::from(network).into(), length }.contains(v4.into());
     Some(match () {
         () if METADATA.into_iter().any(|address| is_in(address, 32)) => ReservedRange::Metadata,
         () if v4.is_unspecified() => ReservedRange::Unspecified,
@@ -61,7 +61,7 @@ fn special_v4(v4: Ipv4Addr) -> Option<ReservedRange> {
         () if v4.is_link_local() => ReservedRange::LinkLocal,
         () if is_in([100, 64, 0, 0], 10) => ReservedRange::CarrierNat,
         () if v4.is_multicast() => ReservedRange::Multicast,
-        // "This network", IETF protocols, examples, 6to4 relays, benchmarks, and what is left at the end.
+        // "This network", IETF protocols, documentation, 6to4 relays, benchmarks, and future use.
         () if is_in([0, 0, 0, 0], 8)
             || is_in([192, 0, 0, 0], 24)
             || v4.is_documentation()
@@ -75,23 +75,23 @@ fn special_v4(v4: Ipv4Addr) -> Option<ReservedRange> {
     })
 }
 
-fn special_v6(v6: Ipv6Addr) -> Option<ReservedRange> {
+fn reserved_range_v6(v6: Ipv6Addr) -> Option<ReservedRange> {
     let is_in =
-        |network: [u16; 8], length: u8| Cidr { network: Ipv6Addr::from(network).into(), length }.holds(v6.into());
+        |network: [u16; 8], length: u8| Cidr { network: Ipv6Addr::from(network).into(), length }.contains(v6.into());
     Some(match () {
         () if is_in([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128) => ReservedRange::Metadata,
         () if v6.is_unspecified() => ReservedRange::Unspecified,
         () if v6.is_loopback() => ReservedRange::Loopback,
         () if v6.is_multicast() => ReservedRange::Multicast,
         () if v6.is_unicast_link_local() => ReservedRange::LinkLocal,
-        // Unique local, the older site-local, and a site's own translation to IPv4.
+        // Unique local, the deprecated site-local, and local-use NAT64.
         () if v6.is_unique_local()
             || is_in([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10)
             || is_in([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48) =>
         {
             ReservedRange::Private
         }
-        // All that is not handed out, and of what is: IETF protocols with Teredo, and examples.
+        // Everything that is not global unicast, and within that: IETF protocols with Teredo, and documentation.
         () if !is_in([0x2000, 0, 0, 0, 0, 0, 0, 0], 3)
             || is_in([0x2001, 0, 0, 0, 0, 0, 0, 0], 23)
             || is_in([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32)
@@ -103,17 +103,17 @@ fn special_v6(v6: Ipv6Addr) -> Option<ReservedRange> {
     })
 }
 
-/// `::` and `::1`, which look like IPv4 addresses in IPv6 form.
+/// Returns true for `::` and `::1`, which have the form of IPv4-compatible addresses.
 fn is_own_v6(v6: Ipv6Addr) -> bool {
     v6.is_unspecified() || v6.is_loopback()
 }
 
-/// The IPv4 address that an IPv6 address stands for.
+/// Returns the IPv4 address that an IPv6 address embeds.
 fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
     match v6.segments() {
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low] => Some(v4(high, low)),
-        // Of RFC 2765, between the two above.
+        // IPv4-translated (RFC 2765).
         [0, 0, 0, 0, 0xffff, 0, high, low] => Some(v4(high, low)),
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(v4(high, low)),
         [0x2002, high, low, ..] => Some(v4(high, low)),
@@ -121,26 +121,26 @@ fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// A range of addresses, as in `10.0.0.0/8`; an address alone is a range of one.
+/// A range of addresses, such as `10.0.0.0/8`. A single address is a range of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cidr {
     network: IpAddr,
-    /// Leading bits that count.
+    /// Prefix length, in bits.
     length: u8,
 }
 
 impl Cidr {
-    /// True when the address, or the one that it stands for, is in the range.
+    /// Returns true if the range contains the address or the IPv4 address that it embeds.
     pub(crate) fn covers(&self, address: IpAddr) -> bool {
-        let meant = match address {
+        let embedded = match address {
             IpAddr::V6(v6) => embedded(v6).map(IpAddr::V4),
             IpAddr::V4(_) => None,
         };
-        self.holds(address) || meant.is_some_and(|v4| self.holds(v4))
+        self.contains(address) || embedded.is_some_and(|v4| self.contains(v4))
     }
 
-    fn holds(&self, address: IpAddr) -> bool {
-        // A shift by all bits gives nothing on both sides: a length of 0 holds everything of its family.
+    fn contains(&self, address: IpAddr) -> bool {
+        // A shift by all bits is `None` on both sides: length 0 contains every address of the family.
         match (self.network, address) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
                 let shift = 32 - u32::from(self.length);
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_are_not_public_are_known_in_every_form() {
+    fn reserved_addresses_are_recognized_in_every_form() {
         let cases = [
             ("127.0.0.1", ReservedRange::Loopback),
             ("127.8.8.8", ReservedRange::Loopback),
@@ -233,10 +233,10 @@ mod tests {
     }
 
     #[test]
-    fn a_range_covers_what_is_in_it() {
+    fn a_range_covers_the_addresses_in_it() {
         let covers = |range: &str, address: &str| range.parse::<Cidr>().unwrap().covers(address.parse().unwrap());
         assert!(covers("10.0.0.0/8", "10.255.0.1") && !covers("10.0.0.0/8", "11.0.0.1"));
-        assert!(covers("10.0.0.0/8", "::ffff:10.0.0.1"), "the address that is meant counts");
+        assert!(covers("10.0.0.0/8", "::ffff:10.0.0.1"), "the embedded address counts");
         assert!(covers("0.0.0.0/0", "255.1.1.1") && !covers("0.0.0.0/0", "fd00::1"));
         assert!(covers("127.0.0.1", "127.0.0.1") && !covers("127.0.0.1", "127.0.0.2"));
         assert!(covers("fd00::/8", "fd12::1") && !covers("fd00::/8", "fe80::1"));

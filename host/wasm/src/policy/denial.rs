@@ -1,4 +1,4 @@
-//! A refusal, in words that say how to allow what was refused.
+//! The refusal of a permission, with a message that contains the configuration lines to allow it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,42 +8,42 @@ use hatchery_core::{CallContext, RunError};
 use crate::contract::convert::wit;
 use crate::guest_log::{GuestLog, escape_control};
 
-/// The code of the error.
+/// Error code of a refusal.
 pub(crate) const CODE: &str = "DENIED";
 
-/// A component asked for something that it was not granted.
+/// A refused permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Denial {
     component: Arc<str>,
-    /// What it wanted to do, after "may not".
+    /// The refused action, a phrase that follows "may not".
     action: String,
-    /// The line below `grants:` that would allow it.
+    /// The line below `grants:` that would allow the action.
     grant: String,
-    /// The component that keeps what was wanted to itself, so that no grant allows it.
+    /// The private component that owns the item. No grant allows access to it.
     private: Option<String>,
 }
 
 impl Denial {
-    /// `action` follows "may not", as in "ask the model `gemini-2.5-flash`"; `grant` is the line below `grants:` that would allow it, as in
-    /// `models: ["gemini-2.5-flash"]`.
+    /// Creates a denial. `action` follows "may not", as in "ask the model `gemini-2.5-flash`". `grant` is the line
+    /// below `grants:` that would allow it, as in `models: ["gemini-2.5-flash"]`.
     pub(crate) fn new(component: &Arc<str>, action: impl Into<String>, grant: impl Into<String>) -> Self {
         Self { component: component.clone(), action: action.into(), grant: grant.into(), private: None }
     }
 
-    /// The same for something that the component `owner` keeps to itself.
-    pub(super) fn by_private(mut self, owner: &str) -> Self {
+    /// Marks the item as owned by the private component `owner`.
+    pub(super) fn for_private_owner(mut self, owner: &str) -> Self {
         self.private = Some(escape_control(owner).into());
         self
     }
 
-    /// What the guest is told; the operator finds a line in the log, unless the call has filled it with such lines already.
+    /// Returns the error for the guest and writes a line to the audit log, unless the call has used up its audit lines.
     pub(crate) fn report(&self, log: &GuestLog) -> wit::Error {
         log.audit(|session, invocation| self.log(session, invocation));
         wit::Error { code: CODE.into(), message: self.to_string() }
     }
 
-    /// How the run of an agent ends that does what it may not; the operator finds a line in the log.
-    pub(crate) fn end(&self, cx: &CallContext) -> RunError {
+    /// Returns the error that ends the run of an agent, and writes a line to the audit log.
+    pub(crate) fn run_error(&self, cx: &CallContext) -> RunError {
         self.log(&cx.invocation.session_key.id, &cx.invocation.id);
         RunError::Agent { agent: cx.agent.to_string(), code: CODE.into(), message: self.to_string() }
     }
@@ -71,7 +71,7 @@ impl fmt::Display for Denial {
     }
 }
 
-/// The block of `hatchery.yaml` with these lines below `grants:` of each component.
+/// Formats the block of `hatchery.yaml` with these lines below `grants:` of each component.
 pub(crate) fn lines<'a>(grants: impl IntoIterator<Item = (&'a str, Vec<String>)>) -> String {
     let mut block = String::from("components:");
     for (component, lines) in grants {

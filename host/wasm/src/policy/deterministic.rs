@@ -1,4 +1,4 @@
-//! Clocks and random numbers that can be the same in every call, for tests and for doing again what was done before.
+//! Deterministic clocks and random numbers, for tests and for replaying earlier calls.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use rand::TryRng;
 use serde::Deserialize;
 use wasmtime_wasi::HostWallClock;
 
-/// What time it is to a component.
+/// The wall clock of a component.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum ClockGrant {
-    /// The host's.
+    /// The host's clock.
     #[default]
     Real,
-    /// Always this long after 1970 began (UTC). Only the time of day stands still: what measures how long something takes, and what
-    /// waits, goes on from 0 in each instance.
+    /// A frozen clock: always this long after 1970-01-01T00:00:00Z. Only the wall clock stands still. The monotonic
+    /// clock and timers start at 0 in each instance and advance.
     Frozen(Duration),
 }
 
@@ -33,7 +33,7 @@ impl TryFrom<String> for ClockGrant {
     }
 }
 
-/// The seconds from 1970 to a time written as `2026-01-01T00:00:00Z`.
+/// Parses a time such as `2026-01-01T00:00:00Z` as seconds since 1970.
 fn seconds_since_1970(text: &str) -> Option<u64> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let numbers = |text: &str, by: char, digits: [usize; 3]| -> Option<[u64; 3]> {
@@ -60,16 +60,16 @@ fn seconds_since_1970(text: &str) -> Option<u64> {
         return None;
     }
     let before = year - 1;
-    // Leap days of all years before, less those before 1970.
+    // Leap days of all earlier years, minus those before 1970.
     let leap_days = before / 4 - before / 100 + before / 400 - 477;
     let days = (year - 1970) * 365 + leap_days + (1..month).map(days_of).sum::<u64>() + day - 1;
     Some(((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
-/// A wall clock that stands still.
-pub(super) struct Frozen(pub(super) Duration);
+/// A wall clock that always returns the same time.
+pub(super) struct FrozenClock(pub(super) Duration);
 
-impl HostWallClock for Frozen {
+impl HostWallClock for FrozenClock {
     fn resolution(&self) -> Duration {
         Duration::from_secs(1)
     }
@@ -79,40 +79,40 @@ impl HostWallClock for Frozen {
     }
 }
 
-/// Where random numbers come from.
+/// The source of a component's random numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "RandomConfig")]
 pub enum RandomGrant {
-    /// The host's, which nobody can foresee.
+    /// The host's cryptographically secure generator.
     #[default]
     Real,
-    /// The same in each instance.
+    /// A generator with this seed, restarted in each instance.
     Seeded(u64),
 }
 
 #[derive(Deserialize)]
 #[serde(untagged, deny_unknown_fields, expecting = "random numbers are `real` or `{seed: NUMBER}`")]
-enum Written {
+enum RandomConfig {
     Word(String),
     Seed { seed: u64 },
 }
 
-impl TryFrom<Written> for RandomGrant {
+impl TryFrom<RandomConfig> for RandomGrant {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Self, String> {
-        match written {
-            Written::Word(word) if word == "real" => Ok(Self::Real),
-            Written::Word(word) => Err(format!("`{word}` is neither `real` nor `{{seed: NUMBER}}`")),
-            Written::Seed { seed } => Ok(Self::Seeded(seed)),
+    fn try_from(config: RandomConfig) -> Result<Self, String> {
+        match config {
+            RandomConfig::Word(word) if word == "real" => Ok(Self::Real),
+            RandomConfig::Word(word) => Err(format!("`{word}` is neither `real` nor `{{seed: NUMBER}}`")),
+            RandomConfig::Seed { seed } => Ok(Self::Seeded(seed)),
         }
     }
 }
 
-/// The numbers of SplitMix64: good enough to fill hash maps and to roll dice, and foreseeable by design.
-pub(super) struct Seeded(pub(super) u64);
+/// The SplitMix64 generator: sufficient for hash maps and dice, and predictable by design.
+pub(super) struct SeededRng(pub(super) u64);
 
-impl Seeded {
+impl SeededRng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -121,7 +121,7 @@ impl Seeded {
     }
 }
 
-impl TryRng for Seeded {
+impl TryRng for SeededRng {
     type Error = Infallible;
 
     fn try_next_u32(&mut self) -> Result<u32, Infallible> {
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn seeded_numbers_are_the_known_ones() {
-        let mut numbers = Seeded(1_234_567);
+        let mut numbers = SeededRng(1_234_567);
         assert_eq!(numbers.try_next_u64(), Ok(6_457_827_717_110_365_317));
         assert_eq!(numbers.try_next_u64(), Ok(3_203_168_211_198_807_973));
     }

@@ -10,11 +10,11 @@ use serde::Deserialize;
     expecting = "the value of a variable is a text, or `{from: VARIABLE OF THE HOST}`"
 )]
 pub enum Variable {
-    /// This text.
+    /// A literal value.
     Text(String),
-    /// The host's value when the component is loaded.
+    /// The value of a variable of the host, read when the component is loaded.
     Host {
-        /// The host's variable.
+        /// Name of the host's variable.
         from: String,
     },
 }

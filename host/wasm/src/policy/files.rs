@@ -1,18 +1,18 @@
-//! Preopens of the host that a component sees.
+//! Grants of host folders to components.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What may be done with something.
+/// An access level. `Write` includes `Read`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
-    /// It may be looked at.
+    /// Read only.
     #[default]
     Read,
-    /// It may be looked at, changed and deleted.
+    /// Read, change and delete.
     Write,
 }
 
@@ -25,18 +25,16 @@ impl fmt::Display for Access {
     }
 }
 
-/// A folder of the host, with all that is in it.
+/// A granted host folder with everything in it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Folder {
-    /// Where it is.
     pub host: PathBuf,
-    /// Where the component finds it: an absolute path.
+    /// Absolute path in the component.
     pub guest: GuestPath,
-    /// Whether it may be written.
     #[serde(default)]
     pub access: Access,
-    /// The folder at which a relative `host` started. Links below it are not followed.
+    /// The folder that a relative `host` was resolved against. Links below it are not followed.
     #[serde(skip)]
     pub(crate) base: Option<PathBuf>,
 }
@@ -47,7 +45,7 @@ pub struct Folder {
 pub struct GuestPath(String);
 
 impl GuestPath {
-    /// Its text.
+    /// Returns the path as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What a component requests against what it is granted, for people and scripts.
+//! Comparison of the grants that a component requests with the grants that it has, as data for people and scripts.
 
 use std::collections::BTreeMap;
 
@@ -8,36 +8,36 @@ use super::denial::lines;
 use super::permission::quoted;
 use super::{Access, Grants, HostPattern, Pattern, RequestedGrants};
 
-/// Entries by the key that they are below, as in `models`, `state.read`: names, patterns, `true`, `read` and `write`; folders are
-/// `read /data`.
+/// Entries by configuration key, for example `models` or `state.read`. An entry is a name, a pattern, `true`, `read` or
+/// `write`; a folder is `read /data`.
 pub type GrantEntries = BTreeMap<&'static str, Vec<String>>;
 
-/// RequestedGrants and grants of one component.
+/// Requested and actual grants of one component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GrantReport {
-    /// What the component requests and what its agents are described with. `None` if there is neither.
+    /// Grants that the component requests or that its agents need. `None` if there are neither.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested: Option<GrantEntries>,
-    /// What it says that it needs it for, by key.
+    /// Reasons that the component states, by key.
     pub why: BTreeMap<String, String>,
-    /// What the operator grants.
     pub granted: GrantEntries,
-    /// What it needs and is not granted.
+    /// Requested entries that are not granted.
     pub missing: GrantEntries,
-    /// What it is granted and does not request, but for `private_network` and `secrets`, which nobody can request. Empty for a component that declares no requests: nobody knows what it needs.
+    /// Granted entries that are not requested, except `private_network` and `secrets`, which cannot be requested. Empty
+    /// for a component that declares no requests, because its needs are unknown.
     pub unused: GrantEntries,
 }
 
 impl GrantReport {
-    /// Compares them. What its agents are `described` with counts as requested, too.
+    /// Compares `requests` with `grants`. The needs of the component's agents (`described`) count as requested.
     pub(crate) fn new(requests: Option<&RequestedGrants>, described: &RequestedGrants, grants: &Grants) -> Self {
         let granted = granted(grants);
         let described = requested(described);
         let is_declared = requests.is_some();
         let requested = match requests.map(requested) {
             None => Some(described).filter(|described| !described.is_empty()),
-            Some(requested) => Some(united(requested, described)),
+            Some(requested) => Some(union(requested, described)),
         };
         let (missing, unused) = match &requested {
             Some(requested) => (
@@ -46,11 +46,11 @@ impl GrantReport {
                     if !is_declared {
                         return true;
                     }
-                    let asked = requested.iter().filter(|(asked, _)| keys(asked).contains(&key));
-                    let mut asked = asked.flat_map(|(_, wanted)| wanted);
-                    let is_operators = matches!(key, "private_network" | "secrets");
-                    // A grant that is narrower than the request is of use, too.
-                    is_operators || asked.any(|wanted| covers(key, entry, wanted) || covers(key, wanted, entry))
+                    let requested = requested.iter().filter(|(requested, _)| keys(requested).contains(&key));
+                    let mut requested = requested.flat_map(|(_, wanted)| wanted);
+                    let is_operator_only = matches!(key, "private_network" | "secrets");
+                    // A grant that is narrower than the request is used as well.
+                    is_operator_only || requested.any(|wanted| covers(key, entry, wanted) || covers(key, wanted, entry))
                 }),
             ),
             None => (GrantEntries::new(), GrantEntries::new()),
@@ -59,13 +59,13 @@ impl GrantReport {
         Self { requested, why, granted, missing, unused }
     }
 
-    /// The lines of `hatchery.yaml` that grant what is missing; nothing when nothing is.
+    /// Returns the lines of `hatchery.yaml` that grant the missing entries. `None` if none are missing.
     pub fn missing_lines(&self, component: &str) -> Option<String> {
         let all = self.missing_grants();
         (!all.is_empty()).then(|| lines([(component, all)]))
     }
 
-    /// The lines below `grants:` that grant what is missing.
+    /// Returns the lines below `grants:` that grant the missing entries.
     pub(crate) fn missing_grants(&self) -> Vec<String> {
         let list = |key: &str| {
             let entries = self.missing.get(key).filter(|entries| !entries.is_empty())?;
@@ -92,8 +92,8 @@ impl GrantReport {
     }
 }
 
-/// All that is in one or the other.
-fn united(mut one: GrantEntries, other: GrantEntries) -> GrantEntries {
+/// Returns the union of both.
+fn union(mut one: GrantEntries, other: GrantEntries) -> GrantEntries {
     for (key, entries) in other {
         let all = one.entry(key).or_default();
         for entry in entries {
@@ -110,13 +110,13 @@ fn variable(name: &str) -> String {
     format!("{name}: {{from: {name}}}")
 }
 
-/// What the host's folder is, only the operator knows.
+/// The placeholder `FOLDER` stands for the host's folder, which only the operator knows.
 fn folder(entry: &str) -> String {
     let (access, guest) = entry.split_once(' ').unwrap_or(("read", entry));
     format!("{{host: FOLDER, guest: {}, access: {access}}}", quoted(guest))
 }
 
-/// The keys of grants that can answer a request below this one.
+/// Returns the grant keys that can satisfy a request below `requested`.
 fn keys(requested: &str) -> [&str; 2] {
     let other = if requested == "state.read" { "state.write" } else { requested };
     [requested, other]
@@ -128,7 +128,7 @@ fn entries<'a>(granted: &'a GrantEntries, requested: &str) -> impl Iterator<Item
     granted.get(one).into_iter().chain(others).flatten()
 }
 
-/// True when the one entry stands for all that the other does.
+/// Returns true if entry `one` includes entry `other`.
 fn covers(key: &str, one: &str, other: &str) -> bool {
     let is_wide_enough = |one: &str, other: &str| one == other || (one, other) == ("write", "read");
     match key {
@@ -152,7 +152,7 @@ fn covers(key: &str, one: &str, other: &str) -> bool {
     }
 }
 
-/// The entries for which `is_met` does not hold.
+/// Returns the entries for which `is_met` returns false.
 fn without(listed: &GrantEntries, is_met: impl Fn(&str, &str) -> bool) -> GrantEntries {
     let left = listed.iter().map(|(key, entries)| {
         let entries = entries.iter().filter(|entry| !is_met(key, entry)).cloned().collect::<Vec<_>>();
@@ -213,29 +213,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_granted_is_missing_and_comes_with_its_lines() {
-        let compared = compare(
+    fn missing_grants_come_with_the_lines_that_grant_them() {
+        let report = compare(
             r#"{"models": ["gemini-*", "gpt-*"], "memory": true, "artifacts": "write", "tools": ["a/b"],
                 "state": {"read": ["user:a", "app:b"], "write": ["user:c"]}, "environment": ["LANG"],
                 "files": [{"guest": "/data", "access": "write"}], "network": ["api.example.com"]}"#,
             r#"{"models": ["gemini-*"], "artifacts": "read", "state": {"write": ["user:*"]}}"#,
         );
         assert_eq!(
-            compared.missing_lines("web").unwrap(),
+            report.missing_lines("web").unwrap(),
             "components:\n  web:\n    grants:\n      models: [\"gpt-*\"]\n      memory: true\n      artifacts: write\n      \
              state: {read: [\"app:b\"]}\n      tools: [\"a/b\"]\n      environment: {\"LANG\": {from: \"LANG\"}}\n      \
              files: [{host: FOLDER, guest: \"/data\", access: write}]\n      network: [\"api.example.com\"]"
         );
-        assert!(compared.unused.is_empty(), "{:?}", compared.unused);
+        assert!(report.unused.is_empty(), "{:?}", report.unused);
     }
 
     #[test]
-    fn what_agents_are_described_with_counts_as_requested() {
+    fn the_needs_of_agents_count_as_requested() {
         let described: RequestedGrants = serde_json::from_str(r#"{"models": ["gpt-5"], "memory": true}"#).unwrap();
         let grants = serde_json::from_str(r#"{"models": ["gpt-*"], "artifacts": "read"}"#).unwrap();
-        let silent = GrantReport::new(None, &described, &grants);
-        assert_eq!(silent.missing, GrantEntries::from([("memory", vec!["true".into()])]));
-        assert!(silent.unused.is_empty(), "what its code needs, nobody knows");
+        let undeclared = GrantReport::new(None, &described, &grants);
+        assert_eq!(undeclared.missing, GrantEntries::from([("memory", vec!["true".into()])]));
+        assert!(undeclared.unused.is_empty(), "the needs of its code are unknown");
         let requests = serde_json::from_str(r#"{"memory": true}"#).unwrap();
         let declared = GrantReport::new(Some(&requests), &described, &grants);
         assert_eq!(declared.requested.unwrap()["memory"], ["true"]);
@@ -243,22 +243,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_and_not_requested_is_unused() {
-        let compared = compare(
+    fn grants_that_are_not_requested_are_unused() {
+        let report = compare(
             r#"{"models": ["gemini-*"], "artifacts": "read", "files": [{"guest": "/data"}]}"#,
             r#"{"models": ["gemini-2.5-*", "gpt-*"], "memory": true, "artifacts": "write",
                 "files": [{"host": "x", "guest": "/data", "access": "read"}, {"host": "y", "guest": "/more"}]}"#,
         );
-        assert_eq!(
-            compared.missing,
-            GrantEntries::from([("models", vec!["gemini-*".into()])]),
-            "only some are granted"
-        );
+        assert_eq!(report.missing, GrantEntries::from([("models", vec!["gemini-*".into()])]), "only some are granted");
         let unused =
             [("files", vec!["read /more".into()]), ("memory", vec!["true".into()]), ("models", vec!["gpt-*".into()])];
-        assert_eq!(compared.unused, GrantEntries::from(unused));
+        assert_eq!(report.unused, GrantEntries::from(unused));
         let memory = serde_json::from_str(r#"{"memory": true}"#).unwrap();
-        let silent = GrantReport::new(None, &RequestedGrants::default(), &memory);
-        assert!(silent.unused.is_empty() && silent.missing.is_empty() && silent.missing_lines("web").is_none());
+        let undeclared = GrantReport::new(None, &RequestedGrants::default(), &memory);
+        assert!(
+            undeclared.unused.is_empty() && undeclared.missing.is_empty() && undeclared.missing_lines("web").is_none()
+        );
     }
 }

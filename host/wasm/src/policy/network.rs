@@ -1,8 +1,8 @@
-//! `network` and `private_network`: where a component may send HTTP requests.
+//! Egress policy for HTTP: `network` and `private_network`.
 //!
-//! Two questions, asked one after the other. `network`: may it send to this scheme, name and port? `private_network`: may it connect to
-//! the address that the name has, when that is not one of the public internet? A name says nothing about the address behind it, so
-//! neither answer stands for the other.
+//! A request passes two checks. `network`: may the component send to this scheme, host name and port?
+//! `private_network`: may it connect to the address that the name resolves to, if that is not a public one? A name does
+//! not determine its address, so both checks are needed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,8 +15,8 @@ use serde::Deserialize;
 
 use super::address::{Cidr, ReservedRange, reserved_range};
 
-/// An entry of `network`: `host[:port]`, where `*.` before a host stands for all names below it, `*` for any host or port, and `http://`
-/// for requests in plain text. Without a port it is the scheme's own.
+/// An entry of `network`: `host[:port]`. `*.` before a host matches all its subdomains, `*` any host or port, and
+/// `http://` allows plain text. The default port is that of the scheme.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct HostPattern {
@@ -25,13 +25,13 @@ pub struct HostPattern {
     port: Port,
 }
 
-/// An entry of `private_network`: `host:port`, an address, or a range of addresses such as `10.0.0.0/8`.
+/// An entry of `private_network`: `host:port`, an address, or an address range such as `10.0.0.0/8`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct PrivateEntry(Private);
+pub struct PrivateEntry(PrivateTarget);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Private {
+enum PrivateTarget {
     Range(Cidr),
     Named(Host, Port),
 }
@@ -39,9 +39,9 @@ enum Private {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Host {
     Any,
-    /// Names that end so; it begins with a dot.
-    Below(String),
-    /// A name in lower case, or an address as Rust writes it.
+    /// Subdomains; the text begins with a dot.
+    Subdomain(String),
+    /// A name in lower case, or an address in Rust's notation.
     Exact(String),
 }
 
@@ -51,60 +51,60 @@ enum Port {
     Is(u16),
 }
 
-/// Where a request goes.
+/// The destination of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) is_plain: bool,
-    /// A name in lower case without a dot at its end, or an address as Rust writes it.
+    /// A name in lower case without a trailing dot, or an address in Rust's notation.
     pub(crate) host: String,
-    /// The address when that is what the request names.
+    /// The address, if the host is one.
     pub(crate) address: Option<IpAddr>,
     pub(crate) port: u16,
 }
 
 impl Target {
-    /// Where a request with this URL goes; nothing when that cannot be said.
-    pub(crate) fn of(uri: &Uri) -> Option<Self> {
+    /// Returns the destination of a request with this URL. `None` if the URL has no valid host and port.
+    pub(crate) fn from_uri(uri: &Uri) -> Option<Self> {
         let authority = uri.authority()?;
         if authority.as_str().contains('@') {
             return None;
         }
         let is_plain = uri.scheme() == Some(&Scheme::HTTP);
-        let host = normal(authority.host())?;
-        // `Authority::port` has none for a number that is too large, as if it were not written.
+        let host = normalize(authority.host())?;
+        // `Authority::port` returns `None` for a number that is too large, as if there were no port.
         let port = match authority.as_str().strip_prefix(authority.host())? {
-            "" | ":" => usual_port(is_plain),
+            "" | ":" => default_port(is_plain),
             port => port.strip_prefix(':')?.parse().ok()?,
         };
         Some(Self { is_plain, address: host.parse().ok(), host, port })
     }
 
-    /// `host:port`, as an entry of `private_network` says it.
+    /// Returns `host:port`, in the notation of `private_network`.
     pub(crate) fn host_and_port(&self) -> String {
         format!("{}:{}", bracketed(&self.host), self.port)
     }
 
-    /// True when the name alone says that its address is not public.
+    /// Returns true if the host is known to be private without resolving it.
     pub(crate) fn is_known_private(&self) -> bool {
         let is_local_name = self.host == "localhost" || self.host.ends_with(".localhost");
         is_local_name || self.address.is_some_and(|address| reserved_range(address).is_some())
     }
 }
 
-/// As an entry of `network` says it.
+/// In the notation of `network`.
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_plain { "http://" } else { "" })?;
         self.host.fmt(f)?;
-        if self.port == Port::Is(usual_port(self.is_plain)) { Ok(()) } else { write!(f, ":{}", self.port) }
+        if self.port == Port::Is(default_port(self.is_plain)) { Ok(()) } else { write!(f, ":{}", self.port) }
     }
 }
 
 impl fmt::Display for PrivateEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Private::Range(range) => range.fmt(f),
-            Private::Named(host, port) => write!(f, "{host}:{port}"),
+            PrivateTarget::Range(range) => range.fmt(f),
+            PrivateTarget::Named(host, port) => write!(f, "{host}:{port}"),
         }
     }
 }
@@ -113,7 +113,7 @@ impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Any => f.write_str("*"),
-            Self::Below(end) => write!(f, "*{end}"),
+            Self::Subdomain(suffix) => write!(f, "*{suffix}"),
             Self::Exact(host) => f.write_str(&bracketed(host)),
         }
     }
@@ -128,38 +128,40 @@ impl fmt::Display for Port {
     }
 }
 
-/// As an entry of `network` says it.
+/// In the notation of `network`.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = bracketed(&self.host);
         f.write_str(if self.is_plain { "http://" } else { "" })?;
-        if self.port == usual_port(self.is_plain) { f.write_str(&host) } else { write!(f, "{host}:{}", self.port) }
+        if self.port == default_port(self.is_plain) { f.write_str(&host) } else { write!(f, "{host}:{}", self.port) }
     }
 }
 
 impl HostPattern {
-    /// True when requests may go to `target`.
+    /// Returns true if requests to `target` are allowed.
     pub(crate) fn allows(&self, target: &Target) -> bool {
         self.is_plain == target.is_plain && self.host.matches(target) && self.port.matches(target.port)
     }
 
-    /// True when it stands for all that the other does.
+    /// Returns true if this pattern matches every target that `other` matches.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         let host = match (&self.host, &other.host) {
             (Host::Any, _) => true,
-            (Host::Below(end), Host::Below(other)) => other.ends_with(end),
-            (Host::Below(end), Host::Exact(host)) => !is_address(host) && host.len() > end.len() && host.ends_with(end),
+            (Host::Subdomain(suffix), Host::Subdomain(other)) => other.ends_with(suffix),
+            (Host::Subdomain(suffix), Host::Exact(host)) => {
+                !is_address(host) && host.len() > suffix.len() && host.ends_with(suffix)
+            }
             (one, other) => one == other,
         };
         host && self.is_plain == other.is_plain && (self.port == Port::Any || self.port == other.port)
     }
 
-    /// True when it stands for one host and one port.
+    /// Returns true if the pattern matches exactly one host and one port.
     pub(crate) fn is_exact(&self) -> bool {
         matches!((&self.host, self.port), (Host::Exact(_), Port::Is(_)))
     }
 
-    /// The one host and port of an exact entry that is for plain text.
+    /// Returns the target of an exact plain-text entry.
     pub(crate) fn plain_target(&self) -> Option<Target> {
         match (self.is_plain, &self.host, self.port) {
             (true, Host::Exact(host), Port::Is(port)) => {
@@ -171,16 +173,17 @@ impl HostPattern {
 }
 
 impl PrivateEntry {
-    /// True when requests to `target` may use an address that is not public. `address` is what its name has, once that is known.
+    /// Returns true if requests to `target` may use an address that is not public. `address` is the resolved address,
+    /// if known.
     pub(crate) fn allows(&self, target: &Target, address: Option<IpAddr>) -> bool {
         match &self.0 {
-            Private::Range(range) => address.is_some_and(|address| range.covers(address)),
-            Private::Named(host, port) => host.matches(target) && port.matches(target.port),
+            PrivateTarget::Range(range) => address.is_some_and(|address| range.covers(address)),
+            PrivateTarget::Named(host, port) => host.matches(target) && port.matches(target.port),
         }
     }
 }
 
-/// What is reserved_range about an address that `target` has, unless `grants` allow it.
+/// Returns the reserved range of `address`, unless `grants` allow connections to it for `target`.
 pub(crate) fn blocked_range(grants: &[PrivateEntry], target: &Target, address: IpAddr) -> Option<ReservedRange> {
     reserved_range(address).filter(|_| !grants.iter().any(|entry| entry.allows(target, Some(address))))
 }
@@ -189,7 +192,9 @@ impl Host {
     fn matches(&self, target: &Target) -> bool {
         match self {
             Self::Any => true,
-            Self::Below(end) => target.address.is_none() && target.host.len() > end.len() && target.host.ends_with(end),
+            Self::Subdomain(suffix) => {
+                target.address.is_none() && target.host.len() > suffix.len() && target.host.ends_with(suffix)
+            }
             Self::Exact(host) => *host == target.host,
         }
     }
@@ -199,10 +204,10 @@ impl Host {
             return Some(Self::Any);
         }
         match text.strip_prefix("*.") {
-            Some(parent) => {
-                normal(parent).filter(|parent| !is_address(parent)).map(|parent| Self::Below(format!(".{parent}")))
-            }
-            None => normal(text).map(Self::Exact),
+            Some(parent) => normalize(parent)
+                .filter(|parent| !is_address(parent))
+                .map(|parent| Self::Subdomain(format!(".{parent}"))),
+            None => normalize(text).map(Self::Exact),
         }
     }
 }
@@ -231,7 +236,7 @@ impl FromStr for HostPattern {
             None => (false, text),
         };
         let parsed = split_port(rest).and_then(|(host, port)| {
-            let port = port.map_or(Some(Port::Is(usual_port(is_plain))), Port::parse)?;
+            let port = port.map_or(Some(Port::Is(default_port(is_plain))), Port::parse)?;
             Some(Self { is_plain, host: Host::parse(host)?, port })
         });
         parsed.ok_or_else(|| {
@@ -247,11 +252,11 @@ impl FromStr for PrivateEntry {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Ok(range) = text.parse() {
-            return Ok(Self(Private::Range(range)));
+            return Ok(Self(PrivateTarget::Range(range)));
         }
         let named = split_port(text).and_then(|(host, port)| {
             let host = Host::parse(host).filter(|host| *host != Host::Any)?;
-            Some(Self(Private::Named(host, Port::parse(port?)?)))
+            Some(Self(PrivateTarget::Named(host, Port::parse(port?)?)))
         });
         named.ok_or_else(|| {
             format!("`{text}` is not a private host; write it as `localhost:9000`, `localhost:*`, `127.0.0.1` or `10.0.0.0/8`")
@@ -275,11 +280,11 @@ impl TryFrom<String> for PrivateEntry {
     }
 }
 
-fn usual_port(is_plain: bool) -> u16 {
+fn default_port(is_plain: bool) -> u16 {
     if is_plain { 80 } else { 443 }
 }
 
-/// The host, in brackets when it is an IPv6 address, and the port.
+/// Splits a text into the host, in brackets if it is an IPv6 address, and the port.
 fn split_port(text: &str) -> Option<(&str, Option<&str>)> {
     if let Some((_, after)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         let host = text.get(..text.len() - after.len())?;
@@ -291,8 +296,8 @@ fn split_port(text: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// A host as it is compared: an address as Rust writes it, a name in lower case and without a dot at its end.
-fn normal(host: &str) -> Option<String> {
+/// Normalizes a host for comparison: an address in Rust's notation, or a name in lower case without a trailing dot.
+fn normalize(host: &str) -> Option<String> {
     if let Some(address) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         return address.parse::<std::net::Ipv6Addr>().ok().map(|address| address.to_string());
     }
@@ -317,7 +322,7 @@ mod tests {
     use super::*;
 
     fn target(uri: &str) -> Target {
-        Target::of(&uri.parse().unwrap()).unwrap()
+        Target::from_uri(&uri.parse().unwrap()).unwrap()
     }
 
     fn allows(pattern: &str, uri: &str) -> bool {
@@ -375,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused_with_examples() {
+    fn an_invalid_host_is_refused_with_examples() {
         for text in [
             "",
             "https://",
@@ -422,10 +427,10 @@ mod tests {
             assert!(target.to_string().parse::<HostPattern>().unwrap().allows(&target));
             assert!(target.host_and_port().parse::<PrivateEntry>().unwrap().allows(&target, None));
         }
-        assert_eq!(Target::of(&"https://user@a.com/".parse().unwrap()), None);
-        assert_eq!(Target::of(&"/path".parse().unwrap()), None);
+        assert_eq!(Target::from_uri(&"https://user@a.com/".parse().unwrap()), None);
+        assert_eq!(Target::from_uri(&"/path".parse().unwrap()), None);
         for uri in ["https://a.com:65536/", "https://a.com:99999/", "http://[::1]:65616/"] {
-            assert_eq!(uri.parse().ok().and_then(|uri| Target::of(&uri)), None, "{uri}");
+            assert_eq!(uri.parse().ok().and_then(|uri| Target::from_uri(&uri)), None, "{uri}");
         }
         assert_eq!(target("https://a.com:/").port, 443);
     }

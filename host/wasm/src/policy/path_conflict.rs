@@ -1,11 +1,13 @@
-//! Preopens that components may write, against everything that the host opens by path.
+//! Conflicts between folders that components may write and paths that the host opens.
 //!
-//! A component that may write a folder may replace any entry below it by a link. A path below such a folder therefore leads wherever that
-//! component wants, whenever the host opens it again: at the next start, the next reload of a grant, the next use of a cache. So no path
-//! that the host opens may lie below a written folder, and no written folder inside of what belongs to the host alone.
+//! A component that may write a folder may replace any entry in it by a link. A path inside of such a folder can
+//! therefore lead anywhere when the host opens it again: at the next start, at the next reload of a grant, at the next
+//! use of a cache. So no path that the host opens may be inside of a writable folder, and no writable folder may be
+//! inside of a folder that belongs to the host alone.
 //!
-//! The root of a written folder itself is safe: its entry is in a folder above, which, by the same rule, no component may write. That is
-//! why two components may be granted the very same folder, and why `read` and `write` may be mixed there.
+//! The root of a writable folder itself is safe: its entry is in the parent folder, which, by the same rule, no
+//! component may write. That is why two components may be granted the same folder, and why `read` and `write` may be
+//! mixed there.
 
 use std::error::Error;
 use std::fmt;
@@ -17,22 +19,22 @@ use super::{Access, Folder, Grants};
 /// A file or folder that the host itself uses, such as a database or a cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtectedPath {
-    /// What it is, as in "the session database (`session_service`)".
+    /// Purpose of the path, as in "the session database (`session_service`)".
     pub purpose: String,
-    /// The file or folder, which need not exist yet. A relative one starts at the working directory.
+    /// The path, which need not exist yet. A relative path starts at the working directory.
     pub path: PathBuf,
 }
 
-/// A granted folder that must not lie where it does.
+/// A granted folder at a location that is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathConflict {
     component: String,
     folder: PathBuf,
     access: Access,
-    /// True if the folder contains `other`; false if it lies in it.
+    /// True if the folder contains `other`; false if it is inside of it.
     contains: bool,
     other: PathBuf,
-    /// What `other` is, after a comma.
+    /// Purpose of `other`, a phrase that follows a comma.
     purpose: String,
 }
 
@@ -55,13 +57,14 @@ impl fmt::Display for PathConflict {
     }
 }
 
-/// Checks that no folder that a component may write contains, or lies in, a folder of another grant; that none contains the file of a
-/// secret; and that none contains, is or lies in a `protected` path. Links are followed, and every folder on the way counts.
+/// Checks that no writable folder contains, or is inside of, a folder of another grant; that none contains the file of
+/// a secret; and that none contains, is or is inside of a `protected` path. Links are followed, and every folder on the
+/// way counts.
 ///
-/// Grants of the very same folder are allowed, of one component or of several. Preopens that are only read may be nested as you like.
+/// The same folder may be granted more than once, to one component or to several. Read-only folders may be nested.
 ///
 /// # Errors
-/// The first conflict. Its message names the keys of both sides.
+/// Returns the first conflict. Its message names the keys of both sides.
 pub fn check_writable_folders<'a>(
     components: impl Iterator<Item = (&'a str, &'a Grants)>,
     protected: &[ProtectedPath],
@@ -69,13 +72,14 @@ pub fn check_writable_folders<'a>(
     let components: Vec<_> = components.collect();
     let granted: Vec<_> = folders(&components).collect();
     check_grants(&components, &granted, |_, _| true)?;
-    written(&granted).try_for_each(|folder| folder.check_protected(protected))
+    writable(&granted).try_for_each(|folder| folder.check_protected(protected))
 }
 
-/// The part of [`check_writable_folders`] that concerns the grants of `component`: against its own and those of each other component.
+/// The part of [`check_writable_folders`] that concerns the grants of `component`: against its own grants and those of
+/// each other component.
 ///
 /// # Errors
-/// The first conflict.
+/// Returns the first conflict.
 pub(crate) fn check_folders_of<'a>(
     component: &str,
     components: impl Iterator<Item = (&'a str, &'a Grants)>,
@@ -85,13 +89,14 @@ pub(crate) fn check_folders_of<'a>(
     check_grants(&components, &granted, |one, other| one == component || other == component)
 }
 
-/// Checks written folders against the folders and secrets of those pairs of components for which `concerns` is true.
+/// Checks writable folders against the folders and secrets of those pairs of components for which `concerns` returns
+/// true.
 fn check_grants(
     components: &[(&str, &Grants)],
-    granted: &[Granted<'_>],
+    granted: &[FolderGrant<'_>],
     concerns: impl Fn(&str, &str) -> bool,
 ) -> Result<(), PathConflict> {
-    for folder in written(granted) {
+    for folder in writable(granted) {
         let mut others = granted.iter().filter(|other| concerns(folder.component, other.component));
         others.try_for_each(|other| folder.check_grant(other))?;
     }
@@ -99,22 +104,21 @@ fn check_grants(
         for (name, file) in grants.secrets.iter().filter_map(|secret| Some((secret.name(), secret.file()?))) {
             let purpose = format!("which components.{component}.grants.secrets reads for `{name}`");
             let secret = ResolvedPath::new(file);
-            let mut folders = written(granted).filter(|folder| concerns(folder.component, component));
+            let mut folders = writable(granted).filter(|folder| concerns(folder.component, component));
             folders.try_for_each(|folder| folder.check_host_path(file, &secret, &purpose))?;
         }
     }
     Ok(())
 }
 
-fn written<'a, 'b>(granted: &'b [Granted<'a>]) -> impl Iterator<Item = &'b Granted<'a>> {
-    granted.iter().filter(|granted| granted.folder.access == Access::Write)
+fn writable<'a, 'b>(granted: &'b [FolderGrant<'a>]) -> impl Iterator<Item = &'b FolderGrant<'a>> {
+    granted.iter().filter(|grant| grant.folder.access == Access::Write)
 }
 
-/// Checks that no folder that a component may read or write contains, is or lies in a `private` path: one whose very content no component
-/// may see.
+/// Checks that no granted folder contains, is or is inside of a `private` path, whose content no component may read.
 ///
 /// # Errors
-/// The first conflict.
+/// Returns the first conflict.
 pub fn check_readable_folders<'a>(
     components: impl Iterator<Item = (&'a str, &'a Grants)>,
     private: &[ProtectedPath],
@@ -123,32 +127,36 @@ pub fn check_readable_folders<'a>(
     folders(&components).try_for_each(|folder| folder.check_protected(private))
 }
 
-/// A folder of a component's grants, resolved.
-struct Granted<'a> {
+/// A granted folder, with its resolved path.
+struct FolderGrant<'a> {
     component: &'a str,
     folder: &'a Folder,
-    trail: ResolvedPath,
+    resolved: ResolvedPath,
 }
 
-fn folders<'a>(components: &[(&'a str, &'a Grants)]) -> impl Iterator<Item = Granted<'a>> {
+fn folders<'a>(components: &[(&'a str, &'a Grants)]) -> impl Iterator<Item = FolderGrant<'a>> {
     let of_one = |(component, grants): &(&'a str, &'a Grants)| {
         let component = *component;
-        grants.files.iter().map(move |folder| Granted { component, folder, trail: ResolvedPath::new(&folder.host) })
+        grants.files.iter().map(move |folder| FolderGrant {
+            component,
+            folder,
+            resolved: ResolvedPath::new(&folder.host),
+        })
     };
     components.iter().flat_map(of_one)
 }
 
-impl Granted<'_> {
+impl FolderGrant<'_> {
     fn check_grant(&self, other: &Self) -> Result<(), PathConflict> {
         let verb = match other.folder.access {
             Access::Read => "reads",
             Access::Write => "writes",
         };
         let purpose = || format!("which components.{}.grants.files {verb}", other.component);
-        match other.trail.relation(&self.trail) {
-            Relation::Below => Err(self.conflict(true, &other.folder.host, purpose())),
-            Relation::Above => Err(self.conflict(false, &other.folder.host, purpose())),
-            Relation::Same | Relation::Apart => Ok(()),
+        match other.resolved.relation(&self.resolved) {
+            Relation::Inside => Err(self.conflict(true, &other.folder.host, purpose())),
+            Relation::Contains => Err(self.conflict(false, &other.folder.host, purpose())),
+            Relation::Same | Relation::Disjoint => Ok(()),
         }
     }
 
@@ -156,11 +164,11 @@ impl Granted<'_> {
         paths.iter().try_for_each(|it| self.check_host_path(&it.path, &ResolvedPath::new(&it.path), &it.purpose))
     }
 
-    fn check_host_path(&self, path: &Path, trail: &ResolvedPath, purpose: &str) -> Result<(), PathConflict> {
-        match trail.relation(&self.trail) {
-            Relation::Below => Err(self.conflict(true, path, purpose.into())),
-            Relation::Above | Relation::Same => Err(self.conflict(false, path, purpose.into())),
-            Relation::Apart => Ok(()),
+    fn check_host_path(&self, path: &Path, resolved: &ResolvedPath, purpose: &str) -> Result<(), PathConflict> {
+        match resolved.relation(&self.resolved) {
+            Relation::Inside => Err(self.conflict(true, path, purpose.into())),
+            Relation::Contains | Relation::Same => Err(self.conflict(false, path, purpose.into())),
+            Relation::Disjoint => Ok(()),
         }
     }
 

@@ -1,23 +1,23 @@
-//! Names with wildcards.
+//! Wildcard patterns for names.
 
 use std::fmt;
 
 use serde::Deserialize;
 
-/// Longest name, in bytes, that a pattern for exactly this name spells out.
-const LONGEST: usize = 256;
+/// Maximum length of a name, in bytes, that [`Pattern::exactly`] writes in full.
+const MAX_EXACT_LENGTH: usize = 256;
 
-/// A name, or many: `*` stands for any text, also none. `\*` is a star, and `\\` a backslash.
+/// A name or a wildcard pattern: `*` matches any text, including none. `\*` is a literal star and `\\` a backslash.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Pattern {
     text: String,
-    /// What is between the stars; never empty.
+    /// The texts between the stars; never empty.
     pieces: Vec<String>,
 }
 
 impl Pattern {
-    /// True for a name that it stands for.
+    /// Returns true if the pattern matches `name`.
     pub fn matches(&self, name: &str) -> bool {
         let Some((first, rest)) = self.pieces.split_first() else { return false };
         let Some(mut name) = name.strip_prefix(first.as_str()) else { return false };
@@ -31,21 +31,22 @@ impl Pattern {
         name.ends_with(last.as_str())
     }
 
-    /// True when it stands for all that the other does.
+    /// Returns true if the pattern matches every name that `other` matches.
     pub fn covers(&self, other: &Self) -> bool {
         self == other || self.matches(&other.text)
     }
 
-    /// Its text.
+    /// Returns the pattern as written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The text of a pattern for this name alone; for all that begin like it, when it is very long.
+    /// Returns the text of a pattern that matches only this name. For a very long name, it matches every name with the
+    /// same beginning.
     pub(super) fn exactly(name: &str) -> String {
-        let begin = name.get(..name.floor_char_boundary(LONGEST)).unwrap_or(name);
-        let star = if begin.len() < name.len() { "*" } else { "" };
-        format!("{}{star}", begin.replace('\\', "\\\\").replace('*', "\\*"))
+        let prefix = name.get(..name.floor_char_boundary(MAX_EXACT_LENGTH)).unwrap_or(name);
+        let star = if prefix.len() < name.len() { "*" } else { "" };
+        format!("{}{star}", prefix.replace('\\', "\\\\").replace('*', "\\*"))
     }
 }
 
@@ -130,11 +131,11 @@ mod tests {
         assert!(pattern(&one).matches("user:*\\") && !pattern(&one).matches("user:secret\\"));
         let long = "ü".repeat(1000);
         let one = Pattern::exactly(&long);
-        assert!(one.len() <= LONGEST + 1 && pattern(&one).matches(&long));
+        assert!(one.len() <= MAX_EXACT_LENGTH + 1 && pattern(&one).matches(&long));
     }
 
     #[test]
-    fn what_is_no_pattern_is_explained() {
+    fn an_invalid_pattern_is_explained() {
         let error = |text: &str| Pattern::try_from(text.to_owned()).unwrap_err();
         assert_eq!(error(""), "a pattern is not empty; `*` stands for all names");
         assert_eq!(error("a\\b"), "in a pattern, `\\` comes before `*` or `\\` only");

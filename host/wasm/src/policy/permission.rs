@@ -1,4 +1,4 @@
-//! What the code of a component can ask its host for, what its agents can be described with, and whether it may.
+//! Permissions: the operations that need a grant, and the check of a permission against [`Grants`].
 
 use std::sync::Arc;
 
@@ -9,50 +9,50 @@ use super::{Access, Denial, Grants};
 use crate::contract::convert::wit;
 use crate::guest_log::escape_control;
 
-/// Something that needs a grant.
+/// An operation that needs a grant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Permission<'a> {
-    /// To ask the model of this name.
+    /// Call the model of this name.
     Model(&'a str),
-    /// To search the user's memory.
+    /// Search the user's memory.
     Memory,
-    /// To use artifacts.
+    /// Access artifacts.
     Artifacts(Access),
-    /// To use a state key.
+    /// Access a state key.
     State(Access, &'a str),
-    /// To call the tool of this full name.
+    /// Call the tool with this qualified name.
     Tool(&'a str),
-    /// To describe an agent with the item of this full name; a toolset's is that of its component.
+    /// Use an item with this qualified name in an agent. A toolset is named by its component.
     Item(ItemKind, &'a str),
 }
 
-/// The prefix of the names of models that components offer.
+/// Prefix of the names of models that components export.
 const COMPONENT_MODEL: &str = "component:";
 
 impl Grants {
-    /// Whether `component`, to which these belong, may do so.
+    /// Checks that these grants of `component` include `permission`.
     ///
     /// # Errors
-    /// The refusal.
+    /// Returns the refusal, with the configuration lines that would grant the permission.
     pub(crate) fn check(&self, component: &Arc<str>, permission: Permission<'_>) -> Result<(), Denial> {
         if permission.is_granted(self, component) {
             return Ok(());
         }
         let denial = Denial::new(component, permission.action(), permission.grant());
         Err(match permission.private_owner(self, component) {
-            Some(owner) => denial.by_private(owner),
+            Some(owner) => denial.for_private_owner(owner),
             None => denial,
         })
     }
 
-    /// True for a state key that its code may read.
-    pub(crate) fn shows_state(&self, key: &str) -> bool {
+    /// Returns true if the component's code may read the state key.
+    pub(crate) fn can_read_state(&self, key: &str) -> bool {
         self.allows_state(Access::Read, key)
     }
 
-    /// An event without state that its code may not read.
-    pub(crate) fn visible(&self, mut event: wit::Event) -> wit::Event {
-        event.actions.state_delta.retain(|(key, _)| self.shows_state(key));
+    /// Removes state that the component may not read from the event.
+    pub(crate) fn redact_state(&self, mut event: wit::Event) -> wit::Event {
+        event.actions.state_delta.retain(|(key, _)| self.can_read_state(key));
         event
     }
 
@@ -71,8 +71,8 @@ fn any(patterns: &[Pattern], name: &str) -> bool {
     patterns.iter().any(|pattern| pattern.matches(name))
 }
 
-/// True for a model that costs nothing and tells a component nothing but what is its own: a model that it offers
-/// itself, and a script that has its name or lies in the folder that has its name.
+/// Returns true for a model that needs no grant because it is the component's own: one that the component exports, or a
+/// script that has its name or lies in the folder of its name.
 fn is_own_model(component: &str, model: &str) -> bool {
     if let Some(path) = model.strip_prefix(COMPONENT_MODEL) {
         return path.split_once('/').is_some_and(|(owner, _)| owner == component);
@@ -82,7 +82,7 @@ fn is_own_model(component: &str, model: &str) -> bool {
 }
 
 impl<'a> Permission<'a> {
-    /// Whether `component` may do so with these grants.
+    /// Returns true if `grants` of `component` include this permission.
     pub(crate) fn is_granted(self, grants: &Grants, component: &str) -> bool {
         if self.private_owner(grants, component).is_some() {
             return false;
@@ -100,14 +100,14 @@ impl<'a> Permission<'a> {
                 let is_own = self.owner().is_some_and(|owner| owner == component);
                 is_own
                     || match Pattern::try_from(item_pattern(kind, name)) {
-                        Ok(wanted) => grants.tools.iter().any(|pattern| pattern.covers(&wanted)),
+                        Ok(wanted) => grants.tools.iter().any(|pattern| pattern.covers(&required)),
                         Err(_) => false,
                     }
             }
         }
     }
 
-    /// The component that offers what is wanted, if one does.
+    /// Returns the component that exports the item, or `None` for what no component exports.
     fn owner(self) -> Option<&'a str> {
         match self {
             Self::Item(ItemKind::Toolset, name) => Some(name),
@@ -117,26 +117,26 @@ impl<'a> Permission<'a> {
         }
     }
 
-    /// The other component that keeps what is wanted to itself, if one does.
+    /// Returns the owner of the item, if that is another component and private.
     pub(crate) fn private_owner(self, grants: &Grants, component: &str) -> Option<&'a str> {
         self.owner().filter(|owner| *owner != component && grants.private_components.contains(*owner))
     }
 
-    /// What it is, after "may not".
+    /// Describes the operation as a phrase that follows "may not".
     fn action(self) -> String {
         match self {
-            Self::Model(name) => format!("ask the model `{}`", shown(name)),
+            Self::Model(name) => format!("ask the model `{}`", excerpt(name)),
             Self::Memory => "search the user's memory".into(),
             Self::Artifacts(Access::Read) => "read artifacts".into(),
             Self::Artifacts(Access::Write) => "save and delete artifacts".into(),
-            Self::State(Access::Read, key) => format!("read the state key `{}`", shown(key)),
-            Self::State(Access::Write, key) => format!("set the state key `{}`", shown(key)),
-            Self::Tool(name) => format!("call the tool `{}`", shown(name)),
-            Self::Item(kind, name) => format!("use the {} `{}`", kind.label(), shown(name)),
+            Self::State(Access::Read, key) => format!("read the state key `{}`", excerpt(key)),
+            Self::State(Access::Write, key) => format!("set the state key `{}`", excerpt(key)),
+            Self::Tool(name) => format!("call the tool `{}`", excerpt(name)),
+            Self::Item(kind, name) => format!("use the {} `{}`", kind.label(), excerpt(name)),
         }
     }
 
-    /// The line that grants it and no more.
+    /// Returns the line below `grants:` that grants exactly this permission.
     fn grant(self) -> String {
         match self {
             Self::Model(name) => format!("models: [{}]", exactly(name)),
@@ -149,7 +149,7 @@ impl<'a> Permission<'a> {
     }
 }
 
-/// The pattern below `tools` that grants the use of an item and no more.
+/// Returns the pattern below `tools` that grants the use of exactly this item.
 pub(super) fn item_pattern(kind: ItemKind, name: &str) -> String {
     match kind {
         ItemKind::Agent => Pattern::exactly(&format!("agent:{name}")),
@@ -164,21 +164,21 @@ pub(super) fn item_pattern(kind: ItemKind, name: &str) -> String {
     }
 }
 
-/// A pattern for one name, as YAML.
+/// Returns a pattern for one name, as YAML.
 fn exactly(name: &str) -> String {
     quoted(&Pattern::exactly(name))
 }
 
-/// A text as YAML, which takes quoted text as JSON has it.
+/// Quotes a text for YAML, which accepts JSON strings.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The begin of what a guest says, for a message.
-fn shown(name: &str) -> String {
-    let begin = name.get(..name.floor_char_boundary(128)).unwrap_or(name);
-    let dots = if begin.len() < name.len() { "…" } else { "" };
-    format!("{}{dots}", escape_control(begin))
+/// Returns the beginning of a text from a guest, escaped for a message.
+fn excerpt(name: &str) -> String {
+    let start = name.get(..name.floor_char_boundary(128)).unwrap_or(name);
+    let dots = if start.len() < name.len() { "…" } else { "" };
+    format!("{}{dots}", escape_control(start))
 }
 
 #[cfg(test)]
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn state_of_the_session_needs_no_grant() {
+    fn session_state_needs_no_grant() {
         let none = Grants::default();
         for key in ["visits", "temp:x", "users", ""] {
             assert!(none.allows_state(Access::Write, key), "{key}");
@@ -201,11 +201,11 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_set_may_be_read() {
-        let some = grants(r#"{"read": ["app:theme"], "write": ["user:*"]}"#);
-        assert!(some.allows_state(Access::Read, "app:theme") && !some.allows_state(Access::Write, "app:theme"));
-        assert!(some.allows_state(Access::Read, "user:a") && some.allows_state(Access::Write, "user:a"));
-        assert!(!some.allows_state(Access::Read, "app:themes"));
+    fn a_key_that_may_be_set_may_be_read() {
+        let state = grants(r#"{"read": ["app:theme"], "write": ["user:*"]}"#);
+        assert!(state.allows_state(Access::Read, "app:theme") && !state.allows_state(Access::Write, "app:theme"));
+        assert!(state.allows_state(Access::Read, "user:a") && state.allows_state(Access::Write, "user:a"));
+        assert!(!state.allows_state(Access::Read, "app:themes"));
     }
 
     #[test]
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_private_is_granted_to_nobody_else() {
+    fn a_private_component_is_granted_to_nobody_else() {
         let mut grants: Grants = serde_json::from_str(r#"{"tools": ["*"], "models": ["*"]}"#).unwrap();
         grants.private_components.insert("vault".into());
         let component: Arc<str> = "evil".into();

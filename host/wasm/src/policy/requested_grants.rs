@@ -1,4 +1,4 @@
-//! What a component says that it needs: JSON in its custom section `hatchery:requests`, in the words of its grants.
+//! Grants that a component requests: JSON in its custom section `hatchery:requests`, with the keys of `grants`.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,14 @@ use super::permission::item_pattern;
 use super::{Access, HostPattern, Pattern, Permission, StateGrants};
 use crate::error::LoadError;
 
-/// The custom section. Those of a component's core modules count as well: that is where compilers put them.
+/// Name of the custom section. Sections of the component's core modules count as well, because that is where compilers
+/// put them.
 const SECTION: &str = "hatchery:requests";
 
-/// Most bytes of all such sections of a component.
+/// Maximum total size of these sections, in bytes.
 const MAX_SECTION: usize = 64 << 10;
 
-/// What a component says that it needs. It grants nothing.
+/// Grants that a component requests. A request grants nothing by itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RequestedGrants {
@@ -32,30 +33,27 @@ pub struct RequestedGrants {
     pub tools: Vec<Pattern>,
     /// Names of environment variables.
     pub environment: Vec<String>,
-    /// Preopens, by where the component looks for them.
+    /// Folders by their path in the component.
     pub files: Vec<RequestedFolder>,
-    /// Hosts that it talks to.
     pub network: Vec<HostPattern>,
-    /// What for, by key, as in `models`.
+    /// Reasons by key, for example of `models`.
     pub why: BTreeMap<String, String>,
 }
 
-/// A folder that a component looks for.
+/// A folder that a component requests.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestedFolder {
-    /// Where.
     pub guest: GuestPath,
-    /// What for.
     #[serde(default)]
     pub access: Access,
 }
 
 impl RequestedGrants {
-    /// The requests in a component's bytes; none when it declares none.
+    /// Reads the requests from a component's bytes. `None` if it declares none.
     ///
     /// # Errors
-    /// When they cannot be understood.
+    /// If the sections are too large or are not valid requests.
     pub(crate) fn read(component: &str, bytes: &[u8]) -> Result<Option<Self>, LoadError> {
         let failed = |reason: String| LoadError::Requests { component: component.into(), reason };
         let mut text = Vec::new();
@@ -71,17 +69,17 @@ impl RequestedGrants {
                 text.len()
             )));
         }
-        // Linkers put sections of one name one after the other.
-        let mut all: Option<Self> = None;
+        // Linkers concatenate sections of the same name.
+        let mut requested: Option<Self> = None;
         for declared in serde_json::Deserializer::from_slice(&text).into_iter::<Self>() {
             let declared = declared.map_err(|error| failed(error.to_string()))?;
-            all.get_or_insert_default().add(declared);
+            requested.get_or_insert_default().merge(declared);
         }
-        Ok(all)
+        Ok(requested)
     }
 
-    /// Adds what `want` asks for.
-    pub(crate) fn want(&mut self, want: Permission<'_>) {
+    /// Adds one permission.
+    pub(crate) fn add_permission(&mut self, want: Permission<'_>) {
         let add = |patterns: &mut Vec<Pattern>, text: String| {
             let pattern = Pattern::try_from(text).ok().filter(|pattern| !patterns.contains(pattern));
             patterns.extend(pattern);
@@ -97,7 +95,7 @@ impl RequestedGrants {
         }
     }
 
-    fn add(&mut self, more: Self) {
+    fn merge(&mut self, more: Self) {
         self.models.extend(more.models);
         self.memory |= more.memory;
         self.artifacts = self.artifacts.max(more.artifacts);
@@ -121,16 +119,16 @@ mod tests {
 
     #[test]
     fn requests_of_all_modules_count() {
-        let found = read(
+        let requests = read(
             r#"(component
                 (core module (@custom "hatchery:requests" "{\"models\": [\"a-*\"], \"why\": {\"models\": \"to think\"}}"))
                 (core module (@custom "hatchery:requests" "{\"memory\": true}{\"artifacts\": \"write\"}"))
                 (core module (@custom "other" "x")))"#,
         );
-        let found = found.unwrap().unwrap();
-        assert_eq!(found.models[0].as_str(), "a-*");
-        assert_eq!((found.memory, found.artifacts), (true, Some(Access::Write)));
-        assert_eq!(found.why["models"], "to think");
+        let requests = requests.unwrap().unwrap();
+        assert_eq!(requests.models[0].as_str(), "a-*");
+        assert_eq!((requests.memory, requests.artifacts), (true, Some(Access::Write)));
+        assert_eq!(requests.why["models"], "to think");
         assert_eq!(read("(component)"), Ok(None));
     }
 

@@ -1,18 +1,18 @@
-//! Resolution of a host path, step by step, so that it is known which folders and links lead to it.
+//! Symlink resolution of a host path, which records every folder and link that the path leads through.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{self, Component, Path, PathBuf};
 
-/// Links that are followed before a path counts as unresolvable, as on Linux.
+/// Maximum number of links to follow, as on Linux. A path with more counts as unresolvable.
 const MAX_LINKS: u32 = 40;
 
-/// A file system entry. Its path holds no links but, for a link, itself.
+/// A file system entry. Its path contains no links, except for the entry itself if it is one.
 #[derive(Debug, Clone)]
 struct Entry {
     path: PathBuf,
-    /// Device and inode, where the platform has them and the entry exists.
+    /// Device and inode. `None` if the platform has none or the entry does not exist.
     id: Option<(u64, u64)>,
     is_link: bool,
 }
@@ -24,36 +24,35 @@ impl Entry {
         Self { id: metadata.as_ref().and_then(identity), path, is_link }
     }
 
-    /// True if both are the same entry, be it under different paths (bind mounts, letter case).
-    fn is(&self, other: &Self) -> bool {
+    /// Returns true if both are the same entry, also under different paths (bind mounts, letter case).
+    fn is_same(&self, other: &Self) -> bool {
         self.path == other.path || self.id.is_some() && self.id == other.id
     }
 }
 
-/// The entries that the resolution of a path passes.
+/// A resolved path.
 #[derive(Debug)]
 pub(super) struct ResolvedPath {
-    /// In the order of resolution; links and the folders that they lead to are entries of their own.
+    /// Entries in the order of resolution. Links and the folders that they lead to are separate entries.
     entries: Vec<Entry>,
-    /// Where the path leads.
     target: Entry,
 }
 
-/// How two paths lie to each other.
+/// How the location of one path relates to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Relation {
     /// Both lead to the same entry.
     Same,
-    /// The first leads through the second.
-    Below,
-    /// The second leads through the first.
-    Above,
-    /// Neither leads through the other.
-    Apart,
+    /// The first path leads through the second.
+    Inside,
+    /// The second path leads through the first.
+    Contains,
+    /// Neither path leads through the other.
+    Disjoint,
 }
 
 impl ResolvedPath {
-    /// Resolves `path`, which need not exist: what does not is taken as it is written.
+    /// Resolves `path`. The part that does not exist is used as written.
     pub(super) fn new(path: &Path) -> Self {
         let absolute = path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let (mut entries, mut current, mut links) = (Vec::new(), PathBuf::new(), 0);
@@ -86,54 +85,54 @@ impl ResolvedPath {
         Self { entries, target: Entry::new(current) }
     }
 
-    /// The path without links, as far as it exists.
+    /// Returns the path without links, as far as it exists.
     pub(super) fn target(&self) -> &Path {
         &self.target.path
     }
 
-    /// The first link that the path leads through after `base`, where the path begins. Links in the root folder do not count: some
-    /// systems have `/tmp` and `/var` as links, and nobody but the system's owner can change them.
+    /// Returns the first link that the path leads through after `base`, which must be its beginning. Links in the root
+    /// folder do not count: some systems have `/tmp` and `/var` as links, and only the system's owner can change them.
     pub(super) fn first_link(&self, base: Option<&Path>) -> Option<&Path> {
-        let begin = base.map_or(0, |base| Self::new(base).entries.len());
+        let start = base.map_or(0, |base| Self::new(base).entries.len());
         let is_in_root = |path: &Path| path.parent().is_none_or(|parent| parent.parent().is_none());
-        let mut rest = self.entries.iter().skip(begin);
+        let mut rest = self.entries.iter().skip(start);
         rest.find(|entry| entry.is_link && !is_in_root(&entry.path)).map(|entry| entry.path.as_path())
     }
 
-    /// Opens the folder that the path leads to. What has become a link since the path was resolved is not followed.
+    /// Opens the folder that the path leads to. Links that were created since the path was resolved are not followed.
     ///
     /// # Errors
-    /// If it is not there, is no folder, cannot be read, or has been replaced.
+    /// If the folder does not exist, is not a folder, cannot be read, or has been replaced.
     pub(super) fn open_folder(&self) -> io::Result<File> {
         open_without_links(&self.target)
     }
 
-    /// How this path lies to `other`. One that is reached through the other, by links too, lies below it.
+    /// Returns the relation of this path to `other`. A path that leads through `other`, also by links, is inside of it.
     pub(super) fn relation(&self, other: &Self) -> Relation {
         if self.leads_through(other) {
-            Relation::Below
+            Relation::Inside
         } else if other.leads_through(self) {
-            Relation::Above
-        } else if self.target.is(&other.target) {
+            Relation::Contains
+        } else if self.target.is_same(&other.target) {
             Relation::Same
         } else {
-            Relation::Apart
+            Relation::Disjoint
         }
     }
 
-    /// True if the target of `other` is an entry of this resolution other than its end.
+    /// Returns true if the target of `other` is an entry of this path other than the last one.
     fn leads_through(&self, other: &Self) -> bool {
         let last = self.entries.len().saturating_sub(1);
-        self.entries.iter().take(last).any(|entry| entry.is(&other.target))
+        self.entries.iter().take(last).any(|entry| entry.is_same(&other.target))
     }
 }
 
-/// The components of a path, the last one first.
+/// Returns the components of a path in reverse order.
 fn components(path: &Path) -> Vec<OsString> {
     path.components().rev().map(|component| component.as_os_str().to_owned()).collect()
 }
 
-/// Opens entry by entry, each from the handle of the one before.
+/// Opens entry by entry, each relative to the handle of the previous one.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn open_without_links(entry: &Entry) -> io::Result<File> {
     use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -142,12 +141,12 @@ fn open_without_links(entry: &Entry) -> io::Result<File> {
     for name in entry.path.iter().skip(1) {
         folder = openat(&folder, name, flags, Mode::empty())?;
     }
-    // A handle by path says nothing about the right to read.
+    // A handle opened with `O_PATH` does not check the permission to read.
     openat(&folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     Ok(folder.into())
 }
 
-/// Opens by path, and then checks that this gave what the path led to without links.
+/// Opens by path, then checks that the opened folder is the one that was resolved.
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android", target_os = "freebsd"))))]
 fn open_without_links(entry: &Entry) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -165,9 +164,9 @@ fn open_without_links(entry: &Entry) -> io::Result<File> {
 fn open_without_links(entry: &Entry) -> io::Result<File> {
     use std::os::windows::fs::OpenOptionsExt;
 
-    /// Lets folders be opened.
+    /// Required to open folders.
     const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
-    /// Reading and writing by others, but no renaming or deleting.
+    /// Others may read and write the folder, but not rename or delete it.
     const FILE_SHARE_READ_WRITE: u32 = 3;
     let mut options = File::options();
     options.read(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).share_mode(FILE_SHARE_READ_WRITE);
@@ -209,16 +208,16 @@ mod tests {
         let expected = [
             ("data", Relation::Same),
             ("alias", Relation::Same),
-            ("data/ref", Relation::Below),
-            ("alias/ref", Relation::Below),
-            ("data/way", Relation::Below),
-            ("through", Relation::Below),
-            ("data/self", Relation::Below),
-            ("data/not/yet", Relation::Below),
-            ("other/../data/ref", Relation::Below),
-            ("other", Relation::Apart),
-            ("database", Relation::Apart),
-            (".", Relation::Above),
+            ("data/ref", Relation::Inside),
+            ("alias/ref", Relation::Inside),
+            ("data/way", Relation::Inside),
+            ("through", Relation::Inside),
+            ("data/self", Relation::Inside),
+            ("data/not/yet", Relation::Inside),
+            ("other/../data/ref", Relation::Inside),
+            ("other", Relation::Disjoint),
+            ("database", Relation::Disjoint),
+            (".", Relation::Contains),
         ];
         for (name, relation) in expected {
             assert_eq!(ResolvedPath::new(&path(name)).relation(&data), relation, "{name}");
@@ -250,12 +249,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data/ref");
         fs::create_dir_all(&path).unwrap();
-        let trail = ResolvedPath::new(&path);
-        trail.open_folder().unwrap();
+        let resolved = ResolvedPath::new(&path);
+        resolved.open_folder().unwrap();
         fs::rename(folder.path().join("data"), folder.path().join("moved")).unwrap();
-        assert!(trail.open_folder().is_err());
+        assert!(resolved.open_folder().is_err());
         symlink("moved", folder.path().join("data")).unwrap();
-        assert!(trail.open_folder().is_err());
+        assert!(resolved.open_folder().is_err());
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! `secrets`: what the host writes into a header of requests to one host. The guest never has it: it is read when the component is
-//! loaded, put in after the request has left the guest, and shown nowhere.
+//! Secrets (`secrets`): values that the host writes into a header of requests to one host. The guest never sees the
+//! value: it is read when the component is loaded, added after the request has left the guest, and never shown.
 //!
-//! The guest can use a secret for any request to its host, and a host that sends back what it was sent tells the guest.
+//! The guest can use a secret for any request to its host. A host that echoes requests discloses the secret to the
+//! guest.
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +12,11 @@ use serde::Deserialize;
 use super::Grants;
 use super::network::{HostPattern, Target};
 
-const PLACE: &str = "{secret}";
+const PLACEHOLDER: &str = "{secret}";
 
-/// An entry of `secrets`: where a secret is and where it goes. It does not hold the secret.
+/// An entry of `secrets`: the source and the destination of a secret, without its value.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "SecretConfig")]
 pub struct Secret {
     name: String,
     source: Source,
@@ -31,34 +32,34 @@ enum Source {
     File(PathBuf),
 }
 
-/// As `hatchery.yaml` has it.
+/// The entry as config in `hatchery.yaml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
-    /// What messages call it.
+struct SecretConfig {
+    /// Name of the secret in messages.
     name: String,
-    /// The environment variable that holds it.
+    /// Environment variable with the value.
     from: Option<String>,
-    /// The file that holds it, from the host's working directory; a line end at its end does not count.
+    /// File with the value, relative to the host's working directory. A trailing line break is removed.
     file: Option<PathBuf>,
-    /// The host that it is for, as in `network`, but one host and one port.
+    /// Destination host, as in `network`, but exactly one host and one port.
     host: String,
-    /// The header that carries it.
+    /// The header to write.
     header: String,
-    /// The header's value, with `{secret}` where the secret goes.
-    #[serde(default = "plainly")]
+    /// The header's value, with `{secret}` as the placeholder.
+    #[serde(default = "default_format")]
     format: String,
 }
 
-fn plainly() -> String {
-    PLACE.into()
+fn default_format() -> String {
+    PLACEHOLDER.into()
 }
 
-impl TryFrom<Written> for Secret {
+impl TryFrom<SecretConfig> for Secret {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Self, String> {
-        let Written { name, from, file, host: host_text, header, format } = written;
+    fn try_from(config: SecretConfig) -> Result<Self, String> {
+        let SecretConfig { name, from, file, host: host_text, header, format } = config;
         let wrong = |reason: String| format!("the secret `{name}`: {reason}");
         let source = match (from, file) {
             (Some(variable), None) => Source::Variable(variable),
@@ -74,14 +75,14 @@ impl TryFrom<Written> for Secret {
             )));
         }
         let header = HeaderName::try_from(&header).map_err(|_| wrong(format!("`{header}` is not a header")))?;
-        if !format.contains(PLACE) {
-            return Err(wrong(format!("`format: {format}` has no `{PLACE}`")));
+        if !format.contains(PLACEHOLDER) {
+            return Err(wrong(format!("`format: {format}` has no `{PLACEHOLDER}`")));
         }
         Ok(Self { name, source, host, host_text, header, format })
     }
 }
 
-/// A secret that is ready to be placed. The value is marked so that nothing shows it.
+/// A secret with its value. The value is marked as sensitive, so that it is not printed.
 pub(crate) struct ResolvedSecret {
     host: HostPattern,
     header: HeaderName,
@@ -89,8 +90,8 @@ pub(crate) struct ResolvedSecret {
 }
 
 impl ResolvedSecret {
-    /// Puts the secret into a request to `target`, if it is for that. It takes the place of what the guest has put there.
-    pub(crate) fn place(&self, target: &Target, headers: &mut http::HeaderMap) {
+    /// Writes the secret into a request, if `target` is its host. Replaces the header if the guest has set it.
+    pub(crate) fn apply(&self, target: &Target, headers: &mut http::HeaderMap) {
         if self.host.allows(target) {
             headers.insert(self.header.clone(), self.value.clone());
         }
@@ -98,17 +99,17 @@ impl ResolvedSecret {
 }
 
 impl Secret {
-    /// What messages call it.
+    /// Name of the secret in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The host that it is for, as it is written.
+    /// Returns the destination host as config.
     pub fn host(&self) -> &str {
         &self.host_text
     }
 
-    /// The file that holds it, if one does.
+    /// Returns the file with the value, if it comes from one.
     pub fn file(&self) -> Option<&Path> {
         match &self.source {
             Source::File(file) => Some(file),
@@ -116,11 +117,11 @@ impl Secret {
         }
     }
 
-    /// Reads the secret.
+    /// Reads the value.
     ///
     /// # Errors
-    /// When it is missing, cannot be a header, or would be sent in plain text to a host that is not in `private_network`; the message names
-    /// the secret and where it was looked for, and never quotes it.
+    /// If the value is missing, cannot be a header, or would be sent in plain text to a host that is not in
+    /// `private_network`. The message names the secret and its source, and never quotes the value.
     pub(crate) fn read(&self, grants: &Grants) -> Result<ResolvedSecret, String> {
         let name = &self.name;
         if let Some(target) = self.host.plain_target()
@@ -141,7 +142,7 @@ impl Secret {
                 .map_err(|error| format!("the secret `{name}` is missing: cannot read {}: {error}", file.display()))?,
         };
         let secret = secret.trim_end_matches(['\r', '\n']);
-        let mut value = HeaderValue::try_from(self.format.replace(PLACE, secret))
+        let mut value = HeaderValue::try_from(self.format.replace(PLACEHOLDER, secret))
             .map_err(|_| format!("the secret `{name}` has characters that no header can have"))?;
         value.set_sensitive(true);
         Ok(ResolvedSecret { host: self.host.clone(), header: self.header.clone(), value })
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_makes_no_sense_is_refused() {
+    fn an_invalid_secret_is_refused() {
         let read = |change: &dyn Fn(&mut serde_json::Value)| {
             let mut yaml = serde_json::json!({"name": "key", "from": "KEY", "host": "a.com", "header": "X-Key"});
             change(&mut yaml);
@@ -179,28 +180,29 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_takes_the_place_of_what_the_guest_set_and_is_not_shown() {
+    fn a_secret_replaces_the_header_of_the_guest_and_is_not_shown() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "s3cret\n").unwrap();
         let yaml = serde_json::json!({
             "name": "key", "file": file.path(), "host": "a.com", "header": "Authorization", "format": "Bearer {secret}",
         });
-        let placed = secret(yaml).unwrap().read(&Grants::default()).ok().unwrap();
+        let resolved = secret(yaml).unwrap().read(&Grants::default()).ok().unwrap();
         let mut headers = http::HeaderMap::new();
         headers.append("authorization", HeaderValue::from_static("guest"));
         headers.append("authorization", HeaderValue::from_static("guest too"));
-        let place = |uri: &str, headers: &mut _| placed.place(&Target::of(&uri.parse().unwrap()).unwrap(), headers);
+        let apply =
+            |uri: &str, headers: &mut _| resolved.apply(&Target::from_uri(&uri.parse().unwrap()).unwrap(), headers);
         for other in ["https://b.com", "https://a.com:8443", "http://a.com", "https://x.a.com"] {
-            place(other, &mut headers);
+            apply(other, &mut headers);
             assert_eq!(headers["authorization"], "guest", "{other}");
         }
-        place("https://a.com/path", &mut headers);
+        apply("https://a.com/path", &mut headers);
         assert_eq!(headers.get_all("authorization").iter().collect::<Vec<_>>(), ["Bearer s3cret"]);
         assert!(!format!("{headers:?}").contains("s3cret"));
     }
 
     #[test]
-    fn what_is_missing_is_named_and_plain_text_is_for_private_hosts() {
+    fn a_missing_secret_is_named_and_plain_text_needs_a_private_host() {
         let missing =
             serde_json::json!({"name": "key", "from": "HATCHERY_NO_SUCH", "host": "a.com", "header": "X-Key"});
         assert_eq!(

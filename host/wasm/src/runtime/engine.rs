@@ -355,7 +355,7 @@ fn pooling_config(options: &EngineOptions) -> PoolingAllocationConfig {
 fn link(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<HostState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    policy::link(&mut linker)?;
+    policy::link_preopens(&mut linker)?;
     file_stream::link(&mut linker)?;
     http::link(&mut linker)?;
     Contract::add_to_linker::<_, HasSelf<HostState>>(&mut linker, |state| state)?;

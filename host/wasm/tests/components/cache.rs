@@ -1,4 +1,4 @@
-//! The code cache.
+//! The code cache on disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::support::{Lab, call};
 
-/// Returns a lab with a cache of its own, and whether each load compiled.
+/// Returns a lab with its own cache, and whether each load used the cache.
 fn lab(cache: &Path) -> (Lab, Arc<Mutex<Vec<bool>>>) {
     let mut lab = Lab::new().with("misbehaver");
     let loads = Arc::new(Mutex::new(Vec::new()));
@@ -24,12 +24,13 @@ fn lab(cache: &Path) -> (Lab, Arc<Mutex<Vec<bool>>>) {
     (lab, loads)
 }
 
+/// Returns the files of compiled code.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     files.filter(|path| path.file_name().unwrap() != "key").collect()
 }
 
-/// Loads the component. Returns true if its code came from the cache. It must work in both cases.
+/// Loads the component again and runs it. Returns true if its code came from the cache.
 async fn load(cache: &Path) -> bool {
     let (lab, loads) = lab(cache);
     let catalog = lab.catalog().await;
@@ -51,7 +52,7 @@ async fn code_is_compiled_once_and_a_damaged_file_is_compiled_again() {
     let mut flipped = good.clone();
     let middle = flipped.len() / 2;
     flipped[middle] ^= 1;
-    // Like an attacker who knows the layout but not the key.
+    // A forgery that has the right layout but not the key.
     let mut forged = b"HATCHC02".to_vec();
     forged.extend(Sha256::digest(&good[40..]));
     forged.extend(&good[40..]);
@@ -93,7 +94,7 @@ async fn a_file_that_is_a_link_or_that_others_can_write_is_compiled_again() {
         assert!(!load(&cache).await, "a file that others can use was used: {mode:o}");
         assert!(load(&cache).await);
     }
-    // Only root can change the owner of a file.
+    // Only root can change the owner of files.
     if std::os::unix::fs::chown(&file, Some(4711), None).is_ok() {
         assert!(!load(&cache).await, "a file that belongs to somebody else was used");
         assert!(load(&cache).await);
@@ -101,13 +102,13 @@ async fn a_file_that_is_a_link_or_that_others_can_write_is_compiled_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hosts_that_share_a_directory_do_not_disturb_each_other() {
+async fn hosts_can_share_a_cache_directory() {
     let directory = tempfile::tempdir().unwrap();
     let cache = directory.path().join("code");
     let hosts = || futures::future::join_all((0..4).map(|_| load(&cache)));
     assert!(hosts().await.contains(&false), "somebody compiles");
     assert_eq!(hosts().await, [true; 4]);
-    // All find the same damaged file, and all replace it.
+    // All of them find the same damaged file and replace it.
     let file = files(&cache).remove(0);
     std::fs::write(&file, "damaged").unwrap();
     hosts().await;
@@ -116,7 +117,7 @@ async fn hosts_that_share_a_directory_do_not_disturb_each_other() {
 }
 
 #[tokio::test]
-async fn a_component_is_compiled_ahead_and_then_loaded_from_the_cache() {
+async fn a_precompiled_component_is_loaded_from_the_cache() {
     let directory = tempfile::tempdir().unwrap();
     let cache = directory.path().join("code");
     let (mut lab, loads) = lab(&cache);
@@ -144,7 +145,7 @@ async fn a_component_is_compiled_ahead_and_then_loaded_from_the_cache() {
 }
 
 #[tokio::test]
-async fn progress_is_reported_to_callers_that_wait_for_a_compilation() {
+async fn a_slow_compilation_is_reported() {
     let mut lab = Lab::new().with("swap");
     let progress = Arc::new(Mutex::new(Vec::new()));
     let reported = progress.clone();
@@ -174,7 +175,7 @@ async fn a_directory_that_is_a_link_is_not_used() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn the_directory_is_closed_to_others() {
+async fn the_directory_is_not_accessible_to_others() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -183,7 +184,7 @@ async fn the_directory_is_closed_to_others() {
 }
 
 #[tokio::test]
-async fn a_cache_that_cannot_be_used_costs_only_time() {
+async fn without_a_usable_cache_loading_only_takes_longer() {
     let file = tempfile::NamedTempFile::new().unwrap();
     assert!(!load(&file.path().join("below-a-file")).await);
 }

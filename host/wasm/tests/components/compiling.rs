@@ -1,4 +1,4 @@
-//! Compilation in child processes, which are shell scripts here that never compile.
+//! Compilation in child processes, which are shell scripts here that never compile anything.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use serde_json::json;
 use crate::imports::CapturedLog;
 use crate::support::{Lab, call, component, settings_with_grants};
 
-/// Polling interval for states without notifications.
+/// Polling interval for conditions that send no notification.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Returns a compiler that only waits, and writes its process ids to `pids`.
+/// Returns a compiler that never finishes, and writes the ids of its processes to `pids`.
 fn stuck(pids: &Path) -> Compiler {
     script(&format!("echo $$ >> '{}'; exec sleep 1000", pids.display()), CompileLimits::default())
 }
@@ -25,8 +25,8 @@ fn script(script: &str, limits: CompileLimits) -> Compiler {
     Compiler::new(Worker::ChildProcess { program: "/bin/sh".into(), args }, limits)
 }
 
-/// Returns the bytes of a built component with another hash, whose code is not cached.
-fn unknown(name: &str) -> Vec<u8> {
+/// Returns the bytes of a built component with another hash, which is in no cache.
+fn uncached(name: &str) -> Vec<u8> {
     let mut bytes = std::fs::read(component(name)).unwrap();
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos().to_le_bytes();
     bytes.extend([0, 2 + 16, 1, b'x']);
@@ -34,16 +34,16 @@ fn unknown(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Adds the code of these components to the cache of all tests.
+/// Compiles these components into the cache that all tests share.
 async fn compile_ahead(lab: &Lab, names: &[&str]) {
     for name in names {
         precompile(&lab.options, &component(name)).await.unwrap();
     }
 }
 
-async fn until(handle: &CatalogHandle, is_reached: impl Fn(&Catalog) -> bool) {
+async fn until(handle: &CatalogHandle, is_met: impl Fn(&Catalog) -> bool) {
     let mut look = tokio::time::interval(LOOK_AGAIN);
-    while !is_reached(&handle.current()) {
+    while !is_met(&handle.current()) {
         look.tick().await;
     }
 }
@@ -56,7 +56,7 @@ fn is_compiling(catalog: &Catalog, path: &Path) -> bool {
     matches!(state(catalog, path), Some(FileState::Compiling { .. }))
 }
 
-/// Waits for `count` processes to be started. Returns them.
+/// Waits until `count` processes have been started, and returns their entries.
 async fn processes(pids: &Path, count: usize) -> Vec<PathBuf> {
     let mut look = tokio::time::interval(LOOK_AGAIN);
     loop {
@@ -74,7 +74,7 @@ async fn a_revoked_grant_is_gone_at_once_while_another_component_is_compiled() {
     compile_ahead(&lab, &["seeker", "dice"]).await;
     let pids = tempfile::tempdir().unwrap();
     lab.options.compiler = stuck(&pids.path().join("pids"));
-    let path = lab.write("stuck.wasm", unknown("swap"));
+    let path = lab.write("stuck.wasm", uncached("swap"));
     let handle = CatalogHandle::start(lab.path(""), lab.options.clone()).await.unwrap();
     until(&handle, |catalog| is_compiling(catalog, &path) && catalog.components.contains_key("seeker")).await;
     let remember = async |handle: &CatalogHandle| call(&handle.current(), "remember", json!({"name": "x"})).await;
@@ -86,7 +86,7 @@ async fn a_revoked_grant_is_gone_at_once_while_another_component_is_compiled() {
     let denied = remember(&handle).await.unwrap_err().to_string();
     assert!(denied.contains("component `seeker` may not search the user's memory"), "{denied}");
 
-    // A component with cached code does not wait either.
+    // A component whose code is cached does not wait either.
     lab.write("dice.wasm", std::fs::read(component("dice")).unwrap());
     handle.watch();
     until(&handle, |catalog| catalog.components.contains_key("dice")).await;
@@ -95,12 +95,12 @@ async fn a_revoked_grant_is_gone_at_once_while_another_component_is_compiled() {
 }
 
 #[tokio::test]
-async fn an_unusable_grant_unloads_the_component_while_another_one_is_compiled() {
+async fn a_component_with_an_impossible_grant_is_removed_while_another_is_compiled() {
     let mut lab = Lab::new().with("seeker");
     compile_ahead(&lab, &["seeker"]).await;
     let pids = tempfile::tempdir().unwrap();
     lab.options.compiler = stuck(&pids.path().join("pids"));
-    let path = lab.write("stuck.wasm", unknown("swap"));
+    let path = lab.write("stuck.wasm", uncached("swap"));
     let handle = CatalogHandle::start(lab.path(""), lab.options.clone()).await.unwrap();
     until(&handle, |catalog| is_compiling(catalog, &path) && catalog.components.contains_key("seeker")).await;
     let mut settings = lab.options.settings.clone();
@@ -119,7 +119,7 @@ async fn an_unusable_grant_unloads_the_component_while_another_one_is_compiled()
 }
 
 #[tokio::test]
-async fn settings_that_change_what_a_component_offers_are_described_again() {
+async fn a_component_whose_description_depends_on_settings_is_described_again() {
     let lab = Lab::new().with("gallery");
     let handle = lab.open().await;
     let before = handle.current();
@@ -131,7 +131,7 @@ async fn settings_that_change_what_a_component_offers_are_described_again() {
     handle.configure(settings).await;
     let args = json!({"key": "key"});
     assert_eq!(call(&handle.current(), "configured", args.clone()).await.unwrap(), json!("value"));
-    handle.loaded().await;
+    handle.wait_until_loaded().await;
     assert_eq!(handle.current().generation, before.generation + 2, "with the settings, and with what they change");
     assert_eq!(call(&handle.current(), "configured", args.clone()).await.unwrap(), json!("value"));
     assert_eq!(call(&before, "configured", args).await.unwrap(), json!(null), "what is under way goes on");
@@ -144,7 +144,7 @@ async fn a_compiler_that_crashes_leaves_the_last_good_revision_serving() {
     lab.options.compiler = script("echo no luck >&2; exit 3", CompileLimits::default());
     let handle = lab.open().await;
     let serving = handle.current().components["swap"].sha256().to_owned();
-    let path = lab.write("swap.wasm", unknown("swap"));
+    let path = lab.write("swap.wasm", uncached("swap"));
     let catalog = handle.reload_now().await;
     assert_eq!(
         lab.reason(&catalog, "swap.wasm"),
@@ -159,7 +159,7 @@ async fn code_of_another_engine_is_not_loaded() {
     let mut lab = Lab::new();
     lab.options.cache = CodeCache::new(Some(lab.path(".code")));
     lab.options.compiler = script(r"printf '\001\004\000\000\000\000\000\000\000code'", CompileLimits::default());
-    lab.write("swap.wasm", unknown("swap"));
+    lab.write("swap.wasm", uncached("swap"));
     let catalog = lab.open().await.current();
     assert!(lab.reason(&catalog, "swap.wasm").starts_with("component `swap` cannot be loaded: "));
     let cached: Vec<_> =
@@ -169,18 +169,18 @@ async fn code_of_another_engine_is_not_loaded() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_compilation_ends_when_its_file_changes_or_goes_or_the_catalog_is_dropped() {
+async fn a_compilation_ends_when_its_file_changes_or_is_removed_or_the_catalog_is_dropped() {
     let mut lab = Lab::new();
     let folder = tempfile::tempdir().unwrap();
     let pids = folder.path().join("pids");
     lab.options.compiler = stuck(&pids);
-    let path = lab.write("stuck.wasm", unknown("swap"));
+    let path = lab.write("stuck.wasm", uncached("swap"));
     let handle = CatalogHandle::start(lab.path(""), lab.options.clone()).await.unwrap();
     handle.watch();
     let mut look = tokio::time::interval(LOOK_AGAIN);
     let first = processes(&pids, 1).await.remove(0);
     assert!(first.exists());
-    lab.write("stuck.wasm", [unknown("swap"), vec![0, 2, 1, b'y']].concat());
+    lab.write("stuck.wasm", [uncached("swap"), vec![0, 2, 1, b'y']].concat());
     let second = processes(&pids, 2).await.remove(1);
     while first.exists() {
         look.tick().await;
@@ -190,7 +190,7 @@ async fn a_compilation_ends_when_its_file_changes_or_goes_or_the_catalog_is_drop
     while second.exists() {
         look.tick().await;
     }
-    lab.write("stuck.wasm", unknown("swap"));
+    lab.write("stuck.wasm", uncached("swap"));
     let third = processes(&pids, 3).await.remove(2);
     drop(handle);
     while third.exists() {
@@ -199,7 +199,7 @@ async fn a_compilation_ends_when_its_file_changes_or_goes_or_the_catalog_is_drop
 }
 
 #[tokio::test]
-async fn no_more_components_are_compiled_at_a_time_than_the_operator_allows() {
+async fn the_number_of_concurrent_compilations_is_limited() {
     let mut lab = Lab::new();
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
@@ -207,7 +207,7 @@ async fn no_more_components_are_compiled_at_a_time_than_the_operator_allows() {
     let noting = format!("echo begin >> '{0}'; head -c 100000 > /dev/null; echo end >> '{0}'; exit 1", log.display());
     lab.options.compiler = script(&noting, limits);
     for name in ["a", "b", "c", "d"] {
-        lab.write(&format!("{name}.wasm"), unknown("swap"));
+        lab.write(&format!("{name}.wasm"), uncached("swap"));
     }
     let catalog = lab.open().await.current();
     assert!(catalog.files.iter().all(|file| file.state.reason().is_some()), "{:?}", catalog.files);
@@ -219,7 +219,7 @@ async fn a_function_that_is_too_large_is_not_compiled() {
     let mut lab = Lab::new();
     let limits = CompileLimits { max_function_size: 1000, ..CompileLimits::default() };
     lab.options.compiler = Compiler::new(Worker::InProcess, limits);
-    lab.write("swap.wasm", unknown("swap"));
+    lab.write("swap.wasm", uncached("swap"));
     let reason = lab.reason(&lab.open().await.current(), "swap.wasm");
     assert!(reason.starts_with("component `swap` cannot be loaded: one of its functions has "), "{reason}");
     assert!(
@@ -230,15 +230,15 @@ async fn a_function_that_is_too_large_is_not_compiled() {
     );
 }
 
-/// The order of compilation must not decide which of two apps of one name serves.
+/// Which of two apps with one name serves must not depend on which is compiled first.
 #[tokio::test]
-async fn of_two_apps_of_one_name_none_serves_however_long_one_takes_to_load() {
+async fn neither_of_two_apps_with_one_name_serves_however_long_one_takes_to_load() {
     let lab = Lab::new().with("swap");
     compile_ahead(&lab, &["swap"]).await;
     lab.write("swap/root_agent.yaml", "name: swap\nmodel: m\ninstruction: Talk.\n");
     let options = LoadOptions { progress_delay: Duration::ZERO, ..lab.options.clone() };
     let handle = CatalogHandle::start(lab.path(""), options).await.unwrap();
-    handle.loaded().await;
+    handle.wait_until_loaded().await;
     let catalog = handle.current();
     assert!(catalog.apps.is_empty(), "{:?}", catalog.files);
     for file in ["swap.wasm", "swap/root_agent.yaml"] {
@@ -247,11 +247,11 @@ async fn of_two_apps_of_one_name_none_serves_however_long_one_takes_to_load() {
 }
 
 #[tokio::test]
-async fn an_app_whose_components_are_still_loaded_is_pending_and_not_rejected() {
+async fn an_app_whose_components_are_still_loading_is_pending_and_not_rejected() {
     let mut lab = Lab::new();
     let pids = tempfile::tempdir().unwrap();
     lab.options.compiler = stuck(&pids.path().join("pids"));
-    lab.write("swap.wasm", unknown("swap"));
+    lab.write("swap.wasm", uncached("swap"));
     let agent = lab.write("app/root_agent.yaml", "agent_class: LoopAgent\nname: app\nsub_agents: [{code: swap}]\n");
     let handle = CatalogHandle::start(lab.path(""), lab.options.clone()).await.unwrap();
     until(&handle, |catalog| is_compiling(catalog, &lab.path("swap.wasm"))).await;
@@ -264,13 +264,13 @@ async fn an_app_whose_components_are_still_loaded_is_pending_and_not_rejected() 
 }
 
 #[tokio::test]
-async fn what_serves_under_a_name_is_in_the_audit_log() {
+async fn loaded_revisions_are_in_the_audit_log() {
     let lab = Lab::new().with("swap");
     let log = CapturedLog::default();
     let guard = tracing::subscriber::set_default(log.clone());
     let handle = lab.open().await;
     let old = handle.current().components["swap"].sha256().to_owned();
-    lab.write("swap.wasm", unknown("swap"));
+    lab.write("swap.wasm", uncached("swap"));
     let new = handle.reload_now().await.components["swap"].sha256().to_owned();
     std::fs::remove_file(lab.path("swap.wasm")).unwrap();
     handle.reload_now().await;

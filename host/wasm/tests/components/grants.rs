@@ -1,6 +1,5 @@
-//! What a component may do beyond computing: denied with the lines that would allow it, and allowed by these lines.
+//! Grants: operations are denied with the lines that would allow them, and allowed by these lines.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,21 +18,21 @@ use crate::support::{
     settings_with_grants, transcript,
 };
 
-/// A folder with the component that asks for everything, and these grants for it.
-fn lab(grants: Value) -> Lab {
+/// Returns a folder with the component that tries every operation, and these grants for it.
+pub fn lab(grants: Value) -> Lab {
     Lab::new().with("seeker").with_grants("seeker", grants)
 }
 
-async fn seeker(grants: Value) -> Arc<Catalog> {
+pub async fn seeker(grants: Value) -> Arc<Catalog> {
     lab(grants).catalog().await
 }
 
-/// Calls a tool; the error is what the model is told.
+/// Calls a tool. The error is the message for the model.
 async fn ask(grants: Value, tool: &str, args: Value) -> Result<Value, String> {
     call(&seeker(grants).await, tool, args).await.map_err(|error| error.to_string())
 }
 
-/// What is said of something that may not be done, and the line that would allow it.
+/// Returns the message of a denial, with the line that would allow the action.
 fn denial(action: &str, grant: &str) -> String {
     format!(
         "component `seeker` may not {action}; to allow it, add to hatchery.yaml:\n\
@@ -41,24 +40,31 @@ fn denial(action: &str, grant: &str) -> String {
     )
 }
 
-/// Checks that a call is denied without grants, and how it ends with those that the denial asks for.
-async fn denied_until(grants: Value, tool: &str, args: Value, action: &str, grant: &str) -> Result<Value, String> {
+/// Checks that a call is denied without grants. Returns its result with the grants that the denial suggests.
+async fn denied_without_grant(
+    grants: Value,
+    tool: &str,
+    args: Value,
+    action: &str,
+    grant: &str,
+) -> Result<Value, String> {
     assert_eq!(ask(json!({}), tool, args.clone()).await, Err(denial(action, grant)));
     ask(grants, tool, args).await
 }
 
 #[tokio::test]
-async fn a_model_is_asked_by_code_that_is_granted_it() {
+async fn granted_code_calls_a_model() {
     let (grants, args) = (json!({"models": ["seek-*"]}), json!({"name": "seek-1"}));
-    let asked = denied_until(grants.clone(), "ask", args, "ask the model `seek-1`", "models: [\"seek-1\"]").await;
-    // The test's model has nothing to say, which is beyond what may be asked.
+    let asked =
+        denied_without_grant(grants.clone(), "ask", args, "ask the model `seek-1`", "models: [\"seek-1\"]").await;
+    // The scripted model has no reply, which is not about permission.
     assert!(asked.is_err_and(|error| !error.contains("may not")));
     let other = ask(grants, "ask", json!({"name": "other"})).await;
     assert_eq!(other, Err(denial("ask the model `other`", "models: [\"other\"]")));
 }
 
 #[tokio::test]
-async fn the_model_of_the_agent_needs_a_grant_too_when_code_asks_it() {
+async fn the_agents_own_model_needs_a_grant_when_code_calls_it() {
     let denied = ask(json!({"models": ["seek-*"]}), "ask", json!({"name": ""})).await;
     assert_eq!(denied, Err(denial("ask the model `own`", "models: [\"own\"]")));
     let allowed = ask(json!({"models": ["own"]}), "ask", json!({"name": ""})).await;
@@ -75,26 +81,33 @@ async fn an_agent_needs_no_grant_for_a_script_of_its_own_component() {
 }
 
 #[tokio::test]
-async fn memory_is_searched_by_code_that_is_granted_it() {
+async fn granted_code_searches_memory() {
     let args = json!({"name": "bread"});
     let line = "memory: true";
-    let found = denied_until(json!({"memory": true}), "remember", args, "search the user's memory", line).await;
+    let found = denied_without_grant(json!({"memory": true}), "remember", args, "search the user's memory", line).await;
     assert_eq!(found, Ok(json!(0)));
 }
 
 #[tokio::test]
-async fn artifacts_are_read_and_written_by_code_that_is_granted_it() {
+async fn granted_code_reads_and_writes_artifacts() {
     for what in ["save", "delete"] {
         let (args, action) = (json!({"name": what}), "save and delete artifacts");
         let line = "artifacts: write";
-        assert!(denied_until(json!({"artifacts": "write"}), "artifacts", args.clone(), action, line).await.is_ok());
+        assert!(
+            denied_without_grant(json!({"artifacts": "write"}), "artifacts", args.clone(), action, line).await.is_ok()
+        );
         let reader = ask(json!({"artifacts": "read"}), "artifacts", args).await;
         assert_eq!(reader, Err(denial(action, line)));
     }
     for (what, expected) in [("load", json!(false)), ("versions", json!([])), ("list", json!([]))] {
         let args = json!({"name": what});
-        let read =
-            denied_until(json!({"artifacts": "read"}), "artifacts", args.clone(), "read artifacts", "artifacts: read");
+        let read = denied_without_grant(
+            json!({"artifacts": "read"}),
+            "artifacts",
+            args.clone(),
+            "read artifacts",
+            "artifacts: read",
+        );
         assert_eq!(read.await, Ok(expected.clone()));
         assert_eq!(ask(json!({"artifacts": "write"}), "artifacts", args).await, Ok(expected));
     }
@@ -110,18 +123,18 @@ async fn state_of_the_session_is_free_and_other_state_needs_a_grant() {
         let (action, line) = (format!("read the state key `{key}`"), format!("state: {{read: [\"{key}\"]}}"));
         let grants = json!({"state": {"read": [key]}});
         let args = json!({"key": key});
-        assert_eq!(denied_until(grants.clone(), "state", args.clone(), &action, &line).await, Ok(json!(null)));
+        assert_eq!(denied_without_grant(grants.clone(), "state", args.clone(), &action, &line).await, Ok(json!(null)));
         let grants_to_write = json!({"state": {"write": [format!("{}:*", key.split(':').next().unwrap())]}});
         assert_eq!(ask(grants_to_write.clone(), "state", args).await, Ok(json!(null)), "who may write may read");
         let (action, line) = (format!("set the state key `{key}`"), format!("state: {{write: [\"{key}\"]}}"));
         let args = json!({"key": key, "value": "1"});
-        assert_eq!(denied_until(grants_to_write, "state", args.clone(), &action, &line).await, Ok(json!(null)));
+        assert_eq!(denied_without_grant(grants_to_write, "state", args.clone(), &action, &line).await, Ok(json!(null)));
         assert_eq!(ask(grants, "state", args).await, Err(denial(&action, &line)), "who may read may not write");
     }
 }
 
 #[tokio::test]
-async fn all_state_is_that_which_may_be_read() {
+async fn listing_the_state_returns_only_readable_keys() {
     let catalog = seeker(json!({"state": {"read": ["user:name"], "write": ["app:*"]}})).await;
     let cx = context(&catalog);
     for key in ["visits", "temp:x", "user:name", "user:secret", "app:theme"] {
@@ -132,7 +145,7 @@ async fn all_state_is_that_which_may_be_read() {
 }
 
 #[tokio::test]
-async fn an_event_that_sets_what_its_agent_may_not_set_ends_the_run() {
+async fn an_event_that_sets_state_without_a_grant_ends_the_run() {
     let run = async |grants: Value| {
         let catalog = seeker(grants).await;
         run_app(&catalog, "watcher", "user:plan", Scripted::new(), RunConfig::default()).await
@@ -148,7 +161,7 @@ async fn an_event_that_sets_what_its_agent_may_not_set_ends_the_run() {
 }
 
 #[tokio::test]
-async fn an_agent_does_not_see_in_events_what_it_may_not_read() {
+async fn an_agent_does_not_see_unreadable_state_in_events() {
     let catalog = seeker(json!({})).await;
     let cx = context_of(&catalog, "plan");
     let event = |key: &str| {
@@ -166,7 +179,7 @@ async fn an_agent_does_not_see_in_events_what_it_may_not_read() {
     assert_eq!(listener.texts(), ["", "seen: shown"]);
 }
 
-/// A host whose sub agents all yield one event.
+/// A host whose sub-agents all yield one event.
 struct Relays(Arc<Event>);
 
 #[async_trait]
@@ -191,7 +204,7 @@ impl AgentHost for Relays {
 }
 
 #[tokio::test]
-async fn a_plugin_changes_events_but_not_the_state_that_it_may_not_set() {
+async fn a_plugin_changes_events_but_not_state_without_a_grant() {
     let run = async |grants: Value| {
         let catalog = lab(grants).with("dice").catalog().await;
         let plugins = Plugins::new(vec![catalog.plugin("seeker/meddler", JsonMap::new()).unwrap()]).unwrap();
@@ -211,7 +224,7 @@ async fn a_plugin_changes_events_but_not_the_state_that_it_may_not_set() {
 }
 
 #[tokio::test]
-async fn tools_of_others_are_called_by_code_that_is_granted_them() {
+async fn granted_code_calls_tools_of_other_components() {
     let run = async |grants: Value, tool: &str| {
         let catalog = lab(grants).with("gallery").catalog().await;
         call(&catalog, "call", json!({"name": tool})).await.map_err(|error| error.to_string())
@@ -228,7 +241,7 @@ async fn tools_of_others_are_called_by_code_that_is_granted_them() {
 }
 
 #[tokio::test]
-async fn the_environment_is_what_is_granted() {
+async fn the_environment_contains_only_granted_variables() {
     assert_eq!(ask(json!({}), "environment", json!({})).await, Ok(json!({})));
     let grants = json!({"environment": {"LANG": "C", "PLACES": {"from": "PATH"}}});
     let seen = ask(grants, "environment", json!({})).await.unwrap();
@@ -236,7 +249,7 @@ async fn the_environment_is_what_is_granted() {
 }
 
 #[tokio::test]
-async fn a_variable_that_the_host_does_not_have_keeps_the_component_out() {
+async fn a_component_with_a_missing_variable_is_not_loaded() {
     let lab = lab(json!({"environment": {"REGION": {"from": "NO_SUCH_VARIABLE"}}}));
     let catalog = lab.open().await.current();
     assert_eq!(
@@ -246,210 +259,8 @@ async fn a_variable_that_the_host_does_not_have_keeps_the_component_out() {
     );
 }
 
-/// A folder `data` with a file and ways out of it, beside a file that is not in it.
-fn data(root: &Path) -> Value {
-    std::fs::create_dir_all(root.join("data/below")).unwrap();
-    std::fs::write(root.join("data/note.txt"), "a note").unwrap();
-    std::fs::write(root.join("secret.txt"), "a secret").unwrap();
-    std::os::unix::fs::symlink(root.join("secret.txt"), root.join("data/absolute")).unwrap();
-    std::os::unix::fs::symlink("../secret.txt", root.join("data/relative")).unwrap();
-    std::os::unix::fs::symlink("..", root.join("data/up")).unwrap();
-    json!(root.join("data"))
-}
-
-async fn file(catalog: &Arc<Catalog>, what: &str, path: &str) -> Result<Value, String> {
-    call(catalog, "files", json!({"what": what, "path": path})).await.map_err(|error| error.to_string())
-}
-
 #[tokio::test]
-async fn files_are_not_there_without_a_grant() {
-    let catalog = seeker(json!({})).await;
-    for path in ["/", "/etc/hostname", ".", "/data/note.txt"] {
-        assert!(file(&catalog, "read", path).await.is_err(), "{path}");
-        assert!(file(&catalog, "list", path).await.is_err(), "{path}");
-    }
-}
-
-#[tokio::test]
-async fn a_folder_is_read_and_nothing_in_it_is_changed_when_that_is_granted() {
-    let root = tempfile::tempdir().unwrap();
-    let host = data(root.path());
-    let catalog = seeker(json!({"files": [{"host": host, "guest": "/data", "access": "read"}]})).await;
-    assert_eq!(file(&catalog, "read", "/data/note.txt").await, Ok(json!("a note")));
-    assert_eq!(file(&catalog, "list", "/data").await, Ok(json!("absolute below note.txt relative up")));
-    for (what, path) in [
-        ("write", "/data/new.txt"),
-        ("write", "/data/note.txt"),
-        ("remove", "/data/note.txt"),
-        ("rename", "/data/note.txt"),
-    ] {
-        assert!(file(&catalog, what, path).await.is_err(), "{what} {path}");
-    }
-    assert_eq!(std::fs::read_to_string(root.path().join("data/note.txt")).unwrap(), "a note");
-    assert_eq!(std::fs::read_dir(root.path().join("data")).unwrap().count(), 5);
-}
-
-#[tokio::test]
-async fn a_folder_is_written_when_that_is_granted() {
-    let root = tempfile::tempdir().unwrap();
-    let host = data(root.path());
-    let catalog = seeker(json!({"files": [{"host": host, "guest": "/data", "access": "write"}]})).await;
-    assert_eq!(file(&catalog, "write", "/data/below/new.txt").await, Ok(json!("")));
-    let written = std::fs::read_to_string(root.path().join("data/below/new.txt")).unwrap();
-    assert_eq!(written, "written by a guest");
-    assert_eq!(file(&catalog, "remove", "/data/note.txt").await, Ok(json!("")));
-    assert!(!root.path().join("data/note.txt").exists());
-}
-
-#[tokio::test]
-async fn no_path_and_no_link_leads_out_of_a_folder() {
-    let root = tempfile::tempdir().unwrap();
-    let host = data(root.path());
-    let catalog = seeker(json!({"files": [{"host": host, "guest": "/data", "access": "write"}]})).await;
-    let out = [
-        "/data/../secret.txt",
-        "/data/below/../../secret.txt",
-        "/data/absolute",
-        "/data/relative",
-        "/data/up/secret.txt",
-    ];
-    for path in out {
-        assert!(file(&catalog, "read", path).await.is_err(), "{path}");
-        assert!(file(&catalog, "write", path).await.is_err(), "{path}");
-    }
-    assert_eq!(std::fs::read_to_string(root.path().join("secret.txt")).unwrap(), "a secret");
-}
-
-#[tokio::test]
-async fn a_folder_that_is_missing_keeps_the_component_out_until_it_is_there() {
-    let root = tempfile::tempdir().unwrap();
-    let folder = root.path().join("data");
-    let lab = lab(json!({"files": [{"host": folder, "guest": "/data"}]}));
-    let handle = lab.open().await;
-    assert_eq!(
-        lab.reason(&handle.current(), "seeker.wasm"),
-        format!(
-            "component `seeker` cannot be given the folder `{}` as /data: No such file or directory (os error 2); make the folder, or \
-             take it out of `components.seeker.grants.files` in hatchery.yaml",
-            folder.display()
-        )
-    );
-    std::fs::create_dir(&folder).unwrap();
-    let catalog = handle.reload_now().await;
-    assert_eq!(file(&catalog, "list", "/data").await, Ok(json!("")));
-}
-
-#[tokio::test]
-async fn a_folder_stays_the_one_that_was_granted_whatever_takes_its_place() {
-    let root = tempfile::tempdir().unwrap();
-    let host = data(root.path());
-    let catalog = seeker(json!({"files": [{"host": host, "guest": "/data", "access": "write"}]})).await;
-    let elsewhere = root.path().join("elsewhere");
-    std::fs::create_dir(&elsewhere).unwrap();
-    std::fs::write(elsewhere.join("note.txt"), "a secret").unwrap();
-    std::fs::rename(root.path().join("data"), root.path().join("moved")).unwrap();
-    std::os::unix::fs::symlink(&elsewhere, root.path().join("data")).unwrap();
-    assert_eq!(file(&catalog, "read", "/data/note.txt").await, Ok(json!("a note")));
-    assert_eq!(file(&catalog, "write", "/data/new.txt").await, Ok(json!("")));
-    assert!(root.path().join("moved/new.txt").exists());
-    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 1);
-}
-
-#[tokio::test]
-async fn a_granted_path_that_leads_through_a_link_keeps_the_component_out() {
-    let root = tempfile::tempdir().unwrap();
-    let real = root.path().canonicalize().unwrap().join("real");
-    std::fs::create_dir_all(real.join("below")).unwrap();
-    std::os::unix::fs::symlink(&real, root.path().join("link")).unwrap();
-    let granted = root.path().join("link/below");
-    let lab = lab(json!({"files": [{"host": granted, "guest": "/data"}]}));
-    let reason = lab.reason(&lab.open().await.current(), "seeker.wasm");
-    let expected = format!(
-        "as /data: links are not followed, and `{}` is one; grant `{}`, where it leads; make the folder, or",
-        real.parent().unwrap().join("link").display(),
-        real.join("below").display()
-    );
-    assert!(reason.contains(&expected), "{reason}");
-}
-
-/// Two components with a folder each, below `root`.
-fn neighbours(root: &Path, writer: &str, reader: &str) -> Lab {
-    let lab = lab(json!({"files": [{"host": root.join(writer), "guest": "/data", "access": "write"}]}))
-        .with_grants("reader", json!({"files": [{"host": root.join(reader), "guest": "/ref", "access": "read"}]}));
-    std::fs::copy(component("misbehaver"), lab.path("reader.wasm")).unwrap();
-    lab
-}
-
-#[tokio::test]
-async fn a_grant_below_a_folder_that_another_component_writes_is_refused() {
-    let root = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(root.path().join("data/ref")).unwrap();
-    let lab = neighbours(root.path(), "data", "data/ref");
-    let catalog = lab.open().await.current();
-    let (data, below) = (root.path().join("data"), root.path().join("data/ref"));
-    let conflict = format!(
-        "components.seeker.grants.files: `{}` (written) contains `{}`, which components.reader.grants.files reads; grant a folder \
-         that is outside of it",
-        data.display(),
-        below.display()
-    );
-    for name in ["seeker", "reader"] {
-        let reason = lab.reason(&catalog, &format!("{name}.wasm"));
-        assert_eq!(reason, format!("component `{name}` cannot have its grants: {conflict}"));
-    }
-    let apart = neighbours(root.path(), "data", "data");
-    apart.catalog().await;
-}
-
-#[tokio::test]
-async fn a_link_that_a_component_has_left_behind_grants_nothing_to_another() {
-    let root = tempfile::tempdir().unwrap();
-    for folder in ["data", "other", "elsewhere"] {
-        std::fs::create_dir(root.path().join(folder)).unwrap();
-    }
-    std::os::unix::fs::symlink("../elsewhere", root.path().join("data/ref")).unwrap();
-    // While it may still be written, the place counts and not where the link leads.
-    let lab = neighbours(root.path(), "data", "data/ref");
-    let reason = lab.reason(&lab.open().await.current(), "reader.wasm");
-    assert!(reason.contains("(written) contains"), "{reason}");
-    // When that grant has been taken back, the link is still there.
-    let lab = neighbours(root.path(), "other", "data/ref");
-    let reason = lab.reason(&lab.open().await.current(), "reader.wasm");
-    assert!(reason.contains("links are not followed"), "{reason}");
-}
-
-#[tokio::test]
-async fn a_folder_in_a_written_one_is_refused_in_one_component_too() {
-    let root = tempfile::tempdir().unwrap();
-    let host = data(root.path());
-    let below = root.path().join("data/below");
-    let lab = lab(
-        json!({"files": [{"host": host, "guest": "/data", "access": "write"}, {"host": below, "guest": "/below"}]}),
-    );
-    let reason = lab.reason(&lab.open().await.current(), "seeker.wasm");
-    assert!(reason.contains("(written) contains"), "{reason}");
-    assert!(reason.contains("which components.seeker.grants.files reads"), "{reason}");
-}
-
-#[tokio::test]
-async fn what_a_component_writes_is_never_loaded() {
-    let lab = lab(json!({}));
-    lab.write("kept/greeter/root_agent.yaml", "name: greeter\nmodel: m\ninstruction: Greet.\n");
-    let handle = lab.open().await;
-    assert!(handle.current().app("greeter").is_some());
-    let mut settings = lab.options.settings.clone();
-    let grants = json!({"files": [{"host": lab.path("kept"), "guest": "/kept", "access": "write"}]});
-    settings.components.insert("seeker".into(), settings_with_grants(grants));
-    handle.configure(settings).await;
-    let catalog = handle.reload_now().await;
-    assert!(catalog.app("greeter").is_none());
-    let agent = "/kept/greeter/root_agent.yaml";
-    assert_eq!(file(&catalog, "write", agent).await, Ok(json!("")));
-    assert!(handle.reload_now().await.app("greeter").is_none());
-}
-
-#[tokio::test]
-async fn time_and_chance_can_be_made_the_same_in_every_call() {
+async fn clock_and_random_numbers_can_be_deterministic() {
     let fixed = seeker(json!({"clock": "2026-01-01T00:00:00Z", "random": {"seed": 7}})).await;
     let first = call(&fixed, "time_and_chance", json!({})).await.unwrap();
     assert_eq!(first["seconds"], 1_767_225_600);
@@ -463,7 +274,7 @@ async fn time_and_chance_can_be_made_the_same_in_every_call() {
 }
 
 #[tokio::test]
-async fn the_operator_finds_each_denial_in_the_audit_log_but_not_a_flood() {
+async fn denials_are_in_the_audit_log_up_to_a_limit() {
     let catalog = seeker(json!({})).await;
     let log = CapturedLog::default();
     let guard = tracing::subscriber::set_default(log.clone());
@@ -483,7 +294,7 @@ async fn the_operator_finds_each_denial_in_the_audit_log_but_not_a_flood() {
 }
 
 #[tokio::test]
-async fn what_is_requested_and_not_granted_is_said_at_load_and_shown_by_inspect() {
+async fn missing_grants_are_logged_at_load_and_reported_by_inspect() {
     let lab = lab(json!({"memory": true, "tools": ["search/*"]}));
     let log = CapturedLog::default();
     let guard = tracing::subscriber::set_default(log.clone());
@@ -513,7 +324,7 @@ async fn what_is_requested_and_not_granted_is_said_at_load_and_shown_by_inspect(
 }
 
 #[tokio::test]
-async fn a_grant_that_comes_while_it_serves_counts_for_the_next_call() {
+async fn a_grant_that_is_added_while_serving_applies_to_the_next_call() {
     let lab = lab(json!({}));
     let handle = lab.open().await;
     let before = handle.current();

@@ -1,4 +1,4 @@
-//! Files come, change and go while the catalog serves.
+//! Hot reload: files are added, changed and removed while the catalog serves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use hatchery_wasm::{Catalog, CatalogHandle, FileState};
 
 use crate::support::{Lab, Listener, component, run_custom};
 
-/// The `swap` component with another text in it, of the same length.
+/// Returns the `swap` component with another text of the same length.
 fn swap(text: &str) -> Vec<u8> {
     let mut bytes = std::fs::read(component("swap")).unwrap();
     let at = bytes.windows(5).position(|window| window == b"unset").expect("the text");
@@ -21,11 +21,11 @@ async fn first_text(catalog: &Arc<Catalog>) -> String {
     listener.texts().remove(0)
 }
 
-/// Waits until a watched catalog is as wanted.
-async fn until(handle: &CatalogHandle, wanted: impl Fn(&Catalog) -> bool) {
-    let mut changed = handle.changed();
+/// Waits until the watched catalog meets a condition.
+async fn until(handle: &CatalogHandle, is_met: impl Fn(&Catalog) -> bool) {
+    let mut changed = handle.subscribe();
     let reached = async {
-        while !wanted(&handle.current()) {
+        while !is_met(&handle.current()) {
             changed.changed().await.unwrap();
         }
     };
@@ -98,7 +98,7 @@ async fn a_half_written_file_keeps_the_last_good_one_serving() {
 }
 
 #[tokio::test]
-async fn a_broken_file_is_shown_with_its_reason_and_harms_no_other() {
+async fn a_broken_file_is_listed_with_its_reason_and_affects_no_other() {
     let lab = Lab::new().with("swap");
     lab.write("broken.wasm", b"\0asm\x0d\0\x01\0garbage");
     let catalog = lab.open().await.current();
@@ -118,7 +118,7 @@ async fn an_unchanged_file_makes_no_new_generation() {
 }
 
 #[tokio::test]
-async fn the_second_file_of_a_name_does_not_take_the_place_of_the_first() {
+async fn the_second_file_of_a_name_does_not_replace_the_first() {
     let lab = Lab::new();
     lab.write("a/swap.wasm", swap("older"));
     let handle = lab.open().await;
@@ -138,7 +138,7 @@ async fn the_second_file_of_a_name_does_not_take_the_place_of_the_first() {
 }
 
 #[tokio::test]
-async fn of_two_new_files_of_one_name_none_serves() {
+async fn neither_of_two_new_files_with_one_name_serves() {
     let lab = Lab::new();
     lab.write("a/swap.wasm", swap("older"));
     lab.write("b/swap.wasm", swap("newer"));
@@ -150,7 +150,7 @@ async fn of_two_new_files_of_one_name_none_serves() {
 }
 
 #[tokio::test]
-async fn a_yaml_app_of_the_name_of_a_serving_app_is_a_conflict() {
+async fn a_yaml_app_with_the_name_of_a_serving_app_is_a_conflict() {
     let lab = Lab::new().with("swap");
     let handle = lab.open().await;
     let path = lab.write("swap/root_agent.yaml", "name: swap\nmodel: some-model\ninstruction: Talk.\n");
@@ -167,7 +167,7 @@ async fn a_yaml_app_of_the_name_of_a_serving_app_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn yaml_apps_come_change_and_go() {
+async fn yaml_apps_are_added_changed_and_removed() {
     let lab = Lab::new();
     let handle = lab.open().await;
     lab.write("talker/root_agent.yaml", "name: talker\nmodel: some-model\ninstruction: One.\n");
@@ -199,7 +199,7 @@ async fn a_yaml_app_follows_the_tools_that_it_uses() {
 }
 
 #[tokio::test]
-async fn hidden_and_build_folders_and_unfinished_downloads_are_left_alone() {
+async fn hidden_folders_build_folders_and_unfinished_downloads_are_ignored() {
     let lab = Lab::new();
     for file in [".git/swap.wasm", "target/swap.wasm", "node_modules/x/swap.wasm", "swap.wasm.tmp", ".swap.wasm"] {
         lab.write(file, swap("older"));
@@ -208,7 +208,7 @@ async fn hidden_and_build_folders_and_unfinished_downloads_are_left_alone() {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_not_there_is_an_error() {
+async fn a_missing_directory_is_an_error() {
     let lab = Lab::new();
     let missing = lab.path("missing");
     let error = match CatalogHandle::open(&missing, lab.options.clone()).await {
@@ -218,8 +218,8 @@ async fn a_directory_that_is_not_there_is_an_error() {
     assert!(error.starts_with(&format!("{}: cannot be read: ", missing.display())), "{error}");
 }
 
-/// A run of the component as it is now, which has said its first word and goes on when the listener lets it.
-async fn begun(
+/// Starts a run of the current component, which emits its first event and continues when the listener lets it.
+async fn start_run(
     handle: &CatalogHandle,
 ) -> (Arc<Listener>, tokio::task::JoinHandle<Result<(), hatchery_core::RunError>>) {
     let listener = Listener::new(0);
@@ -235,7 +235,7 @@ async fn a_replaced_revision_is_shown_until_its_runs_have_ended() {
     lab.write("swap.wasm", swap("older"));
     let handle = lab.open().await;
     let sha256 = handle.current().components["swap"].sha256().to_owned();
-    let (listener, running) = begun(&handle).await;
+    let (listener, running) = start_run(&handle).await;
     assert!(handle.draining().is_empty());
     lab.write("swap.wasm", swap("newer"));
     handle.reload_now().await;
@@ -255,7 +255,7 @@ async fn a_replaced_revision_is_shown_until_its_runs_have_ended() {
 async fn a_removed_component_drains_as_well() {
     let lab = Lab::new().with("swap");
     let handle = lab.open().await;
-    let (listener, running) = begun(&handle).await;
+    let (listener, running) = start_run(&handle).await;
     std::fs::remove_file(lab.path("swap.wasm")).unwrap();
     assert!(handle.reload_now().await.components.is_empty());
     assert_eq!(handle.draining()[0].calls, 1);
@@ -270,7 +270,7 @@ async fn a_run_that_does_not_end_in_time_loses_its_revision() {
     lab.write("swap.wasm", swap("older"));
     let handle = lab.open().await;
     let old = handle.current();
-    let (listener, running) = begun(&handle).await;
+    let (listener, running) = start_run(&handle).await;
     lab.write("swap.wasm", swap("newer"));
     handle.reload_now().await;
     listener.permits.add_permits(5);
@@ -288,7 +288,7 @@ async fn a_run_that_does_not_end_in_time_loses_its_revision() {
 }
 
 #[tokio::test]
-async fn what_was_loaded_is_kept_to_go_back_to() {
+async fn loaded_revisions_are_stored_for_rollback() {
     let mut lab = Lab::new();
     let revisions = hatchery_wasm::Revisions::new(lab.path(".hatchery/revisions"), 3);
     lab.options.revisions = Some(revisions.clone());

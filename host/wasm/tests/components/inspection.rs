@@ -1,11 +1,11 @@
-//! Inspection of component files.
+//! The data behind `hatchery inspect`.
 
 use hatchery_wasm::inspect;
 
 use crate::support::{Lab, component};
 
 #[tokio::test]
-async fn an_inspection_has_imports_exports_and_items() {
+async fn inspection_reports_imports_and_exports() {
     let bytes = std::fs::read(component("misbehaver")).unwrap();
     let shown = inspect(&Lab::new().options, "misbehaver", bytes.clone()).await.unwrap();
     assert_eq!(shown.name, "misbehaver");
@@ -24,7 +24,7 @@ async fn an_inspection_has_imports_exports_and_items() {
 }
 
 #[tokio::test]
-async fn an_inspection_has_every_kind_of_item() {
+async fn inspection_lists_every_kind_of_item() {
     let bytes = std::fs::read(component("gallery")).unwrap();
     let shown = inspect(&Lab::new().options, "gallery", bytes).await.unwrap();
     assert_eq!(shown.plugins[0].name, "censor");
@@ -42,7 +42,7 @@ async fn an_inspection_has_every_kind_of_item() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_loaded_cannot_be_inspected_either() {
+async fn a_file_that_cannot_be_loaded_cannot_be_inspected() {
     let error = inspect(&Lab::new().options, "notes", b"notes".to_vec()).await.unwrap_err();
     assert!(error.to_string().starts_with("component `notes` is not a WebAssembly file"), "{error}");
 }

@@ -13,6 +13,7 @@ mod compiling;
 mod confirmations;
 mod contracts;
 mod descriptions;
+mod file_grants;
 mod functions;
 mod grants;
 mod hot_loading;

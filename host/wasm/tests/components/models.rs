@@ -152,8 +152,10 @@ async fn a_guest_that_spins_ends_with_its_caller() {
 #[tokio::test]
 async fn names_of_components_models_are_resolved_in_the_catalog_and_all_others_elsewhere() {
     let handle = Lab::new().with("gallery").open().await;
-    let models =
-        CatalogModels { catalog: handle, rest: Arc::new(OneModel(Arc::new(Scripted::new().default_reply("rest")))) };
+    let models = CatalogModels {
+        catalog: handle,
+        fallback: Arc::new(OneModel(Arc::new(Scripted::new().default_reply("rest")))),
+    };
     for (name, expected) in [(ECHO, "hello"), ("gemini-2.5-flash", "rest"), ("scripted:a.yaml", "rest")] {
         let model = models.model(name).unwrap();
         let mut answer = model.generate(request("hello"), StreamingMode::Off).await.unwrap();

@@ -1,4 +1,4 @@
-//! Names in the catalog, and agents built from descriptions.
+//! Name resolution in the catalog, and agents built from descriptions.
 
 use hatchery_core::{
     AgentKind, CodeExecution, Examples, HookPoint, ItemKind, ItemResolver, JsonMap, LlmAgent, Planner, ResolveError,
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::{Lab, call_in, component, context};
 
 #[tokio::test]
-async fn items_are_found_by_full_and_by_short_name() {
+async fn items_are_found_by_qualified_and_unqualified_name() {
     let catalog = Lab::new().with("misbehaver").with("dice").catalog().await;
     assert_eq!(catalog.tool("misbehaver/echo").unwrap().declaration().name, "echo");
     assert_eq!(catalog.tool("echo").unwrap().declaration().name, "echo");
@@ -19,7 +19,7 @@ async fn items_are_found_by_full_and_by_short_name() {
 }
 
 #[tokio::test]
-async fn a_short_name_that_several_offer_must_be_written_in_full() {
+async fn an_ambiguous_name_must_be_qualified() {
     let lab = Lab::new();
     lab.write("one.wasm", std::fs::read(component("misbehaver")).unwrap());
     lab.write("two.wasm", std::fs::read(component("misbehaver")).unwrap());
@@ -30,7 +30,7 @@ async fn a_short_name_that_several_offer_must_be_written_in_full() {
 }
 
 #[tokio::test]
-async fn an_unknown_name_says_what_there_is() {
+async fn an_unknown_name_lists_the_known_ones() {
     let catalog = Lab::new().with("relay").catalog().await;
     let error = catalog.agent("relay/nobody").map(|_| ()).unwrap_err();
     assert_eq!(
@@ -43,13 +43,13 @@ async fn an_unknown_name_says_what_there_is() {
 }
 
 #[tokio::test]
-async fn built_in_tools_win() {
+async fn built_in_tools_take_precedence() {
     let catalog = Lab::new().catalog().await;
     assert_eq!(catalog.tool("exit_loop").unwrap().declaration().name, "exit_loop");
 }
 
 #[tokio::test]
-async fn agents_that_are_below_no_other_become_apps_with_their_tree() {
+async fn root_agents_become_apps_with_their_tree() {
     let catalog = Lab::new().with("relay").catalog().await;
     assert_eq!(catalog.apps.keys().collect::<Vec<_>>(), ["asker", "relay"]);
     let relay = catalog.app("relay").unwrap();
@@ -61,20 +61,20 @@ async fn agents_that_are_below_no_other_become_apps_with_their_tree() {
 }
 
 #[tokio::test]
-async fn a_component_is_the_set_of_its_tools() {
+async fn a_component_is_a_toolset_of_its_tools() {
     let catalog = Lab::new().with("gallery").with("relay").catalog().await;
     let set = catalog.toolset("gallery").unwrap();
     assert_eq!(set.name(), "gallery");
     let tools = set.tools(&context(&catalog)).await.unwrap();
     let names: Vec<_> = tools.iter().map(|tool| tool.declaration().name.as_str()).collect();
-    assert_eq!(names, catalog.components["gallery"].names(ItemKind::Tool).collect::<Vec<_>>());
-    // A component without tools is none.
+    assert_eq!(names, catalog.components["gallery"].tool_names().collect::<Vec<_>>());
+    // A component without tools is not a toolset.
     let error = catalog.toolset("relay").map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "toolset `relay` not found; there is `gallery`");
 }
 
 #[tokio::test]
-async fn every_kind_of_item_is_found_by_full_and_by_short_name_or_the_known_ones_are_listed() {
+async fn every_kind_of_item_is_found_by_both_names_or_the_known_ones_are_listed() {
     let catalog = Lab::new().with("gallery").catalog().await;
     type Find = fn(&Catalog, &str) -> Result<(), ResolveError>;
     let kinds: [(&str, &str, Find); 4] = [
@@ -91,21 +91,21 @@ async fn every_kind_of_item_is_found_by_full_and_by_short_name_or_the_known_ones
     }
 }
 
-/// The agent that has everything.
-async fn equipped() -> (std::sync::Arc<Catalog>, LlmAgent) {
-    // A second component offers the same names: an agent's own component comes first.
+/// Returns the agent that uses every kind of item.
+async fn fully_equipped_agent() -> (std::sync::Arc<Catalog>, LlmAgent) {
+    // A second component exports the same names: an agent's own component takes precedence.
     let lab = Lab::new().with("gallery");
     lab.write("other.wasm", std::fs::read(component("gallery")).unwrap());
     let catalog = lab.open().await.current();
-    match catalog.agent("gallery/equipped").unwrap().kind {
+    match catalog.agent("gallery/fully_equipped_agent").unwrap().kind {
         AgentKind::Llm(llm) => (catalog, *llm),
         kind => panic!("{}", kind.label()),
     }
 }
 
 #[tokio::test]
-async fn an_agent_is_given_a_planner_examples_and_who_runs_its_code() {
-    let (catalog, llm) = equipped().await;
+async fn an_agent_gets_its_planner_examples_and_code_executor() {
+    let (catalog, llm) = fully_equipped_agent().await;
     assert_eq!(llm.planner, Some(Planner::PlanReAct));
     let Some(Examples::Chosen(sums)) = &llm.examples else { panic!("no examples") };
     assert_eq!(sums.examples("2 + 2?", &context(&catalog)).await.unwrap().len(), 1);
@@ -129,8 +129,8 @@ async fn a_callback_answers_for_an_agent_that_has_failed() {
 }
 
 #[tokio::test]
-async fn an_agent_takes_the_tools_that_it_wants_of_a_set_under_other_names() {
-    let (catalog, llm) = equipped().await;
+async fn an_agent_selects_and_renames_tools_of_a_toolset() {
+    let (catalog, llm) = fully_equipped_agent().await;
     let cx = context(&catalog);
     let tools = llm.toolsets[0].tools(&cx).await.unwrap();
     let [tool] = tools.as_slice() else { panic!("{} tools", tools.len()) };

@@ -1,4 +1,4 @@
-//! What components may send over the network, and to whom: requests of a real component to real servers.
+//! Egress of components: requests of a real component to real servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::{Lab, call, call_in, context};
 use crate::web::Web;
 
-/// A catalog with the browser, granted `grants`, under `limits`.
+/// Returns a catalog with the `browser` component.
 async fn browser(grants: Value, limits: Limits) -> Arc<Catalog> {
     lab(grants, limits).catalog().await
 }
@@ -22,7 +22,7 @@ fn lab(grants: Value, limits: Limits) -> Lab {
         .with_settings("browser", ComponentSettings { limits, grants, ..ComponentSettings::default() })
 }
 
-/// Both keys for a server of this machine.
+/// Returns both grants for a server on this machine.
 fn both(web: &Web) -> Value {
     let host = web.host();
     json!({ "network": [format!("http://{host}")], "private_network": [host] })
@@ -32,7 +32,7 @@ async fn fetch(catalog: &Arc<Catalog>, url: String) -> Value {
     call(catalog, "fetch", json!({ "url": url })).await.unwrap()
 }
 
-/// The error of a fetch, which has this code.
+/// Returns the error of a fetch, which must have this code.
 fn error(answer: &Value, code: &str) -> String {
     assert_eq!(answer["code"], code, "{answer}");
     answer["error"].as_str().unwrap().to_owned()
@@ -99,7 +99,7 @@ async fn plain_text_and_other_ports_are_denied() {
 }
 
 #[tokio::test]
-async fn a_name_that_resolves_to_this_machine_needs_the_second_key() {
+async fn a_name_that_resolves_to_this_machine_needs_private_network() {
     let web = Web::start().await;
     let host = format!("localhost:{}", web.port());
     let url = format!("http://{host}/echo");
@@ -117,7 +117,7 @@ async fn a_name_that_resolves_to_this_machine_needs_the_second_key() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_not_public_needs_the_second_key() {
+async fn a_private_address_needs_private_network() {
     let web = Web::start().await;
     let (host, port) = (web.host(), web.port());
     let any = browser(json!({ "network": ["http://*:*"] }), Limits::default()).await;
@@ -134,7 +134,7 @@ async fn an_address_that_is_not_public_needs_the_second_key() {
         ("[fd00:ec2::254]".into(), "a cloud's metadata address"),
         ("10.0.0.1:8080".into(), "a private address"),
         ("0.0.0.0".into(), "the unspecified address"),
-        // Other spellings of 127.0.0.1, which the system's resolver understands.
+        // Other spellings of 127.0.0.1 that the system's resolver accepts.
         (format!("127.1:{port}"), "a loopback address"),
         (format!("2130706433:{port}"), "a loopback address"),
     ];
@@ -159,7 +159,7 @@ async fn a_redirect_is_followed_to_granted_hosts_only() {
 }
 
 #[tokio::test]
-async fn a_secret_is_placed_by_the_host_and_never_shown_to_the_guest() {
+async fn the_host_adds_a_secret_and_never_shows_it_to_the_guest() {
     let (web, other) = (Web::start().await, Web::start().await);
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "s3cret\n").unwrap();
@@ -175,7 +175,7 @@ async fn a_secret_is_placed_by_the_host_and_never_shown_to_the_guest() {
         Limits::default(),
     )
     .await;
-    // `/quiet` does not send back what it was sent.
+    // `/quiet` does not echo the request.
     let quiet = fetch(&catalog, web.url("/quiet")).await;
     assert_eq!(web.seen("authorization"), ["Bearer s3cret"]);
     assert!(!quiet.to_string().contains("s3cret"), "{quiet}");
@@ -191,7 +191,7 @@ async fn a_secret_is_placed_by_the_host_and_never_shown_to_the_guest() {
 }
 
 #[tokio::test]
-async fn a_secret_gives_no_network() {
+async fn a_secret_grants_no_network_access() {
     let web = Web::start().await;
     let secret = json!({ "name": "key", "from": "PATH", "host": format!("http://{}", web.host()), "header": "X-Key" });
     let catalog = browser(json!({ "private_network": [web.host()], "secrets": [secret] }), Limits::default()).await;
@@ -212,7 +212,7 @@ async fn a_component_whose_secret_is_missing_is_not_loaded() {
 }
 
 #[tokio::test]
-async fn connections_are_used_again_by_later_calls() {
+async fn later_calls_reuse_connections() {
     let web = Web::start().await;
     let catalog = browser(both(&web), Limits::default()).await;
     for _ in 0..5 {
@@ -222,17 +222,17 @@ async fn connections_are_used_again_by_later_calls() {
 }
 
 #[tokio::test]
-async fn requests_that_are_awaited_together_run_at_the_same_time() {
+async fn requests_that_are_awaited_together_run_concurrently() {
     let web = Web::start().await;
     let catalog = browser(both(&web), Limits::default()).await;
-    // `/meet` answers when three requests are there.
+    // `/meet` responds once three requests have arrived.
     let request = json!({ "url": web.url("/meet") });
     let answers = call(&catalog, "fetch_all", json!({ "requests": [request, request, request] })).await.unwrap();
     assert_eq!(answers.as_array().unwrap().iter().filter(|answer| answer["status"] == 200).count(), 3, "{answers}");
 }
 
 #[tokio::test]
-async fn requests_are_counted_also_when_they_are_denied() {
+async fn denied_requests_count_as_well() {
     let web = Web::start().await;
     let catalog = browser(both(&web), Limits { outbound_calls: 2, ..Limits::default() }).await;
     let (good, denied) = (json!({ "url": web.url("/echo") }), json!({ "url": "https://example.com" }));
@@ -254,7 +254,7 @@ async fn bytes_of_requests_and_responses_count_together() {
     assert_eq!(error(&call(&catalog, "fetch", upload).await.unwrap(), "LIMIT_REACHED"), limit);
     let download = fetch(&catalog, web.url("/bytes?count=200000")).await;
     assert_eq!(error(&download, "LIMIT_REACHED"), limit);
-    // Each alone would fit.
+    // Each one alone would fit.
     let half = json!({ "url": web.url("/bytes?count=60000") });
     let answers = call(&catalog, "fetch_all", json!({ "requests": [half, half] })).await.unwrap();
     let over = answers.as_array().unwrap().iter().filter(|answer| answer["error"] == limit).count();
@@ -275,7 +275,7 @@ async fn an_endless_response_is_cut_at_the_limit() {
 }
 
 #[tokio::test]
-async fn only_so_many_requests_are_open_at_one_time() {
+async fn the_number_of_open_requests_is_limited() {
     let web = Web::start().await;
     let catalog = browser(both(&web), Limits { open_streams: 2, ..Limits::default() }).await;
     let endless = json!({ "url": web.url("/endless") });
@@ -291,7 +291,7 @@ async fn only_so_many_requests_are_open_at_one_time() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_given_up() {
+async fn a_request_to_a_silent_server_times_out() {
     let web = Web::start().await;
     let short = Duration::from_millis(200);
     let catalog = browser(both(&web), Limits { first_byte_timeout: short, ..Limits::default() }).await;
@@ -311,7 +311,7 @@ async fn a_server_that_does_not_answer_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_host_that_does_not_agree_on_tls_is_given_up() {
+async fn a_stalled_tls_handshake_times_out() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let host = silent.local_addr().unwrap();
     let grants = json!({ "network": [host.to_string()], "private_network": ["127.0.0.1"] });
@@ -323,7 +323,7 @@ async fn a_host_that_does_not_agree_on_tls_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_component_can_be_less_patient_than_the_operator() {
+async fn a_component_can_set_shorter_timeouts_than_the_operator() {
     let web = Web::start().await;
     let catalog = browser(both(&web), Limits::default()).await;
     let wanted = json!({ "url": web.url("/never"), "timeout_ms": 100 });
@@ -332,7 +332,7 @@ async fn a_component_can_be_less_patient_than_the_operator() {
 }
 
 #[tokio::test]
-async fn a_host_that_is_not_there_is_an_ordinary_error() {
+async fn an_unreachable_host_is_an_ordinary_error() {
     let catalog = browser(
         json!({ "network": ["http://127.0.0.1:*", "no-such-host.invalid"], "private_network": ["127.0.0.1"] }),
         Limits::default(),
@@ -369,7 +369,7 @@ async fn a_request_ends_with_its_call() {
 }
 
 #[tokio::test]
-async fn sockets_stay_closed_whatever_is_granted() {
+async fn sockets_are_closed_regardless_of_grants() {
     let web = Web::start().await;
     let host = web.host();
     let grants =
@@ -390,8 +390,8 @@ async fn a_component_has_no_network_while_it_describes_itself() {
     assert_eq!(description, "there is no network while a component describes itself");
 }
 
-/// The error of a call of the browser with nothing but these limits and grants.
-async fn hoarding(grants: Value, limits: Limits, tool: &str, count: usize, bytes: usize) -> Result<Value, String> {
+/// Calls a tool of the browser with only these limits and grants.
+async fn call_browser(grants: Value, limits: Limits, tool: &str, count: usize, bytes: usize) -> Result<Value, String> {
     let catalog = browser(grants, limits).await;
     let hoarded = call(&catalog, tool, json!({ "count": count, "bytes": bytes })).await;
     let next = call(&catalog, tool, json!({ "count": 1, "bytes": 10 })).await;
@@ -404,63 +404,63 @@ fn exceeds(tool: &str, what: &str) -> Result<Value, String> {
 }
 
 #[tokio::test]
-async fn without_a_network_no_body_takes_anything() {
-    let taken = hoarding(json!({}), Limits::default(), "hoard_bodies", 200, 64 << 10).await;
+async fn bodies_need_a_network_grant() {
+    let taken = call_browser(json!({}), Limits::default(), "hoard_bodies", 200, 64 << 10).await;
     assert_eq!(taken, Ok(json!(0)));
-    let taken = hoarding(json!({ "network": ["*"] }), Limits::default(), "hoard_responses", 200, 64 << 10).await;
+    let taken = call_browser(json!({ "network": ["*"] }), Limits::default(), "hoard_responses", 200, 64 << 10).await;
     assert_eq!(taken, Ok(json!(0)), "components answer nobody");
 }
 
 #[tokio::test]
-async fn bodies_that_are_not_sent_count_to_the_memory_of_the_call() {
+async fn unsent_bodies_count_towards_the_memory_of_the_call() {
     let granted = || json!({ "network": ["example.com"] });
-    let taken = hoarding(granted(), Limits::default(), "hoard_bodies", 100, 64 << 10).await;
+    let taken = call_browser(granted(), Limits::default(), "hoard_bodies", 100, 64 << 10).await;
     assert_eq!(taken, Ok(json!(100 * (64 << 10))));
     let limits = Limits { memory: 8 << 20, ..Limits::default() };
     assert_eq!(
-        hoarding(granted(), limits, "hoard_bodies", 200, 64 << 10).await,
+        call_browser(granted(), limits, "hoard_bodies", 200, 64 << 10).await,
         exceeds("hoard_bodies", "8 MiB of memory; raise `limits.memory` in hatchery.yaml to allow more")
     );
-    let more_than_a_piece = hoarding(granted(), Limits::default(), "hoard_bodies", 1, (64 << 10) + 1).await;
+    let more_than_a_piece = call_browser(granted(), Limits::default(), "hoard_bodies", 1, (64 << 10) + 1).await;
     assert!(more_than_a_piece.unwrap_err().contains("it crashed: "));
 }
 
 #[tokio::test]
-async fn headers_count_to_the_memory_of_the_call() {
+async fn headers_count_towards_the_memory_of_the_call() {
     let limits = Limits { memory: 8 << 20, ..Limits::default() };
     assert_eq!(
-        hoarding(json!({}), limits.clone(), "hoard_fields", 900, 15_000).await,
+        call_browser(json!({}), limits.clone(), "hoard_fields", 900, 15_000).await,
         exceeds("hoard_fields", "8 MiB of memory; raise `limits.memory` in hatchery.yaml to allow more")
     );
-    assert_eq!(hoarding(json!({}), limits, "hoard_fields", 100, 15_000).await, Ok(json!(100)));
+    assert_eq!(call_browser(json!({}), limits, "hoard_fields", 100, 15_000).await, Ok(json!(100)));
     assert_eq!(
-        hoarding(json!({}), Limits::default(), "hoard_fields", 1, 20_000).await,
+        call_browser(json!({}), Limits::default(), "hoard_fields", 1, 20_000).await,
         exceeds("hoard_fields", "16 KiB in the headers of one HTTP message; let it send fewer or shorter headers")
     );
 }
 
 #[tokio::test]
-async fn what_is_open_at_one_time_is_limited() {
+async fn the_number_of_open_resources_is_limited() {
     assert_eq!(
-        hoarding(json!({}), Limits::default(), "hoard_fields", 2000, 10).await,
+        call_browser(json!({}), Limits::default(), "hoard_fields", 2000, 10).await,
         exceeds("hoard_fields", "1000 open handles; raise `limits.handles` in hatchery.yaml to allow more")
     );
     let more = Limits { handles: 3000, ..Limits::default() };
-    assert_eq!(hoarding(json!({}), more, "hoard_fields", 2000, 10).await, Ok(json!(2000)));
+    assert_eq!(call_browser(json!({}), more, "hoard_fields", 2000, 10).await, Ok(json!(2000)));
 }
 
 #[tokio::test]
-async fn texts_of_a_request_and_random_numbers_come_in_usual_sizes() {
+async fn the_sizes_of_request_texts_and_random_numbers_are_limited() {
     let texts = |accepted: bool| json!({ "method": accepted, "path": accepted, "host": accepted });
-    assert_eq!(hoarding(json!({}), Limits::default(), "long_texts", 0, 50).await, Ok(texts(true)));
-    assert_eq!(hoarding(json!({}), Limits::default(), "long_texts", 0, 17_000).await, Ok(texts(false)));
-    assert_eq!(hoarding(json!({}), Limits::default(), "chance", 0, 1 << 20).await, Ok(json!(1 << 20)));
-    let too_many = hoarding(json!({}), Limits::default(), "chance", 0, (1 << 20) + 1).await;
+    assert_eq!(call_browser(json!({}), Limits::default(), "long_texts", 0, 50).await, Ok(texts(true)));
+    assert_eq!(call_browser(json!({}), Limits::default(), "long_texts", 0, 17_000).await, Ok(texts(false)));
+    assert_eq!(call_browser(json!({}), Limits::default(), "chance", 0, 1 << 20).await, Ok(json!(1 << 20)));
+    let too_many = call_browser(json!({}), Limits::default(), "chance", 0, (1 << 20) + 1).await;
     assert!(too_many.unwrap_err().contains("it crashed: "));
 }
 
 #[tokio::test]
-async fn what_a_component_says_of_itself_does_not_depend_on_its_grants() {
+async fn the_description_of_a_component_does_not_depend_on_its_grants() {
     let root = tempfile::tempdir().unwrap();
     std::fs::write(root.path().join("note.txt"), "a note").unwrap();
     let description = async |grants: Value| {

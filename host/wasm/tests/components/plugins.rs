@@ -1,4 +1,4 @@
-//! Plugins of components, in runs of the engine and called by themselves.
+//! Plugins of components, in runs of the engine and on their own.
 
 use std::sync::Arc;
 
@@ -14,19 +14,18 @@ use serde_json::{Value, json};
 use crate::imports::CapturedLog;
 use crate::support::{Chat, Lab, OneModel, invocation, transcript};
 
-/// What the censor may do: count the runs of the app.
+/// Grants of the censor: it counts the runs of the app.
 fn runs() -> Value {
     json!({"state": {"write": ["app:censor_runs"]}})
 }
 
-/// The censor of the gallery.
 async fn censor(limits: Limits) -> Arc<dyn Plugin> {
     let lab = Lab::new().with("gallery").with_limits(limits).with_grants("gallery", runs());
     let catalog = lab.catalog().await;
     catalog.plugin("gallery/censor", JsonMap::new()).unwrap()
 }
 
-/// A chat with the clerk, watched by the censor.
+/// Starts a chat with the clerk, with the censor as a plugin.
 async fn clerk(model: Scripted) -> Chat {
     let catalog = Lab::new().with("gallery").with_grants("gallery", runs()).catalog().await;
     let plugins = Plugins::new(vec![catalog.plugin("censor", JsonMap::new()).unwrap()]).unwrap();
@@ -42,14 +41,14 @@ fn texts(events: &[Arc<Event>]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_plugin_changes_what_the_user_says_and_what_the_model_is_told() {
+async fn a_plugin_changes_the_user_message_and_the_model_request() {
     let polite = Turn::new("Really.").user("it is a **** shame").system("Be polite.");
     let (_, error) = clerk(Scripted::from_turns([polite])).await.say("it is a damn shame", RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_plugin_replaces_an_event_in_what_is_yielded_and_in_what_is_stored() {
+async fn an_event_that_a_plugin_replaces_is_yielded_and_stored() {
     let chat = clerk(Scripted::new().default_reply("a damn fine day")).await;
     let (events, error) = chat.say("hello", RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
@@ -61,7 +60,7 @@ async fn a_plugin_replaces_an_event_in_what_is_yielded_and_in_what_is_stored() {
 }
 
 #[tokio::test]
-async fn a_plugin_sees_the_pieces_of_an_answer_too() {
+async fn a_plugin_sees_partial_events() {
     let chat = clerk(Scripted::new().default_reply(Reply::chunks(["a damn ", "fine day"]))).await;
     let streamed = RunConfig { streaming_mode: StreamingMode::On, ..RunConfig::default() };
     let (events, _) = chat.say("hello", streamed).await;
@@ -72,7 +71,7 @@ async fn a_plugin_sees_the_pieces_of_an_answer_too() {
 #[tokio::test]
 async fn hooks_that_a_plugin_does_not_list_are_not_called() {
     let censor = censor(Limits::default()).await;
-    // In a run that is cancelled, whatever is called fails.
+    // In a cancelled run, every call fails.
     let cx = cx();
     cx.invocation.cancel.cancel();
     assert!(censor.before_run(&cx).await.unwrap().is_none());
@@ -94,7 +93,7 @@ async fn changes_of_state_after_a_run_are_stored() {
 async fn a_failure_of_a_plugin_names_it_and_ends_the_run() {
     let censor = censor(Limits::default()).await;
     let cx = cx();
-    // Its counter of runs is a number.
+    // Its run counter is a number.
     cx.set_state("app:censor_runs", json!("many"));
     match censor.after_run(&cx).await {
         Err(error @ RunError::Extension { kind: ItemKind::Plugin, .. }) => {
@@ -144,7 +143,7 @@ async fn a_plugin_takes_its_settings_from_the_config_and_not_as_arguments() {
 }
 
 #[tokio::test]
-async fn a_run_that_fails_is_told_to_the_plugin_and_keeps_its_own_error() {
+async fn a_failed_run_is_reported_to_the_plugin_and_keeps_its_own_error() {
     let chat = clerk(Scripted::new().default_reply(Reply::status(429, "slow down"))).await;
     let log = CapturedLog::default();
     let guard = tracing::subscriber::set_default(log.clone());

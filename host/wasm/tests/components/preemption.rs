@@ -1,4 +1,4 @@
-//! Guests that compute without end: they are interrupted, and do not block other tasks meanwhile.
+//! CPU-bound guests: they are preempted, stopped, and do not block other work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::support::{Lab, call, call_in, context, run_app, transcript};
 
 const HOURS: Duration = Duration::from_secs(36_000);
 
-/// Returns a catalog of guests that may spin for hours, `instances` at a time.
+/// Returns a catalog of guests that may spin for hours, with this many instances.
 async fn unlimited(instances: u32) -> Arc<Catalog> {
     let limits = Limits { cpu: HOURS, wall: HOURS, agent_wall: HOURS, ..Limits::default() };
     let mut lab = Lab::new().with("misbehaver").with_limits(limits);
@@ -23,7 +23,7 @@ async fn unlimited(instances: u32) -> Arc<Catalog> {
     lab.catalog().await
 }
 
-/// Starts spinning guests, and waits until all run.
+/// Starts spinning guests and waits until all of them run.
 async fn spin(
     catalog: &Arc<Catalog>,
     guests: usize,
@@ -40,7 +40,7 @@ async fn spin(
     spinning
 }
 
-/// Sends a byte over the network and back.
+/// Sends a byte over a network connection and back.
 async fn round_trip() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -83,7 +83,7 @@ async fn one_thread_is_enough_for_a_spinning_guest_and_for_others() {
 }
 
 #[tokio::test]
-async fn a_spinning_guest_ends_at_its_deadline_whatever_cpu_time_it_has_left() {
+async fn a_spinning_guest_ends_at_its_deadline_even_with_cpu_time_left() {
     let limits = Limits { cpu: HOURS, wall: Duration::from_millis(100), ..Limits::default() };
     let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
     let error = call(&catalog, "spin", json!({})).await.unwrap_err().to_string();

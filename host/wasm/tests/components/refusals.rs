@@ -1,4 +1,4 @@
-//! Files that are refused before they are compiled, each with its own message.
+//! Files that are rejected before they are compiled, each with its own message.
 
 use crate::support::{Lab, component};
 
@@ -28,7 +28,7 @@ async fn another_version_of_the_contract_names_both_and_the_command_that_helps()
 }
 
 #[tokio::test]
-async fn what_is_no_component_is_told_apart() {
+async fn files_that_are_not_components_have_distinct_messages() {
     assert_eq!(
         reason("notes", b"these are notes").await,
         "component `notes` is not a WebAssembly file; it must be a component made by `hatchery build`"
@@ -45,7 +45,7 @@ async fn what_is_no_component_is_told_apart() {
 }
 
 #[tokio::test]
-async fn an_import_that_nobody_offers_is_refused_by_name() {
+async fn an_unknown_import_is_refused_by_name() {
     for import in ["wasi:keyvalue/store@0.2.0", "wasi:io/poll@0.3.0", "acme:secrets/vault"] {
         let wants = format!(r#"(component (import "{import}" (instance)))"#);
         assert_eq!(
@@ -92,7 +92,7 @@ async fn an_export_that_lacks_a_function_is_refused() {
 }
 
 #[tokio::test]
-async fn a_component_that_offers_its_tools_by_two_interfaces_is_refused() {
+async fn a_component_that_exports_tools_in_two_interfaces_is_refused() {
     let twice = r#"(component
         (instance $i)
         (export "hatchery:agent/guest-tools@0.1.1" (instance $i))
@@ -106,7 +106,7 @@ async fn a_component_that_offers_its_tools_by_two_interfaces_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_name_that_is_no_name_is_refused() {
+async fn an_invalid_file_name_is_refused() {
     let lab = Lab::new();
     let path = lab.write("my agent.wasm", text("(component)"));
     assert_eq!(

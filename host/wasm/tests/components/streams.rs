@@ -1,4 +1,4 @@
-//! Events of custom agents: order, backpressure and author.
+//! Event streams of custom agents: order, backpressure and author.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ async fn a_thousand_events_arrive_in_order() {
 }
 
 #[tokio::test]
-async fn a_guest_that_emits_events_without_end_is_stopped_by_the_limit_of_the_run() {
+async fn a_guest_that_emits_forever_is_stopped_by_the_limit_of_the_run() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let config = RunConfig { max_events: 10, ..RunConfig::default() };
     let (events, error) = run_app(&catalog, "streamer", "1000000", Scripted::new(), config).await;
@@ -32,7 +32,7 @@ async fn a_guest_that_emits_events_without_end_is_stopped_by_the_limit_of_the_ru
 }
 
 #[tokio::test]
-async fn a_guest_does_not_continue_before_its_event_is_stored() {
+async fn a_guest_waits_until_its_event_is_taken() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let call = context_of(&catalog, "1000 noted");
     let watcher = Arc::new(Watcher { call: call.clone(), seen: Mutex::default() });
@@ -72,7 +72,7 @@ struct Seen {
 impl EventSink for Watcher {
     async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
         let noted = self.call.state("temp:at");
-        // A guest that does not wait continues with each yield.
+        // Each yield gives a guest that does not wait the chance to continue.
         for _ in 0..5 {
             tokio::task::yield_now().await;
         }

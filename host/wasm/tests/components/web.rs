@@ -1,4 +1,4 @@
-//! A web server of this machine that does as it is asked, and remembers what it saw.
+//! A local web server with test endpoints, which records the requests that it receives.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,9 +27,9 @@ pub struct Web {
 struct Seen {
     connections: AtomicUsize,
     requests: Mutex<Vec<BTreeMap<String, String>>>,
-    /// Requests that stay open.
+    /// Number of requests that stay open.
     arrived: Semaphore,
-    /// Those of them that have ended.
+    /// Number of those that have ended.
     gone: Semaphore,
     meeting: Barrier,
 }
@@ -65,7 +65,7 @@ impl Web {
         self.address.port()
     }
 
-    /// As `127.0.0.1:1234`.
+    /// Returns the address, for example `127.0.0.1:1234`.
     pub fn host(&self) -> String {
         self.address.to_string()
     }
@@ -82,17 +82,17 @@ impl Web {
         self.seen.requests.lock().unwrap().len()
     }
 
-    /// The values of a header, of all requests that had it.
+    /// Returns the values of a header in all requests that had it.
     pub fn seen(&self, header: &str) -> Vec<String> {
         self.seen.requests.lock().unwrap().iter().filter_map(|headers| headers.get(header).cloned()).collect()
     }
 
-    /// Waits until a request is there that stays open.
+    /// Waits until a request that stays open has arrived.
     pub async fn arrived(&self) {
         self.seen.arrived.acquire().await.unwrap().forget();
     }
 
-    /// Waits until one of those has ended.
+    /// Waits until such a request has ended.
     pub async fn gone(&self) {
         self.seen.gone.acquire().await.unwrap().forget();
     }
@@ -119,7 +119,7 @@ impl Listener for Counting {
     }
 }
 
-/// Tells when a request has ended.
+/// Records the end of a request when dropped.
 struct Stay(Arc<Seen>);
 
 impl Stay {

@@ -1,7 +1,7 @@
-//! Lines of the audit log about what is loaded.
+//! Audit log entries about loaded components.
 
-/// Notes that other code serves under a component's name.
-pub(super) fn swap(component: &str, old: Option<&str>, new: Option<&str>) {
+/// Logs that the code of a component was loaded, replaced or removed.
+pub(super) fn log_swap(component: &str, old: Option<&str>, new: Option<&str>) {
     let detail = match (old, new) {
         (Some(old), Some(new)) => format!("{old} is replaced by {new}"),
         (None, Some(new)) => format!("{new} is loaded"),

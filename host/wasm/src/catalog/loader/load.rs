@@ -1,4 +1,4 @@
-//! Loads one component file, or only compiles it.
+//! Loads one component file: reads, checks, compiles and describes it. Or only compiles it, to fill the code cache.
 
 use std::path::Path;
 use std::pin::pin;
@@ -19,15 +19,14 @@ use crate::policy::RequestedGrants;
 use crate::runtime::cache::{load_compiled, sha256};
 use crate::runtime::compile::CompileError;
 
-/// What loading a file gave.
-pub(crate) enum Loaded {
-    /// The bytes are those that serve already.
+/// The result of loading a file.
+pub(crate) enum LoadedFile {
+    /// The file has the bytes that already serve.
     Unchanged,
-    /// A component.
+    /// A new component.
     Component {
-        /// Ready to run.
         component: Arc<Component>,
-        /// True when it did not have to be compiled.
+        /// True if the compiled code was in the cache.
         is_from_cache: bool,
     },
 }
@@ -35,92 +34,87 @@ pub(crate) enum Loaded {
 /// Reads, checks, compiles and describes the component in a file, unless its hash is `current`.
 ///
 /// # Errors
-/// When any of that fails; the message says what to do.
+/// If any of these steps fails. The message says what to do.
 pub(crate) async fn load(
     options: &LoadOptions,
     name: &str,
     path: &Path,
     current: Option<&str>,
     mut permit: LoadPermit,
-) -> Result<Loaded, LoadError> {
+) -> Result<LoadedFile, LoadError> {
     check_name(name, path)?;
     check_trust(&options.settings, name)?;
-    permit.enter().await;
-    let bytes = admit(options, path, read(options, path).await?).await?;
+    permit.acquire().await;
+    let bytes = check_load_policy(options, path, read(options, path).await?).await?;
     let hash = sha256(&bytes);
     if current == Some(hash.as_str()) {
-        keep(options, name, path, move |revisions, name, path| revisions.keep_signature(name, &hash, path)).await;
-        return Ok(Loaded::Unchanged);
+        store_revision(options, name, path, move |revisions, name, path| revisions.store_signature(name, &hash, path))
+            .await;
+        return Ok(LoadedFile::Unchanged);
     }
     let (component, is_from_cache) = describe(options, name, bytes.clone(), hash.clone(), &mut permit).await?;
-    keep(options, name, path, move |revisions, name, path| revisions.keep(name, &hash, &bytes, path)).await;
-    Ok(Loaded::Component { component, is_from_cache })
+    store_revision(options, name, path, move |revisions, name, path| revisions.store(name, &hash, &bytes, path)).await;
+    Ok(LoadedFile::Component { component, is_from_cache })
 }
 
-/// Checks that the operator trusts what a component's settings ask for.
-///
-/// # Errors
-/// When the configuration that they come from is not trusted.
+/// Checks that the configuration of the component's settings is trusted.
 pub(super) fn check_trust(settings: &Settings, name: &str) -> Result<(), LoadError> {
     settings.of(name).refusal.map_or(Ok(()), |reason| Err(LoadError::Refused(reason)))
 }
 
-/// Checks that the folders a component is granted do not lie where another one writes.
-///
-/// # Errors
-/// When they do; the message names the keys of both.
+/// Checks that no granted folder conflicts with the folders that other components may write.
 pub(super) fn check_folders(settings: &Settings, name: &str) -> Result<(), LoadError> {
     let conflicting = settings.check_folders(name);
     conflicting.map_err(|conflict| LoadError::Grants { component: name.into(), reason: conflict.to_string() })
 }
 
-/// Has `how` keep a file, or the signature beside it, where revisions are kept.
-async fn keep(
+/// Runs `store` on a blocking thread, to store a revision or its signature.
+async fn store_revision(
     options: &LoadOptions,
     name: &str,
     path: &Path,
-    how: impl FnOnce(&Revisions, &str, &Path) + Send + 'static,
+    store: impl FnOnce(&Revisions, &str, &Path) + Send + 'static,
 ) {
     let Some(revisions) = options.revisions.clone() else { return };
     let (name, file) = (name.to_owned(), path.to_owned());
-    if let Err(error) = tokio::task::spawn_blocking(move || how(&revisions, &name, &file)).await {
-        tracing::error!("{}: keeping a copy broke off: {error}", path.display());
+    if let Err(error) = tokio::task::spawn_blocking(move || store(&revisions, &name, &file)).await {
+        tracing::error!("{}: storing the revision panicked: {error}", path.display());
     }
 }
 
-/// A component whose code is in the cache.
+/// A component whose compiled code is in the cache.
 #[derive(Debug, Clone)]
 pub struct Precompiled {
     /// Its name.
     pub name: String,
-    /// Bytes of its file.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// True when it had been compiled before.
+    /// True if it was in the cache before.
     pub is_from_cache: bool,
-    /// How long that took, reading included.
+    /// Time for reading, checking and compiling.
     pub took: Duration,
 }
 
-/// Puts the code of the component in a file into the cache, where a host with the same settings will find it. It is checked as it would be
-/// for being loaded, but nothing of it runs.
+/// Compiles the component in a file into the cache, where a host with the same settings finds it. The file is checked
+/// as if it was loaded, but its code is not run.
 ///
 /// # Errors
-/// When it would not be loaded, or its code cannot be kept.
+/// If the component would not be loaded, or its code cannot be stored.
 pub async fn precompile(options: &LoadOptions, path: &Path) -> Result<Precompiled, LoadError> {
-    let began = Instant::now();
+    let started = Instant::now();
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     check_name(&name, path)?;
-    let bytes = admit(options, path, read(options, path).await?).await?;
+    let bytes = check_load_policy(options, path, read(options, path).await?).await?;
     Contract::read(&name, &bytes)?;
     let (size, hash) = (bytes.len() as u64, sha256(&bytes));
     let code = code(options, &name, bytes, hash, &mut LoadPermit::default()).await?;
-    match code.not_kept {
+    match code.not_cached {
         Some(reason) => Err(LoadError::NotCached { component: name, reason }),
-        None => Ok(Precompiled { name, size, is_from_cache: code.is_from_cache, took: began.elapsed() }),
+        None => Ok(Precompiled { name, size, is_from_cache: code.is_from_cache, took: started.elapsed() }),
     }
 }
 
-/// Checks that a file's name can name a component.
+/// Checks that the file name is a valid component name.
 pub(crate) fn check_name(name: &str, path: &Path) -> Result<(), LoadError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if name.is_empty() || !name.chars().all(is_plain) {
@@ -130,7 +124,7 @@ pub(crate) fn check_name(name: &str, path: &Path) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// The bytes of a file, unless they are too many to be looked at.
+/// Reads a file, unless it is larger than the limit.
 pub(crate) async fn read(options: &LoadOptions, path: &Path) -> Result<Bytes, LoadError> {
     let max = options.compiler.limits().max_file_size;
     let failed = |source| LoadError::Read { path: path.into(), source };
@@ -138,7 +132,7 @@ pub(crate) async fn read(options: &LoadOptions, path: &Path) -> Result<Bytes, Lo
     let size = file.metadata().await.map_err(failed)?.len();
     let mut bytes = Vec::new();
     if size <= max {
-        // It may have grown.
+        // The file may have grown since.
         file.take(max.saturating_add(1)).read_to_end(&mut bytes).await.map_err(failed)?;
     }
     let size = size.max(bytes.len() as u64);
@@ -148,17 +142,18 @@ pub(crate) async fn read(options: &LoadOptions, path: &Path) -> Result<Bytes, Lo
     Ok(bytes.into())
 }
 
-/// The same bytes, if they may be loaded.
-pub(crate) async fn admit(options: &LoadOptions, path: &Path, bytes: Bytes) -> Result<Bytes, LoadError> {
+/// Returns the bytes if the load policy allows to load them.
+pub(crate) async fn check_load_policy(options: &LoadOptions, path: &Path, bytes: Bytes) -> Result<Bytes, LoadError> {
     let Some(load_policy) = options.load_policy.clone() else { return Ok(bytes) };
     let file = path.to_owned();
-    let asked = tokio::task::spawn_blocking(move || load_policy(&file, &bytes).map(|()| bytes)).await;
-    asked
+    let result = tokio::task::spawn_blocking(move || load_policy(&file, &bytes).map(|()| bytes)).await;
+    result
         .map_err(|error| LoadError::Panicked { path: path.into(), reason: error.to_string() })?
         .map_err(LoadError::Refused)
 }
 
-/// Checks, compiles and describes the component in `bytes`, whose SHA-256 is `hash`. Also says whether its code was in the cache.
+/// Checks, compiles and describes the component in `bytes`, whose SHA-256 is `hash`. Also returns true if its code was
+/// in the cache.
 pub(crate) async fn load_bytes(
     options: &LoadOptions,
     name: &str,
@@ -185,12 +180,12 @@ async fn describe(
     Ok((Arc::new(component), is_from_cache))
 }
 
-/// Code and where it came from.
+/// Compiled code and its origin.
 struct Code {
     component: wasmtime::component::Component,
     is_from_cache: bool,
-    /// Why it is not in the cache for the next time.
-    not_kept: Option<String>,
+    /// Why it could not be stored in the cache.
+    not_cached: Option<String>,
 }
 
 /// Takes a component's code from the cache, or compiles it.
@@ -205,21 +200,21 @@ async fn code(
     let (engine, cache, sha256) = (options.engine.clone(), options.cache.clone(), hash.clone());
     let cached = tokio::task::spawn_blocking(move || cache.get(&engine, &sha256)).await;
     if let Some(component) = cached.map_err(|error| failed(error.to_string()))? {
-        return Ok(Code { component, is_from_cache: true, not_kept: None });
+        return Ok(Code { component, is_from_cache: true, not_cached: None });
     }
-    permit.leave();
+    permit.release();
     let code = compile(options, name, bytes, permit).await.map_err(|error| failed(error.to_string()))?;
-    permit.enter().await;
+    permit.acquire().await;
     let (engine, cache) = (options.engine.clone(), options.cache.clone());
     let loaded = tokio::task::spawn_blocking(move || {
         let component = load_compiled(&engine, &code)?;
-        let not_kept = cache.put(&engine, &hash, &code).err();
-        Ok::<_, wasmtime::Error>(Code { component, is_from_cache: false, not_kept })
+        let not_cached = cache.put(&engine, &hash, &code).err();
+        Ok::<_, wasmtime::Error>(Code { component, is_from_cache: false, not_cached })
     });
     loaded.await.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(format!("{error:#}")))
 }
 
-/// Compiles a component as soon as it is its turn. Reports [`Progress::Compiling`] if that takes long.
+/// Compiles a component. Waits for its turn first. Reports [`Progress::Compiling`] if compiling takes long.
 async fn compile(
     options: &LoadOptions,
     name: &str,

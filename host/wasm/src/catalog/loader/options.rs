@@ -1,4 +1,4 @@
-//! The options of a load, and the progress that it reports.
+//! Options of loading, and the progress that it reports.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,41 +12,38 @@ use crate::runtime::cache::CodeCache;
 use crate::runtime::compile::{CompileLimits, Compiler, Worker};
 use crate::runtime::engine::Engine;
 
-/// How long people wait without a word. Most components are compiled in less.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Default of [`LoadOptions::progress_delay`]. Most components compile faster.
+const PROGRESS_DELAY: Duration = Duration::from_secs(3);
 
-/// How a directory is loaded.
+/// Options of loading a directory.
 #[derive(Clone)]
 pub struct LoadOptions {
-    /// Runs the components.
     pub engine: Arc<Engine>,
-    /// Compiles components.
     pub compiler: Compiler,
-    /// Keeps compiled code.
     pub cache: CodeCache,
-    /// What the operator says of components.
     pub settings: Settings,
-    /// How long runs may go on with a revision that was replaced before they are ended.
+    /// How long runs may continue with a replaced revision before they are ended.
     pub drain_timeout: Duration,
-    /// Keeps what was loaded, to go back to.
+    /// Stores loaded revisions for rollback. `None` stores none.
     pub revisions: Option<Revisions>,
-    /// The file that keeps the owners of names from one start to the next.
+    /// The file that stores the owners of names between starts.
     pub names_file: Option<PathBuf>,
     /// Items that YAML agents can use besides those of components and built-in tools. They take precedence.
     pub native_items: Option<Arc<dyn ItemResolver>>,
-    /// Asked before a file is loaded.
+    /// Decides which files may be loaded. `None` allows all.
     pub load_policy: Option<LoadPolicy>,
-    /// Told what is being loaded.
+    /// Called with progress reports.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
-    /// How long a compilation may take before `progress` is told that it is under way.
+    /// How long a compilation may take before it is reported.
     pub progress_delay: Duration,
 }
 
-/// Says why a file may not be loaded. It is given the very bytes that are, and may block.
+/// Returns an error with the reason if a file may not be loaded. It is called with the path and the bytes to load, and
+/// may block.
 pub type LoadPolicy = Arc<dyn Fn(&Path, &[u8]) -> Result<(), String> + Send + Sync>;
 
 impl LoadOptions {
-    /// Default limits, compilation in this process, no cache, no settings.
+    /// Creates options with default limits, compilation in this process, no cache and no settings.
     pub fn new(engine: Arc<Engine>) -> Self {
         let cache = CodeCache::new(None);
         let (settings, drain_timeout) = (Settings::default(), HotReload::default().drain_timeout);
@@ -61,7 +58,7 @@ impl LoadOptions {
             native_items: None,
             load_policy: None,
             progress: None,
-            progress_delay: PATIENCE,
+            progress_delay: PROGRESS_DELAY,
         }
     }
 
@@ -72,32 +69,24 @@ impl LoadOptions {
     }
 }
 
-/// What the loader is doing, for people who wait.
+/// Progress of the loader, for display.
 #[derive(Debug, Clone)]
 pub enum Progress {
-    /// So many components are about to be loaded.
+    /// This many components are about to be loaded.
     Found(usize),
-    /// One is being compiled, and that takes long.
+    /// A component is being compiled, and that takes long.
     Compiling {
-        /// Its name.
         name: String,
-        /// Bytes of its file.
+        /// Size of the file in bytes.
         size: u64,
     },
-    /// One is loaded.
+    /// A component is loaded.
     Loaded {
-        /// Its name.
         name: String,
-        /// How long it took.
         took: Duration,
-        /// True when it did not have to be compiled.
+        /// True if the compiled code was in the cache.
         is_from_cache: bool,
     },
-    /// One cannot be loaded.
-    Rejected {
-        /// Its name.
-        name: String,
-        /// Why.
-        reason: String,
-    },
+    /// A component cannot be loaded.
+    Rejected { name: String, reason: String },
 }

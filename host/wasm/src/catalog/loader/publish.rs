@@ -1,44 +1,44 @@
-//! The next catalog from what is loaded.
+//! Publishing: builds the next catalog from the loaded files.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Loader, TrackedFile};
 use crate::catalog::names::StoredNames;
-use crate::catalog::scan::Kind;
+use crate::catalog::scan::FileKind;
 use crate::catalog::{Catalog, FileState, FileStatus, Sources};
 
 impl Loader {
-    /// Returns the catalog that follows `current`, or `None` if nothing has changed. One whose files only have other states has the same
-    /// generation.
+    /// Returns the catalog that follows `current`, or `None` if nothing has changed. If only file states have changed,
+    /// the generation stays the same.
     pub(crate) async fn publish(&mut self, current: &Arc<Catalog>) -> Option<Catalog> {
         if self.has_changed || current.generation == 0 {
             self.has_changed = false;
-            return self.make(current).await;
+            return self.build_catalog(current).await;
         }
         let files = self.statuses();
         (files != current.files).then(|| current.with_files(files))
     }
 
-    /// The catalog of what serves now; none when making it breaks off, which is a defect.
-    async fn make(&mut self, current: &Arc<Catalog>) -> Option<Catalog> {
+    /// Builds the catalog of everything that is loaded. `None` if that panics, which is a bug.
+    async fn build_catalog(&mut self, current: &Arc<Catalog>) -> Option<Catalog> {
         let mut sources = Sources {
-            written: self.options.settings.written(),
+            writable_folders: self.options.settings.writable_folders(),
             native_items: self.options.native_items.clone(),
             ..Sources::default()
         };
-        for (path, known) in &self.files {
-            if let Some(component) = &known.component {
-                sources.components.insert(known.name.clone(), component.clone());
-                sources.component_files.insert(known.name.clone(), path.clone());
-            } else if known.kind == Kind::Component && !matches!(known.state, FileState::Conflict { .. }) {
-                sources.awaited.insert(path.clone(), known.name.clone());
+        for (path, file) in &self.files {
+            if let Some(component) = &file.component {
+                sources.components.insert(file.name.clone(), component.clone());
+                sources.component_files.insert(file.name.clone(), path.clone());
+            } else if file.kind == FileKind::Component && !matches!(file.state, FileState::Conflict { .. }) {
+                sources.pending.insert(path.clone(), file.name.clone());
             }
-            if known.kind == Kind::RootAgent {
-                sources.root_agents.insert(path.clone(), known.is_settled());
+            if file.kind == FileKind::RootAgent {
+                sources.root_agents.insert(path.clone(), file.is_up_to_date());
             }
         }
-        // As of the last catalog: what was loaded since then competes with what is in it.
+        // As of the last catalog: components that were loaded since then compete with those in it.
         let is_starting = self.starting.as_ref().is_some_and(|starting| !starting.is_empty());
         if let Some(starting) = &mut self.starting {
             starting.retain(|path| self.tasks.contains(path));
@@ -48,11 +48,11 @@ impl Loader {
         } else {
             current.clone()
         };
-        let made = tokio::task::spawn_blocking(move || previous.next(sources)).await;
-        let made = made.inspect_err(|error| tracing::error!("making the catalog broke off: {error}"));
-        let (mut next, mut issues) = made.ok()?;
+        let result = tokio::task::spawn_blocking(move || previous.build_next(sources)).await;
+        let result = result.inspect_err(|error| tracing::error!("building the catalog panicked: {error}"));
+        let (mut next, mut issues) = result.ok()?;
         if self.waits_for_components() {
-            // What is missing may be on its way.
+            // Missing items may belong to components that are still being loaded.
             for state in issues.values_mut().filter(|state| matches!(state, FileState::Rejected { .. })) {
                 *state = FileState::Pending;
             }
@@ -62,58 +62,58 @@ impl Loader {
         next.files = self.statuses();
         log_conflicts(current, &next);
         if self.starting.as_ref().is_some_and(BTreeSet::is_empty) {
-            self.keep_names(&next).await;
+            self.store_names(&next).await;
         }
         Some(next)
     }
 
-    /// Writes down which names belong to whom in `catalog`, if that has changed.
-    async fn keep_names(&mut self, catalog: &Catalog) {
-        let Some(file) = self.options.names_file.clone() else { return };
+    /// Stores the owners of names in `catalog`, if they have changed.
+    async fn store_names(&mut self, catalog: &Catalog) {
+        let Some(path) = self.options.names_file.clone() else { return };
         let names = StoredNames::new(&self.directory, &self.owners, &catalog.app_files, &catalog.owners);
-        if names == self.names_file {
+        if names == self.stored_names {
             return;
         }
-        self.names_file = names.clone();
-        if let Err(error) = tokio::task::spawn_blocking(move || names.write(&file)).await {
-            tracing::error!("keeping names broke off: {error}");
+        self.stored_names = names.clone();
+        if let Err(error) = tokio::task::spawn_blocking(move || names.write(&path)).await {
+            tracing::error!("storing names panicked: {error}");
         }
     }
 
-    /// True while a component is loaded for the first time.
+    /// Returns true while a component is loaded for the first time.
     fn waits_for_components(&self) -> bool {
-        let is_first = |known: &TrackedFile| known.kind == Kind::Component && known.component.is_none();
-        self.files.iter().any(|(path, known)| is_first(known) && self.tasks.contains(path))
+        let is_new = |file: &TrackedFile| file.kind == FileKind::Component && file.component.is_none();
+        self.files.iter().any(|(path, file)| is_new(file) && self.tasks.contains(path))
     }
 
-    /// YAML apps are loaded with the catalog, so their states are known only now.
+    /// Sets the states of YAML apps, which are loaded while the catalog is built.
     fn record_issues(&mut self) {
-        let settled = |known: &TrackedFile| known.kind == Kind::RootAgent && known.is_settled();
-        for (path, known) in self.files.iter_mut().filter(|(_, known)| settled(known)) {
+        let is_settled = |file: &TrackedFile| file.kind == FileKind::RootAgent && file.is_up_to_date();
+        for (path, file) in self.files.iter_mut().filter(|(_, file)| is_settled(file)) {
             let state = self.issues.get(path).cloned().unwrap_or(FileState::Loaded);
             if let FileState::Rejected { reason, .. } = &state
-                && known.state != state
+                && file.state != state
             {
                 tracing::warn!("{}: rejected: {reason}", path.display());
             }
-            known.set(state);
+            file.set_state(state);
         }
     }
 
-    /// Status by file. A component that loaded but whose agents do not fit shows that.
+    /// Returns the state of each file. A component that is loaded but whose agents cannot serve shows that reason.
     fn statuses(&self) -> Vec<FileStatus> {
-        let shown = self.files.iter().filter(|(_, known)| known.kind != Kind::Yaml);
+        let shown = self.files.iter().filter(|(_, file)| file.kind != FileKind::Yaml);
         shown
-            .map(|(path, known)| {
-                let issue = self.issues.get(path).filter(|_| known.state == FileState::Loaded);
-                let state = issue.unwrap_or(&known.state).clone();
-                FileStatus { path: path.clone(), name: known.name.clone(), state, since: known.since }
+            .map(|(path, file)| {
+                let issue = self.issues.get(path).filter(|_| file.state == FileState::Loaded);
+                let state = issue.unwrap_or(&file.state).clone();
+                FileStatus { path: path.clone(), name: file.name.clone(), state, since: file.since }
             })
             .collect()
     }
 }
 
-/// Logs which names belong to others since `previous`.
+/// Logs name conflicts that are new since `previous`.
 fn log_conflicts(previous: &Catalog, next: &Catalog) {
     for file in &next.files {
         if let FileState::Conflict { reason } = &file.state

@@ -1,45 +1,50 @@
-//! Settings of components that change while they serve: in force at once, for the code that is loaded already.
+//! Applies changed settings to components that are already loaded, without compiling them again.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::load::{Loaded, check_folders, check_trust};
-use super::{Loader, SETTLE};
-use crate::catalog::scan::Kind;
+use super::Loader;
+use super::load::{LoadedFile, check_folders, check_trust};
+use crate::catalog::scan::FileKind;
 use crate::catalog::settings::{ComponentSettings, Settings};
 use crate::contract::component::Component;
 use crate::error::LoadError;
 
-/// What a load has given, with the settings that are in force.
-pub(super) enum Current {
-    /// The bytes are those that serve already.
+/// The result of a load, with the settings that are in force.
+pub(super) enum LoadOutcome {
+    /// The file has the bytes that already serve.
     Unchanged,
     Component {
         component: Arc<Component>,
         is_from_cache: bool,
-        /// False when it described itself with settings that are not in force any more.
+        /// False if the component described itself with settings that are no longer in force.
         is_described: bool,
     },
 }
 
-/// Gives a component that was loaded with older settings the present ones.
-pub(super) fn bring_up_to_date(loaded: Loaded, settings: &Settings, name: &str) -> Result<Current, LoadError> {
-    let Loaded::Component { component, is_from_cache } = loaded else { return Ok(Current::Unchanged) };
+/// Replaces the settings of a component that was loaded with older ones by the current ones.
+pub(super) fn apply_current_settings(
+    loaded: LoadedFile,
+    settings: &Settings,
+    name: &str,
+) -> Result<LoadOutcome, LoadError> {
+    let LoadedFile::Component { component, is_from_cache } = loaded else { return Ok(LoadOutcome::Unchanged) };
     let now = settings.of(name);
     if *component.settings() == now {
-        return Ok(Current::Component { component, is_from_cache, is_described: true });
+        return Ok(LoadOutcome::Component { component, is_from_cache, is_described: true });
     }
     let is_described = !affects_description(component.settings(), &now);
     let component = Arc::new(with_settings(&component, settings, now)?);
-    Ok(Current::Component { component, is_from_cache, is_described })
+    Ok(LoadOutcome::Component { component, is_from_cache, is_described })
 }
 
-/// True when a component may describe itself differently. It describes itself without any rights, so its grants are not among the reasons.
+/// Returns true if the new settings may change the description of a component. Its grants do not matter, because it
+/// describes itself without any.
 fn affects_description(old: &ComponentSettings, new: &ComponentSettings) -> bool {
     old.config != new.config || old.limits != new.limits
 }
 
-/// Returns the component with the settings that are in force, if it may have them.
+/// Returns the component with the current settings, if they are allowed.
 fn with_settings(component: &Component, settings: &Settings, now: ComponentSettings) -> Result<Component, LoadError> {
     check_trust(settings, component.name())?;
     check_folders(settings, component.name())?;
@@ -47,39 +52,37 @@ fn with_settings(component: &Component, settings: &Settings, now: ComponentSetti
 }
 
 impl Loader {
-    /// Takes over the settings of components. Those that serve have them as soon as the next catalog is published; one that cannot have its
-    /// grants is dropped. Nothing is compiled or read for this.
+    /// Applies new component settings. Loaded components have them as soon as the next catalog is published; one that
+    /// cannot have its grants stops serving. This neither compiles nor reads any file.
     pub(crate) fn configure(&mut self, settings: Settings) {
-        let before = std::mem::replace(&mut self.options.settings, settings);
+        let previous = std::mem::replace(&mut self.options.settings, settings);
         let mut stale = Vec::new();
-        for (path, known) in self.files.iter_mut().filter(|(_, known)| known.kind == Kind::Component) {
-            let (old, new) = (before.of(&known.name), self.options.settings.of(&known.name));
+        for (path, file) in self.files.iter_mut().filter(|(_, file)| file.kind == FileKind::Component) {
+            let (old, new) = (previous.of(&file.name), self.options.settings.of(&file.name));
             if old == new {
                 continue;
             }
-            let Some(component) = &known.component else {
-                // It may have been rejected for its settings.
-                known.is_loaded = false;
-                known.seen = known.seen.checked_sub(SETTLE).unwrap_or(known.seen);
+            let Some(component) = &file.component else {
+                // It may have been rejected because of its settings.
+                file.reload_soon();
                 continue;
             };
             self.has_changed = true;
-            let must_describe = affects_description(component.settings(), &new);
+            let needs_description = affects_description(component.settings(), &new);
             match with_settings(component, &self.options.settings, new) {
                 Ok(component) => {
-                    known.component = Some(Arc::new(component));
-                    known.is_described &= !must_describe;
-                    // A load under way ends with the settings of then.
-                    if must_describe && !self.tasks.contains(path) {
+                    file.component = Some(Arc::new(component));
+                    file.is_described &= !needs_description;
+                    // A running load ends with the current settings.
+                    if needs_description && !self.tasks.contains(path) {
                         stale.push(path.clone());
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(component = known.name, "stops serving: {error}");
-                    known.component = None;
-                    // The next look loads it, and shows the reason if that fails.
-                    known.is_loaded = false;
-                    known.seen = known.seen.checked_sub(SETTLE).unwrap_or(known.seen);
+                    tracing::warn!(component = file.name, "stops serving: {error}");
+                    file.component = None;
+                    // The next scan loads it, and shows the reason if that fails.
+                    file.reload_soon();
                 }
             }
         }
@@ -88,16 +91,16 @@ impl Loader {
         }
     }
 
-    /// Starts to ask the component of a file again what it offers.
+    /// Starts a task that runs `describe` of a loaded component again.
     pub(super) fn describe_again(&mut self, path: PathBuf) {
-        let Some(known) = self.files.get(&path) else { return };
-        let Some(component) = known.component.clone() else { return };
-        let settings = self.options.settings.of(&known.name);
-        let described = settings.clone();
-        self.tasks.start(path, known.stamp, settings, |mut permit| async move {
-            permit.enter().await;
-            let component = Arc::new(component.describe_again(described).await?);
-            Ok(Loaded::Component { component, is_from_cache: true })
+        let Some(file) = self.files.get(&path) else { return };
+        let Some(component) = file.component.clone() else { return };
+        let settings = self.options.settings.of(&file.name);
+        let new_settings = settings.clone();
+        self.tasks.start(path, file.version, settings, |mut permit| async move {
+            permit.acquire().await;
+            let component = Arc::new(component.describe_again(new_settings).await?);
+            Ok(LoadedFile::Component { component, is_from_cache: true })
         });
     }
 }

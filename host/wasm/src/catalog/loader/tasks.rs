@@ -1,4 +1,4 @@
-//! Loads under way: each is a task of its own, so that nothing waits for a slow one.
+//! Load tasks: each load runs in a task of its own, so that nothing waits for a slow one.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,31 +9,31 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 
-use super::load::Loaded;
-use crate::catalog::scan::Stamp;
+use super::load::LoadedFile;
+use crate::catalog::scan::FileVersion;
 use crate::catalog::settings::ComponentSettings;
 use crate::error::LoadError;
 
-/// A load under way. It ends when this is dropped, and with it the process that compiles.
+/// A running load. Dropping it ends the load and the process that compiles for it.
 pub(super) struct LoadTask {
     id: u64,
-    /// The file's stamp when it began.
-    pub(super) stamp: Stamp,
-    /// The component's settings when it began.
+    /// The file's version when the load began.
+    pub(super) version: FileVersion,
+    /// The component's settings when the load began.
     pub(super) settings: ComponentSettings,
     is_compiling: Arc<AtomicBool>,
     _task: JoinSet<()>,
 }
 
-/// The result of a load.
+/// The result of a finished load.
 pub(super) struct LoadResult {
     id: u64,
     pub(super) path: PathBuf,
     pub(super) took: Duration,
-    pub(super) result: Result<Loaded, LoadError>,
+    pub(super) result: Result<LoadedFile, LoadError>,
 }
 
-/// All loads under way, by file.
+/// All running loads, by file.
 pub(super) struct LoadTasks {
     running: HashMap<PathBuf, LoadTask>,
     started: u64,
@@ -44,8 +44,8 @@ pub(super) struct LoadTasks {
 }
 
 impl LoadTasks {
-    /// At most one component for each core is read, checked or described at a time. `activity` counts up when a load begins to compile
-    /// and when it ends.
+    /// Reads, checks and describes at most one component per core at a time. `activity` is incremented when a load
+    /// begins to compile and when it ends.
     pub(super) fn new(activity: Arc<watch::Sender<u64>>) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -53,34 +53,34 @@ impl LoadTasks {
         Self { running: HashMap::new(), started: 0, sender, receiver, slots, activity }
     }
 
-    /// Starts a load, in place of one of the same file.
+    /// Starts a load. Replaces a running one of the same file.
     pub(super) fn start<F>(
         &mut self,
         path: PathBuf,
-        stamp: Stamp,
+        version: FileVersion,
         settings: ComponentSettings,
         load: impl FnOnce(LoadPermit) -> F,
     ) where
-        F: Future<Output = Result<Loaded, LoadError>> + Send + 'static,
+        F: Future<Output = Result<LoadedFile, LoadError>> + Send + 'static,
     {
         self.started += 1;
-        let (id, began) = (self.started, Instant::now());
+        let (id, started_at) = (self.started, Instant::now());
         let is_compiling = Arc::new(AtomicBool::new(false));
         let (slots, activity) = (Some(self.slots.clone()), Some(self.activity.clone()));
         let work = load(LoadPermit { slots, slot: None, is_compiling: is_compiling.clone(), activity });
         let (sender, activity, file) = (self.sender.clone(), self.activity.clone(), path.clone());
         let mut task = JoinSet::new();
         task.spawn(async move {
-            // In a task of its own, so that a panic is a result too.
+            // The inner task turns a panic into a result.
             let mut inner = JoinSet::new();
             inner.spawn(work);
             let Some(joined) = inner.join_next().await else { return };
-            let result = or_broken(&file, joined);
-            // Fails only when the loader is gone.
-            let _ = sender.send(LoadResult { id, path: file, took: began.elapsed(), result });
+            let result = or_panicked(&file, joined);
+            // Fails only if the loader was dropped.
+            let _ = sender.send(LoadResult { id, path: file, took: started_at.elapsed(), result });
             activity.send_modify(|count| *count = count.wrapping_add(1));
         });
-        self.running.insert(path, LoadTask { id, stamp, settings, is_compiling, _task: task });
+        self.running.insert(path, LoadTask { id, version, settings, is_compiling, _task: task });
     }
 
     /// Waits until a load begins to compile or ends.
@@ -92,7 +92,7 @@ impl LoadTasks {
         }
     }
 
-    /// Ends the load of a file, if there is one.
+    /// Aborts the load of a file, if there is one.
     pub(super) fn abort(&mut self, path: &Path) {
         self.running.remove(path);
     }
@@ -105,16 +105,16 @@ impl LoadTasks {
         self.running.is_empty()
     }
 
-    /// Files that are being compiled.
+    /// Returns the files that are being compiled.
     pub(super) fn compiling(&self) -> impl Iterator<Item = &Path> {
         let compiling = self.running.iter().filter(|(_, task)| task.is_compiling.load(Ordering::Relaxed));
         compiling.map(|(path, _)| path.as_path())
     }
 
-    /// Takes the next load that has ended, with what it began with.
+    /// Returns the next load that has ended, with its result.
     pub(super) fn next_finished(&mut self) -> Option<(LoadTask, LoadResult)> {
         while let Ok(finished) = self.receiver.try_recv() {
-            // One that was aborted may have ended just before.
+            // A load that was aborted may have finished just before.
             if self.running.get(&finished.path).is_some_and(|task| task.id == finished.id)
                 && let Some(task) = self.running.remove(&finished.path)
             {
@@ -125,19 +125,19 @@ impl LoadTasks {
     }
 }
 
-/// The result of a load, which counts as failed if it panicked: the file is not tried again before it changes.
-pub(super) fn or_broken(
+/// Returns the result of a load, or an error if the load panicked. The file is then not loaded again before it changes.
+pub(super) fn or_panicked(
     path: &Path,
-    joined: Result<Result<Loaded, LoadError>, JoinError>,
-) -> Result<Loaded, LoadError> {
-    joined.unwrap_or_else(|error| {
+    result: Result<Result<LoadedFile, LoadError>, JoinError>,
+) -> Result<LoadedFile, LoadError> {
+    result.unwrap_or_else(|error| {
         let reason = error.to_string();
-        tracing::error!("{}: loading broke off: {reason}", path.display());
+        tracing::error!("{}: loading panicked: {reason}", path.display());
         Err(LoadError::Panicked { path: path.into(), reason })
     })
 }
 
-/// A load's leave to use the machine.
+/// A semaphore permit that limits how many loads use a core.
 #[derive(Default)]
 pub(super) struct LoadPermit {
     slots: Option<Arc<Semaphore>>,
@@ -147,19 +147,19 @@ pub(super) struct LoadPermit {
 }
 
 impl LoadPermit {
-    /// Waits for a core.
-    pub(super) async fn enter(&mut self) {
+    /// Waits for a free core.
+    pub(super) async fn acquire(&mut self) {
         if let Some(slots) = &self.slots {
             self.slot = slots.clone().acquire_owned().await.ok();
         }
     }
 
-    /// Gives the core to others: a compilation is counted by itself.
-    pub(super) fn leave(&mut self) {
+    /// Releases the core while compiling, which has its own limit.
+    pub(super) fn release(&mut self) {
         self.slot = None;
     }
 
-    /// Notes that compiling begins.
+    /// Reports that compiling begins.
     pub(super) fn begin_compiling(&self) {
         self.is_compiling.store(true, Ordering::Relaxed);
         if let Some(activity) = &self.activity {

@@ -1,17 +1,17 @@
-//! What no file system brings about when it is asked to.
+//! Cases that cannot be produced with a real file system.
 
 use std::path::Path;
 
-use super::tasks::or_broken;
+use super::tasks::or_panicked;
 use super::*;
 use crate::catalog::Catalog;
 use crate::runtime::engine::{Engine, EngineOptions};
 
 impl Loader {
-    /// A look at a directory without components, and the catalog that follows `current` if there is one.
-    async fn pass(&mut self, current: &Arc<Catalog>, settle: Duration) -> Option<Catalog> {
-        self.look(settle).await;
-        self.collect();
+    /// Scans a directory without components. Returns the next catalog, if there is one.
+    async fn next_catalog(&mut self, current: &Arc<Catalog>, settle: Duration) -> Option<Catalog> {
+        self.scan(settle).await;
+        self.collect_results();
         self.publish(current).await
     }
 }
@@ -22,30 +22,30 @@ fn loader(directory: &Path) -> Loader {
 }
 
 #[tokio::test]
-async fn a_file_whose_loading_breaks_off_is_not_tried_again_before_it_changes() {
+async fn a_file_whose_load_panics_is_not_loaded_again_before_it_changes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.wasm");
     std::fs::write(&path, "one").unwrap();
     let mut loader = loader(directory.path());
-    loader.note(&scan(directory.path(), &[]));
-    let stamp = loader.files[&path].stamp;
-    let broken = tokio::spawn(async { panic!("a defect") }).await.unwrap_err();
-    let result = or_broken(&path, Err(broken));
-    loader.tasks.start(path.clone(), stamp, Default::default(), |_| async { result });
+    loader.record_scan(&scan(directory.path(), &[]));
+    let version = loader.files[&path].version;
+    let panic = tokio::spawn(async { panic!("a defect") }).await.unwrap_err();
+    let result = or_panicked(&path, Err(panic));
+    loader.tasks.start(path.clone(), version, Default::default(), |_| async { result });
     loader.tasks.wait().await;
-    loader.collect();
+    loader.collect_results();
     assert!(loader.has_changed);
     let reason = loader.files[&path].state.reason().unwrap();
     assert!(reason.starts_with(&format!("{}: loading it broke off: ", path.display())), "{reason}");
     assert!(reason.contains("a defect") && reason.ends_with("; change the file to try again"), "{reason}");
-    assert!(loader.settled(Duration::ZERO).is_empty(), "it is tried again");
+    assert!(loader.ready_files(Duration::ZERO).is_empty(), "it is loaded again");
     std::fs::write(&path, "other").unwrap();
-    loader.note(&scan(directory.path(), &[]));
-    assert_eq!(loader.settled(Duration::ZERO), [path]);
+    loader.record_scan(&scan(directory.path(), &[]));
+    assert_eq!(loader.ready_files(Duration::ZERO), [path]);
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_read_keeps_only_what_is_in_it() {
+async fn an_unreadable_folder_keeps_only_the_files_in_it() {
     let directory = tempfile::tempdir().unwrap();
     let files = ["locked/deep/a.wasm", "open/b.wasm"].map(|file| directory.path().join(file));
     for file in &files {
@@ -53,12 +53,12 @@ async fn a_folder_that_cannot_be_read_keeps_only_what_is_in_it() {
         std::fs::write(file, "bytes").unwrap();
     }
     let mut loader = loader(directory.path());
-    loader.note(&scan(directory.path(), &[]));
-    let found = Scan { unreadable: vec![directory.path().join("locked")], ..Scan::default() };
-    assert!(loader.forget_missing(&found, Duration::ZERO));
+    loader.record_scan(&scan(directory.path(), &[]));
+    let result = Scan { unreadable: vec![directory.path().join("locked")], ..Scan::default() };
+    assert!(loader.remove_missing(&result, Duration::ZERO));
     assert_eq!(loader.files.keys().collect::<Vec<_>>(), [&files[0]]);
-    assert!(!loader.forget_missing(&Scan::failed(directory.path()), Duration::ZERO));
-    assert_eq!(loader.files.len(), 1, "nothing is known when nothing could be looked at");
+    assert!(!loader.remove_missing(&Scan::failed(directory.path()), Duration::ZERO));
+    assert_eq!(loader.files.len(), 1, "an unreadable folder removes no files");
 }
 
 #[tokio::test]
@@ -71,30 +71,30 @@ async fn an_app_that_is_being_changed_serves_while_another_file_is_published() {
         path
     };
     let app = |name: &str, text: &str| format!("name: {name}\nmodel: m\ninstruction: Talk.\ndescription: {text}\n");
-    let talker = write("talker", &app("talker", "ReplacedRevision."));
+    let talker = write("talker", &app("talker", "Old."));
     let mut loader = loader(directory.path());
-    let first = loader.pass(&Arc::default(), Duration::ZERO).await;
+    let first = loader.next_catalog(&Arc::default(), Duration::ZERO).await;
     let first = Arc::new(first.unwrap());
-    assert_eq!(first.app("talker").unwrap().root().description, "ReplacedRevision.");
+    assert_eq!(first.app("talker").unwrap().root().description, "Old.");
 
     write("talker", &app("talker", "Still being written."));
     let other = write("other", &app("other", "New."));
-    loader.note(&scan(directory.path(), &[]));
+    loader.record_scan(&scan(directory.path(), &[]));
     let settle = Duration::from_secs(10);
     loader.files.get_mut(&other).unwrap().seen = Instant::now().checked_sub(settle).unwrap();
-    let second = loader.pass(&first, settle).await;
+    let second = loader.next_catalog(&first, settle).await;
     assert!(loader.is_unsettled());
     let second = Arc::new(second.expect("the other app is published"));
     assert_eq!(second.app("other").unwrap().root().description, "New.");
-    assert_eq!(second.app("talker").expect("the app is gone").root().description, "ReplacedRevision.");
+    assert_eq!(second.app("talker").expect("the app is gone").root().description, "Old.");
 
     write("talker", "name: talker\nmodle: typo\n");
-    let third = Arc::new(loader.pass(&second, Duration::ZERO).await.unwrap());
-    assert_eq!(third.app("talker").expect("the app is gone").root().description, "ReplacedRevision.");
+    let third = Arc::new(loader.next_catalog(&second, Duration::ZERO).await.unwrap());
+    assert_eq!(third.app("talker").expect("the app is gone").root().description, "Old.");
     let state = &third.file(&talker).unwrap().state;
     assert!(matches!(state, FileState::Rejected { previous_serves: true, .. }), "{state:?}");
 
-    write("talker", &app("talker", "Mended."));
-    let fourth = loader.pass(&third, Duration::ZERO).await.unwrap();
-    assert_eq!(fourth.app("talker").unwrap().root().description, "Mended.");
+    write("talker", &app("talker", "Fixed."));
+    let fourth = loader.next_catalog(&third, Duration::ZERO).await.unwrap();
+    assert_eq!(fourth.app("talker").unwrap().root().description, "Fixed.");
 }

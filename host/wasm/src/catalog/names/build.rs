@@ -1,4 +1,4 @@
-//! Building the agents that components describe, within what their components are granted.
+//! Builds agent trees from the agent specs of components, within the grants of their components.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,72 +11,76 @@ use hatchery_engine::builtin;
 use hatchery_engine::toolsets::IntoToolset;
 use serde_json::Value;
 
-use super::permissions::Rights;
-use super::{Names, Take, offers};
+use super::permissions::AgentCapabilities;
+use super::{GetItem, NameResolver, offers};
 use crate::contract::bindings::hatchery::agent::specs as guest_agents;
 use crate::contract::component::{AgentSpec, Component, Hook};
 use crate::contract::convert::{BadValue, all_from_wit, llm, parse_json, parse_object};
 
-/// Most agents from the root of a tree to its deepest one.
+/// Maximum depth of an agent tree.
 const MAX_NESTING: usize = 32;
 
-impl Names<'_> {
-    /// Builds the agent of this name that `component` describes, with everything below it.
+impl NameResolver<'_> {
+    /// Builds the agent `name` that `component` describes, with all its sub-agents.
     pub(crate) fn build(&self, component: &Arc<Component>, name: &str) -> Result<Agent, ResolveError> {
-        let mut builder = Builder { names: self, open: Vec::new(), used: HashSet::new(), lacking: Vec::new() };
+        let mut builder = Builder { names: self, path: Vec::new(), used: HashSet::new(), ungranted: Vec::new() };
         let agent = builder.agent(component, name)?;
-        if builder.lacking.is_empty() {
+        if builder.ungranted.is_empty() {
             return Ok(agent);
         }
-        let (name, reason) = (format!("{}/{name}", component.name()), self.explain_lacking(&builder.lacking));
+        let (name, reason) = (format!("{}/{name}", component.name()), self.explain_ungranted(&builder.ungranted));
         Err(ResolveError::Unusable { kind: ItemKind::Agent, name, reason })
     }
 }
 
-/// Builds one tree of agents.
+/// Builds one agent tree.
 struct Builder<'a> {
-    names: &'a Names<'a>,
-    /// Full names of the agents that are being built, outermost first.
-    open: Vec<String>,
-    /// Full names of all agents in the tree so far.
+    names: &'a NameResolver<'a>,
+    /// Qualified names of the agents on the path from the root, root first.
+    path: Vec<String>,
+    /// Qualified names of all agents in the tree so far.
     used: HashSet<String>,
-    /// Components whose agents in the tree are described with more than their components are granted.
-    lacking: Vec<Arc<Component>>,
+    /// Components whose agents in the tree need more than the component is granted.
+    ungranted: Vec<Arc<Component>>,
 }
 
 impl Builder<'_> {
     fn agent(&mut self, component: &Arc<Component>, name: &str) -> Result<Agent, ResolveError> {
-        let full = format!("{}/{name}", component.name());
-        let broken = |reason: String| ResolveError::Unusable { kind: ItemKind::Agent, name: full.clone(), reason };
+        let qualified = format!("{}/{name}", component.name());
+        let unusable =
+            |reason: String| ResolveError::Unusable { kind: ItemKind::Agent, name: qualified.clone(), reason };
         let Some(spec) = component.agents().iter().find(|agent| agent.name == name) else {
-            return Err(self.names.unknown(ItemKind::Agent, &full));
+            return Err(self.names.unknown(ItemKind::Agent, &qualified));
         };
-        if self.open.contains(&full) {
-            return Err(broken(format!("it is below itself: {} → {full}", self.open.join(" → "))));
+        if self.path.contains(&qualified) {
+            return Err(unusable(format!("it is below itself: {} → {qualified}", self.path.join(" → "))));
         }
-        if self.open.len() == MAX_NESTING {
-            return Err(broken(format!("it is nested more than {MAX_NESTING} deep; make the tree of agents flatter")));
+        if self.path.len() == MAX_NESTING {
+            return Err(unusable(format!(
+                "it is nested more than {MAX_NESTING} deep; make the tree of agents flatter"
+            )));
         }
-        if !self.used.insert(full.clone()) {
-            return Err(broken("it is used twice in one tree of agents; give each place an agent of its own".into()));
+        if !self.used.insert(qualified.clone()) {
+            return Err(unusable("it is used twice in one tree of agents; give each place an agent of its own".into()));
         }
-        if !self.names.is_within_grants(component, spec) && !self.lacking.iter().any(|it| it.name() == component.name())
+        if !self.names.is_within_grants(component, spec)
+            && !self.ungranted.iter().any(|it| it.name() == component.name())
         {
-            self.lacking.push(component.clone());
+            self.ungranted.push(component.clone());
         }
-        self.open.push(full.clone());
-        let agent = self.parts(component, spec).map_err(|error| match error {
+        self.path.push(qualified.clone());
+        let agent = self.build_agent(component, spec).map_err(|error| match error {
             error @ ResolveError::Unusable { kind: ItemKind::Agent, .. } => error,
-            error => broken(error.to_string()),
+            error => unusable(error.to_string()),
         });
-        self.open.pop();
+        self.path.pop();
         agent
     }
 
-    fn parts(&mut self, component: &Arc<Component>, spec: &AgentSpec) -> Result<Agent, ResolveError> {
+    fn build_agent(&mut self, component: &Arc<Component>, spec: &AgentSpec) -> Result<Agent, ResolveError> {
         let mut sub_agents = Vec::with_capacity(spec.sub_agents.len());
         for name in &spec.sub_agents {
-            let (owner, item) = self.owner(component, ItemKind::Agent, name)?;
+            let (owner, item) = self.resolve(component, ItemKind::Agent, name)?;
             sub_agents.push(self.agent(&owner, &item)?);
         }
         Ok(Agent {
@@ -95,7 +99,7 @@ impl Builder<'_> {
             guest_agents::AgentKind::Loop(most) => AgentKind::Loop { max_iterations: *most },
             guest_agents::AgentKind::Llm(llm) => AgentKind::Llm(Box::new(self.llm(component, &spec.name, llm)?)),
             guest_agents::AgentKind::Custom(custom) => AgentKind::Custom(CustomAgentSpec {
-                code: component.custom_agent(&spec.name).ok_or_else(|| self.no_code(&spec.name))?,
+                code: component.custom_agent(&spec.name).ok_or_else(|| self.unknown_agent(&spec.name))?,
                 model: custom.model.clone().map(ModelRef::Named),
                 tools: self.tools(component, &custom.tools)?,
             }),
@@ -140,7 +144,7 @@ impl Builder<'_> {
             disallow_transfer_to_peers: llm.disallow_transfer_to_peers,
             generate_content_config: llm::config(llm.config.clone()).map_err(bad)?,
             callbacks: self.callbacks(component, llm.callbacks())?,
-            capabilities: Some(Rights::of(component)),
+            capabilities: Some(AgentCapabilities::of(component)),
         })
     }
 
@@ -155,7 +159,7 @@ impl Builder<'_> {
             guest_agents::Instruction::None => Instruction::None,
             guest_agents::Instruction::Text(text) => Instruction::Template(text.clone()),
             guest_agents::Instruction::Computed => {
-                Instruction::Computed(component.instruction(agent, is_global).ok_or_else(|| self.no_code(agent))?)
+                Instruction::Computed(component.instruction(agent, is_global).ok_or_else(|| self.unknown_agent(agent))?)
             }
         })
     }
@@ -170,12 +174,12 @@ impl Builder<'_> {
         names.iter().map(find).collect()
     }
 
-    fn toolset(&self, wanted: &guest_agents::Toolset) -> Result<Arc<dyn Toolset>, ResolveError> {
-        let mut toolset = self.names.toolset(&wanted.name)?;
-        if !wanted.only.is_empty() {
-            toolset = toolset.only(wanted.only.clone()).into_toolset();
+    fn toolset(&self, spec: &guest_agents::Toolset) -> Result<Arc<dyn Toolset>, ResolveError> {
+        let mut toolset = self.names.toolset(&spec.name)?;
+        if !spec.only.is_empty() {
+            toolset = toolset.only(spec.only.clone()).into_toolset();
         }
-        if let Some(prefix) = wanted.prefix.as_deref().filter(|prefix| !prefix.is_empty()) {
+        if let Some(prefix) = spec.prefix.as_deref().filter(|prefix| !prefix.is_empty()) {
             toolset = toolset.prefix(prefix).into_toolset();
         }
         Ok(toolset)
@@ -184,20 +188,20 @@ impl Builder<'_> {
     fn code_execution(
         &self,
         home: &Arc<Component>,
-        wanted: &guest_agents::CodeExecution,
+        spec: &guest_agents::CodeExecution,
     ) -> Result<Option<CodeExecution>, ResolveError> {
-        let wanted = match wanted {
+        let spec = match spec {
             guest_agents::CodeExecution::None => return Ok(None),
             guest_agents::CodeExecution::BuiltIn => return Ok(Some(CodeExecution::BuiltIn)),
             guest_agents::CodeExecution::Host(runner) => runner,
         };
-        let executor = self.item(home, ItemKind::CodeExecutor, &wanted.executor, Component::code_executor)?;
-        let usual = CodeRunner::new(executor);
+        let executor = self.item(home, ItemKind::CodeExecutor, &spec.executor, Component::code_executor)?;
+        let defaults = CodeRunner::new(executor);
         Ok(Some(CodeExecution::Host(Box::new(CodeRunner {
-            error_retries: wanted.error_retries.unwrap_or(usual.error_retries),
-            stateful: wanted.stateful,
-            optimize_data_file: wanted.optimize_data_file,
-            ..usual
+            error_retries: spec.error_retries.unwrap_or(defaults.error_retries),
+            stateful: spec.stateful,
+            optimize_data_file: spec.optimize_data_file,
+            ..defaults
         }))))
     }
 
@@ -208,7 +212,7 @@ impl Builder<'_> {
     ) -> Result<Callbacks, ResolveError> {
         let mut callbacks = Callbacks::default();
         for (point, name) in names {
-            let (owner, item) = self.owner(home, ItemKind::Callback, name)?;
+            let (owner, item) = self.resolve(home, ItemKind::Callback, name)?;
             let (hook, hooks) = (Hook::At(point), owner.callback_points(&item));
             if !hooks.contains(&hook) {
                 let reason = format!("it is used as `{}`, but made for {}", hook.name(), Hook::names(hooks));
@@ -220,20 +224,20 @@ impl Builder<'_> {
         Ok(callbacks)
     }
 
-    /// What an agent of `home` calls `name`.
+    /// Resolves the name of an item that an agent of `home` uses.
     fn item<T: ?Sized>(
         &self,
         home: &Arc<Component>,
         kind: ItemKind,
         name: &str,
-        take: Take<T>,
+        get: GetItem<T>,
     ) -> Result<Arc<T>, ResolveError> {
-        let (owner, item) = self.owner(home, kind, name)?;
-        take(&owner, &item).ok_or_else(|| self.names.unknown(kind, name))
+        let (owner, item) = self.resolve(home, kind, name)?;
+        get(&owner, &item).ok_or_else(|| self.names.unknown(kind, name))
     }
 
-    /// Who offers what an agent of `home` calls `name`: its own component first.
-    fn owner(
+    /// Returns the component and the item that `name` means for an agent of `home`: its own item first.
+    fn resolve(
         &self,
         home: &Arc<Component>,
         kind: ItemKind,
@@ -246,7 +250,7 @@ impl Builder<'_> {
         Ok((component.clone(), item.into()))
     }
 
-    fn no_code(&self, agent: &str) -> ResolveError {
+    fn unknown_agent(&self, agent: &str) -> ResolveError {
         self.names.unknown(ItemKind::Agent, agent)
     }
 }
@@ -268,18 +272,20 @@ fn planner(planner: &guest_agents::Planner) -> Result<Option<Planner>, BadValue>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::names::{Components, NameOwners, roots};
+    use crate::catalog::names::{Components, NameOwners, root_agents};
     use crate::contract::component::tests::{agent, with_agents};
 
     async fn built(agents: Vec<AgentSpec>) -> Result<Agent, String> {
         let components = Components::from([("made".to_owned(), with_agents(agents).await)]);
-        Names(&components, &NameOwners::default()).agent("made/a0").map_err(|error| error.to_string())
+        NameResolver { components: &components, owners: &NameOwners::default() }
+            .agent("made/a0")
+            .map_err(|error| error.to_string())
     }
 
-    /// Agents, each with the next one below it.
+    /// Returns agents that each have the next one as sub-agent.
     fn chain(length: usize) -> Vec<AgentSpec> {
-        let below = |number: usize| (number + 1 < length).then(|| format!("a{}", number + 1));
-        (0..length).map(|number| agent(format!("a{number}"), below(number).into_iter().collect())).collect()
+        let next = |number: usize| (number + 1 < length).then(|| format!("a{}", number + 1));
+        (0..length).map(|number| agent(format!("a{number}"), next(number).into_iter().collect())).collect()
     }
 
     #[tokio::test]
@@ -294,9 +300,9 @@ mod tests {
 
     #[tokio::test]
     async fn an_agent_that_is_used_twice_is_refused_before_the_tree_grows() {
-        // Built, this would have 2^30 agents.
-        let twice = |number: usize| vec![format!("a{}", number + 1); if number < 29 { 2 } else { 0 }];
-        let error = built((0..30).map(|number| agent(format!("a{number}"), twice(number))).collect()).await;
+        // The full tree would have 2^30 agents.
+        let two_sub_agents = |number: usize| vec![format!("a{}", number + 1); if number < 29 { 2 } else { 0 }];
+        let error = built((0..30).map(|number| agent(format!("a{number}"), two_sub_agents(number))).collect()).await;
         let error = error.map(|_| ()).unwrap_err();
         assert!(
             error.contains("`made/a29`")
@@ -317,6 +323,6 @@ mod tests {
         let specs = vec![agent("a0", vec!["a1".into(), "made/a2".into(), "other/a3".into()])];
         let specs = specs.into_iter().chain((1..4).map(|number| agent(format!("a{number}"), Vec::new())));
         let component = with_agents(specs.collect()).await;
-        assert_eq!(roots(&component), ["a0", "a3"]);
+        assert_eq!(root_agents(&component), ["a0", "a3"]);
     }
 }

@@ -1,29 +1,30 @@
-//! What the agents of components are described with and is not their component's own. It is judged by the component's
-//! grants, as what its code asks for is: what an agent's model is shown and can call, its component sees as well.
+//! Permissions that agents of components need for items, models, state and artifacts that are not their component's
+//! own. They are checked against the component's grants like the operations of its code, because a component sees
+//! everything that its agents' models see and can call.
 
 use std::sync::Arc;
 
 use hatchery_core::{CallContext, Capabilities, Capability, ItemKind, RunError};
 use hatchery_engine::llm::{Placeholder, placeholders};
 
-use super::{Names, offers};
+use super::{NameResolver, offers};
 use crate::contract::bindings::hatchery::agent::specs;
 use crate::contract::component::{AgentSpec, Component};
 use crate::policy::{Access, GrantReport, Grants, Permission, RequestedGrants, lines};
 
-/// Something that an agent is described with and that may need a grant.
+/// A permission that an agent needs (the owned form of [`Permission`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Need {
+enum RequiredPermission {
     Model(String),
     Memory,
     Artifacts,
     State(Access, String),
-    /// An item by its full name.
+    /// An item by its qualified name.
     Item(ItemKind, String),
 }
 
-impl Need {
-    fn want(&self) -> Permission<'_> {
+impl RequiredPermission {
+    fn as_permission(&self) -> Permission<'_> {
         match self {
             Self::Model(name) => Permission::Model(name),
             Self::Memory => Permission::Memory,
@@ -34,42 +35,43 @@ impl Need {
     }
 }
 
-/// Returns what the component's agents are described with and is not free to every component. Items of others count
-/// when their names are full ones: which component a short name is of, only a catalog knows.
-pub(crate) fn described(component: &Component) -> RequestedGrants {
+/// Returns the permissions that the component's agents need and that are not free for every component. Items of others
+/// only count if their names are qualified, because only a catalog can resolve unqualified names.
+pub(crate) fn required_by_agents(component: &Component) -> RequestedGrants {
     let full = |kind, name: &str| {
         let is_full = kind == ItemKind::Toolset || name.contains('/');
         (is_full && !offers(component, kind, name)).then(|| name.to_owned())
     };
-    let (free, mut requests) = (Grants::default(), RequestedGrants::default());
-    for need in component.agents().iter().flat_map(|spec| permissions(spec, &full)) {
-        if !need.want().is_granted(&free, component.name()) {
-            requests.want(need.want());
+    let (no_grants, mut requests) = (Grants::default(), RequestedGrants::default());
+    for required in component.agents().iter().flat_map(|spec| required_permissions(spec, &full)) {
+        if !required.as_permission().is_granted(&no_grants, component.name()) {
+            requests.add_permission(required.as_permission());
         }
     }
     requests
 }
 
-impl Names<'_> {
-    /// Returns whether `component` is granted all that this agent of it is described with.
+impl NameResolver<'_> {
+    /// Returns true if `component` is granted everything that this agent collector.
     pub(super) fn is_within_grants(&self, component: &Component, spec: &AgentSpec) -> bool {
-        self.lacking(component, [spec]).next().is_none()
+        self.ungranted(component, [spec]).next().is_none()
     }
 
-    /// Says what the agents of these components are described with and their components are not granted, with the lines
-    /// that grant all of it.
-    pub(super) fn explain_lacking(&self, components: &[Arc<Component>]) -> String {
+    /// Describes the permissions that these components' agents need and that are not granted, with the lines that grant
+    /// them all.
+    pub(super) fn explain_ungranted(&self, components: &[Arc<Component>]) -> String {
         let (mut sentences, mut blocks) = (Vec::new(), Vec::new());
         for component in components {
             let (name, grants) = (component.name(), &component.settings().grants);
             let mut requests = RequestedGrants::default();
-            for need in self.lacking(component, component.agents()) {
-                match need.want().private_owner(grants, name) {
+            for required in self.ungranted(component, component.agents()) {
+                match required.as_permission().private_owner(grants, name) {
                     Some(_) => {
-                        let denied = grants.check(&name.into(), need.want()).map_err(|denial| denial.to_string());
+                        let denied =
+                            grants.check(&name.into(), required.as_permission()).map_err(|denial| denial.to_string());
                         sentences.extend(denied.err().filter(|denied| !sentences.contains(denied)));
                     }
-                    None => requests.want(need.want()),
+                    None => requests.add_permission(required.as_permission()),
                 }
             }
             let missing =
@@ -94,18 +96,19 @@ impl Names<'_> {
         sentences.join("\n")
     }
 
-    fn lacking<'a>(
+    fn ungranted<'a>(
         &'a self,
         component: &'a Component,
         specs: impl IntoIterator<Item = &'a AgentSpec> + 'a,
-    ) -> impl Iterator<Item = Need> + 'a {
+    ) -> impl Iterator<Item = RequiredPermission> + 'a {
         let full = |kind, name: &str| self.qualified_name(component, kind, name);
         let grants = &component.settings().grants;
-        let all = specs.into_iter().flat_map(move |spec| permissions(spec, &full));
-        all.filter(|need| !need.want().is_granted(grants, component.name()))
+        let all = specs.into_iter().flat_map(move |spec| required_permissions(spec, &full));
+        all.filter(|required| !required.as_permission().is_granted(grants, component.name()))
     }
 
-    /// The full name of another component's item; `None` for one of `home` and for one that nobody offers.
+    /// Returns the qualified name of another component's item. `None` for an item of `home`, and for one that no
+    /// component exports.
     fn qualified_name(&self, home: &Component, kind: ItemKind, name: &str) -> Option<String> {
         if offers(home, kind, name) {
             return None;
@@ -118,39 +121,42 @@ impl Names<'_> {
     }
 }
 
-/// Collects what an agent is described with. `full` gives the full name of an item of another component.
-fn permissions(spec: &AgentSpec, full: &dyn Fn(ItemKind, &str) -> Option<String>) -> Vec<Need> {
-    let mut permissions = Needs { full, found: Vec::new() };
-    permissions.items(ItemKind::Agent, &spec.sub_agents);
-    spec.callbacks().for_each(|(_, name)| permissions.item(ItemKind::Callback, name));
+/// Collects the permissions that an agent needs. `full` returns the qualified name of an item of another component.
+fn required_permissions(spec: &AgentSpec, full: &dyn Fn(ItemKind, &str) -> Option<String>) -> Vec<RequiredPermission> {
+    let mut collector = Collector { full, permissions: Vec::new() };
+    collector.items(ItemKind::Agent, &spec.sub_agents);
+    spec.callbacks().for_each(|(_, name)| collector.item(ItemKind::Callback, name));
     match &spec.kind {
-        specs::AgentKind::Llm(llm) => permissions.llm(llm),
+        specs::AgentKind::Llm(llm) => collector.llm(llm),
         specs::AgentKind::Custom(custom) => {
-            permissions.found.extend(custom.model.clone().map(Need::Model));
-            permissions.tools(&custom.tools);
+            collector.permissions.extend(custom.model.clone().map(RequiredPermission::Model));
+            collector.tools(&custom.tools);
         }
         specs::AgentKind::Sequential | specs::AgentKind::Parallel | specs::AgentKind::Loop(_) => {}
     }
-    permissions.found
+    collector.permissions
 }
 
-struct Needs<'a> {
+struct Collector<'a> {
     full: &'a dyn Fn(ItemKind, &str) -> Option<String>,
-    found: Vec<Need>,
+    permissions: Vec<RequiredPermission>,
 }
 
-impl Needs<'_> {
+impl Collector<'_> {
     fn llm(&mut self, llm: &specs::LlmAgent) {
-        self.found.extend(llm.model.clone().map(Need::Model));
+        self.permissions.extend(llm.model.clone().map(RequiredPermission::Model));
         self.instruction(&llm.instruction);
         self.instruction(&llm.global_instruction);
         self.tools(&llm.tools);
         for set in &llm.toolsets {
             match (self.full)(ItemKind::Toolset, &set.name) {
-                Some(owner) if set.only.is_empty() => self.found.push(Need::Item(ItemKind::Toolset, owner)),
+                Some(owner) if set.only.is_empty() => {
+                    self.permissions.push(RequiredPermission::Item(ItemKind::Toolset, owner))
+                }
                 Some(owner) => {
-                    let only = set.only.iter().map(|tool| Need::Item(ItemKind::Tool, format!("{owner}/{tool}")));
-                    self.found.extend(only);
+                    let only =
+                        set.only.iter().map(|tool| RequiredPermission::Item(ItemKind::Tool, format!("{owner}/{tool}")));
+                    self.permissions.extend(only);
                 }
                 None => {}
             }
@@ -161,29 +167,29 @@ impl Needs<'_> {
         if let specs::CodeExecution::Host(runner) = &llm.code_execution {
             self.item(ItemKind::CodeExecutor, &runner.executor);
         }
-        self.found.extend(llm.output_key.clone().map(|key| Need::State(Access::Write, key)));
+        self.permissions.extend(llm.output_key.clone().map(|key| RequiredPermission::State(Access::Write, key)));
         llm.callbacks().for_each(|(_, name)| self.item(ItemKind::Callback, name));
     }
 
     fn instruction(&mut self, instruction: &specs::Instruction) {
         if let specs::Instruction::Text(template) = instruction {
-            self.found.extend(placeholders(template).map(|placeholder| match placeholder {
-                Placeholder::State(key) => Need::State(Access::Read, key.into()),
-                Placeholder::Artifact(_) => Need::Artifacts,
+            self.permissions.extend(placeholders(template).map(|placeholder| match placeholder {
+                Placeholder::State(key) => RequiredPermission::State(Access::Read, key.into()),
+                Placeholder::Artifact(_) => RequiredPermission::Artifacts,
             }));
         }
     }
 
-    /// Names of tools that come with the host win, as they do where agents are built.
+    /// NameResolver of built-in tools take precedence, as when agents are built.
     fn tools(&mut self, names: &[String]) {
         for name in names {
             match name.as_str() {
-                "load_memory" | "preload_memory" => self.found.push(Need::Memory),
-                "load_artifacts" => self.found.push(Need::Artifacts),
-                // These do nothing outside of the run.
+                "load_memory" | "preload_memory" => self.permissions.push(RequiredPermission::Memory),
+                "load_artifacts" => self.permissions.push(RequiredPermission::Artifacts),
+                // These have no effect outside of the run.
                 "exit_loop" | "code_execution" => {}
                 builtin if hatchery_engine::builtin::tools().contains(builtin) => {
-                    self.found.push(Need::Item(ItemKind::Tool, builtin.into()));
+                    self.permissions.push(RequiredPermission::Item(ItemKind::Tool, builtin.into()));
                 }
                 name => self.item(ItemKind::Tool, name),
             }
@@ -195,30 +201,30 @@ impl Needs<'_> {
     }
 
     fn item(&mut self, kind: ItemKind, name: &str) {
-        self.found.extend((self.full)(kind, name).map(|name| Need::Item(kind, name)));
+        self.permissions.extend((self.full)(kind, name).map(|name| RequiredPermission::Item(kind, name)));
     }
 }
 
-/// The rights of a component's agents while they run: its grants.
-pub(super) struct Rights {
+/// Checks the capabilities of a component's agents at run time against the component's grants.
+pub(super) struct AgentCapabilities {
     component: Arc<str>,
     grants: Arc<Grants>,
 }
 
-impl Rights {
+impl AgentCapabilities {
     pub(super) fn of(component: &Component) -> Arc<dyn Capabilities> {
         Arc::new(Self { component: component.name().into(), grants: component.settings().grants.clone() })
     }
 }
 
-impl Capabilities for Rights {
+impl Capabilities for AgentCapabilities {
     fn check(&self, cx: &CallContext, capability: Capability<'_>) -> Result<(), RunError> {
-        let want = match capability {
+        let permission = match capability {
             Capability::ReadState(key) => Permission::State(Access::Read, key),
             Capability::WriteState(key) => Permission::State(Access::Write, key),
             Capability::ReadArtifacts => Permission::Artifacts(Access::Read),
             Capability::WriteArtifacts => Permission::Artifacts(Access::Write),
         };
-        self.grants.check(&self.component, want).map_err(|denial| denial.end(cx))
+        self.grants.check(&self.component, permission).map_err(|denial| denial.run_error(cx))
     }
 }

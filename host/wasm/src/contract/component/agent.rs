@@ -124,7 +124,9 @@ impl ComponentAgent {
             self.component.convert(event, |event| EventData::from_wit(truncate_event_error(event))).map_err(failed)?;
         for key in data.actions.state_delta.keys() {
             let Sandbox { grants, component, .. } = &self.component.sandbox;
-            grants.check(component, Permission::State(Access::Write, key)).map_err(|denial| denial.end(&cx.call))?;
+            grants
+                .check(component, Permission::State(Access::Write, key))
+                .map_err(|denial| denial.run_error(&cx.call))?;
         }
         if data.actions.compaction.is_some() {
             return Err(self.refuse_compaction(cx));

@@ -50,17 +50,17 @@ impl Plugin for ComponentCallback<GuestIndices> {
         }
         let Sandbox { grants, component, .. } = &self.component.sandbox;
         let (name, before, visible) =
-            (self.hooked.name.clone(), &event.actions.state_delta, grants.visible(event.to_wit()));
+            (self.hooked.name.clone(), &event.actions.state_delta, grants.redact_state(event.to_wit()));
         let call = self.call(cx, async move |accessor, guest| guest.call_on_event(accessor, name, visible).await);
         let mut revised =
             self.accept(call.await?, |event| event.map(truncate_event_error).map(EventData::from_wit).transpose())?;
         let delta = revised.iter().flat_map(|revised| &revised.actions.state_delta);
         for (key, _) in delta.filter(|(key, value)| before.get(*key) != Some(value)) {
-            grants.check(component, Permission::State(Access::Write, key)).map_err(|denial| denial.end(cx))?;
+            grants.check(component, Permission::State(Access::Write, key)).map_err(|denial| denial.run_error(cx))?;
         }
         if let Some(revised) = &mut revised {
             // Keys that the plugin cannot read stay in the event.
-            let hidden = before.iter().filter(|(key, _)| !grants.shows_state(key));
+            let hidden = before.iter().filter(|(key, _)| !grants.can_read_state(key));
             revised.actions.state_delta.extend(hidden.map(|(key, value)| (key.clone(), value.clone())));
         }
         Ok(revised)

@@ -37,7 +37,7 @@ impl Host for HostState {
 
     fn all_state(&mut self) -> Result<Vec<(String, String)>, wit::Error> {
         let state = self.context()?.full_state();
-        let readable = state.iter().filter(|(key, _)| self.grants.shows_state(key));
+        let readable = state.iter().filter(|(key, _)| self.grants.can_read_state(key));
         Ok(readable.map(|(key, value)| (key.into(), to_json(value))).collect())
     }
 
@@ -80,7 +80,7 @@ impl Host for HostState {
         let first = usize::try_from(offset).unwrap_or(usize::MAX).min(events.len());
         let end = first.saturating_add(limit.min(MAX_EVENTS) as usize).min(events.len());
         let events =
-            (first..end).filter_map(|index| events.get(index)).map(|event| self.grants.visible(event.to_wit()));
+            (first..end).filter_map(|index| events.get(index)).map(|event| self.grants.redact_state(event.to_wit()));
         Ok(take_within(self.writes.limit(), events))
     }
 }

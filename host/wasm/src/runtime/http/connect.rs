@@ -63,7 +63,7 @@ struct GrantedConnector {
 
 impl GrantedConnector {
     async fn connect(&self, uri: &Uri) -> Result<TokioIo<TcpStream>, HttpFault> {
-        let target = Target::of(uri).ok_or(HttpFault::Url)?;
+        let target = Target::from_uri(uri).ok_or(HttpFault::Url)?;
         let addresses = self.resolve(&target).await?;
         // No address may use up the time of the others.
         let share = self.connect_timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);

@@ -95,7 +95,7 @@ impl Egress {
             return recorded.answer(&parts);
         }
         for secret in &self.secrets {
-            secret.place(&target, &mut parts.headers);
+            secret.apply(&target, &mut parts.headers);
         }
         let agent = HeaderValue::from_static(concat!("hatchery/", env!("CARGO_PKG_VERSION")));
         parts.headers.entry(USER_AGENT).or_insert(agent);
@@ -115,7 +115,7 @@ impl Egress {
         if parts.method == Method::CONNECT || parts.method == Method::TRACE {
             return Err(HttpFault::Method);
         }
-        let target = Target::of(&parts.uri).ok_or(HttpFault::Url)?;
+        let target = Target::from_uri(&parts.uri).ok_or(HttpFault::Url)?;
         if self.grants.network.iter().any(|pattern| pattern.allows(&target)) {
             return Ok(target);
         }

@@ -88,7 +88,7 @@ impl HostState {
         let wasi_environment = match caller {
             // A description must not depend on grants.
             Caller::Loader => {
-                bare = WasiEnvironment::bare();
+                bare = WasiEnvironment::for_describe();
                 &bare
             }
             Caller::Model | Caller::Call(_) | Caller::Agent(..) => &sandbox.wasi_environment,
@@ -100,7 +100,7 @@ impl HostState {
         table.set_max_capacity(limits.handles as usize + HOST_RESOURCES);
         Self {
             wasi: wasi_environment.wasi(Stdio::new(&log, "stdout"), Stdio::new(&log, "stderr")),
-            folders: wasi_environment.folders(),
+            folders: wasi_environment.preopens(),
             table,
             http: Http::new(sandbox.egress.clone(), &caller, log.clone(), usage.clone()),
             meter: Meter::new(limits.clone(), memory.clone()),

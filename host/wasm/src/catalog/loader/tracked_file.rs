@@ -1,0 +1,86 @@
+//! The state of one file of the served directory.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hatchery_core::Timestamp;
+
+use super::SETTLE;
+use crate::catalog::FileState;
+use crate::catalog::scan::{FileKind, FileVersion};
+use crate::contract::component::Component;
+
+/// A file of the served directory that the loader knows.
+pub(super) struct TrackedFile {
+    pub(super) kind: FileKind,
+    /// Name of the component, or of the app's folder.
+    pub(super) name: String,
+    pub(super) version: FileVersion,
+    /// When the file was first found with this version, or first found missing.
+    pub(super) seen: Instant,
+    pub(super) is_missing: bool,
+    /// True once this version was loaded or rejected.
+    pub(super) is_loaded: bool,
+    pub(super) state: FileState,
+    /// When the file entered `state`.
+    pub(super) since: Timestamp,
+    /// The granted folder that did not exist when the component was loaded.
+    pub(super) needs_folder: Option<PathBuf>,
+    /// The component of the last good version.
+    pub(super) component: Option<Arc<Component>>,
+    /// False if `component` described itself with settings that are no longer in force.
+    pub(super) is_described: bool,
+}
+
+impl TrackedFile {
+    pub(super) fn new(kind: FileKind, name: String, version: FileVersion) -> Self {
+        Self {
+            kind,
+            name,
+            version,
+            seen: Instant::now(),
+            is_missing: false,
+            is_loaded: false,
+            state: FileState::Pending,
+            since: Timestamp::now(),
+            needs_folder: None,
+            component: None,
+            is_described: false,
+        }
+    }
+
+    /// Returns true if the file has not changed since it was last loaded.
+    pub(super) fn is_up_to_date(&self) -> bool {
+        self.is_loaded && !self.is_missing
+    }
+
+    /// Returns true if the file has to be loaded and has not changed for `settle`.
+    pub(super) fn is_ready(&self, settle: Duration) -> bool {
+        !self.is_loaded && !self.is_missing && self.seen.elapsed() >= settle
+    }
+
+    pub(super) fn set_state(&mut self, state: FileState) {
+        if self.state != state {
+            self.state = state;
+            self.since = Timestamp::now();
+        }
+    }
+
+    /// Restores the state before a load that was aborted.
+    pub(super) fn reset_state(&mut self) {
+        self.set_state(if self.component.is_some() { FileState::Loaded } else { FileState::Pending });
+    }
+
+    /// Waits for the file to settle again before it is loaded.
+    pub(super) fn restart_settling(&mut self) {
+        self.seen = Instant::now();
+        self.is_loaded = false;
+    }
+
+    /// Loads the file with the next scan, without waiting for it to settle.
+    pub(super) fn reload_soon(&mut self) {
+        self.is_loaded = false;
+        self.seen = self.seen.checked_sub(SETTLE).unwrap_or(self.seen);
+    }
+}
