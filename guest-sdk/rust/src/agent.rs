@@ -1,6 +1,8 @@
-//! Agents as builders: [`LlmAgent`], [`SequentialAgent`], [`ParallelAgent`], [`LoopAgent`] and, for code, [`CustomAgent`].
+//! Agent builders: [`LlmAgent`], [`SequentialAgent`], [`ParallelAgent`], [`LoopAgent`], and [`CustomAgent`] for agents
+//! in code.
 //!
-//! An agent is data for the host, which runs it; only a custom agent and a computed instruction call back into the component.
+//! An agent is data for the host, which runs it. Only custom agents and computed instructions call back into the
+//! component.
 
 mod export;
 mod llm;
@@ -19,7 +21,7 @@ pub use llm::LlmAgent;
 pub(crate) use llm::{Instruction, Llm};
 pub use options::{CodeRunner, Planner, Thinking, Toolset};
 
-/// An agent of any kind, with those below it.
+/// An agent of any kind, with its sub-agents.
 pub struct Agent {
     pub(crate) common: Common,
     pub(crate) kind: Kind,
@@ -40,11 +42,11 @@ pub(crate) enum Kind {
     Custom(Custom),
 }
 
-/// An agent below another one.
+/// A sub-agent.
 pub enum SubAgent {
-    /// By name: one of this component, or `component/agent`.
+    /// A name: an agent of this component, or `component/agent`.
     Named(String),
-    /// As it is.
+    /// An agent definition.
     Agent(Agent),
 }
 
@@ -77,9 +79,9 @@ impl Common {
     }
 }
 
-/// Refers to an agent: a function that gives one, an agent itself, or a name (`helper`, `support/helper`).
+/// A reference to an agent: a function that returns one, an agent definition, or a name (`helper`, `support/helper`).
 pub trait SubAgentRef {
-    /// The agent, or its name.
+    /// Returns the agent or its name.
     fn sub_agent(self) -> SubAgent;
 }
 
@@ -114,11 +116,12 @@ macro_rules! agent_hook_methods {
     };
 }
 
-/// What all builders share.
+/// The methods that all builders share.
 macro_rules! builder {
     ($builder:ident) => {
         impl $builder {
-            /// What it is for; other agents' models read this. By default the comment of a function marked `#[agent]`.
+            /// Sets the description, which the models of other agents see. The default is the doc comment of a function
+            /// marked `#[agent]`.
             #[must_use]
             pub fn description(mut self, text: impl Into<String>) -> Self {
                 self.common.description = text.into();
@@ -134,7 +137,7 @@ macro_rules! builder {
                 self
             }
 
-            /// Puts an agent below it: a function that gives one, an agent itself, or a name.
+            /// Adds a sub-agent: a function that returns one, an agent definition, or a name.
             #[must_use]
             pub fn sub_agent(mut self, agent: impl SubAgentRef) -> Self {
                 self.common.sub_agents.push(agent.sub_agent());
@@ -154,7 +157,7 @@ macro_rules! builder {
 
 use {agent_hook_methods, builder};
 
-/// Runs the agents below it in order.
+/// Runs its sub-agents in order.
 pub struct SequentialAgent {
     common: Common,
 }
@@ -162,13 +165,13 @@ pub struct SequentialAgent {
 builder!(SequentialAgent);
 
 impl SequentialAgent {
-    /// An agent without any below it.
+    /// Creates an agent without sub-agents.
     pub fn new(name: impl Into<String>) -> Self {
         Self { common: Common::new(name) }
     }
 }
 
-/// Runs the agents below it at the same time, each in a branch of its own.
+/// Runs its sub-agents concurrently, each in its own branch.
 pub struct ParallelAgent {
     common: Common,
 }
@@ -176,13 +179,13 @@ pub struct ParallelAgent {
 builder!(ParallelAgent);
 
 impl ParallelAgent {
-    /// An agent without any below it.
+    /// Creates an agent without sub-agents.
     pub fn new(name: impl Into<String>) -> Self {
         Self { common: Common::new(name) }
     }
 }
 
-/// Runs the agents below it in order, again and again, until one escalates.
+/// Runs its sub-agents in order, repeatedly, until one of them escalates.
 pub struct LoopAgent {
     common: Common,
     max_iterations: Option<u32>,
@@ -191,12 +194,12 @@ pub struct LoopAgent {
 builder!(LoopAgent);
 
 impl LoopAgent {
-    /// An agent without any below it.
+    /// Creates an agent without sub-agents.
     pub fn new(name: impl Into<String>) -> Self {
         Self { common: Common::new(name), max_iterations: None }
     }
 
-    /// Ends the loop after so many rounds.
+    /// Sets the maximum number of iterations.
     #[must_use]
     pub fn max_iterations(mut self, rounds: u32) -> Self {
         self.max_iterations = Some(rounds);
@@ -204,7 +207,7 @@ impl LoopAgent {
     }
 }
 
-/// An agent that is code.
+/// An agent whose behaviour is code.
 pub struct CustomAgent {
     common: Common,
     custom: Custom,
@@ -213,7 +216,7 @@ pub struct CustomAgent {
 builder!(CustomAgent);
 
 impl CustomAgent {
-    /// An agent that runs `code`. [`#[agent]`](macro@crate::agent) on an async function does the same with less to write.
+    /// Creates an agent that runs `code`. [`#[agent]`](macro@crate::agent) on an async function is shorter.
     pub fn new<F, R>(name: impl Into<String>, code: F) -> Self
     where
         F: Fn(AgentContext) -> R + 'static,
@@ -223,14 +226,14 @@ impl CustomAgent {
         Self { common: Common::new(name), custom: Custom { model: None, tools: Vec::new(), run } }
     }
 
-    /// The model that its code asks when a request names none.
+    /// Sets the model of requests that name none.
     #[must_use]
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.custom.model = Some(name.into());
         self
     }
 
-    /// A tool that its code may call: a function marked `#[tool]`, or a name.
+    /// Adds a tool that the code may call: a function marked `#[tool]`, or a name.
     #[must_use]
     pub fn tool(mut self, tool: impl ToolRef) -> Self {
         self.custom.tools.push(tool.tool_name());

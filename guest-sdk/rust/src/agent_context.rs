@@ -1,7 +1,7 @@
-//! [`AgentContext`]: what a custom agent is given for one run.
+//! The context of a custom agent's run.
 //!
-//! Events go through a stream that the host reads one by one: whoever emits an event waits until the host has taken it, so an agent
-//! never runs ahead of its readers by more than one event.
+//! The host reads events one by one. Emitting an event waits until the host has taken it, so an agent is never ahead of
+//! its readers by more than one event.
 
 use std::ops::Deref;
 use std::rc::Rc;
@@ -16,11 +16,11 @@ use crate::event::{Event, EventActions};
 use crate::host::{StreamReader, StreamWriter, agents};
 use crate::model::next;
 
-/// What a custom agent is given for one run: everything of a [`Context`], and the means to speak and to run the agents below it.
+/// The context of a custom agent's run: everything of a [`Context`], and methods to emit events and to run sub-agents.
 #[derive(Clone)]
 pub struct AgentContext {
     context: Context,
-    /// Nothing once the host has refused an event: writing to a stream whose reader is gone traps.
+    /// `None` once the host has refused an event: writing to a stream without a reader traps.
     events: Rc<Mutex<Option<StreamWriter<types::Event>>>>,
 }
 
@@ -29,18 +29,19 @@ impl AgentContext {
         Self { context: Context::new(), events: Rc::new(Mutex::new(Some(events.into()))) }
     }
 
-    /// Says a text.
+    /// Emits a text.
     ///
     /// # Errors
-    /// As [`AgentContext::emit`].
+    /// See [`AgentContext::emit`].
     pub async fn say(&self, text: impl Into<String>) -> Result<(), Error> {
         self.emit(Event::text(text)).await
     }
 
-    /// Yields an event, and waits until the host has taken it. State set before goes with it, unless it is partial.
+    /// Emits an event and waits until the host has taken it. Unless it is partial, state that was set before is stored
+    /// with it.
     ///
     /// # Errors
-    /// `CANCELLED` when nobody wants more events: end with it.
+    /// `CANCELLED` if the host wants no more events: return this error.
     pub async fn emit(&self, event: impl Into<Event>) -> Result<(), Error> {
         let mut events = self.events.lock().await;
         if let Some(writer) = events.as_mut()
@@ -49,39 +50,39 @@ impl AgentContext {
             return Ok(());
         }
         *events = None;
-        Err(Error::new("CANCELLED", "nobody reads this agent's events any more"))
+        Err(Error::new("CANCELLED", "this agent's events are no longer read"))
     }
 
     /// Ends the loops and parallel agents around this agent.
     ///
     /// # Errors
-    /// As [`AgentContext::emit`].
+    /// See [`AgentContext::emit`].
     pub async fn escalate(&self) -> Result<(), Error> {
         let actions = EventActions { escalate: Some(true), ..EventActions::default() };
         self.emit(Event { actions, ..Event::default() }).await
     }
 
-    /// Runs an agent below this one, giving its events to look at. It goes on step by step as they are read. An event becomes part of
-    /// the session when it is [relayed](AgentContext::relay), and is dropped when the next one is read without that.
+    /// Starts a sub-agent and returns its events. The sub-agent advances as its events are read. An event becomes part
+    /// of the session when it is [relayed](AgentContext::relay), and is dropped if the next one is read first.
     ///
     /// # Errors
-    /// When there is no such agent below this one.
+    /// If there is no such sub-agent.
     pub async fn sub_agent(&self, name: &str) -> Result<EventStream, Error> {
         Ok(EventStream(Some(agents::run(name.to_owned()).await?)))
     }
 
-    /// Yields an event of a sub agent as it is: the host goes by its id and takes no changes.
+    /// Emits an event of a sub-agent unchanged: the host identifies it by its id and ignores changes.
     ///
     /// # Errors
-    /// As [`AgentContext::emit`].
+    /// See [`AgentContext::emit`].
     pub async fn relay(&self, event: Event) -> Result<(), Error> {
         self.emit(event).await
     }
 
-    /// Runs an agent below this one and relays all its events. A failure of it ends this agent's run too.
+    /// Runs a sub-agent and relays all its events. If it fails, this agent's run fails as well.
     ///
     /// # Errors
-    /// When there is no such agent, and as [`AgentContext::emit`].
+    /// If there is no such sub-agent, and see [`AgentContext::emit`].
     pub async fn run_sub_agent(&self, name: &str) -> Result<(), Error> {
         let mut events = self.sub_agent(name).await?;
         while let Some(event) = events.next().await? {
@@ -97,10 +98,10 @@ impl AgentContext {
         }
     }
 
-    /// Yields an event that says what ended the run.
+    /// Emits an event with the error that ended the run.
     async fn fail(&self, error: Error) {
         let event = Event { error_code: Some(error.code), error_message: Some(error.message), ..Event::default() };
-        // When nobody reads the events, nobody is to be told either.
+        // If the events are not read, the error cannot be reported either.
         let _unread = self.emit(event).await;
     }
 }
@@ -113,15 +114,15 @@ impl Deref for AgentContext {
     }
 }
 
-/// The events of a sub agent. Dropping it stops the sub agent.
+/// The events of a sub-agent. Dropping the stream stops the sub-agent.
 pub struct EventStream(Option<StreamReader<types::Event>>);
 
 impl EventStream {
-    /// The next event; nothing when the sub agent has ended.
+    /// Returns the next event. `None` if the sub-agent has ended.
     ///
     /// # Errors
-    /// When the host sends what is not an event. A sub agent that fails says so in its last event, which has an `error_code`: relay it
-    /// to fail too, or go on without it.
+    /// If the host sends an invalid event. A sub-agent that fails reports this in its last event, which has an
+    /// `error_code`: relay it to fail too, or continue without it.
     pub async fn next(&mut self) -> Result<Option<Event>, Error> {
         next(&mut self.0).await.map(Event::try_from).transpose()
     }

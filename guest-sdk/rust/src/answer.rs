@@ -1,6 +1,6 @@
-//! Models that a component offers: [`Model`], and the [`Answer`] that its code gives piece by piece.
+//! Models of a component: [`Model`], and the [`Answer`] that its code streams.
 //!
-//! The code runs as its pieces are read, so a model never runs ahead of its readers by more than one piece.
+//! The code runs as its responses are read, so a model is never ahead of its readers by more than one response.
 
 use std::pin::pin;
 
@@ -18,77 +18,79 @@ use crate::export::{Offer, find};
 use crate::model::{LlmRequest, LlmResponse};
 use crate::tool::LocalFuture;
 
-/// A model, as [`#[model]`](macro@crate::model) makes it of an async function.
+/// A model, made from an async function by [`#[model]`](macro@crate::model).
 #[derive(Debug, Clone, Copy)]
 pub struct Model {
-    /// What agents call it by, after the component's name: `component:NAME/model`.
+    /// Name of the model. Agents refer to it as `component:NAME/model`.
     pub name: &'static str,
     #[doc(hidden)]
     pub run: fn(LlmRequest, Answer, Context) -> LocalFuture<Result<(), Error>>,
 }
 
 impl Model {
-    /// The whole answer to a request. Unit tests of a model that uses its context go through [a host](crate::testing).
+    /// Returns the complete answer to a request. Unit tests of a model that uses its context go through [a mock
+    /// host](crate::testing).
     ///
     /// # Errors
-    /// As the model.
+    /// The error of the model.
     pub async fn answer(&self, request: LlmRequest) -> Result<LlmResponse, Error> {
-        let mut whole = LlmResponse::default();
-        let mut pieces = pin!(self.pieces(request));
-        while let Some(piece) = pieces.next().await {
-            add(&mut whole, piece?);
+        let mut complete = LlmResponse::default();
+        let mut responses = pin!(self.responses(request));
+        while let Some(response) = responses.next().await {
+            add(&mut complete, response?);
         }
-        Ok(whole)
+        Ok(complete)
     }
 
-    /// The pieces as they come; the code goes on while the next one is waited for.
-    pub(crate) fn pieces(&self, request: LlmRequest) -> impl Stream<Item = Result<LlmResponse, Error>> + use<> {
+    /// Streams the partial responses. The code advances while the next one is awaited.
+    pub(crate) fn responses(&self, request: LlmRequest) -> impl Stream<Item = Result<LlmResponse, Error>> + use<> {
         let (sender, receiver) = mpsc::channel(0);
         let run = (self.run)(request, Answer(Mutex::new(sender)), Context::new());
-        // The code waits until each piece is taken, so that its end comes after all of them.
+        // The code waits until each response is taken, so its end comes after all of them.
         let end = run.into_stream().filter_map(|end| future::ready(end.err().map(Err)));
         stream::select(receiver.map(Ok), end)
     }
 }
 
-/// Where a model's code puts its answer, piece by piece. Who asks for the whole gets the pieces joined.
+/// The stream that a model's code writes its answer to. For a request without streaming, the partial responses are
+/// joined.
 pub struct Answer(Mutex<mpsc::Sender<LlmResponse>>);
 
 impl Answer {
-    /// Says a piece of the text.
+    /// Sends a part of the text.
     ///
     /// # Errors
-    /// As [`Answer::send`].
+    /// See [`Answer::send`].
     pub async fn say(&self, text: impl Into<String>) -> Result<(), Error> {
         self.send(Part::text(text)).await
     }
 
-    /// Sends what comes next, or all at once: a part such as a function call, a content, or a response with the reason why it ends and
-    /// with the tokens used. It holds only what is new. Waits until it is taken.
+    /// Sends the next part of the answer: a part such as a function call, a content, or a response with the finish
+    /// reason and the token usage. It contains only what is new. Waits until it is taken.
     ///
     /// # Errors
-    /// `CANCELLED` when nobody wants more: end with it.
-    pub async fn send(&self, piece: impl Into<LlmResponse>) -> Result<(), Error> {
-        let sent = self.0.lock().await.send(piece.into()).await;
-        sent.map_err(|_| Error::new("CANCELLED", "nobody reads this model's answer any more"))
+    /// `CANCELLED` if the answer is no longer read: return this error.
+    pub async fn send(&self, response: impl Into<LlmResponse>) -> Result<(), Error> {
+        let sent = self.0.lock().await.send(response.into()).await;
+        sent.map_err(|_| Error::new("CANCELLED", "this model's answer is no longer read"))
     }
 }
 
-/// Adds a piece to what has come before it.
-pub(crate) fn add(whole: &mut LlmResponse, piece: LlmResponse) {
-    whole.finish_reason = piece.finish_reason.or(whole.finish_reason.take());
-    whole.error_code = piece.error_code.or(whole.error_code.take());
-    whole.error_message = piece.error_message.or(whole.error_message.take());
-    whole.extra.extend(piece.extra);
-    if let Some(content) = piece.content {
-        let into = whole.content.get_or_insert_with(|| Content { role: content.role.clone(), parts: Vec::new() });
+/// Merges a partial response into the complete one.
+pub(crate) fn add(complete: &mut LlmResponse, response: LlmResponse) {
+    complete.finish_reason = response.finish_reason.or(complete.finish_reason.take());
+    complete.error_code = response.error_code.or(complete.error_code.take());
+    complete.error_message = response.error_message.or(complete.error_message.take());
+    complete.extra.extend(response.extra);
+    if let Some(content) = response.content {
+        let into = complete.content.get_or_insert_with(|| Content { role: content.role.clone(), parts: Vec::new() });
         for part in content.parts {
             add_part(&mut into.parts, part);
         }
     }
 }
 
-/// Adds a part; a text that goes on where the last part ended becomes one with it.
+/// Adds a part. A text that continues the last text part is appended to it.
 fn add_part(parts: &mut Vec<Part>, part: Part) {
     if let Some(last) = parts.last_mut()
         && (last.thought, &last.extra) == (part.thought, &part.extra)
@@ -102,10 +104,10 @@ fn add_part(parts: &mut Vec<Part>, part: Part) {
     }
 }
 
-/// A piece as the contract has it, or the error that ends an answer.
-fn response(piece: Result<LlmResponse, Error>) -> types::LlmResponse {
-    let response = match piece {
-        Ok(piece) => LlmResponse { partial: true, ..piece },
+/// Converts a partial response, or the error that ends an answer.
+fn to_wit(response: Result<LlmResponse, Error>) -> types::LlmResponse {
+    let response = match response {
+        Ok(response) => LlmResponse { partial: true, ..response },
         Err(Error { code, message }) => {
             LlmResponse { error_code: Some(code), error_message: Some(message), ..LlmResponse::default() }
         }
@@ -126,26 +128,26 @@ impl<S: Offer<Model>> wit::Guest for S {
         let model = find(S::items(), "model", &name, |model| model.name)?;
         let request = request.try_into()?;
         if !streamed {
-            let whole = model.answer(request).await?;
+            let complete = model.answer(request).await?;
             let (mut writer, responses) = wit_stream::new();
             wit_bindgen::spawn_local(async move {
-                // When nobody reads the answer, nobody is to be told either.
-                let _unread = writer.write_one(whole.into()).await;
+                // If the answer is not read, there is nothing to report.
+                let _unread = writer.write_one(complete.into()).await;
             });
             return Ok(responses);
         }
-        let mut pieces = Box::pin(model.pieces(request));
-        let mut next = pieces.next().await.transpose()?.map(Ok);
-        let (mut writer, responses) = wit_stream::new();
+        let mut responses = Box::pin(model.responses(request));
+        let mut next = responses.next().await.transpose()?.map(Ok);
+        let (mut writer, reader) = wit_stream::new();
         wit_bindgen::spawn_local(async move {
-            while let Some(piece) = next {
-                if writer.write_one(response(piece)).await.is_some() {
+            while let Some(response) = next {
+                if writer.write_one(to_wit(response)).await.is_some() {
                     return;
                 }
-                next = pieces.next().await;
+                next = responses.next().await;
             }
         });
-        Ok(responses)
+        Ok(reader)
     }
 }
 
@@ -159,11 +161,11 @@ mod tests {
 
     #[hatchery_guest::model]
     async fn echo(request: LlmRequest, answer: Answer) -> Result<(), Error> {
-        let said: String = request.contents.iter().map(Content::text).collect();
-        for word in said.split_inclusive(' ') {
+        let text: String = request.contents.iter().map(Content::text).collect();
+        for word in text.split_inclusive(' ') {
             answer.say(word).await?;
         }
-        if said == "fail" {
+        if text == "fail" {
             return Err(Error::new("BROKEN", "it broke"));
         }
         let call = FunctionCall { name: "f".into(), ..FunctionCall::default() };
@@ -171,37 +173,37 @@ mod tests {
         answer.send(LlmResponse { finish_reason: Some("STOP".into()), ..LlmResponse::default() }).await
     }
 
-    fn pieces(text: &str) -> Vec<Result<LlmResponse, Error>> {
-        block_on(echo().pieces(LlmRequest::new("", text)).collect())
+    fn responses(text: &str) -> Vec<Result<LlmResponse, Error>> {
+        block_on(echo().responses(LlmRequest::new("", text)).collect())
     }
 
     #[test]
-    fn pieces_come_one_by_one() {
-        let said: Vec<_> = pieces("one two").into_iter().map(|piece| piece.unwrap().said()).collect();
-        assert_eq!(said, ["one ", "two", "", ""]);
+    fn partial_responses_are_sent_one_by_one() {
+        let texts: Vec<_> = responses("one two").into_iter().map(|response| response.unwrap().text_content()).collect();
+        assert_eq!(texts, ["one ", "two", "", ""]);
     }
 
     #[test]
-    fn an_error_comes_after_what_was_said_before() {
-        let pieces = pieces("fail");
-        assert_eq!(pieces.first().unwrap().as_ref().unwrap().said(), "fail");
-        let failed = response(pieces.last().unwrap().clone());
+    fn an_error_comes_after_earlier_responses() {
+        let responses = responses("fail");
+        assert_eq!(responses.first().unwrap().as_ref().unwrap().text_content(), "fail");
+        let failed = to_wit(responses.last().unwrap().clone());
         assert_eq!((failed.error_code.as_deref(), failed.error_message.as_deref()), (Some("BROKEN"), Some("it broke")));
         assert!(!failed.partial);
     }
 
     #[test]
-    fn the_whole_answer_is_the_pieces_joined() {
-        let whole = block_on(echo().answer(LlmRequest::new("", "one two"))).unwrap();
-        assert_eq!(whole.said(), "one two");
-        let content = whole.content.unwrap();
+    fn the_complete_answer_joins_the_partial_responses() {
+        let complete = block_on(echo().answer(LlmRequest::new("", "one two"))).unwrap();
+        assert_eq!(complete.text_content(), "one two");
+        let content = complete.content.unwrap();
         assert_eq!((content.parts.len(), content.function_calls().count()), (2, 1));
-        assert_eq!((whole.finish_reason.as_deref(), whole.partial), (Some("STOP"), false));
+        assert_eq!((complete.finish_reason.as_deref(), complete.partial), (Some("STOP"), false));
         assert_eq!(block_on(echo().answer(LlmRequest::new("", "fail"))), Err(Error::new("BROKEN", "it broke")));
     }
 
     #[test]
-    fn code_that_nobody_listens_to_is_told_so() {
+    fn sending_to_a_dropped_receiver_is_cancelled() {
         let (sender, receiver) = mpsc::channel(0);
         drop(receiver);
         let error = block_on(Answer(Mutex::new(sender)).say("hello")).unwrap_err();
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_and_signed_texts_stay_apart() {
+    fn thoughts_and_signed_texts_are_not_merged() {
         let mut parts = vec![Part { thought: true, ..Part::text("hm") }];
         let signed = Part { thought_signature: Some(vec![1]), ..Part::text("ye") };
         for part in [signed, Part::text("s")] {

@@ -1,4 +1,4 @@
-//! [`Artifacts`]: named, versioned files of the session; of the user, when the name starts with `user:`.
+//! Artifacts: named, versioned files of the session, or of the user if the name starts with `user:`.
 
 use std::marker::PhantomData;
 
@@ -7,24 +7,25 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::host::artifacts;
 
-/// The session's files. Every method fails when the component may not use them, or the service fails.
+/// Access to the session's artifacts. Every method fails if the component is not allowed to use them, or if the service
+/// fails.
 #[derive(Debug)]
 pub struct Artifacts<'a>(PhantomData<&'a Context>);
 
 impl<'a> Artifacts<'a> {
-    pub(crate) fn of(_call: &'a Context) -> Self {
+    pub(crate) fn new(_context: &'a Context) -> Self {
         Self(PhantomData)
     }
 
-    /// Saves a new version and gives its number, from 0.
+    /// Saves a new version and returns its number, starting at 0.
     ///
     /// # Errors
-    /// Also when the name cannot be used.
+    /// Also if the name is invalid.
     pub async fn save(&self, name: &str, part: impl Into<Part>) -> Result<u64, Error> {
         Ok(artifacts::save(name.to_owned(), part.into().into()).await?)
     }
 
-    /// Loads the newest version; nothing when there is none.
+    /// Loads the latest version. `None` if the artifact does not exist.
     ///
     /// # Errors
     /// See [`Artifacts`].
@@ -32,7 +33,7 @@ impl<'a> Artifacts<'a> {
         artifacts::load(name.to_owned(), None).await?.map(Part::try_from).transpose()
     }
 
-    /// Loads one version; nothing when it does not exist.
+    /// Loads one version. `None` if it does not exist.
     ///
     /// # Errors
     /// See [`Artifacts`].
@@ -40,7 +41,7 @@ impl<'a> Artifacts<'a> {
         artifacts::load(name.to_owned(), Some(version)).await?.map(Part::try_from).transpose()
     }
 
-    /// The names, sorted.
+    /// Returns the names of all artifacts, sorted.
     ///
     /// # Errors
     /// See [`Artifacts`].
@@ -48,7 +49,7 @@ impl<'a> Artifacts<'a> {
         Ok(artifacts::list().await?)
     }
 
-    /// The versions of one, ascending.
+    /// Returns the versions of an artifact, ascending.
     ///
     /// # Errors
     /// See [`Artifacts`].
@@ -56,7 +57,7 @@ impl<'a> Artifacts<'a> {
         Ok(artifacts::versions(name.to_owned()).await?)
     }
 
-    /// Deletes all versions of one.
+    /// Deletes all versions of an artifact.
     ///
     /// # Errors
     /// See [`Artifacts`].

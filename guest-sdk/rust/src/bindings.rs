@@ -1,7 +1,8 @@
-//! What `wit-bindgen` makes of `wit/`: the imports once, and each of the interfaces that a component may export in a module of its
-//! own, so that a component carries only the exports that [`export!`](crate::export) is asked for.
+//! The code that `wit-bindgen` generates from `wit/`: the imports once, and each exportable interface in its own
+//! module, so that a component only has the exports that [`export!`](crate::export) lists.
 //!
-//! Off wasm every import is a stub that panics when it is called, so the rest of this crate calls them through [`host`](crate::host).
+//! On other targets than wasm every import is a stub that panics. The rest of this crate therefore calls them through
+//! [`host`](crate::host).
 #![allow(missing_docs, unused_qualifications, clippy::all, clippy::unwrap_used, clippy::panic, clippy::unimplemented)]
 #![allow(clippy::indexing_slicing, clippy::expect_used, dead_code, unexpected_cfgs)]
 
@@ -11,13 +12,14 @@ pub mod imports {
         path: "wit",
         generate_all,
         generate_unused_types: true,
-        // There is no such feature: without `std::error::Error` on the contract's errors, they convert to this crate's by their code.
+        // This feature does not exist. Without `std::error::Error` on the contract's errors, they can be converted to
+        // this crate's errors.
         std_feature,
         type_section_suffix: "-imports",
     });
 }
 
-/// One module for each interface that a component may export. The imports are those from above.
+/// Generates a module for each exportable interface. All of them share the imports above.
 macro_rules! exports {
     ($($module:ident: $world:tt, $interface:tt, $export_macro:tt, $section:tt;)*) => { $(
         pub mod $module {

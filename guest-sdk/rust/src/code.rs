@@ -1,4 +1,4 @@
-//! Code executors: they run the code that models write.
+//! Code executors, which run the code that models write.
 
 use crate::bindings::code_executors::exports::hatchery::agent::guest_code_executors as wit;
 use crate::bindings::wit::types;
@@ -6,28 +6,28 @@ use crate::context::Context;
 use crate::error::ToolError;
 use crate::export::{Offer, Serve, find};
 
-/// A code executor, as [`#[code_executor]`](macro@crate::code_executor) makes it of an async function.
+/// A code executor, made from an async function by [`#[code_executor]`](macro@crate::code_executor).
 #[derive(Debug, Clone, Copy)]
 pub struct CodeExecutor {
-    /// What agents call it by.
+    /// Name of the executor.
     pub name: &'static str,
     #[doc(hidden)]
     pub run: Serve<CodeInput, CodeOutput, ToolError>,
 }
 
 impl CodeExecutor {
-    /// Runs code. Unit tests of an executor that uses its context go through [a host](crate::testing).
+    /// Runs code. Unit tests of an executor that uses its context go through [a mock host](crate::testing).
     ///
     /// # Errors
-    /// As the executor.
+    /// The error of the executor.
     pub async fn execute(&self, input: CodeInput) -> Result<CodeOutput, ToolError> {
         (self.run)(input, Context::new()).await
     }
 }
 
-/// Refers to a code executor: a function marked `#[code_executor]`, or a name (`calculator`, `python/starlark`).
+/// A reference to a code executor: a function marked `#[code_executor]`, or a name (`calculator`, `python/starlark`).
 pub trait CodeExecutorRef {
-    /// The name.
+    /// Returns the name.
     fn executor_name(self) -> String;
 }
 
@@ -43,39 +43,39 @@ impl CodeExecutorRef for &str {
     }
 }
 
-/// What is run.
+/// Code to run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CodeInput {
     /// The source text.
     pub code: String,
     /// Files that the code can read by name.
     pub input_files: Vec<CodeFile>,
-    /// Names the session's own place, when the code is to find what earlier code left there.
+    /// Identifies the session's state. `None` if the code is stateless.
     pub execution_id: Option<String>,
 }
 
 impl CodeInput {
-    /// This code, without files.
+    /// Creates an input without files.
     pub fn new(code: impl Into<String>) -> Self {
         Self { code: code.into(), ..Self::default() }
     }
 }
 
-/// What running it gave. Code that fails is no error: what it says is in `stderr`.
+/// The result of running code. Code that fails is not an error of the executor: `stderr` reports the failure.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CodeOutput {
-    /// What it printed.
+    /// Standard output.
     pub stdout: String,
-    /// What it says went wrong; empty when all went well.
+    /// Error output; empty on success.
     pub stderr: String,
-    /// Files that it has written.
+    /// Files that the code wrote.
     pub output_files: Vec<CodeFile>,
 }
 
-/// A file for code, or from it.
+/// An input or output file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CodeFile {
-    /// Its name, without a folder.
+    /// File name without a folder.
     pub name: String,
     /// Media type.
     pub mime_type: String,
@@ -84,7 +84,7 @@ pub struct CodeFile {
 }
 
 impl CodeFile {
-    /// A file of plain text.
+    /// Creates a plain text file.
     pub fn text(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), mime_type: "text/plain".into(), content: text.into().into_bytes() }
     }

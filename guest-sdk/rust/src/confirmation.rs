@@ -1,26 +1,26 @@
-//! [`ToolConfirmation`]: what a person is asked before a tool goes on, and what they have decided.
+//! Human confirmation of tool calls.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::error::Error;
 
-/// What a person is asked before a tool goes on, and what they have decided.
+/// A confirmation request for a tool call, with a person's decision.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolConfirmation {
     /// The question.
     pub hint: String,
-    /// True once they have agreed.
+    /// True once the person has agreed.
     pub confirmed: bool,
-    /// What the tool wants to know or to show; in the answer, what the person gave.
+    /// Data to show or to fill in; in a decision, what the person entered.
     pub payload: Option<Value>,
 }
 
 impl ToolConfirmation {
-    /// What the person gave; nothing when they gave nothing.
+    /// Returns what the person entered. `None` if there is nothing.
     ///
     /// # Errors
-    /// When it is of another shape than `T`.
+    /// If it is not a `T`.
     pub fn payload_as<T: DeserializeOwned>(&self) -> Result<Option<T>, Error> {
         let read = |error| Error::new("BAD_PAYLOAD", format!("the payload of the confirmation: {error}"));
         self.payload.clone().map(serde_path_to_error::deserialize).transpose().map_err(read)

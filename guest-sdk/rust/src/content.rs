@@ -1,5 +1,5 @@
-//! What people, models and tools say to each other: [`Content`] made of [`Part`]s. It mirrors Gemini's JSON; keys that this version does
-//! not know travel in `extra`.
+//! Messages: [`Content`] made of [`Part`]s. They mirror Gemini's JSON; keys that this version does not know are kept in
+//! `extra`.
 
 use serde_json::{Map, Value};
 
@@ -11,27 +11,27 @@ pub type JsonMap = Map<String, Value>;
 pub struct Content {
     /// `user` or `model`.
     pub role: Option<String>,
-    /// Its pieces, in order.
+    /// Parts of the message, in order.
     pub parts: Vec<Part>,
 }
 
 impl Content {
-    /// A user message of one text.
+    /// Creates a user message with one text.
     pub fn user(text: impl Into<String>) -> Self {
         Self { role: Some("user".into()), parts: vec![Part::text(text)] }
     }
 
-    /// A model message of one text.
+    /// Creates a model message with one text.
     pub fn model(text: impl Into<String>) -> Self {
         Self { role: Some("model".into()), parts: vec![Part::text(text)] }
     }
 
-    /// The text parts that are not thoughts, joined.
+    /// Returns the text parts that are not thoughts, joined.
     pub fn text(&self) -> String {
         self.parts.iter().filter(|part| !part.thought).filter_map(Part::as_text).collect()
     }
 
-    /// The function calls, in order.
+    /// Returns the function calls, in order.
     pub fn function_calls(&self) -> impl Iterator<Item = &FunctionCall> {
         self.parts.iter().filter_map(|part| match &part.data {
             PartData::FunctionCall(call) => Some(call),
@@ -39,7 +39,7 @@ impl Content {
         })
     }
 
-    /// The function responses, in order.
+    /// Returns the function responses, in order.
     pub fn function_responses(&self) -> impl Iterator<Item = &FunctionResponse> {
         self.parts.iter().filter_map(|part| match &part.data {
             PartData::FunctionResponse(response) => Some(response),
@@ -48,31 +48,30 @@ impl Content {
     }
 }
 
-/// One piece of a message.
+/// One part of a message.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Part {
-    /// What it holds.
     pub data: PartData,
-    /// True for a model's thinking, which is not part of its answer.
+    /// True for a model's thought, which is not part of its answer.
     pub thought: bool,
-    /// An opaque token that a model wants back with this part.
+    /// An opaque token that the model wants to get back with this part.
     pub thought_signature: Option<Vec<u8>>,
-    /// Everything else that belongs to the part.
+    /// Further keys of the part.
     pub extra: JsonMap,
 }
 
 impl Part {
-    /// A text part.
+    /// Creates a text part.
     pub fn text(text: impl Into<String>) -> Self {
         PartData::Text(text.into()).into()
     }
 
-    /// A part of bytes, such as an image.
+    /// Creates a part with bytes, such as an image.
     pub fn bytes(mime_type: impl Into<String>, data: impl Into<Vec<u8>>) -> Self {
         PartData::InlineData(Blob { mime_type: mime_type.into(), data: data.into(), display_name: None }).into()
     }
 
-    /// The text, if that is what the part holds.
+    /// Returns the text, if this is a text part.
     pub fn as_text(&self) -> Option<&str> {
         match &self.data {
             PartData::Text(text) => Some(text),
@@ -87,56 +86,55 @@ impl From<PartData> for Part {
     }
 }
 
-/// What a [`Part`] holds.
+/// The data of a [`Part`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum PartData {
-    /// Nothing that this version knows; see [`Part::extra`].
+    /// A kind that this version does not know; see [`Part::extra`].
     #[default]
     Other,
     /// Text.
     Text(String),
     /// Bytes in the message.
     InlineData(Blob),
-    /// A file somewhere else.
+    /// A file at a URI.
     FileData(FileData),
-    /// The model asks for a tool.
+    /// A request of the model to call a tool.
     FunctionCall(FunctionCall),
-    /// What a tool answered.
+    /// The result of a tool call.
     FunctionResponse(FunctionResponse),
     /// Code that the model wants to run.
     ExecutableCode(ExecutableCode),
-    /// What running code gave.
+    /// The result of running code.
     CodeExecutionResult(CodeExecutionResult),
 }
 
-/// Bytes with their type.
+/// Bytes with a media type.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Blob {
     /// Media type, such as `image/png`.
     pub mime_type: String,
     /// The bytes.
     pub data: Vec<u8>,
-    /// A file name to show.
+    /// File name for display.
     pub display_name: Option<String>,
 }
 
-/// A file that a model can fetch by itself.
+/// A file that a model can fetch itself.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FileData {
-    /// Where it is.
     pub file_uri: String,
     /// Media type.
     pub mime_type: Option<String>,
-    /// A file name to show.
+    /// File name for display.
     pub display_name: Option<String>,
 }
 
-/// A model's request to run a tool.
+/// A model's request to call a tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FunctionCall {
-    /// Pairs the call with its response.
+    /// Matches the call with its response.
     pub id: Option<String>,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
     /// Arguments by name.
     pub args: JsonMap,
@@ -144,14 +142,14 @@ pub struct FunctionCall {
     pub extra: JsonMap,
 }
 
-/// A tool's answer.
+/// The result of a tool call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FunctionResponse {
-    /// The id of the call.
+    /// Id of the call.
     pub id: Option<String>,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// The answer.
+    /// The result.
     pub response: JsonMap,
     /// Further keys.
     pub extra: JsonMap,
@@ -160,7 +158,7 @@ pub struct FunctionResponse {
 /// Code that a model wrote to be run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExecutableCode {
-    /// Such as `PYTHON`.
+    /// Language, such as `PYTHON`.
     pub language: Option<String>,
     /// The source text.
     pub code: String,
@@ -168,10 +166,10 @@ pub struct ExecutableCode {
     pub extra: JsonMap,
 }
 
-/// What running code gave.
+/// The result of running code.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CodeExecutionResult {
-    /// Such as `OUTCOME_OK`.
+    /// Outcome, such as `OUTCOME_OK`.
     pub outcome: Option<String>,
     /// Standard output, or the error.
     pub output: Option<String>,

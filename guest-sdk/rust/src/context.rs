@@ -1,8 +1,8 @@
-//! What a component's code is given: [`Context`] is what all code may look at and change; [`ToolContext`] and [`CallbackContext`] add
-//! steering. ([`AgentContext`](crate::AgentContext) has a module of its own.)
+//! Contexts: [`Context`] gives all code access to the session and the services. [`ToolContext`] and [`CallbackContext`]
+//! can also control the run. ([`AgentContext`](crate::AgentContext) is in its own module.)
 //!
-//! A context holds nothing: every method asks the host, which in unit tests is [the test's](crate::testing). Code that runs without a
-//! session, such as an agent's builder, must not.
+//! A context has no data of its own: every method calls the host, which is [a mock host](crate::testing) in unit tests.
+//! Code that runs outside of a session, such as an agent's builder, must not use it.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -20,50 +20,46 @@ use crate::event::Event;
 use crate::host::{agents, config, memory, model, session, tools};
 use crate::model::{LlmRequest, LlmResponse, ResponseStream};
 
-/// Where code runs.
+/// The call in which code runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunInfo {
-    /// The app.
     pub app: String,
-    /// The user.
     pub user: String,
-    /// The session's id.
+    /// Id of the session.
     pub session: String,
-    /// The run.
+    /// Id of the run.
     pub invocation_id: String,
-    /// The agent on whose behalf the code runs.
+    /// The agent that the code runs for.
     pub agent: String,
-    /// The agent's branch.
     pub branch: Option<String>,
-    /// The function call that is being served, in tools and tool callbacks.
+    /// Id of the function call, in tools and tool callbacks.
     pub function_call_id: Option<String>,
 }
 
-/// Something remembered from the user's earlier sessions.
+/// An entry of the user's memory, from earlier sessions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryEntry {
-    /// What was said.
+    /// The message.
     pub content: Content,
-    /// By whom.
     pub author: Option<String>,
-    /// When, in microseconds since 1970.
+    /// Microseconds since 1970.
     pub timestamp_micros: i64,
 }
 
-/// The session and the services, as all code of a component sees them.
+/// Access to the session and the services.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Context {}
 
-/// The user's memory.
+/// Access to the user's memory.
 #[derive(Debug)]
 pub struct Memory<'a>(PhantomData<&'a Context>);
 
 impl Memory<'_> {
-    /// What fits the query best, best first.
+    /// Returns the entries that match the query, best first.
     ///
     /// # Errors
-    /// When the component may not look, or the service fails.
+    /// If the component is not allowed to search, or the service fails.
     pub async fn search(&self, query: impl Into<String>) -> Result<Vec<MemoryEntry>, Error> {
         memory::search(query.into()).await?.into_iter().map(MemoryEntry::try_from).collect()
     }
@@ -74,46 +70,47 @@ impl Context {
         Self {}
     }
 
-    /// Where the code runs.
+    /// Returns the call in which the code runs.
     ///
     /// # Errors
-    /// When it runs outside a session.
+    /// If it runs outside of a session.
     pub fn info(&self) -> Result<RunInfo, Error> {
         Ok(session::current()?.into())
     }
 
-    /// What the user said to start this run.
+    /// Returns the user message that started this run.
     ///
     /// # Errors
-    /// When the code runs outside a session.
+    /// If the code runs outside of a session.
     pub fn user_content(&self) -> Result<Content, Error> {
         session::user_content()?.try_into()
     }
 
-    /// The value of a state key, own changes included; nothing when it is not set.
+    /// Returns the value of a state key, including the code's own changes. `None` if it is not set.
     ///
     /// # Errors
-    /// When the value is of another shape than `T`.
+    /// If the value is not a `T`.
     pub fn state<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, Error> {
         session::get_state(key)?.map(|json| read(&json, &format!("the state key `{key}`"))).transpose()
     }
 
-    /// All state, own changes included.
+    /// Returns all state, including the code's own changes.
     ///
     /// # Errors
-    /// When the code runs outside a session.
+    /// If the code runs outside of a session.
     pub fn all_state(&self) -> Result<JsonMap, Error> {
         read_state(session::all_state()?)
     }
 
-    /// Sets a state key. The change is stored with the event that reports this call; in an agent, with its next event. Keys `app:…` are
-    /// shared by all users of the app, `user:…` by the user's sessions, `temp:…` last only for this run.
+    /// Sets a state key. The change is stored with the event that reports this call; in an agent, with its next event.
+    /// Keys `app:…` are shared by all users of the app, `user:…` by the user's sessions. `temp:…` keys only exist
+    /// during this run.
     ///
-    /// Tool calls of one model answer run at the same time: each sees the state from before all of them and its own changes, and where
-    /// several set one key, the last of them in the model's order wins.
+    /// Tool calls of one model answer run concurrently. Each sees the state from before all of them plus its own
+    /// changes. If several set the same key, the last one in the model's order wins.
     ///
     /// # Errors
-    /// When the value is not JSON, or the component may not write this key.
+    /// If the value is not JSON, or the component is not allowed to write this key.
     pub fn set_state(&self, key: &str, value: impl Serialize) -> Result<(), Error> {
         let json = serde_json::to_string(&value)?;
         Ok(session::set_state(key, &json)?)
@@ -122,59 +119,59 @@ impl Context {
     /// Deletes a state key.
     ///
     /// # Errors
-    /// When the component may not write this key.
+    /// If the component is not allowed to write this key.
     pub fn delete_state(&self, key: &str) -> Result<(), Error> {
         self.set_state(key, Value::Null)
     }
 
-    /// How many events the session has.
+    /// Returns the number of events in the session.
     ///
     /// # Errors
-    /// When the code runs outside a session.
+    /// If the code runs outside of a session.
     pub fn event_count(&self) -> Result<u64, Error> {
         Ok(session::event_count()?)
     }
 
-    /// Up to `limit` events from number `offset` on, oldest first.
+    /// Returns up to `limit` events starting at index `offset`, oldest first.
     ///
     /// # Errors
-    /// When the code runs outside a session.
+    /// If the code runs outside of a session.
     pub fn events(&self, offset: u64, limit: u32) -> Result<Vec<Event>, Error> {
         session::events(offset, limit)?.into_iter().map(Event::try_from).collect()
     }
 
-    /// The session's files.
+    /// Returns access to the session's artifacts.
     pub fn artifacts(&self) -> Artifacts<'_> {
-        Artifacts::of(self)
+        Artifacts::new(self)
     }
 
-    /// What was said in the user's earlier sessions.
+    /// Returns access to the user's memory of earlier sessions.
     pub fn memory(&self) -> Memory<'_> {
         Memory(PhantomData)
     }
 
-    /// Calls a tool that the agent was given. Calls may run at the same time.
+    /// Calls a tool of the agent. Several calls may run concurrently.
     ///
     /// # Errors
-    /// As the tool; also when it is unknown, or answers something else than a `T`.
+    /// The error of the tool; also if it is unknown, or its result is not a `T`.
     pub async fn call_tool<T: DeserializeOwned>(&self, name: &str, args: &impl Serialize) -> Result<T, ToolError> {
         let args = serde_json::to_string(args)?;
         let result = tools::call(name.to_owned(), args).await?;
         Ok(read(&result, &format!("the result of tool `{name}`"))?)
     }
 
-    /// The component's own setting, from the operator's `hatchery.yaml`; nothing when it is not set.
+    /// Returns a setting of the component from `hatchery.yaml`. `None` if it is not set.
     ///
     /// # Errors
-    /// When the value is of another shape than `T`.
+    /// If the value is not a `T`.
     pub fn config<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, Error> {
         config::get(key)?.map(|json| read(&json, &format!("the setting `{key}`"))).transpose()
     }
 
-    /// Asks a model and waits for the whole answer.
+    /// Calls a model and waits for the complete answer.
     ///
     /// # Errors
-    /// When the model is unknown, denied or fails.
+    /// If the model is unknown, denied or fails.
     pub async fn generate(&self, request: LlmRequest) -> Result<LlmResponse, Error> {
         let mut responses = ResponseStream::new(model::generate(request.into(), false).await?);
         let mut last = None;
@@ -184,16 +181,16 @@ impl Context {
         last.ok_or_else(|| Error::new("MODEL_BAD_RESPONSE", "the model gave no answer"))
     }
 
-    /// Asks a model for its answer as it comes.
+    /// Calls a model and streams its answer.
     ///
     /// # Errors
-    /// When the model is unknown or denied; what goes wrong later comes out of the stream.
+    /// If the model is unknown or denied. Later failures are returned by the stream.
     pub async fn stream(&self, request: LlmRequest) -> Result<ResponseStream, Error> {
         Ok(ResponseStream::new(model::generate(request.into(), true).await?))
     }
 }
 
-/// What a tool is given.
+/// The context of a tool call.
 #[derive(Debug, Clone)]
 pub struct ToolContext(Context);
 
@@ -202,10 +199,10 @@ impl ToolContext {
         Self(Context::new())
     }
 
-    /// Hands the conversation over to another agent after this call.
+    /// Transfers the conversation to another agent after this call.
     ///
     /// # Errors
-    /// When there is no such agent.
+    /// If there is no such agent.
     pub fn transfer_to(&self, agent: &str) -> Result<(), Error> {
         Ok(agents::transfer(agent)?)
     }
@@ -213,33 +210,33 @@ impl ToolContext {
     /// Ends the loops and parallel agents around the agent after this call.
     ///
     /// # Errors
-    /// When the code runs outside a session.
+    /// If the code runs outside of a session.
     pub fn escalate(&self) -> Result<(), Error> {
         Ok(agents::escalate()?)
     }
 
-    /// Makes the tool's result the answer, without a summary by the model.
+    /// Makes the tool's result the final answer, without a summary by the model.
     ///
     /// # Errors
-    /// When the code runs outside a session.
+    /// If the code runs outside of a session.
     pub fn skip_summarization(&self) -> Result<(), Error> {
         Ok(agents::skip_summarization()?)
     }
 
-    /// What a person has decided about this call; nothing when they have not been asked.
+    /// Returns a person's decision about this call. `None` if no one was asked.
     ///
     /// # Errors
-    /// When the code runs outside a session.
+    /// If the code runs outside of a session.
     pub fn confirmation(&self) -> Result<Option<ToolConfirmation>, Error> {
         session::confirmation()?.map(ToolConfirmation::try_from).transpose()
     }
 
-    /// Asks a person about this call, with a question and what they should see or fill in (`()` for nothing). The tool's answer should say
-    /// that it waits; once the person has decided, it is called again with the same arguments, and [`ToolContext::confirmation`] tells
-    /// the decision.
+    /// Requests confirmation of this call by a person, with a question and a payload to show or fill in (`()` for
+    /// none). The tool's result should say that it is waiting. Once the person has decided, the tool is called again
+    /// with the same arguments, and [`ToolContext::confirmation`] returns the decision.
     ///
     /// # Errors
-    /// When the payload is not JSON, or the code runs outside a tool call.
+    /// If the payload is not JSON, or the code runs outside of a tool call.
     pub fn request_confirmation(&self, hint: impl AsRef<str>, payload: impl Serialize) -> Result<(), Error> {
         let payload = serde_json::to_value(payload)?;
         let payload = (!payload.is_null()).then(|| payload.to_string());
@@ -255,7 +252,7 @@ impl Deref for ToolContext {
     }
 }
 
-/// What a callback or a plugin's hook is given.
+/// The context of a callback or of a plugin's hook.
 #[derive(Debug, Clone)]
 pub struct CallbackContext(Context);
 
@@ -264,10 +261,10 @@ impl CallbackContext {
         Self(Context::new())
     }
 
-    /// Hands the conversation over to another agent after this call.
+    /// Transfers the conversation to another agent after this call.
     ///
     /// # Errors
-    /// When there is no such agent.
+    /// If there is no such agent.
     pub fn transfer_to(&self, agent: &str) -> Result<(), Error> {
         Ok(agents::transfer(agent)?)
     }
@@ -275,15 +272,15 @@ impl CallbackContext {
     /// Ends the loops and parallel agents around the agent after this call.
     ///
     /// # Errors
-    /// When the code runs outside a session.
+    /// If the code runs outside of a session.
     pub fn escalate(&self) -> Result<(), Error> {
         Ok(agents::escalate()?)
     }
 
-    /// Makes the result of the tool call the answer, without a summary by the model.
+    /// Makes the result of the tool call the final answer, without a summary by the model.
     ///
     /// # Errors
-    /// When the code runs outside a session.
+    /// If the code runs outside of a session.
     pub fn skip_summarization(&self) -> Result<(), Error> {
         Ok(agents::skip_summarization()?)
     }

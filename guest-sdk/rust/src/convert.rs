@@ -1,5 +1,5 @@
-//! Between the types of the contract and those of this crate. Nothing is lost either way; only a host that sends text for JSON which is
-//! none makes a conversion fail.
+//! Conversions between the types of the contract and those of this crate. They are lossless. A conversion only fails if
+//! the host sends invalid JSON text.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -16,7 +16,7 @@ use crate::event::{Event, EventActions};
 use crate::examples::Example;
 use crate::model::{FunctionDeclaration, LlmRequest, LlmResponse};
 
-/// Reads JSON text from the host.
+/// Parses JSON text from the host.
 pub(crate) fn read<T: DeserializeOwned>(json: &str, what: &str) -> Result<T, Error> {
     serde_json::from_str(json).map_err(|error| Error::new("BAD_JSON", format!("{what}: {error}")))
 }
@@ -29,12 +29,12 @@ fn read_schema(json: Option<String>) -> Result<Option<Value>, Error> {
     json.map(|json| read(&json, "the schema")).transpose()
 }
 
-/// The object as JSON text.
+/// Serializes an object.
 pub(crate) fn object(map: JsonMap) -> String {
     Value::Object(map).to_string()
 }
 
-/// The object as JSON text, unless it is empty.
+/// Serializes an object. `None` if it is empty.
 pub(crate) fn some_object(map: JsonMap) -> Option<String> {
     (!map.is_empty()).then(|| object(map))
 }
@@ -65,7 +65,7 @@ impl From<Error> for wit::Error {
 impl From<wit::ToolError> for ToolError {
     fn from(error: wit::ToolError) -> Self {
         match error {
-            wit::ToolError::Model(message) => Self::Model(message),
+            wit::ToolError::Model(message) => Self::Recoverable(message),
             wit::ToolError::Fatal(error) => Self::Fatal(error.into()),
         }
     }
@@ -74,7 +74,7 @@ impl From<wit::ToolError> for ToolError {
 impl From<ToolError> for wit::ToolError {
     fn from(error: ToolError) -> Self {
         match error {
-            ToolError::Model(message) => Self::Model(message),
+            ToolError::Recoverable(message) => Self::Model(message),
             ToolError::Fatal(error) => Self::Fatal(error.into()),
         }
     }
@@ -233,7 +233,7 @@ impl TryFrom<wit::EventActions> for EventActions {
     }
 }
 
-/// Reads state values from the host.
+/// Parses state values from the host.
 pub(crate) fn read_state(state: Vec<(String, String)>) -> Result<JsonMap, Error> {
     state
         .into_iter()
@@ -378,5 +378,4 @@ impl TryFrom<wit::ToolConfirmation> for ToolConfirmation {
 }
 
 #[cfg(test)]
-#[path = "convert_tests.rs"]
 mod tests;

@@ -1,25 +1,25 @@
-//! [`Error`], which ends an agent's run or a callback, and [`ToolError`], which a tool fails with.
+//! Errors: [`Error`] ends an agent's run or a callback, and [`ToolError`] is the failure of a tool.
 //!
-//! Neither implements [`std::error::Error`]: that is what lets `?` turn any error that does, and plain text, into them.
+//! Neither implements [`std::error::Error`]. This allows `?` to convert any standard error and plain text into them.
 
 use std::fmt;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// The code of an [`Error`] that was made from another error or from text.
+/// Code of an [`Error`] that was converted from another error or from text.
 pub const COMPONENT_FAILED: &str = "COMPONENT_FAILED";
 
-/// A failure with a stable code. `?` makes it from any standard error and from text, with the code [`COMPONENT_FAILED`].
+/// A failure with a stable code. `?` converts any standard error and text into it, with the code [`COMPONENT_FAILED`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error {
-    /// Stable, for programs, such as `NOT_FOUND`, `DENIED`, `LIMIT_REACHED`, `MODEL_RATE_LIMITED`.
+    /// Stable code for programs, such as `NOT_FOUND`, `DENIED`, `LIMIT_REACHED`, `MODEL_RATE_LIMITED`.
     pub code: String,
-    /// For people: what happened and what to do.
+    /// Message for people: what happened and what to do.
     pub message: String,
 }
 
 impl Error {
-    /// An error with its own code.
+    /// Creates an error with its own code.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: code.into(), message: message.into() }
     }
@@ -34,7 +34,7 @@ impl<E: Into<Source>> From<E> for Error {
 impl From<ToolError> for Error {
     fn from(error: ToolError) -> Self {
         match error {
-            ToolError::Model(message) => Self::new("TOOL_FAILED", message),
+            ToolError::Recoverable(message) => Self::new("TOOL_FAILED", message),
             ToolError::Fatal(error) => error,
         }
     }
@@ -52,22 +52,22 @@ impl fmt::Debug for Error {
     }
 }
 
-/// How a tool fails. `?` makes [`ToolError::Model`] from any standard error, from text and from [`Error`].
+/// The failure of a tool. `?` converts any standard error, text and [`Error`] into [`ToolError::Recoverable`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolError {
-    /// The model is told, and may try again or do without.
-    Model(String),
-    /// The run ends.
+    /// The message is sent to the model, which may try again or continue without the result.
+    Recoverable(String),
+    /// Ends the run.
     Fatal(Error),
 }
 
 impl ToolError {
-    /// A failure that the model is told about.
-    pub fn model(message: impl Into<String>) -> Self {
-        Self::Model(message.into())
+    /// Creates a failure that is sent to the model.
+    pub fn recoverable(message: impl Into<String>) -> Self {
+        Self::Recoverable(message.into())
     }
 
-    /// A failure that ends the run.
+    /// Creates a failure that ends the run.
     pub fn fatal(error: impl Into<Error>) -> Self {
         Self::Fatal(error.into())
     }
@@ -75,26 +75,26 @@ impl ToolError {
 
 impl<E: Into<Source>> From<E> for ToolError {
     fn from(error: E) -> Self {
-        Self::Model(describe(&*error.into()))
+        Self::Recoverable(describe(&*error.into()))
     }
 }
 
 impl From<Error> for ToolError {
     fn from(error: Error) -> Self {
-        Self::Model(error.message)
+        Self::Recoverable(error.message)
     }
 }
 
 impl fmt::Display for ToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Model(message) => f.write_str(message),
+            Self::Recoverable(message) => f.write_str(message),
             Self::Fatal(error) => error.fmt(f),
         }
     }
 }
 
-/// The error with its causes, `outer: inner`; a cause that its outer error quotes is not repeated.
+/// Formats an error with its causes as `outer: inner`. A cause that its outer error already contains is not repeated.
 fn describe(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -117,26 +117,26 @@ mod tests {
     }
 
     #[test]
-    fn a_standard_error_is_told_to_the_model() {
-        assert_eq!(parse("x"), Err(ToolError::model("invalid digit found in string")));
+    fn a_standard_error_is_sent_to_the_model() {
+        assert_eq!(parse("x"), Err(ToolError::recoverable("invalid digit found in string")));
     }
 
     #[test]
     fn text_becomes_either_error() {
-        assert_eq!(ToolError::from("no"), ToolError::model("no"));
+        assert_eq!(ToolError::from("no"), ToolError::recoverable("no"));
         assert_eq!(Error::from(String::from("no")), Error::new(COMPONENT_FAILED, "no"));
     }
 
     #[test]
-    fn an_error_of_the_host_is_told_to_the_model_unless_made_fatal() {
+    fn an_error_of_the_host_is_sent_to_the_model_unless_made_fatal() {
         let denied = Error::new("DENIED", "memory is denied");
-        assert_eq!(ToolError::from(denied.clone()), ToolError::model("memory is denied"));
+        assert_eq!(ToolError::from(denied.clone()), ToolError::recoverable("memory is denied"));
         assert_eq!(ToolError::fatal(denied.clone()), ToolError::Fatal(denied.clone()));
         assert_eq!(Error::from(ToolError::fatal(denied.clone())), denied);
     }
 
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_not_repeated() {
         #[derive(Debug)]
         struct Outer(std::num::ParseIntError);
         impl fmt::Display for Outer {

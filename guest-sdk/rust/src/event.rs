@@ -1,33 +1,34 @@
-//! [`Event`]: one entry of a session's history, and one item of what an agent yields.
+//! Events: the entries of a session's history, which agents emit.
 
 use serde_json::Value;
 
 use crate::content::{Content, JsonMap};
 use crate::model::LlmResponse;
 
-/// One entry of a session's history, or one item of what a run yields. A new event leaves `id`, `invocation_id`, `author`, `branch` and
-/// `timestamp_micros` as they are by default: the host fills them in.
+/// One entry of a session's history. In a new event, leave `id`, `invocation_id`, `author`, `branch` and
+/// `timestamp_micros` at their defaults: the host fills them in.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Event {
-    /// Unique; empty in a new event.
+    /// Unique id; empty in a new event.
     pub id: String,
-    /// The run.
+    /// Id of the run.
     pub invocation_id: String,
     /// `user` or an agent's name.
     pub author: String,
-    /// What was said.
+    /// The message.
     pub content: Option<Content>,
-    /// What it does beside saying something.
+    /// State changes and control of the run.
     pub actions: EventActions,
-    /// A piece of a streamed answer: yielded, never stored. An event that is not partial, with the whole, must follow.
+    /// True for a part of a streamed answer: it is yielded but never stored. A complete event that is not partial must
+    /// follow.
     pub partial: bool,
     /// Dot-joined path of parallel branches.
     pub branch: Option<String>,
     /// Ids of function calls whose result comes later.
     pub long_running_tool_ids: Vec<String>,
-    /// Set when something went wrong.
+    /// Set if the event reports an error.
     pub error_code: Option<String>,
-    /// What went wrong.
+    /// The error message.
     pub error_message: Option<String>,
     /// Microseconds since 1970.
     pub timestamp_micros: i64,
@@ -36,17 +37,17 @@ pub struct Event {
 }
 
 impl Event {
-    /// A new event that says `text`.
+    /// Creates an event with a text.
     pub fn text(text: impl Into<String>) -> Self {
         Content::model(text).into()
     }
 
-    /// The text that it says, without thoughts; empty when it says nothing.
-    pub fn said(&self) -> String {
+    /// Returns the text of the message, without thoughts. Empty if there is none.
+    pub fn text_content(&self) -> String {
         self.content.as_ref().map(Content::text).unwrap_or_default()
     }
 
-    /// With a state key set by it. See [`Context::set_state`](crate::Context::set_state) for the prefixes of keys.
+    /// Adds a state change. See [`Context::set_state`](crate::Context::set_state) for the prefixes of keys.
     #[must_use]
     pub fn with_state(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.actions.state_delta.insert(key.into(), value.into());
@@ -60,7 +61,7 @@ impl From<Content> for Event {
     }
 }
 
-/// A model's answer, or a piece of it, as the agent's own.
+/// Converts a model response, or a part of it, into an event of the agent.
 impl From<LlmResponse> for Event {
     fn from(response: LlmResponse) -> Self {
         let mut extra = response.extra;
@@ -83,15 +84,15 @@ impl From<LlmResponse> for Event {
 pub struct EventActions {
     /// State keys to set; `null` deletes.
     pub state_delta: JsonMap,
-    /// Artifacts saved, with their versions.
+    /// Names of saved artifacts with their versions.
     pub artifact_delta: Vec<(String, u64)>,
-    /// The function response is the answer; the model does not summarise it.
+    /// If true, the function response is the final answer, and the model does not summarize it.
     pub skip_summarization: Option<bool>,
-    /// The agent that goes on.
+    /// The agent to transfer the conversation to.
     pub transfer_to_agent: Option<String>,
-    /// Ends the loops and parallel agents around the agent.
+    /// If true, ends the loops and parallel agents around the agent.
     pub escalate: Option<bool>,
-    /// The agent has ended its run.
+    /// If true, the agent has ended its run.
     pub end_of_agent: Option<bool>,
     /// Further keys.
     pub extra: JsonMap,
@@ -105,18 +106,18 @@ mod tests {
     use crate::content::Part;
 
     #[test]
-    fn a_response_becomes_an_event_with_the_reason_why_it_stopped() {
+    fn a_response_becomes_an_event_with_its_finish_reason() {
         let response = LlmResponse { finish_reason: Some("STOP".into()), ..LlmResponse::text("yes") };
         let event = Event::from(response);
-        assert_eq!((event.said().as_str(), event.partial), ("yes", false));
+        assert_eq!((event.text_content().as_str(), event.partial), ("yes", false));
         assert_eq!(event.extra.get("finishReason"), Some(&json!("STOP")));
     }
 
     #[test]
-    fn an_event_says_its_text_without_thoughts() {
+    fn the_text_of_an_event_has_no_thoughts() {
         let thought = Part { thought: true, ..Part::text("hm") };
         let content = Content { role: None, parts: vec![thought, Part::text("yes")] };
-        assert_eq!(Event::from(content).said(), "yes");
-        assert_eq!(Event::default().said(), "");
+        assert_eq!(Event::from(content).text_content(), "yes");
+        assert_eq!(Event::default().text_content(), "");
     }
 }

@@ -1,4 +1,4 @@
-//! Examples that show a model how to answer, and those who choose them.
+//! Few-shot examples, and the providers that choose them.
 
 use crate::bindings::examples::exports::hatchery::agent::guest_examples as wit;
 use crate::bindings::wit::types;
@@ -6,22 +6,22 @@ use crate::content::Content;
 use crate::context::Context;
 use crate::export::{Offer, Serve, find};
 
-/// What a user might say, and how it is to be answered.
+/// An example: a user message and the answer to it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Example {
-    /// What the user says.
+    /// The user message.
     pub input: Content,
-    /// What follows: texts, calls and their answers.
+    /// The answer: texts, function calls and their responses.
     pub output: Vec<Content>,
 }
 
 impl Example {
-    /// A text of the user and the model's answer to it.
+    /// Creates an example with two texts.
     pub fn new(input: impl Into<String>, output: impl Into<String>) -> Self {
         Self { input: Content::user(input), output: vec![Content::model(output)] }
     }
 
-    /// With something more that follows, such as the answer to a function call.
+    /// Adds a content to the answer, such as the response to a function call.
     #[must_use]
     pub fn then(mut self, content: Content) -> Self {
         self.output.push(content);
@@ -29,18 +29,18 @@ impl Example {
     }
 }
 
-/// Chooses examples, as [`#[examples]`](macro@crate::examples) makes it of an async function.
+/// An example provider, made from an async function by [`#[examples]`](macro@crate::examples).
 #[derive(Debug, Clone, Copy)]
 pub struct ExampleProvider {
-    /// What agents call it by.
+    /// Name of the provider.
     pub name: &'static str,
     #[doc(hidden)]
     pub run: Serve<String, Vec<Example>>,
 }
 
-/// Refers to a provider of examples: a function marked `#[examples]`, or a name (`sums`, `school/sums`).
+/// A reference to an example provider: a function marked `#[examples]`, or a name (`sums`, `school/sums`).
 pub trait ExamplesRef {
-    /// The name.
+    /// Returns the name.
     fn provider_name(self) -> String;
 }
 

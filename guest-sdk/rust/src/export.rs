@@ -1,14 +1,14 @@
-//! [`export!`](crate::export): what a component offers.
+//! The [`export!`](crate::export) macro.
 
 use crate::context::Context;
 use crate::error::Error;
 use crate::tool::LocalFuture;
 
-/// Says what the component offers:
+/// Declares the exports of the component:
 ///
-/// | list | of |
+/// | list | items |
 /// |---|---|
-/// | `agents` | functions marked `#[agent]`, or giving an agent builder; agents below a listed one need not be listed |
+/// | `agents` | functions marked `#[agent]`, or that return an agent builder; sub-agents of a listed agent need not be listed |
 /// | `tools` | functions marked `#[tool]` |
 /// | `callbacks` | functions marked `#[callback(…)]` |
 /// | `plugins` | types whose functions are marked `#[plugin]` |
@@ -19,7 +19,7 @@ use crate::tool::LocalFuture;
 ///
 /// ```
 /// # use hatchery_guest::prelude::*;
-/// # /// Says the time.
+/// # /// Returns the time.
 /// # #[tool]
 /// # async fn time() -> String { String::from("noon") }
 /// # /// Greets.
@@ -73,7 +73,7 @@ macro_rules! __export {
     };
 }
 
-/// Offers these items of this type through the bindings in this module, with this macro of theirs.
+/// Exports items of one type through the bindings in `$module`, with the export macro `$export`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __offer {
@@ -85,7 +85,7 @@ macro_rules! __offer {
                     ::std::vec![$($item),*]
                 }
             }
-            // Off wasm nothing is exported; the items are in use all the same.
+            // On other targets nothing is exported; this marks the items as used.
             const _: fn() -> ::std::vec::Vec<$type> = <Offered as $crate::__private::Offer<$type>>::items;
             #[cfg(target_family = "wasm")]
             $crate::__private::$export!(Offered with_types_in $crate::__private::$module);
@@ -93,21 +93,20 @@ macro_rules! __offer {
     };
 }
 
-/// What `export!` makes of a list of items.
+/// The items that `export!` lists, by type.
 pub trait Offer<T> {
-    /// The items, in the order written.
+    /// Returns the items, in the order written.
     fn items() -> Vec<T>;
 }
 
-/// The code of something that takes one thing and gives another.
+/// The code of an item that maps an input to an output.
 pub type Serve<I, O, E = Error> = fn(I, Context) -> LocalFuture<Result<O, E>>;
 
-/// The one of this name.
+/// Returns the item with this name.
 pub(crate) fn find<T>(items: Vec<T>, kind: &str, name: &str, name_of: fn(&T) -> &str) -> Result<T, Error> {
     let found = items.into_iter().find(|item| name_of(item) == name);
     found.ok_or_else(|| Error::new("NOT_FOUND", format!("this component has no {kind} `{name}`")))
 }
 
 #[cfg(test)]
-#[path = "export_tests.rs"]
 mod tests;

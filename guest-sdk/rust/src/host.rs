@@ -1,5 +1,5 @@
-//! The border to the host: all that other modules ask of it goes through here. In a component these are the imports that `wit-bindgen`
-//! makes of `wit/imports.wit`; elsewhere there is the host of a test, with functions of the same names and types.
+//! The imports from the host, which all other modules use. In a component these are the imports that `wit-bindgen`
+//! generates from `wit/imports.wit`; in unit tests they are functions of the mock host with the same names and types.
 
 #[cfg(target_family = "wasm")]
 pub(crate) use crate::bindings::wit::{agents, artifacts, config, log, memory, model, session, tools};

@@ -16,14 +16,15 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A host that is not granted is an error with the code `DENIED`, whose message has the lines that would allow it; a limit of the component
-//! has the code `LIMIT_REACHED`, anything else `HTTP_FAILED`. Up to five redirects are followed; each is a request of its own to the host,
-//! allowed or denied like any other. Secrets are added by the host when the operator says so: code sets no header for them.
+//! A request to a host that is not granted fails with the code `DENIED`, and the message contains the lines that would
+//! allow it. A limit of the component has the code `LIMIT_REACHED`, any other failure `HTTP_FAILED`. Up to five
+//! redirects are followed; each one is a separate request, allowed or denied like any other. The host adds secrets that
+//! the operator configures: code sets no header for them.
 //!
-//! Requests of one component run at the same time when they are awaited together, as with `join`. While all of its code waits and one
-//! of them is under way, other answers of the host (of models and tools) wait for the next piece of that request.
+//! Requests that are awaited together, for example with `join`, run concurrently. While all code of the component waits
+//! and a request is running, other results from the host (of models and tools) wait for the next chunk of that request.
 //!
-//! In unit tests `hatchery_guest::testing::Host::http` answers.
+//! In unit tests, `hatchery_guest::testing::Host::http` answers the requests.
 
 #[cfg(not(target_family = "wasm"))]
 mod native;
@@ -43,21 +44,21 @@ use url::Url;
 #[cfg(target_family = "wasm")]
 use wasi as transport;
 
-/// The code of an error that is neither a denial nor a limit.
+/// Code of errors that are neither denials nor limits.
 const HTTP_FAILED: &str = "HTTP_FAILED";
 
-/// How many redirects are followed.
-const MOST_REDIRECTS: usize = 5;
+/// Maximum number of redirects to follow.
+const MAX_REDIRECTS: usize = 5;
 
-/// Gets a URL.
+/// Sends a GET request.
 ///
 /// # Errors
-/// When it cannot be fetched; see the module. A status such as 404 is not an error.
+/// If there is no response; see the module. A status such as 404 is not an error.
 pub async fn get(url: impl Into<String>) -> Result<Response, Error> {
     Request::get(url).send().await
 }
 
-/// A request that is being made.
+/// An HTTP request builder.
 #[derive(Debug, Clone)]
 #[must_use = "a request is sent by `send`"]
 pub struct Request {
@@ -66,14 +67,14 @@ pub struct Request {
     headers: Headers,
     body: Vec<u8>,
     timeout: Option<Duration>,
-    /// What was wrong with a part of it.
-    trouble: Option<String>,
+    /// The first error in building the request.
+    build_error: Option<String>,
 }
 
-/// Names in lower case, and values.
+/// Header names in lower case with their values.
 type Headers = Vec<(String, Vec<u8>)>;
 
-/// What goes over to the host at once.
+/// A request to the transport.
 struct Call<'a> {
     method: &'a str,
     url: &'a Url,
@@ -82,7 +83,7 @@ struct Call<'a> {
     timeout: Option<Duration>,
 }
 
-/// The beginning of what comes back.
+/// A response from the transport.
 struct Reply {
     status: u16,
     headers: Headers,
@@ -90,28 +91,28 @@ struct Reply {
 }
 
 impl Request {
-    /// A request with any method.
+    /// Creates a request with any method.
     pub fn new(method: impl Into<String>, url: impl Into<String>) -> Self {
         let (method, url) = (method.into().to_ascii_uppercase(), url.into());
-        Self { method, url, headers: Vec::new(), body: Vec::new(), timeout: None, trouble: None }
+        Self { method, url, headers: Vec::new(), body: Vec::new(), timeout: None, build_error: None }
     }
 
-    /// A GET request.
+    /// Creates a GET request.
     pub fn get(url: impl Into<String>) -> Self {
         Self::new("GET", url)
     }
 
-    /// A POST request.
+    /// Creates a POST request.
     pub fn post(url: impl Into<String>) -> Self {
         Self::new("POST", url)
     }
 
-    /// A PUT request.
+    /// Creates a PUT request.
     pub fn put(url: impl Into<String>) -> Self {
         Self::new("PUT", url)
     }
 
-    /// A DELETE request.
+    /// Creates a DELETE request.
     pub fn delete(url: impl Into<String>) -> Self {
         Self::new("DELETE", url)
     }
@@ -128,32 +129,32 @@ impl Request {
         self
     }
 
-    /// Sets the body to JSON, and says so in `content-type`.
+    /// Sets a JSON body and the `content-type` header.
     pub fn json(mut self, value: &impl Serialize) -> Self {
         match serde_json::to_vec(value) {
             Ok(body) => self.body = body,
-            Err(error) => self.trouble = Some(format!("the body cannot be JSON: {error}")),
+            Err(error) => self.build_error = Some(format!("the body cannot be JSON: {error}")),
         }
         self.header("content-type", "application/json")
     }
 
-    /// How long to wait for a connection, for the first byte and between two pieces of the response, each. The operator's limits count when
-    /// they are shorter.
+    /// Sets the timeout for connecting, for the first byte, and between two chunks of the response, each. Shorter
+    /// limits of the operator take precedence.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sends it, and follows redirects. The body of the response is yet to come.
+    /// Sends the request and follows redirects. The body of the response is read later.
     ///
     /// # Errors
-    /// When there is no response; see the module. A status such as 404 is not an error.
+    /// If there is no response; see the module. A status such as 404 is not an error.
     pub async fn send(mut self) -> Result<Response, Error> {
-        if let Some(trouble) = self.trouble.take() {
-            return Err(failed(trouble));
+        if let Some(build_error) = self.build_error.take() {
+            return Err(failed(build_error));
         }
         let mut url = Url::parse(&self.url)?;
-        for _ in 0..=MOST_REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let call = Call {
                 method: &self.method,
                 url: &url,
@@ -171,29 +172,29 @@ impl Request {
                 }
             }
         }
-        Err(failed(format!("{} was redirected more than {MOST_REDIRECTS} times", self.url)))
+        Err(failed(format!("{} was redirected more than {MAX_REDIRECTS} times", self.url)))
     }
 
-    /// Makes this the request that follows a redirect.
+    /// Turns this request into the one that follows a redirect.
     fn follow(&mut self, status: u16, from: &Url, to: &Url) {
-        let is_get_now = match status {
+        let becomes_get = match status {
             303 => self.method != "HEAD",
             301 | 302 => self.method == "POST",
             _ => false,
         };
-        if is_get_now {
+        if becomes_get {
             self.method = "GET".into();
             self.body.clear();
             self.headers.retain(|(name, _)| !name.starts_with("content-"));
         }
         if from.origin() != to.origin() {
-            // What was meant for the one host is not for the other.
+            // Credentials for one host must not be sent to another.
             self.headers.retain(|(name, _)| name != "authorization" && name != "cookie");
         }
     }
 }
 
-/// Where a response sends us on to.
+/// Returns the target of a redirect.
 fn redirect(response: &Response, url: &Url) -> Result<Option<Url>, Error> {
     match (response.status, response.header("location")) {
         (301 | 302 | 303 | 307 | 308, Some(location)) => url.join(location).map(Some),
@@ -201,9 +202,9 @@ fn redirect(response: &Response, url: &Url) -> Result<Option<Url>, Error> {
     }
 }
 
-/// What came back.
+/// An HTTP response.
 pub struct Response {
-    /// The status, such as 200.
+    /// Status code.
     pub status: u16,
     headers: Headers,
     url: String,
@@ -211,15 +212,15 @@ pub struct Response {
 }
 
 impl Response {
-    /// True for a status of 200 to 299.
+    /// Returns true for a status of 200 to 299.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
-    /// This response, if its status is one of success.
+    /// Returns this response if its status is 200 to 299.
     ///
     /// # Errors
-    /// When it is another.
+    /// If the status is another one.
     pub fn error_for_status(self) -> Result<Self, Error> {
         if self.is_success() {
             Ok(self)
@@ -228,26 +229,26 @@ impl Response {
         }
     }
 
-    /// Where it came from, after all redirects.
+    /// Returns the URL of the response, after all redirects.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Names, in lower case, and values of its headers.
+    /// Returns the header names, in lower case, with their values.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
     }
 
-    /// The first header of this name, if it is text.
+    /// Returns the first header with this name, if it is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.and_then(|(_, value)| std::str::from_utf8(value).ok())
     }
 
-    /// The next piece of the body; nothing after the last.
+    /// Returns the next chunk of the body. `None` after the last one.
     ///
     /// # Errors
-    /// When it breaks off, or a limit is reached.
+    /// If the connection breaks, or a limit is reached.
     pub async fn chunk(&mut self) -> Result<Option<Vec<u8>>, Error> {
         self.body.chunk().await
     }
@@ -264,7 +265,7 @@ impl Response {
         Ok(bytes)
     }
 
-    /// The body as text; what is not UTF-8 is replaced.
+    /// Reads the complete body as text. Invalid UTF-8 is replaced.
     ///
     /// # Errors
     /// See [`Response::chunk`].
@@ -273,14 +274,14 @@ impl Response {
         Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
-    /// The body read as JSON.
+    /// Reads the complete body as JSON.
     ///
     /// # Errors
-    /// See [`Response::chunk`]; also when it is not JSON of this kind.
+    /// See [`Response::chunk`]; also if the body is not JSON for a `T`.
     pub async fn json<T: DeserializeOwned>(self) -> Result<T, Error> {
         let url = self.url.clone();
         let bytes = self.bytes().await?;
-        serde_json::from_slice(&bytes).map_err(|error| failed(format!("{url} answered with other JSON: {error}")))
+        serde_json::from_slice(&bytes).map_err(|error| failed(format!("{url} answered with unexpected JSON: {error}")))
     }
 }
 
@@ -294,9 +295,9 @@ fn failed(message: impl Into<String>) -> Error {
     Error::new(HTTP_FAILED, message)
 }
 
-/// The error that the host's text tells of: `DENIED: …` and `LIMIT_REACHED: …` begin with their code.
-#[cfg_attr(not(target_family = "wasm"), allow(dead_code, reason = "only the host says such texts"))]
-fn told(text: &str) -> Error {
+/// Converts the host's error text, which begins with the code for denials and limits (`DENIED: …`, `LIMIT_REACHED: …`).
+#[cfg_attr(not(target_family = "wasm"), allow(dead_code, reason = "only used with a real host"))]
+fn from_host_text(text: &str) -> Error {
     for code in ["DENIED", "LIMIT_REACHED"] {
         if let Some((_, message)) = text.split_once(&format!("{code}: ")) {
             return Error::new(code, message);
@@ -310,19 +311,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hosts_text_tells_the_code() {
-        let denied = told("DENIED: component `web` may not send requests");
+    fn the_hosts_text_contains_the_code() {
+        let denied = from_host_text("DENIED: component `web` may not send requests");
         assert_eq!(
             (denied.code.as_str(), denied.message.as_str()),
             ("DENIED", "component `web` may not send requests")
         );
-        assert_eq!(told("internal error: LIMIT_REACHED: it needs more").code, "LIMIT_REACHED");
-        assert_eq!(told("the connection broke").code, "HTTP_FAILED");
+        assert_eq!(from_host_text("internal error: LIMIT_REACHED: it needs more").code, "LIMIT_REACHED");
+        assert_eq!(from_host_text("the connection broke").code, "HTTP_FAILED");
     }
 
     #[test]
-    fn a_redirect_changes_what_it_has_to() {
-        let followed = |status, to: &str| {
+    fn a_redirect_changes_method_body_and_headers() {
+        let follow = |status, to: &str| {
             let mut request = Request::post("https://a.com/x")
                 .header("Authorization", "mine")
                 .header("Content-Type", "text/plain")
@@ -332,10 +333,10 @@ mod tests {
             let names: Vec<_> = request.headers.iter().map(|(name, _)| name.clone()).collect();
             (request.method, request.body.len(), names.join(" "))
         };
-        assert_eq!(followed(302, "https://a.com/y"), ("GET".into(), 0, "authorization accept".into()));
-        assert_eq!(followed(307, "https://a.com/y"), ("POST".into(), 4, "authorization content-type accept".into()));
-        assert_eq!(followed(308, "https://b.com/"), ("POST".into(), 4, "content-type accept".into()));
-        assert_eq!(followed(303, "http://a.com/"), ("GET".into(), 0, "accept".into()));
+        assert_eq!(follow(302, "https://a.com/y"), ("GET".into(), 0, "authorization accept".into()));
+        assert_eq!(follow(307, "https://a.com/y"), ("POST".into(), 4, "authorization content-type accept".into()));
+        assert_eq!(follow(308, "https://b.com/"), ("POST".into(), 4, "content-type accept".into()));
+        assert_eq!(follow(303, "http://a.com/"), ("GET".into(), 0, "accept".into()));
     }
 
     #[test]

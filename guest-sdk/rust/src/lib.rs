@@ -11,7 +11,7 @@
 //!     sides: u32,
 //! }
 //!
-//! /// Rolls a die and gives the number.
+//! /// Rolls a die and returns the number.
 //! #[tool]
 //! async fn roll_die(roll: Roll, cx: ToolContext) -> Result<u32, ToolError> {
 //!     let rolled = cx.state::<u32>("last")?.unwrap_or(0) % roll.sides + 1;
@@ -34,26 +34,27 @@
 //! hatchery_guest::export! { agents: [dice], tools: [roll_die], callbacks: [check_sides] }
 //! ```
 //!
-//! Its `Cargo.toml` says `crate-type = ["cdylib"]` and depends on `hatchery-guest`, `serde` and `schemars`; `cargo build --target
-//! wasm32-wasip2 --release` makes the `.wasm` file to drop into a served directory.
+//! Its `Cargo.toml` says `crate-type = ["cdylib"]` and depends on `hatchery-guest`, `serde` and `schemars`; `cargo
+//! build --target wasm32-wasip2 --release` makes the `.wasm` file to drop into a served directory.
 //!
-//! - [`#[tool]`](macro@tool), [`#[agent]`](macro@agent), [`#[callback(…)]`](macro@callback) and the like turn a function into one that
-//!   gives a definition, so tools, agents and callbacks refer to each other as items; those of other components go by name, as in
-//!   `.tool("search/find")`.
-//! - [`ToolContext`], [`CallbackContext`] and [`AgentContext`] are the way to the session, artifacts, memory, models and other tools.
-//!   What needs no steering takes a plain [`Context`].
+//! - [`#[tool]`](macro@tool), [`#[agent]`](macro@agent), [`#[callback(…)]`](macro@callback) and the other attributes
+//!   turn a function into one that returns a definition. Tools, agents and callbacks of one component therefore refer
+//!   to each other as Rust items. Those of other components are referred to by name, as in `.tool("search/find")`.
+//! - [`ToolContext`], [`CallbackContext`] and [`AgentContext`] give access to the session, artifacts, memory, models
+//!   and other tools. Code that does not control the run takes a plain [`Context`].
 //! - [`http`] sends requests to the hosts that the operator grants.
-//! - [`Error`] and [`ToolError`] take any standard error through `?`.
-//! - [`export!`] says what the component offers; it has no other exports. [`requests!`] says what it needs to be granted.
+//! - [`Error`] and [`ToolError`] convert from any standard error with `?`.
+//! - [`export!`] lists the exports of the component. [`requests!`] declares the grants that it needs.
 //!
-//! # What a component needs
+//! # Grants
 //!
-//! Its code computes, and takes part in the session that it is called in. What goes beyond, the operator has to grant; [`requests!`] says
-//! what and why, in the words of the grants, for `hatchery inspect` to show:
+//! A component's code can compute, and can use the session that it is called in. Everything else has to be granted by
+//! the operator. [`requests!`] declares which grants the component needs and why, with the keys of `grants`; `hatchery
+//! inspect` shows them:
 //!
 //! ```
 //! hatchery_guest::requests! {
-//!     models: ["gemini-*"] because "it sums up what it has found",
+//!     models: ["gemini-*"] because "it summarizes search results",
 //!     memory: true,
 //!     artifacts: write,
 //!     state: { read: ["app:theme"], write: ["user:*"] },
@@ -64,9 +65,9 @@
 //! }
 //! ```
 //!
-//! What is not granted fails with an [`Error`] of the code `DENIED`.
+//! An operation that is not granted fails with an [`Error`] with the code `DENIED`.
 //!
-//! # What a component can offer
+//! # Exports
 //!
 //! **Agents** are builders ([`LlmAgent`], [`SequentialAgent`], [`ParallelAgent`], [`LoopAgent`]) or async functions:
 //!
@@ -80,7 +81,8 @@
 //! # hatchery_guest::export! { agents: [greeter] }
 //! ```
 //!
-//! **Tools** may need a person's consent: `#[tool(confirm)]` asks before each call, [`ToolContext::request_confirmation`] asks from within.
+//! **Tools** can require confirmation by a person: `#[tool(confirm)]` asks before each call,
+//! [`ToolContext::request_confirmation`] asks during a call.
 //!
 //! ```
 //! # use hatchery_guest::prelude::*;
@@ -102,7 +104,7 @@
 //! # hatchery_guest::export! { tools: [send_money] }
 //! ```
 //!
-//! **Callbacks** stand before and after an agent, a model call and a tool call, or wait for one that fails:
+//! **Callbacks** run before and after an agent, a model call or a tool call, or after one that failed:
 //!
 //! ```
 //! # use hatchery_guest::prelude::*;
@@ -113,7 +115,7 @@
 //! # hatchery_guest::export! { callbacks: [apologise] }
 //! ```
 //!
-//! **Plugins** have hooks into every run, whatever its agent. The host is told of those that are written, and calls no others:
+//! **Plugins** have hooks into every run, regardless of its agent. The host only calls the hooks that are implemented:
 //!
 //! ```
 //! # use hatchery_guest::prelude::*;
@@ -129,11 +131,11 @@
 //! # hatchery_guest::export! { plugins: [Courtesy] }
 //! ```
 //!
-//! **Code executors** run the code that models write, for agents that say `.run_code(…)`:
+//! **Code executors** run the code that models write, for agents with `.run_code(…)`:
 //!
 //! ```
 //! # use hatchery_guest::prelude::*;
-//! /// Adds the numbers that stand in lines.
+//! /// Adds numbers, one per line.
 //! #[code_executor]
 //! async fn adding_machine(input: CodeInput) -> Result<CodeOutput, ToolError> {
 //!     Ok(match input.code.lines().map(str::parse::<i64>).sum::<Result<i64, _>>() {
@@ -149,19 +151,19 @@
 //! # hatchery_guest::export! { agents: [clerk], code_executors: [adding_machine] }
 //! ```
 //!
-//! **Summarizers** make the summaries that stand for older events:
+//! **Summarizers** write the summaries that replace older events in the prompt:
 //!
 //! ```
 //! # use hatchery_guest::prelude::*;
 //! #[summarizer]
 //! async fn minutes(events: Vec<Event>, cx: Context) -> Result<Option<Content>, Error> {
-//!     let said: String = events.iter().map(Event::said).collect();
-//!     Ok(cx.generate(LlmRequest::new("", said).with_instruction("Sum this up.")).await?.content)
+//!     let transcript: String = events.iter().map(Event::text_content).collect();
+//!     Ok(cx.generate(LlmRequest::new("", transcript).with_instruction("Summarize this.")).await?.content)
 //! }
 //! # hatchery_guest::export! { summarizers: [minutes] }
 //! ```
 //!
-//! **Providers of examples** choose what an agent's model is shown, for agents that say `.examples_from(…)`:
+//! **Example providers** choose examples for the model, for agents with `.examples_from(…)`:
 //!
 //! ```
 //! # use hatchery_guest::prelude::*;
@@ -177,14 +179,14 @@
 //! # hatchery_guest::export! { agents: [teacher], examples: [sums] }
 //! ```
 //!
-//! **Models** answer piece by piece; agents use them by the name `component:NAME/model`:
+//! **Models** stream their answers. Agents refer to them as `component:NAME/model`:
 //!
 //! ```
 //! # use hatchery_guest::prelude::*;
 //! #[model]
 //! async fn echo(request: LlmRequest, answer: Answer) -> Result<(), Error> {
-//!     let said = request.contents.last().map(Content::text).unwrap_or_default();
-//!     for word in said.split_inclusive(' ') {
+//!     let text = request.contents.last().map(Content::text).unwrap_or_default();
+//!     for word in text.split_inclusive(' ') {
 //!         answer.say(word).await?;
 //!     }
 //!     Ok(())
@@ -194,8 +196,9 @@
 //!
 //! # Tests
 //!
-//! `hatchery_guest::testing` has a host for unit tests by plain `cargo test`: it runs all of these, and plays models, tools, state and whatever else a
-//! component asks for. It is there on all targets but wasm, so nothing of it gets into components.
+//! `hatchery_guest::testing` has a mock host for unit tests with plain `cargo test`. It runs all of these items, and
+//! mocks models, tools, state and everything else that a component imports. It exists on all targets except wasm, so it
+//! is never part of a component.
 
 extern crate self as hatchery_guest;
 
@@ -254,7 +257,7 @@ pub use tool::{LocalFuture, Tool, ToolRef};
 
 pub use {schemars, serde, serde_json};
 
-/// What most components use.
+/// The items that most components use.
 pub mod prelude {
     pub use crate::{
         AgentContext, Answer, CallbackContext, CodeFile, CodeInput, CodeOutput, CodeRunner, Content, Context,
@@ -267,17 +270,17 @@ pub mod prelude {
     pub use serde_json::{Value, json};
 }
 
-/// The examples of the guide.
+/// The examples of the agents guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/agents.md")]
 mod guide {}
 
-/// The examples of what is said about components.
+/// The examples of the components guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/components.md")]
 mod components {}
 
-/// For the macros only.
+/// Used by the macros only.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::bindings::agents::{self, export_agents};

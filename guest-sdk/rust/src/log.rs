@@ -1,4 +1,4 @@
-//! Lines for the host's log, where the component, the session and the run are added to them.
+//! Logging. The host adds the component, the session and the run to each line.
 //!
 //! ```no_run
 //! # let (city, days) = ("Oslo", 3);
@@ -9,36 +9,36 @@ use std::fmt::Display;
 
 use crate::host::log::write;
 
-/// Named values of a line.
+/// Named values of a log line.
 pub type Fields<'a> = &'a [(&'a str, &'a dyn Display)];
 
-/// Something failed, and somebody should look at it.
+/// Logs a failure that needs attention.
 pub fn error(message: impl AsRef<str>, fields: Fields<'_>) {
     line("error", message.as_ref(), fields);
 }
 
-/// Something is odd.
+/// Logs something unexpected.
 pub fn warn(message: impl AsRef<str>, fields: Fields<'_>) {
     line("warn", message.as_ref(), fields);
 }
 
-/// Something happened.
+/// Logs an event.
 pub fn info(message: impl AsRef<str>, fields: Fields<'_>) {
     line("info", message.as_ref(), fields);
 }
 
-/// For the component's author.
+/// Logs a detail for debugging.
 pub fn debug(message: impl AsRef<str>, fields: Fields<'_>) {
     line("debug", message.as_ref(), fields);
 }
 
-/// For the component's author, in great detail.
+/// Logs a fine-grained detail for debugging.
 pub fn trace(message: impl AsRef<str>, fields: Fields<'_>) {
     line("trace", message.as_ref(), fields);
 }
 
 fn line(level: &str, message: &str, fields: Fields<'_>) {
     let fields: Vec<_> = fields.iter().map(|(key, value)| ((*key).to_owned(), value.to_string())).collect();
-    // The host refuses lines beyond the component's limit and reports that itself; no caller could do better.
+    // The host rejects lines beyond the component's limit and reports that itself.
     let _refused = write(level, message, &fields);
 }

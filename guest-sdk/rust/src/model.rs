@@ -1,4 +1,4 @@
-//! Asking models: [`LlmRequest`], [`LlmResponse`] and the stream of them.
+//! Model calls: [`LlmRequest`], [`LlmResponse`] and the stream of responses.
 
 use serde_json::Value;
 
@@ -7,30 +7,30 @@ use crate::content::{Content, JsonMap, Part};
 use crate::error::Error;
 use crate::host::StreamReader;
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LlmRequest {
-    /// The model's name; empty for the agent's own.
+    /// Name of the model; empty for the agent's own.
     pub model: String,
     /// The conversation, oldest first.
     pub contents: Vec<Content>,
-    /// System instructions; sent joined by a blank line.
+    /// System instructions, joined by a blank line when sent.
     pub system_instructions: Vec<String>,
     /// Tools that the model may call.
     pub tools: Vec<FunctionDeclaration>,
-    /// Tools that run inside the model, as its provider writes them, such as `{"googleSearch": {}}`.
+    /// Tools that run inside of the model, in the provider's format, such as `{"googleSearch": {}}`.
     pub model_tools: Vec<Value>,
     /// Settings, such as `temperature`, as in Gemini's `GenerateContentConfig`.
     pub config: JsonMap,
 }
 
 impl LlmRequest {
-    /// Asks a model, by name, what the user says; an empty name stands for the agent's own model.
+    /// Creates a request with one user message. An empty name means the agent's own model.
     pub fn new(model: impl Into<String>, user: impl Into<String>) -> Self {
         Self { model: model.into(), contents: vec![Content::user(user)], ..Self::default() }
     }
 
-    /// With one more system instruction.
+    /// Adds a system instruction.
     #[must_use]
     pub fn with_instruction(mut self, text: impl Into<String>) -> Self {
         self.system_instructions.push(text.into());
@@ -38,10 +38,9 @@ impl LlmRequest {
     }
 }
 
-/// A tool as a model sees it.
+/// The declaration of a tool for a model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FunctionDeclaration {
-    /// What the model calls it by.
     pub name: String,
     /// What it does and when to use it.
     pub description: String,
@@ -51,31 +50,31 @@ pub struct FunctionDeclaration {
     pub response: Option<Value>,
 }
 
-/// What a model answers, or a piece of it.
+/// A model's response, or a part of a streamed one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LlmResponse {
-    /// What it says.
+    /// The message.
     pub content: Option<Content>,
-    /// True for a piece, which holds only what is new.
+    /// True for a part of a streamed response, which contains only what is new.
     pub partial: bool,
-    /// Why it stopped, such as `STOP`.
+    /// Finish reason, such as `STOP`.
     pub finish_reason: Option<String>,
-    /// Set when the answer is an error.
+    /// Set if the response is an error.
     pub error_code: Option<String>,
-    /// The error.
+    /// The error message.
     pub error_message: Option<String>,
     /// The other keys (`usageMetadata`, `modelVersion` …).
     pub extra: JsonMap,
 }
 
 impl LlmResponse {
-    /// An answer of one text.
+    /// Creates a response with one text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: Some(Content::model(text)), ..Self::default() }
     }
 
-    /// The text that it says, without thoughts; empty when it says nothing.
-    pub fn said(&self) -> String {
+    /// Returns the text of the message, without thoughts. Empty if there is none.
+    pub fn text_content(&self) -> String {
         self.content.as_ref().map(Content::text).unwrap_or_default()
     }
 }
@@ -92,7 +91,7 @@ impl From<Part> for LlmResponse {
     }
 }
 
-/// A model's answer as it comes. Dropping it ends the request.
+/// A streamed model response. Dropping it ends the request.
 pub struct ResponseStream(Option<StreamReader<types::LlmResponse>>);
 
 impl ResponseStream {
@@ -100,10 +99,10 @@ impl ResponseStream {
         Self(Some(responses))
     }
 
-    /// The next response: pieces first, at last the whole; nothing after that.
+    /// Returns the next response: partial ones first, then the complete one, then `None`.
     ///
     /// # Errors
-    /// When the model fails, with the code that it fails with.
+    /// If the model fails, with its error code.
     pub async fn next(&mut self) -> Result<Option<LlmResponse>, Error> {
         let Some(response) = next(&mut self.0).await else { return Ok(None) };
         let response = LlmResponse::try_from(response)?;
@@ -114,7 +113,7 @@ impl ResponseStream {
     }
 }
 
-/// The next item, nothing for ever after the last: reading a stream whose writer is gone traps.
+/// Returns the next item, and always `None` after the last one: reading a stream without a writer traps.
 pub(crate) async fn next<T>(stream: &mut Option<StreamReader<T>>) -> Option<T> {
     let item = match stream {
         Some(reader) => reader.next().await,

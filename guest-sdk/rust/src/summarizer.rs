@@ -1,4 +1,4 @@
-//! Summarizers: they make the summaries that stand for older events.
+//! Summarizers, which write the summaries that replace older events.
 
 use crate::bindings::summarizers::exports::hatchery::agent::guest_summarizers as wit;
 use crate::bindings::wit::types;
@@ -7,10 +7,10 @@ use crate::context::Context;
 use crate::event::Event;
 use crate::export::{Offer, Serve, find};
 
-/// A summarizer, as [`#[summarizer]`](macro@crate::summarizer) makes it of an async function.
+/// A summarizer, made from an async function by [`#[summarizer]`](macro@crate::summarizer).
 #[derive(Debug, Clone, Copy)]
 pub struct Summarizer {
-    /// What `hatchery.yaml` calls it by.
+    /// Name of the summarizer.
     pub name: &'static str,
     #[doc(hidden)]
     pub run: Serve<Vec<Event>, Option<Content>>,

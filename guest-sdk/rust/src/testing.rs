@@ -1,4 +1,4 @@
-//! Unit tests of components by plain `cargo test`: a [`Host`] takes the place of the real one, without WebAssembly.
+//! Unit tests of components with plain `cargo test`: a [`Host`] is a mock of the real host, without WebAssembly.
 //!
 //! ```
 //! # use hatchery_guest::prelude::*;
@@ -16,36 +16,36 @@
 //! }
 //!
 //! // #[test]
-//! fn a_roll_goes_on_from_the_last() {
+//! fn a_roll_continues_from_the_last() {
 //!     let host = Host::new().state("last", 3);
 //!     let rolled: u32 = host.call(roll_die, json!({ "sides": 6 })).unwrap();
 //!     assert_eq!((rolled, host.state_of("last")), (4, Some(4)));
 //! }
-//! # a_roll_goes_on_from_the_last();
+//! # a_roll_continues_from_the_last();
 //! ```
 //!
-//! A test says what there is (the state, what the user says, models, tools, artifacts …), has the host run something, and looks at what
-//! it gave and what it did. Everything that [`export!`](crate::export) takes can be run:
+//! A test sets up the environment (state, user message, models, tools, artifacts …), runs an item, and checks its
+//! result and its effects. Everything that [`export!`](crate::export) takes can be run:
 //!
-//! | | run by | gives |
+//! | item | run by | result |
 //! |---|---|---|
-//! | tool | [`Host::call`] | its result, or its [`ToolError`](crate::ToolError), also for arguments that do not fit |
-//! | custom agent | [`Host::run`] | its events as the session gets them |
+//! | tool | [`Host::call`] | its result or its [`ToolError`](crate::ToolError), also for invalid arguments |
+//! | custom agent | [`Host::run`] | its events as the session stores them |
 //! | LLM agent with computed instructions | [`Host::instruction`], [`Host::global_instruction`] | the text |
-//! | callback | [`Host::before_agent`] and so on | what it decides |
-//! | plugin | [`Host::plugin`], then a hook | what it decides |
-//! | model | [`Host::answer`], [`Host::stream`] | the whole answer, its pieces |
+//! | callback | [`Host::before_agent`] and others | its decision |
+//! | plugin | [`Host::plugin`], then a hook | its decision |
+//! | model | [`Host::answer`], [`Host::stream`] | the complete answer, the partial responses |
 //! | code executor | [`Host::execute`] | its output |
 //! | summarizer | [`Host::summarize`] | the summary |
-//! | provider of examples | [`Host::examples`] | the examples |
+//! | example provider | [`Host::examples`] | the examples |
 //!
-//! A custom agent with a model, a tool and an agent below it:
+//! A custom agent with a model, a tool and a sub-agent:
 //!
 //! ```
 //! # use hatchery_guest::prelude::*;
 //! use hatchery_guest::testing::Host;
 //!
-//! /// Looks things up, and asks its helper where there is nothing.
+//! /// Looks things up, and runs its helper if nothing is found.
 //! #[agent(tools = ["search/find"], sub_agents = ["helper"])]
 //! async fn librarian(cx: AgentContext) -> Result<(), Error> {
 //!     let found: Vec<String> = cx.call_tool("find", &json!({ "text": cx.user_content()?.text() })).await?;
@@ -62,7 +62,7 @@
 //!         .tool("search/find", |args| Ok(json!([format!("All about {}", args["text"].as_str().unwrap())])))
 //!         .model(|request| format!("{} Done.", request.contents[0].text()));
 //!     let events = host.run(librarian);
-//!     assert_eq!(events[0].said(), "Praise All about whales. Done.");
+//!     assert_eq!(events[0].text_content(), "Praise All about whales. Done.");
 //!     assert_eq!(host.requests().len(), 1);
 //! }
 //! # a_book_is_praised();
@@ -71,17 +71,17 @@
 //! fn the_helper_knows_more() {
 //!     let host = Host::new().user_says("?").tool("search/find", |_| Ok(json!([])));
 //!     let events = host.sub_agent("helper", [Event::text("Ask Ada.")]).run(librarian);
-//!     assert_eq!((events[0].author.as_str(), events[0].said().as_str()), ("helper", "Ask Ada."));
+//!     assert_eq!((events[0].author.as_str(), events[0].text_content().as_str()), ("helper", "Ask Ada."));
 //! }
 //! # the_helper_knows_more();
 //! ```
 //!
-//! What a test has not set up is an error as in a host, with the same code and with the line to add. A host belongs to its test: tests run
-//! at the same time. Ids and times are the same in each run of a test.
+//! Whatever a test has not set up is an error as in the real host, with the same code, and with the line to add. Each
+//! test has its own host, so tests can run concurrently. Ids and timestamps are the same in every run of a test.
 //!
-//! It is the component's code that is tested here, not the host's: no model is called for an LLM agent, no callback runs by itself, there
-//! are no grants and no limits, and arguments of a tool are read by its code without being checked against its JSON Schema first.
-//! `hatchery test` plays conversations with the compiled component for all of that.
+//! These tests cover the component's code, not the host: no model is called for an LLM agent, callbacks do not run by
+//! themselves, there are no grants and no limits, and a tool's arguments are parsed without being checked against its
+//! JSON Schema first. For all of that, `hatchery test` plays conversations with the compiled component.
 
 mod agent;
 mod answer;
@@ -113,24 +113,24 @@ use crate::content::{JsonMap, Part};
 use crate::event::Event;
 use crate::model::LlmRequest;
 
-/// The host of one test. It is set up by methods that take it and give it back, runs things as often as wanted, and tells what they did.
-/// Clones are the same host.
+/// The mock host of one test. Setup methods take and return it; it runs items any number of times and records what they
+/// did. Clones share their state.
 #[derive(Clone)]
 #[must_use = "a host does nothing by itself: let it call something"]
 pub struct Host(Rc<RefCell<World>>);
 
-/// A line that code has logged.
+/// A log line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     /// `error`, `warn`, `info`, `debug` or `trace`.
     pub level: &'static str,
-    /// What it says.
+    /// The message.
     pub message: String,
-    /// Named values.
+    /// Named values of the line.
     pub fields: Vec<(String, String)>,
 }
 
-/// As `level message key=value …`.
+/// Formats the line as `level message key=value …`.
 impl fmt::Display for LogLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.level, self.message)?;
@@ -144,74 +144,74 @@ impl Default for Host {
     }
 }
 
-/// What has happened.
+/// Records of what code has done.
 impl Host {
-    /// A state key as it is now; nothing when it is not set.
+    /// Returns the current value of a state key. `None` if it is not set.
     ///
     /// # Panics
-    /// When it is of another shape than `T`.
+    /// If the value is not a `T`.
     #[track_caller]
     pub fn state_of<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         let value = self.0.borrow().state.get(key).cloned()?;
         match serde_json::from_value(value.clone()) {
             Ok(value) => Some(value),
             Err(error) => {
-                misuse(&format!("the state key `{key}` is `{value}`, which is not what is asked for: {error}"))
+                misuse(&format!("the state key `{key}` is `{value}`, which is not of the requested type: {error}"))
             }
         }
     }
 
-    /// All state.
+    /// Returns all state.
     pub fn all_state(&self) -> JsonMap {
         self.0.borrow().state.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// All events of the session: those that it was set up with, what the user has said, and what agents have yielded.
+    /// Returns all events of the session: those that were set up, user messages, and events of agents.
     pub fn events(&self) -> Vec<Event> {
         self.0.borrow().events.clone()
     }
 
-    /// The versions of an artifact, the oldest first; none when there is no such artifact.
+    /// Returns the versions of an artifact, oldest first. Empty if there is no such artifact.
     pub fn versions_of(&self, artifact: &str) -> Vec<Part> {
         self.0.borrow().artifacts.get(artifact).cloned().unwrap_or_default()
     }
 
-    /// What models were asked, in order. A request that names no model has the name of its agent's own.
+    /// Returns the requests to models, in order. A request that names no model has the name of its agent's model.
     pub fn requests(&self) -> Vec<LlmRequest> {
         self.0.borrow().requests.clone()
     }
 
-    /// The tool calls that code has made, in order.
+    /// Returns the tool calls of code, in order.
     pub fn tool_calls(&self) -> Vec<ToolCall> {
         self.0.borrow().tool_calls.clone()
     }
 
-    /// The HTTP requests that code has sent, in order.
+    /// Returns the HTTP requests of code, in order.
     pub fn http_requests(&self) -> Vec<HttpRequest> {
         self.0.borrow().http_requests.clone()
     }
 
-    /// What code has logged, in order.
-    pub fn logged(&self) -> Vec<LogLine> {
+    /// Returns the log lines of code, in order.
+    pub fn log_lines(&self) -> Vec<LogLine> {
         self.0.borrow().log.clone()
     }
 
-    /// What a person is to be asked about a tool call.
-    pub fn asked_for_confirmation(&self) -> Option<ToolConfirmation> {
-        self.0.borrow().asked.clone()
+    /// Returns the confirmation that was requested for a tool call.
+    pub fn requested_confirmation(&self) -> Option<ToolConfirmation> {
+        self.0.borrow().requested_confirmation.clone()
     }
 
-    /// The agent that the conversation is handed over to.
+    /// Returns the agent that the conversation was transferred to.
     pub fn transferred_to(&self) -> Option<String> {
         self.0.borrow().actions.transfer_to_agent.clone()
     }
 
-    /// True when the loops and parallel agents around the agent are to end.
+    /// Returns true if the loops and parallel agents around the agent are to end.
     pub fn escalated(&self) -> bool {
         self.0.borrow().actions.escalate == Some(true)
     }
 
-    /// True when a tool's result is the answer, without a summary by the model.
+    /// Returns true if a tool's result is the final answer, without a summary by the model.
     pub fn skipped_summarization(&self) -> bool {
         self.0.borrow().actions.skip_summarization == Some(true)
     }
@@ -225,12 +225,12 @@ impl fmt::Debug for Host {
     }
 }
 
-/// The last part of `component/item`, which is what code calls the item by.
+/// Returns the last part of `component/item`, which is the name that code uses.
 fn item_name(name: &str) -> &str {
     name.rsplit_once('/').map_or(name, |(_, item)| item)
 }
 
-/// Names for a message.
+/// Formats names for a message.
 fn list(names: &[String]) -> String {
     if names.is_empty() {
         return "none".into();
@@ -238,7 +238,7 @@ fn list(names: &[String]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Fails the test, which has asked for something impossible.
+/// Fails the test because of a misuse of the mock host.
 #[track_caller]
 #[allow(clippy::panic, reason = "this is how a test fails")]
 fn misuse(message: &str) -> ! {

@@ -1,4 +1,4 @@
-//! [`Tool`]: what `#[tool]` makes of a function, and how its arguments and results become JSON.
+//! Tools: the [`Tool`] that `#[tool]` makes of a function, and the JSON conversion of its arguments and results.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,41 +15,43 @@ use crate::context::ToolContext;
 use crate::error::ToolError;
 use crate::export::{Offer, find};
 
-/// A future that stays in its component.
+/// A boxed future that is not `Send`: components are single-threaded.
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
 
-/// A tool, as [`#[tool]`](macro@crate::tool) makes it of an async function. A function so marked gives this instead of running.
+/// A tool, made from an async function by [`#[tool]`](macro@crate::tool). The function then returns this definition
+/// instead of running.
 #[derive(Debug, Clone, Copy)]
 pub struct Tool {
-    /// What models call it by.
+    /// Name of the tool.
     pub name: &'static str,
-    /// What it does and when to use it.
+    /// What the tool does and when to use it, for the model.
     pub description: &'static str,
-    /// True when its result comes later.
+    /// True if its result arrives later.
     pub long_running: bool,
-    /// True when a person has to agree to each call before it runs.
+    /// True if a person has to confirm each call before it runs.
     pub requires_confirmation: bool,
-    /// JSON Schema of its arguments; nothing when it takes none.
+    /// Returns the JSON Schema of the arguments. `None` if the tool takes none.
     pub parameters: fn() -> Option<Value>,
-    /// Runs it: a JSON object in, any JSON out.
+    /// Runs the tool: JSON object in, any JSON out.
     #[doc(hidden)]
     pub run: fn(String, ToolContext) -> LocalFuture<Result<String, ToolError>>,
 }
 
 impl Tool {
-    /// Calls it. Unit tests of a tool that uses its context go through [a host](crate::testing).
+    /// Calls the tool. Unit tests of a tool that uses its context go through [a mock host](crate::testing).
     ///
     /// # Errors
-    /// As the tool.
+    /// The error of the tool, also for invalid arguments.
     pub async fn call(&self, args: Value) -> Result<Value, ToolError> {
         let result = (self.run)(args.to_string(), ToolContext::new()).await?;
         Ok(serde_json::from_str(&result)?)
     }
 }
 
-/// Refers to a tool: a function marked `#[tool]`, or a name (`roll_die`, `dice/roll_die`, a built-in one such as `exit_loop`).
+/// A reference to a tool: a function marked `#[tool]`, or a name (`roll_die`, `dice/roll_die`, a built-in one such as
+/// `exit_loop`).
 pub trait ToolRef {
-    /// The name.
+    /// Returns the name.
     fn tool_name(self) -> String;
 }
 
@@ -65,48 +67,48 @@ impl ToolRef for &str {
     }
 }
 
-/// Reads the arguments of a call. What does not fit is told to the model, with the name of the field.
+/// Parses the arguments of a call. Invalid arguments are an error for the model, with the name of the field.
 #[doc(hidden)]
 pub fn arguments<T: DeserializeOwned>(tool: &str, args: &str) -> Result<T, ToolError> {
     let mut args: Value = serde_json::from_str(args)
-        .map_err(|error| ToolError::Model(format!("the arguments of `{tool}` are not JSON: {error}")))?;
-    write_whole_numbers_whole(&mut args);
+        .map_err(|error| ToolError::Recoverable(format!("the arguments of `{tool}` are not JSON: {error}")))?;
+    normalize_integers(&mut args);
     serde_path_to_error::deserialize(args).map_err(|error| {
         let field = error.path().to_string();
         let reason = error.inner();
-        ToolError::Model(match field.as_str() {
+        ToolError::Recoverable(match field.as_str() {
             "." => format!("bad arguments for `{tool}`: {reason}"),
             _ => format!("bad arguments for `{tool}`: `{field}`: {reason}"),
         })
     })
 }
 
-/// Some models write `20.0` where the schema wants an integer.
-fn write_whole_numbers_whole(value: &mut Value) {
-    // Up to here every whole `f64` is exact.
-    const MOST: f64 = 9_007_199_254_740_992.0;
+/// Converts floats without a fraction to integers, because some models write `20.0` where the schema wants an integer.
+fn normalize_integers(value: &mut Value) {
+    // All integers up to this one are exact as `f64`.
+    const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::Number(number) if number.is_f64() => {
-            if let Some(float) = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= MOST) {
-                #[allow(clippy::cast_possible_truncation, reason = "whole and within the range")]
-                let whole = float as i64;
-                *value = whole.into();
+            if let Some(float) = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= MAX_EXACT) {
+                #[allow(clippy::cast_possible_truncation, reason = "integral and within the range")]
+                let integer = float as i64;
+                *value = integer.into();
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(write_whole_numbers_whole),
-        Value::Object(fields) => fields.values_mut().for_each(write_whole_numbers_whole),
+        Value::Array(items) => items.iter_mut().for_each(normalize_integers),
+        Value::Object(fields) => fields.values_mut().for_each(normalize_integers),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-/// The result of a call as JSON.
+/// Serializes the result of a call.
 #[doc(hidden)]
 pub fn result(tool: &str, value: impl Serialize) -> Result<String, ToolError> {
     serde_json::to_string(&value)
-        .map_err(|error| ToolError::Model(format!("the result of `{tool}` cannot be written as JSON: {error}")))
+        .map_err(|error| ToolError::Recoverable(format!("the result of `{tool}` cannot be written as JSON: {error}")))
 }
 
-/// JSON Schema of a type, in one piece.
+/// Returns the JSON Schema of a type, without references.
 #[doc(hidden)]
 pub fn schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
@@ -114,7 +116,7 @@ pub fn schema<T: JsonSchema>() -> Value {
         settings.meta_schema = None;
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    // The type's name is the author's business, and its comment says what the declaration's description says already.
+    // The type's name is internal, and its comment repeats the description of the declaration.
     schema.remove("title");
     schema.remove("description");
     schema.into()

@@ -104,20 +104,22 @@ fn whole_numbers_written_as_floats_are_integers() {
 
 #[test]
 fn bad_arguments_are_told_to_the_model_by_field() {
-    assert_eq!(fails(look, json!({})), ToolError::model("bad arguments for `look`: missing field `city`"));
+    assert_eq!(fails(look, json!({})), ToolError::recoverable("bad arguments for `look`: missing field `city`"));
     assert_eq!(
         fails(look, json!({ "city": "Oslo", "radius": { "from": "one", "to": 2 } })),
-        ToolError::model("bad arguments for `look`: `radius.from`: invalid type: string \"one\", expected u32")
+        ToolError::recoverable("bad arguments for `look`: `radius.from`: invalid type: string \"one\", expected u32")
     );
     assert_eq!(
         fails(look, json!({ "city": "Oslo", "radius": { "from": 1.5, "to": 2 } })),
-        ToolError::model("bad arguments for `look`: `radius.from`: invalid type: floating point `1.5`, expected u32")
+        ToolError::recoverable(
+            "bad arguments for `look`: `radius.from`: invalid type: floating point `1.5`, expected u32"
+        )
     );
 }
 
 #[test]
 fn a_failure_goes_to_the_model_unless_it_is_fatal() {
-    assert_eq!(fails(number, json!({ "city": "x" })), ToolError::model("invalid digit found in string"));
+    assert_eq!(fails(number, json!({ "city": "x" })), ToolError::recoverable("invalid digit found in string"));
     let ToolError::Fatal(error) = fails(breaks, json!({})) else { panic!("not fatal") };
     assert_eq!((error.code.as_str(), error.message.as_str()), (hatchery_guest::COMPONENT_FAILED, "the disk is full"));
 }
@@ -250,11 +252,11 @@ fn what_the_host_calls_by_name_has_the_functions_name_or_the_one_given() {
 fn an_executor_runs_code_without_a_host() {
     assert_eq!(block_on(add().execute(CodeInput::new("1\n2"))).unwrap().stdout, "3");
     let error = block_on(add().execute(CodeInput::new("one"))).unwrap_err();
-    assert_eq!(error, ToolError::model("invalid digit found in string"));
+    assert_eq!(error, ToolError::recoverable("invalid digit found in string"));
 }
 
 #[test]
 fn a_model_answers_without_a_host() {
     let answer = block_on(parrot().answer(LlmRequest::new("", "hello"))).unwrap();
-    assert_eq!(answer.said(), "hello");
+    assert_eq!(answer.text_content(), "hello");
 }

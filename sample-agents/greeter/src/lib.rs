@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     fn said(host: &Host) -> Vec<String> {
-        host.run(greeter).iter().map(Event::said).collect()
+        host.run(greeter).iter().map(Event::text_content).collect()
     }
 
     #[test]
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(said(&host), ["Nice to meet you, Ada.", "I will know you the next time."]);
         let host = host.user_says("Hi");
         assert_eq!(said(&host), ["Hello again, Ada!", "This is visit number 2."]);
-        assert_eq!(host.logged()[0].to_string(), "info greeted visits=2");
+        assert_eq!(host.log_lines()[0].to_string(), "info greeted visits=2");
     }
 
     #[test]

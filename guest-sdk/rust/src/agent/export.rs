@@ -1,4 +1,4 @@
-//! What the host's calls of a component's agents do.
+//! The exports of a component's agents.
 
 use std::rc::Rc;
 
@@ -14,13 +14,13 @@ use crate::error::Error;
 use crate::export::Offer;
 use crate::hook::AgentCallbacks;
 
-/// All agents, each before those below it; one that is met again is left out.
-fn flatten(agents: Vec<Agent>, into: &mut Vec<agents::AgentSpec>, found: &mut dyn FnMut(&str, &Kind)) {
+/// Flattens agents and their sub-agents, parents first. An agent with a known name is skipped.
+fn flatten(agents: Vec<Agent>, into: &mut Vec<agents::AgentSpec>, visit: &mut dyn FnMut(&str, &Kind)) {
     for Agent { common, kind } in agents {
         if into.iter().any(|spec| spec.name == common.name) {
             continue;
         }
-        found(&common.name, &kind);
+        visit(&common.name, &kind);
         let Common { name, description, sub_agents, callbacks } = common;
         let AgentCallbacks { before_agent, after_agent, on_agent_error } = callbacks;
         let names = sub_agents.iter().map(|sub_agent| sub_agent.name().to_owned()).collect();
@@ -34,15 +34,15 @@ fn flatten(agents: Vec<Agent>, into: &mut Vec<agents::AgentSpec>, found: &mut dy
             after_agent,
             on_agent_error,
         });
-        let below = sub_agents.into_iter().filter_map(|sub_agent| match sub_agent {
+        let definitions = sub_agents.into_iter().filter_map(|sub_agent| match sub_agent {
             SubAgent::Agent(agent) => Some(agent),
             SubAgent::Named(_) => None,
         });
-        flatten(below.collect(), into, found);
+        flatten(definitions.collect(), into, visit);
     }
 }
 
-/// What `pick` makes of the agent of this name.
+/// Returns the result of `pick` for the agent with this name.
 fn find<S: Offer<Agent>, T>(agent: &str, what: &str, pick: impl Fn(&Kind) -> Option<T>) -> Result<T, Error> {
     let mut picked = None;
     flatten(S::items(), &mut Vec::new(), &mut |name, kind| {
@@ -162,7 +162,7 @@ impl From<Option<Planner>> for agents::Planner {
 impl From<CodeExecution> for agents::CodeExecution {
     fn from(execution: CodeExecution) -> Self {
         match execution {
-            CodeExecution::Nobody => Self::None,
+            CodeExecution::Disabled => Self::None,
             CodeExecution::BuiltIn => Self::BuiltIn,
             CodeExecution::Host(CodeRunner { executor, error_retries, stateful, optimize_data_file }) => {
                 Self::Host(agents::CodeRunner { executor, error_retries, stateful, optimize_data_file })

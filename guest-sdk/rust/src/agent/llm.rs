@@ -1,4 +1,4 @@
-//! [`LlmAgent`]: an agent that is a model, an instruction and tools.
+//! LLM agents: a model with an instruction and tools.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::examples::{Example, ExamplesRef};
 use crate::hook::{CallCallbacks, for_each_hook};
 use crate::tool::{LocalFuture, ToolRef, schema};
 
-/// Calls a model in a loop, with the tools that it asks for.
+/// Calls a model in a loop, and the tools that the model asks for.
 pub struct LlmAgent {
     common: Common,
     llm: Box<Llm>,
@@ -28,26 +28,26 @@ pub struct LlmAgent {
 builder!(LlmAgent);
 
 impl LlmAgent {
-    /// An agent without instruction and tools, which uses the model of the nearest LLM agent above it.
+    /// Creates an agent without instruction and tools. It uses the model of the nearest ancestor that is an LLM agent.
     pub fn new(name: impl Into<String>) -> Self {
         Self { common: Common::new(name), llm: Box::default() }
     }
 
-    /// The model's name, such as `gemini-2.5-flash` or `scripted:answers.yaml`.
+    /// Sets the model, such as `gemini-2.5-flash` or `scripted:answers.yaml`.
     #[must_use]
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.llm.model = Some(name.into());
         self
     }
 
-    /// What the model is told, with placeholders `{key}`, `{key?}`, `{app:key}`, `{artifact.name}`.
+    /// Sets the instruction. Placeholders are `{key}`, `{key?}`, `{app:key}`, `{artifact.name}`.
     #[must_use]
     pub fn instruction(mut self, text: impl Into<String>) -> Self {
         self.llm.instruction = Instruction::Text(text.into());
         self
     }
 
-    /// Computes what the model is told, for each model call; used as it is.
+    /// Computes the instruction for each model call. Placeholders are not replaced.
     #[must_use]
     pub fn instruction_fn<F, R>(mut self, compute: F) -> Self
     where
@@ -58,14 +58,14 @@ impl LlmAgent {
         self
     }
 
-    /// What the models of all agents are told, when this agent is the root.
+    /// Sets the instruction for all agents of the tree, if this agent is the root.
     #[must_use]
     pub fn global_instruction(mut self, text: impl Into<String>) -> Self {
         self.llm.global_instruction = Instruction::Text(text.into());
         self
     }
 
-    /// Computes what the models of all agents are told, when this agent is the root.
+    /// Computes the instruction for all agents of the tree, if this agent is the root.
     #[must_use]
     pub fn global_instruction_fn<F, R>(mut self, compute: F) -> Self
     where
@@ -76,108 +76,108 @@ impl LlmAgent {
         self
     }
 
-    /// A tool that the model may call: a function marked `#[tool]`, or a name.
+    /// Adds a tool that the model may call: a function marked `#[tool]`, or a name.
     #[must_use]
     pub fn tool(mut self, tool: impl ToolRef) -> Self {
         self.llm.tools.push(tool.tool_name());
         self
     }
 
-    /// A set of tools that is looked up when it runs: a component's name, which stands for all its tools, or a [`Toolset`] that says which
-    /// of them.
+    /// Adds a toolset, which is resolved when the agent runs: a component's name, which is the set of all its tools, or
+    /// a [`Toolset`] that selects some of them.
     #[must_use]
     pub fn toolset(mut self, toolset: impl Into<Toolset>) -> Self {
         self.llm.toolsets.push(toolset.into());
         self
     }
 
-    /// Shows the model by these examples how to answer. They take the place of those from before.
+    /// Sets examples of good answers. Replaces earlier examples.
     #[must_use]
     pub fn examples(mut self, examples: impl IntoIterator<Item = Example>) -> Self {
         self.llm.examples = Examples::Fixed(examples.into_iter().collect());
         self
     }
 
-    /// Shows the model examples that are chosen for each model call: by a function marked `#[examples]`, or by the provider of a name.
-    /// They take the place of those from before.
+    /// Chooses examples for each model call: with a function marked `#[examples]`, or the provider with this name.
+    /// Replaces earlier examples.
     #[must_use]
     pub fn examples_from(mut self, provider: impl ExamplesRef) -> Self {
         self.llm.examples = Examples::Chosen(provider.provider_name());
         self
     }
 
-    /// Makes the model think before it acts.
+    /// Sets the planner.
     #[must_use]
     pub fn planner(mut self, planner: impl Into<Planner>) -> Self {
         self.llm.planner = Some(planner.into());
         self
     }
 
-    /// Runs the code that the model writes, between two model calls: with a function marked `#[code_executor]`, an executor's name, or
-    /// either in a [`CodeRunner`] with its options.
+    /// Runs the code that the model writes, between two model calls: with a function marked `#[code_executor]`, an
+    /// executor's name, or a [`CodeRunner`] with options.
     #[must_use]
     pub fn run_code(mut self, runner: impl Into<CodeRunner>) -> Self {
         self.llm.code_execution = CodeExecution::Host(runner.into());
         self
     }
 
-    /// Lets the model itself run the code that it writes, if it can.
+    /// Lets the model itself run the code that it writes, if it supports that.
     #[must_use]
     pub fn run_code_in_model(mut self) -> Self {
         self.llm.code_execution = CodeExecution::BuiltIn;
         self
     }
 
-    /// The model sees only the current turn.
+    /// Sends only the current turn to the model.
     #[must_use]
     pub fn without_history(mut self) -> Self {
         self.llm.without_history = true;
         self
     }
 
-    /// The shape of its input, when another agent uses it as a tool.
+    /// Sets the schema of the input, for use of the agent as a tool.
     #[must_use]
     pub fn input_schema<T: JsonSchema>(mut self) -> Self {
         self.llm.input_schema = Some(schema::<T>());
         self
     }
 
-    /// The shape of its answer, which is then JSON.
+    /// Sets the schema of the answer, which is then JSON.
     #[must_use]
     pub fn output_schema<T: JsonSchema>(mut self) -> Self {
         self.llm.output_schema = Some(schema::<T>());
         self
     }
 
-    /// The state key that its answer goes to.
+    /// Stores the answer in this state key.
     #[must_use]
     pub fn output_key(mut self, key: impl Into<String>) -> Self {
         self.llm.output_key = Some(key.into());
         self
     }
 
-    /// Most model calls of one run of it.
+    /// Sets the maximum number of model calls in one run of the agent.
     #[must_use]
     pub fn max_steps(mut self, steps: u32) -> Self {
         self.llm.max_steps = Some(steps);
         self
     }
 
-    /// It may not hand over to the agent above it.
+    /// Disallows transfers to the parent agent.
     #[must_use]
     pub fn disallow_transfer_to_parent(mut self) -> Self {
         self.llm.disallow_transfer_to_parent = true;
         self
     }
 
-    /// It may not hand over to its siblings.
+    /// Disallows transfers to sibling agents.
     #[must_use]
     pub fn disallow_transfer_to_peers(mut self) -> Self {
         self.llm.disallow_transfer_to_peers = true;
         self
     }
 
-    /// A setting of the model calls, by its name in Gemini's `GenerateContentConfig`, such as `temperature`.
+    /// Sets a field of Gemini's `GenerateContentConfig` for the model calls, such as `temperature`.
     #[must_use]
     pub fn config(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.llm.config.insert(key.into(), value.into());
@@ -206,7 +206,7 @@ macro_rules! call_hook_methods {
 
 for_each_hook!(call_hook_methods);
 
-/// What an LLM agent is, beside what all agents are.
+/// The fields of an LLM agent that other agents do not have.
 #[derive(Default)]
 pub(crate) struct Llm {
     pub(super) model: Option<String>,

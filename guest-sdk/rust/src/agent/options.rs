@@ -1,5 +1,4 @@
-//! What an [`LlmAgent`](crate::LlmAgent) can be given beside tools and instructions: sets of tools, examples, a planner, and somebody who
-//! runs code.
+//! Options of an [`LlmAgent`](crate::LlmAgent): toolsets, examples, planners and code execution.
 
 use serde_json::Value;
 
@@ -7,7 +6,7 @@ use crate::code::CodeExecutorRef;
 use crate::content::JsonMap;
 use crate::examples::Example;
 
-/// A set of tools that is looked up when its agent runs: all of it, unless [`only`](Toolset::only) says which.
+/// A toolset, which is resolved when its agent runs. It has all its tools, unless [`only`](Toolset::only) selects some.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Toolset {
     pub(super) name: String,
@@ -16,19 +15,19 @@ pub struct Toolset {
 }
 
 impl Toolset {
-    /// All tools of the set of this name; a component's name stands for all its tools.
+    /// Refers to the toolset with this name. A component's name is the set of all its tools.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), only: Vec::new(), prefix: None }
     }
 
-    /// Only these tools of it, by their own names.
+    /// Selects these tools, by their own names.
     #[must_use]
     pub fn only<T: Into<String>>(mut self, tools: impl IntoIterator<Item = T>) -> Self {
         self.only = tools.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Puts this before the tools' names as the model sees them.
+    /// Adds a prefix to the names of the tools, as the model sees them.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into());
@@ -42,7 +41,7 @@ impl From<&str> for Toolset {
     }
 }
 
-/// Where examples come from.
+/// The source of the examples.
 #[derive(Default)]
 pub(super) enum Examples {
     #[default]
@@ -51,12 +50,12 @@ pub(super) enum Examples {
     Chosen(String),
 }
 
-/// How a model is made to think before it acts.
+/// How the model plans before it acts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Planner {
-    /// The model's own thinking.
+    /// The model's built-in thinking.
     Thinking(Thinking),
-    /// It is told to write a plan, to follow it, and to mark its final answer.
+    /// An instruction to write a plan, to follow it, and to mark the final answer.
     PlanReAct,
 }
 
@@ -66,30 +65,30 @@ impl From<Thinking> for Planner {
     }
 }
 
-/// Settings of a model's own thinking, as in Gemini's `thinkingConfig`.
+/// Settings of the model's built-in thinking, as in Gemini's `thinkingConfig`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Thinking(pub(super) JsonMap);
 
 impl Thinking {
-    /// The model's own settings.
+    /// Creates settings without changes to the model's defaults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Most tokens that it may think; 0 for no thinking, -1 when the model is to decide.
+    /// Sets the maximum number of thinking tokens. 0 disables thinking; -1 lets the model decide.
     #[must_use]
     pub fn budget(self, tokens: i32) -> Self {
         self.with("thinkingBudget", tokens)
     }
 
-    /// Its thoughts are told too, marked as such.
+    /// Includes the model's thoughts in its answers, marked as thoughts.
     #[must_use]
     pub fn include_thoughts(self) -> Self {
         self.with("includeThoughts", true)
     }
 
-    /// Another setting, by its name in `thinkingConfig`.
+    /// Sets another field of `thinkingConfig`.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.0.insert(key.into(), value.into());
@@ -97,16 +96,16 @@ impl Thinking {
     }
 }
 
-/// Who runs the code that a model writes.
+/// Where the code that a model writes is run.
 #[derive(Default)]
 pub(super) enum CodeExecution {
     #[default]
-    Nobody,
+    Disabled,
     BuiltIn,
     Host(CodeRunner),
 }
 
-/// How the host runs a model's code: an executor and its options.
+/// Code execution by the host: an executor and its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeRunner {
     pub(super) executor: String,
@@ -116,26 +115,26 @@ pub struct CodeRunner {
 }
 
 impl CodeRunner {
-    /// This executor: a function marked `#[code_executor]`, or a name.
+    /// Uses this executor: a function marked `#[code_executor]`, or a name.
     pub fn new(executor: impl CodeExecutorRef) -> Self {
         Self { executor: executor.executor_name(), error_retries: None, stateful: false, optimize_data_file: false }
     }
 
-    /// How often in one run the model may try again after code that failed; 2 by default.
+    /// Sets how often in one run the model may try again after failed code. The default is 2.
     #[must_use]
     pub fn error_retries(mut self, times: u32) -> Self {
         self.error_retries = Some(times);
         self
     }
 
-    /// Code of one session finds what earlier code of it has left, if the executor keeps it.
+    /// Keeps the state of earlier code of the session, if the executor supports that.
     #[must_use]
     pub fn stateful(mut self) -> Self {
         self.stateful = true;
         self
     }
 
-    /// Data files (CSV) in messages are kept out of the prompt and handed to the code instead.
+    /// Keeps data files (CSV) in messages out of the prompt, and passes them to the code instead.
     #[must_use]
     pub fn optimize_data_file(mut self) -> Self {
         self.optimize_data_file = true;

@@ -1,10 +1,10 @@
-//! Without a component: requests go to the host of a test.
+//! HTTP transport of unit tests: requests go to the mock host.
 
 use super::{Call, Reply, failed};
 use crate::error::Error;
 use crate::testing::{self, HttpRequest};
 
-/// The body of a response, which is there as a whole.
+/// The body of a response, in one chunk.
 pub(super) struct Body(Option<Vec<u8>>);
 
 impl Body {
@@ -18,7 +18,7 @@ pub(super) async fn exchange(call: Call<'_>) -> Result<Reply, Error> {
     let (method, url) = (method.to_owned(), url.to_string());
     let request = HttpRequest { method, url, headers: headers.to_vec(), body: body.to_vec(), timeout };
     let response = testing::imports::http::exchange(request).map_err(|error| match error.code.as_str() {
-        // Outside of a test there is nobody to answer either.
+        // There is no mock host outside of a test.
         "NO_HOST" => failed(error.message),
         _ => error,
     })?;

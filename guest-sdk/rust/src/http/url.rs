@@ -1,4 +1,4 @@
-//! As much of URLs as requests need: taking them apart, and finding what a `Location` means. What is in the parts is the host's concern.
+//! A minimal URL parser: splits URLs and resolves references such as `Location`. The host validates the parts.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub(super) struct Url {
     pub(super) is_https: bool,
     /// The host, and the port if there is one.
     pub(super) authority: String,
-    /// Begins with a slash.
+    /// Starts with a slash.
     path: String,
     /// Without the question mark.
     query: Option<String>,
@@ -19,22 +19,22 @@ pub(super) struct Url {
 
 impl Url {
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
-        let wrong = || failed(format!("`{text}` is not a URL; write it as `https://host/path`"));
-        let (scheme, rest) = text.trim().split_once("://").ok_or_else(wrong)?;
+        let invalid = || failed(format!("`{text}` is not a URL; write it as `https://host/path`"));
+        let (scheme, rest) = text.trim().split_once("://").ok_or_else(invalid)?;
         let is_https = match scheme.to_ascii_lowercase().as_str() {
             "https" => true,
             "http" => false,
-            _ => return Err(wrong()),
+            _ => return Err(invalid()),
         };
         let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if authority.is_empty() {
-            return Err(wrong());
+            return Err(invalid());
         }
-        let (path, query) = parts(rest);
-        Ok(Self { is_https, authority: authority.into(), path: rooted(path), query })
+        let (path, query) = split_query(rest);
+        Ok(Self { is_https, authority: authority.into(), path: normalize_path(path), query })
     }
 
-    /// What a reference from here means.
+    /// Resolves a reference against this URL (RFC 3986, section 5).
     pub(super) fn join(&self, reference: &str) -> Result<Self, Error> {
         let reference = reference.trim();
         if let Some(rest) = reference.strip_prefix("//") {
@@ -44,13 +44,13 @@ impl Url {
         if head.contains(':') {
             return Self::parse(reference);
         }
-        let (path, query) = parts(reference);
+        let (path, query) = split_query(reference);
         let (path, query) = match path {
             "" => (self.path.clone(), query.or_else(|| self.query.clone())),
-            path if path.starts_with('/') => (rooted(path), query),
+            path if path.starts_with('/') => (normalize_path(path), query),
             path => {
                 let folder = self.path.rsplit_once('/').map_or("", |(folder, _)| folder);
-                (rooted(&format!("{folder}/{path}")), query)
+                (normalize_path(&format!("{folder}/{path}")), query)
             }
         };
         Ok(Self { path, query, ..self.clone() })
@@ -60,8 +60,8 @@ impl Url {
         if self.is_https { "https" } else { "http" }
     }
 
-    /// What the request's first line has.
-    #[cfg_attr(not(target_family = "wasm"), allow(dead_code, reason = "only the host is told"))]
+    /// Returns the request target.
+    #[cfg_attr(not(target_family = "wasm"), allow(dead_code, reason = "only used with a real host"))]
     pub(super) fn path_and_query(&self) -> String {
         match &self.query {
             Some(query) => format!("{}?{query}", self.path),
@@ -83,8 +83,8 @@ impl fmt::Display for Url {
     }
 }
 
-/// Path and query of what comes after the host; a fragment is dropped.
-fn parts(text: &str) -> (&str, Option<String>) {
+/// Splits the text after the host into path and query. A fragment is dropped.
+fn split_query(text: &str) -> (&str, Option<String>) {
     let text = text.split_once('#').map_or(text, |(before, _)| before);
     match text.split_once('?') {
         Some((path, query)) => (path, Some(query.into())),
@@ -92,22 +92,22 @@ fn parts(text: &str) -> (&str, Option<String>) {
     }
 }
 
-/// A path from the root, without `.` and `..`.
-fn rooted(path: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
-    let mut ends_open = true;
+/// Returns an absolute path without `.` and `..`.
+fn normalize_path(path: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
+    let mut ends_with_dots = true;
     for segment in path.strip_prefix('/').unwrap_or(path).split('/') {
-        ends_open = matches!(segment, "." | "..");
+        ends_with_dots = matches!(segment, "." | "..");
         match segment {
             "." => {}
             ".." => {
-                kept.pop();
+                segments.pop();
             }
-            segment => kept.push(segment),
+            segment => segments.push(segment),
         }
     }
-    let end = if ends_open && !kept.is_empty() { "/" } else { "" };
-    format!("/{}{end}", kept.join("/"))
+    let end = if ends_with_dots && !segments.is_empty() { "/" } else { "" };
+    format!("/{}{end}", segments.join("/"))
 }
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn urls_are_parsed_and_normalized() {
         for (text, shown) in [
             ("https://a.com", "https://a.com/"),
             ("HTTP://a.com:80?q=1#top", "http://a.com:80/?q=1"),
@@ -130,10 +130,10 @@ mod tests {
     }
 
     #[test]
-    fn references_are_found_from_where_they_stand() {
-        // Most of these are from RFC 3986, 5.4.
+    fn references_are_resolved_against_the_base() {
+        // Most of these are from RFC 3986, section 5.4.
         let base = Url::parse("http://a/b/c/d;p?q").unwrap();
-        for (reference, meant) in [
+        for (reference, expected) in [
             ("g", "http://a/b/c/g"),
             ("./g", "http://a/b/c/g"),
             ("g/", "http://a/b/c/g/"),
@@ -150,7 +150,7 @@ mod tests {
             ("https://x/y", "https://x/y"),
             ("/a:b", "http://a/a:b"),
         ] {
-            assert_eq!(base.join(reference).unwrap().to_string(), meant, "{reference}");
+            assert_eq!(base.join(reference).unwrap().to_string(), expected, "{reference}");
         }
         assert!(base.join("javascript:alert(1)").is_err());
     }

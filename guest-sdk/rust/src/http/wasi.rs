@@ -1,7 +1,7 @@
-//! Requests through `wasi:http`.
+//! HTTP transport through `wasi:http`.
 //!
-//! It is of a time before asynchronous functions: who waits for it stops the whole instance. So that requests run at the same time, a
-//! future that has to wait first lets the others start theirs, and then waits for all of them at once.
+//! `wasi:http` 0.2 predates asynchronous functions: waiting blocks the whole instance. To run requests concurrently, a
+//! future that has to wait first lets the others start their requests, and then waits for all of them at once.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -17,11 +17,11 @@ use wasip2::http::types::{
 use wasip2::io::poll::{self, Pollable};
 use wasip2::io::streams::{InputStream, StreamError};
 
-use super::{Call, Reply, failed, told};
+use super::{Call, Reply, failed, from_host_text};
 use crate::error::Error;
 
-/// Bytes that are asked for at a time.
-const PIECE: u64 = 64 * 1024;
+/// Number of bytes to read at a time.
+const CHUNK_SIZE: u64 = 64 * 1024;
 
 pub(super) async fn exchange(call: Call<'_>) -> Result<Reply, Error> {
     let request = outgoing(&call)?;
@@ -30,7 +30,7 @@ pub(super) async fn exchange(call: Call<'_>) -> Result<Reply, Error> {
     } else {
         Some(request.body().map_err(|()| failed("the request has a body already"))?)
     };
-    let pending = outgoing_handler::handle(request, options(call.timeout)).map_err(refused)?;
+    let pending = outgoing_handler::handle(request, options(call.timeout)).map_err(from_error_code)?;
     if let Some(body) = body {
         upload(body, call.body).await;
     }
@@ -78,24 +78,24 @@ fn method(name: &str) -> Method {
 fn options(timeout: Option<Duration>) -> Option<RequestOptions> {
     let nanoseconds = u64::try_from(timeout?.as_nanos()).unwrap_or(u64::MAX);
     let options = RequestOptions::new();
-    // A host that has no such timeouts has its own.
+    // A host without these timeouts uses its own.
     let _ = options.set_connect_timeout(Some(nanoseconds));
     let _ = options.set_first_byte_timeout(Some(nanoseconds));
     let _ = options.set_between_bytes_timeout(Some(nanoseconds));
     Some(options)
 }
 
-/// Sends a body as far as it is wanted: when it is not, the response says why.
+/// Sends a body until it is complete or refused. In the latter case the response reports the reason.
 async fn upload(body: OutgoingBody, mut rest: &[u8]) {
     let Ok(stream) = body.write() else { return };
     while !rest.is_empty() {
         let Ok(room) = stream.check_write() else { return };
-        let (piece, after) = rest.split_at(usize::try_from(room).unwrap_or(usize::MAX).min(rest.len()));
-        if piece.is_empty() {
+        let (chunk, after) = rest.split_at(usize::try_from(room).unwrap_or(usize::MAX).min(rest.len()));
+        if chunk.is_empty() {
             ready(stream.subscribe()).await;
             continue;
         }
-        if stream.write(piece).is_err() {
+        if stream.write(chunk).is_err() {
             return;
         }
         rest = after;
@@ -114,14 +114,14 @@ async fn response(pending: &FutureIncomingResponse) -> Result<IncomingResponse, 
     loop {
         match pending.get() {
             Some(Ok(Ok(response))) => return Ok(response),
-            Some(Ok(Err(code))) => return Err(refused(code)),
+            Some(Ok(Err(code))) => return Err(from_error_code(code)),
             Some(Err(())) => return Err(failed("the response was taken already")),
             None => ready(pending.subscribe()).await,
         }
     }
 }
 
-/// The body of a response. Its parts go in this order.
+/// The body of a response. Fields are dropped in this order.
 pub(super) struct Body {
     stream: InputStream,
     _body: IncomingBody,
@@ -131,14 +131,14 @@ pub(super) struct Body {
 impl Body {
     pub(super) async fn chunk(&mut self) -> Result<Option<Vec<u8>>, Error> {
         loop {
-            match self.stream.read(PIECE) {
-                Ok(piece) if piece.is_empty() => ready(self.stream.subscribe()).await,
-                Ok(piece) => return Ok(Some(piece)),
+            match self.stream.read(CHUNK_SIZE) {
+                Ok(chunk) if chunk.is_empty() => ready(self.stream.subscribe()).await,
+                Ok(chunk) => return Ok(Some(chunk)),
                 Err(StreamError::Closed) => return Ok(None),
                 Err(StreamError::LastOperationFailed(error)) => {
                     return Err(match http_error_code(&error) {
-                        Some(code) => refused(code),
-                        None => told(&error.to_debug_string()),
+                        Some(code) => from_error_code(code),
+                        None => from_host_text(&error.to_debug_string()),
                     });
                 }
             }
@@ -146,9 +146,9 @@ impl Body {
     }
 }
 
-fn refused(code: ErrorCode) -> Error {
+fn from_error_code(code: ErrorCode) -> Error {
     match code {
-        ErrorCode::InternalError(Some(text)) => told(&text),
+        ErrorCode::InternalError(Some(text)) => from_host_text(&text),
         ErrorCode::HttpRequestDenied => Error::new("DENIED", "the host denies this request"),
         ErrorCode::DnsError(error) => {
             failed(format!("the name of the host has no address: {}", error.rcode.unwrap_or_default()))
@@ -164,7 +164,7 @@ fn refused(code: ErrorCode) -> Error {
 }
 
 thread_local! {
-    /// What futures of this instance wait for.
+    /// The pollables that futures of this instance wait for.
     static WAITING: RefCell<Vec<(Rc<Pollable>, Waker)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -185,10 +185,10 @@ impl Future for Ready {
         if self.pollable.ready() {
             return Poll::Ready(());
         }
-        self.leave();
+        self.unregister();
         WAITING.with_borrow_mut(|waiting| waiting.push((self.pollable.clone(), cx.waker().clone())));
         if std::mem::replace(&mut self.is_waiting, true) {
-            // All others have had their turn.
+            // All other futures have been polled.
             wait_for_any();
         }
         if self.pollable.ready() {
@@ -199,7 +199,7 @@ impl Future for Ready {
     }
 }
 
-/// Stops the instance until something is ready, and wakes who waits for that.
+/// Blocks the instance until a pollable is ready, and wakes the futures that wait for it.
 fn wait_for_any() {
     WAITING.with_borrow(|waiting| {
         let pollables: Vec<&Pollable> = waiting.iter().map(|(pollable, _)| &**pollable).collect();
@@ -212,13 +212,13 @@ fn wait_for_any() {
 }
 
 impl Ready {
-    fn leave(&self) {
+    fn unregister(&self) {
         WAITING.with_borrow_mut(|waiting| waiting.retain(|(other, _)| !Rc::ptr_eq(other, &self.pollable)));
     }
 }
 
 impl Drop for Ready {
     fn drop(&mut self) {
-        self.leave();
+        self.unregister();
     }
 }

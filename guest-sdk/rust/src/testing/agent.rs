@@ -1,4 +1,4 @@
-//! Running custom agents: their events are taken one by one, and the code goes on when each is stored.
+//! Runs custom agents: takes their events one by one, and resumes the code when each is stored.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -19,12 +19,12 @@ use crate::event::{Event, EventActions};
 use crate::tool::LocalFuture;
 
 impl Host {
-    /// Runs a custom agent to its end and gives what it yields, pieces included, as the session gets it. When it fails, its last event says
-    /// so by an error code; after that it runs no further.
+    /// Runs a custom agent to its end. Returns the events that it emits, partial ones included, as the session stores
+    /// them. If it fails, its last event has an error code, and nothing runs after that.
     ///
     /// # Panics
-    /// When it is another kind of agent, which is not code: test its callbacks, tools and instructions, or play a conversation with
-    /// `hatchery test`.
+    /// If it is another kind of agent, which has no code: test its callbacks, tools and instructions, or play a
+    /// conversation with `hatchery test`.
     #[track_caller]
     pub fn run<A: Into<Agent>>(&self, agent: impl FnOnce() -> A) -> Vec<Event> {
         let Agent { common, kind } = agent().into();
@@ -38,31 +38,31 @@ impl Host {
         let caller = Caller::Agent {
             model: custom.model.clone(),
             tools: custom.tools.iter().map(|tool| item_name(tool).to_owned()).collect(),
-            below: common.sub_agents.iter().map(SubAgent::name).map(|name| item_name(name).to_owned()).collect(),
+            sub_agents: common.sub_agents.iter().map(SubAgent::name).map(|name| item_name(name).to_owned()).collect(),
             relay: Relay::default(),
         };
         let scope = self.scope(Call::new(caller, common.name));
         let (sender, yielded) = mpsc::channel(0);
         let code = Box::pin(AgentContext::new(StreamWriter::Test(sender)).serve(custom.run));
-        let mut running = Running { scope, code: Some(code), yielded, streaming: None, events: Vec::new() };
+        let mut running = AgentRun { scope, code: Some(code), yielded, streaming: None, events: Vec::new() };
         block_on(running.run());
         running.events
     }
 }
 
-/// A custom agent that runs.
-struct Running {
+/// A running custom agent.
+struct AgentRun {
     scope: Scope,
-    /// Nothing once it has ended.
+    /// `None` once it has ended.
     code: Option<LocalFuture<()>>,
     yielded: mpsc::Receiver<types::Event>,
-    /// The id of the pieces that wait for their whole.
+    /// Id of partial events whose complete event is still to come.
     streaming: Option<String>,
-    /// What the session has got from it.
+    /// Events that the session got from the agent.
     events: Vec<Event>,
 }
 
-impl Running {
+impl AgentRun {
     async fn run(&mut self) {
         while let Some(event) = poll_fn(|cx| self.poll_next(cx)).await {
             self.take_stored();
@@ -74,11 +74,11 @@ impl Running {
             }
         }
         self.take_stored();
-        // What it has set since it last said something.
+        // State changes after the last event.
         self.events.extend(self.scope.world.borrow_mut().flush(&self.scope.call));
     }
 
-    /// What the code yields next: it runs on while nothing waits to be taken.
+    /// Polls the code for its next event. The code runs on while no event is waiting.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<types::Event>> {
         if let Poll::Ready(Some(event)) = self.yielded.poll_next_unpin(cx) {
             return Poll::Ready(Some(event));
@@ -94,17 +94,17 @@ impl Running {
         }
     }
 
-    /// Takes over what was stored before a sub agent began.
+    /// Adds the events that were stored before a sub-agent started.
     fn take_stored(&mut self) {
         if let Caller::Agent { relay, .. } = &self.scope.call.caller {
             self.events.extend(relay.take_stored());
         }
     }
 
-    /// The event as it goes into the session: that of a sub agent as it was, or a new one with what was set before it.
+    /// Returns the event as stored: the unchanged event of a sub-agent, or a new event with earlier state changes.
     fn accept(&mut self, event: types::Event) -> Result<Event, Error> {
         if let Caller::Agent { relay, .. } = &self.scope.call.caller
-            && let Some(original) = relay.claim(&event.id)
+            && let Some(original) = relay.take_pending(&event.id)
         {
             return Ok(original);
         }

@@ -1,47 +1,47 @@
-//! [`ModelAnswer`]: what a test's model says.
+//! Answers of mock models.
 
 use crate::answer::add;
 use crate::content::{Content, Part};
 use crate::error::Error;
 use crate::model::LlmResponse;
 
-/// What a test's model says: pieces, and perhaps a failure after them. It is made of text, a response, a content or a part, of several
-/// responses, which are the pieces, and of an [`Error`].
+/// The answer of a mock model: partial responses, optionally followed by a failure. It converts from a text, a
+/// response, a content or a part, from several responses (the partial ones), and from an [`Error`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelAnswer {
-    pieces: Vec<LlmResponse>,
+    responses: Vec<LlmResponse>,
     failure: Option<Error>,
 }
 
 impl ModelAnswer {
-    /// An answer that comes in these pieces of text.
-    pub fn pieces<T: Into<String>>(pieces: impl IntoIterator<Item = T>) -> Self {
-        pieces.into_iter().map(LlmResponse::text).collect::<Vec<_>>().into()
+    /// Creates an answer that streams these texts.
+    pub fn chunks<T: Into<String>>(responses: impl IntoIterator<Item = T>) -> Self {
+        responses.into_iter().map(LlmResponse::text).collect::<Vec<_>>().into()
     }
 
-    /// With a failure after it. Who asked for the whole gets nothing else.
+    /// Adds a failure at the end. A call without streaming only gets the failure.
     #[must_use]
     pub fn then_fails(mut self, error: Error) -> Self {
         self.failure = Some(error);
         self
     }
 
-    /// The responses as a host gives them.
+    /// Returns the responses as a host sends them.
     pub(super) fn responses(self, streamed: bool) -> Result<Vec<LlmResponse>, Error> {
-        let mut whole = LlmResponse::default();
-        for piece in &self.pieces {
-            add(&mut whole, piece.clone());
+        let mut complete = LlmResponse::default();
+        for response in &self.responses {
+            add(&mut complete, response.clone());
         }
         let last = match self.failure {
-            None => whole,
-            Some(error) if !streamed || self.pieces.is_empty() => return Err(error),
+            None => complete,
+            Some(error) if !streamed || self.responses.is_empty() => return Err(error),
             Some(Error { code, message }) => {
                 LlmResponse { error_code: Some(code), error_message: Some(message), ..LlmResponse::default() }
             }
         };
-        let pieces = if streamed { self.pieces } else { Vec::new() };
-        let pieces = pieces.into_iter().map(|piece| LlmResponse { partial: true, ..piece });
-        Ok(pieces.chain([last]).collect())
+        let responses = if streamed { self.responses } else { Vec::new() };
+        let responses = responses.into_iter().map(|response| LlmResponse { partial: true, ..response });
+        Ok(responses.chain([last]).collect())
     }
 }
 
@@ -52,8 +52,8 @@ impl From<LlmResponse> for ModelAnswer {
 }
 
 impl From<Vec<LlmResponse>> for ModelAnswer {
-    fn from(pieces: Vec<LlmResponse>) -> Self {
-        Self { pieces, failure: None }
+    fn from(responses: Vec<LlmResponse>) -> Self {
+        Self { responses, failure: None }
     }
 }
 
@@ -83,7 +83,7 @@ impl From<Part> for ModelAnswer {
 
 impl From<Error> for ModelAnswer {
     fn from(error: Error) -> Self {
-        Self { pieces: Vec::new(), failure: Some(error) }
+        Self { responses: Vec::new(), failure: Some(error) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Running what a component offers, but for callbacks, plugins and custom agents.
+//! Runs the exports of a component, except for callbacks, plugins and custom agents.
 
 use std::future::Future;
 use std::rc::Rc;
@@ -23,16 +23,16 @@ use crate::model::{LlmRequest, LlmResponse};
 use crate::summarizer::Summarizer;
 use crate::tool::Tool;
 
-/// Running things. What they have changed counts when they have ended, unless they have failed in a way that ends the run.
+/// Running items. Changes are applied when the call has ended, unless it failed in a way that ends the run.
 impl Host {
-    /// Calls a tool as a model would, with arguments as JSON or as anything that becomes JSON (`()` for none). A tool with
-    /// `#[tool(confirm)]` runs once a person agrees; without that it fails with what the model is told.
+    /// Calls a tool as a model would, with arguments as JSON or as any serializable value (`()` for none). A tool with
+    /// `#[tool(confirm)]` only runs if a person agrees. Otherwise it fails with the message for the model.
     ///
     /// # Errors
-    /// As the tool; also when the arguments do not fit, which a model is told.
+    /// The error of the tool; also for invalid arguments, with the message for the model.
     ///
     /// # Panics
-    /// When the arguments cannot be JSON, or the result is not a `T`.
+    /// If the arguments cannot be JSON, or the result is not a `T`.
     #[track_caller]
     pub fn call<T: DeserializeOwned>(&self, tool: impl FnOnce() -> Tool, args: impl Serialize) -> Result<T, ToolError> {
         let tool = tool();
@@ -42,72 +42,75 @@ impl Host {
             Err(error) => misuse(&format!("the arguments for `{}` cannot be JSON: {error}", tool.name)),
         };
         let code = async {
-            agreed(&tool)?;
+            check_confirmation(&tool)?;
             (tool.run)(args, ToolContext::new()).await
         };
-        let result = self.serve(self.function_call(), code, |error| matches!(error, ToolError::Model(_)))?;
+        let result = self.serve(self.function_call(), code, |error| matches!(error, ToolError::Recoverable(_)))?;
         match serde_json::from_str(&result) {
             Ok(result) => Ok(result),
-            Err(error) => misuse(&format!("`{}` gave `{result}`, which is not what is asked for: {error}", tool.name)),
+            Err(error) => {
+                misuse(&format!("`{}` gave `{result}`, which is not of the requested type: {error}", tool.name))
+            }
         }
     }
 
-    /// The instruction of an LLM agent: its text as it stands, with its placeholders, or what its code makes of the session; empty when
-    /// there is none.
+    /// Returns the instruction of an LLM agent: its text with its placeholders, or the computed text. Empty if there is
+    /// none.
     ///
     /// # Errors
-    /// As its code.
+    /// The error of the code that computes it.
     ///
     /// # Panics
-    /// When it is no LLM agent.
+    /// If it is not an LLM agent.
     #[track_caller]
     pub fn instruction<A: Into<Agent>>(&self, agent: impl FnOnce() -> A) -> Result<String, Error> {
         let (name, llm) = llm(agent);
         self.compute(name, llm.instruction)
     }
 
-    /// As [`Host::instruction`], for the instruction that all agents below get too.
+    /// Like [`Host::instruction`], for the global instruction.
     ///
     /// # Errors
-    /// As its code.
+    /// The error of the code that computes it.
     ///
     /// # Panics
-    /// When it is no LLM agent.
+    /// If it is not an LLM agent.
     #[track_caller]
     pub fn global_instruction<A: Into<Agent>>(&self, agent: impl FnOnce() -> A) -> Result<String, Error> {
         let (name, llm) = llm(agent);
         self.compute(name, llm.global_instruction)
     }
 
-    /// Asks a model for its whole answer. A model has no session: its context can do no more than log and read settings.
+    /// Calls a model and returns its complete answer. A model has no session: its context can only log and read
+    /// settings.
     ///
     /// # Errors
-    /// As the model.
+    /// The error of the model.
     pub fn answer(&self, model: impl FnOnce() -> Model, request: LlmRequest) -> Result<LlmResponse, Error> {
         let model = model();
         self.serve(self.model_call(), model.answer(request), |_| false)
     }
 
-    /// Asks a model for the pieces of its answer. An error is the last of them.
+    /// Calls a model and returns its partial responses. An error is the last item.
     pub fn stream(&self, model: impl FnOnce() -> Model, request: LlmRequest) -> Vec<Result<LlmResponse, Error>> {
-        let pieces = model().pieces(request).collect();
-        block_on(self.scope(self.model_call()).run(pieces))
+        let responses = model().responses(request).collect();
+        block_on(self.scope(self.model_call()).run(responses))
     }
 
-    /// Has a code executor run code.
+    /// Runs code with a code executor.
     ///
     /// # Errors
-    /// As the executor.
+    /// The error of the executor.
     pub fn execute(&self, executor: impl FnOnce() -> CodeExecutor, input: CodeInput) -> Result<CodeOutput, ToolError> {
         let run = executor().run;
         let code = async { run(input, Context::new()).await };
-        self.serve(self.run_call(), code, |error| matches!(error, ToolError::Model(_)))
+        self.serve(self.run_call(), code, |error| matches!(error, ToolError::Recoverable(_)))
     }
 
-    /// Has a summarizer sum up events.
+    /// Summarizes events.
     ///
     /// # Errors
-    /// As the summarizer.
+    /// The error of the summarizer.
     pub fn summarize(
         &self,
         summarizer: impl FnOnce() -> Summarizer,
@@ -117,10 +120,10 @@ impl Host {
         self.serve(self.run_call(), async { run(events, Context::new()).await }, |_| false)
     }
 
-    /// Has a provider choose examples for what the user says.
+    /// Chooses examples for a user message.
     ///
     /// # Errors
-    /// As the provider.
+    /// The error of the provider.
     pub fn examples(
         &self,
         provider: impl FnOnce() -> ExampleProvider,
@@ -140,12 +143,12 @@ impl Host {
         }
     }
 
-    /// A call on behalf of the host's agent.
+    /// Creates a call for the host's agent.
     pub(super) fn run_call(&self) -> Call {
         Call::new(Caller::Run, self.0.borrow().info.agent.clone())
     }
 
-    /// A call that serves a model's function call.
+    /// Creates a call for a model's function call.
     pub(super) fn function_call(&self) -> Call {
         let call = self.run_call();
         let mut world = self.0.borrow_mut();
@@ -162,7 +165,8 @@ impl Host {
         Scope { world: self.0.clone(), call: Rc::new(call) }
     }
 
-    /// Runs code to its end for a call. What it has changed is kept if it ends well, or with an error that does not end the run.
+    /// Runs code to its end for a call. Keeps its changes if it succeeds or fails with an error that does not end the
+    /// run.
     pub(super) fn serve<T, E>(
         &self,
         call: Call,
@@ -174,24 +178,24 @@ impl Host {
         if result.as_ref().err().is_none_or(goes_on) {
             let mut world = self.0.borrow_mut();
             world.apply(scope.call.actions.take());
-            if let Some(asked) = scope.call.asked.take() {
-                world.hint.clone_from(&asked.hint);
-                world.asked = Some(asked);
+            if let Some(confirmation) = scope.call.requested_confirmation.take() {
+                world.hint.clone_from(&confirmation.hint);
+                world.requested_confirmation = Some(confirmation);
             }
         }
         result
     }
 }
 
-/// Why a tool that needs a person's agreement does not run; without a decision a person is asked.
-fn agreed(tool: &Tool) -> Result<(), ToolError> {
+/// Checks a person's decision about a tool that requires confirmation. Without a decision, requests confirmation.
+fn check_confirmation(tool: &Tool) -> Result<(), ToolError> {
     if !tool.requires_confirmation {
         return Ok(());
     }
     let cx = ToolContext::new();
     match cx.confirmation()? {
         Some(ToolConfirmation { confirmed: true, .. }) => Ok(()),
-        Some(_) => Err(ToolError::model("This tool call is rejected.")),
+        Some(_) => Err(ToolError::recoverable("This tool call is rejected.")),
         None => {
             let hint = format!(
                 "Please approve or reject the tool call {}() by responding with a FunctionResponse with an expected \
@@ -199,17 +203,17 @@ fn agreed(tool: &Tool) -> Result<(), ToolError> {
                 tool.name
             );
             cx.request_confirmation(hint, ())?;
-            Err(ToolError::model("This tool call requires confirmation, please approve or reject."))
+            Err(ToolError::recoverable("This tool call requires confirmation, please approve or reject."))
         }
     }
 }
 
-/// An LLM agent with its name.
+/// Returns an LLM agent with its name.
 #[track_caller]
 fn llm<A: Into<Agent>>(agent: impl FnOnce() -> A) -> (String, Llm) {
     let Agent { common, kind } = agent().into();
     match kind {
         Kind::Llm(llm) => (common.name, *llm),
-        _ => misuse(&format!("agent `{}` is no LLM agent, so it has no instruction", common.name)),
+        _ => misuse(&format!("agent `{}` is not an LLM agent, so it has no instruction", common.name)),
     }
 }

@@ -1,43 +1,43 @@
-//! HTTP without a network: what code asks for, and what a test answers.
+//! Mock HTTP: the requests that code sends, and the responses of a test.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// A request that code has sent. Each redirect that it follows is one of its own.
+/// A request that code has sent. Each redirect is a separate request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HttpRequest {
-    /// In upper case, such as `GET`.
+    /// Method in upper case, such as `GET`.
     pub method: String,
-    /// As it is sent: with a path, without a fragment.
+    /// URL as sent: with a path, without a fragment.
     pub url: String,
-    /// Names, in lower case, and values. What a host adds, such as secrets, is not among them.
+    /// Header names in lower case with their values. Headers that a host adds, such as secrets, are not included.
     pub headers: Vec<(String, Vec<u8>)>,
     /// The body.
     pub body: Vec<u8>,
-    /// How long the code wants to wait.
+    /// The timeout that the code has set.
     pub timeout: Option<Duration>,
 }
 
 impl HttpRequest {
-    /// The first header of this name, if it is text.
+    /// Returns the first header with this name, if it is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.and_then(|(_, value)| std::str::from_utf8(value).ok())
     }
 
-    /// The body as text; what is not UTF-8 is replaced.
+    /// Returns the body as text. Invalid UTF-8 is replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON; nothing when it is none.
+    /// Returns the body as JSON. `None` if it is not JSON.
     pub fn json(&self) -> Option<Value> {
         serde_json::from_slice(&self.body).ok()
     }
 }
 
-/// What a test answers a request with.
+/// The response of a test to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpResponse {
     pub(crate) status: u16,
@@ -46,41 +46,41 @@ pub struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// A response without a body.
+    /// Creates a response without a body.
     pub fn new(status: u16) -> Self {
         Self { status, headers: Vec::new(), body: Vec::new() }
     }
 
-    /// A response of text, with status 200.
+    /// Creates a text response with status 200.
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(200).header("content-type", "text/plain; charset=utf-8").body(text.into())
     }
 
-    /// A response of JSON, with status 200.
+    /// Creates a JSON response with status 200.
     #[allow(clippy::needless_pass_by_value, reason = "so that a test says `HttpResponse::json(json!(…))`")]
     pub fn json(value: Value) -> Self {
         Self::new(200).header("content-type", "application/json").body(value.to_string())
     }
 
-    /// A redirect to another place, with status 302.
+    /// Creates a redirect with status 302.
     pub fn redirect(location: impl AsRef<[u8]>) -> Self {
         Self::new(302).header("location", location)
     }
 
-    /// With another status.
+    /// Sets the status.
     #[must_use]
     pub fn status(self, status: u16) -> Self {
         Self { status, ..self }
     }
 
-    /// With a header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: impl AsRef<str>, value: impl AsRef<[u8]>) -> Self {
         self.headers.push((name.as_ref().to_ascii_lowercase(), value.as_ref().to_vec()));
         self
     }
 
-    /// With this body.
+    /// Sets the body.
     #[must_use]
     pub fn body(self, body: impl Into<Vec<u8>>) -> Self {
         Self { body: body.into(), ..self }

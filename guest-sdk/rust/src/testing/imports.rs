@@ -1,5 +1,5 @@
-//! What `wit/imports.wit` promises, by the test's host: one module per interface, with the functions that `wit-bindgen` makes of it for
-//! components. What the test has not set up is an error that says what to add.
+//! The imports of `wit/imports.wit`, implemented by the mock host: one module per interface, with the functions that
+//! `wit-bindgen` generates for components. Whatever a test has not set up is an error that names the line to add.
 
 pub(crate) use super::stream::{StreamReader, StreamWriter};
 
@@ -20,8 +20,8 @@ pub(crate) mod model {
             Caller::Agent { model, .. } => model.as_deref(),
             Caller::Run | Caller::Model => None,
         };
-        let asked = scope.world.borrow_mut().note_request(LlmRequest::try_from(request)?, own)?;
-        let responses = asked.answer(streamed)?;
+        let model_call = scope.world.borrow_mut().record_request(LlmRequest::try_from(request)?, own)?;
+        let responses = model_call.answer(streamed)?;
         Ok(StreamReader::new(stream::iter(responses.into_iter().map(Into::into))))
     }
 }
@@ -36,7 +36,7 @@ pub(crate) mod session {
     use crate::convert::read;
     use crate::error::Error;
 
-    /// Most events of one call, whatever its `limit` says.
+    /// Maximum number of events of one call, regardless of its `limit`.
     const MAX_EVENTS: u32 = 1000;
 
     pub(crate) fn current() -> Result<Info, types::Error> {
@@ -55,7 +55,7 @@ pub(crate) mod session {
 
     pub(crate) fn user_content() -> Result<types::Content, types::Error> {
         let content = Scope::of_session()?.world.borrow().user_content.clone();
-        let nothing = "the user has said nothing; add `.user_says(\"…\")` to the test's host";
+        let nothing = "there is no user message; add `.user_says(\"…\")` to the test's host";
         Ok(content.ok_or_else(|| Error::new("NOT_SET_UP", nothing))?.into())
     }
 
@@ -93,8 +93,8 @@ pub(crate) mod session {
         if scope.call.function_call_id.is_none() {
             return Err(Error::new("BAD_INPUT", "a confirmation can be asked for only in a tool call").into());
         }
-        let asked = ToolConfirmation { hint: hint.to_owned(), confirmed: false, payload };
-        *scope.call.asked.borrow_mut() = Some(asked);
+        let confirmation = ToolConfirmation { hint: hint.to_owned(), confirmed: false, payload };
+        *scope.call.requested_confirmation.borrow_mut() = Some(confirmation);
         Ok(())
     }
 
@@ -106,8 +106,8 @@ pub(crate) mod session {
         let scope = Scope::of_session()?;
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
         let world = scope.world.borrow();
-        let asked = world.events.iter().skip(offset).take(limit.min(MAX_EVENTS) as usize);
-        Ok(asked.cloned().map(Into::into).collect())
+        let events = world.events.iter().skip(offset).take(limit.min(MAX_EVENTS) as usize);
+        Ok(events.cloned().map(Into::into).collect())
     }
 }
 
@@ -168,8 +168,8 @@ pub(crate) mod memory {
     use crate::bindings::wit::types;
 
     pub(crate) async fn search(query: String) -> Result<Vec<Entry>, types::Error> {
-        let found = Scope::of_session()?.world.borrow().remembered(&query);
-        let entries = found.into_iter().map(|entry| Entry {
+        let entries = Scope::of_session()?.world.borrow().search_memory(&query);
+        let entries = entries.into_iter().map(|entry| Entry {
             content: entry.content.into(),
             author: entry.author,
             timestamp: entry.timestamp_micros,
@@ -218,7 +218,7 @@ pub(crate) mod tools {
         }
     }
 
-    /// Calls a tool of the component. It sees what its caller has changed, and its caller what it changes.
+    /// Calls a tool of the component. It sees the changes of its caller, and its caller sees its changes.
     async fn own(scope: &Scope, tool: Tool, args: String) -> Result<String, types::ToolError> {
         if tool.requires_confirmation {
             let reason = "it needs a person's agreement, which only the model of an LLM agent can wait for";
@@ -231,13 +231,14 @@ pub(crate) mod tools {
         let inner = scope.with_call(call);
         let result = inner.run(async { (tool.run)(args, ToolContext::new()).await }).await;
         merge(&mut scope.call.actions.borrow_mut(), inner.call.actions.take());
-        if let Some(asked) = inner.call.asked.take() {
-            *scope.call.asked.borrow_mut() = Some(asked);
+        if let Some(confirmation) = inner.call.requested_confirmation.take() {
+            *scope.call.requested_confirmation.borrow_mut() = Some(confirmation);
         }
         Ok(result?)
     }
 
-    /// Says what to add: to the agent, where a host would not find the tool either, or to the test.
+    /// Returns an error that says what to add: to the agent, if a real host would not find the tool either, or to the
+    /// test.
     fn unknown(name: &str, known: &[String], caller: &Caller) -> ToolError {
         let what = match caller {
             Caller::Agent { tools, .. } if !tools.iter().any(|tool| tool == name) => {
@@ -247,7 +248,7 @@ pub(crate) mod tools {
                 format!("add `.tool(\"{name}\", |args| Ok(json!({{}})))` to the test's host")
             }
         };
-        ToolError::Model(format!("there is no tool `{name}`; the tools are {}; {what}", list(known)))
+        ToolError::Recoverable(format!("there is no tool `{name}`; the tools are {}; {what}", list(known)))
     }
 }
 
@@ -306,7 +307,7 @@ pub(crate) mod config {
     }
 }
 
-/// Not of the contract, but of `wasi:http`.
+/// Part of `wasi:http`, not of the contract.
 pub(crate) mod http {
     use super::super::scope::Scope;
     use super::super::{HttpRequest, HttpResponse};
@@ -314,14 +315,14 @@ pub(crate) mod http {
 
     pub(crate) fn exchange(request: HttpRequest) -> Result<HttpResponse, Error> {
         let scope = Scope::current()?;
-        let (asked, server) = {
+        let (description, server) = {
             let mut world = scope.world.borrow_mut();
             world.http_requests.push(request.clone());
             (format!("{} {}", request.method, request.url), world.server.clone())
         };
         let nobody = || {
             let what = "add `.http(|request| Ok(HttpResponse::text(\"…\")))` to the test's host";
-            Error::new("DENIED", format!("nothing answers {asked}; {what}"))
+            Error::new("DENIED", format!("there is no response for {description}; {what}"))
         };
         server.ok_or_else(nobody)?(request)
     }

@@ -1,5 +1,5 @@
-//! Which test's host the code on this thread runs in, and for which call. A [`Scope`] is entered whenever a future of it is polled and
-//! left after that, so tests at the same time, and hosts within one test, do not meet.
+//! Thread-local scope: the mock host and the call that the code on this thread runs in. A [`Scope`] is entered while
+//! one of its futures is polled, so concurrent tests, and several hosts in one test, do not interfere.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -20,42 +20,42 @@ thread_local! {
     static CURRENT: RefCell<Option<Scope>> = const { RefCell::new(None) };
 }
 
-/// What a call runs in.
+/// The mock host and the call that code runs in.
 #[derive(Clone)]
 pub(super) struct Scope {
     pub(super) world: Rc<RefCell<World>>,
     pub(super) call: Rc<Call>,
 }
 
-/// One call of a component's code.
+/// One call into a component's code.
 pub(super) struct Call {
     pub(super) caller: Caller,
-    /// On whose behalf it is made.
+    /// The agent that the call runs for.
     pub(super) agent: String,
     pub(super) function_call_id: Option<String>,
-    /// What a person has decided about it.
+    /// A person's decision about the call.
     pub(super) decision: Option<ToolConfirmation>,
-    /// What it has changed so far.
+    /// Its changes so far.
     pub(super) actions: RefCell<EventActions>,
-    /// What it wants a person to be asked.
-    pub(super) asked: RefCell<Option<ToolConfirmation>>,
+    /// The confirmation that it requests.
+    pub(super) requested_confirmation: RefCell<Option<ToolConfirmation>>,
 }
 
-/// Who makes a call.
+/// The kind of a call.
 pub(super) enum Caller {
-    /// Somebody who asks a model: there may be no session.
+    /// A call of a model, possibly without a session.
     Model,
-    /// A run, of anything but a custom agent.
+    /// A run of anything but a custom agent.
     Run,
-    /// A run, of a custom agent that asks this model when it names none.
+    /// A run of a custom agent.
     Agent {
-        /// The agent's own model.
+        /// Model of requests that name none.
         model: Option<String>,
-        /// The names of its tools.
+        /// Names of its tools.
         tools: Vec<String>,
-        /// The names of the agents below it.
-        below: Vec<String>,
-        /// The events that it may relay.
+        /// Names of its sub-agents.
+        sub_agents: Vec<String>,
+        /// Sub-agent events that it may relay.
         relay: Relay,
     },
 }
@@ -68,16 +68,16 @@ impl Call {
             function_call_id: None,
             decision: None,
             actions: RefCell::default(),
-            asked: RefCell::default(),
+            requested_confirmation: RefCell::default(),
         }
     }
 }
 
 impl Scope {
-    /// The scope of the code that runs on this thread.
+    /// Returns the scope of the code that runs on this thread.
     ///
     /// # Errors
-    /// When it runs outside of any host.
+    /// If it runs outside of a mock host.
     pub(super) fn current() -> Result<Self, Error> {
         CURRENT.with_borrow(Clone::clone).ok_or_else(|| {
             Error::new(
@@ -88,10 +88,10 @@ impl Scope {
         })
     }
 
-    /// The scope of code that runs for a session.
+    /// Returns the scope of code that runs for a session.
     ///
     /// # Errors
-    /// As [`Scope::current`]; also while a model is asked.
+    /// See [`Scope::current`]; also in the call of a model.
     pub(super) fn of_session() -> Result<Self, Error> {
         let scope = Self::current()?;
         match scope.call.caller {
@@ -100,38 +100,38 @@ impl Scope {
         }
     }
 
-    /// For a call that this one makes.
+    /// Returns a scope for a nested call.
     pub(super) fn with_call(&self, call: Call) -> Self {
         Self { world: self.world.clone(), call: Rc::new(call) }
     }
 
     /// Runs `code` in this scope.
     pub(super) fn enter<T>(&self, code: impl FnOnce() -> T) -> T {
-        let _entered = Entered(CURRENT.replace(Some(self.clone())));
+        let _entered = ScopeGuard(CURRENT.replace(Some(self.clone())));
         code()
     }
 
     /// Polls a future in this scope until it ends.
     pub(super) async fn run<T>(&self, future: impl Future<Output = T>) -> T {
-        Scoped { scope: self, future: pin!(future) }.await
+        ScopedFuture { scope: self, future: pin!(future) }.await
     }
 }
 
-/// Puts back the scope from before, also when code panics.
-struct Entered(Option<Scope>);
+/// Restores the previous scope, also after a panic.
+struct ScopeGuard(Option<Scope>);
 
-impl Drop for Entered {
+impl Drop for ScopeGuard {
     fn drop(&mut self) {
         CURRENT.set(self.0.take());
     }
 }
 
-struct Scoped<'a, F> {
+struct ScopedFuture<'a, F> {
     scope: &'a Scope,
     future: Pin<&'a mut F>,
 }
 
-impl<F: Future> Future for Scoped<'_, F> {
+impl<F: Future> Future for ScopedFuture<'_, F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
@@ -140,9 +140,9 @@ impl<F: Future> Future for Scoped<'_, F> {
     }
 }
 
-/// Waits for a future on this thread, also within another one that is waited for: a model of a test may call a tool of the same test.
+/// Blocks on a future. May be nested: a mock model may call a tool of the same test.
 pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let alarm = Arc::new(Alarm { thread: std::thread::current(), rings: AtomicBool::new(false) });
+    let alarm = Arc::new(ThreadWaker { thread: std::thread::current(), rings: AtomicBool::new(false) });
     let waker = Waker::from(alarm.clone());
     let mut future = pin!(future);
     loop {
@@ -155,12 +155,12 @@ pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-struct Alarm {
+struct ThreadWaker {
     thread: Thread,
     rings: AtomicBool,
 }
 
-impl Wake for Alarm {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.rings.store(true, Ordering::Release);
         self.thread.unpark();

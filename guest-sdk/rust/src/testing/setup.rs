@@ -1,4 +1,4 @@
-//! What a test sets up.
+//! Setting up a mock host.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,20 +15,20 @@ use crate::event::Event;
 use crate::model::LlmRequest;
 use crate::tool::Tool;
 
-/// Setting up. Each of these may also be called between two runs, as in `let host = host.user_says("And then?");`.
+/// Setup. These methods can also be called between two runs, as in `let host = host.user_says("And then?");`.
 impl Host {
-    /// A host with nothing: the session `session` of the user `user` of the app `app`, in which nobody has said anything.
+    /// Creates an empty mock host: the session `session` of the user `user` of the app `app`, without events.
     pub fn new() -> Self {
         Self(Rc::new(RefCell::new(World::new())))
     }
 
-    /// The user's message that starts the run. A further message starts a new run: keys `temp:…` are gone, and so is what was asked for,
-    /// handed over and escalated in the run before.
+    /// Adds the user message that starts the run. A further message starts a new run: `temp:…` keys are removed, and
+    /// confirmation requests, transfers and escalations are reset.
     pub fn user_says(self, text: impl Into<String>) -> Self {
         self.user_sends(Content::user(text))
     }
 
-    /// The user's message, with more than text in it.
+    /// Adds a user message with any content.
     pub fn user_sends(self, content: Content) -> Self {
         self.with(|world| world.user_says(content))
     }
@@ -42,12 +42,12 @@ impl Host {
         })
     }
 
-    /// A setting of the component, as in the operator's `hatchery.yaml`.
+    /// Sets a setting of the component, as in `hatchery.yaml`.
     pub fn config(self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.with(|world| drop(world.config.insert(key.into(), value.into())))
     }
 
-    /// An event that the session has already. What it sets is set.
+    /// Adds an event to the session, and applies its state changes.
     pub fn event(self, event: impl Into<Event>) -> Self {
         self.with(|world| {
             let event = world.complete(event.into(), "agent");
@@ -60,13 +60,14 @@ impl Host {
         self.with(|world| world.artifacts.entry(name.into()).or_default().push(part.into()))
     }
 
-    /// Something that the user has said in an earlier session. Who searches memory gets what holds words of the query.
+    /// Adds a user message from an earlier session to the memory. A memory search finds entries that contain words of
+    /// the query.
     pub fn remembers(self, text: impl Into<String>) -> Self {
         let content = Content::user(text);
         self.remembers_entry(MemoryEntry { content, author: Some("user".into()), timestamp_micros: 0 })
     }
 
-    /// Something that was said in an earlier session, by whom and when. A time of 0 stands for later than all before it.
+    /// Adds an entry from an earlier session to the memory. A timestamp of 0 means later than all before it.
     pub fn remembers_entry(self, mut entry: MemoryEntry) -> Self {
         self.with(|world| {
             if entry.timestamp_micros == 0 {
@@ -76,74 +77,75 @@ impl Host {
         })
     }
 
-    /// What models answer, whichever is asked: a text, an [`LlmResponse`](crate::LlmResponse), an [`Error`] or a
-    /// [`ModelAnswer`] of several pieces. The request has the model's name.
+    /// Answers all model calls: with a text, an [`LlmResponse`](crate::LlmResponse), an [`Error`], or a [`ModelAnswer`]
+    /// with partial responses. The request contains the model's name.
     pub fn model<A: Into<ModelAnswer>>(self, answer: impl Fn(LlmRequest) -> A + 'static) -> Self {
         self.with(|world| world.model = Some(Rc::new(move |request| answer(request).into())))
     }
 
-    /// A tool that code may call, by its name or as `component/tool`: from arguments to result.
+    /// Adds a mock tool by its name or as `component/tool`: a function from arguments to result.
     pub fn tool(self, name: impl AsRef<str>, answer: impl Fn(Value) -> Result<Value, ToolError> + 'static) -> Self {
         let name = item_name(name.as_ref()).to_owned();
         self.with(|world| drop(world.tools.insert(name, AnyTool::Mock(Rc::new(answer)))))
     }
 
-    /// A tool of the component itself that its other code may call: it runs in this host too.
+    /// Adds a tool of the component that its other code may call. It runs in this host as well.
     pub fn own_tool(self, tool: impl FnOnce() -> Tool) -> Self {
         let tool = tool();
         self.with(|world| drop(world.tools.insert(tool.name.to_owned(), AnyTool::Own(tool))))
     }
 
-    /// An agent below the one that runs, by its name or as `component/agent`: what it yields each time it runs. An event with an error
-    /// code is its failure. For a custom agent of the same component this may be what [`Host::run`] gave for it.
+    /// Adds a mock sub-agent by its name or as `component/agent`, with the events that it emits in each run. An event
+    /// with an error code is its failure. For a custom agent of the same component, these can be the events that
+    /// [`Host::run`] returned.
     pub fn sub_agent<E: Into<Event>>(self, name: impl AsRef<str>, events: impl IntoIterator<Item = E>) -> Self {
         let name = item_name(name.as_ref()).to_owned();
         let events = events.into_iter().map(Into::into).collect();
         self.with(|world| drop(world.sub_agents.insert(name, events)))
     }
 
-    /// What answers HTTP requests, whichever host they go to. An [`Error`] stands for no answer, such as one with the code `DENIED` for a
-    /// host that is not granted.
+    /// Answers all HTTP requests. An [`Error`] means no response, for example one with the code `DENIED` for a host
+    /// that is not granted.
     pub fn http(self, answer: impl Fn(HttpRequest) -> Result<HttpResponse, Error> + 'static) -> Self {
         self.with(|world| world.server = Some(Rc::new(answer)))
     }
 
-    /// The app.
+    /// Sets the app.
     pub fn app(self, name: impl Into<String>) -> Self {
         self.with(|world| world.info.app = name.into())
     }
 
-    /// The user.
+    /// Sets the user.
     pub fn user(self, id: impl Into<String>) -> Self {
         self.with(|world| world.info.user = id.into())
     }
 
-    /// The session's id.
+    /// Sets the id of the session.
     pub fn session(self, id: impl Into<String>) -> Self {
         self.with(|world| world.info.session = id.into())
     }
 
-    /// The agent on whose behalf tools, callbacks and the like run. A custom agent runs under its own name.
+    /// Sets the agent that tools, callbacks and other items run for. A custom agent runs under its own name.
     pub fn agent(self, name: impl Into<String>) -> Self {
         self.with(|world| world.info.agent = name.into())
     }
 
-    /// The agent's branch, a dot-joined path.
+    /// Sets the agent's branch, a dot-joined path.
     pub fn branch(self, path: impl Into<String>) -> Self {
         self.with(|world| world.info.branch = Some(path.into()))
     }
 
-    /// A person has agreed to the tool call.
+    /// A person confirms the tool call.
     pub fn agrees(self) -> Self {
         self.with(|world| world.decision = Some((true, None)))
     }
 
-    /// A person has agreed to the tool call, and given this with it.
+    /// A person confirms the tool call with this payload.
     pub fn agrees_with(self, payload: impl Into<Value>) -> Self {
         self.with(|world| world.decision = Some((true, Some(payload.into()))))
     }
 
-    /// A person has refused the tool call.
+    /// A person rejects the tool call.
     pub fn refuses(self) -> Self {
         self.with(|world| world.decision = Some((false, None)))
     }

@@ -1,4 +1,4 @@
-//! Streams of the contract without a component: what `wit-bindgen` has for them works in components only.
+//! Streams of the contract outside of components, where those of `wit-bindgen` do not work.
 
 use std::future::poll_fn;
 
@@ -6,7 +6,7 @@ use futures::channel::mpsc;
 use futures::stream::LocalBoxStream;
 use futures::{SinkExt, Stream, StreamExt};
 
-/// What the host gives piece by piece.
+/// A stream from the host.
 pub(crate) struct StreamReader<T>(LocalBoxStream<'static, T>);
 
 impl<T> StreamReader<T> {
@@ -14,22 +14,22 @@ impl<T> StreamReader<T> {
         Self(items.boxed_local())
     }
 
-    /// The next item; nothing after the last.
+    /// Returns the next item. `None` after the last one.
     pub(crate) async fn next(&mut self) -> Option<T> {
         self.0.next().await
     }
 }
 
-/// What the host reads piece by piece.
+/// A stream to the host.
 pub(crate) enum StreamWriter<T: 'static> {
-    /// Of a component's export, which nobody calls outside of a component.
+    /// A stream of a component's export, which is not called outside of a component.
     Export(wit_bindgen::StreamWriter<T>),
-    /// Of a test's host.
+    /// A stream to the mock host.
     Test(mpsc::Sender<T>),
 }
 
 impl<T> StreamWriter<T> {
-    /// Waits until the host has taken the item; gives it back when the host wants no more.
+    /// Writes an item and waits until the host has taken it. Returns the item if the host wants no more.
     pub(crate) async fn write_one(&mut self, item: T) -> Option<T> {
         let sender = match self {
             Self::Export(writer) => return writer.write_one(item).await,
@@ -41,7 +41,7 @@ impl<T> StreamWriter<T> {
         if let Err(refused) = sender.try_send(item) {
             return Some(refused.into_inner());
         }
-        // A host that goes away with the item in its hands has taken it.
+        // If the host is dropped while it holds the item, the item counts as taken.
         let _ = sender.flush().await;
         None
     }

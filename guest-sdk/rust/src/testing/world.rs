@@ -1,4 +1,4 @@
-//! What a test's host knows and what it has seen.
+//! The state of a mock host and its records of what code has done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -17,50 +17,51 @@ use crate::event::{Event, EventActions};
 use crate::model::{LlmRequest, LlmResponse};
 use crate::tool::Tool;
 
-/// When the first event of a test happens, in microseconds since 1970: the beginning of 2030. Each comes a second after the one before.
+/// Timestamp of a test's first event, in microseconds since 1970: the beginning of 2030. Each further event is one
+/// second later.
 const BEGINNING: i64 = 1_893_456_000_000_000;
 
-/// A model that a test has made.
+/// A mock model.
 pub(super) type AnyModel = Rc<dyn Fn(LlmRequest) -> ModelAnswer>;
 
-/// A server that a test has made.
+/// A mock HTTP server.
 pub(super) type Server = Rc<dyn Fn(HttpRequest) -> Result<HttpResponse, Error>>;
 
-/// A tool that code may call.
+/// A tool that code can call.
 #[derive(Clone)]
 pub(super) enum AnyTool {
-    /// The test's.
+    /// A mock tool.
     Mock(Rc<dyn Fn(Value) -> Result<Value, ToolError>>),
-    /// The component's own.
+    /// A tool of the component.
     Own(Tool),
 }
 
-/// What a test's host knows and what it has seen.
+/// The state of a mock host and its records of what code has done.
 pub(super) struct World {
     pub(super) info: RunInfo,
     pub(super) user_content: Option<Content>,
     pub(super) state: BTreeMap<String, Value>,
     pub(super) events: Vec<Event>,
     pub(super) config: JsonMap,
-    /// Versions by name.
+    /// Versions of artifacts, by name.
     pub(super) artifacts: BTreeMap<String, Vec<Part>>,
     pub(super) memory: Vec<MemoryEntry>,
     pub(super) model: Option<AnyModel>,
-    /// What answers HTTP requests.
+    /// Answers HTTP requests.
     pub(super) server: Option<Server>,
     pub(super) tools: BTreeMap<String, AnyTool>,
     pub(super) sub_agents: BTreeMap<String, Vec<Event>>,
-    /// What a person has decided about tool calls.
+    /// A person's decision about tool calls.
     pub(super) decision: Option<(bool, Option<Value>)>,
 
     pub(super) requests: Vec<LlmRequest>,
     pub(super) http_requests: Vec<HttpRequest>,
     pub(super) tool_calls: Vec<ToolCall>,
     pub(super) log: Vec<LogLine>,
-    pub(super) asked: Option<ToolConfirmation>,
-    /// The last question, which a decision refers to, be it in a later run.
+    pub(super) requested_confirmation: Option<ToolConfirmation>,
+    /// The last confirmation request, which a decision refers to, also in a later run.
     pub(super) hint: String,
-    /// What the calls of this run have done.
+    /// Actions of the calls in this run.
     pub(super) actions: EventActions,
 
     runs: u32,
@@ -97,7 +98,7 @@ impl World {
             http_requests: Vec::new(),
             tool_calls: Vec::new(),
             log: Vec::new(),
-            asked: None,
+            requested_confirmation: None,
             hint: String::new(),
             actions: EventActions::default(),
             runs: 1,
@@ -107,22 +108,22 @@ impl World {
         }
     }
 
-    /// The user says something: the first message belongs to the run that there is, each further one begins a new run.
+    /// Adds a user message. The first one belongs to the current run; each further one starts a new run.
     pub(super) fn user_says(&mut self, content: Content) {
         if self.user_content.is_some() {
             self.runs += 1;
             self.info.invocation_id = format!("e-{}", self.runs);
             self.state.retain(|key, _| !is_temp(key));
             self.actions = EventActions::default();
-            self.asked = None;
+            self.requested_confirmation = None;
         }
-        let said = Event { author: "user".into(), ..Event::from(content.clone()) };
-        let said = self.complete(said, "user");
-        self.store(&said);
+        let message = Event { author: "user".into(), ..Event::from(content.clone()) };
+        let message = self.complete(message, "user");
+        self.store(&message);
         self.user_content = Some(content);
     }
 
-    /// The event with what the host fills in.
+    /// Fills in the fields of an event that the host sets.
     pub(super) fn complete(&mut self, mut event: Event, author: &str) -> Event {
         if event.id.is_empty() {
             event.id = self.new_id();
@@ -142,7 +143,7 @@ impl World {
         event
     }
 
-    /// Stores an event, unless it is partial: the session shows it, and the state what it sets. Gives it as it is stored.
+    /// Stores an event, unless it is partial, and applies its state changes. Returns the stored event.
     pub(super) fn store(&mut self, event: &Event) -> Event {
         let mut event = event.clone();
         if !event.partial {
@@ -153,7 +154,7 @@ impl World {
         event
     }
 
-    /// Stores what a call has changed in an event of its own; nothing when it has changed nothing.
+    /// Stores the changes of a call as an event. `None` if there are none.
     pub(super) fn flush(&mut self, call: &Call) -> Option<Event> {
         let actions = call.actions.take();
         (actions != EventActions::default()).then(|| {
@@ -162,7 +163,7 @@ impl World {
         })
     }
 
-    /// Does what a call wants done.
+    /// Applies the actions of a call.
     pub(super) fn apply(&mut self, actions: EventActions) {
         for (key, value) in &actions.state_delta {
             if value.is_null() {
@@ -184,7 +185,7 @@ impl World {
         format!("call-{}", self.function_calls)
     }
 
-    /// The state as a call sees it.
+    /// Returns the state as a call sees it.
     pub(super) fn state_for(&self, call: &Call) -> BTreeMap<String, Value> {
         let mut state = self.state.clone();
         for (key, value) in &call.actions.borrow().state_delta {
@@ -197,23 +198,23 @@ impl World {
         state
     }
 
-    /// The events of a sub agent of this name.
+    /// Returns the events of a sub-agent.
     pub(super) fn sub_agent(&self, name: &str) -> Option<Vec<Event>> {
         self.sub_agents.get(name).cloned()
     }
 
-    /// What holds words of the query: those with most of them first, then the newest.
-    pub(super) fn remembered(&self, query: &str) -> Vec<MemoryEntry> {
-        let wanted = words(query);
-        let matches = |entry: &MemoryEntry| wanted.intersection(&words(&entry.content.text())).count();
-        let mut found: Vec<_> = self.memory.iter().map(|entry| (matches(entry), entry)).collect();
-        found.retain(|(matches, _)| *matches > 0);
-        found.sort_by_key(|(matches, entry)| std::cmp::Reverse((*matches, entry.timestamp_micros)));
-        found.into_iter().map(|(_, entry)| entry.clone()).collect()
+    /// Returns memory entries that contain words of the query: those with the most matches first, then the newest.
+    pub(super) fn search_memory(&self, query: &str) -> Vec<MemoryEntry> {
+        let query_words = words(query);
+        let matches = |entry: &MemoryEntry| query_words.intersection(&words(&entry.content.text())).count();
+        let mut entries: Vec<_> = self.memory.iter().map(|entry| (matches(entry), entry)).collect();
+        entries.retain(|(matches, _)| *matches > 0);
+        entries.sort_by_key(|(matches, entry)| std::cmp::Reverse((*matches, entry.timestamp_micros)));
+        entries.into_iter().map(|(_, entry)| entry.clone()).collect()
     }
 
-    /// The model's whole answer and its pieces, or why there is none.
-    pub(super) fn note_request(&mut self, mut request: LlmRequest, own: Option<&str>) -> Result<Asked, Error> {
+    /// Records a request. Returns the model to call, or an error if there is none.
+    pub(super) fn record_request(&mut self, mut request: LlmRequest, own: Option<&str>) -> Result<ModelCall, Error> {
         if request.model.is_empty() {
             request.model = own.unwrap_or_default().to_owned();
         }
@@ -223,7 +224,7 @@ impl World {
                 format!("model `{}`: there is none; add `.model(|request| \"…\")` to the test's host", request.model);
             Error::new("MODEL_UNKNOWN", message)
         })?;
-        Ok(Asked { model, request })
+        Ok(ModelCall { model, request })
     }
 
     pub(super) fn now(&mut self) -> i64 {
@@ -232,20 +233,21 @@ impl World {
     }
 }
 
-/// A model and what it is asked.
-pub(super) struct Asked {
+/// A mock model with its request.
+pub(super) struct ModelCall {
     model: AnyModel,
     request: LlmRequest,
 }
 
-impl Asked {
-    /// The responses: pieces and the whole, or the whole alone. The world must not be borrowed: the model is the test's own code.
+impl ModelCall {
+    /// Returns the responses: partial ones and the complete one, or only the complete one. The world must not be
+    /// borrowed, because the model is code of the test.
     pub(super) fn answer(self, streamed: bool) -> Result<Vec<LlmResponse>, Error> {
         (self.model)(self.request).responses(streamed)
     }
 }
 
-/// Adds what came later.
+/// Merges later actions into earlier ones.
 pub(super) fn merge(actions: &mut EventActions, later: EventActions) {
     actions.state_delta.extend(later.state_delta);
     for (name, version) in later.artifact_delta {
@@ -259,12 +261,12 @@ pub(super) fn merge(actions: &mut EventActions, later: EventActions) {
     actions.extra.extend(later.extra);
 }
 
-/// True for keys that last only for one run.
+/// Returns true for keys that only exist during one run.
 fn is_temp(key: &str) -> bool {
     key.starts_with("temp:")
 }
 
-/// Why an artifact cannot have this name.
+/// Checks the name of an artifact.
 pub(super) fn check_artifact_name(name: &str) -> Result<(), Error> {
     let bare = name.strip_prefix("user:").unwrap_or(name);
     let reason = if bare.is_empty() {

@@ -17,7 +17,7 @@ async fn counter(cx: AgentContext) -> Result<(), Error> {
 fn events_come_with_what_the_host_fills_in() {
     let host = Host::new().user_says("count");
     let events = host.run(counter);
-    let seen: Vec<_> = events.iter().map(|event| (event.said(), event.partial, event.id.as_str())).collect();
+    let seen: Vec<_> = events.iter().map(|event| (event.text_content(), event.partial, event.id.as_str())).collect();
     assert_eq!(
         seen,
         [
@@ -49,7 +49,7 @@ async fn failing(cx: AgentContext) -> Result<(), Error> {
 #[test]
 fn a_failure_is_the_last_event() {
     let events = Host::new().run(failing);
-    assert_eq!((events.len(), events[0].said().as_str()), (2, "first"));
+    assert_eq!((events.len(), events[0].text_content().as_str()), (2, "first"));
     assert_eq!(
         (events[1].error_code.as_deref(), events[1].error_message.as_deref()),
         (Some("BROKEN"), Some("it broke"))
@@ -76,7 +76,7 @@ async fn picky(cx: AgentContext) -> Result<(), Error> {
     cx.set_state("before", true)?;
     let mut events = cx.sub_agent("helper").await?;
     while let Some(event) = events.next().await? {
-        if event.said() != "dull" {
+        if event.text_content() != "dull" {
             cx.relay(Event { content: None, ..event }).await?;
         }
     }
@@ -94,7 +94,7 @@ fn events_of_a_sub_agent_count_when_they_are_relayed_and_as_they_were() {
     ];
     let host = Host::new().sub_agent("helper", helper).sub_agent("clerk", [Content::model("bye")]);
     let events = host.run(picky);
-    let seen: Vec<_> = events.iter().map(|event| (event.author.as_str(), event.said())).collect();
+    let seen: Vec<_> = events.iter().map(|event| (event.author.as_str(), event.text_content())).collect();
     let said = |author, text: &str| (author, text.to_owned());
     assert_eq!(seen, [said("picky", ""), said("helper", "witty"), said("guest", "brief"), said("clerk", "bye")]);
     assert_eq!(host.events(), events);
@@ -117,13 +117,13 @@ fn broken() -> Event {
 #[test]
 fn a_sub_agent_that_fails_at_once_does_not_begin() {
     let events = Host::new().sub_agent("helper", [broken()]).run(trusting);
-    assert_eq!((events.len(), events[0].said().as_str()), (1, "DOWN: it is down"));
+    assert_eq!((events.len(), events[0].text_content().as_str()), (1, "DOWN: it is down"));
 }
 
 #[test]
 fn a_failure_that_is_relayed_ends_the_run() {
     let events = Host::new().sub_agent("helper", [Event::text("well"), broken(), Event::text("no")]).run(trusting);
-    let seen: Vec<_> = events.iter().map(|event| (event.said(), event.error_code.as_deref())).collect();
+    let seen: Vec<_> = events.iter().map(|event| (event.text_content(), event.error_code.as_deref())).collect();
     assert_eq!(seen, [("well".into(), None), (String::new(), Some("DOWN"))]);
     assert_eq!(events[1].author, "helper");
 }
@@ -132,7 +132,7 @@ fn a_failure_that_is_relayed_ends_the_run() {
 fn without_a_sub_agent_the_test_is_told_what_to_add_and_where() {
     let events = Host::new().run(trusting);
     assert_eq!(
-        events[0].said(),
+        events[0].text_content(),
         "NOT_FOUND: Agent not found: helper below `trusting`, which has `helper`; \
          add `.sub_agent(\"helper\", [Event::text(\"…\")])` to the test's host"
     );
@@ -161,7 +161,7 @@ fn what_one_agent_gave_serves_for_it_below_another() {
     let said = Host::new().run(counter);
     let events = Host::new().sub_agent("counter", said.clone()).run(parent);
     assert_eq!(events.len(), 2 * said.len());
-    assert_eq!(events[2].said(), "one two");
+    assert_eq!(events[2].text_content(), "one two");
 }
 
 #[test]
@@ -178,5 +178,8 @@ fn runs_of_one_host_go_on_from_each_other() {
         cx.emit(Event::text(visits.to_string()).with_state("visits", visits)).await
     }
     let host = Host::new();
-    assert_eq!((host.run(visitor)[0].said(), host.run(visitor)[0].said()), ("1".to_owned(), "2".to_owned()));
+    assert_eq!(
+        (host.run(visitor)[0].text_content(), host.run(visitor)[0].text_content()),
+        ("1".to_owned(), "2".to_owned())
+    );
 }

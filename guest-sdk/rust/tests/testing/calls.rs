@@ -13,7 +13,7 @@ struct Roll {
 async fn roll_die(roll: Roll, cx: ToolContext) -> Result<u32, ToolError> {
     cx.set_state("last_roll", roll.sides)?;
     match roll.sides {
-        0 => Err(ToolError::model("a die has sides")),
+        0 => Err(ToolError::recoverable("a die has sides")),
         666 => Err(ToolError::fatal("the die is haunted")),
         sides => Ok(sides),
     }
@@ -41,13 +41,13 @@ fn a_tool_takes_its_own_arguments() {
 fn arguments_that_do_not_fit_are_told_as_to_a_model() {
     let error = Host::new().call::<u32>(roll_die, json!({ "sides": "six" })).unwrap_err();
     let message = "bad arguments for `roll_die`: `sides`: invalid type: string \"six\", expected u32";
-    assert_eq!(error, ToolError::model(message));
+    assert_eq!(error, ToolError::recoverable(message));
 }
 
 #[test]
 fn what_a_tool_has_set_is_kept_unless_it_ends_the_run() {
     let host = Host::new();
-    assert_eq!(host.call::<u32>(roll_die, Roll { sides: 0 }), Err(ToolError::model("a die has sides")));
+    assert_eq!(host.call::<u32>(roll_die, Roll { sides: 0 }), Err(ToolError::recoverable("a die has sides")));
     assert_eq!(host.state_of("last_roll"), Some(0));
     assert!(matches!(host.call::<u32>(roll_die, Roll { sides: 666 }), Err(ToolError::Fatal(_))));
     assert_eq!(host.state_of("last_roll"), Some(0));
@@ -65,14 +65,14 @@ fn a_tool_is_told_where_it_runs() {
 
 #[test]
 #[should_panic(
-    expected = "`whoami` gave `[\"app\",\"user\",\"session\",\"agent\",null,\"e-1\",\"call-1\"]`, which is not what is asked for"
+    expected = "`whoami` gave `[\"app\",\"user\",\"session\",\"agent\",null,\"e-1\",\"call-1\"]`, which is not of the requested type"
 )]
 fn a_result_of_another_shape_fails_the_test() {
     let _ = Host::new().call::<u32>(whoami, ());
 }
 
 #[test]
-#[should_panic(expected = "the state key `name` is `\"Ada\"`, which is not what is asked for")]
+#[should_panic(expected = "the state key `name` is `\"Ada\"`, which is not of the requested type")]
 fn a_state_key_of_another_shape_fails_the_test() {
     let _ = Host::new().state("name", "Ada").state_of::<u32>("name");
 }
@@ -80,7 +80,7 @@ fn a_state_key_of_another_shape_fails_the_test() {
 #[test]
 fn what_asks_a_host_where_there_is_none_is_told_how_to_get_one() {
     let error = futures::executor::block_on(whoami().call(json!({}))).unwrap_err();
-    let ToolError::Model(message) = error else { panic!("{error}") };
+    let ToolError::Recoverable(message) = error else { panic!("{error}") };
     assert!(message.starts_with("there is no host here:"), "{message}");
     assert!(message.contains("`hatchery_guest::testing::Host`"), "{message}");
 }
@@ -133,12 +133,12 @@ async fn parrot(request: LlmRequest, answer: Answer, cx: Context) -> Result<(), 
 fn a_model_gives_its_pieces_and_has_no_session() {
     let host = Host::new().config("farewell", " bye");
     let pieces = host.stream(parrot, LlmRequest::new("", "hello you"));
-    let said: Vec<_> = pieces.iter().flatten().map(|piece| piece.said()).collect();
+    let said: Vec<_> = pieces.iter().flatten().map(|piece| piece.text_content()).collect();
     assert_eq!(said, ["hello ", "you", " bye"]);
     let error = Error::new("NO_SESSION", "there is no session while a component's model is asked");
     assert_eq!(pieces.last(), Some(&Err(error.clone())));
     assert_eq!(host.answer(parrot, LlmRequest::new("", "hello")), Err(error));
-    assert_eq!(host.logged().len(), 2);
+    assert_eq!(host.log_lines().len(), 2);
 }
 
 #[model]
@@ -150,7 +150,7 @@ async fn echo(request: LlmRequest, answer: Answer) -> Result<(), Error> {
 #[test]
 fn a_models_whole_answer_is_its_pieces_joined() {
     let whole = Host::new().answer(echo, LlmRequest::new("", "hello")).unwrap();
-    assert_eq!((whole.said().as_str(), whole.partial), ("you said hello", false));
+    assert_eq!((whole.text_content().as_str(), whole.partial), ("you said hello", false));
 }
 
 #[code_executor]
@@ -168,7 +168,7 @@ fn a_code_executor_runs_code() {
 
 #[summarizer]
 async fn minutes(events: Vec<Event>, cx: Context) -> Result<Option<Content>, Error> {
-    let said: Vec<String> = events.iter().map(Event::said).collect();
+    let said: Vec<String> = events.iter().map(Event::text_content).collect();
     Ok(cx.generate(LlmRequest::new("small", said.join(" "))).await?.content)
 }
 
@@ -209,7 +209,7 @@ fn an_instruction_is_computed_or_as_it_stands() {
 }
 
 #[test]
-#[should_panic(expected = "agent `day` is no LLM agent, so it has no instruction")]
+#[should_panic(expected = "agent `day` is not an LLM agent, so it has no instruction")]
 fn other_agents_have_no_instruction() {
     let _ = Host::new().instruction(|| SequentialAgent::new("day"));
 }

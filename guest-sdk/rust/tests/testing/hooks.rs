@@ -44,7 +44,7 @@ async fn polite(request: &mut LlmRequest) -> Result<Option<LlmResponse>, Error> 
 
 #[callback(after_model)]
 async fn shout(response: LlmResponse) -> Result<Option<LlmResponse>, Error> {
-    Ok(Some(LlmResponse::text(response.said().to_uppercase())))
+    Ok(Some(LlmResponse::text(response.text_content().to_uppercase())))
 }
 
 #[callback(on_model_error)]
@@ -119,7 +119,7 @@ impl Courtesy {
     }
 
     async fn on_event(event: Event) -> Result<Option<Event>, Error> {
-        Ok((event.said() == "damn").then(|| Event::text("…")))
+        Ok((event.text_content() == "damn").then(|| Event::text("…")))
     }
 
     async fn after_run(cx: CallbackContext) -> Result<(), Error> {
@@ -147,12 +147,12 @@ fn a_plugins_hooks_are_called_by_their_names() {
         host.clone().config("closed", true).plugin::<Courtesy>().before_run(),
         Ok(Some(Content::model("closed")))
     );
-    assert_eq!(plugin.on_event(Event::text("damn")).unwrap().unwrap().said(), "…");
+    assert_eq!(plugin.on_event(Event::text("damn")).unwrap().unwrap().text_content(), "…");
     plugin.after_run().unwrap();
     plugin.after_run().unwrap();
     assert_eq!(host.state_of("app:runs"), Some(2));
     plugin.on_run_error(failure()).unwrap();
-    assert_eq!(host.logged()[0].to_string(), "warn a run failed code=BROKEN");
+    assert_eq!(host.log_lines()[0].to_string(), "warn a run failed code=BROKEN");
     let Before::Revise(revised) = plugin.before_tool(call("ls")).unwrap() else { panic!("not revised") };
     assert_eq!(Value::Object(revised.args), json!({ "polite": true }));
 }

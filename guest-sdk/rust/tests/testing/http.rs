@@ -42,14 +42,17 @@ fn a_redirect_is_followed_by_a_request_of_its_own() {
 fn a_status_or_a_refusal_is_an_error_of_the_code() {
     let host = Host::new().http(|_| Ok(HttpResponse::new(503)));
     let error = host.call::<Value>(order, ()).unwrap_err();
-    assert_eq!(error, ToolError::model("https://shop.example/orders answered with status 503"));
+    assert_eq!(error, ToolError::recoverable("https://shop.example/orders answered with status 503"));
     let host = Host::new().http(|_| Err(Error::new("DENIED", "not granted")));
-    assert_eq!(host.call::<Value>(order, ()), Err(ToolError::model("not granted")));
+    assert_eq!(host.call::<Value>(order, ()), Err(ToolError::recoverable("not granted")));
 }
 
 #[test]
 fn without_an_answer_the_test_is_told_what_to_add() {
     let error = Host::new().call::<Value>(order, ()).unwrap_err();
     let what = "add `.http(|request| Ok(HttpResponse::text(\"…\")))` to the test's host";
-    assert_eq!(error, ToolError::model(format!("nothing answers POST https://shop.example/orders; {what}")));
+    assert_eq!(
+        error,
+        ToolError::recoverable(format!("there is no response for POST https://shop.example/orders; {what}"))
+    );
 }

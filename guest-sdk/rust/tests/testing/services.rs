@@ -86,7 +86,7 @@ fn what_the_user_says_is_heard_and_in_the_history() {
         assert_eq!((cx.event_count()?, cx.state::<bool>("seen")?), (2, Some(true)));
         let authors: Vec<_> = cx.events(0, 10)?.into_iter().map(|event| event.author).collect();
         assert_eq!(authors, ["agent", "user"]);
-        assert_eq!(cx.events(1, 1)?[0].said(), "hello");
+        assert_eq!(cx.events(1, 1)?[0].text_content(), "hello");
         assert!(cx.events(2, 1)?.is_empty());
     });
 }
@@ -94,7 +94,7 @@ fn what_the_user_says_is_heard_and_in_the_history() {
 #[test]
 fn without_a_message_of_the_user_the_test_is_told_what_to_add() {
     let failure = failure_in_host!(Host::new(), async |cx| async { cx.user_content().map(|_| ()) });
-    let message = "the user has said nothing; add `.user_says(\"…\")` to the test's host";
+    let message = "there is no user message; add `.user_says(\"…\")` to the test's host";
     assert_eq!(failure, ("NOT_SET_UP".into(), message.into()));
 }
 
@@ -171,19 +171,19 @@ fn log_lines_are_kept_with_their_levels() {
         log::error("broken", &[]);
         cx.info()?;
     });
-    let lines: Vec<_> = host.logged().iter().map(ToString::to_string).collect();
+    let lines: Vec<_> = host.log_lines().iter().map(ToString::to_string).collect();
     assert_eq!(lines, ["info greeted visits=3", "error broken"]);
 }
 
 #[test]
 fn a_model_answers_whole_or_in_pieces_and_then_whole() {
-    let host = Host::new().model(|_| ModelAnswer::pieces(["Hel", "lo"]));
+    let host = Host::new().model(|_| ModelAnswer::chunks(["Hel", "lo"]));
     in_host!(host, async |cx| {
-        assert_eq!(cx.generate(LlmRequest::new("big", "Hi")).await?.said(), "Hello");
+        assert_eq!(cx.generate(LlmRequest::new("big", "Hi")).await?.text_content(), "Hello");
         let mut answer = cx.stream(LlmRequest::new("", "Hi")).await?;
         let mut said = Vec::new();
         while let Some(piece) = answer.next().await? {
-            said.push((piece.said(), piece.partial));
+            said.push((piece.text_content(), piece.partial));
         }
         assert_eq!(said, [("Hel".to_owned(), true), ("lo".to_owned(), true), ("Hello".to_owned(), false)]);
         assert_eq!(answer.next().await?, None);
@@ -195,11 +195,11 @@ fn a_model_answers_whole_or_in_pieces_and_then_whole() {
 #[test]
 fn a_model_fails_before_its_answer_or_in_it() {
     let limited = || Error::new("MODEL_RATE_LIMITED", "later");
-    let host = Host::new().model(move |_| ModelAnswer::pieces(["Hel"]).then_fails(limited()));
+    let host = Host::new().model(move |_| ModelAnswer::chunks(["Hel"]).then_fails(limited()));
     in_host!(host, async |cx| {
         assert_eq!(cx.generate(LlmRequest::new("", "Hi")).await.unwrap_err().code, "MODEL_RATE_LIMITED");
         let mut answer = cx.stream(LlmRequest::new("", "Hi")).await?;
-        assert_eq!(answer.next().await?.unwrap().said(), "Hel");
+        assert_eq!(answer.next().await?.unwrap().text_content(), "Hel");
         assert_eq!(answer.next().await.unwrap_err().code, "MODEL_RATE_LIMITED");
     });
     in_host!(Host::new().model(move |_| limited()), async |cx| {
@@ -238,7 +238,7 @@ fn a_tool_of_the_component_runs_with_its_callers_changes() {
         assert_eq!(cx.call_tool::<u32>("add", &json!({ "to": "n" })).await?, 6);
         assert_eq!(cx.state::<u32>("n")?, Some(6));
         let error = cx.call_tool::<u32>("add", &json!({})).await.unwrap_err();
-        assert_eq!(error, ToolError::model("bad arguments for `add`: missing field `to`"));
+        assert_eq!(error, ToolError::recoverable("bad arguments for `add`: missing field `to`"));
     });
 }
 
@@ -278,6 +278,6 @@ fn calls_may_run_at_the_same_time() {
         let nothing = json!({});
         let (said, found) =
             futures::join!(cx.generate(LlmRequest::new("", "said")), cx.call_tool::<String>("find", &nothing));
-        assert_eq!((said?.said().as_str(), found?.as_str()), ("said", "found"));
+        assert_eq!((said?.text_content().as_str(), found?.as_str()), ("said", "found"));
     });
 }

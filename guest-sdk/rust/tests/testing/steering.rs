@@ -67,14 +67,14 @@ async fn send_money(transfer: Transfer, cx: ToolContext) -> Result<String, ToolE
 fn a_person_is_asked_and_decides() {
     let host = Host::new();
     let send = |host: &Host| host.call::<String>(send_money, json!({ "euros": 500 })).unwrap();
-    assert_eq!((send(&host).as_str(), host.asked_for_confirmation().is_some()), ("waiting", true));
-    let asked = host.asked_for_confirmation().unwrap();
+    assert_eq!((send(&host).as_str(), host.requested_confirmation().is_some()), ("waiting", true));
+    let asked = host.requested_confirmation().unwrap();
     assert_eq!((asked.hint.as_str(), asked.payload), ("Send 500 euros?", Some(json!({ "limit": 100 }))));
     let host = host.agrees();
     assert_eq!(send(&host), "sent 500");
     // The decision usually comes with the user's next message.
     let host = host.user_says("yes").user_says("go on").agrees_with(99);
-    assert_eq!(host.asked_for_confirmation(), None);
+    assert_eq!(host.requested_confirmation(), None);
     assert_eq!(send(&host), "sent 99");
     assert_eq!(send(&host.refuses()), "refused");
 }
@@ -88,8 +88,11 @@ async fn launch() -> &'static str {
 fn a_tool_with_consent_runs_once_a_person_agrees() {
     let host = Host::new();
     let error = host.call::<String>(launch, ()).unwrap_err();
-    assert_eq!(error, ToolError::model("This tool call requires confirmation, please approve or reject."));
-    assert!(host.asked_for_confirmation().unwrap().hint.contains("launch()"));
-    assert_eq!(host.clone().refuses().call::<String>(launch, ()), Err(ToolError::model("This tool call is rejected.")));
+    assert_eq!(error, ToolError::recoverable("This tool call requires confirmation, please approve or reject."));
+    assert!(host.requested_confirmation().unwrap().hint.contains("launch()"));
+    assert_eq!(
+        host.clone().refuses().call::<String>(launch, ()),
+        Err(ToolError::recoverable("This tool call is rejected."))
+    );
     assert_eq!(host.agrees().call::<String>(launch, ()), Ok("launched".into()));
 }

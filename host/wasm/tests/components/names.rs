@@ -67,7 +67,7 @@ async fn a_component_is_a_toolset_of_its_tools() {
     assert_eq!(set.name(), "gallery");
     let tools = set.tools(&context(&catalog)).await.unwrap();
     let names: Vec<_> = tools.iter().map(|tool| tool.declaration().name.as_str()).collect();
-    assert_eq!(names, catalog.components["gallery"].tool_names().collect::<Vec<_>>());
+    assert_eq!(names, catalog.components["gallery"].names(ItemKind::Tool).collect::<Vec<_>>());
     // A component without tools is not a toolset.
     let error = catalog.toolset("relay").map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "toolset `relay` not found; there is `gallery`");
@@ -97,7 +97,7 @@ async fn fully_equipped_agent() -> (std::sync::Arc<Catalog>, LlmAgent) {
     let lab = Lab::new().with("gallery");
     lab.write("other.wasm", std::fs::read(component("gallery")).unwrap());
     let catalog = lab.open().await.current();
-    match catalog.agent("gallery/fully_equipped_agent").unwrap().kind {
+    match catalog.agent("gallery/equipped").unwrap().kind {
         AgentKind::Llm(llm) => (catalog, *llm),
         kind => panic!("{}", kind.label()),
     }
@@ -119,8 +119,8 @@ async fn an_agent_gets_its_planner_examples_and_code_executor() {
 }
 
 #[tokio::test]
-async fn a_callback_answers_for_an_agent_that_has_failed() {
-    let (catalog, _) = equipped().await;
+async fn a_callback_answers_for_a_failed_agent() {
+    let (catalog, _) = fully_equipped_agent().await;
     let agent = catalog.agent("gallery/equipped").unwrap();
     let callbacks: Vec<_> = agent.callbacks.at(HookPoint::OnAgentError).collect();
     let [callback] = callbacks.as_slice() else { panic!("{} callbacks", callbacks.len()) };

@@ -43,7 +43,7 @@ const CITIES: [City; 3] = [
 fn city(name: &str) -> Result<&'static City, ToolError> {
     CITIES.iter().find(|city| city.name.eq_ignore_ascii_case(name.trim())).ok_or_else(|| {
         let known = CITIES.map(|city| city.name).join(", ");
-        ToolError::model(format!("no data for `{name}`; there is some for {known}"))
+        ToolError::recoverable(format!("no data for `{name}`; there is some for {known}"))
     })
 }
 
@@ -106,7 +106,7 @@ struct Trip {
 async fn estimate_cost(trip: Trip) -> Result<Value, ToolError> {
     let city = city(&trip.city)?;
     let Some((hotel, per_night)) = city.hotels.get(trip.hotel) else {
-        return Err(ToolError::model(format!("{} has hotels 0 to {}", city.name, city.hotels.len() - 1)));
+        return Err(ToolError::recoverable(format!("{} has hotels 0 to {}", city.name, city.hotels.len() - 1)));
     };
     let total = u64::from(city.fare) * 2 + u64::from(*per_night) * u64::from(trip.nights);
     Ok(json!({ "hotel": hotel, "total": total }))
@@ -130,9 +130,9 @@ mod tests {
     #[test]
     fn what_is_not_in_the_table_is_told_to_the_model() {
         let error = block_on(weather().call(json!({ "city": "Rome" }))).unwrap_err();
-        assert_eq!(error, ToolError::model("no data for `Rome`; there is some for Lisbon, Oslo, Kyoto"));
+        assert_eq!(error, ToolError::recoverable("no data for `Rome`; there is some for Lisbon, Oslo, Kyoto"));
         let trip = json!({ "city": "Oslo", "nights": 1, "hotel": 2 });
-        assert_eq!(block_on(estimate_cost().call(trip)).unwrap_err(), ToolError::model("Oslo has hotels 0 to 1"));
+        assert_eq!(block_on(estimate_cost().call(trip)).unwrap_err(), ToolError::recoverable("Oslo has hotels 0 to 1"));
     }
 
     #[test]

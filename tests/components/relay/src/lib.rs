@@ -28,7 +28,7 @@ async fn relay(cx: AgentContext) -> Result<(), Error> {
     let mut dropped = None;
     while let Some(event) = events.next().await? {
         match dropped {
-            None => dropped = Some(event.said()),
+            None => dropped = Some(event.text_content()),
             Some(_) => cx.relay(event).await?,
         }
     }
@@ -44,7 +44,7 @@ async fn asker(cx: AgentContext) -> Result<(), Error> {
         cx.emit(response).await?;
     }
     let again = cx.generate(question).await?;
-    cx.say(format!("again: {}", again.said())).await
+    cx.say(format!("again: {}", again.text_content())).await
 }
 
 hatchery_guest::export! { agents: [relay, asker] }

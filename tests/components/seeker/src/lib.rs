@@ -15,7 +15,7 @@ struct Name {
 /// Asks a model.
 #[tool]
 async fn ask(model: Name, cx: ToolContext) -> Result<String, Error> {
-    Ok(cx.generate(LlmRequest::new(model.name, "Hello?")).await?.said())
+    Ok(cx.generate(LlmRequest::new(model.name, "Hello?")).await?.text_content())
 }
 
 /// Searches memory.

@@ -126,7 +126,9 @@ impl<I: HookInterface + Sync> ComponentCallback<I> {
                 let revised = self.accept(revised, LlmRequest::from_wit)?;
                 if revised.model != request.model {
                     let Sandbox { grants, component, .. } = &self.component.sandbox;
-                    grants.check(component, Permission::Model(&revised.model)).map_err(|denial| denial.run_error(cx))?;
+                    grants
+                        .check(component, Permission::Model(&revised.model))
+                        .map_err(|denial| denial.run_error(cx))?;
                 }
                 *request = revised;
                 Ok(None)

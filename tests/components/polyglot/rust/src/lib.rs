@@ -44,7 +44,7 @@ struct Reason {
 /// Fails so that the model is told.
 #[tool]
 async fn refuse(why: Reason) -> Result<(), ToolError> {
-    Err(ToolError::model(why.reason))
+    Err(ToolError::recoverable(why.reason))
 }
 
 /// Fails so that the run ends.
@@ -132,7 +132,7 @@ async fn tell(cx: AgentContext) -> Result<(), Error> {
         return Err(Error::new("STORY_LOST", "the story is lost"));
     }
     let answer = cx.generate(LlmRequest::new("", "Go on.").with_instruction("Be brief.")).await?;
-    cx.say(answer.said()).await
+    cx.say(answer.text_content()).await
 }
 
 /// Says two lines, and what a model adds; fails when the user wants it to.

@@ -1,4 +1,4 @@
-//! Whatever a component can say arrives as it was said.
+//! Round trips: every value arrives unchanged.
 
 use proptest::collection::vec;
 use proptest::option::of;
@@ -183,7 +183,7 @@ fn a_decision_is_read_with_what_the_person_gave() {
 #[test]
 fn errors_survive_the_way_through_the_contract() {
     let fatal = ToolError::fatal(Error::new("DENIED", "no"));
-    for error in [ToolError::model("try again"), fatal] {
+    for error in [ToolError::recoverable("try again"), fatal] {
         assert_eq!(ToolError::from(wit::ToolError::from(error.clone())), error);
     }
 }

@@ -1,4 +1,4 @@
-//! What the host sees of a component.
+//! The exports of a component, as the host sees them.
 
 use futures::executor::block_on;
 
@@ -94,7 +94,7 @@ impl RunCounter {
 #[code_executor]
 async fn shout(input: CodeInput) -> Result<CodeOutput, ToolError> {
     if input.code.is_empty() {
-        return Err(ToolError::model("there is no code"));
+        return Err(ToolError::recoverable("there is no code"));
     }
     Ok(CodeOutput { stdout: input.code.to_uppercase(), stderr: String::new(), output_files: input.input_files })
 }
@@ -166,7 +166,7 @@ impl Offer<Model> for Component {
 }
 
 #[test]
-fn agents_are_told_once_each_before_those_below_it() {
+fn agents_are_listed_once_and_before_their_sub_agents() {
     let specs = <Component as agents::Guest>::describe();
     let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
     assert_eq!(names, ["day", "hours", "clock", "waiter"]);
@@ -200,7 +200,7 @@ fn only_a_custom_agent_runs_here() {
 }
 
 #[test]
-fn an_unknown_tool_is_named() {
+fn an_unknown_tool_is_named_in_the_error() {
     let spec = &<Component as tools::Guest>::describe()[0];
     assert_eq!((spec.declaration.name.as_str(), spec.requires_confirmation), ("noon", true));
     assert_eq!(block_on(Component::call("noon".into(), "{}".into())).unwrap(), r#""noon""#);
@@ -210,7 +210,7 @@ fn an_unknown_tool_is_named() {
 }
 
 #[test]
-fn arguments_that_are_not_json_are_told_to_the_model() {
+fn arguments_that_are_not_json_are_an_error_for_the_model() {
     let error = crate::__private::arguments::<Value>("noon", "{").unwrap_err();
     assert!(error.to_string().starts_with("the arguments of `noon` are not JSON: EOF"), "{error}");
 }
@@ -228,7 +228,7 @@ fn failure() -> types::Error {
 }
 
 #[test]
-fn a_callback_goes_on_revises_or_answers() {
+fn a_callback_continues_revises_or_answers() {
     assert!(matches!(before_tool("deny", "ls"), Ok(types::ToolAction::Proceed)));
     assert!(matches!(before_tool("trim", "ls"), Ok(types::ToolAction::Revise(args)) if args == "{}"));
     let answer = r#"{"result":"no"}"#;
@@ -247,22 +247,22 @@ fn a_callback_at_the_wrong_point_is_an_error_that_says_where_it_belongs() {
 }
 
 #[test]
-fn a_failure_is_mended_by_an_answer() {
+fn a_failure_is_replaced_by_an_answer() {
     let mended = block_on(<Component as callbacks::Guest>::on_tool_error("mend".into(), call("rm"), failure()));
     assert_eq!(mended.unwrap().as_deref(), Some(r#"{"tool":"rm","code":"BROKEN"}"#));
     let request = LlmRequest::new("m", "hello").into();
     let mended = block_on(<Component as callbacks::Guest>::on_model_error("repair".into(), request, failure()));
-    assert_eq!(LlmResponse::try_from(mended.unwrap().unwrap()).unwrap().said(), "m failed with BROKEN");
+    assert_eq!(LlmResponse::try_from(mended.unwrap().unwrap()).unwrap().text_content(), "m failed with BROKEN");
 }
 
 #[test]
-fn what_is_changed_in_place_takes_the_place_of_what_was() {
+fn in_place_changes_replace_the_original() {
     let answer = block_on(<Component as callbacks::Guest>::after_tool("shorten".into(), call("ls"), "{}".into()));
     assert_eq!(answer.unwrap().as_deref(), Some(r#"{"short":true}"#));
 }
 
 #[test]
-fn a_plugin_tells_the_hooks_that_it_has_and_no_others() {
+fn a_plugin_lists_only_its_hooks() {
     let specs = <Component as plugins::Guest>::describe();
     assert_eq!((specs.len(), specs[0].name.as_str()), (1, "run_counter"));
     assert_eq!(specs[0].hooks, ["on-user-message", "before-run", "on-event", "on-run-error", "before-tool"]);
@@ -276,7 +276,7 @@ fn a_plugin_tells_the_hooks_that_it_has_and_no_others() {
 }
 
 #[test]
-fn a_hook_changes_replaces_or_leaves_what_it_takes() {
+fn a_hook_changes_replaces_or_keeps_its_argument() {
     let name = || String::from("run_counter");
     let said = block_on(Component::on_user_message(name(), Content::user("Hi").into())).unwrap().unwrap();
     assert_eq!(Content::try_from(said).unwrap().text(), "Hi!");
@@ -284,7 +284,7 @@ fn a_hook_changes_replaces_or_leaves_what_it_takes() {
     assert_eq!(Content::try_from(answer).unwrap().text(), "closed");
     let partial = Event { partial: true, ..Event::default() };
     let replaced = block_on(Component::on_event(name(), partial.into())).unwrap().unwrap();
-    assert_eq!(Event::try_from(replaced).unwrap().said(), "…");
+    assert_eq!(Event::try_from(replaced).unwrap().text_content(), "…");
     assert!(block_on(Component::on_event(name(), Event::default().into())).unwrap().is_none());
     let revised = block_on(<Component as plugins::Guest>::before_tool(name(), call("ls")));
     assert!(matches!(revised, Ok(types::ToolAction::Revise(args)) if args == "{}"));
@@ -292,7 +292,7 @@ fn a_hook_changes_replaces_or_leaves_what_it_takes() {
 }
 
 #[test]
-fn code_goes_to_the_executor_and_its_files_come_back() {
+fn an_executor_gets_code_and_returns_files() {
     assert_eq!(<Component as code::Guest>::describe(), ["shout"]);
     let file = || code::CodeFile { name: "a.csv".into(), mime_type: "text/csv".into(), content: vec![1, 2] };
     let input = |code: &str| code::CodeInput { code: code.into(), input_files: vec![file()], execution_id: None };
@@ -311,7 +311,7 @@ fn code_goes_to_the_executor_and_its_files_come_back() {
 }
 
 #[test]
-fn a_summarizer_may_have_nothing_to_say() {
+fn a_summarizer_may_return_no_summary() {
     assert_eq!(<Component as summarizers::Guest>::describe(), ["counter"]);
     let summarize = |events| block_on(Component::summarize("counter".into(), events)).unwrap();
     let summary = summarize(vec![Event::text("a").into(), Event::text("b").into()]).unwrap();
@@ -320,7 +320,7 @@ fn a_summarizer_may_have_nothing_to_say() {
 }
 
 #[test]
-fn a_provider_gives_examples_for_a_query() {
+fn a_provider_returns_examples_for_a_query() {
     assert_eq!(<Component as examples::Guest>::describe(), ["all-sums"]);
     let chosen = block_on(Component::examples("all-sums".into(), "2 + 2".into())).unwrap();
     assert_eq!(Content::try_from(chosen[0].input.clone()).unwrap(), Content::user("2 + 2"));
@@ -331,7 +331,7 @@ fn a_provider_gives_examples_for_a_query() {
 }
 
 #[test]
-fn a_model_that_fails_before_it_answers_gives_no_stream() {
+fn a_model_that_fails_before_it_answers_returns_no_stream() {
     assert_eq!(<Component as models::Guest>::describe(), ["broken"]);
     for streamed in [false, true] {
         let request = LlmRequest::new("", "hello").into();
@@ -347,7 +347,7 @@ fn llm(agent: LlmAgent) -> agents::LlmAgent {
 }
 
 #[test]
-fn an_agent_tells_what_it_is_equipped_with() {
+fn an_agent_describes_its_options() {
     let equipped = llm(LlmAgent::new("a")
         .toolset("search")
         .toolset(Toolset::new("mail").only(["read", "list"]).prefix("mail_"))
