@@ -14,7 +14,7 @@ use crate::bindings::wit::types;
 use crate::content::{Content, Part, PartData};
 use crate::context::Context;
 use crate::error::Error;
-use crate::export::{Offer, find};
+use crate::export::{ExportList, find};
 use crate::model::{LlmRequest, LlmResponse};
 use crate::tool::LocalFuture;
 
@@ -115,7 +115,7 @@ fn to_wit(response: Result<LlmResponse, Error>) -> types::LlmResponse {
     response.into()
 }
 
-impl<S: Offer<Model>> wit::Guest for S {
+impl<S: ExportList<Model>> wit::Guest for S {
     fn describe() -> Vec<String> {
         S::items().into_iter().map(|model| model.name.into()).collect()
     }

@@ -8,7 +8,7 @@ use crate::bindings::wit::types;
 use crate::content::{Content, JsonMap};
 use crate::context::CallbackContext;
 use crate::error::Error;
-use crate::export::Offer;
+use crate::export::ExportList;
 use crate::hook::{FromWit, IntoWit, for_each_hook};
 use crate::model::{LlmRequest, LlmResponse};
 use crate::tool::LocalFuture;
@@ -86,7 +86,7 @@ macro_rules! define_callbacks {
             }
         }
 
-        impl<S: Offer<AnyCallback>> wit::Guest for S {
+        impl<S: ExportList<AnyCallback>> wit::Guest for S {
             fn describe() -> Vec<wit::CallbackSpec> {
                 describe(S::items())
             }

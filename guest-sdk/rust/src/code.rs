@@ -4,7 +4,7 @@ use crate::bindings::code_executors::exports::hatchery::agent::guest_code_execut
 use crate::bindings::wit::types;
 use crate::context::Context;
 use crate::error::ToolError;
-use crate::export::{Offer, Serve, find};
+use crate::export::{ExportList, Handler, find};
 
 /// A code executor, made from an async function by [`#[code_executor]`](macro@crate::code_executor).
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +12,7 @@ pub struct CodeExecutor {
     /// Name of the executor.
     pub name: &'static str,
     #[doc(hidden)]
-    pub run: Serve<CodeInput, CodeOutput, ToolError>,
+    pub run: Handler<CodeInput, CodeOutput, ToolError>,
 }
 
 impl CodeExecutor {
@@ -114,7 +114,7 @@ impl From<CodeOutput> for wit::CodeOutput {
     }
 }
 
-impl<S: Offer<CodeExecutor>> wit::Guest for S {
+impl<S: ExportList<CodeExecutor>> wit::Guest for S {
     fn describe() -> Vec<String> {
         S::items().into_iter().map(|executor| executor.name.into()).collect()
     }

@@ -4,7 +4,7 @@ use crate::bindings::examples::exports::hatchery::agent::guest_examples as wit;
 use crate::bindings::wit::types;
 use crate::content::Content;
 use crate::context::Context;
-use crate::export::{Offer, Serve, find};
+use crate::export::{ExportList, Handler, find};
 
 /// An example: a user message and the answer to it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -35,7 +35,7 @@ pub struct ExampleProvider {
     /// Name of the provider.
     pub name: &'static str,
     #[doc(hidden)]
-    pub run: Serve<String, Vec<Example>>,
+    pub run: Handler<String, Vec<Example>>,
 }
 
 /// A reference to an example provider: a function marked `#[examples]`, or a name (`sums`, `school/sums`).
@@ -56,7 +56,7 @@ impl ExamplesRef for &str {
     }
 }
 
-impl<S: Offer<ExampleProvider>> wit::Guest for S {
+impl<S: ExportList<ExampleProvider>> wit::Guest for S {
     fn describe() -> Vec<String> {
         S::items().into_iter().map(|provider| provider.name.into()).collect()
     }

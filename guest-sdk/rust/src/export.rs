@@ -36,32 +36,32 @@ macro_rules! export {
 #[macro_export]
 macro_rules! __export {
     (agents [$($item:path),*]) => {
-        $crate::__offer!($crate::Agent, agents, export_agents, [$($crate::Agent::from($item())),*]);
+        $crate::__export_items!($crate::Agent, agents, export_agents, [$($crate::Agent::from($item())),*]);
     };
     (tools [$($item:path),*]) => {
-        $crate::__offer!($crate::Tool, tools, export_tools, [$($item()),*]);
+        $crate::__export_items!($crate::Tool, tools, export_tools, [$($item()),*]);
     };
     (callbacks [$($item:path),*]) => {
-        $crate::__offer!(
+        $crate::__export_items!(
             $crate::AnyCallback, callbacks, export_callbacks, [$($crate::AnyCallback::from($item())),*]
         );
     };
     (plugins [$($item:path),*]) => {
-        $crate::__offer!(
+        $crate::__export_items!(
             $crate::__private::AnyPlugin, plugins, export_plugins, [$($crate::__private::AnyPlugin::of::<$item>()),*]
         );
     };
     (code_executors [$($item:path),*]) => {
-        $crate::__offer!($crate::CodeExecutor, code_executors, export_code_executors, [$($item()),*]);
+        $crate::__export_items!($crate::CodeExecutor, code_executors, export_code_executors, [$($item()),*]);
     };
     (summarizers [$($item:path),*]) => {
-        $crate::__offer!($crate::Summarizer, summarizers, export_summarizers, [$($item()),*]);
+        $crate::__export_items!($crate::Summarizer, summarizers, export_summarizers, [$($item()),*]);
     };
     (examples [$($item:path),*]) => {
-        $crate::__offer!($crate::ExampleProvider, examples, export_examples, [$($item()),*]);
+        $crate::__export_items!($crate::ExampleProvider, examples, export_examples, [$($item()),*]);
     };
     (models [$($item:path),*]) => {
-        $crate::__offer!($crate::Model, models, export_models, [$($item()),*]);
+        $crate::__export_items!($crate::Model, models, export_models, [$($item()),*]);
     };
     ($other:ident $items:tt) => {
         ::std::compile_error!(::std::concat!(
@@ -76,31 +76,31 @@ macro_rules! __export {
 /// Exports items of one type through the bindings in `$module`, with the export macro `$export`.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __offer {
+macro_rules! __export_items {
     ($type:ty, $module:ident, $export:ident, [$($item:expr),*]) => {
         const _: () = {
-            struct Offered;
-            impl $crate::__private::Offer<$type> for Offered {
+            struct Exported;
+            impl $crate::__private::ExportList<$type> for Exported {
                 fn items() -> ::std::vec::Vec<$type> {
                     ::std::vec![$($item),*]
                 }
             }
             // On other targets nothing is exported; this marks the items as used.
-            const _: fn() -> ::std::vec::Vec<$type> = <Offered as $crate::__private::Offer<$type>>::items;
+            const _: fn() -> ::std::vec::Vec<$type> = <Exported as $crate::__private::ExportList<$type>>::items;
             #[cfg(target_family = "wasm")]
-            $crate::__private::$export!(Offered with_types_in $crate::__private::$module);
+            $crate::__private::$export!(Exported with_types_in $crate::__private::$module);
         };
     };
 }
 
 /// The items that `export!` lists, by type.
-pub trait Offer<T> {
+pub trait ExportList<T> {
     /// Returns the items, in the order written.
     fn items() -> Vec<T>;
 }
 
 /// The code of an item that maps an input to an output.
-pub type Serve<I, O, E = Error> = fn(I, Context) -> LocalFuture<Result<O, E>>;
+pub type Handler<I, O, E = Error> = fn(I, Context) -> LocalFuture<Result<O, E>>;
 
 /// Returns the item with this name.
 pub(crate) fn find<T>(items: Vec<T>, kind: &str, name: &str, name_of: fn(&T) -> &str) -> Result<T, Error> {

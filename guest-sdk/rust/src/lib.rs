@@ -292,7 +292,7 @@ pub mod __private {
     pub use crate::bindings::summarizers::{self, export_summarizers};
     pub use crate::bindings::tools::{self, export_tools};
     pub use crate::callback::{Before, value};
-    pub use crate::export::Offer;
+    pub use crate::export::ExportList;
     pub use crate::plugin::{AnyPlugin, Hooks};
     pub use crate::tool::{arguments, result, schema};
 }

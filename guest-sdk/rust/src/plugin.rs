@@ -9,7 +9,7 @@ use crate::content::Content;
 use crate::context::CallbackContext;
 use crate::error::Error;
 use crate::event::Event;
-use crate::export::{Offer, find};
+use crate::export::{ExportList, find};
 use crate::hook::{FromWit, IntoWit, for_each_hook};
 use crate::model::{LlmRequest, LlmResponse};
 
@@ -63,7 +63,7 @@ macro_rules! define_plugins {
             }
         }
 
-        impl<S: Offer<AnyPlugin>> wit::Guest for S {
+        impl<S: ExportList<AnyPlugin>> wit::Guest for S {
             fn describe() -> Vec<wit::PluginSpec> {
                 let spec =
                     |plugin: AnyPlugin| wit::PluginSpec { name: plugin.name.into(), hooks: plugin.hooks.names() };

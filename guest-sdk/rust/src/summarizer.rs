@@ -5,7 +5,7 @@ use crate::bindings::wit::types;
 use crate::content::Content;
 use crate::context::Context;
 use crate::event::Event;
-use crate::export::{Offer, Serve, find};
+use crate::export::{ExportList, Handler, find};
 
 /// A summarizer, made from an async function by [`#[summarizer]`](macro@crate::summarizer).
 #[derive(Debug, Clone, Copy)]
@@ -13,10 +13,10 @@ pub struct Summarizer {
     /// Name of the summarizer.
     pub name: &'static str,
     #[doc(hidden)]
-    pub run: Serve<Vec<Event>, Option<Content>>,
+    pub run: Handler<Vec<Event>, Option<Content>>,
 }
 
-impl<S: Offer<Summarizer>> wit::Guest for S {
+impl<S: ExportList<Summarizer>> wit::Guest for S {
     fn describe() -> Vec<String> {
         S::items().into_iter().map(|summarizer| summarizer.name.into()).collect()
     }

@@ -13,7 +13,7 @@ use crate::bindings::tools::exports::hatchery::agent::guest_tools as wit;
 use crate::bindings::wit::types;
 use crate::context::ToolContext;
 use crate::error::ToolError;
-use crate::export::{Offer, find};
+use crate::export::{ExportList, find};
 
 /// A boxed future that is not `Send`: components are single-threaded.
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
@@ -122,7 +122,7 @@ pub fn schema<T: JsonSchema>() -> Value {
     schema.into()
 }
 
-impl<S: Offer<Tool>> wit::Guest for S {
+impl<S: ExportList<Tool>> wit::Guest for S {
     fn describe() -> Vec<wit::ToolSpec> {
         S::items()
             .into_iter()

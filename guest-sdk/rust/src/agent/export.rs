@@ -11,7 +11,7 @@ use crate::bindings::wit::types;
 use crate::context::Context;
 use crate::convert::{object, some_object};
 use crate::error::Error;
-use crate::export::Offer;
+use crate::export::ExportList;
 use crate::hook::AgentCallbacks;
 
 /// Flattens agents and their sub-agents, parents first. An agent with a known name is skipped.
@@ -43,7 +43,7 @@ fn flatten(agents: Vec<Agent>, into: &mut Vec<agents::AgentSpec>, visit: &mut dy
 }
 
 /// Returns the result of `pick` for the agent with this name.
-fn find<S: Offer<Agent>, T>(agent: &str, what: &str, pick: impl Fn(&Kind) -> Option<T>) -> Result<T, Error> {
+fn find<S: ExportList<Agent>, T>(agent: &str, what: &str, pick: impl Fn(&Kind) -> Option<T>) -> Result<T, Error> {
     let mut picked = None;
     flatten(S::items(), &mut Vec::new(), &mut |name, kind| {
         if name == agent {
@@ -53,7 +53,7 @@ fn find<S: Offer<Agent>, T>(agent: &str, what: &str, pick: impl Fn(&Kind) -> Opt
     picked.ok_or_else(|| Error::new("NOT_FOUND", format!("this component has no {what} `{agent}`")))
 }
 
-impl<S: Offer<Agent>> agents::Guest for S {
+impl<S: ExportList<Agent>> agents::Guest for S {
     fn describe() -> Vec<agents::AgentSpec> {
         let mut specs = Vec::new();
         flatten(S::items(), &mut specs, &mut |_, _| {});

@@ -2,7 +2,7 @@
 
 use futures::executor::block_on;
 
-use super::Offer;
+use super::ExportList;
 use crate::bindings::agents::exports::hatchery::agent::guest_agents::{self as agents, Guest as _};
 use crate::bindings::callbacks::exports::hatchery::agent::guest_callbacks as callbacks;
 use crate::bindings::code_executors::exports::hatchery::agent::guest_code_executors::{self as code, Guest as _};
@@ -116,50 +116,50 @@ async fn broken(_request: &LlmRequest, _answer: Answer) -> Result<(), Error> {
 
 struct Component;
 
-impl Offer<Agent> for Component {
+impl ExportList<Agent> for Component {
     fn items() -> Vec<Agent> {
         let tree = SequentialAgent::new("day").sub_agent(LoopAgent::new("hours").max_iterations(24).sub_agent(clock));
         vec![tree.sub_agent(waiter).sub_agent("other/night").into(), clock().into()]
     }
 }
 
-impl Offer<Tool> for Component {
+impl ExportList<Tool> for Component {
     fn items() -> Vec<Tool> {
         vec![noon()]
     }
 }
 
-impl Offer<AnyCallback> for Component {
+impl ExportList<AnyCallback> for Component {
     fn items() -> Vec<AnyCallback> {
         vec![trim().into(), deny().into(), mend().into(), shorten().into(), repair().into()]
     }
 }
 
-impl Offer<AnyPlugin> for Component {
+impl ExportList<AnyPlugin> for Component {
     fn items() -> Vec<AnyPlugin> {
         vec![AnyPlugin::of::<RunCounter>()]
     }
 }
 
-impl Offer<CodeExecutor> for Component {
+impl ExportList<CodeExecutor> for Component {
     fn items() -> Vec<CodeExecutor> {
         vec![shout()]
     }
 }
 
-impl Offer<Summarizer> for Component {
+impl ExportList<Summarizer> for Component {
     fn items() -> Vec<Summarizer> {
         vec![counter()]
     }
 }
 
-impl Offer<ExampleProvider> for Component {
+impl ExportList<ExampleProvider> for Component {
     fn items() -> Vec<ExampleProvider> {
         vec![sums()]
     }
 }
 
-impl Offer<Model> for Component {
+impl ExportList<Model> for Component {
     fn items() -> Vec<Model> {
         vec![broken()]
     }
