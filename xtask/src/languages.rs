@@ -115,7 +115,10 @@ fn build(hatchery: &Path, folder: &Path, file: &Path, tools: &Path) -> anyhow::R
         bail!("{} cannot be built", folder.display());
     }
     let _ = fs::remove_file(file);
-    eprintln!("\nSKIPPED: {} is not built, because its build tools cannot be installed on this machine\n", file.display());
+    eprintln!(
+        "\nSKIPPED: {} is not built, because its build tools cannot be installed on this machine\n",
+        file.display()
+    );
     fs::write(&skipped, errors.trim()).with_context(|| skipped.display().to_string())
 }
 

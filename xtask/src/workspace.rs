@@ -42,7 +42,10 @@ impl Workspace {
 
     /// Loads the samples with a workspace of their own.
     pub fn standalone_samples(&self) -> anyhow::Result<Vec<Self>> {
-        STANDALONE_SAMPLES.iter().map(|folder| Self::load_manifest(&self.root.join(folder).join("Cargo.toml"))).collect()
+        STANDALONE_SAMPLES
+            .iter()
+            .map(|folder| Self::load_manifest(&self.root.join(folder).join("Cargo.toml")))
+            .collect()
     }
 
     fn load_manifest(manifest: &Path) -> anyhow::Result<Self> {

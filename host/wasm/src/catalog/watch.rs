@@ -82,7 +82,7 @@ impl CatalogHandle {
             current: ArcSwap::from_pointee(loader.initial()),
             loader: tokio::sync::Mutex::new(loader),
             activity,
-            publish_publish_holds: AtomicUsize::new(0),
+            publish_holds: AtomicUsize::new(0),
             directory,
             generation: watch::Sender::new(0),
         })))

@@ -100,7 +100,7 @@ impl<'a> Permission<'a> {
                 let is_own = self.owner().is_some_and(|owner| owner == component);
                 is_own
                     || match Pattern::try_from(item_pattern(kind, name)) {
-                        Ok(wanted) => grants.tools.iter().any(|pattern| pattern.covers(&required)),
+                        Ok(required) => grants.tools.iter().any(|pattern| pattern.covers(&required)),
                         Err(_) => false,
                     }
             }

@@ -305,9 +305,9 @@ async fn missing_grants_are_logged_at_load_and_reported_by_inspect() {
                 grants:\n      models: [\"seek-*\"]\n      state: {read: [\"app:theme\"]}\n      \
                 files: [{host: FOLDER, guest: \"/data\", access: read}]";
     assert!(
-        log.lines("hatchery_wasm::loader").iter().any(|said| said == line),
+        log.lines("hatchery_wasm::catalog::loader").iter().any(|message| message == line),
         "{:?}",
-        log.lines("hatchery_wasm::loader")
+        log.lines("hatchery_wasm::catalog::loader")
     );
     let bytes = std::fs::read(component("seeker")).unwrap();
     let shown = inspect(&lab.options, "seeker", bytes).await.unwrap();

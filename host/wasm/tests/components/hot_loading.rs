@@ -85,8 +85,8 @@ async fn a_half_written_file_keeps_the_last_good_one_serving() {
         lab.write("swap.wasm", &newer[..cut]);
         let catalog = handle.reload_now().await;
         let reason = lab.reason(&catalog, "swap.wasm");
-        let said = reason.contains("ends in the middle: the file is truncated or still being written");
-        assert!(said || cut == 0 && reason.contains("is not a WebAssembly file"), "{cut}: {reason}");
+        let is_truncated = reason.contains("ends in the middle: the file is truncated or still being written");
+        assert!(is_truncated || cut == 0 && reason.contains("is not a WebAssembly file"), "{cut}: {reason}");
         let state = &catalog.file(&lab.path("swap.wasm")).unwrap().state;
         assert!(matches!(state, FileState::Rejected { previous_serves: true, .. }), "{state:?}");
         assert_eq!(first_text(&catalog).await, "older 1");

@@ -163,7 +163,7 @@ async fn a_plugin_that_fails_after_a_failed_run_leaves_a_line_in_the_log() {
     censor.on_run_error(&cx, &RunError::Stopped).await;
     drop(guard);
     assert_eq!(
-        log.lines("hatchery_wasm::component::plugin"),
+        log.lines("hatchery_wasm::contract::component::plugin"),
         ["after a run that failed, plugin `gallery/censor` failed too: the run was cancelled"]
     );
 }
