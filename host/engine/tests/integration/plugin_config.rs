@@ -201,7 +201,7 @@ async fn no_run_starts_while_a_plugin_is_missing() {
     assert_eq!(
         error.to_string(),
         "no run can begin without plugin `says`: plugin `says` not found; there is `logging`, `global_instruction`, \
-         `context_filter`, `reflect_and_retry`, `recorder`, `adk_replay`"
+         `context_filter`, `reflect_and_retry`"
     );
     assert!(app.session().await.events.is_empty(), "nothing is stored");
     loaded.change(Some("back"));
