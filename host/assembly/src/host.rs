@@ -9,9 +9,9 @@ mod settings;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hatchery_core::{Content, RunConfig, Services};
+use hatchery_core::{Content, Plugin, RunConfig, Services};
 use hatchery_engine::plugins::ConfiguredPlugins;
-use hatchery_engine::{App, CatalogSource, Run, RunRequest, Runner};
+use hatchery_engine::{App, CatalogSource, Factories, Run, RunRequest, Runner};
 use hatchery_wasm::CatalogHandle;
 use tokio::sync::watch;
 
@@ -36,6 +36,7 @@ pub struct Host {
     runner: Runner,
     scripts: Scripts,
     native_apps: Vec<String>,
+    registered_plugins: Factories<Arc<dyn Plugin>>,
     catalog_source: Arc<dyn CatalogSource>,
     /// The components and YAML agents of the folder. `None` if there is no folder.
     catalog: Option<CatalogHandle>,
@@ -133,7 +134,7 @@ impl Host {
     pub async fn finish_loading(&mut self) -> Result<(), HostError> {
         self.loaded().await;
         let plugins =
-            ConfiguredPlugins::new(&self.config.plugins, crate::plugins::registered(), self.catalog_source.clone())
+            ConfiguredPlugins::new(&self.config.plugins, &self.registered_plugins, self.catalog_source.clone())
                 .map_err(|source| HostError::Plugin { file: self.file.clone(), source })?;
         self.plugin_names = plugins.names();
         if let Some(catalog) = &self.catalog {

@@ -50,8 +50,18 @@ impl<T> Factories<T> {
         name: impl Into<String>,
         factory: impl Fn(JsonMap) -> Result<T, String> + Send + Sync + 'static,
     ) {
-        let name = name.into();
-        let factory: Factory<T> = Arc::new(factory);
+        self.insert(name.into(), Arc::new(factory));
+    }
+
+    /// Registers all factories and aliases of `others`. They replace earlier factories of the same name.
+    pub fn extend(&mut self, others: Self) {
+        for (name, factory) in others.entries {
+            self.insert(name, factory);
+        }
+        self.aliases.extend(others.aliases);
+    }
+
+    fn insert(&mut self, name: String, factory: Factory<T>) {
         match self.entries.iter_mut().find(|(registered, _)| *registered == name) {
             Some((_, registered)) => *registered = factory,
             None => self.entries.push((name, factory)),

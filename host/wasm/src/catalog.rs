@@ -16,10 +16,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery_core::{
-    Agent, Callback, CodeExecutor, ExampleProvider, ItemKind, ItemResolver, JsonMap, Model, ModelError, Plugin,
-    ResolveError, Summarizer, Timestamp, Tool, Toolset,
+    Agent, AgentKind, Callback, CodeExecutor, ExampleProvider, ItemKind, ItemResolver, JsonMap, Model, ModelError,
+    Plugin, ResolveError, Summarizer, Timestamp, Tool, Toolset,
 };
-use hatchery_engine::{App, LayeredResolver};
+use hatchery_engine::yaml::AgentLoader;
+use hatchery_engine::{App, Factories, LayeredResolver};
 use serde::Serialize;
 
 use crate::catalog::names::{Components, NameOwners, NameResolver, ShadowedItems, root_agents};
@@ -177,6 +178,8 @@ impl ItemResolver for Catalog {
 /// The inputs of a new catalog.
 #[derive(Default)]
 pub(crate) struct Sources {
+    /// Agent classes of extensions.
+    pub(crate) agent_classes: Factories<AgentKind>,
     /// Loaded components.
     pub(crate) components: Components,
     /// The file of each loaded component.
@@ -243,7 +246,10 @@ impl Catalog {
                 let incumbent = self.apps.get(&name).filter(|_| self.app_files.get(&name) == Some(&file))?;
                 return Some(AppCandidate { name, app: Ok(incumbent.clone()), file });
             }
-            let loaded = hatchery_engine::yaml::load_agent_outside(&file, &items, &sources.writable_folders);
+            let loaded = AgentLoader::new(&items)
+                .agent_classes(&sources.agent_classes)
+                .exclude_folders(&sources.writable_folders)
+                .load(&file);
             let loaded = loaded.map_err(|error| error.to_string());
             let app = loaded.and_then(|loaded| app(&name, loaded.agent));
             Some(AppCandidate { name, file, app })

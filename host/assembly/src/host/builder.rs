@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery_core::{
-    Agent, ArtifactService, EventSigner, ItemResolver, MemoryService, Model, Plugin, Services, SessionService,
+    Agent, AgentKind, ArtifactService, EventSigner, ItemResolver, MemoryService, Model, Plugin, Services,
+    SessionService,
 };
 use hatchery_engine::plugins::ConfiguredPlugins;
-use hatchery_engine::{App, CatalogSource, Extensions, LayeredResolver, Runner, StaticCatalog};
+use hatchery_engine::{App, CatalogSource, Extensions, Factories, LayeredResolver, Runner, StaticCatalog};
 use hatchery_models::ModelProvider;
 use hatchery_wasm::{CatalogHandle, CatalogModels, DeterministicMode, Progress, Worker};
 
@@ -148,8 +149,9 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the factories of tools, toolsets, plugins and code executors that YAML agents and the configuration can use
-    /// by name. Default: those that come with the engine. Start with [`Extensions::builtin`] to add to them.
+    /// Sets the factories of tools, toolsets, agent classes, plugins and code executors that YAML agents and the
+    /// configuration can use by name. Default: those that come with the engine. Start with [`Extensions::builtin`] to
+    /// add to them.
     #[must_use]
     pub fn extensions(self, extensions: Extensions) -> Self {
         Self { extensions: Some(extensions), ..self }
@@ -285,16 +287,20 @@ impl HostBuilder {
             Some(signer) => signer,
             None => host_key::open(&config, &storage, |name| std::env::var_os(name))?,
         };
+        let Extensions { agent_classes, plugins, .. } = self.extensions.clone().unwrap_or_default();
+        let mut registered_plugins = crate::plugins::registered().clone();
+        registered_plugins.extend(plugins);
         let native_items = self.native_items();
         let catalog = match &folder {
-            Some(folder) => Some(self.load(folder, &config, &storage, cache, native_items.clone()).await?),
+            Some(folder) => {
+                Some(self.load(folder, &config, &storage, cache, native_items.clone(), agent_classes).await?)
+            }
             None => None,
         };
         let services = self.with_native_models(services, catalog.clone());
         let catalog_source: Arc<dyn CatalogSource> = Arc::new(HostCatalog { native_items, catalog: catalog.clone() });
-        let configured =
-            ConfiguredPlugins::while_loading(&config.plugins, crate::plugins::registered(), catalog_source.clone())
-                .map_err(|source| HostError::Plugin { file: file.clone(), source })?;
+        let configured = ConfiguredPlugins::while_loading(&config.plugins, &registered_plugins, catalog_source.clone())
+            .map_err(|source| HostError::Plugin { file: file.clone(), source })?;
         let plugin_names = configured.names();
         let native = self.native_apps()?;
         let native_apps = native.keys().cloned().collect();
@@ -309,7 +315,18 @@ impl HostBuilder {
                 tokio::spawn(ConfigWatcher { source, initial, catalog, scripts, paths }.run(stamps));
             }
         }
-        Ok(Host { config, file, plugin_names, apps, runner, scripts, native_apps, catalog_source, catalog })
+        Ok(Host {
+            config,
+            file,
+            plugin_names,
+            apps,
+            runner,
+            scripts,
+            native_apps,
+            registered_plugins,
+            catalog_source,
+            catalog,
+        })
     }
 
     /// Starts to load the components and YAML agents of a folder.
@@ -320,12 +337,14 @@ impl HostBuilder {
         storage: &Storage,
         cache: Option<PathBuf>,
         native_items: Option<Arc<dyn ItemResolver>>,
+        agent_classes: Factories<AgentKind>,
     ) -> Result<CatalogHandle, HostError> {
         let worker = self.worker.take().unwrap_or(Worker::InProcess);
         let mut options = catalog::load_options(config, cache, worker)?;
         options.settings.deterministic = self.deterministic_mode.take();
         options.progress = self.progress.take();
         options.native_items = native_items;
+        options.agent_classes = agent_classes;
         if let (true, Storage::Directory(data)) = (self.watch, storage) {
             options.names_file = Some(data.join(NAMES_FILE));
             options.revisions = Some(catalog::revisions(folder, Some(data), config));

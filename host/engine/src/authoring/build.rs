@@ -1,4 +1,4 @@
-//! Agents, tools and callbacks of a program that embeds the engine, from closures.
+//! Builders of agents, tools and callbacks for programs that embed the engine.
 //!
 //! ```
 //! use hatchery_engine::build::{function_tool, llm, sequential};
@@ -24,12 +24,12 @@
 //! # Ok::<(), hatchery_engine::build::BuildError>(())
 //! ```
 //!
-//! [`function_tool`], `instruction_fn` and [`custom`] take closures that own what they are given: `|args, cx| async move { … }`.
-//! Callbacks borrow what they look at and may change, so their closures box what they give:
-//! `|cx, request| Box::pin(async move { … })`; see [`callback`].
+//! [`function_tool`], `instruction_fn` and [`custom`] take closures that own their arguments: `|args, cx| async move { … }`.
+//! Callbacks borrow their arguments, so their closures return a boxed future: `|cx, request| Box::pin(async move { … })`;
+//! see [`callback`].
 //!
-//! A builder is checked when it is built, with all that is below it. Names of agents must be unique in the whole tree, which
-//! [`App::new`](crate::App::new) checks.
+//! `build` checks the builder and its sub agents. [`App::new`](crate::App::new) checks that names of agents are unique in
+//! the whole tree.
 
 mod arguments;
 pub mod callback;

@@ -171,7 +171,8 @@ fn resolve(entries: &[Entry], registered: &[String], resolver: &dyn ItemResolver
 fn with_registered(error: ResolveError, registered: &[String]) -> ResolveError {
     match error {
         ResolveError::Unknown { kind, name, known } => {
-            let known = registered.iter().cloned().chain(known).collect();
+            let others = known.into_iter().filter(|name| !registered.contains(name));
+            let known = registered.iter().cloned().chain(others).collect();
             ResolveError::Unknown { kind, name, known }
         }
         error @ (ResolveError::Ambiguous { .. } | ResolveError::Unusable { .. }) => error,

@@ -32,12 +32,12 @@ fn add() -> FunctionTool {
     function_tool("add", "Adds.", |args: Add, _| async move { Ok(Sum { sum: args.a + args.b.unwrap_or(0) }) })
 }
 
-/// Calls a tool with these arguments, then says "done".
+/// Calls a tool with these arguments, then answers "done".
 fn calling(name: &str, args: Value) -> Arc<Scripted> {
     Arc::new(Scripted::sequence([Reply::call(name, args), Reply::text("done")]))
 }
 
-/// What the model is told of a tool that is called with these arguments.
+/// Returns the answer of a tool for these arguments, as the model gets it.
 async fn answer(tool: FunctionTool, args: Value) -> String {
     let model = calling(&tool.declaration().name, args);
     let root = llm("root").model_instance("scripted", model).tool(tool).build().unwrap();
@@ -76,17 +76,17 @@ fn the_schema_of_a_tool_is_that_of_its_arguments() {
     );
 }
 
-const REFUSED: &str = "the arguments do not fit the parameters of `add`, which has not run: ";
+const REJECTED: &str = "the arguments do not fit the parameters of `add`, which has not run: ";
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_are_told_to_the_model_with_the_field() {
+async fn the_error_of_invalid_arguments_names_the_field_to_the_model() {
     assert_eq!(
         answer(add(), json!({"a": "one"})).await,
-        format!("root: answer add{{\"error\":\"{REFUSED}at `/a`: \\\"one\\\" is not of type \\\"integer\\\"\"}}")
+        format!("root: answer add{{\"error\":\"{REJECTED}at `/a`: \\\"one\\\" is not of type \\\"integer\\\"\"}}")
     );
     assert_eq!(
         answer(add(), json!({})).await,
-        format!("root: answer add{{\"error\":\"{REFUSED}\\\"a\\\" is a required property\"}}")
+        format!("root: answer add{{\"error\":\"{REJECTED}\\\"a\\\" is a required property\"}}")
     );
 }
 
@@ -96,7 +96,7 @@ async fn whole_numbers_written_as_floats_are_integers() {
 }
 
 #[tokio::test]
-async fn arguments_may_come_as_they_are_under_a_schema_of_ones_own() {
+async fn arguments_may_be_any_json_with_a_custom_schema() {
     let schema = json!({"type": "object", "properties": {"x": {}}});
     let echo = function_tool("echo", "", |args: JsonMap, _| async move { Ok(args) });
     assert_eq!(echo.declaration().parameters, None);
@@ -106,7 +106,7 @@ async fn arguments_may_come_as_they_are_under_a_schema_of_ones_own() {
 }
 
 #[tokio::test]
-async fn a_tool_made_of_a_closure_sets_state_and_fails_as_any_other() {
+async fn a_closure_as_a_tool_sets_state_and_fails_as_any_tool() {
     let note = function_tool("note", "", |args: JsonMap, cx: CallContext| async move {
         cx.set_state("noted", Value::Object(args));
         Err::<(), _>(ToolError::Recoverable("no more paper".into()))
@@ -118,14 +118,14 @@ async fn a_tool_made_of_a_closure_sets_state_and_fails_as_any_other() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_no_json_is_told_to_the_model() {
+async fn the_error_of_a_result_that_is_not_json_goes_to_the_model() {
     let odd = function_tool("odd", "", |_: JsonMap, _| async { Ok(std::collections::BTreeMap::from([((1, 2), 3)])) });
     let text = answer(odd, json!({})).await;
     assert!(text.contains("the result of `odd` cannot be written as JSON: key must be a string"), "{text}");
 }
 
 #[tokio::test]
-async fn a_long_running_closure_that_gives_nothing_yet_is_waited_for() {
+async fn a_long_running_closure_without_a_result_pauses_the_run() {
     let order = function_tool("order", "", |_: JsonMap, _| async { Ok(None::<i32>) }).long_running();
     let model = Arc::new(Scripted::sequence([Reply::call("order", json!({})).with_id("c1")]));
     let app = Harness::new(llm("root").model_instance("scripted", model).tool(order).build().unwrap()).await;
@@ -133,7 +133,7 @@ async fn a_long_running_closure_that_gives_nothing_yet_is_waited_for() {
 }
 
 #[test]
-fn a_tool_may_ask_for_consent() {
+fn a_tool_may_require_confirmation() {
     assert!(!Tool::requires_confirmation(&add()));
     assert!(Tool::requires_confirmation(&add().requires_confirmation()));
 }
@@ -186,14 +186,14 @@ async fn closures_run_before_and_after_an_agent() {
     assert_eq!(app.state().await, json!({"seen": true}));
 }
 
-/// As an item, to show that these fit too.
+/// An `async fn` as a callback.
 async fn be_kind(_: &CallContext, request: &mut LlmRequest) -> Result<Option<LlmResponse>, RunError> {
     request.system_instructions.push("Be kind.".into());
     Ok(None)
 }
 
 #[tokio::test]
-async fn closures_change_what_a_model_is_asked_and_what_it_answers() {
+async fn closures_change_the_request_and_the_response_of_a_model() {
     let model = Arc::new(Scripted::sequence(["hello"]));
     let root = llm("root")
         .model_instance("scripted", model.clone())
@@ -209,7 +209,7 @@ async fn closures_change_what_a_model_is_asked_and_what_it_answers() {
 }
 
 #[tokio::test]
-async fn a_closure_answers_for_a_model_that_failed() {
+async fn a_closure_answers_a_model_error() {
     let model = Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down"));
     let root = llm("root").model_instance("scripted", Arc::new(model)).on_model_error_fn(|_, request, error| {
         Box::pin(async move { Ok(Some(LlmResponse::text(format!("{} said: {error}", request.model)))) })
@@ -219,7 +219,7 @@ async fn a_closure_answers_for_a_model_that_failed() {
 }
 
 #[tokio::test]
-async fn closures_change_arguments_and_answers_of_tools_and_mend_their_failures() {
+async fn closures_change_arguments_and_answers_of_tools_and_answer_their_errors() {
     let strict = function_tool("strict", "", |args: JsonMap, _| async move {
         match args.get("allowed") {
             Some(_) => Ok(args),
@@ -246,15 +246,15 @@ async fn closures_change_arguments_and_answers_of_tools_and_mend_their_failures(
             })
         })
         .on_tool_error_fn(|_, tool, _, error| {
-            Box::pin(async move { Ok(Some(map(json!({"mended": format!("{tool}: {error}")})))) })
+            Box::pin(async move { Ok(Some(map(json!({"recovered": format!("{tool}: {error}")})))) })
         });
     let events = Harness::new(root.build().unwrap()).await.transcript("hi").await;
     assert_eq!(events[1], "root: answer strict{\"n\":1,\"allowed\":\"strict\"}");
-    assert_eq!(events[3], "root: answer strict{\"mended\":\"strict: not allowed\",\"n\":2}");
+    assert_eq!(events[3], "root: answer strict{\"recovered\":\"strict: not allowed\",\"n\":2}");
 }
 
 #[tokio::test]
-async fn callbacks_run_in_the_order_in_which_they_were_given() {
+async fn callbacks_run_in_the_order_in_which_they_were_added() {
     let root = llm("root")
         .model_instance("scripted", Arc::new(Scripted::new()))
         .before_model_fn(|_, _| Box::pin(async { Ok(Some(LlmResponse::text("first"))) }))
@@ -412,11 +412,11 @@ fn a_schema_that_is_none_is_refused() {
     ] {
         assert_eq!(
             error_of(llm("root").output_json_schema(schema.clone()).build()),
-            format!("agent `root`: `output_schema` is no JSON Schema: {reason}")
+            format!("agent `root`: `output_schema` is not a JSON Schema: {reason}")
         );
         assert_eq!(
             error_of(llm("root").input_json_schema(schema).build()),
-            format!("agent `root`: `input_schema` is no JSON Schema: {reason}")
+            format!("agent `root`: `input_schema` is not a JSON Schema: {reason}")
         );
     }
     assert!(llm("root").output_schema::<Add>().output_json_schema(json!({"type": ["STRING", "null"]})).build().is_ok());

@@ -1,4 +1,4 @@
-//! Callbacks: who answers, what is changed, what is stored.
+//! Callbacks: answers, changed inputs, stored events.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::*;
 
 #[tokio::test]
-async fn the_first_answer_before_an_agent_replaces_it_and_what_comes_after_it() {
+async fn the_first_answer_before_an_agent_replaces_it_and_later_callbacks() {
     let mut agent = llm("root", Scripted::new().default_reply("model"));
     agent.callbacks.push(HookPoint::BeforeAgent, Answers { name: "silent", ..Answers::default() }.arc());
     agent.callbacks.push(
@@ -62,7 +62,7 @@ async fn an_answer_before_the_model_replaces_it() {
 }
 
 #[tokio::test]
-async fn a_changed_request_is_what_the_model_gets() {
+async fn the_model_gets_the_changed_request() {
     let model = Arc::new(Scripted::sequence(["ok"]));
     let agent = llm_on("root", &model, |llm| {
         llm.callbacks.push(
@@ -75,7 +75,7 @@ async fn a_changed_request_is_what_the_model_gets() {
 }
 
 #[tokio::test]
-async fn an_answer_after_the_model_replaces_pieces_and_whole() {
+async fn an_answer_after_the_model_replaces_chunks_and_the_full_response() {
     let agent = llm_with("root", Scripted::new().default_reply(Reply::chunks(["bad ", "word"])), |llm| {
         llm.callbacks
             .push(HookPoint::AfterModel, Answers { name: "censor", model: Some("***"), ..Answers::default() }.arc());
@@ -85,7 +85,7 @@ async fn an_answer_after_the_model_replaces_pieces_and_whole() {
 }
 
 #[tokio::test]
-async fn an_answer_before_a_tool_replaces_it_and_still_passes_the_callbacks_after_it() {
+async fn an_answer_before_a_tool_replaces_it_and_passes_through_after_tool() {
     let model = Scripted::sequence([Reply::call("roll", json!({})), Reply::text("ok")]);
     let agent = llm_with("root", model, |llm| {
         llm.tools = vec![tool("roll", |_, _| panic!("must not run"))];
@@ -102,7 +102,7 @@ async fn an_answer_before_a_tool_replaces_it_and_still_passes_the_callbacks_afte
 }
 
 #[tokio::test]
-async fn changed_arguments_are_what_the_tool_gets() {
+async fn the_tool_gets_the_changed_arguments() {
     let model = Scripted::sequence([Reply::call("echo", json!({"a": 1})), Reply::text("ok")]);
     let agent = llm_with("root", model, |llm| {
         llm.tools = vec![tool("echo", |args, _| Ok(args.into()))];
@@ -144,7 +144,7 @@ async fn state_set_beside_an_answer_is_in_the_event_of_the_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_before_an_agent_does_not_end_the_agents_around_it() {
+async fn an_answer_before_an_agent_does_not_end_its_parent() {
     let mut first = llm("first", Scripted::new().default_reply("never"));
     first
         .callbacks
@@ -175,7 +175,7 @@ async fn the_first_of_several_answers_after_a_model_wins() {
 }
 
 #[tokio::test]
-async fn an_answer_before_the_model_does_not_pass_the_callbacks_after_it() {
+async fn an_answer_before_the_model_does_not_pass_through_after_model() {
     let answers = |name, model| Answers { name, model: Some(model), ..Answers::default() }.arc();
     let agent = llm_with("root", Scripted::new(), |llm| {
         llm.callbacks.push(HookPoint::BeforeModel, answers("b", "before"));
@@ -185,7 +185,7 @@ async fn an_answer_before_the_model_does_not_pass_the_callbacks_after_it() {
 }
 
 #[tokio::test]
-async fn a_model_failure_is_overridden_by_the_first_callback_that_answers() {
+async fn the_first_answer_to_a_model_error_replaces_it() {
     let down = Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down"));
     let agent = build::llm("root")
         .model_instance("scripted", Arc::new(down))
@@ -196,7 +196,7 @@ async fn a_model_failure_is_overridden_by_the_first_callback_that_answers() {
 }
 
 #[tokio::test]
-async fn a_model_failure_that_nobody_answers_ends_the_run() {
+async fn a_model_error_that_no_callback_answers_ends_the_run() {
     let down = Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down"));
     let agent = build::llm("root")
         .model_instance("scripted", Arc::new(down))
@@ -206,14 +206,14 @@ async fn a_model_failure_that_nobody_answers_ends_the_run() {
 }
 
 #[tokio::test]
-async fn one_callback_changes_the_arguments_and_the_next_sees_that_and_answers() {
+async fn a_callback_sees_the_arguments_that_an_earlier_one_changed() {
     let model = Scripted::sequence([Reply::call("echo", json!({"a": 1})), Reply::text("ok")]);
     let agent = build::llm("root")
         .model_instance("scripted", Arc::new(model))
         .tools([tool("echo", |_, _| panic!("must not run"))])
         .before_tool(Answers { name: "marking", mark: Some("seen"), ..Answers::default() }.arc())
         .before_tool_fn(|_, _, args| Box::pin(async move { Ok(Some(args.clone())) }))
-        .before_tool_fn(|_, _, _| panic!("must not be asked"));
+        .before_tool_fn(|_, _, _| panic!("must not run"));
     let events = Harness::new(agent.build().unwrap()).await.transcript("hi").await;
     assert_eq!(events[1], "root: answer echo{\"a\":1,\"mark\":\"seen\"}");
 }
@@ -230,7 +230,7 @@ async fn the_first_of_several_answers_after_a_tool_wins() {
     assert_eq!(Harness::new(agent).await.transcript("hi").await[1], "root: answer t{\"result\":\"tool\",\"n\":1}");
 }
 
-/// An agent whose tool fails for good.
+/// An agent whose tool fails with a fatal error.
 fn broken() -> build::LlmAgentBuilder {
     let fatal = || Err(ToolError::Fatal { tool: "t".into(), code: "BROKEN".into(), message: "it broke".into() });
     build::llm("root")
@@ -239,17 +239,17 @@ fn broken() -> build::LlmAgentBuilder {
 }
 
 #[tokio::test]
-async fn a_tool_failure_is_mended_by_the_first_callback_that_answers() {
+async fn the_first_answer_to_a_tool_error_replaces_it() {
     let agent = broken()
         .on_tool_error_fn(|_, _, _, _| Box::pin(async { Ok(None) }))
         .on_tool_error_fn(|_, _, _, _| Box::pin(async { Ok(Some(map(json!({"by": "second"})))) }))
-        .on_tool_error_fn(|_, _, _, _| panic!("must not be asked"));
+        .on_tool_error_fn(|_, _, _, _| panic!("must not run"));
     let events = Harness::new(agent.build().unwrap()).await.transcript("hi").await;
     assert_eq!(events[1], "root: answer t{\"by\":\"second\"}");
 }
 
 #[tokio::test]
-async fn a_tool_failure_that_nobody_mends_is_what_it_was() {
+async fn a_tool_error_that_no_callback_answers_is_unchanged() {
     let agent = broken().on_tool_error_fn(|_, _, _, _| Box::pin(async { Ok(None) }));
     let (_, error) = Harness::new(agent.build().unwrap()).await.expect_error("hi").await;
     assert_eq!(error.to_string(), "tool `t`: it broke");

@@ -17,6 +17,7 @@ mod contents;
 mod custom;
 mod embed;
 mod examples;
+mod extensions;
 mod guards;
 mod interruptions;
 mod limits;

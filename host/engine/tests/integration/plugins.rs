@@ -1,4 +1,4 @@
-//! Plugins: each hook, who wins, and that what is replaced is what is stored.
+//! Plugins: each hook, the order of answers, and replaced messages and events.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,21 +14,21 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// Notes every hook, and answers in those that it is told to.
+/// Records every hook, and answers in those of `answers`.
 #[derive(Default)]
-struct Notes {
+struct RecordingPlugin {
     name: &'static str,
     answers: &'static [&'static str],
     seen: Mutex<Vec<&'static str>>,
 }
 
-impl Notes {
+impl RecordingPlugin {
     fn new(name: &'static str, answers: &'static [&'static str]) -> Arc<Self> {
         Arc::new(Self { name, answers, seen: Mutex::default() })
     }
 
-    /// Notes the hook; true when it is to answer.
-    fn note(&self, hook: &'static str) -> bool {
+    /// Records a hook. Returns true if it is to answer.
+    fn record(&self, hook: &'static str) -> bool {
         self.seen.lock().unwrap().push(hook);
         self.answers.contains(&hook)
     }
@@ -43,21 +43,21 @@ impl Notes {
 }
 
 #[async_trait]
-impl Callback for Notes {
+impl Callback for RecordingPlugin {
     fn name(&self) -> &str {
         self.name
     }
     async fn before_agent(&self, _: &CallContext) -> Result<Option<Content>, RunError> {
-        Ok(self.note("before_agent").then(|| Content::model(self.text("before_agent"))))
+        Ok(self.record("before_agent").then(|| Content::model(self.text("before_agent"))))
     }
     async fn after_agent(&self, _: &CallContext) -> Result<Option<Content>, RunError> {
-        Ok(self.note("after_agent").then(|| Content::model(self.text("after_agent"))))
+        Ok(self.record("after_agent").then(|| Content::model(self.text("after_agent"))))
     }
     async fn before_model(&self, _: &CallContext, _: &mut LlmRequest) -> Result<Option<LlmResponse>, RunError> {
-        Ok(self.note("before_model").then(|| LlmResponse::text(self.text("before_model"))))
+        Ok(self.record("before_model").then(|| LlmResponse::text(self.text("before_model"))))
     }
     async fn after_model(&self, _: &CallContext, _: &LlmResponse) -> Result<Option<LlmResponse>, RunError> {
-        Ok(self.note("after_model").then(|| LlmResponse::text(self.text("after_model"))))
+        Ok(self.record("after_model").then(|| LlmResponse::text(self.text("after_model"))))
     }
     async fn on_model_error(
         &self,
@@ -65,10 +65,10 @@ impl Callback for Notes {
         _: &LlmRequest,
         _: &ModelError,
     ) -> Result<Option<LlmResponse>, RunError> {
-        Ok(self.note("on_model_error").then(|| LlmResponse::text(self.text("on_model_error"))))
+        Ok(self.record("on_model_error").then(|| LlmResponse::text(self.text("on_model_error"))))
     }
     async fn before_tool(&self, _: &CallContext, _: &str, _: &mut JsonMap) -> Result<Option<JsonMap>, RunError> {
-        Ok(self.note("before_tool").then(|| map(json!({"by": self.name}))))
+        Ok(self.record("before_tool").then(|| map(json!({"by": self.name}))))
     }
     async fn after_tool(
         &self,
@@ -77,7 +77,7 @@ impl Callback for Notes {
         _: &JsonMap,
         _: &JsonMap,
     ) -> Result<Option<JsonMap>, RunError> {
-        Ok(self.note("after_tool").then(|| map(json!({"by": self.name}))))
+        Ok(self.record("after_tool").then(|| map(json!({"by": self.name}))))
     }
     async fn on_tool_error(
         &self,
@@ -86,46 +86,46 @@ impl Callback for Notes {
         _: &JsonMap,
         _: &ToolError,
     ) -> Result<Option<JsonMap>, RunError> {
-        Ok(self.note("on_tool_error").then(|| map(json!({"mended": self.name}))))
+        Ok(self.record("on_tool_error").then(|| map(json!({"recovered": self.name}))))
     }
 }
 
 #[async_trait]
-impl Plugin for Notes {
+impl Plugin for RecordingPlugin {
     async fn on_user_message(&self, cx: &CallContext, message: &Content) -> Result<Option<Content>, RunError> {
-        cx.set_state("heard", json!(message.text()));
-        Ok(self.note("on_user_message").then(|| Content::user(self.text("on_user_message"))))
+        cx.set_state("received", json!(message.text()));
+        Ok(self.record("on_user_message").then(|| Content::user(self.text("on_user_message"))))
     }
     async fn before_run(&self, _: &CallContext) -> Result<Option<Content>, RunError> {
-        Ok(self.note("before_run").then(|| Content::model(self.text("before_run"))))
+        Ok(self.record("before_run").then(|| Content::model(self.text("before_run"))))
     }
     async fn on_event(&self, _: &CallContext, event: &Event) -> Result<Option<EventData>, RunError> {
         let content = Some(Arc::new(Content::model(self.text("on_event"))));
         let replacement = EventData { author: event.author.clone(), content, ..EventData::default() };
-        Ok(self.note("on_event").then_some(replacement))
+        Ok(self.record("on_event").then_some(replacement))
     }
     async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
-        if self.note("after_run") {
+        if self.record("after_run") {
             cx.set_state("after", json!(self.name));
         }
         Ok(())
     }
     async fn on_run_error(&self, _: &CallContext, _: &RunError) {
-        self.note("on_run_error");
+        self.record("on_run_error");
     }
     async fn close(&self) {
-        self.note("close");
+        self.record("close");
     }
 }
 
-async fn with(root: hatchery_core::Agent, plugins: &[&Arc<Notes>]) -> Harness {
+async fn with_plugins(root: hatchery_core::Agent, plugins: &[&Arc<RecordingPlugin>]) -> Harness {
     let mut app = Harness::new(root).await;
     let plugins = plugins.iter().map(|plugin| (*plugin).clone() as Arc<dyn Plugin>).collect();
     app.runner = Runner::with_plugins(app.runner.services().clone(), Plugins::new(plugins).unwrap());
     app
 }
 
-fn talking() -> hatchery_core::Agent {
+fn answering() -> hatchery_core::Agent {
     llm("root", Scripted::new().default_reply("model"))
 }
 
@@ -135,9 +135,9 @@ fn calling(body: impl Fn() -> Result<serde_json::Value, ToolError> + Send + Sync
 }
 
 #[tokio::test]
-async fn every_hook_of_a_run_is_passed_in_order() {
-    let plugin = Notes::new("p", &[]);
-    let app = with(calling(|| Ok(json!(1))), &[&plugin]).await;
+async fn the_hooks_of_a_run_run_in_order() {
+    let plugin = RecordingPlugin::new("p", &[]);
+    let app = with_plugins(calling(|| Ok(json!(1))), &[&plugin]).await;
     app.run("hi").await;
     app.runner.close().await;
     assert_eq!(
@@ -164,37 +164,38 @@ async fn every_hook_of_a_run_is_passed_in_order() {
 
 #[tokio::test]
 async fn the_first_answer_wins_over_later_plugins_and_the_agents_own_callbacks() {
-    let (first, second) = (Notes::new("first", &["before_model"]), Notes::new("second", &["before_model"]));
+    let (first, second) =
+        (RecordingPlugin::new("first", &["before_model"]), RecordingPlugin::new("second", &["before_model"]));
     let root = llm_with("root", Scripted::new(), |llm| {
         llm.callbacks
             .push(HookPoint::BeforeModel, Answers { name: "own", model: Some("own"), ..Answers::default() }.arc());
     });
-    let app = with(root, &[&first, &second]).await;
+    let app = with_plugins(root, &[&first, &second]).await;
     assert_eq!(app.transcript("hi").await, ["root: first before_model"]);
     assert!(!second.seen().contains(&"before_model"));
 }
 
 #[tokio::test]
-async fn a_replaced_message_is_what_is_stored_and_asked() {
+async fn a_replaced_message_is_stored_and_sent_to_the_model() {
     let model = Arc::new(Scripted::sequence(["ok"]));
-    let app = with(llm_on("root", &model, |_| {}), &[&Notes::new("p", &["on_user_message"])]).await;
+    let app = with_plugins(llm_on("root", &model, |_| {}), &[&RecordingPlugin::new("p", &["on_user_message"])]).await;
     app.run("hi").await;
     let session = app.session().await;
     assert_eq!(brief(&session.events[0]), "user: p on_user_message");
-    assert_eq!(session.events[0].actions.state_delta, map(json!({"heard": "hi"})));
+    assert_eq!(session.events[0].actions.state_delta, map(json!({"received": "hi"})));
     assert_eq!(model.requests()[0].contents[0].text(), "p on_user_message");
 }
 
 #[tokio::test]
-async fn an_answer_before_the_run_takes_its_place_and_is_stored() {
-    let app = with(talking(), &[&Notes::new("p", &["before_run"])]).await;
+async fn an_answer_before_the_run_replaces_it_and_is_stored() {
+    let app = with_plugins(answering(), &[&RecordingPlugin::new("p", &["before_run"])]).await;
     assert_eq!(app.transcript("hi").await, ["model: p before_run"]);
     assert_eq!(app.session().await.events.len(), 2);
 }
 
 #[tokio::test]
-async fn a_replaced_event_is_what_is_stored_and_yielded_under_its_id() {
-    let app = with(talking(), &[&Notes::new("p", &["on_event"])]).await;
+async fn a_replaced_event_is_stored_and_sent_under_its_id() {
+    let app = with_plugins(answering(), &[&RecordingPlugin::new("p", &["on_event"])]).await;
     let events = app.run("hi").await;
     assert_eq!(brief(&events[0]), "root: p on_event");
     let stored = app.session().await.events;
@@ -203,28 +204,28 @@ async fn a_replaced_event_is_what_is_stored_and_yielded_under_its_id() {
 }
 
 #[tokio::test]
-async fn a_mended_model_failure_is_an_answer_that_passes_the_callbacks_after_it() {
-    let plugin = Notes::new("p", &["on_model_error"]);
+async fn an_answer_to_a_model_error_passes_through_after_model() {
+    let plugin = RecordingPlugin::new("p", &["on_model_error"]);
     let root = llm("root", Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down")));
-    let app = with(root, &[&plugin]).await;
+    let app = with_plugins(root, &[&plugin]).await;
     assert_eq!(app.transcript("hi").await, ["root: p on_model_error"]);
     assert!(plugin.seen().contains(&"after_model") && !plugin.seen().contains(&"on_run_error"));
 }
 
 #[tokio::test]
-async fn a_mended_tool_failure_is_an_answer_that_passes_the_callbacks_after_it() {
-    let plugin = Notes::new("p", &["on_tool_error"]);
+async fn an_answer_to_a_tool_error_passes_through_after_tool() {
+    let plugin = RecordingPlugin::new("p", &["on_tool_error"]);
     let fatal = || Err(ToolError::Fatal { tool: "t".into(), code: "X".into(), message: "broken".into() });
-    let app = with(calling(fatal), &[&plugin]).await;
-    assert_eq!(app.transcript("hi").await[1..], ["root: answer t{\"mended\":\"p\"}", "root: done"]);
+    let app = with_plugins(calling(fatal), &[&plugin]).await;
+    assert_eq!(app.transcript("hi").await[1..], ["root: answer t{\"recovered\":\"p\"}", "root: done"]);
     assert!(plugin.seen().contains(&"after_tool"));
 }
 
 #[tokio::test]
-async fn a_failed_run_is_told_to_every_plugin_and_has_no_after_run() {
-    let (first, second) = (Notes::new("first", &[]), Notes::new("second", &[]));
+async fn every_plugin_gets_the_error_of_a_failed_run_and_no_after_run() {
+    let (first, second) = (RecordingPlugin::new("first", &[]), RecordingPlugin::new("second", &[]));
     let root = llm("root", Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down")));
-    let app = with(root, &[&first, &second]).await;
+    let app = with_plugins(root, &[&first, &second]).await;
     app.expect_error("hi").await;
     for plugin in [first, second] {
         assert_eq!(plugin.seen().iter().filter(|hook| **hook == "on_run_error").count(), 1);
@@ -234,14 +235,14 @@ async fn a_failed_run_is_told_to_every_plugin_and_has_no_after_run() {
 
 #[tokio::test]
 async fn state_set_after_the_run_is_stored() {
-    let app = with(talking(), &[&Notes::new("p", &["after_run"])]).await;
+    let app = with_plugins(answering(), &[&RecordingPlugin::new("p", &["after_run"])]).await;
     app.run("hi").await;
     assert_eq!(app.state().await["after"], "p");
 }
 
 #[tokio::test]
 async fn plugins_are_found_by_name_and_names_are_unique() {
-    let plugin = || Notes::new("p", &[]) as Arc<dyn Plugin>;
+    let plugin = || RecordingPlugin::new("p", &[]) as Arc<dyn Plugin>;
     let plugins = Plugins::new(vec![plugin()]).unwrap();
     assert!(plugins.get("p").is_some() && plugins.get("q").is_none());
     let error = Plugins::new(vec![plugin(), plugin()]).err().unwrap();
@@ -256,7 +257,7 @@ async fn with_builtin(root: hatchery_core::Agent, plugin: impl Plugin + 'static)
 }
 
 #[tokio::test]
-async fn the_global_instruction_comes_before_all_others_and_is_filled_in() {
+async fn the_global_instruction_is_first_and_is_rendered() {
     let model = Arc::new(Scripted::sequence(["ok"]));
     let instruction = Instruction::Template("Speak to {user:name}.".into());
     let app = with_builtin(llm_on("root", &model, |_| {}), GlobalInstruction::new(instruction)).await;
@@ -278,7 +279,7 @@ async fn the_context_filter_sends_the_newest_turns_only() {
 }
 
 #[tokio::test]
-async fn a_failed_tool_is_tried_again_as_often_as_allowed() {
+async fn a_failed_tool_is_retried_as_often_as_allowed() {
     let calls = (0..3).map(|_| Reply::call("t", json!({"x": 1})));
     let model = Scripted::sequence(calls.chain([Reply::text("I give up")]));
     let broken = tool("t", |_, _| Err(ToolError::Recoverable("no".into())));
@@ -291,7 +292,7 @@ async fn a_failed_tool_is_tried_again_as_often_as_allowed() {
 }
 
 #[tokio::test]
-async fn a_success_begins_the_count_of_failures_anew() {
+async fn a_success_resets_the_count_of_failures() {
     let calls = (0..3).map(|_| Reply::call("t", json!({})));
     let model = Scripted::sequence(calls.chain([Reply::text("ok")]));
     let count = std::sync::atomic::AtomicU32::new(0);
@@ -319,35 +320,35 @@ async fn callbacks_in_a_plugin_run_in_order_and_the_first_answer_wins() {
         .before_model(answers("silent", None))
         .before_model(answers("first", Some("first")))
         .before_model(answers("second", Some("second")));
-    assert_eq!(with_builtin(talking(), plugin).await.transcript("hi").await, ["root: first"]);
+    assert_eq!(with_builtin(answering(), plugin).await.transcript("hi").await, ["root: first"]);
 }
 
 #[tokio::test]
-async fn callbacks_in_a_plugin_are_asked_at_each_place_before_the_agents_own() {
+async fn callbacks_in_a_plugin_run_at_each_point_before_the_agents_own() {
     let seen: Arc<Mutex<Vec<&'static str>>> = Arc::default();
-    let note = |what: &'static str| {
+    let record = |what: &'static str| {
         let seen = seen.clone();
         move || seen.lock().unwrap().push(what)
     };
-    let notes = ["a", "b", "c", "d", "e", "f", "g", "h"].map(note);
-    let [ba, aa, bm, am, ome, bt, at, ote] = notes;
+    let records = ["a", "b", "c", "d", "e", "f", "g", "h"].map(record);
+    let [ba, aa, bm, am, ome, bt, at, ote] = records;
     let plugin = CallbackPlugin::new("notes")
-        .before_agent_fn(move |_| noted(&ba))
-        .after_agent_fn(move |_| noted(&aa))
-        .before_model_fn(move |_, _| noted(&bm))
-        .after_model_fn(move |_, _| noted(&am))
+        .before_agent_fn(move |_| recorded(&ba))
+        .after_agent_fn(move |_| recorded(&aa))
+        .before_model_fn(move |_, _| recorded(&bm))
+        .after_model_fn(move |_, _| recorded(&am))
         .on_model_error_fn(move |_, _, _| {
             ome();
-            Box::pin(async { Ok(Some(LlmResponse::text("mended"))) })
+            Box::pin(async { Ok(Some(LlmResponse::text("recovered"))) })
         })
-        .before_tool_fn(move |_, _, _| noted(&bt))
-        .after_tool_fn(move |_, _, _, _| noted(&at))
-        .on_tool_error_fn(move |_, _, _, _| noted(&ote));
+        .before_tool_fn(move |_, _, _| recorded(&bt))
+        .after_tool_fn(move |_, _, _, _| recorded(&at))
+        .on_tool_error_fn(move |_, _, _, _| recorded(&ote));
     let replies = [Reply::call("t", json!({})), Reply::error(ModelErrorKind::Server, "down")];
     let failing = tool("t", |_, _| Err(ToolError::Recoverable("no".into())));
     let root = llm_with("root", Scripted::sequence(replies), |llm| llm.tools = vec![failing]);
     let app = with_builtin(root, plugin).await;
-    assert_eq!(app.transcript("hi").await[1..], ["root: answer t{\"error\":\"no\"}", "root: mended"]);
+    assert_eq!(app.transcript("hi").await[1..], ["root: answer t{\"error\":\"no\"}", "root: recovered"]);
     assert_eq!(
         seen.lock().unwrap().concat(),
         "acdfhgcedb",
@@ -355,26 +356,26 @@ async fn callbacks_in_a_plugin_are_asked_at_each_place_before_the_agents_own() {
     );
 }
 
-/// Notes a call, and answers nothing.
-fn noted<'a, T>(note: &impl Fn()) -> hatchery_engine::build::callback::Answer<'a, T> {
-    note();
+/// Calls `record` and returns no answer.
+fn recorded<'a, T>(record: &impl Fn()) -> hatchery_engine::build::callback::Answer<'a, T> {
+    record();
     Box::pin(async { Ok(None) })
 }
 
 #[tokio::test]
 async fn an_answer_of_a_plugin_before_an_agent_wins_over_the_agents_own() {
-    let mut root = talking();
+    let mut root = answering();
     root.callbacks
         .push(HookPoint::BeforeAgent, Answers { name: "own", agent: Some("own"), ..Answers::default() }.arc());
-    let app = with(root, &[&Notes::new("p", &["before_agent"])]).await;
+    let app = with_plugins(root, &[&RecordingPlugin::new("p", &["before_agent"])]).await;
     assert_eq!(app.transcript("hi").await, ["root: p before_agent"]);
 }
 
 #[tokio::test]
 async fn an_answer_of_a_plugin_after_an_agent_wins_over_the_agents_own() {
-    let mut root = talking();
+    let mut root = answering();
     root.callbacks.push(HookPoint::AfterAgent, Answers { name: "own", agent: Some("own"), ..Answers::default() }.arc());
-    let app = with(root, &[&Notes::new("p", &["after_agent"])]).await;
+    let app = with_plugins(root, &[&RecordingPlugin::new("p", &["after_agent"])]).await;
     assert_eq!(app.transcript("hi").await, ["root: model", "root: p after_agent"]);
 }
 
@@ -384,7 +385,7 @@ async fn an_answer_of_a_plugin_after_the_model_wins_over_the_agents_own() {
         llm.callbacks
             .push(HookPoint::AfterModel, Answers { name: "own", model: Some("own"), ..Answers::default() }.arc());
     });
-    let app = with(root, &[&Notes::new("p", &["after_model"])]).await;
+    let app = with_plugins(root, &[&RecordingPlugin::new("p", &["after_model"])]).await;
     assert_eq!(app.transcript("hi").await, ["root: p after_model"]);
 }
 
@@ -397,14 +398,14 @@ async fn answers_of_a_plugin_around_a_tool_win_over_the_agents_own() {
             let own = Answers { name: "own", tool: Some(json!({"by": "own"})), ..Answers::default() };
             llm.callbacks.push(HookPoint::BeforeTool, own.clone().arc());
         });
-        with(root, &[&Notes::new("p", hook)]).await.transcript("hi").await[1].clone()
+        with_plugins(root, &[&RecordingPlugin::new("p", hook)]).await.transcript("hi").await[1].clone()
     };
     assert_eq!(with_own(&["before_tool"]).await, "root: answer t{\"by\":\"p\"}");
     assert_eq!(with_own(&["after_tool"]).await, "root: answer t{\"by\":\"p\"}");
 }
 
 #[tokio::test]
-async fn what_a_plugin_changes_in_arguments_is_seen_by_the_agents_own_callbacks() {
+async fn the_agents_own_callbacks_see_arguments_that_a_plugin_changed() {
     let plugin =
         CallbackPlugin::new("marks").before_tool(Answers { name: "m", mark: Some("seen"), ..Answers::default() }.arc());
     let model = Arc::new(Scripted::sequence([Reply::call("echo", json!({"a": 1})), Reply::text("done")]));
@@ -421,25 +422,25 @@ async fn what_a_plugin_changes_in_arguments_is_seen_by_the_agents_own_callbacks(
 }
 
 #[tokio::test]
-async fn a_tool_failure_that_a_plugin_mends_is_not_seen_by_the_agents_own_callbacks() {
+async fn the_agents_own_callbacks_do_not_see_a_tool_error_that_a_plugin_answered() {
     let root = hatchery_engine::build::llm("root")
         .model_instance("scripted", Arc::new(Scripted::sequence([Reply::call("t", json!({})), Reply::text("done")])))
         .tools([tool("t", |_, _| Err(ToolError::Recoverable("no".into())))])
-        .on_tool_error_fn(|_, _, _, _| panic!("must not be asked"))
+        .on_tool_error_fn(|_, _, _, _| panic!("must not run"))
         .build()
         .unwrap();
-    let app = with(root, &[&Notes::new("p", &["on_tool_error"])]).await;
-    assert_eq!(app.transcript("hi").await[1], "root: answer t{\"mended\":\"p\"}");
+    let app = with_plugins(root, &[&RecordingPlugin::new("p", &["on_tool_error"])]).await;
+    assert_eq!(app.transcript("hi").await[1], "root: answer t{\"recovered\":\"p\"}");
 }
 
 #[tokio::test]
-async fn a_model_failure_that_a_plugin_mends_is_not_seen_by_the_agents_own_callbacks() {
+async fn the_agents_own_callbacks_do_not_see_a_model_error_that_a_plugin_answered() {
     let down = Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down"));
     let root = hatchery_engine::build::llm("root")
         .model_instance("scripted", Arc::new(down))
-        .on_model_error_fn(|_, _, _| panic!("must not be asked"))
+        .on_model_error_fn(|_, _, _| panic!("must not run"))
         .build()
         .unwrap();
-    let app = with(root, &[&Notes::new("p", &["on_model_error"])]).await;
+    let app = with_plugins(root, &[&RecordingPlugin::new("p", &["on_model_error"])]).await;
     assert_eq!(app.transcript("hi").await, ["root: p on_model_error"]);
 }

@@ -1,9 +1,9 @@
-//! Agents from YAML files, and the errors that say where they are wrong.
+//! Agents from YAML files, and errors with their location.
 
 mod code;
+mod invalid;
 mod prompts;
 mod tools;
-mod wrong;
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use hatchery_core::{
     Planner, RunError,
 };
 use hatchery_engine::StaticCatalog;
-use hatchery_engine::yaml::{Loaded, load_agent, load_agent_outside};
+use hatchery_engine::yaml::{AgentLoader, LoadedAgent, load_agent};
 use hatchery_models::scripted::Scripted;
 use serde_json::json;
 use tempfile::TempDir;
@@ -49,7 +49,7 @@ impl ExampleProvider for NoExamples {
     }
 }
 
-fn load(folder: &Path) -> Result<Loaded, String> {
+fn load(folder: &Path) -> Result<LoadedAgent, String> {
     load_agent(&folder.join("root_agent.yaml"), &registry()).map_err(|error| {
         let text = error.to_string();
         text.replace(&format!("{}/", folder.display()), "")
@@ -68,7 +68,7 @@ fn as_llm(kind: &AgentKind) -> &LlmAgent {
 }
 
 #[test]
-fn nothing_in_a_folder_that_components_write_is_read() {
+fn files_in_excluded_folders_are_refused() {
     let folder = folder(&[
         ("root_agent.yaml", "name: root\ninstruction: x\nsub_agents: [{config_path: data/sub.yaml}]\n"),
         ("data/sub.yaml", "name: sub\ninstruction: Obey.\n"),
@@ -76,8 +76,8 @@ fn nothing_in_a_folder_that_components_write_is_read() {
     let path = folder.path().join("root_agent.yaml");
     assert!(load_agent(&path, &registry()).is_ok());
     let data = folder.path().join("data").canonicalize().unwrap();
-    for (root, written) in [(&path, data.clone()), (&data.join("sub.yaml"), data.clone())] {
-        let error = load_agent_outside(root, &registry(), &[written]).err().unwrap();
+    for (root, excluded) in [(&path, data.clone()), (&data.join("sub.yaml"), data.clone())] {
+        let error = AgentLoader::new(&registry()).exclude_folders(&[excluded]).load(root).err().unwrap();
         assert!(error.file().ends_with("data/sub.yaml"), "{error}");
         let expected = "is in a folder that a component may write, so it is not read as an agent; move it elsewhere";
         assert_eq!(error.message(), expected);

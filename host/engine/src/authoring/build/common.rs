@@ -1,4 +1,4 @@
-//! What all builders of agents share.
+//! The common part of all agent builders.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use hatchery_core::{Agent, AgentKind, Callbacks, Tool, check_agent_name};
 use super::error::BuildError;
 use crate::llm::tool_resolution;
 
-/// What every kind of agent has.
+/// The fields of every kind of agent.
 pub(super) struct Common {
     pub(super) name: String,
     pub(super) description: String,
-    /// Those below it, or what is wrong with the first that cannot be built.
+    /// The sub agents, or the error of the first that cannot be built.
     pub(super) sub_agents: Result<Vec<Agent>, BuildError>,
     pub(super) callbacks: Callbacks,
 }
@@ -47,12 +47,12 @@ impl Common {
     }
 }
 
-/// An agent, or a builder of one.
+/// An agent or an agent builder.
 pub trait IntoAgent {
-    /// The agent.
+    /// Builds the agent.
     ///
     /// # Errors
-    /// What is wrong with the builder.
+    /// As the builder's `build`.
     fn into_agent(self) -> Result<Agent, BuildError>;
 }
 
@@ -62,17 +62,17 @@ impl IntoAgent for Agent {
     }
 }
 
-/// The methods that all builders of agents have.
+/// The methods of all agent builders.
 macro_rules! builder {
     ($builder:ident) => {
         impl $builder {
-            /// What it is for; other agents' models read this.
+            /// Sets the description. The models of other agents read it to decide on a transfer.
             pub fn description(mut self, text: impl Into<String>) -> Self {
                 self.common.description = text.into();
                 self
             }
 
-            /// Puts an agent below it, or a builder of one, which is built with this one.
+            /// Adds a sub agent. A builder is built together with this one.
             pub fn sub_agent(mut self, agent: impl $crate::authoring::build::IntoAgent) -> Self {
                 self.common.add(agent.into_agent());
                 self
@@ -91,38 +91,38 @@ macro_rules! builder {
 
 pub(super) use builder;
 
-/// What a model could not call by its name, or would have twice.
+/// Refuses tools with unusable names and two tools with the same name.
 pub(super) fn check_tools(agent: &str, tools: &[Arc<dyn Tool>]) -> Result<(), BuildError> {
-    for (place, tool) in tools.iter().enumerate() {
+    for (index, tool) in tools.iter().enumerate() {
         let name = &tool.declaration().name;
         let reserved =
             tool_resolution::RESERVED.contains(&name.as_str()).then_some("is that of a tool of the engine's own");
-        if let Some(reason) = reserved.or_else(|| wrong_with(name)) {
+        if let Some(reason) = reserved.or_else(|| invalid_name(name)) {
             return Err(BuildError::ToolName { agent: agent.into(), tool: name.clone(), reason });
         }
-        let earlier = tools.iter().take(place).enumerate().find(|(_, earlier)| earlier.declaration().name == *name);
-        if let Some((first_place, first)) = earlier {
+        let earlier = tools.iter().take(index).enumerate().find(|(_, earlier)| earlier.declaration().name == *name);
+        if let Some((first_index, first)) = earlier {
             return Err(BuildError::DuplicateTool {
                 agent: agent.into(),
                 tool: name.clone(),
-                first: described(first_place, first.as_ref()),
-                second: described(place, tool.as_ref()),
+                first: describe(first_index, first.as_ref()),
+                second: describe(index, tool.as_ref()),
             });
         }
     }
     Ok(())
 }
 
-fn described(place: usize, tool: &dyn Tool) -> String {
-    let number = place + 1;
+fn describe(index: usize, tool: &dyn Tool) -> String {
+    let number = index + 1;
     match tool.declaration().description.as_str() {
         "" => format!("number {number}"),
         description => format!("number {number} ({description:?})"),
     }
 }
 
-/// What all providers refuse.
-fn wrong_with(name: &str) -> Option<&'static str> {
+/// Returns why no provider accepts the name. `None` if it is valid.
+fn invalid_name(name: &str) -> Option<&'static str> {
     let mut chars = name.chars();
     match chars.next() {
         None => Some("is empty"),

@@ -1,4 +1,4 @@
-//! Builds an agent that calls a model.
+//! The builder of LLM agents.
 
 use std::sync::Arc;
 
@@ -17,42 +17,42 @@ use super::schema::{self, schema};
 use super::tool::IntoTool;
 use crate::tools::toolsets::IntoToolset;
 
-/// Builds an agent that calls a model in a loop, with the tools that the model asks for.
+/// Builds an agent that calls a model in a loop and runs the tools that the model calls.
 #[must_use]
 pub struct LlmAgentBuilder {
     common: Common,
     llm: Box<LlmAgent>,
-    /// Settings of model calls by name, on top of those in `llm`.
+    /// Settings of model calls by name. They override those in `llm`.
     config: JsonMap,
 }
 
 builder!(LlmAgentBuilder);
 
-/// An agent without instruction and tools, which uses the model of the nearest agent above it that has one.
+/// Creates a builder of an LLM agent. Without a model of its own, the agent uses that of its nearest ancestor with one.
 pub fn llm(name: impl Into<String>) -> LlmAgentBuilder {
     LlmAgentBuilder { common: Common::new(name), llm: Box::default(), config: JsonMap::new() }
 }
 
 impl LlmAgentBuilder {
-    /// The model's name, such as `gemini-2.5-flash` or `scripted:answers.yaml`.
+    /// Sets the model by name, such as `gemini-2.5-flash` or `scripted:answers.yaml`.
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.llm.model = Some(ModelRef::Named(name.into()));
         self
     }
 
-    /// The model as an object, used under this name.
+    /// Sets the model as an object with this name.
     pub fn model_instance(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
         self.llm.model = Some(ModelRef::Object(name.into(), model));
         self
     }
 
-    /// What the model is told, with placeholders `{key}`, `{key?}`, `{app:key}`, `{artifact.name}`.
+    /// Sets the instruction, with placeholders `{key}`, `{key?}`, `{app:key}`, `{artifact.name}`.
     pub fn instruction(mut self, text: impl Into<String>) -> Self {
         self.llm.instruction = Instruction::Template(text.into());
         self
     }
 
-    /// Computes what the model is told, for each model call; used as it is.
+    /// Computes the instruction for each model call. Placeholders in it are not replaced.
     pub fn instruction_fn<F, R>(mut self, compute: F) -> Self
     where
         F: Fn(CallContext) -> R + Send + Sync + 'static,
@@ -62,13 +62,13 @@ impl LlmAgentBuilder {
         self
     }
 
-    /// What the models of all agents are told, when this agent is the root.
+    /// Sets the instruction for all agents of the tree, if this agent is the root.
     pub fn global_instruction(mut self, text: impl Into<String>) -> Self {
         self.llm.global_instruction = Instruction::Template(text.into());
         self
     }
 
-    /// Computes what the models of all agents are told, when this agent is the root.
+    /// Computes the instruction for all agents of the tree, if this agent is the root.
     pub fn global_instruction_fn<F, R>(mut self, compute: F) -> Self
     where
         F: Fn(CallContext) -> R + Send + Sync + 'static,
@@ -78,108 +78,108 @@ impl LlmAgentBuilder {
         self
     }
 
-    /// A tool that the model may call.
+    /// Adds a tool.
     pub fn tool(mut self, tool: impl IntoTool) -> Self {
         self.llm.tools.push(tool.into_tool());
         self
     }
 
-    /// Tools that the model may call.
+    /// Adds tools.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.llm.tools.extend(tools);
         self
     }
 
-    /// Tools that are looked up before each model call.
+    /// Adds a toolset, whose tools are listed before each model call.
     pub fn toolset(mut self, toolset: impl IntoToolset) -> Self {
         self.llm.toolsets.push(toolset.into_toolset());
         self
     }
 
-    /// Shows the model how to answer, always with these examples.
+    /// Adds these examples to every prompt.
     pub fn examples(mut self, examples: impl IntoIterator<Item = Example>) -> Self {
         self.llm.examples = Some(Examples::Fixed(examples.into_iter().collect()));
         self
     }
 
-    /// Shows the model how to answer, with examples chosen for what the user says.
+    /// Adds examples to prompts that the provider chooses for the user's message.
     pub fn example_provider(mut self, provider: Arc<dyn ExampleProvider>) -> Self {
         self.llm.examples = Some(Examples::Chosen(provider));
         self
     }
 
-    /// How the model is made to think before it acts.
+    /// Sets the planner.
     pub fn planner(mut self, planner: Planner) -> Self {
         self.llm.planner = Some(planner);
         self
     }
 
-    /// Who runs the code that the model writes.
+    /// Sets the execution of code that the model writes.
     pub fn code_execution(mut self, execution: CodeExecution) -> Self {
         self.llm.code_execution = Some(execution);
         self
     }
 
-    /// The model sees only the current turn.
+    /// Sends the model only the current turn.
     pub fn without_history(mut self) -> Self {
         self.llm.include_contents = IncludeContents::None;
         self
     }
 
-    /// The shape of its input, when another agent uses it as a tool.
+    /// Sets the type of the input, for use as a tool of another agent.
     pub fn input_schema<T: JsonSchema>(self) -> Self {
         self.input_json_schema(schema::<T>())
     }
 
-    /// The JSON Schema of its input, when another agent uses it as a tool.
+    /// Sets the JSON Schema of the input, for use as a tool of another agent.
     pub fn input_json_schema(mut self, schema: Value) -> Self {
         self.llm.input_schema = Some(schema);
         self
     }
 
-    /// The shape of its answer, which is then JSON.
+    /// Sets the type of the answer, which is then JSON.
     pub fn output_schema<T: JsonSchema>(self) -> Self {
         self.output_json_schema(schema::<T>())
     }
 
-    /// The JSON Schema of its answer, which is then JSON.
+    /// Sets the JSON Schema of the answer, which is then JSON.
     pub fn output_json_schema(mut self, schema: Value) -> Self {
         self.llm.output_schema = Some(schema);
         self
     }
 
-    /// The state key that its answer goes to.
+    /// Saves the answer under this state key.
     pub fn output_key(mut self, key: impl Into<String>) -> Self {
         self.llm.output_key = Some(key.into());
         self
     }
 
-    /// Most model calls of one run of it.
+    /// Limits the model calls of one run of the agent.
     pub fn max_steps(mut self, steps: u32) -> Self {
         self.llm.max_steps = Some(steps);
         self
     }
 
-    /// It may not hand over to the agent above it.
+    /// Forbids transfers to the parent.
     pub fn disallow_transfer_to_parent(mut self) -> Self {
         self.llm.disallow_transfer_to_parent = true;
         self
     }
 
-    /// It may not hand over to its siblings.
+    /// Forbids transfers to siblings.
     pub fn disallow_transfer_to_peers(mut self) -> Self {
         self.llm.disallow_transfer_to_peers = true;
         self
     }
 
-    /// Settings of the model calls, in place of those given before.
+    /// Replaces all settings of model calls.
     pub fn generate_content_config(mut self, config: GenerateContentConfig) -> Self {
         self.llm.generate_content_config = config;
         self.config.clear();
         self
     }
 
-    /// A setting of the model calls, by its name in Gemini's `GenerateContentConfig`, such as `temperature`.
+    /// Sets one setting of model calls by its name in Gemini's `GenerateContentConfig`, such as `temperature`.
     pub fn config(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.config.insert(key.into(), value.into());
         self
@@ -187,28 +187,28 @@ impl LlmAgentBuilder {
 
     llm_hook_methods!(llm.callbacks);
 
-    /// The agent.
+    /// Builds the agent.
     ///
     /// # Errors
-    /// When a name cannot be used, two of its tools have one name, a schema or a setting is wrong, or an agent below it cannot be built.
+    /// If a name is invalid, two tools have the same name, a schema or a setting is invalid, or a sub agent cannot be built.
     pub fn build(mut self) -> Result<Agent, BuildError> {
         let agent = &self.common.name;
         check_tools(agent, &self.llm.tools)?;
         for (key, schema) in [("input_schema", &self.llm.input_schema), ("output_schema", &self.llm.output_schema)] {
-            if let Some(reason) = schema.as_ref().and_then(schema::wrong_with) {
+            if let Some(reason) = schema.as_ref().and_then(schema::validation_error) {
                 return Err(BuildError::Schema { agent: agent.clone(), key, reason });
             }
         }
         if !self.config.is_empty() {
-            self.llm.generate_content_config = configured(&self.llm.generate_content_config, self.config)
+            self.llm.generate_content_config = with_settings(&self.llm.generate_content_config, self.config)
                 .map_err(|reason| BuildError::Config { agent: agent.clone(), reason })?;
         }
         self.common.build(AgentKind::Llm(self.llm))
     }
 }
 
-/// The settings with these on top.
-fn configured(config: &GenerateContentConfig, settings: JsonMap) -> Result<GenerateContentConfig, String> {
+/// Returns the config with `settings` on top.
+fn with_settings(config: &GenerateContentConfig, settings: JsonMap) -> Result<GenerateContentConfig, String> {
     let mut config = serde_json::to_value(config).map_err(|error| error.to_string())?;
     if let Value::Object(config) = &mut config {
         config.extend(settings);

@@ -1,27 +1,27 @@
-//! JSON Schemas of types, and what every JSON Schema has to be.
+//! JSON Schemas of types, and validation of JSON Schemas.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-/// The types that JSON has.
+/// The values of `type`.
 const TYPES: &[&str] = &["null", "boolean", "object", "array", "number", "integer", "string"];
 
-/// JSON Schema of a type, in one piece.
+/// Returns the JSON Schema of a type, without references.
 pub fn schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    // The type's name is the program's business, and its comment says what the declaration's description says already.
+    // The model sees the tool's name and description instead.
     schema.remove("title");
     schema.remove("description");
     schema.into()
 }
 
-/// What is wrong with a schema of arguments or answers.
-pub(crate) fn wrong_with(schema: &Value) -> Option<String> {
+/// Returns why a schema of arguments or answers is invalid. `None` if it is valid.
+pub(crate) fn validation_error(schema: &Value) -> Option<String> {
     let Some(keywords) = schema.as_object() else { return Some(format!("it is {schema}, not an object")) };
     let names = match keywords.get("type") {
         Some(Value::Array(names)) => names.iter().collect(),

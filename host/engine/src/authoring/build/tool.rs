@@ -19,7 +19,7 @@ use crate::tools::builtin::{
 
 type Run = dyn Fn(JsonMap, CallContext) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync;
 
-/// A tool that is a closure. [`function_tool`] makes one.
+/// A tool that runs a closure. [`function_tool`] creates one.
 pub struct FunctionTool {
     declaration: Arc<FunctionDeclaration>,
     is_long_running: bool,
@@ -27,10 +27,11 @@ pub struct FunctionTool {
     run: Box<Run>,
 }
 
-/// A tool that runs a closure. The model is shown the JSON Schema of the argument type `A`, whose comments it reads, and the closure gets
-/// its arguments as that type; what does not fit is told to the model. The result may be anything that becomes JSON.
+/// Creates a tool that runs a closure. The model receives the JSON Schema of the argument type `A` with its doc comments,
+/// and the closure the deserialized arguments. Arguments that do not fit are reported to the model. The result may be any
+/// value that serializes to JSON.
 ///
-/// `A` may be [`JsonMap`], for arguments as they come; [`FunctionTool::parameters`] then gives their schema.
+/// `A` may be [`JsonMap`] for arbitrary arguments. Set their schema with [`FunctionTool::parameters`].
 pub fn function_tool<A, F, R, T>(name: impl Into<String>, description: impl Into<String>, run: F) -> FunctionTool
 where
     A: DeserializeOwned + JsonSchema,
@@ -39,7 +40,7 @@ where
     T: Serialize,
 {
     let name: Arc<str> = name.into().into();
-    // Some models refuse parameters that have no properties.
+    // Some models reject parameters without properties.
     let parameters = Some(schema::<A>()).filter(|schema| schema.get("properties").is_some());
     let declaration = Arc::new(FunctionDeclaration {
         name: name.to_string(),
@@ -48,9 +49,9 @@ where
         response: None,
     });
     let run = Box::new(move |args, cx| {
-        let running = arguments::read(&name, args).map(|args| run(args, cx));
+        let future = arguments::read(&name, args).map(|args| run(args, cx));
         let name = name.clone();
-        async move { result(&name, running?.await?) }.boxed()
+        async move { result(&name, future?.await?) }.boxed()
     });
     FunctionTool { declaration, is_long_running: false, requires_confirmation: false, run }
 }
@@ -61,21 +62,22 @@ fn result(tool: &str, value: impl Serialize) -> Result<Value, ToolError> {
 }
 
 impl FunctionTool {
-    /// The JSON Schema of its arguments, in place of that of its argument type.
+    /// Sets the JSON Schema of the arguments instead of that of the argument type.
     #[must_use]
     pub fn parameters(mut self, schema: Value) -> Self {
         Arc::make_mut(&mut self.declaration).parameters = Some(schema);
         self
     }
 
-    /// Its result comes later: the call's id is reported, and `null` (such as `None`) says that there is nothing to tell yet.
+    /// Marks the tool as long-running: its result may come later. The event reports the call's id, and `null` (such as
+    /// `None`) means that there is no response yet.
     #[must_use]
     pub fn long_running(mut self) -> Self {
         self.is_long_running = true;
         self
     }
 
-    /// A person has to agree to each call.
+    /// Requires a person to confirm each call.
     #[must_use]
     pub fn requires_confirmation(mut self) -> Self {
         self.requires_confirmation = true;
@@ -102,9 +104,9 @@ impl Tool for FunctionTool {
     }
 }
 
-/// What a builder takes for a tool: a [`function_tool`], a [built-in one](crate::tools::builtin), any other in an [`Arc`].
+/// A tool for builders: a [`function_tool`], a [built-in tool](crate::tools::builtin), or any other in an [`Arc`].
 pub trait IntoTool {
-    /// The tool.
+    /// Returns the tool.
     fn into_tool(self) -> Arc<dyn Tool>;
 }
 

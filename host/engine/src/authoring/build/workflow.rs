@@ -1,4 +1,4 @@
-//! Builders of agents without a model: sequences, branches, loops and code.
+//! Builders of workflow agents (sequential, parallel, loop) and of custom agents.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::common::{Common, builder, check_tools};
 use super::error::BuildError;
 use super::tool::IntoTool;
 
-/// Builds an agent that runs the agents below it in order.
+/// Builds an agent that runs its sub agents in order.
 #[must_use]
 pub struct SequentialAgentBuilder {
     common: Common,
@@ -17,22 +17,22 @@ pub struct SequentialAgentBuilder {
 
 builder!(SequentialAgentBuilder);
 
-/// An agent that runs the agents below it in order.
+/// Creates a builder of an agent that runs its sub agents in order.
 pub fn sequential(name: impl Into<String>) -> SequentialAgentBuilder {
     SequentialAgentBuilder { common: Common::new(name) }
 }
 
 impl SequentialAgentBuilder {
-    /// The agent.
+    /// Builds the agent.
     ///
     /// # Errors
-    /// When a name cannot be used, or an agent below it cannot be built.
+    /// If the name is invalid or a sub agent cannot be built.
     pub fn build(self) -> Result<Agent, BuildError> {
         self.common.build(AgentKind::Sequential)
     }
 }
 
-/// Builds an agent that runs the agents below it at the same time.
+/// Builds an agent that runs its sub agents concurrently.
 #[must_use]
 pub struct ParallelAgentBuilder {
     common: Common,
@@ -40,22 +40,22 @@ pub struct ParallelAgentBuilder {
 
 builder!(ParallelAgentBuilder);
 
-/// An agent that runs the agents below it at the same time, each in a branch of its own.
+/// Creates a builder of an agent that runs its sub agents concurrently, each in its own branch.
 pub fn parallel(name: impl Into<String>) -> ParallelAgentBuilder {
     ParallelAgentBuilder { common: Common::new(name) }
 }
 
 impl ParallelAgentBuilder {
-    /// The agent.
+    /// Builds the agent.
     ///
     /// # Errors
-    /// When a name cannot be used, or an agent below it cannot be built.
+    /// If the name is invalid or a sub agent cannot be built.
     pub fn build(self) -> Result<Agent, BuildError> {
         self.common.build(AgentKind::Parallel)
     }
 }
 
-/// Builds an agent that runs the agents below it again and again.
+/// Builds an agent that runs its sub agents repeatedly.
 #[must_use]
 pub struct LoopAgentBuilder {
     common: Common,
@@ -64,28 +64,28 @@ pub struct LoopAgentBuilder {
 
 builder!(LoopAgentBuilder);
 
-/// An agent that runs the agents below it in order, again and again, until one escalates.
+/// Creates a builder of an agent that runs its sub agents in order, repeatedly, until one escalates.
 pub fn loop_agent(name: impl Into<String>) -> LoopAgentBuilder {
     LoopAgentBuilder { common: Common::new(name), max_iterations: None }
 }
 
 impl LoopAgentBuilder {
-    /// Ends the loop after so many rounds.
+    /// Limits the number of rounds.
     pub fn max_iterations(mut self, rounds: u32) -> Self {
         self.max_iterations = Some(rounds);
         self
     }
 
-    /// The agent.
+    /// Builds the agent.
     ///
     /// # Errors
-    /// When a name cannot be used, or an agent below it cannot be built.
+    /// If the name is invalid or a sub agent cannot be built.
     pub fn build(self) -> Result<Agent, BuildError> {
         self.common.build(AgentKind::Loop { max_iterations: self.max_iterations })
     }
 }
 
-/// Builds an agent that is code.
+/// Builds an agent that runs code.
 #[must_use]
 pub struct CustomAgentBuilder {
     common: Common,
@@ -94,7 +94,8 @@ pub struct CustomAgentBuilder {
 
 builder!(CustomAgentBuilder);
 
-/// An agent that runs a closure. Its events go through [`AgentContext::emit`] and its like; an error ends the run.
+/// Creates a builder of an agent that runs a closure. The closure emits events with [`AgentContext::emit`] and similar
+/// methods. An error ends the run.
 pub fn custom<F, R>(name: impl Into<String>, code: F) -> CustomAgentBuilder
 where
     F: Fn(AgentContext) -> R + Send + Sync + 'static,
@@ -105,34 +106,34 @@ where
 }
 
 impl CustomAgentBuilder {
-    /// The name of the model that its code asks.
+    /// Sets the model of the code by name.
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.custom.model = Some(ModelRef::Named(name.into()));
         self
     }
 
-    /// The model that its code asks, as an object.
+    /// Sets the model of the code as an object.
     pub fn model_instance(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
         self.custom.model = Some(ModelRef::Object(name.into(), model));
         self
     }
 
-    /// A tool that its code may call.
+    /// Adds a tool that the code may call.
     pub fn tool(mut self, tool: impl IntoTool) -> Self {
         self.custom.tools.push(tool.into_tool());
         self
     }
 
-    /// Tools that its code may call.
+    /// Adds tools that the code may call.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.custom.tools.extend(tools);
         self
     }
 
-    /// The agent.
+    /// Builds the agent.
     ///
     /// # Errors
-    /// When a name cannot be used, two of its tools have one name, or an agent below it cannot be built.
+    /// If a name is invalid, two tools have the same name, or a sub agent cannot be built.
     pub fn build(self) -> Result<Agent, BuildError> {
         check_tools(&self.common.name, &self.custom.tools)?;
         self.common.build(AgentKind::Custom(self.custom))

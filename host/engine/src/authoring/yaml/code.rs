@@ -1,4 +1,4 @@
-//! `code_executor`: who runs the code that an agent's model writes.
+//! `code_executor`: the executor of the code that an agent's model writes.
 
 use hatchery_core::{CodeExecution, CodeRunner, ItemResolver, ResolveError};
 use serde::Deserialize;
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::config::parse;
 
-/// The name that leaves it to the model.
+/// The name for code execution by the model's provider.
 const BUILT_IN: &str = "built_in";
 
-/// The long form; the short one is just a name.
+/// The long form. The short form is a name.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CodeExecutorConfig {
@@ -25,39 +25,40 @@ struct CodeExecutorConfig {
     result_delimiters: Option<(String, String)>,
 }
 
-/// What is wrong with a `code_executor`.
-pub(super) enum Wrong {
+/// An error in a `code_executor`.
+pub(super) enum CodeExecutorError {
     Value(String),
     Name(String, ResolveError),
 }
 
 /// Reads a `code_executor`.
-pub(super) fn code_execution(config: &Value, lookup: &dyn ItemResolver) -> Result<CodeExecution, Wrong> {
+pub(super) fn code_execution(config: &Value, resolver: &dyn ItemResolver) -> Result<CodeExecution, CodeExecutorError> {
     let config = match config {
         Value::String(name) => CodeExecutorConfig { name: name.clone(), ..CodeExecutorConfig::default() },
         Value::Object(_) => {
-            parse(config.clone()).map_err(|message| Wrong::Value(format!("code_executor: {message}")))?
+            parse(config.clone()).map_err(|message| CodeExecutorError::Value(format!("code_executor: {message}")))?
         }
-        _ => return Err(Wrong::Value("`code_executor` is a name, or a map with a `name`".into())),
+        _ => return Err(CodeExecutorError::Value("`code_executor` is a name, or a map with a `name`".into())),
     };
     if config.name == BUILT_IN {
         return match config.has_settings() {
             false => Ok(CodeExecution::BuiltIn),
-            true => Err(Wrong::Value(format!(
+            true => Err(CodeExecutorError::Value(format!(
                 "code_executor: `{BUILT_IN}` has no settings: the model runs its code itself"
             ))),
         };
     }
-    config.check_delimiters().map_err(Wrong::Value)?;
-    let executor = lookup.code_executor(&config.name).map_err(|error| Wrong::Name(config.name.clone(), error))?;
-    let usual = CodeRunner::new(executor);
+    config.check_delimiters().map_err(CodeExecutorError::Value)?;
+    let executor =
+        resolver.code_executor(&config.name).map_err(|error| CodeExecutorError::Name(config.name.clone(), error))?;
+    let defaults = CodeRunner::new(executor);
     Ok(CodeExecution::Host(Box::new(CodeRunner {
-        stateful: config.stateful.unwrap_or(usual.stateful),
-        optimize_data_file: config.optimize_data_file.unwrap_or(usual.optimize_data_file),
-        error_retries: config.error_retries.unwrap_or(usual.error_retries),
-        code_delimiters: config.code_delimiters.unwrap_or(usual.code_delimiters),
-        result_delimiters: config.result_delimiters.unwrap_or(usual.result_delimiters),
-        ..usual
+        stateful: config.stateful.unwrap_or(defaults.stateful),
+        optimize_data_file: config.optimize_data_file.unwrap_or(defaults.optimize_data_file),
+        error_retries: config.error_retries.unwrap_or(defaults.error_retries),
+        code_delimiters: config.code_delimiters.unwrap_or(defaults.code_delimiters),
+        result_delimiters: config.result_delimiters.unwrap_or(defaults.result_delimiters),
+        ..defaults
     })))
 }
 
@@ -71,7 +72,7 @@ impl CodeExecutorConfig {
             || result_delimiters.is_some()
     }
 
-    /// Without delimiters, no code would ever be found; with empty ones, all text would be code.
+    /// Refuses an empty list, which matches no code, and empty delimiters, which match all text.
     fn check_delimiters(&self) -> Result<(), String> {
         let Some(delimiters) = &self.code_delimiters else { return Ok(()) };
         if delimiters.is_empty() || delimiters.iter().any(|(open, close)| open.is_empty() || close.is_empty()) {

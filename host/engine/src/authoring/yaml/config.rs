@@ -1,11 +1,11 @@
-//! The wire form of an agent config.
+//! The YAML form of an agent config.
 
-use hatchery_core::{Example, GenerateContentConfig, HookPoint, JsonMap, Planner};
+use hatchery_core::{GenerateContentConfig, HookPoint, JsonMap, Planner};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// One YAML file. All kinds of agents share it, so that a misplaced key can be told from an unknown one.
+/// One YAML file. All agent classes share it, so that a key of another class is not reported as unknown.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AgentConfig {
@@ -63,20 +63,46 @@ pub(super) struct AgentConfig {
     pub(super) on_tool_error_callbacks: Vec<NameRef>,
     #[serde(alias = "maxIterations")]
     pub(super) max_iterations: Option<u32>,
+    /// Arguments of a registered agent class.
+    pub(super) args: Option<JsonMap>,
 }
 
-/// What kind of agent a file describes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+/// The class of the agent that a file defines.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(from = "String")]
 pub(super) enum AgentClass {
     #[default]
-    #[serde(rename = "LlmAgent")]
     Llm,
-    #[serde(rename = "SequentialAgent")]
     Sequential,
-    #[serde(rename = "ParallelAgent")]
     Parallel,
-    #[serde(rename = "LoopAgent")]
     Loop,
+    /// A class of an extension.
+    Registered(String),
+}
+
+impl AgentClass {
+    /// The names of the engine's own classes.
+    pub(super) const BUILTIN: [&'static str; 4] = ["LlmAgent", "SequentialAgent", "ParallelAgent", "LoopAgent"];
+
+    pub(super) fn name(&self) -> &str {
+        let [llm, sequential, parallel, repeat] = Self::BUILTIN;
+        match self {
+            Self::Llm => llm,
+            Self::Sequential => sequential,
+            Self::Parallel => parallel,
+            Self::Loop => repeat,
+            Self::Registered(name) => name,
+        }
+    }
+}
+
+impl From<String> for AgentClass {
+    fn from(name: String) -> Self {
+        [Self::Llm, Self::Sequential, Self::Parallel, Self::Loop]
+            .into_iter()
+            .find(|class| class.name() == name)
+            .unwrap_or(Self::Registered(name))
+    }
 }
 
 /// A callback by name.
@@ -86,7 +112,7 @@ pub(super) struct NameRef {
     pub(super) name: String,
 }
 
-/// A tool by name.
+/// A tool by name, with optional arguments.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ToolRef {
@@ -96,7 +122,7 @@ pub(super) struct ToolRef {
     pub(super) require_confirmation: bool,
 }
 
-/// A sub agent: another file, or an agent of a component.
+/// A sub agent: either another file or an agent of a component.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SubAgentRef {
@@ -105,84 +131,14 @@ pub(super) struct SubAgentRef {
     pub(super) code: Option<String>,
 }
 
-/// Arguments of `AgentTool`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AgentToolArgs {
-    pub(super) agent: SubAgentRef,
-    #[serde(default, alias = "skipSummarization")]
-    pub(super) skip_summarization: bool,
-}
-
-/// Arguments of `ExampleTool`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ExampleToolArgs {
-    pub(super) examples: Vec<Example>,
-}
-
-/// Arguments of `LongRunningFunctionTool`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct LongRunningArgs {
-    /// The tool's name.
-    pub(super) func: String,
-}
-
-/// Arguments of `Toolset`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ToolsetArgs {
-    /// The toolset's name.
-    pub(super) name: String,
-    /// The tools that are wanted of it; without this, all.
-    pub(super) only: Option<Vec<String>>,
-    /// What their names are to begin with.
-    pub(super) prefix: Option<String>,
-}
-
-/// Arguments of `vertex_ai_search`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct VertexAiSearchArgs {
-    #[serde(alias = "dataStoreId")]
-    pub(super) data_store_id: Option<String>,
-    #[serde(alias = "searchEngineId")]
-    pub(super) search_engine_id: Option<String>,
-}
-
-/// Arguments of `vertex_ai_rag_retrieval`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct VertexAiRagRetrievalArgs {
-    #[serde(default, alias = "ragCorpora")]
-    pub(super) rag_corpora: Vec<String>,
-    #[serde(alias = "similarityTopK")]
-    pub(super) similarity_top_k: Option<u32>,
-    #[serde(alias = "vectorDistanceThreshold")]
-    pub(super) vector_distance_threshold: Option<f64>,
-}
-
-/// Reads a tool's arguments.
+/// Deserializes a value. An error names the key.
 pub(super) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, String> {
     serde_path_to_error::deserialize(args).map_err(|error| located(&error))
 }
 
-/// What is wrong, and with which key.
 fn located(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     let (key, reason) = (error.path().to_string(), error.inner().to_string());
     if key == "." || reason.contains(&format!("`{key}`")) { reason } else { format!("`{key}`: {reason}") }
-}
-
-impl AgentClass {
-    pub(super) fn label(self) -> &'static str {
-        match self {
-            Self::Llm => "LlmAgent",
-            Self::Sequential => "SequentialAgent",
-            Self::Parallel => "ParallelAgent",
-            Self::Loop => "LoopAgent",
-        }
-    }
 }
 
 /// Returns the key of a point's callbacks, such as `before_agent_callbacks`.
@@ -206,7 +162,7 @@ impl AgentConfig {
         ]
     }
 
-    /// A key that this kind of agent does not have, and the kind that has it.
+    /// Returns a key that the agent's class does not have, and the class that has it.
     pub(super) fn misplaced_key(&self) -> Option<(String, &'static str)> {
         let llm = [
             ("model", self.model.is_some()),
@@ -227,20 +183,23 @@ impl AgentConfig {
         ];
         let callbacks = self.callbacks().into_iter().filter(|(point, _)| !point.is_for_all_agents());
         let callbacks = callbacks.map(|(point, names)| (callbacks_key(point), !names.is_empty()));
-        let llm = llm.into_iter().map(|(key, given)| (key.to_owned(), given)).chain(callbacks);
+        let llm = llm.into_iter().map(|(key, is_set)| (key.to_owned(), is_set)).chain(callbacks);
         if self.agent_class != AgentClass::Llm
-            && let Some((key, _)) = llm.into_iter().find(|(_, given)| *given)
+            && let Some((key, _)) = llm.into_iter().find(|(_, is_set)| *is_set)
         {
-            return Some((key, AgentClass::Llm.label()));
+            return Some((key, "LlmAgent"));
         }
         if self.agent_class != AgentClass::Loop && self.max_iterations.is_some() {
-            return Some(("max_iterations".into(), AgentClass::Loop.label()));
+            return Some(("max_iterations".into(), "LoopAgent"));
+        }
+        if !matches!(self.agent_class, AgentClass::Registered(_)) && self.args.is_some() {
+            return Some(("args".into(), "registered agent classes"));
         }
         None
     }
 }
 
-/// A planner: its name, or the settings of the model's own thinking.
+/// Reads a planner: its name, or the settings of the model's own thinking.
 pub(super) fn planner(planner: Option<&Value>) -> Result<Option<Planner>, String> {
     let Some(planner) = planner else { return Ok(None) };
     let unknown = || {
@@ -257,7 +216,7 @@ pub(super) fn planner(planner: Option<&Value>) -> Result<Option<Planner>, String
     }
 }
 
-/// Model settings, with keys in either spelling. Keys inside a schema are the author's own and stay as they are.
+/// Reads settings of model calls, with keys in either spelling. Keys inside a schema are not converted.
 pub(super) fn generate_content_config(config: Option<JsonMap>) -> Result<GenerateContentConfig, String> {
     let Some(config) = config else { return Ok(GenerateContentConfig::default()) };
     serde_path_to_error::deserialize(camel_keys(Value::Object(config))).map_err(|error| located(&error))

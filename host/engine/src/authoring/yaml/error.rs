@@ -1,9 +1,9 @@
-//! What is wrong with an agent config, and where.
+//! Errors in agent configs, with their location.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// An error in a config file. It prints as `file:line:column: message`.
+/// An error in a config file. Displays as `file:line:column: message`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     file: PathBuf,
@@ -19,7 +19,7 @@ impl ConfigError {
     pub(super) fn syntax(file: &Path, error: &serde_yaml::Error) -> Self {
         let location = error.location().map(|at| (at.line(), at.column()));
         let text = error.to_string();
-        // The place is printed in front.
+        // `Display` writes the location in front.
         let message = match text.rfind(" at line ") {
             Some(end) => text.get(..end).unwrap_or(&text).to_owned(),
             None => text,
@@ -27,17 +27,17 @@ impl ConfigError {
         Self::at(file, location, message)
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Line and column, from 1, when they are known.
+    /// Returns line and column, from 1. `None` if they are unknown.
     pub fn location(&self) -> Option<(usize, usize)> {
         self.location
     }
 
-    /// What is wrong, without the place.
+    /// Returns the message without the location.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -55,29 +55,29 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Line and column, from 1, of a key in either spelling that has this value, or any where `value` is empty.
+/// Returns line and column, from 1, of a key in either spelling with this value, or with any if `value` is empty.
 pub(super) fn find(text: &str, key: &str, value: &str) -> Option<(usize, usize)> {
-    let plain = |text: &str| text.replace('_', "").to_lowercase();
-    let key = plain(key);
-    let fits = |(found, given): (&str, &str)| plain(found) == key && (value.is_empty() || given == value);
+    let normalized = |text: &str| text.replace('_', "").to_lowercase();
+    let key = normalized(key);
+    let matches = |(entry, text): (&str, &str)| normalized(entry) == key && (value.is_empty() || text == value);
     let within = |keys: usize| {
         text.lines().enumerate().find_map(|(index, line)| {
-            let (column, _) = entries(line).take(keys).find(|(_, entry)| fits(*entry))?;
+            let (column, _) = entries(line).take(keys).find(|(_, entry)| matches(*entry))?;
             Some((index + 1, column))
         })
     };
-    // Texts hold colons too, so the first key of a line counts more.
+    // Texts contain colons too, so the first key of a line has priority.
     within(1).or_else(|| within(usize::MAX))
 }
 
-/// The keys of a line with their values, and the columns where they begin. A line has several when it holds a map in braces.
+/// Returns the keys of a line with their values and columns. A line with a map in braces has several.
 fn entries(line: &str) -> impl Iterator<Item = (usize, (&str, &str))> {
     line.match_indices(':').filter_map(move |(colon, _)| {
         let (before, after) = (line.get(..colon)?.trim_end(), line.get(colon + 1..)?);
         let begin = before.rfind([' ', '{', '[', ',', '-']).map_or(0, |at| at + 1);
         let after = after.split(" #").next().unwrap_or_default();
-        let given = after.split([',', '}', ']']).next().unwrap_or_default();
-        let given = given.trim().trim_matches(['"', '\'']);
-        Some((begin + 1, (before.get(begin..)?.trim_matches(['"', '\'']), given)))
+        let value = after.split([',', '}', ']']).next().unwrap_or_default();
+        let value = value.trim().trim_matches(['"', '\'']);
+        Some((begin + 1, (before.get(begin..)?.trim_matches(['"', '\'']), value)))
     })
 }

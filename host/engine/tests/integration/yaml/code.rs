@@ -1,10 +1,10 @@
-//! Who runs the code of a model.
+//! `code_executor`.
 
 use hatchery_core::{CodeExecution, CodeExecutor, CodeInput, CodeOutput, ToolError};
 
 use super::*;
 
-/// An executor that there is.
+/// A registered executor.
 struct Python;
 
 #[async_trait]
@@ -57,7 +57,7 @@ fn a_code_executor_is_a_name_or_a_map() {
 }
 
 #[test]
-fn a_wrong_code_executor_is_named_with_its_place() {
+fn the_error_of_an_invalid_code_executor_has_its_location() {
     assert_eq!(
         code_error("code_executor: pyton"),
         "root_agent.yaml:3:1: code_executor: code executor `pyton` not found; there is `python`"

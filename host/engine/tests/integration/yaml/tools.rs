@@ -7,7 +7,7 @@ use hatchery_models::scripted::Reply;
 use super::*;
 
 #[test]
-fn tools_are_made_from_their_arguments() {
+fn tools_are_created_from_their_arguments() {
     let text = "
 name: root
 instruction: x
@@ -37,7 +37,7 @@ tools:
 }
 
 #[test]
-fn wrong_arguments_of_tools_are_named() {
+fn errors_of_tool_arguments_name_the_argument() {
     let with = |tool: &str| error_of(&format!("name: root\ninstruction: x\ntools:\n  - {tool}\n"));
     assert_eq!(with("name: AgentTool"), "root_agent.yaml:4:5: AgentTool: missing field `agent`");
     assert_eq!(
@@ -85,7 +85,7 @@ fn with_toolsets() -> StaticCatalog {
 }
 
 #[tokio::test]
-async fn toolsets_are_filtered_prefixed_and_confirmed_as_written() {
+async fn toolsets_are_filtered_prefixed_and_confirmed() {
     let folder = folder(&[("root_agent.yaml", TOOLSETS)]);
     let mut loaded = load_agent(&folder.path().join("root_agent.yaml"), &with_toolsets()).unwrap();
     let AgentKind::Llm(llm) = &mut loaded.agent.kind else { panic!("{}", loaded.agent.kind.label()) };
@@ -102,7 +102,7 @@ async fn toolsets_are_filtered_prefixed_and_confirmed_as_written() {
 }
 
 #[test]
-fn wrong_toolsets_are_named_with_their_place() {
+fn errors_of_toolsets_have_their_location() {
     let with = |entry: &str| {
         let text = format!("name: root\ninstruction: x\ntools:\n  - {entry}\n");
         let folder = folder(&[("root_agent.yaml", &text)]);

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::ItemResolver;
+use hatchery_core::{AgentKind, ItemResolver};
+use hatchery_engine::Factories;
 
 use crate::catalog::revisions::Revisions;
 use crate::catalog::settings::{HotReload, Settings};
@@ -21,6 +22,8 @@ pub struct LoadOptions {
     pub engine: Arc<Engine>,
     pub compiler: Compiler,
     pub cache: CodeCache,
+    /// Agent classes of extensions, for YAML agents.
+    pub agent_classes: Factories<AgentKind>,
     pub settings: Settings,
     /// How long runs may continue with a replaced revision before they are ended.
     pub drain_timeout: Duration,
@@ -51,6 +54,7 @@ impl LoadOptions {
             engine,
             compiler: Compiler::new(Worker::InProcess, CompileLimits::default()),
             cache,
+            agent_classes: Factories::default(),
             settings,
             drain_timeout,
             revisions: None,

@@ -23,6 +23,7 @@ impl Loader {
     /// Builds the catalog of everything that is loaded. `None` if that panics, which is a bug.
     async fn build_catalog(&mut self, current: &Arc<Catalog>) -> Option<Catalog> {
         let mut sources = Sources {
+            agent_classes: self.options.agent_classes.clone(),
             writable_folders: self.options.settings.writable_folders(),
             native_items: self.options.native_items.clone(),
             ..Sources::default()

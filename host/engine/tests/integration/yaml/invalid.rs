@@ -1,21 +1,21 @@
-//! Files that cannot be used.
+//! Invalid files.
 
 use super::*;
 
 #[test]
-fn an_unknown_key_is_named_with_its_place() {
+fn the_error_of_an_unknown_key_has_its_location() {
     let error = error_of("name: root\ninstruction: x\ninstrution: y\n");
     assert!(error.starts_with("root_agent.yaml:3:1: unknown field `instrution`, expected one of"), "{error}");
 }
 
 #[test]
-fn a_wrong_type_is_named_with_its_place() {
+fn the_error_of_a_wrong_type_has_its_location() {
     let error = error_of("agent_class: LoopAgent\nname: root\nmax_iterations: lots\n");
     assert_eq!(error, "root_agent.yaml:3:17: max_iterations: invalid type: string \"lots\", expected u32");
 }
 
 #[test]
-fn a_key_of_another_kind_of_agent_is_named_with_its_kind() {
+fn the_error_of_a_key_of_another_class_names_the_class() {
     assert_eq!(
         error_of("agent_class: SequentialAgent\nname: root\nmodel: x\n"),
         "root_agent.yaml:3:1: `model` is a key of LlmAgent, but this is a SequentialAgent"
@@ -27,7 +27,7 @@ fn a_key_of_another_kind_of_agent_is_named_with_its_kind() {
 }
 
 #[test]
-fn what_is_required_is_asked_for() {
+fn errors_of_missing_keys_name_the_key() {
     assert_eq!(error_of("instruction: x\n"), "root_agent.yaml: Agent name is required: add `name: …`");
     assert_eq!(error_of("name: root\n"), "root_agent.yaml: Agent instruction is required: add `instruction: …`");
     assert_eq!(
@@ -41,7 +41,7 @@ fn what_is_required_is_asked_for() {
 }
 
 #[test]
-fn unknown_names_are_named_with_their_place_and_what_there_is() {
+fn errors_of_unknown_names_have_the_location_and_the_known_names() {
     let builtin: String = hatchery_engine::builtin::tools().names().map(|name| format!("`{name}`, ")).collect();
     assert_eq!(
         error_of("name: root\ninstruction: x\ntools:\n  - name: exit_loop\n  - name: ad\n"),
@@ -58,7 +58,7 @@ fn unknown_names_are_named_with_their_place_and_what_there_is() {
 }
 
 #[test]
-fn the_place_is_found_in_braces_and_before_comments_too() {
+fn locations_are_found_in_braces_and_before_comments() {
     let with = |tools: &str| error_of(&format!("name: root\ninstruction: |\n  tools: {{name: ad}}\n{tools}\n"));
     for (tools, place) in [
         ("tools: [{name: exit_loop}, {name: add, args: {}}]", "4:29"),
@@ -71,7 +71,7 @@ fn the_place_is_found_in_braces_and_before_comments_too() {
 }
 
 #[test]
-fn a_schema_that_is_none_is_refused_with_its_place() {
+fn the_error_of_an_invalid_schema_has_its_location() {
     for (key, schema, reason) in [
         (
             "output_schema",
@@ -82,13 +82,13 @@ fn a_schema_that_is_none_is_refused_with_its_place() {
     ] {
         assert_eq!(
             error_of(&format!("name: root\ninstruction: x\n{key}: {schema}\n")),
-            format!("root_agent.yaml:3:1: `{key}` is no JSON Schema: {reason}")
+            format!("root_agent.yaml:3:1: `{key}` is not a JSON Schema: {reason}")
         );
     }
 }
 
 #[test]
-fn a_tool_cannot_have_the_name_of_one_of_the_engines_own() {
+fn a_tool_cannot_have_the_name_of_a_tool_of_the_engine() {
     let folder = folder(&[("root_agent.yaml", "name: root\ninstruction: x\ntools:\n  - name: transfer_to_agent\n")]);
     let registry = StaticCatalog::default().with_tool(tool("transfer_to_agent", |_, _| Ok(json!(1))));
     let error = load_agent(&folder.path().join("root_agent.yaml"), &registry).err().unwrap();
@@ -97,7 +97,7 @@ fn a_tool_cannot_have_the_name_of_one_of_the_engines_own() {
 }
 
 #[test]
-fn wrong_values_are_named() {
+fn errors_of_invalid_values_name_the_key() {
     assert_eq!(
         error_of("name: root\ninstruction: x\ninclude_contents: some\n"),
         "root_agent.yaml:3:1: `include_contents` can be `default` or `none`, not `some`"
@@ -108,15 +108,19 @@ fn wrong_values_are_named() {
     );
     let error = error_of("name: root\ninstruction: x\ngenerate_content_config: { temperature: hot }\n");
     assert!(error.starts_with("root_agent.yaml:3:1: `temperature`: invalid type: string \"hot\""), "{error}");
-    let error = error_of("agent_class: Robot\nname: root\n");
-    assert!(
-        error.starts_with("root_agent.yaml:1:14: agent_class: unknown variant `Robot`, expected one of"),
-        "{error}"
+    assert_eq!(
+        error_of("agent_class: Robot\nname: root\n"),
+        "root_agent.yaml:1:1: agent class `Robot` not found; there is `LlmAgent`, `SequentialAgent`, `ParallelAgent`, \
+         `LoopAgent`"
+    );
+    assert_eq!(
+        error_of("name: root\ninstruction: x\nargs: { a: 1 }\n"),
+        "root_agent.yaml:3:1: `args` is a key of registered agent classes, but this is a LlmAgent"
     );
 }
 
 #[test]
-fn files_are_found_inside_the_folder_only() {
+fn files_outside_of_the_folder_are_refused() {
     let with = |path: &str| error_of(&format!("name: root\ninstruction: x\nsub_agents:\n  - config_path: {path}\n"));
     assert_eq!(with("../x.yaml"), "root_agent.yaml:4:5: `../x.yaml` leaves the agent's folder; move the file there");
     assert_eq!(with("/x.yaml"), "root_agent.yaml:4:5: `/x.yaml` leaves the agent's folder; move the file there");
@@ -144,7 +148,7 @@ fn hostile_yaml_is_refused_quickly() {
 }
 
 #[test]
-fn references_that_would_double_at_each_level_are_refused_at_once() {
+fn references_that_double_at_each_level_are_refused_at_once() {
     let both = |next: usize| {
         format!(
             "name: a{next}\nagent_class: SequentialAgent\nsub_agents: [{{config_path: {next}.yaml}}, {{config_path: {next}.yaml}}]\n"
@@ -163,7 +167,7 @@ fn references_that_would_double_at_each_level_are_refused_at_once() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_out_of_the_folder_is_refused_unread() {
+fn a_link_out_of_the_folder_is_refused_without_reading() {
     let outside = folder(&[("secret.yaml", "hunter2")]);
     let folder = folder(&[("root_agent.yaml", "name: root\ninstruction: x\nsub_agents:\n  - config_path: s.yaml\n")]);
     std::os::unix::fs::symlink(outside.path().join("secret.yaml"), folder.path().join("s.yaml")).unwrap();
@@ -172,7 +176,7 @@ fn a_link_out_of_the_folder_is_refused_unread() {
 }
 
 #[test]
-fn names_that_clash_or_cannot_be_used_are_named_with_their_place() {
+fn errors_of_duplicate_and_invalid_names_have_their_location() {
     assert_eq!(
         error_of("name: a.b\ninstruction: x\n"),
         "root_agent.yaml:1:1: agent name `a.b` may not hold a dot, which joins the names of parallel branches"

@@ -1,0 +1,249 @@
+//! Builds a tree of agents from their files.
+
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+
+use hatchery_core::{
+    Agent, AgentKind, Callbacks, CodeExecution, Example, Examples, HookPoint, IncludeContents, Instruction, JsonMap,
+    LlmAgent, ModelRef, check_agent_name,
+};
+use serde_json::Value;
+
+use super::config::{self, AgentClass, AgentConfig, NameRef, SubAgentRef};
+use super::error::ConfigError;
+use super::file::{Source, read};
+use super::tools::TOOLSET;
+use super::{AgentLoader, code};
+use crate::authoring::build::schema;
+use crate::extensions::Factories;
+
+/// How deep files may refer to files.
+const MAX_DEPTH: usize = 32;
+
+/// The state of one load.
+pub(super) struct TreeLoader<'a> {
+    pub(super) options: &'a AgentLoader<'a>,
+    /// The folder that all files must lie in.
+    pub(super) folder: PathBuf,
+    pub(super) files: Vec<PathBuf>,
+    /// Agent names, and the files that define them.
+    pub(super) names: HashMap<String, PathBuf>,
+    /// Number of files from the root to the current one.
+    pub(super) depth: usize,
+}
+
+impl TreeLoader<'_> {
+    pub(super) fn agent(&mut self, path: &Path) -> Result<Agent, ConfigError> {
+        self.check_not_excluded(path)?;
+        let text = read(path)?;
+        self.files.push(path.to_path_buf());
+        self.depth += 1;
+        let config: AgentConfig = serde_yaml::from_str(&text).map_err(|error| ConfigError::syntax(path, &error))?;
+        let source = Source { path, text: &text };
+        let agent = self.build(config, &source)?;
+        self.depth -= 1;
+        Ok(agent)
+    }
+
+    fn build(&mut self, config: AgentConfig, source: &Source<'_>) -> Result<Agent, ConfigError> {
+        if let Some((key, class)) = config.misplaced_key() {
+            let message = format!("`{key}` is a key of {class}, but this is a {}", config.agent_class.name());
+            return Err(source.error(&key, "", message));
+        }
+        if config.name.trim().is_empty() {
+            return Err(source.error("name", "", "Agent name is required: add `name: …`".into()));
+        }
+        self.check_agent_name(&config.name, source)?;
+        let kind = match &config.agent_class {
+            AgentClass::Llm => AgentKind::Llm(Box::new(self.llm(&config, source)?)),
+            AgentClass::Sequential => AgentKind::Sequential,
+            AgentClass::Parallel => AgentKind::Parallel,
+            AgentClass::Loop => AgentKind::Loop { max_iterations: config.max_iterations },
+            AgentClass::Registered(class) => {
+                let args = config.args.clone().unwrap_or_default();
+                self.registered_kind(class, args).map_err(|reason| source.error("agent_class", class, reason))?
+            }
+        };
+        let mut sub_agents = Vec::with_capacity(config.sub_agents.len());
+        for sub_agent in &config.sub_agents {
+            sub_agents.push(self.sub_agent(sub_agent, source)?);
+        }
+        Ok(Agent {
+            callbacks: self.callbacks(&config, HookPoint::is_for_all_agents, source)?,
+            name: config.name,
+            description: config.description,
+            kind,
+            sub_agents,
+        })
+    }
+
+    fn registered_kind(&self, class: &str, args: JsonMap) -> Result<AgentKind, String> {
+        let registered = self.options.agent_classes;
+        match registered.and_then(|classes| classes.create(class, args)) {
+            Some(kind) => kind.map_err(|reason| format!("agent class `{class}`: {reason}")),
+            None => {
+                let registered = registered.into_iter().flat_map(Factories::names);
+                let known: Vec<_> =
+                    AgentClass::BUILTIN.into_iter().chain(registered).map(|name| format!("`{name}`")).collect();
+                Err(format!("agent class `{class}` not found; there is {}", known.join(", ")))
+            }
+        }
+    }
+
+    /// Refuses a file in an excluded folder, also if `path` leads there by links.
+    fn check_not_excluded(&self, path: &Path) -> Result<(), ConfigError> {
+        let excluded = self.options.excluded;
+        let is_excluded = |path: PathBuf| excluded.iter().any(|folder| path.starts_with(folder));
+        if excluded.is_empty() || !path.canonicalize().is_ok_and(is_excluded) {
+            return Ok(());
+        }
+        let message =
+            "is in a folder that a component may write, so it is not read as an agent; move it elsewhere".into();
+        Err(ConfigError::at(path, None, message))
+    }
+
+    fn check_agent_name(&mut self, name: &str, source: &Source<'_>) -> Result<(), ConfigError> {
+        check_agent_name(name).map_err(|error| source.error("name", name, error.to_string()))?;
+        match self.names.insert(name.into(), source.path.to_path_buf()) {
+            None => Ok(()),
+            Some(first) => {
+                let message = format!("two agents are named `{name}`; the other is in {}", first.display());
+                Err(source.error("name", name, message))
+            }
+        }
+    }
+
+    fn llm(&mut self, config: &AgentConfig, source: &Source<'_>) -> Result<LlmAgent, ConfigError> {
+        let template = |text: &Option<String>| text.clone().map_or(Instruction::None, Instruction::Template);
+        if config.instruction.as_deref().is_none_or(|text| text.trim().is_empty()) {
+            let message = "Agent instruction is required: add `instruction: …`".into();
+            return Err(source.error("instruction", "", message));
+        }
+        let non_empty = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        let (tools, toolsets): (Vec<_>, Vec<_>) = config.tools.iter().partition(|tool| tool.name != TOOLSET);
+        Ok(LlmAgent {
+            model: non_empty(&config.model).map(ModelRef::Named),
+            instruction: template(&config.instruction),
+            global_instruction: template(&config.global_instruction),
+            code_execution: self.code_execution(config, source)?,
+            tools: self.tools(&tools, source)?,
+            toolsets: toolsets.into_iter().map(|toolset| self.toolset(toolset, source)).collect::<Result<_, _>>()?,
+            planner: config::planner(config.planner.as_ref())
+                .map_err(|message| source.error("planner", "", message))?,
+            examples: self.examples(config.examples.as_ref(), source)?,
+            include_contents: self.include_contents(config, source)?,
+            input_schema: self.schema("input_schema", &config.input_schema, source)?,
+            output_schema: self.schema("output_schema", &config.output_schema, source)?,
+            output_key: non_empty(&config.output_key),
+            max_steps: config.max_steps,
+            disallow_transfer_to_parent: config.disallow_transfer_to_parent,
+            disallow_transfer_to_peers: config.disallow_transfer_to_peers,
+            generate_content_config: config::generate_content_config(config.generate_content_config.clone())
+                .map_err(|message| source.error("generate_content_config", "", message))?,
+            callbacks: self.callbacks(config, |point| !point.is_for_all_agents(), source)?,
+            capabilities: None,
+        })
+    }
+
+    fn schema(&self, key: &str, schema: &Option<Value>, source: &Source<'_>) -> Result<Option<Value>, ConfigError> {
+        match schema.as_ref().and_then(schema::validation_error) {
+            Some(reason) => Err(source.error(key, "", format!("`{key}` is not a JSON Schema: {reason}"))),
+            None => Ok(schema.clone()),
+        }
+    }
+
+    fn code_execution(&self, config: &AgentConfig, source: &Source<'_>) -> Result<Option<CodeExecution>, ConfigError> {
+        let Some(executor) = &config.code_executor else { return Ok(None) };
+        code::code_execution(executor, self.options.resolver).map(Some).map_err(|error| match error {
+            code::CodeExecutorError::Value(message) => source.error("code_executor", "", message),
+            code::CodeExecutorError::Name(name, error) => source.resolve_error("code_executor", &name, &error),
+        })
+    }
+
+    fn include_contents(&self, config: &AgentConfig, source: &Source<'_>) -> Result<IncludeContents, ConfigError> {
+        match config.include_contents.as_deref() {
+            None => Ok(IncludeContents::Default),
+            Some(value) if value.eq_ignore_ascii_case("default") => Ok(IncludeContents::Default),
+            Some(value) if value.eq_ignore_ascii_case("none") => Ok(IncludeContents::None),
+            Some(value) => {
+                let message = format!("`include_contents` can be `default` or `none`, not `{value}`");
+                Err(source.error("include_contents", value, message))
+            }
+        }
+    }
+
+    fn examples(&self, examples: Option<&Value>, source: &Source<'_>) -> Result<Option<Examples>, ConfigError> {
+        let error = |message: String| source.error("examples", "", message);
+        match examples {
+            None => Ok(None),
+            Some(Value::String(name)) => match self.options.resolver.examples(name) {
+                Ok(provider) => Ok(Some(Examples::Chosen(provider))),
+                Err(reason) => Err(source.error("examples", name, reason.to_string())),
+            },
+            Some(Value::Array(list)) if list.is_empty() => Err(error("`examples` is empty".into())),
+            Some(list @ Value::Array(_)) => match config::parse::<Vec<Example>>(list.clone()) {
+                Ok(examples) => Ok(Some(Examples::Fixed(examples.into()))),
+                Err(reason) => Err(error(format!("examples: {reason}"))),
+            },
+            Some(_) => Err(error("`examples` can be a list of `input` and `output`, or a provider's name".into())),
+        }
+    }
+
+    fn callbacks(
+        &self,
+        config: &AgentConfig,
+        is_included: impl Fn(HookPoint) -> bool,
+        source: &Source<'_>,
+    ) -> Result<Callbacks, ConfigError> {
+        let mut callbacks = Callbacks::default();
+        for (point, names) in config.callbacks().into_iter().filter(|(point, _)| is_included(*point)) {
+            for NameRef { name } in names {
+                let callback = self.options.resolver.callback(name);
+                let callback =
+                    callback.map_err(|error| source.resolve_error(&config::callbacks_key(point), name, &error))?;
+                callbacks.push(point, callback);
+            }
+        }
+        Ok(callbacks)
+    }
+
+    pub(super) fn sub_agent(&mut self, sub_agent: &SubAgentRef, source: &Source<'_>) -> Result<Agent, ConfigError> {
+        let non_empty = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        match (non_empty(&sub_agent.config_path), non_empty(&sub_agent.code)) {
+            (Some(path), None) => self.file(&path, source),
+            (None, Some(name)) => {
+                self.options.resolver.agent(&name).map_err(|error| source.resolve_error("sub_agents", &name, &error))
+            }
+            (None, None) | (Some(_), Some(_)) => {
+                let message =
+                    "a sub agent needs either `config_path` (a YAML file) or `code` (an agent of a component)".into();
+                Err(source.error("sub_agents", "", message))
+            }
+        }
+    }
+
+    fn file(&mut self, relative: &str, source: &Source<'_>) -> Result<Agent, ConfigError> {
+        let error = |message| Err(source.error("config_path", relative, message));
+        let is_below =
+            Path::new(relative).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        if !is_below {
+            return error(format!("`{relative}` leaves the agent's folder; move the file there"));
+        }
+        let path: PathBuf = source.path.parent().unwrap_or(&self.folder).join(relative).components().collect();
+        if !path.is_file() {
+            return error(format!("Config file not found: {}", path.display()));
+        }
+        let is_inside = |path: &Path| Some(path.canonicalize().ok()?.starts_with(self.folder.canonicalize().ok()?));
+        if is_inside(&path) != Some(true) {
+            return error(format!("`{relative}` leads out of the agent's folder; move the file there"));
+        }
+        // Agent names are unique, so a second use of a file could never be loaded.
+        if self.files.contains(&path) {
+            return error(format!("`{relative}` is used already; an agent has one place, and cannot be below itself"));
+        }
+        if self.depth >= MAX_DEPTH {
+            return error(format!("sub agents are nested more than {MAX_DEPTH} files deep"));
+        }
+        self.agent(&path)
+    }
+}

@@ -1,0 +1,61 @@
+//! Reading one YAML file, and locating errors in it.
+
+use std::fs;
+use std::path::Path;
+
+use hatchery_core::ResolveError;
+
+use super::error::{self, ConfigError};
+
+/// Larger files are refused before they are parsed.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// More open brackets are refused before the file is parsed: the parser's time grows with the square of the depth.
+const MAX_BRACKETS: usize = 256;
+
+/// A file that is being read, for error locations.
+pub(super) struct Source<'a> {
+    pub(super) path: &'a Path,
+    pub(super) text: &'a str,
+}
+
+impl Source<'_> {
+    /// Returns an error at the first place where `key` has this value, or any value if `value` is empty.
+    pub(super) fn error(&self, key: &str, value: &str, message: String) -> ConfigError {
+        ConfigError::at(self.path, error::find(self.text, key, value), message)
+    }
+
+    /// Returns the error of a name that cannot be resolved.
+    pub(super) fn resolve_error(&self, key: &str, name: &str, error: &ResolveError) -> ConfigError {
+        let at = [key, "name", "code"].into_iter().find_map(|key| error::find(self.text, key, name));
+        ConfigError::at(self.path, at, format!("{key}: {error}"))
+    }
+}
+
+pub(super) fn read(path: &Path) -> Result<String, ConfigError> {
+    let unreadable = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            ConfigError::at(path, None, format!("Config file not found: {}", path.display()))
+        }
+        _ => ConfigError::at(path, None, format!("cannot be read: {error}")),
+    };
+    let size = fs::metadata(path).map_err(unreadable)?.len();
+    if size > MAX_FILE_BYTES {
+        let message = format!("is {size} bytes long; an agent config may be {MAX_FILE_BYTES} bytes long at most");
+        return Err(ConfigError::at(path, None, message));
+    }
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    if max_open_brackets(&text) > MAX_BRACKETS {
+        return Err(ConfigError::at(path, None, format!("more than {MAX_BRACKETS} brackets are open at once")));
+    }
+    Ok(text)
+}
+
+fn max_open_brackets(text: &str) -> usize {
+    let (_, most) = text.bytes().fold((0usize, 0usize), |(open, most), byte| match byte {
+        b'{' | b'[' => (open + 1, most.max(open + 1)),
+        b'}' | b']' => (open.saturating_sub(1), most),
+        _ => (open, most),
+    });
+    most
+}

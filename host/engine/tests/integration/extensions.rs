@@ -1,0 +1,115 @@
+//! Extensions that a program registers: agent classes and plugins.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{
+    AgentContext, AgentKind, CallContext, Callback, Content, CustomAgent, CustomAgentSpec, EventData, JsonMap, Plugin,
+    RunError,
+};
+use hatchery_engine::plugins::{ConfiguredPlugins, PluginConfig};
+use hatchery_engine::yaml::AgentLoader;
+use hatchery_engine::{CatalogSnapshot, Extensions, Runner, StaticCatalog};
+use hatchery_models::scripted::Scripted;
+use serde_json::json;
+
+use crate::support::*;
+
+/// Emits a text.
+struct Says(String);
+
+#[async_trait]
+impl CustomAgent for Says {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let content = Some(Arc::new(Content::model(&*self.0)));
+        cx.emit(EventData { content, ..EventData::default() }).await?;
+        Ok(())
+    }
+}
+
+fn says_agent(args: JsonMap) -> Result<AgentKind, String> {
+    let text = args.get("text").and_then(|text| text.as_str()).ok_or("`text` is missing")?;
+    Ok(AgentKind::Custom(CustomAgentSpec { code: Arc::new(Says(text.into())), model: None, tools: Vec::new() }))
+}
+
+/// Answers every run.
+struct Closed {
+    notice: String,
+}
+
+impl Callback for Closed {
+    fn name(&self) -> &str {
+        "closed"
+    }
+}
+
+#[async_trait]
+impl Plugin for Closed {
+    async fn before_run(&self, _cx: &CallContext) -> Result<Option<Content>, RunError> {
+        Ok(Some(Content::model(&*self.notice)))
+    }
+}
+
+fn extensions() -> Extensions {
+    let mut extensions = Extensions::builtin();
+    extensions.agent_classes.register("SaysAgent", says_agent);
+    extensions.plugins.register("closed", |args| match args.get("notice").and_then(|notice| notice.as_str()) {
+        Some(notice) => Ok(Arc::new(Closed { notice: notice.into() }) as Arc<dyn Plugin>),
+        None => Err("`notice` is missing".into()),
+    });
+    extensions
+}
+
+fn load(yaml: &str) -> Result<hatchery_core::Agent, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("root_agent.yaml");
+    std::fs::write(&file, yaml).unwrap();
+    let (catalog, extensions) = (StaticCatalog::default(), extensions());
+    let loaded = AgentLoader::new(&catalog).agent_classes(&extensions.agent_classes).load(&file);
+    loaded.map(|loaded| loaded.agent).map_err(|error| error.message().to_owned())
+}
+
+#[tokio::test]
+async fn a_registered_agent_class_runs_with_its_args() {
+    let agent = load("agent_class: SaysAgent\nname: root\nargs: { text: hello }\n").unwrap();
+    assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: hello"]);
+}
+
+#[test]
+fn errors_of_agent_classes_name_the_class_and_what_is_registered() {
+    let error = |yaml: &str| load(yaml).err().unwrap();
+    assert_eq!(error("agent_class: SaysAgent\nname: root\n"), "agent class `SaysAgent`: `text` is missing");
+    assert_eq!(
+        error("agent_class: Robot\nname: root\n"),
+        "agent class `Robot` not found; there is `LlmAgent`, `SequentialAgent`, `ParallelAgent`, `LoopAgent`, `SaysAgent`"
+    );
+    assert_eq!(
+        error("agent_class: SaysAgent\nname: root\nmodel: m\n"),
+        "`model` is a key of LlmAgent, but this is a SaysAgent"
+    );
+}
+
+fn plugins(list: serde_json::Value) -> Result<ConfiguredPlugins, String> {
+    let list: Vec<PluginConfig> = serde_json::from_value(list).unwrap();
+    let catalog = Arc::new(CatalogSnapshot::fixed(StaticCatalog::default()));
+    ConfiguredPlugins::new(&list, &extensions().plugins, catalog).map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn a_registered_plugin_runs_with_its_args() {
+    let plugins = plugins(json!(["logging", { "name": "closed", "args": { "notice": "back at noon" } }])).unwrap();
+    let mut app = Harness::new(llm("root", Scripted::new().default_reply("model"))).await;
+    app.runner = Runner::with_plugins(app.runner.services().clone(), plugins);
+    assert_eq!(app.transcript("hi").await, ["model: back at noon"]);
+}
+
+#[test]
+fn errors_of_plugins_name_the_plugin_and_what_is_registered() {
+    let error = |list| plugins(list).err().unwrap();
+    assert_eq!(error(json!(["closed"])), "plugins[0]: plugin `closed`: `notice` is missing");
+    assert_eq!(
+        error(json!(["open"])),
+        "plugins[0]: plugin `open` not found; there is `logging`, `global_instruction`, `context_filter`, \
+         `reflect_and_retry`, `closed`"
+    );
+}
