@@ -51,8 +51,8 @@ pub trait Plugin: Callback {
         Ok(None)
     }
 
-    /// Runs before an event is stored and sent, including partial ones. The data replaces the event in both. The event's
-    /// id, invocation and time stay.
+    /// Runs before an event is stored and sent, including partial ones. The data replaces the event in both. The
+    /// event's id, invocation and time stay.
     async fn on_event(&self, cx: &CallContext, event: &Event) -> Result<Option<EventData>, RunError> {
         let _ = (cx, event);
         Ok(None)
@@ -73,8 +73,8 @@ pub trait Plugin: Callback {
         resolved
     }
 
-    /// Wraps or replaces a tool for this call. As with [`Plugin::model`], it sees the final arguments, and its answer goes
-    /// to the `after_tool` callbacks.
+    /// Wraps or replaces a tool for this call. As with [`Plugin::model`], it sees the final arguments, and its answer
+    /// goes to the `after_tool` callbacks.
     fn tool(&self, cx: &CallContext, tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
         let _ = cx;
         tool

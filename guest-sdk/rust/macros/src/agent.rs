@@ -6,7 +6,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Expr, Ident, ItemFn, LitStr, Result, Token, bracketed};
 
-use crate::function::{check, comment, gives_result, parameters, skip_comma, take_comments};
+use crate::function::{check, comment, parameters, returns_result, skip_comma, take_comments};
 
 const OPTIONS: &str = "options of a custom agent are `name = \"…\"`, `description = \"…\"`, `model = \"…\"`, and the lists \
                        `sub_agents = […]`, `tools = […]`, `before_agent = […]`, `after_agent = […]` and `on_agent_error = […]`";
@@ -15,7 +15,7 @@ const OPTIONS: &str = "options of a custom agent are `name = \"…\"`, `descript
 pub struct Options {
     first: Option<Ident>,
     name: Option<LitStr>,
-    /// Calls of the builder's methods.
+    /// Method calls on the builder.
     builder: Vec<TokenStream>,
 }
 
@@ -61,7 +61,10 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
     let ident = &function.sig.ident;
     if function.sig.asyncness.is_none() {
         if let Some(option) = options.first {
-            return Err(Error::new_spanned(option, "options are for an `async fn`; here, say it with the builder"));
+            return Err(Error::new_spanned(
+                option,
+                "options are for an `async fn`; use the methods of the builder instead",
+            ));
         }
         let output = &function.sig.output;
         return Ok(quote! {
@@ -77,11 +80,14 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
     let mut passed = Vec::new();
     for parameter in parameters(&function.sig)? {
         if !parameter.is("AgentContext") {
-            return Err(Error::new_spanned(parameter.ty, "a custom agent takes nothing but an `AgentContext`"));
+            return Err(Error::new_spanned(
+                parameter.ty,
+                "a custom agent takes no parameters except an `AgentContext`",
+            ));
         }
         passed.push(parameter.passing.pass(&quote!(cx)));
     }
-    let call = if gives_result(&function.sig) {
+    let call = if returns_result(&function.sig) {
         quote!(#ident(#(#passed),*).await.map_err(::hatchery_guest::Error::from))
     } else {
         quote!({ #ident(#(#passed),*).await; ::core::result::Result::Ok(()) })
@@ -91,7 +97,7 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
     Ok(quote! {
         #(#comments)*
         #visibility fn #ident() -> ::hatchery_guest::CustomAgent {
-            // Items in the options mean those outside, also one of this function's name.
+            // The block keeps the inner function out of scope: names in the options refer to items outside.
             let agent = {
                 #function
                 ::hatchery_guest::CustomAgent::new(#name, |cx| async move {

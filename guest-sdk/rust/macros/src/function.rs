@@ -1,4 +1,4 @@
-//! What the macros have in common: reading the function that they are put on.
+//! Helpers of all macros: parsing the function that they annotate.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -8,7 +8,7 @@ use syn::{
     Type,
 };
 
-/// The text of the doc comments, without the space that each line starts with.
+/// Returns the text of the doc comments without the leading space of each line.
 pub fn comment(attributes: &[Attribute]) -> String {
     let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
@@ -21,14 +21,14 @@ pub fn comment(attributes: &[Attribute]) -> String {
     lines.join("\n").trim().to_owned()
 }
 
-/// Takes the doc comments away from the function: they go to the one that takes its place.
+/// Removes and returns the doc comments, which go to the generated function.
 pub fn take_comments(attributes: &mut Vec<Attribute>) -> Vec<Attribute> {
     let (comments, others) = attributes.drain(..).partition(|attribute| attribute.path().is_ident("doc"));
     *attributes = others;
     comments
 }
 
-/// Checks what no marked function may be.
+/// Checks the requirements of all annotated functions.
 pub fn check(signature: &Signature, kind: &str) -> Result<()> {
     if signature.asyncness.is_none() {
         return Err(Error::new_spanned(signature.fn_token, format!("a {kind} is an `async fn`")));
@@ -47,7 +47,7 @@ pub enum Passing {
 }
 
 impl Passing {
-    /// The expression that passes `value` so.
+    /// Returns the expression that passes `value` this way.
     pub fn pass(&self, value: &TokenStream) -> TokenStream {
         match self {
             Self::Value => quote!(#value),
@@ -57,23 +57,23 @@ impl Passing {
     }
 }
 
-/// A parameter: its type without reference, and how it is passed.
+/// A parameter: its type without the reference, and how it is passed.
 pub struct Parameter<'a> {
     pub ty: &'a Type,
     pub passing: Passing,
 }
 
 impl Parameter<'_> {
-    /// True when the type is called `name`.
+    /// Returns true if the type's name is `name`.
     pub fn is(&self, name: &str) -> bool {
         last_name(self.ty).is_some_and(|last| last == name)
     }
 }
 
-/// The parameters of a function, in order.
+/// Returns the parameters of a function in order.
 pub fn parameters<'a>(signature: &'a Signature) -> Result<Vec<Parameter<'a>>> {
     let parameter = |input: &'a FnArg| match input {
-        FnArg::Receiver(receiver) => Err(Error::new_spanned(receiver, "a free function is needed, without `self`")),
+        FnArg::Receiver(receiver) => Err(Error::new_spanned(receiver, "this must be a free function, without `self`")),
         FnArg::Typed(PatType { ty, .. }) => Ok(match ty.as_ref() {
             Type::Reference(reference) => Parameter {
                 ty: &reference.elem,
@@ -85,15 +85,15 @@ pub fn parameters<'a>(signature: &'a Signature) -> Result<Vec<Parameter<'a>>> {
     signature.inputs.iter().map(parameter).collect()
 }
 
-/// True when the function gives a `Result`, by its name.
-pub fn gives_result(signature: &Signature) -> bool {
+/// Returns true if the name of the function's return type is `Result`.
+pub fn returns_result(signature: &Signature) -> bool {
     match &signature.output {
         ReturnType::Default => false,
         ReturnType::Type(_, ty) => last_name(ty).is_some_and(|name| name == "Result"),
     }
 }
 
-/// The name of a type, without its path.
+/// Returns the name of a type without its path.
 pub fn last_name(ty: &Type) -> Option<String> {
     match ty {
         Type::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
@@ -105,7 +105,7 @@ pub fn last_name(ty: &Type) -> Option<String> {
 pub struct NameOption(Option<LitStr>);
 
 impl NameOption {
-    /// Reads it; `kind` is for messages.
+    /// Parses the option. `kind` is for messages.
     pub fn parse(kind: &str, input: ParseStream<'_>) -> Result<Self> {
         let mut name = None;
         while !input.is_empty() {
@@ -120,13 +120,13 @@ impl NameOption {
         Ok(Self(name))
     }
 
-    /// The name given, or this one.
+    /// Returns the name of the option, or `name` without one.
     pub fn or(self, name: String) -> String {
         self.0.map_or(name, |name| name.value())
     }
 }
 
-/// `before_tool` as `BeforeTool`.
+/// Converts `before_tool` to `BeforeTool`.
 pub fn pascal_case(name: &str) -> String {
     let capital = |word: &str| match word.split_at_checked(1) {
         Some((first, rest)) => first.to_ascii_uppercase() + rest,
@@ -135,7 +135,7 @@ pub fn pascal_case(name: &str) -> String {
     name.split('_').map(capital).collect()
 }
 
-/// `RateLimit` as `rate_limit`.
+/// Converts `RateLimit` to `rate_limit`.
 pub fn snake_case(name: &str) -> String {
     let mut snake = String::new();
     for letter in name.chars() {
@@ -147,7 +147,7 @@ pub fn snake_case(name: &str) -> String {
     snake
 }
 
-/// Skips the comma between options.
+/// Skips the comma between options, if this is not the last.
 pub fn skip_comma(input: ParseStream<'_>) -> Result<()> {
     if !input.is_empty() {
         input.parse::<syn::Token![,]>()?;

@@ -1,7 +1,8 @@
-//! Attribute macros of `hatchery-guest`; see there.
+//! Attribute macros of `hatchery-guest`, which documents and re-exports them.
 //!
-//! Each but `#[plugin]` turns a function into one of the same name without parameters that gives a definition: data for the host, and a
-//! pointer to the original function, which lives inside. Items can so be referred to by path, and a wrong reference does not compile.
+//! Each except `#[plugin]` replaces a function by one of the same name without parameters. It returns a definition:
+//! data for the host, and a pointer to the original function, which moves inside. Items are thus referenced by path,
+//! and a wrong reference does not compile.
 
 mod agent;
 mod callback;
@@ -19,11 +20,12 @@ use proc_macro::TokenStream;
 use syn::parse::Parser;
 use syn::{Error, ItemFn, ItemImpl, parse_macro_input};
 
-/// Makes a tool of an async function. Its parameters are the arguments, one struct with `Deserialize` and `JsonSchema`, and a
-/// `ToolContext`; both may be left out. It gives anything that is `Serialize`, or a `Result` of it. The comment is what the model reads.
+/// Creates a tool from an async function. Its parameters are the arguments, one struct with `Deserialize` and
+/// `JsonSchema`, and a `ToolContext`. Both are optional. It returns a value that is `Serialize`, or a `Result` of one.
+/// The doc comment is the description for the model.
 ///
-/// `#[tool(name = "roll-die")]` names it otherwise than the function; `#[tool(long_running)]` says that its result comes later;
-/// `#[tool(confirm)]` makes a person agree to each call before it runs.
+/// `#[tool(name = "roll-die")]` sets another name than the function's. `#[tool(long_running)]` marks a tool whose
+/// result comes later. `#[tool(confirm)]` requires a person to confirm each call before it runs.
 #[proc_macro_attribute]
 pub fn tool(options: TokenStream, function: TokenStream) -> TokenStream {
     let options = parse_macro_input!(options as tool::Options);
@@ -31,9 +33,9 @@ pub fn tool(options: TokenStream, function: TokenStream) -> TokenStream {
     tool::expand(options, function).unwrap_or_else(Error::into_compile_error).into()
 }
 
-/// Makes a callback of an async function, for one point:
+/// Creates a callback from an async function, for one point:
 ///
-/// | point | parameters | gives |
+/// | point | parameters | returns |
 /// |---|---|---|
 /// | `before_agent`, `after_agent` | | `Result<Option<Content>, E>` |
 /// | `on_agent_error` | `Error` | `Result<Option<Content>, E>` |
@@ -44,8 +46,8 @@ pub fn tool(options: TokenStream, function: TokenStream) -> TokenStream {
 /// | `after_tool` | `ToolCall`, `Value` | `Result<Option<impl Serialize>, E>` |
 /// | `on_tool_error` | `ToolCall`, `Error` | `Result<Option<impl Serialize>, E>` |
 ///
-/// A `CallbackContext` may be added to the parameters, and any of them may be taken by reference. `None` goes on, with the changes made
-/// through `&mut` to the request, the response, the call or its answer; `Some` takes the place of what would come.
+/// The function may also take a `CallbackContext`, and any parameter by reference. `None` continues, with the changes
+/// made through `&mut` to the request, the response, the call or its answer. `Some` replaces the result of the step.
 #[proc_macro_attribute]
 pub fn callback(options: TokenStream, function: TokenStream) -> TokenStream {
     let options = parse_macro_input!(options as callback::Options);
@@ -53,17 +55,19 @@ pub fn callback(options: TokenStream, function: TokenStream) -> TokenStream {
     callback::expand(options, function).unwrap_or_else(Error::into_compile_error).into()
 }
 
-/// Makes a plugin of a type's functions: each is a hook, called in every run. The hooks are those of [`macro@callback`], for all agents, and
+/// Creates a plugin from a type's functions. Each is a hook that runs in every run. The hooks are the points of
+/// [`macro@callback`], for all agents, and
 ///
-/// | hook | parameters | gives |
+/// | hook | parameters | returns |
 /// |---|---|---|
-/// | `on_user_message` | `Content` | `Result<Option<Content>, E>`, which takes the place of the message |
+/// | `on_user_message` | `Content` | `Result<Option<Content>, E>`, which replaces the message |
 /// | `before_run` | | `Result<Option<Content>, E>`, which is the run's answer: no agent runs |
-/// | `on_event` | `Event` | `Result<Option<Event>, E>`, which is stored and yielded in its place |
-/// | `after_run` | | `Result<(), E>`, after a run that did not fail |
+/// | `on_event` | `Event` | `Result<Option<Event>, E>`, which replaces the event |
+/// | `after_run` | | `Result<(), E>`, after a run that succeeded |
 /// | `on_run_error` | `Error` | `Result<(), E>`, after a run that failed |
 ///
-/// Their parameters are as those of callbacks. The plugin's name is the type's, in snake case; `#[plugin(name = "…")]` names it otherwise.
+/// Parameters work as those of callbacks. The plugin's name is the type's in snake case. `#[plugin(name = "…")]` sets
+/// another one.
 #[proc_macro_attribute]
 pub fn plugin(options: TokenStream, hooks: TokenStream) -> TokenStream {
     let options = parse_macro_input!(options as plugin::Options);
@@ -71,29 +75,31 @@ pub fn plugin(options: TokenStream, hooks: TokenStream) -> TokenStream {
     plugin::expand(options, hooks).unwrap_or_else(Error::into_compile_error).into()
 }
 
-/// Makes a code executor of an async function: it takes a `CodeInput`, and a `Context` if it wants one, and gives a
-/// `Result<CodeOutput, E>`. Code that fails is no error: what it says goes to `stderr`. `#[code_executor(name = "…")]` names it otherwise.
+/// Creates a code executor from an async function. It takes a `CodeInput` and optionally a `Context`, and returns a
+/// `Result<CodeOutput, E>`. If the executed code fails, return its messages in `stderr`, not an error.
+/// `#[code_executor(name = "…")]` sets another name than the function's.
 #[proc_macro_attribute]
 pub fn code_executor(options: TokenStream, function: TokenStream) -> TokenStream {
     provider(&provider::CODE_EXECUTOR, options, function)
 }
 
-/// Makes a summarizer of an async function: it takes the events, a `Vec<Event>`, and a `Context` if it wants one, and gives a
-/// `Result<Option<Content>, E>`; `None` when there is nothing to say about them. `#[summarizer(name = "…")]` names it otherwise.
+/// Creates a summarizer from an async function. It takes the events, a `Vec<Event>`, and optionally a `Context`, and
+/// returns a `Result<Option<Content>, E>`, with `None` for no summary. `#[summarizer(name = "…")]` sets another name
+/// than the function's.
 #[proc_macro_attribute]
 pub fn summarizer(options: TokenStream, function: TokenStream) -> TokenStream {
     provider(&provider::SUMMARIZER, options, function)
 }
 
-/// Makes a provider of examples of an async function: it takes what the user says, a `String`, and a `Context` if it wants one, and gives
-/// a `Result<Vec<Example>, E>`. `#[examples(name = "…")]` names it otherwise.
+/// Creates an example provider from an async function. It takes the user's message, a `String`, and optionally a
+/// `Context`, and returns a `Result<Vec<Example>, E>`. `#[examples(name = "…")]` sets another name than the function's.
 #[proc_macro_attribute]
 pub fn examples(options: TokenStream, function: TokenStream) -> TokenStream {
     provider(&provider::EXAMPLES, options, function)
 }
 
-/// Makes a model of an async function: it takes an `LlmRequest`, an `Answer`, where it says what it has to say, and a `Context` if it wants
-/// one; it gives a `Result<(), E>`. `#[model(name = "…")]` names it otherwise.
+/// Creates a model from an async function. It takes an `LlmRequest`, an `Answer` to write to, and optionally a
+/// `Context`, and returns a `Result<(), E>`. `#[model(name = "…")]` sets another name than the function's.
 #[proc_macro_attribute]
 pub fn model(options: TokenStream, function: TokenStream) -> TokenStream {
     provider(&provider::MODEL, options, function)
@@ -105,7 +111,8 @@ fn provider(kind: &provider::Kind, options: TokenStream, function: TokenStream) 
     expanded.unwrap_or_else(Error::into_compile_error).into()
 }
 
-/// Says what the component needs beyond computing, in the words of the operator's `grants`, each with a reason if there is one to give:
+/// Declares the capabilities that the component needs, with the keys of the operator's `grants`. Each may have a
+/// reason:
 ///
 /// ```text
 /// hatchery_guest::requests! {
@@ -120,18 +127,20 @@ fn provider(kind: &provider::Kind, options: TokenStream, function: TokenStream) 
 /// }
 /// ```
 ///
-/// It grants nothing: `hatchery inspect` shows the operator what is missing, and the host says at load which lines of `hatchery.yaml` would
-/// grant it. A component without its grants is loaded all the same; what it may not do gives it an error with the code `DENIED`.
+/// Requests grant nothing. `hatchery inspect` shows the operator which grants are missing, and the host logs at load
+/// the lines of `hatchery.yaml` that would grant them. A component without its grants is loaded too; a denied call
+/// returns an error with the code `DENIED`.
 #[proc_macro]
 pub fn requests(requests: TokenStream) -> TokenStream {
     parse_macro_input!(requests as requests::Requests).expand().into()
 }
 
-/// Marks an agent. On a function that gives a builder, its comment becomes the description unless the builder has one. On an async
-/// function that takes an `AgentContext`, it makes a custom agent of the function, with its name and comment.
+/// Marks an agent. On a function that returns a builder, the doc comment becomes the description unless the builder has
+/// one. On an async function that takes an `AgentContext`, it creates a custom agent with the function's name and
+/// comment.
 ///
-/// A custom agent takes options: `name = "…"`, `description = "…"`, `model = "…"`, and lists of items or names: `sub_agents = [a, "x/b"]`,
-/// `tools`, `before_agent`, `after_agent`, `on_agent_error`.
+/// Options of a custom agent are `name = "…"`, `description = "…"`, `model = "…"`, and lists of items or names:
+/// `sub_agents = [a, "x/b"]`, `tools`, `before_agent`, `after_agent`, `on_agent_error`.
 #[proc_macro_attribute]
 pub fn agent(options: TokenStream, function: TokenStream) -> TokenStream {
     let options = parse_macro_input!(options as agent::Options);

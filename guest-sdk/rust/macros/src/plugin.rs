@@ -20,14 +20,14 @@ impl Parse for Options {
 
 pub fn expand(options: Options, hooks: ItemImpl) -> Result<TokenStream> {
     if let Some((_, of, _)) = &hooks.trait_ {
-        return Err(Error::new_spanned(of, "a plugin's hooks stand in an `impl` of its type, without a trait"));
+        return Err(Error::new_spanned(of, "the hooks of a plugin are in an `impl` of its type, without a trait"));
     }
     if !hooks.generics.params.is_empty() {
         return Err(Error::new_spanned(&hooks.generics, "a plugin cannot be generic"));
     }
     let ty = &hooks.self_ty;
     let Some(type_name) = last_name(ty) else {
-        return Err(Error::new_spanned(ty, "a plugin is a type of its own, such as `struct Censor;`"));
+        return Err(Error::new_spanned(ty, "a plugin is a type of this crate, such as `struct Censor;`"));
     };
     let name = options.name.or(snake_case(&type_name));
     let fields = hooks.items.iter().map(|item| hook(item, ty)).collect::<Result<Vec<_>>>()?;
@@ -42,21 +42,21 @@ pub fn expand(options: Options, hooks: ItemImpl) -> Result<TokenStream> {
     })
 }
 
-/// The field that holds a hook.
+/// Returns the struct field of a hook.
 fn hook(item: &ImplItem, ty: &syn::Type) -> Result<TokenStream> {
     let ImplItem::Fn(ImplItemFn { sig, .. }) = item else {
-        return Err(Error::new_spanned(item, "here stand hooks only; put the rest in an `impl` of its own"));
+        return Err(Error::new_spanned(item, "this `impl` may contain only hooks; move other items to another `impl`"));
     };
     let ident = &sig.ident;
     let Some(point) = Point::of_plugin(ident) else {
         let message = format!(
-            "`{ident}` is no hook; hooks are {}; put other functions in an `impl` of their own",
+            "`{ident}` is not a hook; hooks are {}; move other functions to another `impl`",
             Point::plugin_names()
         );
         return Err(Error::new_spanned(ident, message));
     };
     if let Some(receiver) = sig.receiver() {
-        let message = "a hook takes no `self`: nothing in a plugin outlives a call; keep it in the session's state";
+        let message = "a hook takes no `self`, since a plugin keeps nothing between calls; use the session's state";
         return Err(Error::new_spanned(receiver, message));
     }
     check(sig, "hook")?;

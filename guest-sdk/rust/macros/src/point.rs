@@ -1,4 +1,4 @@
-//! Where callbacks and plugin hooks run: what each takes beside its context, and what its answer means.
+//! The table of hook points: the inputs of each point, and the effect of its answer.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -6,119 +6,119 @@ use syn::{Error, Ident, Result, Signature};
 
 use crate::function::{Parameter, Passing, parameters};
 
-/// A place where a component's code is called.
+/// A hook point of callbacks or plugins.
 #[derive(Clone, Copy)]
 pub struct Point {
-    /// As authors write it, such as `before_tool`.
+    /// The name that authors write, such as `before_tool`.
     pub name: &'static str,
-    takes: Takes,
+    inputs: Inputs,
     answer: Answer,
 }
 
-/// What the code takes beside its context.
+/// The parameters of the function besides its context, in words for messages.
 #[derive(Clone, Copy)]
-enum Takes {
-    Nothing,
+enum Inputs {
+    None,
     One(&'static str),
     Two(&'static str, &'static str),
 }
 
-/// What the code's answer is to the host.
+/// The meaning of the function's answer.
 #[derive(Clone, Copy)]
 enum Answer {
-    /// What it is.
-    AsItIs,
-    /// `Some` replaces what was taken first.
-    Replaces,
-    /// `Some` is anything that is JSON.
+    /// The answer is passed to the host unchanged.
+    Direct,
+    /// `Some` replaces the first input.
+    ReplacesFirst,
+    /// `Some` is any value that serializes to JSON.
     Json,
-    /// `Some` is JSON and replaces what was taken second.
-    ReplacesJson,
-    /// `Some` comes instead of the call.
-    Instead,
-    /// `Some` is JSON and comes instead of the call.
-    InsteadJson,
+    /// `Some` serializes to JSON and replaces the second input.
+    ReplacesSecondJson,
+    /// `Some` replaces the call.
+    ReplacesCall,
+    /// `Some` serializes to JSON and replaces the call.
+    ReplacesCallJson,
 }
 
-const fn point(name: &'static str, takes: Takes, answer: Answer) -> Point {
-    Point { name, takes, answer }
+const fn point(name: &'static str, inputs: Inputs, answer: Answer) -> Point {
+    Point { name, inputs, answer }
 }
 
 const CALL: &str = "a `ToolCall`";
-const FAILURE: &str = "the failure, an `Error`";
+const ERROR: &str = "the error, an `Error`";
 
-/// Those of callbacks; plugins have them too.
+/// The points of callbacks. Plugins have them too.
 const CALLBACKS: [Point; 9] = [
-    point("before_agent", Takes::Nothing, Answer::AsItIs),
-    point("after_agent", Takes::Nothing, Answer::AsItIs),
-    point("on_agent_error", Takes::One(FAILURE), Answer::AsItIs),
-    point("before_model", Takes::One("an `LlmRequest`"), Answer::Instead),
-    point("after_model", Takes::One("an `LlmResponse`"), Answer::Replaces),
-    point("on_model_error", Takes::Two("an `LlmRequest`", FAILURE), Answer::AsItIs),
-    point("before_tool", Takes::One(CALL), Answer::InsteadJson),
-    point("after_tool", Takes::Two(CALL, "the answer, a `Value`"), Answer::ReplacesJson),
-    point("on_tool_error", Takes::Two(CALL, FAILURE), Answer::Json),
+    point("before_agent", Inputs::None, Answer::Direct),
+    point("after_agent", Inputs::None, Answer::Direct),
+    point("on_agent_error", Inputs::One(ERROR), Answer::Direct),
+    point("before_model", Inputs::One("an `LlmRequest`"), Answer::ReplacesCall),
+    point("after_model", Inputs::One("an `LlmResponse`"), Answer::ReplacesFirst),
+    point("on_model_error", Inputs::Two("an `LlmRequest`", ERROR), Answer::Direct),
+    point("before_tool", Inputs::One(CALL), Answer::ReplacesCallJson),
+    point("after_tool", Inputs::Two(CALL, "the answer, a `Value`"), Answer::ReplacesSecondJson),
+    point("on_tool_error", Inputs::Two(CALL, ERROR), Answer::Json),
 ];
 
-/// Those of plugins alone.
+/// The points of runs, for plugins only.
 const RUNS: [Point; 5] = [
-    point("on_user_message", Takes::One("a `Content`"), Answer::Replaces),
-    point("before_run", Takes::Nothing, Answer::AsItIs),
-    point("on_event", Takes::One("an `Event`"), Answer::Replaces),
-    point("after_run", Takes::Nothing, Answer::AsItIs),
-    point("on_run_error", Takes::One(FAILURE), Answer::AsItIs),
+    point("on_user_message", Inputs::One("a `Content`"), Answer::ReplacesFirst),
+    point("before_run", Inputs::None, Answer::Direct),
+    point("on_event", Inputs::One("an `Event`"), Answer::ReplacesFirst),
+    point("after_run", Inputs::None, Answer::Direct),
+    point("on_run_error", Inputs::One(ERROR), Answer::Direct),
 ];
 
 impl Point {
-    /// A callback's point.
+    /// Returns the point of a callback.
     pub fn of_callback(ident: &Ident) -> Option<Self> {
         CALLBACKS.into_iter().find(|point| ident == point.name)
     }
 
-    /// A plugin's hook.
+    /// Returns the point of a plugin's hook.
     pub fn of_plugin(ident: &Ident) -> Option<Self> {
         RUNS.into_iter().chain(CALLBACKS).find(|point| ident == point.name)
     }
 
-    /// The names of all callbacks' points, for messages.
+    /// Returns the names of all callback points, for messages.
     pub fn callback_names() -> String {
         list(CALLBACKS.iter())
     }
 
-    /// The names of all plugins' hooks, for messages.
+    /// Returns the names of all plugin hooks, for messages.
     pub fn plugin_names() -> String {
         list(RUNS.iter().chain(&CALLBACKS))
     }
 
-    fn inputs(self) -> usize {
-        match self.takes {
-            Takes::Nothing => 0,
-            Takes::One(_) => 1,
-            Takes::Two(..) => 2,
+    fn input_count(self) -> usize {
+        match self.inputs {
+            Inputs::None => 0,
+            Inputs::One(_) => 1,
+            Inputs::Two(..) => 2,
         }
     }
 
-    /// Which of its inputs the code can change: its place among them.
-    fn changeable(self) -> Option<usize> {
+    /// Returns the index of the input that the function can change.
+    fn mutable_input(self) -> Option<usize> {
         match self.answer {
-            Answer::AsItIs | Answer::Json => None,
-            Answer::Replaces | Answer::Instead | Answer::InsteadJson => Some(0),
-            Answer::ReplacesJson => Some(1),
+            Answer::Direct | Answer::Json => None,
+            Answer::ReplacesFirst | Answer::ReplacesCall | Answer::ReplacesCallJson => Some(0),
+            Answer::ReplacesSecondJson => Some(1),
         }
     }
 
-    fn takes(self) -> String {
-        match self.takes {
-            Takes::Nothing => "nothing but a `CallbackContext`".into(),
-            Takes::One(what) => what.into(),
-            Takes::Two(first, second) => format!("{first} and {second}"),
+    fn describe_inputs(self) -> String {
+        match self.inputs {
+            Inputs::None => "no parameters except a `CallbackContext`".into(),
+            Inputs::One(what) => what.into(),
+            Inputs::Two(first, second) => format!("{first} and {second}"),
         }
     }
 
-    /// A closure that takes the inputs and the context, calls the function by this path and says what its answer means.
+    /// Returns a closure that takes the inputs and the context, calls the function at `path` and converts its answer.
     ///
     /// # Errors
-    /// When the function takes something else. `kind` names it in messages.
+    /// If the function has other parameters. `kind` is for messages.
     pub fn closure(self, kind: &str, signature: &Signature, path: &TokenStream) -> Result<TokenStream> {
         let names = [quote!(first), quote!(second)];
         let mut inputs: Vec<Parameter<'_>> = Vec::new();
@@ -131,18 +131,18 @@ impl Point {
                 inputs.push(parameter);
             }
         }
-        if inputs.len() != self.inputs() {
-            return Err(Error::new_spanned(&signature.inputs, format!("this {kind} takes {}", self.takes())));
+        if inputs.len() != self.input_count() {
+            return Err(Error::new_spanned(&signature.inputs, format!("this {kind} takes {}", self.describe_inputs())));
         }
         let changed = inputs.iter().position(|input| matches!(input.passing, Passing::Mutable));
         if let Some(input) = changed.and_then(|place| inputs.get(place))
-            && changed != self.changeable()
+            && changed != self.mutable_input()
         {
-            let message = format!("this {kind} cannot change it: take it by value or by `&`");
+            let message = format!("this {kind} cannot change this parameter: take it by value or by `&`");
             return Err(Error::new_spanned(input.ty, message));
         }
 
-        let pattern = match self.inputs() {
+        let pattern = match self.input_count() {
             0 => quote!(()),
             1 => quote!(mut first),
             _ => quote!((mut first, mut second)),
@@ -159,30 +159,31 @@ impl Point {
         })
     }
 
-    /// Calls the function and says what its answer means; `changed` when it can change what it takes.
+    /// Returns the code that calls the function and converts its answer. `changed` is true if it takes an input
+    /// mutably.
     fn body(self, changed: bool, call: &TokenStream) -> TokenStream {
         let private = quote!(::hatchery_guest::__private);
         let some = quote!(::core::option::Option::Some);
         let ok = quote!(::core::result::Result::Ok);
         let before = |answer: TokenStream| {
-            let go_on =
+            let proceed =
                 if changed { quote!(#private::Before::Revise(first)) } else { quote!(#private::Before::Proceed) };
             quote! {
                 #ok(match #call? {
                     #some(answer) => #private::Before::Respond(#answer),
-                    ::core::option::Option::None => #go_on,
+                    ::core::option::Option::None => #proceed,
                 })
             }
         };
         match (self.answer, changed) {
-            (Answer::AsItIs, _) | (Answer::Replaces, false) => call.clone(),
-            (Answer::Replaces, true) => quote!(#ok(#some(#call?.unwrap_or(first)))),
-            (Answer::Json, _) | (Answer::ReplacesJson, false) => quote!(#call?.map(#private::value).transpose()),
-            (Answer::ReplacesJson, true) => {
+            (Answer::Direct, _) | (Answer::ReplacesFirst, false) => call.clone(),
+            (Answer::ReplacesFirst, true) => quote!(#ok(#some(#call?.unwrap_or(first)))),
+            (Answer::Json, _) | (Answer::ReplacesSecondJson, false) => quote!(#call?.map(#private::value).transpose()),
+            (Answer::ReplacesSecondJson, true) => {
                 quote!(#ok(#some(#call?.map(#private::value).transpose()?.unwrap_or(second))))
             }
-            (Answer::Instead, _) => before(quote!(answer)),
-            (Answer::InsteadJson, _) => before(quote!(#private::value(answer)?)),
+            (Answer::ReplacesCall, _) => before(quote!(answer)),
+            (Answer::ReplacesCallJson, _) => before(quote!(#private::value(answer)?)),
         }
     }
 }

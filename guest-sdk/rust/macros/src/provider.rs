@@ -1,4 +1,5 @@
-//! `#[code_executor]`, `#[summarizer]`, `#[examples]` and `#[model]`: functions that the host calls with one thing by name.
+//! `#[code_executor]`, `#[summarizer]`, `#[examples]` and `#[model]`: functions with one input that the host calls by
+//! name.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -7,17 +8,17 @@ use syn::{Error, ItemFn, Result};
 
 use crate::function::{NameOption, check, parameters, take_comments};
 
-/// What a function is made into.
+/// The kind of item that a function becomes.
 pub struct Kind {
     /// For messages.
     name: &'static str,
-    /// The type of its definition.
+    /// The type of the definition.
     definition: &'static str,
-    /// What it takes, for messages.
+    /// The input, for messages.
     input: &'static str,
-    /// The type of its error.
+    /// The error type.
     error: &'static str,
-    /// The type that its answer goes to piece by piece, for kinds that do not return it.
+    /// The type that the function writes its answer to. `None` if it returns the answer.
     sink: Option<&'static str>,
 }
 
@@ -28,7 +29,7 @@ pub const SUMMARIZER: Kind =
     Kind { name: "summarizer", definition: "Summarizer", input: "a `Vec<Event>`", error: "Error", sink: None };
 
 pub const EXAMPLES: Kind = Kind {
-    name: "provider of examples",
+    name: "example provider",
     definition: "ExampleProvider",
     input: "the query, a `String`",
     error: "Error",
@@ -70,13 +71,14 @@ impl Kind {
             passed.push(parameter.passing.pass(&value));
         }
         if inputs != 1 || sinks != usize::from(self.sink.is_some()) {
-            let message = format!("a {} takes {}, and a `Context` if it wants one", self.name, self.input);
+            let message = format!("this {} takes {}, and optionally a `Context`", self.name, self.input);
             return Err(Error::new_spanned(&function.sig.inputs, message));
         }
 
         let definition = format_ident!("{}", self.definition);
         let error = format_ident!("{}", self.error);
-        let takes = if self.sink.is_some() { quote!(mut input, mut answer, cx) } else { quote!(mut input, cx) };
+        let closure_inputs =
+            if self.sink.is_some() { quote!(mut input, mut answer, cx) } else { quote!(mut input, cx) };
         Ok(quote! {
             #(#comments)*
             #visibility fn #ident() -> ::hatchery_guest::#definition {
@@ -84,7 +86,7 @@ impl Kind {
                 ::hatchery_guest::#definition {
                     name: #name,
                     #[allow(unused_mut)]
-                    run: |#takes| ::std::boxed::Box::pin(async move {
+                    run: |#closure_inputs| ::std::boxed::Box::pin(async move {
                         let _ = &cx;
                         #ident(#(#passed),*).await.map_err(::hatchery_guest::#error::from)
                     }),

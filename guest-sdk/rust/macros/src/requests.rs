@@ -6,10 +6,10 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Ident, LitBool, LitStr, Result, Token, braced, bracketed};
 
-/// What a component can request.
+/// The keys of requests.
 const KEYS: &str = "`models`, `memory`, `artifacts`, `state`, `tools`, `environment`, `files` and `network`";
 
-/// The requests of a component, as JSON in the words of its grants.
+/// The requests of a component as JSON, with the keys of grants.
 pub struct Requests {
     members: Vec<String>,
     reasons: Vec<String>,
@@ -24,16 +24,13 @@ impl Parse for Requests {
             let value = value(&key, input)?;
             let name = key.to_string();
             if seen.contains(&name) {
-                return Err(Error::new_spanned(
-                    &key,
-                    format!("`{name}` is requested twice; put all of it into one list"),
-                ));
+                return Err(Error::new_spanned(&key, format!("`{name}` is requested twice; combine the lists")));
             }
             members.push(member(&name, &value));
             if input.peek(Ident) {
                 let because: Ident = input.parse()?;
                 if because != "because" {
-                    return Err(Error::new_spanned(because, "a reason is given as in `memory: true because \"…\"`"));
+                    return Err(Error::new_spanned(because, "a reason is written as in `memory: true because \"…\"`"));
                 }
                 reasons.push(member(&name, &text(input)?));
             }
@@ -44,14 +41,14 @@ impl Parse for Requests {
     }
 }
 
-/// The JSON of what is requested below a key.
+/// Returns the JSON of the value of a key.
 fn value(key: &Ident, input: ParseStream<'_>) -> Result<String> {
     match key.to_string().as_str() {
         "models" | "tools" | "environment" | "network" => texts(input),
         "memory" => {
-            let wanted: LitBool = input.parse()?;
-            if !wanted.value {
-                return Err(Error::new_spanned(wanted, "what is not needed is not requested: leave `memory` out"));
+            let memory: LitBool = input.parse()?;
+            if !memory.value {
+                return Err(Error::new_spanned(memory, "`memory` can only be `true`; remove it if it is not needed"));
             }
             Ok("true".into())
         }
@@ -66,7 +63,7 @@ fn value(key: &Ident, input: ParseStream<'_>) -> Result<String> {
                 "access" => access(input),
                 _ => Err(Error::new_spanned(
                     name,
-                    "a folder is requested as in `{ guest: \"/data\", access: read }`; which of the host it is, the operator says",
+                    "a folder is requested as in `{ guest: \"/data\", access: read }`; the operator chooses the folder of the host",
                 )),
             })
         }),
@@ -114,7 +111,7 @@ fn member(name: &str, value: &str) -> String {
     format!("{}:{value}", json(name))
 }
 
-/// A text as JSON.
+/// Returns a text as a JSON string.
 fn json(text: &str) -> String {
     let mut json = String::from('"');
     for letter in text.chars() {
@@ -129,7 +126,7 @@ fn json(text: &str) -> String {
 }
 
 impl Requests {
-    /// Their JSON.
+    /// Returns the JSON object.
     pub fn json(&self) -> String {
         let mut members = self.members.clone();
         if !self.reasons.is_empty() {
@@ -138,7 +135,7 @@ impl Requests {
         format!("{{{}}}", members.join(","))
     }
 
-    /// A custom section with them; off wasm there are no such sections.
+    /// Returns a static in the custom section `hatchery:requests`. Other targets than wasm have no such section.
     pub fn expand(&self) -> TokenStream {
         let json = self.json();
         let (size, bytes) = (json.len(), syn::LitByteStr::new(json.as_bytes(), proc_macro2::Span::call_site()));

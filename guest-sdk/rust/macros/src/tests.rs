@@ -1,4 +1,4 @@
-//! What the macros say about functions that they cannot use.
+//! Compile errors of the macros.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -63,7 +63,7 @@ fn a_tool_is_an_async_function_that_is_not_generic() {
                 async fn f(&self) {}
             )
         ),
-        "a free function is needed, without `self`"
+        "this must be a free function, without `self`"
     );
 }
 
@@ -76,7 +76,7 @@ fn a_tool_takes_one_struct_by_value() {
                 async fn f(a: A, b: B, cx: ToolContext) {}
             )
         ),
-        "a tool takes its arguments as one struct; put them together in one with `Deserialize` and `JsonSchema`"
+        "a tool takes its arguments as one struct; combine them in a struct with `Deserialize` and `JsonSchema`"
     );
     assert_eq!(
         tool_error(
@@ -90,7 +90,7 @@ fn a_tool_takes_one_struct_by_value() {
 }
 
 #[test]
-fn unknown_options_are_told_with_the_known_ones() {
+fn errors_of_unknown_options_list_the_known_ones() {
     assert_eq!(
         tool_error(
             quote!(long),
@@ -139,7 +139,7 @@ fn unknown_options_are_told_with_the_known_ones() {
 }
 
 #[test]
-fn a_callback_takes_what_its_point_gives() {
+fn a_callback_takes_the_inputs_of_its_point() {
     let none = quote!(
         async fn f(cx: CallbackContext) -> Result<Option<Value>, Error> {}
     );
@@ -148,8 +148,8 @@ fn a_callback_takes_what_its_point_gives() {
         (quote!(after_model), "this callback takes an `LlmResponse`"),
         (quote!(before_tool), "this callback takes a `ToolCall`"),
         (quote!(after_tool), "this callback takes a `ToolCall` and the answer, a `Value`"),
-        (quote!(on_model_error), "this callback takes an `LlmRequest` and the failure, an `Error`"),
-        (quote!(on_tool_error), "this callback takes a `ToolCall` and the failure, an `Error`"),
+        (quote!(on_model_error), "this callback takes an `LlmRequest` and the error, an `Error`"),
+        (quote!(on_tool_error), "this callback takes a `ToolCall` and the error, an `Error`"),
     ];
     for (point, message) in cases {
         assert_eq!(callback_error(point, none.clone()), message);
@@ -157,7 +157,10 @@ fn a_callback_takes_what_its_point_gives() {
     let some = quote!(
         async fn f(x: X) -> Result<Option<Content>, Error> {}
     );
-    assert_eq!(callback_error(quote!(before_agent), some), "this callback takes nothing but a `CallbackContext`");
+    assert_eq!(
+        callback_error(quote!(before_agent), some),
+        "this callback takes no parameters except a `CallbackContext`"
+    );
     assert_eq!(
         callback_error(
             quote!(before_tool),
@@ -178,7 +181,7 @@ fn a_custom_agent_takes_its_context_only() {
                 async fn f(x: X) {}
             )
         ),
-        "a custom agent takes nothing but an `AgentContext`"
+        "a custom agent takes no parameters except an `AgentContext`"
     );
 }
 
@@ -191,29 +194,32 @@ fn options_on_a_builder_function_are_refused() {
                 fn f() -> LlmAgent {}
             )
         ),
-        "options are for an `async fn`; here, say it with the builder"
+        "options are for an `async fn`; use the methods of the builder instead"
     );
 }
 
 #[test]
-fn what_cannot_be_changed_is_not_taken_to_change_it() {
+fn a_parameter_that_cannot_be_changed_is_not_taken_mutably() {
     let tool = quote!(
         async fn f(call: &mut ToolCall, answer: Value) -> Result<Option<Value>, Error> {}
     );
-    assert_eq!(callback_error(quote!(after_tool), tool), "this callback cannot change it: take it by value or by `&`");
+    assert_eq!(
+        callback_error(quote!(after_tool), tool),
+        "this callback cannot change this parameter: take it by value or by `&`"
+    );
     let failure = quote!(
         async fn f(request: LlmRequest, failure: &mut Error) -> Result<Option<LlmResponse>, Error> {}
     );
     assert_eq!(
         callback_error(quote!(on_model_error), failure),
-        "this callback cannot change it: take it by value or by `&`"
+        "this callback cannot change this parameter: take it by value or by `&`"
     );
 }
 
 #[test]
-fn a_plugin_has_nothing_but_hooks() {
+fn a_plugin_has_only_hooks() {
     let cases = [
-        (quote!(impl Plugin for X {}), "a plugin's hooks stand in an `impl` of its type, without a trait"),
+        (quote!(impl Plugin for X {}), "the hooks of a plugin are in an `impl` of its type, without a trait"),
         (
             quote!(
                 impl<T> X<T> {}
@@ -224,12 +230,12 @@ fn a_plugin_has_nothing_but_hooks() {
             quote!(
                 impl (A, B) {}
             ),
-            "a plugin is a type of its own, such as `struct Censor;`",
+            "a plugin is a type of this crate, such as `struct Censor;`",
         ),
-        (quote!(impl X { const A: u8 = 1; }), "here stand hooks only; put the rest in an `impl` of its own"),
+        (quote!(impl X { const A: u8 = 1; }), "this `impl` may contain only hooks; move other items to another `impl`"),
         (
             quote!(impl X { async fn before_run(&self) {} }),
-            "a hook takes no `self`: nothing in a plugin outlives a call; keep it in the session's state",
+            "a hook takes no `self`, since a plugin keeps nothing between calls; use the session's state",
         ),
         (quote!(impl X { fn before_run() {} }), "a hook is an `async fn`"),
         (quote!(impl X { async fn on_event() {} }), "this hook takes an `Event`"),
@@ -238,21 +244,21 @@ fn a_plugin_has_nothing_but_hooks() {
         assert_eq!(plugin_error(quote!(), hooks), message);
     }
     let unknown = plugin_error(quote!(), quote!(impl X { async fn on_message() {} }));
-    assert!(unknown.starts_with("`on_message` is no hook; hooks are `on_user_message`, `before_run`"), "{unknown}");
-    assert!(unknown.ends_with("and `on_tool_error`; put other functions in an `impl` of their own"), "{unknown}");
+    assert!(unknown.starts_with("`on_message` is not a hook; hooks are `on_user_message`, `before_run`"), "{unknown}");
+    assert!(unknown.ends_with("and `on_tool_error`; move other functions to another `impl`"), "{unknown}");
     assert_eq!(plugin_error(quote!(title = "x"), quote!(impl X {})), "the option of a plugin is `name = \"…\"`");
 }
 
 #[test]
-fn what_the_host_calls_by_name_takes_one_thing_and_a_context() {
+fn providers_take_one_input_and_a_context() {
     let none = quote!(
         async fn f(cx: Context) {}
     );
     let cases = [
-        (&provider::CODE_EXECUTOR, "a code executor takes a `CodeInput`, and a `Context` if it wants one"),
-        (&provider::SUMMARIZER, "a summarizer takes a `Vec<Event>`, and a `Context` if it wants one"),
-        (&provider::EXAMPLES, "a provider of examples takes the query, a `String`, and a `Context` if it wants one"),
-        (&provider::MODEL, "a model takes an `LlmRequest` and an `Answer`, and a `Context` if it wants one"),
+        (&provider::CODE_EXECUTOR, "this code executor takes a `CodeInput`, and optionally a `Context`"),
+        (&provider::SUMMARIZER, "this summarizer takes a `Vec<Event>`, and optionally a `Context`"),
+        (&provider::EXAMPLES, "this example provider takes the query, a `String`, and optionally a `Context`"),
+        (&provider::MODEL, "this model takes an `LlmRequest` and an `Answer`, and optionally a `Context`"),
     ];
     for (kind, message) in cases {
         assert_eq!(provider_error(kind, quote!(), none.clone()), message);
@@ -261,7 +267,7 @@ fn what_the_host_calls_by_name_takes_one_thing_and_a_context() {
         async fn f(request: LlmRequest) {}
     );
     assert!(
-        provider_error(&provider::MODEL, quote!(), without_answer).starts_with("a model takes an `LlmRequest` and")
+        provider_error(&provider::MODEL, quote!(), without_answer).starts_with("this model takes an `LlmRequest` and")
     );
     assert_eq!(provider_error(&provider::MODEL, quote!(kind = "x"), none), "the option of a model is `name = \"…\"`");
 }
@@ -284,7 +290,7 @@ fn requests_become_json() {
 }
 
 #[test]
-fn what_cannot_be_requested_is_explained() {
+fn errors_in_requests_are_explained() {
     let error = |requests: TokenStream| match syn::parse2::<requests::Requests>(requests) {
         Ok(requests) => format!("no error: {}", requests.json()),
         Err(error) => error.to_string(),
@@ -294,11 +300,11 @@ fn what_cannot_be_requested_is_explained() {
         "a component can request `models`, `memory`, `artifacts`, `state`, `tools`, `environment`, `files` and `network`, not `gpu`"
     );
     assert_eq!(error(quote!(artifacts: all)), "it may be `read` or `write`, not `all`");
-    assert_eq!(error(quote!(memory: false)), "what is not needed is not requested: leave `memory` out");
-    assert_eq!(error(quote!(memory: true since "x")), "a reason is given as in `memory: true because \"…\"`");
-    assert_eq!(error(quote!(tools: [], tools: [])), "`tools` is requested twice; put all of it into one list");
+    assert_eq!(error(quote!(memory: false)), "`memory` can only be `true`; remove it if it is not needed");
+    assert_eq!(error(quote!(memory: true since "x")), "a reason is written as in `memory: true because \"…\"`");
+    assert_eq!(error(quote!(tools: [], tools: [])), "`tools` is requested twice; combine the lists");
     assert_eq!(
         error(quote!(files: [{ host: "x" }])),
-        "a folder is requested as in `{ guest: \"/data\", access: read }`; which of the host it is, the operator says"
+        "a folder is requested as in `{ guest: \"/data\", access: read }`; the operator chooses the folder of the host"
     );
 }

@@ -5,7 +5,7 @@ use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Ident, ItemFn, LitStr, Result, Token};
 
-use crate::function::{Parameter, Passing, check, comment, gives_result, parameters, skip_comma, take_comments};
+use crate::function::{Parameter, Passing, check, comment, parameters, returns_result, skip_comma, take_comments};
 
 const OPTIONS: &str = "options of a tool are `name = \"…\"`, `long_running` and `confirm`";
 
@@ -53,7 +53,7 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
         } else if arguments.is_some() {
             return Err(Error::new_spanned(
                 parameter.ty,
-                "a tool takes its arguments as one struct; put them together in one with `Deserialize` and `JsonSchema`",
+                "a tool takes its arguments as one struct; combine them in a struct with `Deserialize` and `JsonSchema`",
             ));
         } else {
             passed.push(by_value(&parameter, "the arguments of a tool")?);
@@ -68,7 +68,7 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
         ),
         None => (quote!(|| ::core::option::Option::None), quote!(let _ = args;)),
     };
-    let call = if gives_result(&function.sig) {
+    let call = if returns_result(&function.sig) {
         quote!(#ident(#(#passed),*).await.map_err(::hatchery_guest::ToolError::from)?)
     } else {
         quote!(#ident(#(#passed),*).await)

@@ -1,7 +1,7 @@
 //! Plugins from configuration: a list of names with arguments.
 //!
-//! A name is that of a registered plugin or of a component's plugin. A component's plugin is resolved at the start of each
-//! run. If it is missing, no run starts until it is back.
+//! A name is that of a registered plugin or of a component's plugin. A component's plugin is resolved at the start of
+//! each run. If it is missing, no run starts until it is back.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -18,8 +18,8 @@ use super::{PluginSource, Plugins, builtin};
 use crate::catalog_source::{CatalogSnapshot, CatalogSource};
 use crate::extensions::Factories;
 
-/// A plugin in a list: `name`, or `{name, args}`. Arguments of a plugin that comes with the engine are checked when this
-/// is deserialized.
+/// A plugin in a list: `name`, or `{name, args}`. Arguments of a plugin that comes with the engine are checked when
+/// this is deserialized.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PluginConfig {
     /// A name in `Extensions::plugins`, or the name of a component's plugin.

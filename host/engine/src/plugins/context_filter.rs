@@ -10,8 +10,9 @@ use hatchery_core::{
 };
 use imbl::Vector;
 
-/// Sends models only the newest turns of the conversation. A turn is a message of the user and everything up to the next.
-/// If a turn answers a function call of an older turn, that turn is sent too: no model accepts an answer without its call.
+/// Sends models only the newest turns of the conversation. A turn is a message of the user and everything up to the
+/// next. If a turn answers a function call of an older turn, that turn is sent too: no model accepts an answer without
+/// its call.
 ///
 /// Messages of the user are recognized by the session's events, since a prompt also has other contents in the user's
 /// role. A message that another plugin rewrote is not recognized as the start of a turn, so the turn before it is sent
@@ -100,7 +101,8 @@ mod tests {
         first_kept(&contents, &messages, NonZeroUsize::new(turns).unwrap())
     }
 
-    /// `u` is a message of the user, `m` of the model, `c1` a call, `r1` its answer, `t` another text in the user's role.
+    /// `u` is a message of the user, `m` of the model, `c1` a call, `r1` its answer, `t` another text in the user's
+    /// role.
     fn content(word: &str) -> Content {
         let id = Some(word[1..].to_owned());
         match &word[..1] {

@@ -11,9 +11,9 @@ use serde_json::json;
 /// Marks the responses of this plugin.
 const RESPONSE_TYPE: &str = "ERROR_HANDLED_BY_REFLECT_AND_RETRY_PLUGIN";
 
-/// Answers a failed tool call with the error and guidance for the model. It does so at most `max_retries` times in a row
-/// per tool and run. After that the error is handled as without the plugin: fatal errors end the run, others go to the
-/// model unchanged.
+/// Answers a failed tool call with the error and guidance for the model. It does so at most `max_retries` times in a
+/// row per tool and run. After that the error is handled as without the plugin: fatal errors end the run, others go to
+/// the model unchanged.
 pub struct ReflectAndRetry {
     max_retries: u32,
     /// Consecutive failures by invocation and tool.

@@ -16,9 +16,9 @@
 //! # agent.build().unwrap();
 //! ```
 //!
-//! An `async fn` of the same parameters fits as `|cx, request| Box::pin(check(cx, request))`. The docs of [`Callback`]'s
-//! methods say what each may change and what its answer replaces. A callback that serves several points, or has a name
-//! of its own for messages, is a type that implements [`Callback`].
+//! An `async fn` of the same parameters fits as `|cx, request| Box::pin(check(cx, request))`. The docs of
+//! [`Callback`]'s methods say what each may change and what its answer replaces. A callback that serves several points,
+//! or has a name of its own for messages, is a type that implements [`Callback`].
 
 use std::sync::Arc;
 

@@ -190,7 +190,8 @@ impl LlmAgentBuilder {
     /// Builds the agent.
     ///
     /// # Errors
-    /// If a name is invalid, two tools have the same name, a schema or a setting is invalid, or a sub agent cannot be built.
+    /// If a name is invalid, two tools have the same name, a schema or a setting is invalid, or a sub agent cannot be
+    /// built.
     pub fn build(mut self) -> Result<Agent, BuildError> {
         let agent = &self.common.name;
         check_tools(agent, &self.llm.tools)?;

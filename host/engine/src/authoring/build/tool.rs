@@ -27,9 +27,9 @@ pub struct FunctionTool {
     run: Box<Run>,
 }
 
-/// Creates a tool that runs a closure. The model receives the JSON Schema of the argument type `A` with its doc comments,
-/// and the closure the deserialized arguments. Arguments that do not fit are reported to the model. The result may be any
-/// value that serializes to JSON.
+/// Creates a tool that runs a closure. The model receives the JSON Schema of the argument type `A` with its doc
+/// comments, and the closure the deserialized arguments. Arguments that do not fit are reported to the model. The
+/// result may be any value that serializes to JSON.
 ///
 /// `A` may be [`JsonMap`] for arbitrary arguments. Set their schema with [`FunctionTool::parameters`].
 pub fn function_tool<A, F, R, T>(name: impl Into<String>, description: impl Into<String>, run: F) -> FunctionTool
