@@ -7,8 +7,6 @@
 //!
 //! A component is held in memory during the transfer, up to 256 MiB. This crate does not load or run components.
 
-#![allow(missing_docs, reason = "fields are named by their types and messages")]
-
 mod artifact;
 mod client;
 mod component;
