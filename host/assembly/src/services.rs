@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hatchery_core::{ArtifactService, MemoryService, ModelResolver, Services, SessionService, StoreError};
 use hatchery_models::{BaseUrl, ModelProviders, Settings, WritableFolders};
-use hatchery_stores::private;
+use hatchery_stores::permissions;
 use thiserror::Error;
 
 use crate::catalog::component_settings;
@@ -201,14 +201,14 @@ pub(crate) fn model_providers(config: &Config, scripts: &Scripts) -> ModelProvid
 /// read, a warning is logged.
 pub fn create_data_folder(folder: &Path) -> io::Result<()> {
     if !folder.is_dir() {
-        private::create_dir_all(folder)?;
+        permissions::create_dir_all(folder)?;
         return std::fs::write(folder.join(IGNORE_FILE), IGNORE_ALL);
     }
     let has_mark = std::fs::read_to_string(folder.join(IGNORE_FILE)).is_ok_and(|text| text == IGNORE_ALL);
     let has_data = [SESSIONS_FILE, ARTIFACTS_FOLDER].iter().any(|name| folder.join(name).exists());
-    let is_restricted = has_mark && has_data && private::restrict_dir(folder).is_ok();
+    let is_restricted = has_mark && has_data && permissions::restrict_dir(folder).is_ok();
     if !is_restricted {
-        private::warn_if_readable(folder);
+        permissions::warn_if_readable(folder);
     }
     Ok(())
 }

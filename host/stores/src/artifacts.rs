@@ -1,4 +1,4 @@
-//! Artifact services, and what they have in common.
+//! Artifact services.
 
 mod directory;
 mod layout;

@@ -1,13 +1,13 @@
-//! Session, artifact and memory services: those that forget when the process ends, and those that keep files.
+//! Session, artifact and memory services, in memory and on disk.
 //!
-//! Every service is chosen by a URI (see [`open_sessions`], [`open_artifacts`], [`open_memory`]), implements a trait of
-//! `hatchery_core`, and passes the suite of tests that its kind shares. Nothing here caches what another process could change, but for
-//! the totals that [`quotas`] are checked against.
+//! Each service is selected by a URI (see [`open_sessions`], [`open_artifacts`], [`open_memory`]), implements a trait of `hatchery_core`,
+//! and passes the contract tests of its kind. Nothing here caches data that another process could change, except for the totals that
+//! [`quotas`] are checked against.
 
 pub mod artifacts;
+mod keyed_lock;
 pub mod memory;
-pub mod private;
-mod queue;
+pub mod permissions;
 pub mod quotas;
 pub mod sessions;
 mod uri;
@@ -22,7 +22,7 @@ pub use quotas::{AppQuotas, Quota, Quotas};
 pub use sessions::{Durability, MemorySessions, SqliteSessions};
 pub use uri::{open_artifacts, open_memory, open_sessions, open_sessions_with};
 
-/// Services that forget everything when the process ends, with these models and the usual [`Quotas`].
+/// Returns services that keep everything in memory, with these models and the default [`Quotas`].
 pub fn in_memory(models: Arc<dyn ModelResolver>) -> Services {
     AppQuotas::default().enforce(Services {
         sessions: Arc::new(MemorySessions::new()),

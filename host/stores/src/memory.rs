@@ -1,6 +1,6 @@
 //! Memory services.
 
 mod keyword;
-mod words;
+mod tokenizer;
 
 pub use keyword::KeywordMemory;

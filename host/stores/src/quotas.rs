@@ -1,7 +1,7 @@
-//! Quotas: how much a session, a user and an app may store. They are checked in one place, by [`QuotaSessions`] and
-//! [`QuotaArtifacts`], which wrap the services of a host; so they hold for every backend, and for HTTP clients, components and commands.
+//! Storage quotas of sessions, users and apps. They are checked in one place, by [`QuotaSessions`] and [`QuotaArtifacts`], which wrap the
+//! services of a host. So they apply to every backend, and to HTTP clients, components and commands.
 //!
-//! | key | default | what it limits |
+//! | key | default | limits |
 //! |---|---|---|
 //! | `quotas.delta_keys` | 1 000 | keys that one event or request sets |
 //! | `quotas.delta_bytes` | 1 MiB | their bytes |
@@ -20,12 +20,12 @@
 //! | `quotas.user_artifacts` | 10 000 | versions of all artifacts of a user in an app |
 //! | `quotas.user_artifact_bytes` | 1 GiB | their bytes |
 //!
-//! 0 is no limit. Bytes of state are those of names and of values as JSON. What is stored already when a quota is lowered stays, and
-//! may be read, changed to something smaller and deleted.
+//! 0 means no limit. The size of state is that of its names and JSON values. When a quota is lowered, stored data is kept: it can be read,
+//! replaced by smaller data and deleted.
 
 mod artifacts;
-mod change;
 mod sessions;
+mod state_change;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use hatchery_core::{Services, StoreError};
 pub use artifacts::QuotaArtifacts;
 pub use sessions::QuotaSessions;
 
-/// One of the quotas. See the module's comment.
+/// One of the quotas, see [the table](self).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Quota {
     /// Keys that one event or request sets.
@@ -72,10 +72,10 @@ pub enum Quota {
     UserArtifactBytes,
 }
 
-/// What a quota counts.
+/// The unit of a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Things.
+    /// A number of items.
     Count,
     /// Bytes.
     Bytes,
@@ -84,15 +84,15 @@ pub enum Unit {
 /// A row of the table of quotas.
 struct Row {
     quota: Quota,
-    /// The setting in `hatchery.yaml`, in full.
+    /// The full key in `hatchery.yaml`.
     key: &'static str,
     default: u64,
     unit: Unit,
-    /// The subject of the message, up to the value.
+    /// The subject of the error message, before the value.
     subject: &'static str,
-    /// What the value counts.
+    /// The noun after the value in the error message.
     object: &'static str,
-    /// What helps beside a larger quota.
+    /// What a client can do without a larger quota.
     remedy: &'static str,
 }
 
@@ -134,17 +134,17 @@ const TABLE: [Row; 16] = {
 };
 
 impl Quota {
-    /// All quotas.
+    /// Returns all quotas.
     pub fn all() -> impl Iterator<Item = Self> {
         TABLE.iter().map(|row| row.quota)
     }
 
-    /// The setting in `hatchery.yaml`, such as `quotas.delta_keys`.
+    /// Returns the key in `hatchery.yaml`, such as `quotas.delta_keys`.
     pub fn key(self) -> &'static str {
         self.row().map_or("quotas", |row| row.key)
     }
 
-    /// What it counts.
+    /// Returns the unit.
     pub fn unit(self) -> Unit {
         self.row().map_or(Unit::Count, |row| row.unit)
     }
@@ -165,32 +165,32 @@ impl Default for Quotas {
 }
 
 impl Quotas {
-    /// The value of a quota; 0 is no limit.
+    /// Returns the value of a quota; 0 means no limit.
     pub fn get(&self, quota: Quota) -> u64 {
         self.0.get(quota as usize).copied().unwrap_or_default()
     }
 
-    /// Sets a quota; 0 is no limit.
+    /// Sets a quota; 0 means no limit.
     pub fn set(&mut self, quota: Quota, value: u64) {
-        if let Some(place) = self.0.get_mut(quota as usize) {
-            *place = value;
+        if let Some(entry) = self.0.get_mut(quota as usize) {
+            *entry = value;
         }
     }
 
-    /// With another value of a quota.
+    /// Returns the quotas with another value for one of them.
     #[must_use]
     pub fn with(mut self, quota: Quota, value: u64) -> Self {
         self.set(quota, value);
         self
     }
 
-    /// Checks what would be used.
+    /// Checks a usage against a quota.
     ///
     /// # Errors
-    /// [`StoreError::QuotaExceeded`] if it is more than the quota allows.
+    /// [`StoreError::QuotaExceeded`] if it exceeds the quota.
     fn check(&self, quota: Quota, used: u64) -> Result<(), StoreError> {
-        let most = self.get(quota);
-        if most == 0 || used <= most {
+        let max = self.get(quota);
+        if max == 0 || used <= max {
             return Ok(());
         }
         Err(self.exceeded(quota))
@@ -202,7 +202,7 @@ impl Quotas {
         };
         let value = match unit {
             Unit::Count => self.get(quota).to_string(),
-            Unit::Bytes => bytes(self.get(quota)),
+            Unit::Bytes => format_bytes(self.get(quota)),
         };
         let space = if object.is_empty() { "" } else { " " };
         let message = format!("{subject} may hold at most {value}{space}{object}: {remedy}");
@@ -211,22 +211,22 @@ impl Quotas {
     }
 }
 
-/// The quotas of all apps, and those of apps that have their own.
+/// Default quotas, and those of single apps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AppQuotas {
-    /// Quotas of all other apps.
+    /// Quotas of apps without their own.
     pub default: Quotas,
-    /// Quotas of single apps, by name.
+    /// Quotas by the name of the app.
     pub apps: HashMap<String, Quotas>,
 }
 
 impl AppQuotas {
-    /// The quotas of an app.
+    /// Returns the quotas of an app.
     pub fn of(&self, app: &str) -> &Quotas {
         self.apps.get(app).unwrap_or(&self.default)
     }
 
-    /// The services with their sessions and artifacts behind these quotas.
+    /// Wraps the session and artifact services so that they enforce these quotas.
     pub fn enforce(self, services: Services) -> Services {
         let quotas = Arc::new(self);
         Services {
@@ -243,15 +243,15 @@ impl From<Quotas> for AppQuotas {
     }
 }
 
-/// Writes a refusal to the audit log.
+/// Writes an exceeded quota to the audit log.
 fn audit(error: &StoreError, app: &str, user: &str, session: &str) {
     if let StoreError::QuotaExceeded { message, key, .. } = error {
         tracing::warn!(target: "hatchery::audit", app, user, session, limit = key, detail = message, "quota");
     }
 }
 
-/// Bytes for people.
-fn bytes(bytes: u64) -> String {
+/// Formats a number of bytes with the largest unit that divides it.
+fn format_bytes(bytes: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let unit = units.into_iter().find(|(_, size)| bytes >= *size && bytes.is_multiple_of(*size));
     unit.map_or_else(|| format!("{bytes} bytes"), |(name, size)| format!("{} {name}", bytes / size))
@@ -282,7 +282,7 @@ mod tests {
             .iter()
             .map(|row| {
                 let default = match row.unit {
-                    Unit::Bytes => bytes(row.default),
+                    Unit::Bytes => format_bytes(row.default),
                     Unit::Count if row.default >= 1000 => format!("{} {:03}", row.default / 1000, row.default % 1000),
                     Unit::Count => row.default.to_string(),
                 };
@@ -293,9 +293,9 @@ mod tests {
     }
 
     #[test]
-    fn every_refusal_names_quota_value_and_key() {
+    fn every_error_names_quota_value_and_key() {
         let quotas = Quotas::default();
-        let refusals: Vec<String> = Quota::all().map(|quota| quotas.exceeded(quota).to_string()).collect();
+        let errors: Vec<String> = Quota::all().map(|quota| quotas.exceeded(quota).to_string()).collect();
         let expected = [
             "one change of state may hold at most 1000 keys: set fewer at a time; raise `quotas.delta_keys`",
             "one change of state may hold at most 1 MiB: set less at a time; raise `quotas.delta_bytes`",
@@ -318,11 +318,11 @@ mod tests {
         ];
         let expected: Vec<String> =
             expected.iter().map(|text| format!("{text} in hatchery.yaml to allow more")).collect();
-        assert_eq!(refusals, expected);
+        assert_eq!(errors, expected);
     }
 
     #[test]
-    fn zero_is_no_limit() {
+    fn zero_means_no_limit() {
         let quotas = Quotas::default().with(Quota::DeltaKeys, 0);
         quotas.check(Quota::DeltaKeys, u64::MAX).unwrap();
         Quotas::default().check(Quota::DeltaKeys, 1000).unwrap();

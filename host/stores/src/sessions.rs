@@ -1,4 +1,4 @@
-//! Session services, and what they have in common.
+//! Session services.
 
 mod memory;
 mod sqlite;
@@ -11,16 +11,16 @@ use uuid::Uuid;
 pub use memory::MemorySessions;
 pub use sqlite::{Durability, SqliteSessions};
 
-/// The id of a new session: the one asked for without the blanks around it, or a UUID when that leaves nothing.
-fn new_session_id(asked: Option<&str>) -> Arc<str> {
-    match asked.map(str::trim) {
+/// Returns the id of a new session: the requested one without surrounding whitespace, or a UUID if that is empty.
+fn new_session_id(requested: Option<&str>) -> Arc<str> {
+    match requested.map(str::trim) {
         Some(id) if !id.is_empty() => id.into(),
         _ => Uuid::new_v4().to_string().into(),
     }
 }
 
-/// Only final events are history.
-fn refuse_partial(event: &Event) -> Result<(), StoreError> {
+/// Returns an error for a partial event, because only final events are stored.
+fn reject_partial(event: &Event) -> Result<(), StoreError> {
     if event.partial {
         return Err(StoreError::InvalidRequest(format!(
             "event `{}` is partial and cannot be stored: append the final event that it leads to",

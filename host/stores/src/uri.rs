@@ -1,4 +1,4 @@
-//! Services by URI. What follows the scheme is a path as it is, not percent-encoded; a relative one starts at the current directory.
+//! Service URIs. The part after the scheme is a path without percent-encoding; relative paths start at the current directory.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ const MEMORY: &str = "a memory service is `memory:`";
 /// Opens the session service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`.
 ///
 /// # Errors
-/// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and [`StoreError::InvalidRequest`] when
+/// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and [`StoreError::InvalidRequest`] if
 /// the database cannot be used.
 pub async fn open_sessions(uri: &str) -> Result<Arc<dyn SessionService>, StoreError> {
     open_sessions_with(uri, Durability::default()).await
 }
 
-/// The same, with another durability of SQLite; sessions in memory survive nothing.
+/// Opens the session service of a URI with this durability, which applies to SQLite only.
 ///
 /// # Errors
 /// As [`open_sessions`].
@@ -36,7 +36,7 @@ pub async fn open_sessions_with(uri: &str, durability: Durability) -> Result<Arc
 /// Opens the artifact service of a URI: `memory:`, `file:///absolute/folder` or `file:relative/folder`.
 ///
 /// # Errors
-/// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] when the folder cannot be made.
+/// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] if the folder cannot be created.
 pub async fn open_artifacts(uri: &str) -> Result<Arc<dyn ArtifactService>, StoreError> {
     match split(uri) {
         ("memory", "") => Ok(Arc::new(MemoryArtifacts::new())),
@@ -56,13 +56,13 @@ pub async fn open_memory(uri: &str) -> Result<Arc<dyn MemoryService>, StoreError
     }
 }
 
-/// Scheme and rest. `memory` without the colon counts as the scheme too.
+/// Splits a URI into scheme and rest. A URI without a colon is a scheme.
 fn split(uri: &str) -> (&str, &str) {
     uri.split_once(':').unwrap_or((uri, ""))
 }
 
-/// The path in `///absolute` or `relative`. With two slashes a host would follow, which no file has; and `:memory:` is SQLite's name for
-/// a database that every connection would have for itself.
+/// Returns the path in `///absolute` or `relative`. Two slashes are rejected, because a host name would follow; and so is `:memory:`,
+/// SQLite's name for a database that connections do not share.
 fn path(uri: &str, rest: &str, valid: &'static str) -> Result<PathBuf, StoreError> {
     let path = match rest.strip_prefix("//") {
         Some(path) if path.len() > 1 && path.starts_with('/') => path,
@@ -72,7 +72,7 @@ fn path(uri: &str, rest: &str, valid: &'static str) -> Result<PathBuf, StoreErro
     Ok(PathBuf::from(path))
 }
 
-/// Says what would be valid. Only the scheme of a foreign URI is repeated: the rest may hold a password.
+/// Returns the error that lists the valid forms. Repeats only the scheme of an unknown URI, because the rest may contain a password.
 fn invalid(uri: &str, valid: &'static str) -> StoreError {
     let name = match split(uri) {
         ("memory" | "sqlite" | "file", _) => uri.to_owned(),

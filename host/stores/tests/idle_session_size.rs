@@ -43,7 +43,7 @@ fn event(number: usize) -> Arc<Event> {
 }
 
 #[test]
-fn an_idle_session_with_ten_events_takes_eight_kilobytes_at_most() {
+fn an_idle_session_with_ten_events_uses_at_most_eight_kilobytes() {
     const SESSIONS: usize = 1000;
     let before_events = ALLOCATED.load(Ordering::Relaxed);
     let events: Vec<Vec<Arc<Event>>> = (0..SESSIONS).map(|_| (0..10).map(event).collect()).collect();

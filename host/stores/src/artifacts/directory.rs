@@ -1,16 +1,16 @@
-//! Artifacts in a directory: a folder per artifact, in it a file per version.
+//! Artifacts in a directory: a folder per artifact with a file per version.
 //!
 //! ```text
 //! <app>/<user>/sessions/<session>/<name>/<version>
 //! <app>/<user>/user/<name>/<version>          names that start with `user:`
-//! .unfinished/                                what is being written or deleted
+//! .unfinished/                                files that are being written or deleted
 //! .layout                                     the version of this layout
 //! ```
-//! A file is the part's JSON on one line, then the bytes of its inline data as they are. A version appears whole, under a number that
-//! nobody else got, by linking the finished file to its place; an artifact disappears whole, by moving its folder away. So several
-//! processes may share a directory, and a crash leaves nothing but rubbish in `.unfinished`, which the next opening removes when
-//! it is old. The file system must know hard links. Saving reads the names of the versions that are there. Folders and files are made
-//! for their owner only.
+//! A file consists of the part's JSON on one line, followed by the raw bytes of its inline data. A version is published atomically, under
+//! a number that no other writer gets, by a hard link to the finished file. An artifact is deleted atomically by moving its folder away. So
+//! several processes may share a directory, and a crash leaves only garbage in `.unfinished`, which the next opening removes once it is
+//! old. The file system must support hard links. Saving lists the versions of the artifact. Folders and files are accessible to their
+//! owner only.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -23,13 +23,13 @@ use hatchery_core::{ArtifactService, ArtifactUsage, Part, PartData, SessionKey, 
 use uuid::Uuid;
 
 use super::layout;
-use super::name::{Name, USER_PREFIX, from_file_name, to_file_name};
-use crate::private;
+use super::name::{ArtifactName, USER_PREFIX, from_file_name, to_file_name};
+use crate::permissions;
 
 const UNFINISHED: &str = ".unfinished";
 
-/// No write or deletion takes this long.
-const ABANDONED: Duration = Duration::from_secs(60 * 60);
+/// Unfinished files of this age are abandoned: no write or deletion takes so long.
+const ABANDONED_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// An [`ArtifactService`] on a directory.
 pub struct DirectoryArtifacts {
@@ -37,19 +37,19 @@ pub struct DirectoryArtifacts {
 }
 
 impl DirectoryArtifacts {
-    /// Uses a directory, making it and the folders above it when they are missing, and bringing its layout up to date.
+    /// Opens a directory, creates it and its parents if they are missing, and upgrades its layout.
     ///
     /// # Errors
-    /// [`StoreError::Backend`] when it cannot be made.
+    /// [`StoreError::Backend`] if it cannot be created or upgraded.
     pub async fn open(root: impl AsRef<Path>) -> Result<Self, StoreError> {
         let root = root.as_ref().to_owned();
         let unfinished = root.join(UNFINISHED);
         let folder = root.clone();
         let open = move || {
-            let was_there = folder.is_dir();
-            private::create_dir_all(&unfinished)?;
-            if was_there {
-                private::warn_if_readable(&folder);
+            let existed = folder.is_dir();
+            permissions::create_dir_all(&unfinished)?;
+            if existed {
+                permissions::warn_if_readable(&folder);
             }
             remove_abandoned(&unfinished)?;
             layout::upgrade(&folder)
@@ -58,19 +58,19 @@ impl DirectoryArtifacts {
         Ok(Self { root })
     }
 
-    /// The folder of a session's or, when `is_users`, of its user's artifacts.
-    fn owner(&self, session: &SessionKey, is_users: bool) -> Result<PathBuf, StoreError> {
+    /// Returns the folder of the artifacts of a session or, if `is_user_scoped`, of its user.
+    fn owner(&self, session: &SessionKey, is_user_scoped: bool) -> Result<PathBuf, StoreError> {
         let user = self.root.join(to_file_name(&session.app)?).join(to_file_name(&session.user)?);
-        Ok(if is_users { user.join("user") } else { user.join("sessions").join(to_file_name(&session.id)?) })
+        Ok(if is_user_scoped { user.join("user") } else { user.join("sessions").join(to_file_name(&session.id)?) })
     }
 
-    /// The folder of an artifact.
+    /// Returns the folder of an artifact.
     fn artifact(&self, session: &SessionKey, name: &str) -> Result<PathBuf, StoreError> {
-        let name = Name::parse(name)?;
-        Ok(self.owner(session, name.is_users)?.join(to_file_name(name.bare)?))
+        let name = ArtifactName::parse(name)?;
+        Ok(self.owner(session, name.is_user_scoped)?.join(to_file_name(name.bare)?))
     }
 
-    /// A path that nobody else uses, on the same file system as the artifacts.
+    /// Returns a unique path on the same file system as the artifacts.
     fn unfinished(&self) -> PathBuf {
         self.root.join(UNFINISHED).join(Uuid::new_v4().to_string())
     }
@@ -99,7 +99,7 @@ impl ArtifactService for DirectoryArtifacts {
                 None => versions_in(&folder)?.last().copied(),
             };
             match version {
-                Some(version) => unless_missing(fs::read(folder.join(version.to_string())))?.map(decode).transpose(),
+                Some(version) => none_if_missing(fs::read(folder.join(version.to_string())))?.map(decode).transpose(),
                 None => Ok(None),
             }
         })
@@ -125,7 +125,7 @@ impl ArtifactService for DirectoryArtifacts {
     async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError> {
         let folder = self.artifact(session, name)?;
         let unfinished = self.unfinished();
-        blocking("delete", folder.clone(), move || match unless_missing(fs::rename(&folder, &unfinished))? {
+        blocking("delete", folder.clone(), move || match none_if_missing(fs::rename(&folder, &unfinished))? {
             Some(()) => remove_folder(&unfinished),
             None => Ok(()),
         })
@@ -135,11 +135,11 @@ impl ArtifactService for DirectoryArtifacts {
     async fn usage(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
         let (own, users) = (self.owner(session, false)?, self.owner(session, true)?);
         blocking("count", own.clone(), move || {
-            let (session_versions, session_bytes) = stored_in(&own)?;
-            let (mut user_versions, mut user_bytes) = stored_in(&users)?;
+            let (session_versions, session_bytes) = usage_in(&own)?;
+            let (mut user_versions, mut user_bytes) = usage_in(&users)?;
             let sessions = own.parent().unwrap_or(&own);
             for file_name in file_names_in(sessions)? {
-                let (versions, bytes) = stored_in(&sessions.join(file_name))?;
+                let (versions, bytes) = usage_in(&sessions.join(file_name))?;
                 user_versions += versions;
                 user_bytes += bytes;
             }
@@ -149,14 +149,14 @@ impl ArtifactService for DirectoryArtifacts {
     }
 }
 
-/// Runs file operations where they may block, and says what they were for when they fail.
+/// Runs file operations in a blocking task, and adds their purpose to errors.
 async fn blocking<T, F>(doing: &'static str, path: PathBuf, operation: F) -> Result<T, StoreError>
 where
     T: Send + 'static,
     F: FnOnce() -> io::Result<T> + Send + 'static,
 {
-    let done = tokio::task::spawn_blocking(operation).await.map_err(io::Error::other).and_then(|result| result);
-    done.map_err(|error| {
+    let result = tokio::task::spawn_blocking(operation).await.map_err(io::Error::other).and_then(|result| result);
+    result.map_err(|error| {
         let what = format!("cannot {doing} artifacts in {}", path.display());
         match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { what, source: error.into() },
@@ -165,13 +165,13 @@ where
     })
 }
 
-/// Writes a new file that is on the disk before it gets its name.
+/// Writes a new file and syncs it to disk before it is published.
 fn write(path: &Path, mut part: Part) -> io::Result<()> {
     let bytes = match &mut part.data {
         PartData::InlineData(blob) => std::mem::take(&mut blob.data),
         _ => Bytes::new(),
     };
-    let mut file = private::create_file(path)?;
+    let mut file = permissions::create_file(path)?;
     let mut head = serde_json::to_vec(&part)?;
     head.push(b'\n');
     file.write_all(&head)?;
@@ -179,7 +179,7 @@ fn write(path: &Path, mut part: Part) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Reads what [`write()`] wrote. JSON on one line has no line feed, so the first one ends it.
+/// Decodes a file of [`write()`]. The first line feed ends the JSON, which has none.
 fn decode(file: Vec<u8>) -> io::Result<Part> {
     let file = Bytes::from(file);
     let end = file.iter().position(|byte| *byte == b'\n').ok_or_else(|| {
@@ -192,13 +192,13 @@ fn decode(file: Vec<u8>) -> io::Result<Part> {
     Ok(part)
 }
 
-/// Links a finished file into the artifact's folder under the next free number.
+/// Links a finished file into the artifact's folder under the next free number, which it returns.
 fn publish(unfinished: &Path, folder: &Path) -> io::Result<u64> {
     loop {
-        match private::create_dir_all(folder) {
-            // It was there, and was deleted before it could be looked at.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && !is_other_than_folder(folder) => continue,
-            made => made?,
+        match permissions::create_dir_all(folder) {
+            // It existed, and was deleted before it could be examined.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && !is_not_a_folder(folder) => continue,
+            created => created?,
         }
         let next = match versions_in(folder)?.last() {
             None => 0,
@@ -206,7 +206,7 @@ fn publish(unfinished: &Path, folder: &Path) -> io::Result<u64> {
         };
         match fs::hard_link(unfinished, folder.join(next.to_string())) {
             Ok(()) => return Ok(next),
-            // Somebody else got the number, or deleted the artifact.
+            // Another writer got the number, or deleted the artifact.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) if error.kind() == ErrorKind::NotFound && unfinished.exists() => {}
             Err(error) => return Err(error),
@@ -214,18 +214,18 @@ fn publish(unfinished: &Path, folder: &Path) -> io::Result<u64> {
     }
 }
 
-/// The numbers of the versions in an artifact's folder, ascending.
+/// Returns the version numbers in an artifact's folder in ascending order.
 fn versions_in(folder: &Path) -> io::Result<Vec<u64>> {
     let mut versions = Vec::new();
     for file_name in file_names_in(folder)? {
-        // `7` is a version, `007` and `+7` are somebody's files.
+        // `7` is a version, `007` and `+7` are foreign files.
         versions.extend(file_name.parse().ok().filter(|version: &u64| version.to_string() == file_name));
     }
     versions.sort_unstable();
     Ok(versions)
 }
 
-/// The bare names of the artifacts in an owner's folder that have a version.
+/// Returns the unprefixed names of the artifacts in an owner's folder that have a version.
 fn names_in(owner: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for file_name in file_names_in(owner)? {
@@ -239,8 +239,8 @@ fn names_in(owner: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// How many versions an owner's folder holds, and how many bytes of parts. The line feed in each file is not of the part.
-fn stored_in(owner: &Path) -> io::Result<(u64, u64)> {
+/// Returns the number of versions in an owner's folder and their size, without the line feed in each file.
+fn usage_in(owner: &Path) -> io::Result<(u64, u64)> {
     let (mut count, mut bytes) = (0, 0);
     if !owner.is_dir() {
         return Ok((count, bytes));
@@ -251,8 +251,8 @@ fn stored_in(owner: &Path) -> io::Result<(u64, u64)> {
             continue;
         }
         for version in versions_in(&artifact)? {
-            // What was deleted meanwhile takes nothing.
-            let Some(metadata) = unless_missing(fs::metadata(artifact.join(version.to_string())))? else { continue };
+            // A version that was deleted meanwhile is not counted.
+            let Some(metadata) = none_if_missing(fs::metadata(artifact.join(version.to_string())))? else { continue };
             count += 1;
             bytes += metadata.len().saturating_sub(1);
         }
@@ -260,9 +260,9 @@ fn stored_in(owner: &Path) -> io::Result<(u64, u64)> {
     Ok((count, bytes))
 }
 
-/// The names of the files in a folder that are text; none when there is no such folder.
+/// Returns the names of the files in a folder that are valid UTF-8; empty if the folder does not exist.
 fn file_names_in(folder: &Path) -> io::Result<Vec<String>> {
-    let Some(entries) = unless_missing(fs::read_dir(folder))? else { return Ok(Vec::new()) };
+    let Some(entries) = none_if_missing(fs::read_dir(folder))? else { return Ok(Vec::new()) };
     let mut names = Vec::new();
     for entry in entries {
         names.extend(entry?.file_name().into_string());
@@ -274,35 +274,35 @@ fn remove_abandoned(unfinished: &Path) -> io::Result<()> {
     let now = SystemTime::now();
     for entry in fs::read_dir(unfinished)? {
         let path = entry?.path();
-        // Whoever wrote it may finish, or another process may remove it first.
-        let Some(metadata) = unless_missing(fs::symlink_metadata(&path))? else { continue };
-        if now.duration_since(metadata.modified()?).is_ok_and(|age| age > ABANDONED) {
+        // The writer may finish, or another process may remove it first.
+        let Some(metadata) = none_if_missing(fs::symlink_metadata(&path))? else { continue };
+        if now.duration_since(metadata.modified()?).is_ok_and(|age| age > ABANDONED_AFTER) {
             if metadata.is_dir() {
                 remove_folder(&path)?;
             } else {
-                unless_missing(fs::remove_file(&path))?;
+                none_if_missing(fs::remove_file(&path))?;
             }
         }
     }
     Ok(())
 }
 
-/// Removes a folder that was moved away, unless somebody else did. A save that had found the folder before it was moved may still link
-/// a version into it; there are only as many of them as were under way, so trying again ends.
+/// Removes a folder that was moved away, unless another process has done so. A save that found the folder before it was moved may still
+/// link a version into it. There are only as many of these as were running, so the loop ends.
 fn remove_folder(folder: &Path) -> io::Result<()> {
     loop {
         match fs::remove_dir_all(folder) {
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
-            removed => return unless_missing(removed).map(drop),
+            removed => return none_if_missing(removed).map(drop),
         }
     }
 }
 
-fn is_other_than_folder(path: &Path) -> bool {
+fn is_not_a_folder(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_dir())
 }
 
-fn unless_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+fn none_if_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -1,22 +1,21 @@
-//! The layout of a directory of artifacts, and the step to it from the one before.
+//! The layout version of a directory of artifacts, and the upgrade from version 1.
 //!
-//! Before version 2 capital letters stayed as they are in file names, so users whose ids differ only by case shared a folder where the
-//! file system ignores case. The first opening renames the folders of such names, once; that the step is done is written to
-//! `.layout`.
+//! Version 1 kept capital letters in file names, so users whose ids differ only by case shared a folder on file systems that ignore case.
+//! The first opening renames the folders of such names, and then records the version in `.layout`.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::name::{from_file_name, from_old_file_name, to_file_name};
-use crate::private;
+use crate::permissions;
 
-/// The file that holds the version.
+/// The file that contains the version.
 const FILE_NAME: &str = ".layout";
 
 const VERSION: &str = "2\n";
 
-/// Brings a directory to the layout of this version.
+/// Upgrades a directory to the current layout.
 pub(super) fn upgrade(root: &Path) -> io::Result<()> {
     let file = root.join(FILE_NAME);
     if fs::read_to_string(&file).is_ok_and(|version| version == VERSION) {
@@ -30,15 +29,15 @@ pub(super) fn upgrade(root: &Path) -> io::Result<()> {
             }
         }
     }
-    match private::create_file(&file) {
+    match permissions::create_file(&file) {
         Ok(mut file) => io::Write::write_all(&mut file, VERSION.as_bytes()),
-        // Another process did the same meanwhile, or wrote half of it before it crashed.
+        // Another process did the same meanwhile, or crashed while it wrote the file.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => fs::write(&file, VERSION),
         Err(error) => Err(error),
     }
 }
 
-/// Gives the folders in `folder` their new names. Returns all that have one.
+/// Renames the folders in `folder` to their new names. Returns all folders with a valid name.
 fn rename_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
@@ -55,7 +54,7 @@ fn rename_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
             folders.push(entry.path());
             continue;
         }
-        // What no version has named so is somebody else's.
+        // Names that no version has written are foreign.
         let Some(name) = from_old_file_name(&file_name) else { continue };
         let renamed = to_file_name(&name).map_err(io::Error::other).and_then(|new| {
             let path = folder.join(new);

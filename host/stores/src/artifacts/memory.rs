@@ -1,20 +1,21 @@
-//! Artifacts in the memory of this process. Nothing is written to disk and nothing is evicted.
+//! Artifacts in memory. Nothing is written to disk and nothing is evicted.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use async_trait::async_trait;
+use hatchery_core::sync::RwLockExt;
 use hatchery_core::{ArtifactService, ArtifactUsage, Part, SessionKey, StoreError};
 
-use super::name::Name;
+use super::name::ArtifactName;
 
-/// An [`ArtifactService`] that forgets everything when the process ends.
+/// An [`ArtifactService`] in memory. Everything is lost when the process ends.
 #[derive(Default)]
 pub struct MemoryArtifacts {
     owners: RwLock<HashMap<Owner, Artifacts>>,
 }
 
-/// Versions by full name. A version's number is its index.
+/// Versions by full name. The number of a version is its index.
 type Artifacts = BTreeMap<String, Vec<Arc<Part>>>;
 
 #[derive(PartialEq, Eq, Hash)]
@@ -24,8 +25,8 @@ enum Owner {
 }
 
 impl Owner {
-    fn of(session: &SessionKey, name: Name<'_>) -> Self {
-        if name.is_users { Self::user_of(session) } else { Self::Session(session.clone()) }
+    fn of(session: &SessionKey, name: ArtifactName<'_>) -> Self {
+        if name.is_user_scoped { Self::user_of(session) } else { Self::Session(session.clone()) }
     }
 
     fn user_of(session: &SessionKey) -> Self {
@@ -34,24 +35,24 @@ impl Owner {
 }
 
 impl MemoryArtifacts {
-    /// A service without artifacts.
+    /// Creates an empty service.
     pub fn new() -> Self {
         Self::default()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, HashMap<Owner, Artifacts>> {
-        self.owners.read().unwrap_or_else(PoisonError::into_inner)
+        self.owners.read_unpoisoned()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, HashMap<Owner, Artifacts>> {
-        self.owners.write().unwrap_or_else(PoisonError::into_inner)
+        self.owners.write_unpoisoned()
     }
 }
 
 #[async_trait]
 impl ArtifactService for MemoryArtifacts {
     async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
-        let name = Name::parse(name)?;
+        let name = ArtifactName::parse(name)?;
         let part = Arc::new(part.clone());
         let mut owners = self.write();
         let versions = owners.entry(Owner::of(session, name)).or_default().entry(name.full.to_owned()).or_default();
@@ -60,7 +61,7 @@ impl ArtifactService for MemoryArtifacts {
     }
 
     async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
-        let name = Name::parse(name)?;
+        let name = ArtifactName::parse(name)?;
         let found = self.read().get(&Owner::of(session, name)).and_then(|artifacts| {
             let versions = artifacts.get(name.full)?;
             match version {
@@ -83,14 +84,14 @@ impl ArtifactService for MemoryArtifacts {
     }
 
     async fn versions(&self, session: &SessionKey, name: &str) -> Result<Vec<u64>, StoreError> {
-        let name = Name::parse(name)?;
+        let name = ArtifactName::parse(name)?;
         let owners = self.read();
         let versions = owners.get(&Owner::of(session, name)).and_then(|artifacts| artifacts.get(name.full));
         Ok((0..versions.map_or(0, Vec::len) as u64).collect())
     }
 
     async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError> {
-        let name = Name::parse(name)?;
+        let name = ArtifactName::parse(name)?;
         let owner = Owner::of(session, name);
         let mut owners = self.write();
         if let Some(artifacts) = owners.get_mut(&owner) {
@@ -106,11 +107,11 @@ impl ArtifactService for MemoryArtifacts {
         let owners = self.read();
         let mut usage = ArtifactUsage::default();
         for (owner, artifacts) in owners.iter() {
-            let is_users = match owner {
+            let is_user_scoped = match owner {
                 Owner::Session(key) => key.app == session.app && key.user == session.user,
                 Owner::User { app, user } => *app == session.app && *user == session.user,
             };
-            if !is_users {
+            if !is_user_scoped {
                 continue;
             }
             let versions = artifacts.values().map(|versions| versions.len() as u64).sum::<u64>();

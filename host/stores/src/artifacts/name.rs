@@ -1,28 +1,28 @@
-//! Names of artifacts: which are valid, whose artifact each names, and how names become file names.
+//! Validation of artifact names, their scope, and their encoding as file names.
 
 use hatchery_core::StoreError;
 
-/// What file systems allow.
+/// The limit of common file systems.
 const MAX_FILE_NAME_BYTES: usize = 255;
 
-/// How an empty name is written as a file name. No other name is written so.
+/// The encoding of an empty name. No other name has this encoding.
 const EMPTY: &str = "%";
 
 /// A valid name of an artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Name<'a> {
-    /// The whole of it.
+pub(super) struct ArtifactName<'a> {
+    /// The full name.
     pub(super) full: &'a str,
-    /// Without `user:`.
+    /// The name without `user:`.
     pub(super) bare: &'a str,
-    /// True when it is the user's, not the session's.
-    pub(super) is_users: bool,
+    /// Whether the artifact belongs to the user, not to the session.
+    pub(super) is_user_scoped: bool,
 }
 
-impl<'a> Name<'a> {
-    /// Checks a name.
+impl<'a> ArtifactName<'a> {
+    /// Validates a name.
     pub(super) fn parse(full: &'a str) -> Result<Self, StoreError> {
-        let (bare, is_users) = match full.strip_prefix(USER_PREFIX) {
+        let (bare, is_user_scoped) = match full.strip_prefix(USER_PREFIX) {
             Some(bare) => (bare, true),
             None => (full, false),
         };
@@ -36,21 +36,21 @@ impl<'a> Name<'a> {
             "the name of an artifact cannot hold a NUL character"
         } else {
             to_file_name(bare)?;
-            return Ok(Self { full, bare, is_users });
+            return Ok(Self { full, bare, is_user_scoped });
         };
         Err(StoreError::InvalidName { name: full.to_owned(), reason })
     }
 }
 
-/// Starts the names of artifacts that belong to a user.
+/// The prefix of names of artifacts that belong to a user.
 pub(super) const USER_PREFIX: &str = "user:";
 
-/// Writes any name as one file name: lower-case letters, letters without case, digits, `-`, `_` and all dots but a leading one stay as
-/// they are, every other character becomes `%` and two hexadecimal digits per byte. Different names give file names that differ also
-/// for file systems that ignore case.
+/// Encodes any name as one file name: lower-case letters, letters without case, digits, `-`, `_` and dots other than a leading one are
+/// kept, and every other character becomes `%` and two hexadecimal digits per byte. The encodings of different names differ even on file
+/// systems that ignore case.
 ///
 /// # Errors
-/// [`StoreError::InvalidName`] when that is longer than file systems allow.
+/// [`StoreError::InvalidName`] if the encoding is longer than file systems allow.
 pub(super) fn to_file_name(name: &str) -> Result<String, StoreError> {
     let file_name = escape(name, |character| character.is_alphanumeric() && is_own_fold(character));
     if file_name.len() > MAX_FILE_NAME_BYTES {
@@ -61,17 +61,17 @@ pub(super) fn to_file_name(name: &str) -> Result<String, StoreError> {
     Ok(file_name)
 }
 
-/// The file name that versions before this layout gave a name: capital letters stay as they are.
+/// Encodes a name as layout version 1 did: capital letters are kept.
 pub(super) fn to_old_file_name(name: &str) -> String {
     escape(name, char::is_alphanumeric)
 }
 
-/// True for a character that no other one equals when case is ignored, or that stands for all that do: `a`, but neither `A` nor `ſ`.
+/// Returns true if the character is its own case folding: `a`, but neither `A` nor `ſ`.
 fn is_own_fold(character: char) -> bool {
     character.to_uppercase().flat_map(char::to_lowercase).eq([character])
 }
 
-/// Writes a name with all characters escaped but those that `is_plain`, `-`, `_` and dots that do not come first.
+/// Escapes all characters except those that `is_plain` accepts, `-`, `_`, and dots other than a leading one.
 fn escape(name: &str, is_plain: impl Fn(char) -> bool) -> String {
     let mut file_name = String::with_capacity(name.len());
     for character in name.chars() {
@@ -91,12 +91,12 @@ fn escape(name: &str, is_plain: impl Fn(char) -> bool) -> String {
     if file_name.is_empty() { EMPTY.to_owned() } else { file_name }
 }
 
-/// The name that [`to_file_name`] writes so, or `None` when it writes none so.
+/// Decodes a file name; `None` if it is not an encoding of [`to_file_name`].
 pub(super) fn from_file_name(file_name: &str) -> Option<String> {
     unescape(file_name).filter(|name| to_file_name(name).is_ok_and(|written| written == file_name))
 }
 
-/// The name that [`to_old_file_name`] wrote so, or `None` when it wrote none so.
+/// Decodes a file name; `None` if it is not an encoding of [`to_old_file_name`].
 pub(super) fn from_old_file_name(file_name: &str) -> Option<String> {
     unescape(file_name).filter(|name| to_old_file_name(name) == file_name)
 }
@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_is_read_back_from_its_file_name(name in "\\PC{1,20}|[./\\\\%:a\u{0}]{1,8}") {
+        fn every_name_can_be_decoded_from_its_file_name(name in "\\PC{1,20}|[./\\\\%:a\u{0}]{1,8}") {
             let file_name = to_file_name(&name).unwrap();
             prop_assert!(!file_name.starts_with('.') && !file_name.contains(['/', '\\', '\0', ':']));
             prop_assert_eq!(from_file_name(&file_name), Some(name.clone()));
@@ -128,7 +128,7 @@ mod tests {
         }
 
         #[test]
-        fn different_names_differ_also_where_case_is_ignored(a in "[aAbBſsSßµμKkΣσςıIi]{1,4}", b in "[aAbBſsSßµμKkΣσςıIi]{1,4}") {
+        fn file_names_of_different_names_differ_even_if_case_is_ignored(a in "[aAbBſsSßµμKkΣσςıIi]{1,4}", b in "[aAbBſsSßµμKkΣσςıIi]{1,4}") {
             let fold = |name: &str| {
                 let file_name = to_file_name(name).unwrap();
                 (file_name.to_lowercase(), file_name.to_uppercase())
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_name_that_no_name_is_written_as_is_not_read() {
+    fn a_file_name_that_is_no_encoding_is_not_decoded() {
         for file_name in ["", "%", "A", ".hidden", "a%2fb", "a%61", "%zz", "%F", "a b", "%FF"] {
             assert_eq!(from_file_name(file_name), None, "{file_name}");
         }
@@ -157,9 +157,12 @@ mod tests {
 
     #[test]
     fn a_name_belongs_to_the_user_or_to_the_session() {
-        assert_eq!(Name::parse("user:a/b").unwrap(), Name { full: "user:a/b", bare: "a/b", is_users: true });
-        assert_eq!(Name::parse("a").unwrap(), Name { full: "a", bare: "a", is_users: false });
-        let error = Name::parse("user:a\0b").unwrap_err().to_string();
+        assert_eq!(
+            ArtifactName::parse("user:a/b").unwrap(),
+            ArtifactName { full: "user:a/b", bare: "a/b", is_user_scoped: true }
+        );
+        assert_eq!(ArtifactName::parse("a").unwrap(), ArtifactName { full: "a", bare: "a", is_user_scoped: false });
+        let error = ArtifactName::parse("user:a\0b").unwrap_err().to_string();
         assert_eq!(error, "invalid name `user:a\0b`: the name of an artifact cannot hold a NUL character");
     }
 }

@@ -1,21 +1,22 @@
-//! Memory in this process, searched by word.
+//! Keyword search in memory.
 //!
-//! A search looks up its words in everything that is remembered of one user, so its cost grows with that. It knows neither stems
-//! nor meanings: "run" does not find "running". Nothing is written to disk and nothing is evicted.
+//! A search scans all entries of one user, so its cost grows with their number. There is neither stemming nor semantic search: "run" does
+//! not find "running". Nothing is written to disk and nothing is evicted.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
+use hatchery_core::sync::RwLockExt;
 use hatchery_core::{Content, Event, MemoryEntry, MemoryService, Session, StoreError};
 
-use super::words::{Of, words_of};
+use super::tokenizer::{TextKind, tokenize};
 
 const MAX_RESULTS: usize = 100;
 
-/// A [`MemoryService`] that finds what holds a word of the query: those with most of its words first, then the newest. It gives up to
-/// 100 entries and forgets everything when the process ends.
+/// A [`MemoryService`] that finds entries with at least one word of the query: those with most of the words first, then the newest.
+/// Returns up to 100 entries. Everything is lost when the process ends.
 #[derive(Default)]
 pub struct KeywordMemory {
     users: RwLock<HashMap<AppAndUser, Sessions>>,
@@ -23,28 +24,28 @@ pub struct KeywordMemory {
 
 type AppAndUser = (Arc<str>, Arc<str>);
 
-/// What is remembered of each session, by its id.
-type Sessions = BTreeMap<Arc<str>, Arc<[Remembered]>>;
+/// The indexed events of each session by its id.
+type Sessions = BTreeMap<Arc<str>, Arc<[IndexedEvent]>>;
 
-struct Remembered {
+struct IndexedEvent {
     event: Arc<Event>,
     content: Arc<Content>,
     words: BTreeSet<Box<str>>,
 }
 
 impl KeywordMemory {
-    /// A service that remembers nothing yet.
+    /// Creates an empty service.
     pub fn new() -> Self {
         Self::default()
     }
 }
 
-impl Remembered {
-    /// What is worth remembering of an event: nothing when it has no words. A model's thinking does not count.
+impl IndexedEvent {
+    /// Indexes an event; `None` if it has no words. A model's thinking is not indexed.
     fn of(event: &Arc<Event>) -> Option<Self> {
         let content = event.content.clone()?;
         let texts = content.parts.iter().filter(|part| !part.thought).filter_map(|part| part.as_text());
-        let words: BTreeSet<_> = texts.flat_map(|text| words_of(text, Of::Entry)).collect();
+        let words: BTreeSet<_> = texts.flat_map(|text| tokenize(text, TextKind::Entry)).collect();
         (!words.is_empty()).then(|| Self { event: event.clone(), content, words })
     }
 
@@ -60,27 +61,27 @@ impl Remembered {
 #[async_trait]
 impl MemoryService for KeywordMemory {
     async fn add_session(&self, session: &Session) -> Result<(), StoreError> {
-        let remembered: Arc<[Remembered]> = session.events.iter().filter_map(Remembered::of).collect();
+        let indexed: Arc<[IndexedEvent]> = session.events.iter().filter_map(IndexedEvent::of).collect();
         let owner = (session.key.app.clone(), session.key.user.clone());
-        let mut users = self.users.write().unwrap_or_else(PoisonError::into_inner);
-        users.entry(owner).or_default().insert(session.key.id.clone(), remembered);
+        let mut users = self.users.write_unpoisoned();
+        users.entry(owner).or_default().insert(session.key.id.clone(), indexed);
         Ok(())
     }
 
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
-        let words = words_of(query, Of::Query);
+        let words = tokenize(query, TextKind::Query);
         let owner = (app.into(), user.into());
-        let sessions: Vec<Arc<[Remembered]>> = {
-            let users = self.users.read().unwrap_or_else(PoisonError::into_inner);
+        let sessions: Vec<Arc<[IndexedEvent]>> = {
+            let users = self.users.read_unpoisoned();
             users.get(&owner).map(|sessions| sessions.values().cloned().collect()).unwrap_or_default()
         };
-        let mut found: Vec<(usize, &Remembered)> = sessions
+        let mut found: Vec<(usize, &IndexedEvent)> = sessions
             .iter()
             .flat_map(|session| session.iter())
-            .map(|remembered| (words.intersection(&remembered.words).count(), remembered))
+            .map(|indexed| (words.intersection(&indexed.words).count(), indexed))
             .filter(|(matches, _)| *matches > 0)
             .collect();
-        found.sort_by_key(|(matches, remembered)| Reverse((*matches, remembered.event.timestamp)));
-        Ok(found.into_iter().take(MAX_RESULTS).map(|(_, remembered)| remembered.entry()).collect())
+        found.sort_by_key(|(matches, indexed)| Reverse((*matches, indexed.event.timestamp)));
+        Ok(found.into_iter().take(MAX_RESULTS).map(|(_, indexed)| indexed.entry()).collect())
     }
 }

@@ -1,17 +1,18 @@
-//! Artifacts behind quotas. The totals of a session are read from the service once, then kept in memory; another process's saves are
-//! seen when they are read again, after a deletion or a failure.
+//! An artifact service that enforces quotas. The totals of a session are read from the service once and then cached. Saves of other
+//! processes are noticed when the totals are read again, after a deletion or a failure.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{ArtifactService, ArtifactUsage, IdKind, Part, SessionKey, StoreError};
 
 use super::{AppQuotas, Quota, Quotas, audit};
-use crate::queue::{KeyedQueue, MAX_WAIT, QueueGuard, busy};
+use crate::keyed_lock::{KeyedLock, KeyedLockGuard, MAX_WAIT, busy};
 
-/// Sessions whose totals are in memory.
-const MAX_KNOWN: usize = 16_384;
+/// Maximum number of sessions whose totals are cached.
+const MAX_CACHED_SESSIONS: usize = 16_384;
 
 /// App and user.
 type Owner = (Arc<str>, Arc<str>);
@@ -19,59 +20,59 @@ type Owner = (Arc<str>, Arc<str>);
 /// Versions and bytes.
 type Totals = (u64, u64);
 
-/// An [`ArtifactService`] that refuses what exceeds a quota, and names that are too long or have control characters.
+/// An [`ArtifactService`] that rejects saves that exceed a quota, and names that are too long or contain control characters.
 pub struct QuotaArtifacts {
     inner: Arc<dyn ArtifactService>,
     quotas: Arc<AppQuotas>,
-    users: KeyedQueue<Owner>,
-    known: Mutex<Known>,
+    users: KeyedLock<Owner>,
+    cache: Mutex<UsageCache>,
 }
 
 #[derive(Default)]
-struct Known {
-    users: HashMap<Owner, KnownUser>,
-    /// Sessions of all users.
+struct UsageCache {
+    users: HashMap<Owner, CachedUser>,
+    /// Number of cached sessions of all users.
     sessions: usize,
 }
 
 #[derive(Default)]
-struct KnownUser {
+struct CachedUser {
     all: Totals,
     sessions: HashMap<Arc<str>, Totals>,
 }
 
 impl QuotaArtifacts {
-    /// Puts a service behind quotas.
+    /// Wraps a service.
     pub fn new(inner: Arc<dyn ArtifactService>, quotas: Arc<AppQuotas>) -> Self {
-        Self { inner, quotas, users: KeyedQueue::default(), known: Mutex::default() }
+        Self { inner, quotas, users: KeyedLock::default(), cache: Mutex::default() }
     }
 
-    /// Waits until the user's earlier writes are done.
-    async fn turn(&self, session: &SessionKey) -> Result<QueueGuard<'_, Owner>, StoreError> {
+    /// Waits for earlier writes of the user.
+    async fn lock_for_write(&self, session: &SessionKey) -> Result<KeyedLockGuard<'_, Owner>, StoreError> {
         let guard = self.users.acquire((session.app.clone(), session.user.clone()), MAX_WAIT).await;
         guard.ok_or_else(|| busy("other artifacts of this user are being saved"))
     }
 
     async fn save_checked(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
         let bytes = part.stored_bytes();
-        let _turn = self.turn(session).await?;
-        let known = self.known().usage(session);
-        let used = match known {
+        let _guard = self.lock_for_write(session).await?;
+        let cached = self.cache().usage(session);
+        let used = match cached {
             Some(usage) => usage,
             None => self.inner.usage(session).await?,
         };
-        let after = grown(self.quotas.of(&session.app), used, bytes, name.starts_with("user:"))?;
+        let after = add_version(self.quotas.of(&session.app), used, bytes, name.starts_with("user:"))?;
         let saved = self.inner.save(session, name, part).await;
-        let mut known = self.known();
+        let mut cache = self.cache();
         match &saved {
-            Ok(_) => known.learn(session, after),
-            Err(_) => known.forget(session),
+            Ok(_) => cache.insert(session, after),
+            Err(_) => cache.invalidate(session),
         }
         saved
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, UsageCache> {
+        self.cache.lock_unpoisoned()
     }
 }
 
@@ -98,11 +99,11 @@ impl ArtifactService for QuotaArtifacts {
         self.inner.versions(session, name).await
     }
 
-    /// Takes any name, so that what was stored under one that is refused now can be deleted.
+    /// Accepts any name, so that artifacts whose names are invalid by now can be deleted.
     async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError> {
-        let _turn = self.turn(session).await?;
+        let _guard = self.lock_for_write(session).await?;
         let deleted = self.inner.delete(session, name).await;
-        self.known().forget(session);
+        self.cache().invalidate(session);
         deleted
     }
 
@@ -111,7 +112,7 @@ impl ArtifactService for QuotaArtifacts {
     }
 }
 
-impl Known {
+impl UsageCache {
     fn usage(&self, session: &SessionKey) -> Option<ArtifactUsage> {
         let user = self.users.get(&(session.app.clone(), session.user.clone()))?;
         let (session_versions, session_bytes) = *user.sessions.get(&session.id)?;
@@ -119,9 +120,9 @@ impl Known {
         Some(ArtifactUsage { session_versions, session_bytes, user_versions, user_bytes })
     }
 
-    fn learn(&mut self, session: &SessionKey, usage: ArtifactUsage) {
-        if self.sessions >= MAX_KNOWN {
-            // What is needed is read again.
+    fn insert(&mut self, session: &SessionKey, usage: ArtifactUsage) {
+        if self.sessions >= MAX_CACHED_SESSIONS {
+            // Totals are read again when they are needed.
             *self = Self::default();
         }
         let user = self.users.entry((session.app.clone(), session.user.clone())).or_default();
@@ -132,7 +133,7 @@ impl Known {
         }
     }
 
-    fn forget(&mut self, session: &SessionKey) {
+    fn invalidate(&mut self, session: &SessionKey) {
         if let Some(user) = self.users.remove(&(session.app.clone(), session.user.clone())) {
             self.sessions = self.sessions.saturating_sub(user.sessions.len());
         }
@@ -141,11 +142,11 @@ impl Known {
 
 fn check(session: &SessionKey, name: &str) -> Result<(), StoreError> {
     session.check()?;
-    IdKind::Artifact.check(name)
+    Ok(IdKind::Artifact.check(name)?)
 }
 
-/// The totals after saving a version of `bytes`.
-fn grown(quotas: &Quotas, used: ArtifactUsage, bytes: u64, is_users: bool) -> Result<ArtifactUsage, StoreError> {
+/// Returns the totals after saving a version of this size.
+fn add_version(quotas: &Quotas, used: ArtifactUsage, bytes: u64, is_users: bool) -> Result<ArtifactUsage, StoreError> {
     let mut after = used;
     if !is_users {
         after.session_versions += 1;

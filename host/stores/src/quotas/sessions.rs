@@ -1,80 +1,80 @@
-//! Sessions behind quotas.
+//! A session service that enforces quotas.
 //!
-//! An append compares with totals in memory, which count every key that is set as a new one. So they are never too small for what this
-//! process stores, and they are read from the service again, which keeps exact ones, when they reach a quota and every 256 writes. Only when
-//! exact totals leave no room is the state itself looked at. Writes of one user go one after the other, which makes check and write
-//! one step.
+//! An append is checked against cached totals, which count every key that is set as a new one. So they are never less than what this
+//! process has stored. The exact totals are read from the service again when the cached ones reach a quota, and every 256 writes. The state
+//! itself is read only if the exact totals leave no room. Writes of one user are serialized, which makes check and write atomic.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     Event, EventWindow, IdKind, JsonMap, Session, SessionKey, SessionService, SessionUsage, State, StateUsage,
     StoreError, Usage, UserUsage, state_entry_bytes,
 };
 
-use super::change::{Change, add, subtract};
+use super::state_change::{StateChange, add, subtract};
 use super::{AppQuotas, Quota, Quotas, audit};
-use crate::queue::{KeyedQueue, MAX_WAIT, QueueGuard, busy};
+use crate::keyed_lock::{KeyedLock, KeyedLockGuard, MAX_WAIT, busy};
 
-/// Writes of a user after which the totals are read again: other processes may have written too.
-const MAX_CHARGES: u32 = 256;
+/// Number of writes of a user after which the totals are read again, because other processes may have written too.
+const MAX_CACHED_WRITES: u32 = 256;
 
-/// Sessions whose totals are in memory.
-const MAX_KNOWN: usize = 16_384;
+/// Maximum number of sessions whose totals are cached.
+const MAX_CACHED_SESSIONS: usize = 16_384;
 
 /// App and user.
 type Owner = (Arc<str>, Arc<str>);
 
-/// A [`SessionService`] that refuses what exceeds a quota, and names that are too long or have control characters.
+/// A [`SessionService`] that rejects writes that exceed a quota, and names that are too long or contain control characters.
 pub struct QuotaSessions {
     inner: Arc<dyn SessionService>,
     quotas: Arc<AppQuotas>,
-    users: KeyedQueue<Owner>,
-    apps: KeyedQueue<Arc<str>>,
-    known: Mutex<Known>,
+    users: KeyedLock<Owner>,
+    apps: KeyedLock<Arc<str>>,
+    cache: Mutex<UsageCache>,
 }
 
-/// Totals that are at least as large as those of the service.
+/// Cached totals, which are at least as large as those of the service.
 #[derive(Default)]
-struct Known {
-    users: HashMap<Owner, KnownUser>,
+struct UsageCache {
+    users: HashMap<Owner, CachedUser>,
     apps: HashMap<Arc<str>, StateUsage>,
-    /// Sessions of all users.
+    /// Number of cached sessions of all users.
     sessions: usize,
 }
 
 #[derive(Default)]
-struct KnownUser {
+struct CachedUser {
     usage: UserUsage,
     sessions: HashMap<Arc<str>, SessionUsage>,
-    charges: u32,
+    writes: u32,
 }
 
-/// What a write adds.
+/// The usage that a write adds.
 #[derive(Clone, Copy, Default)]
 struct Growth {
     sessions: u64,
     events: u64,
     event_bytes: u64,
-    state: Change,
+    state: StateChange,
 }
 
-/// The right to write for a user and, if the app's state changes, for the app.
-struct Turn<'a> {
-    _user: QueueGuard<'a, Owner>,
-    app: Option<QueueGuard<'a, Arc<str>>>,
+/// The write lock of a user and, if the app's state changes, of the app.
+struct WriteGuard<'a> {
+    _user: KeyedLockGuard<'a, Owner>,
+    app: Option<KeyedLockGuard<'a, Arc<str>>>,
 }
 
 impl QuotaSessions {
-    /// Puts a service behind quotas.
+    /// Wraps a service.
     pub fn new(inner: Arc<dyn SessionService>, quotas: Arc<AppQuotas>) -> Self {
-        Self { inner, quotas, users: KeyedQueue::default(), apps: KeyedQueue::default(), known: Mutex::default() }
+        Self { inner, quotas, users: KeyedLock::default(), apps: KeyedLock::default(), cache: Mutex::default() }
     }
 
-    /// Waits until the user's earlier writes, and those to the app's state, are done.
-    async fn turn(&self, key: &SessionKey, changes_app: bool) -> Result<Turn<'_>, StoreError> {
+    /// Waits for earlier writes of the user and, if `changes_app`, of the app's state.
+    async fn lock_for_write(&self, key: &SessionKey, changes_app: bool) -> Result<WriteGuard<'_>, StoreError> {
         let user = self.users.acquire((key.app.clone(), key.user.clone()), MAX_WAIT).await;
         let user = user.ok_or_else(|| busy("other writes of this user are under way"))?;
         let app = if changes_app {
@@ -83,55 +83,55 @@ impl QuotaSessions {
         } else {
             None
         };
-        Ok(Turn { _user: user, app })
+        Ok(WriteGuard { _user: user, app })
     }
 
-    /// Makes sure that an append fits, and counts it. Returns how many events the session then has, as far as this process knows.
+    /// Checks that an append fits, and counts it. Returns the expected number of events after it.
     async fn reserve(
         &self,
         key: &SessionKey,
         growth: Growth,
         delta: &JsonMap,
-        turn: &Turn<'_>,
+        guard: &WriteGuard<'_>,
     ) -> Result<u64, StoreError> {
         let quotas = self.quotas.of(&key.app);
-        let known = self.known().usage(key, turn);
-        if let Some(known) = known
-            && let Ok(after) = grown(quotas, &known, growth, Change::default())
+        let cached = self.cache().usage(key, guard);
+        if let Some(cached) = cached
+            && let Ok(after) = add_growth(quotas, &cached, growth, StateChange::default())
         {
-            self.known().charge(key, after, turn);
+            self.cache().update(key, after, guard);
             return Ok(after.session.events);
         }
         let usage = self.inner.usage(key).await?;
-        let mut after = grown(quotas, &usage, growth, Change::default());
+        let mut after = add_growth(quotas, &usage, growth, StateChange::default());
         if after.is_err() && !delta.is_empty() {
             let state = self.inner.get(key, EventWindow::Recent(0)).await?.map_or_else(State::default, |it| it.state);
-            after = grown(quotas, &usage, growth, Change::replaced(delta, &state));
+            after = add_growth(quotas, &usage, growth, StateChange::replaced(delta, &state));
         }
         let after = after?;
-        self.known().learn(key, after, turn);
+        self.cache().insert_exact(key, after, guard);
         Ok(after.session.events)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, UsageCache> {
+        self.cache.lock_unpoisoned()
     }
 
-    /// Puts a refusal into the audit log.
-    fn audited<T>(key: &SessionKey, result: Result<T, StoreError>) -> Result<T, StoreError> {
+    /// Writes an exceeded quota to the audit log.
+    fn audit_denial<T>(key: &SessionKey, result: Result<T, StoreError>) -> Result<T, StoreError> {
         result.inspect_err(|error| audit(error, &key.app, &key.user, &key.id))
     }
 
     async fn create_checked(&self, key: &SessionKey, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
         let quotas = self.quotas.of(&key.app);
         check_delta(quotas, &state)?;
-        let growth = Growth { sessions: 1, state: Change::at_most(&state), ..Growth::default() };
-        let turn = self.turn(key, growth.state.app.keys > 0).await?;
-        // A session that exists is for the service to report; this one begins with nothing.
+        let growth = Growth { sessions: 1, state: StateChange::upper_bound(&state), ..Growth::default() };
+        let guard = self.lock_for_write(key, growth.state.app.keys > 0).await?;
+        // The service reports a session that exists already; a new one starts with no usage.
         let usage = Usage { session: SessionUsage::default(), ..self.inner.usage(key).await? };
-        grown(quotas, &usage, growth, Change::default())?;
+        add_growth(quotas, &usage, growth, StateChange::default())?;
         let created = self.inner.create(&key.app, &key.user, id, state).await;
-        self.known().forget(key, &turn);
+        self.cache().invalidate(key, &guard);
         created
     }
 
@@ -139,13 +139,13 @@ impl QuotaSessions {
         let delta = &event.actions.state_delta;
         check_delta(self.quotas.of(&key.app), delta)?;
         let event_bytes = event.json().len() as u64;
-        let growth = Growth { events: 1, event_bytes, state: Change::at_most(delta), ..Growth::default() };
-        let turn = self.turn(key, growth.state.app.keys > 0).await?;
-        let expected = self.reserve(key, growth, delta, &turn).await?;
+        let growth = Growth { events: 1, event_bytes, state: StateChange::upper_bound(delta), ..Growth::default() };
+        let guard = self.lock_for_write(key, growth.state.app.keys > 0).await?;
+        let expected = self.reserve(key, growth, delta, &guard).await?;
         let appended = self.inner.append(key, event).await;
-        // Any other revision says that another process has written, too.
+        // Any other revision means that another process has written too.
         if !appended.as_ref().is_ok_and(|revision| *revision == expected) {
-            self.known().forget(key, &turn);
+            self.cache().invalidate(key, &guard);
         }
         appended
     }
@@ -156,7 +156,7 @@ impl SessionService for QuotaSessions {
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
         let key = SessionKey::new(app, user, id.unwrap_or_default().trim());
         key.check()?;
-        Self::audited(&key, self.create_checked(&key, id, state).await)
+        Self::audit_denial(&key, self.create_checked(&key, id, state).await)
     }
 
     async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
@@ -170,17 +170,17 @@ impl SessionService for QuotaSessions {
         self.inner.list(app, user).await
     }
 
-    /// Takes any name, so that what was stored under one that is refused now can be deleted.
+    /// Accepts any name, so that sessions whose names are invalid by now can be deleted.
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
-        let turn = self.turn(key, false).await?;
+        let guard = self.lock_for_write(key, false).await?;
         let deleted = self.inner.delete(key).await;
-        self.known().forget(key, &turn);
+        self.cache().invalidate(key, &guard);
         deleted
     }
 
     async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
         key.check()?;
-        Self::audited(key, self.append_checked(key, event).await)
+        Self::audit_denial(key, self.append_checked(key, event).await)
     }
 
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
@@ -188,64 +188,64 @@ impl SessionService for QuotaSessions {
     }
 }
 
-impl Known {
-    /// The totals of a session; `None` if they must be read.
-    fn usage(&self, key: &SessionKey, turn: &Turn<'_>) -> Option<Usage> {
+impl UsageCache {
+    /// Returns the totals of a session; `None` if they must be read from the service.
+    fn usage(&self, key: &SessionKey, guard: &WriteGuard<'_>) -> Option<Usage> {
         let user = self.users.get(&(key.app.clone(), key.user.clone()))?;
-        if user.charges >= MAX_CHARGES {
+        if user.writes >= MAX_CACHED_WRITES {
             return None;
         }
-        let app = if turn.app.is_some() { *self.apps.get(&key.app)? } else { StateUsage::default() };
+        let app = if guard.app.is_some() { *self.apps.get(&key.app)? } else { StateUsage::default() };
         Some(Usage { session: *user.sessions.get(&key.id)?, user: user.usage, app })
     }
 
-    /// Sets totals that have grown.
-    fn charge(&mut self, key: &SessionKey, after: Usage, turn: &Turn<'_>) {
+    /// Sets totals after a write.
+    fn update(&mut self, key: &SessionKey, after: Usage, guard: &WriteGuard<'_>) {
         let user = self.users.entry((key.app.clone(), key.user.clone())).or_default();
         user.usage = after.user;
-        user.charges += 1;
+        user.writes += 1;
         if user.sessions.insert(key.id.clone(), after.session).is_none() {
             self.sessions += 1;
         }
-        if turn.app.is_some() {
+        if guard.app.is_some() {
             self.apps.insert(key.app.clone(), after.app);
         }
     }
 
-    /// Sets totals that were just read, and have grown since.
-    fn learn(&mut self, key: &SessionKey, after: Usage, turn: &Turn<'_>) {
-        if self.sessions >= MAX_KNOWN {
-            // What is needed is read again.
+    /// Sets totals that were read from the service, plus a write.
+    fn insert_exact(&mut self, key: &SessionKey, after: Usage, guard: &WriteGuard<'_>) {
+        if self.sessions >= MAX_CACHED_SESSIONS {
+            // Totals are read again when they are needed.
             *self = Self::default();
         }
         if let Some(user) = self.users.get_mut(&(key.app.clone(), key.user.clone())) {
-            user.charges = 0;
+            user.writes = 0;
         }
-        self.charge(key, after, turn);
+        self.update(key, after, guard);
     }
 
-    /// Drops totals that are no longer known.
-    fn forget(&mut self, key: &SessionKey, turn: &Turn<'_>) {
+    /// Removes totals that may be wrong.
+    fn invalidate(&mut self, key: &SessionKey, guard: &WriteGuard<'_>) {
         if let Some(user) = self.users.remove(&(key.app.clone(), key.user.clone())) {
             self.sessions = self.sessions.saturating_sub(user.sessions.len());
         }
-        if turn.app.is_some() {
+        if guard.app.is_some() {
             self.apps.remove(&key.app);
         }
     }
 }
 
-/// Checks the size of a delta by itself; keys that it removes count too.
+/// Checks the size of a delta, including keys that it removes.
 fn check_delta(quotas: &Quotas, delta: &JsonMap) -> Result<(), StoreError> {
     quotas.check(Quota::DeltaKeys, delta.len() as u64)?;
     quotas.check(Quota::DeltaBytes, delta.iter().map(|(name, value)| state_entry_bytes(name, value)).sum())
 }
 
-/// The totals after a write that also takes `replaced` away.
+/// Returns the totals after a write that adds `growth` and removes `replaced`.
 ///
 /// # Errors
 /// [`StoreError::QuotaExceeded`] if a total grows beyond its quota.
-fn grown(quotas: &Quotas, used: &Usage, growth: Growth, replaced: Change) -> Result<Usage, StoreError> {
+fn add_growth(quotas: &Quotas, used: &Usage, growth: Growth, replaced: StateChange) -> Result<Usage, StoreError> {
     let grow = |quota: Quota, before: u64, after: u64| {
         if after > before {
             quotas.check(quota, after)?;

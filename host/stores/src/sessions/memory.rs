@@ -1,120 +1,121 @@
-//! Sessions in the memory of this process.
+//! Sessions in memory.
 //!
-//! Reading a session shares its events and state, so its cost does not depend on its history ([`EventWindow::Since`] excepted: it
-//! looks at every event's time). State that sessions share is merged into a session when it is read and has changed since the last time.
-//! Each session has its own lock; the map of them, and the state that they share, are locked for the length of a look-up. Nothing is
-//! written to disk and nothing is evicted.
+//! Reading a session shares its events and state, so the cost does not depend on the length of its history, except for
+//! [`EventWindow::Since`], which examines the time of every event. Shared state is merged into a session when the session is read, if
+//! it has changed since the last time. Each session has its own lock; the map of sessions and the shared state are locked only during
+//! lookups. Nothing is written to disk and nothing is evicted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, RwLock};
 
 use async_trait::async_trait;
+use hatchery_core::sync::{MutexExt, RwLockExt};
 use hatchery_core::{
     Event, EventWindow, JsonMap, Session, SessionKey, SessionService, SessionUsage, State, StateScope, StateUsage,
     StoreError, Timestamp, Usage, UserUsage, is_state_removal, state_entry_bytes,
 };
 use imbl::Vector;
 
-use super::{new_session_id, refuse_partial};
+use super::{new_session_id, reject_partial};
 
-/// A [`SessionService`] that forgets everything when the process ends.
+/// A [`SessionService`] in memory. Everything is lost when the process ends.
 #[derive(Default)]
 pub struct MemorySessions {
-    /// Ordered by key, so that a user's sessions are neighbours.
-    sessions: RwLock<BTreeMap<SessionKey, Arc<Mutex<Stored>>>>,
-    /// State of the apps, under its full keys.
-    apps: RwLock<HashMap<Arc<str>, Shared>>,
-    /// State of the users, under its full keys.
-    users: RwLock<HashMap<AppAndUser, Shared>>,
-    /// What the users' sessions and state take.
+    /// Ordered by key, so that the sessions of a user are adjacent.
+    sessions: RwLock<BTreeMap<SessionKey, Arc<Mutex<StoredSession>>>>,
+    /// The state of the apps by full keys.
+    apps: RwLock<HashMap<Arc<str>, SharedState>>,
+    /// The state of the users by full keys.
+    users: RwLock<HashMap<AppAndUser, SharedState>>,
+    /// The usage of the users' sessions and state.
     usage: RwLock<HashMap<AppAndUser, UserUsage>>,
-    /// The newest time of creation that was given out, in microseconds.
-    newest: AtomicI64,
+    /// The latest time of creation in microseconds.
+    last_created: AtomicI64,
 }
 
 type AppAndUser = (Arc<str>, Arc<str>);
 
-/// State that several sessions share. The version counts its changes.
+/// State that several sessions share. The version is incremented by every change.
 #[derive(Clone, Default)]
-struct Shared {
+struct SharedState {
     state: State,
     version: u64,
     usage: StateUsage,
 }
 
-struct Stored {
+struct StoredSession {
     session: Session,
-    /// Versions of the app's and the user's state that are merged into the session's.
-    merged: (u64, u64),
+    /// The versions of the app's and the user's state that the session's state contains.
+    merged_versions: (u64, u64),
     usage: SessionUsage,
-    /// Set once no longer in the map, for those who found it there before.
-    deleted: bool,
+    /// Set when the session is removed from the map, for tasks that found it there before.
+    is_deleted: bool,
 }
 
 impl MemorySessions {
-    /// A service without sessions.
+    /// Creates an empty service.
     pub fn new() -> Self {
         Self::default()
     }
 
-    fn find(&self, key: &SessionKey) -> Option<Arc<Mutex<Stored>>> {
-        read(&self.sessions).get(key).cloned()
+    fn find(&self, key: &SessionKey) -> Option<Arc<Mutex<StoredSession>>> {
+        self.sessions.read_unpoisoned().get(key).cloned()
     }
 
-    /// Now, but never the same twice: the time of creation tells a session from a later one of the same id.
+    /// Returns a unique time, because the time of creation distinguishes a session from a later one with the same key.
     fn creation_time(&self) -> Timestamp {
         let now = Timestamp::now().as_micros();
-        let before = self.newest.fetch_max(now, Ordering::Relaxed);
+        let before = self.last_created.fetch_max(now, Ordering::Relaxed);
         if before < now {
             return Timestamp::from_micros(now);
         }
-        Timestamp::from_micros(self.newest.fetch_add(1, Ordering::Relaxed) + 1)
+        Timestamp::from_micros(self.last_created.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Applies a delta: the session's own keys to its state, shared ones where every session finds them.
-    fn apply(&self, stored: &mut Stored, delta: &JsonMap) {
+    /// Applies a delta: keys without a prefix to the session's state, others to the shared state.
+    fn apply(&self, stored: &mut StoredSession, delta: &JsonMap) {
         let before = stored.usage.state;
-        let mut users = StateUsage::default();
+        let mut user_change = StateUsage::default();
         let Session { key, state, .. } = &mut stored.session;
         for (name, value) in delta {
             match StateScope::of(name).0 {
                 StateScope::Session => set(state, &mut stored.usage.state, name, value),
                 StateScope::User => {
                     let owner = (key.app.clone(), key.user.clone());
-                    let mut shared = write(&self.users);
+                    let mut shared = self.users.write_unpoisoned();
                     let shared = shared.entry(owner).or_default();
                     let before = shared.usage;
                     shared.set(name, value);
-                    users = add_change(users, before, shared.usage);
+                    user_change = add_change(user_change, before, shared.usage);
                 }
-                StateScope::App => write(&self.apps).entry(key.app.clone()).or_default().set(name, value),
+                StateScope::App => self.apps.write_unpoisoned().entry(key.app.clone()).or_default().set(name, value),
                 StateScope::Temp => {}
             }
         }
-        let users = add_change(users, before, stored.usage.state);
+        let user_change = add_change(user_change, before, stored.usage.state);
         self.change_usage(&stored.session.key, |usage| {
-            usage.state.keys = usage.state.keys.wrapping_add(users.keys);
-            usage.state.bytes = usage.state.bytes.wrapping_add(users.bytes);
+            usage.state.keys = usage.state.keys.wrapping_add(user_change.keys);
+            usage.state.bytes = usage.state.bytes.wrapping_add(user_change.bytes);
         });
     }
 
     fn change_usage(&self, key: &SessionKey, change: impl FnOnce(&mut UserUsage)) {
-        change(write(&self.usage).entry((key.app.clone(), key.user.clone())).or_default());
+        change(self.usage.write_unpoisoned().entry((key.app.clone(), key.user.clone())).or_default());
     }
 
-    /// Brings the shared part of the session's state up to date and gives the session without events.
-    fn current(&self, stored: &mut Stored) -> Session {
+    /// Updates the shared part of the session's state, and returns the session without events.
+    fn current(&self, stored: &mut StoredSession) -> Session {
         let Session { key, state, .. } = &mut stored.session;
-        let app = read(&self.apps).get(&key.app).cloned().unwrap_or_default();
+        let app = self.apps.read_unpoisoned().get(&key.app).cloned().unwrap_or_default();
         let owner = (key.app.clone(), key.user.clone());
-        let user = read(&self.users).get(&owner).cloned().unwrap_or_default();
+        let user = self.users.read_unpoisoned().get(&owner).cloned().unwrap_or_default();
         let versions = (app.version, user.version);
-        if stored.merged != versions {
+        if stored.merged_versions != versions {
             state.retain(|name| StateScope::of(name).0 == StateScope::Session);
             state.merge(&app.state);
             state.merge(&user.state);
-            stored.merged = versions;
+            stored.merged_versions = versions;
         }
         Session {
             key: stored.session.key.clone(),
@@ -125,14 +126,14 @@ impl MemorySessions {
     }
 }
 
-impl Shared {
+impl SharedState {
     fn set(&mut self, name: &str, value: &serde_json::Value) {
         set(&mut self.state, &mut self.usage, name, value);
         self.version += 1;
     }
 }
 
-/// Sets a key, and keeps the totals in step.
+/// Sets a key and updates the totals.
 fn set(state: &mut State, usage: &mut StateUsage, name: &str, value: &serde_json::Value) {
     if let Some(old) = state.get(name) {
         usage.keys -= 1;
@@ -145,7 +146,7 @@ fn set(state: &mut State, usage: &mut StateUsage, name: &str, value: &serde_json
     state.set(name, value.clone());
 }
 
-/// Adds the change from `before` to `after` to a sum of changes, which wraps around where it is negative.
+/// Adds the change from `before` to `after` to a sum of changes. Negative sums wrap around.
 fn add_change(sum: StateUsage, before: StateUsage, after: StateUsage) -> StateUsage {
     let add = |sum: u64, before: u64, after: u64| sum.wrapping_add(after).wrapping_sub(before);
     StateUsage { keys: add(sum.keys, before.keys, after.keys), bytes: add(sum.bytes, before.bytes, after.bytes) }
@@ -164,12 +165,16 @@ impl SessionService for MemorySessions {
             created,
             last_update_time: created,
         };
-        let stored =
-            Arc::new(Mutex::new(Stored { session, merged: (0, 0), usage: SessionUsage::default(), deleted: false }));
-        // Locked before others can find it, so that nobody sees it without its first state.
-        let mut new = lock(&stored);
+        let stored = Arc::new(Mutex::new(StoredSession {
+            session,
+            merged_versions: (0, 0),
+            usage: SessionUsage::default(),
+            is_deleted: false,
+        }));
+        // Locked before others can find it, so that they do not see it without its initial state.
+        let mut new = stored.lock_unpoisoned();
         {
-            let mut sessions = write(&self.sessions);
+            let mut sessions = self.sessions.write_unpoisoned();
             if sessions.contains_key(&key) {
                 return Err(StoreError::SessionExists(key));
             }
@@ -182,39 +187,41 @@ impl SessionService for MemorySessions {
 
     async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
         let Some(stored) = self.find(key) else { return Ok(None) };
-        let mut stored = lock(&stored);
-        if stored.deleted {
+        let mut stored = stored.lock_unpoisoned();
+        if stored.is_deleted {
             return Ok(None);
         }
         let session = self.current(&mut stored);
         let events = stored.session.events.clone();
         drop(stored);
-        Ok(Some(Session { events: within(events, window), ..session }))
+        Ok(Some(Session { events: select_window(events, window), ..session }))
     }
 
     async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError> {
         let first = SessionKey::new(app, user, "");
-        let found: Vec<_> = read(&self.sessions)
+        let found: Vec<_> = self
+            .sessions
+            .read_unpoisoned()
             .range(&first..)
             .take_while(|(key, _)| *key.app == *app && *key.user == *user)
             .map(|(_, stored)| stored.clone())
             .collect();
         let mut sessions: Vec<Session> = found
             .iter()
-            .map(|stored| lock(stored))
-            .filter(|stored| !stored.deleted)
+            .map(|stored| stored.lock_unpoisoned())
+            .filter(|stored| !stored.is_deleted)
             .map(|mut stored| self.current(&mut stored))
             .collect();
-        // Stable: sessions updated at the same time stay in the order of their ids.
+        // A stable sort: sessions updated at the same time stay in the order of their ids.
         sessions.sort_by_key(|session| std::cmp::Reverse(session.last_update_time));
         Ok(sessions)
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
-        let removed = write(&self.sessions).remove(key);
+        let removed = self.sessions.write_unpoisoned().remove(key);
         if let Some(stored) = removed {
-            let mut stored = lock(&stored);
-            stored.deleted = true;
+            let mut stored = stored.lock_unpoisoned();
+            stored.is_deleted = true;
             let SessionUsage { event_bytes, state, .. } = stored.usage;
             self.change_usage(key, |usage| {
                 usage.sessions = usage.sessions.saturating_sub(1);
@@ -227,10 +234,10 @@ impl SessionService for MemorySessions {
     }
 
     async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
-        refuse_partial(event)?;
+        reject_partial(event)?;
         let stored = self.find(key).ok_or_else(|| StoreError::SessionNotFound(key.clone()))?;
-        let mut stored = lock(&stored);
-        if stored.deleted {
+        let mut stored = stored.lock_unpoisoned();
+        if stored.is_deleted {
             return Err(StoreError::SessionNotFound(key.clone()));
         }
         self.apply(&mut stored, &event.actions.state_delta);
@@ -246,33 +253,19 @@ impl SessionService for MemorySessions {
     }
 
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
-        let session = self.find(key).map(|stored| lock(&stored).usage).unwrap_or_default();
-        let user = read(&self.usage).get(&(key.app.clone(), key.user.clone())).copied().unwrap_or_default();
-        let app = read(&self.apps).get(&key.app).map(|shared| shared.usage).unwrap_or_default();
+        let session = self.find(key).map(|stored| stored.lock_unpoisoned().usage).unwrap_or_default();
+        let user = self.usage.read_unpoisoned().get(&(key.app.clone(), key.user.clone())).copied().unwrap_or_default();
+        let app = self.apps.read_unpoisoned().get(&key.app).map(|shared| shared.usage).unwrap_or_default();
         Ok(Usage { session, user, app })
     }
 }
 
-/// The events of a window. Revision `n` is that after the `n`th event, so events can be counted off.
-fn within(events: Vector<Arc<Event>>, window: EventWindow) -> Vector<Arc<Event>> {
+/// Returns the events of a window. Revision `n` is that after the `n`th event, so it is an index.
+fn select_window(events: Vector<Arc<Event>>, window: EventWindow) -> Vector<Arc<Event>> {
     match window {
         EventWindow::All => events,
         EventWindow::Recent(count) => events.skip(events.len().saturating_sub(count)),
         EventWindow::Since(time) => events.into_iter().filter(|event| event.timestamp >= time).collect(),
         EventWindow::AfterRevision(revision) => events.skip(usize::try_from(revision).unwrap_or(usize::MAX)),
     }
-}
-
-// A panic elsewhere cannot leave half a change behind that would matter here, so a poisoned lock is taken all the same.
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

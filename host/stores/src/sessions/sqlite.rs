@@ -1,12 +1,12 @@
-//! Sessions in a SQLite file.
+//! Sessions in a SQLite database (WAL mode).
 //!
-//! An event is one row with its JSON as it came; reading a session takes the rows of its events and of its state through indexes, so
-//! other sessions and, with [`EventWindow::AfterRevision`], earlier events cost nothing. An append is one transaction of one row, a
-//! few counters and the state keys that change. What a crash can lose is chosen by [`Durability`]; it is never half of an append.
+//! An event is one row with its unchanged JSON. Reading a session reads the rows of its events and state through indexes, so other
+//! sessions and, with [`EventWindow::AfterRevision`], earlier events cost nothing. An append is one transaction with one row, a few
+//! counters and the changed state keys. [`Durability`] determines what a crash can lose; it is never a part of an append.
 //!
-//! There is one connection that writes. Each user has at most one write that waits for it, and the others of that user queue behind,
-//! so users take turns. A write waits for up to five seconds in each queue, then it fails with [`StoreError::Busy`]. Several processes
-//! may use one file; they wait for each other's writes for up to five seconds too.
+//! There is one writing connection. At most one write per user waits for it, and other writes of the user wait for that one, so that users
+//! get the connection in turn (round robin). A write waits for up to five seconds for each of the two, then it fails with
+//! [`StoreError::Busy`]. Several processes may use one file; they also wait for each other's writes for up to five seconds.
 
 mod database;
 mod failure;
@@ -29,62 +29,62 @@ use sqlx::{query, query_as, query_scalar};
 
 use self::database::Database;
 use self::failure::store_error;
-use super::{new_session_id, refuse_partial};
-use crate::queue::{KeyedQueue, MAX_WAIT, QueueGuard, busy};
+use super::{new_session_id, reject_partial};
+use crate::keyed_lock::{KeyedLock, KeyedLockGuard, MAX_WAIT, busy};
 
-/// Which crash a stored event survives.
+/// The kind of crash that a stored event survives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Durability {
     /// A crash of the process. A power failure or a crash of the machine may lose the newest appends.
     #[default]
     Process,
-    /// A power failure too: every append waits until the disk has it.
+    /// Also a power failure: every append waits until it is synced to disk.
     Power,
 }
 
 /// App and user.
 type Owner = (Arc<str>, Arc<str>);
 
-/// A [`SessionService`] on a SQLite file.
+/// A [`SessionService`] in a SQLite database.
 pub struct SqliteSessions {
     file: PathBuf,
     database: Database,
-    /// The writes of each user.
-    writes: KeyedQueue<Owner>,
+    /// Serializes the writes of each user.
+    user_locks: KeyedLock<Owner>,
 }
 
 impl SqliteSessions {
-    /// Opens the database, making the file and the folders above it when they are missing.
+    /// Opens the database, and creates the file and its parent folders if they are missing.
     ///
     /// # Errors
-    /// [`StoreError::InvalidRequest`] for another program's database or one of a newer version, [`StoreError::Backend`] when the
-    /// file cannot be used.
+    /// [`StoreError::InvalidRequest`] for the database of another program or of a newer version, [`StoreError::Backend`] if the file cannot
+    /// be used.
     pub async fn open(file: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(file, Durability::default()).await
     }
 
-    /// The same, with another durability.
+    /// Opens the database with this durability.
     ///
     /// # Errors
     /// As [`SqliteSessions::open`].
     pub async fn open_with(file: impl AsRef<Path>, durability: Durability) -> Result<Self, StoreError> {
         let file = file.as_ref().to_owned();
         let database = Database::open(&file, durability).await?;
-        Ok(Self { file, database, writes: KeyedQueue::default() })
+        Ok(Self { file, database, user_locks: KeyedLock::default() })
     }
 
-    /// Waits for what is under way and closes the file. Whatever is asked afterwards fails.
+    /// Waits for running operations and closes the file. Later calls fail.
     pub async fn close(&self) {
         self.database.close().await;
     }
 
-    fn failed<'a>(&'a self, doing: &'a str, key: &'a SessionKey) -> impl FnOnce(sqlx::Error) -> StoreError + 'a {
+    fn error_for<'a>(&'a self, doing: &'a str, key: &'a SessionKey) -> impl FnOnce(sqlx::Error) -> StoreError + 'a {
         move |source| store_error(format!("session database {}: cannot {doing} ({key})", self.file.display()), source)
     }
 
-    /// Waits until the user's earlier writes are done.
-    async fn begin_write(&self, key: &SessionKey) -> Result<QueueGuard<'_, Owner>, StoreError> {
-        let guard = self.writes.acquire((key.app.clone(), key.user.clone()), MAX_WAIT).await;
+    /// Waits for earlier writes of the user.
+    async fn lock_user(&self, key: &SessionKey) -> Result<KeyedLockGuard<'_, Owner>, StoreError> {
+        let guard = self.user_locks.acquire((key.app.clone(), key.user.clone()), MAX_WAIT).await;
         guard.ok_or_else(|| busy("other writes of this user are under way"))
     }
 
@@ -110,7 +110,7 @@ impl SqliteSessions {
     }
 
     async fn read_session(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, sqlx::Error> {
-        // All of it in one transaction, so that state and events fit together.
+        // In one transaction, so that state and events are consistent.
         let mut transaction = self.database.readers.begin().await?;
         let found: Option<(i64, i64, i64, i64)> = query_as(queries::FIND)
             .bind(&*key.app)
@@ -156,7 +156,7 @@ impl SqliteSessions {
         Ok(found.into_iter().map(session).collect())
     }
 
-    /// Gives the new revision, or `None` when there is no such session.
+    /// Returns the new revision; `None` if the session does not exist.
     async fn insert_event(&self, key: &SessionKey, event: &Event) -> Result<Option<u64>, sqlx::Error> {
         let json = str::from_utf8(event.json()).map_err(|error| sqlx::Error::Encode(error.into()))?;
         let insert = query_as(queries::APPEND)
@@ -166,7 +166,7 @@ impl SqliteSessions {
             .bind(event.timestamp.as_micros())
             .bind(json);
         let delta = &event.actions.state_delta;
-        // Rows are fetched to the end: only then has a statement that is its own transaction been committed.
+        // All rows are fetched, because a statement outside a transaction is committed only then.
         let inserted: Vec<(i64, i64)> = if delta.keys().all(|name| StateScope::of(name).0 == StateScope::Temp) {
             insert.fetch_all(&self.database.writer).await?
         } else {
@@ -223,9 +223,9 @@ impl SessionService for SqliteSessions {
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
         let key = SessionKey::new(app, user, new_session_id(id));
         let created = Timestamp::now();
-        let _turn = self.begin_write(&key).await?;
+        let _guard = self.lock_user(&key).await?;
         let inserted =
-            self.insert_session(&key, created, &state).await.map_err(self.failed("create the session", &key))?;
+            self.insert_session(&key, created, &state).await.map_err(self.error_for("create the session", &key))?;
         match inserted {
             Some(state) => {
                 Ok(Session { key, state, events: Vector::new(), revision: 0, created, last_update_time: created })
@@ -235,7 +235,7 @@ impl SessionService for SqliteSessions {
     }
 
     async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
-        self.read_session(key, window).await.map_err(self.failed("read the session", key))
+        self.read_session(key, window).await.map_err(self.error_for("read the session", key))
     }
 
     async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError> {
@@ -248,19 +248,19 @@ impl SessionService for SqliteSessions {
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
-        let _turn = self.begin_write(key).await?;
-        self.delete_session(key).await.map_err(self.failed("delete the session", key))
+        let _guard = self.lock_user(key).await?;
+        self.delete_session(key).await.map_err(self.error_for("delete the session", key))
     }
 
     async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
-        refuse_partial(event)?;
-        let _turn = self.begin_write(key).await?;
-        let appended = self.insert_event(key, event).await.map_err(self.failed("append to the session", key))?;
+        reject_partial(event)?;
+        let _guard = self.lock_user(key).await?;
+        let appended = self.insert_event(key, event).await.map_err(self.error_for("append to the session", key))?;
         appended.ok_or_else(|| StoreError::SessionNotFound(key.clone()))
     }
 
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
-        self.read_usage(key).await.map_err(self.failed("read what is used", key))
+        self.read_usage(key).await.map_err(self.error_for("read what is used", key))
     }
 }
 
@@ -285,7 +285,7 @@ async fn read_events(
     Ok(rows.into_iter().map(|(revision, json)| read_event(row, revision.cast_unsigned(), json.into())).collect())
 }
 
-/// An event that cannot be read does not take its session with it: another one stands for it.
+/// Parses an event. One that cannot be read is replaced by a placeholder, so that its session stays readable.
 fn read_event(session: i64, revision: u64, json: Bytes) -> Arc<Event> {
     Event::from_json(json.clone()).unwrap_or_else(|error| {
         tracing::error!(session, revision, %error, "a stored event cannot be read and is left out");
@@ -305,7 +305,7 @@ mod tests {
     async fn every_statement_finds_its_rows_through_an_index() {
         let folder = tempfile::tempdir().unwrap();
         let sessions = SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap();
-        let state = [state::Table::Session, state::Table::User, state::Table::App].map(|table| table.unset(8));
+        let state = [state::Table::Session, state::Table::User, state::Table::App].map(|table| table.delete_sql(8));
         let statements = [
             queries::FIND,
             queries::STATE,
@@ -337,14 +337,14 @@ mod tests {
         })
     }
 
-    /// A limit of the connection on the file's pages stands for a disk without room.
+    /// Limits the pages of the file, as if the disk were full.
     async fn fill_the_disk(sessions: &SqliteSessions) {
         let limit = "PRAGMA max_page_count = 1";
         query(limit).execute(&sessions.database.writer).await.unwrap();
     }
 
     #[tokio::test]
-    async fn on_a_full_disk_an_append_fails_alone_and_the_writer_goes_on_when_there_is_room() {
+    async fn on_a_full_disk_only_the_append_fails_and_writes_work_again_when_there_is_space() {
         let folder = tempfile::tempdir().unwrap();
         let sessions = SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap();
         let key = sessions.create("app", "ann", Some("s"), JsonMap::new()).await.unwrap().key;
@@ -366,7 +366,7 @@ mod tests {
             let session = sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
             assert_eq!((session.revision, session.events.len() as u64), (acknowledged, acknowledged));
 
-            // Somebody makes room.
+            // Space is freed.
             query("PRAGMA max_page_count = 1073741823").execute(&sessions.database.writer).await.unwrap();
             let append = event(&large, json!({"c": large.clone(), "app:d": large.clone()}));
             assert_eq!(sessions.append(&key, &append).await.unwrap(), acknowledged + 1);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_write_that_waits_too_long_for_the_writer_is_told_to_come_back() {
+    async fn a_write_that_waits_too_long_for_the_writer_is_told_to_retry() {
         let folder = tempfile::tempdir().unwrap();
         let sessions = SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap();
         let [ann, bob] = ["ann", "bob"].map(|user| SessionKey::new("app", user, "s"));
@@ -415,10 +415,10 @@ mod tests {
             tokio::task::yield_now().await;
             drop(held);
         };
-        // All of the flood is asked for before the one write of the other user.
+        // All writes of the flood are requested before that of the other user.
         futures::join!(flood, append(&bob), release);
         let order = order.into_inner().unwrap();
-        let place = order.iter().position(|user| user == "bob").unwrap();
-        assert!(place <= 2, "the other user's write came after {place} of the flood");
+        let position = order.iter().position(|user| user == "bob").unwrap();
+        assert!(position <= 2, "the other user's write came after {position} of the flood");
     }
 }

@@ -52,7 +52,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What an operation gave, without times of creation.
+/// The result of an operation, without times of creation.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Created(Value),
@@ -88,7 +88,7 @@ fn comparable(session: &Session) -> Value {
     json
 }
 
-/// All there is, read in every way.
+/// All sessions, read in every way.
 async fn contents(sessions: &dyn SessionService) -> Vec<Value> {
     let mut contents = Vec::new();
     for (app, user) in [("app0", "user0"), ("app0", "user1"), ("app1", "user0"), ("app1", "user1")] {
@@ -122,7 +122,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_sequence_of_operations_gives_the_same_sessions(operations in vec(operation(), 1..40)) {
+    fn any_sequence_of_operations_leads_to_the_same_sessions(operations in vec(operation(), 1..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(compare(&operations));
     }

@@ -13,7 +13,7 @@ fn session() -> SessionKey {
     SessionKey::new("app", "ann", "s1")
 }
 
-/// The files of artifacts.
+/// Returns the files of artifacts.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let entries = entries.filter(|path| !path.ends_with(".layout"));
@@ -21,7 +21,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn everything_is_found_after_opening_again() {
+async fn everything_is_found_after_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("missing/folders");
     let picture: Part = PartData::InlineData(Blob {
@@ -42,7 +42,7 @@ async fn everything_is_found_after_opening_again() {
 }
 
 #[tokio::test]
-async fn a_version_is_one_file_with_the_bytes_as_they_are() {
+async fn a_version_is_one_file_with_the_raw_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let artifacts = DirectoryArtifacts::open(folder.path()).await.unwrap();
     let data = Bytes::from(vec![b'\n'; 10_000]);
@@ -82,7 +82,7 @@ async fn a_deletion_does_not_fail_because_of_a_save() {
 }
 
 #[tokio::test]
-async fn a_file_in_the_place_of_an_artifact_is_an_error() {
+async fn a_file_instead_of_an_artifact_folder_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let artifacts = DirectoryArtifacts::open(folder.path()).await.unwrap();
     artifacts.save(&session(), "a", &Part::text("x")).await.unwrap();
@@ -93,7 +93,7 @@ async fn a_file_in_the_place_of_an_artifact_is_an_error() {
 }
 
 #[tokio::test]
-async fn what_others_leave_in_the_folders_is_ignored() {
+async fn foreign_files_in_the_folders_are_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let artifacts = DirectoryArtifacts::open(folder.path()).await.unwrap();
     artifacts.save(&session(), "a", &Part::text("x")).await.unwrap();
@@ -109,7 +109,7 @@ async fn what_others_leave_in_the_folders_is_ignored() {
 }
 
 #[tokio::test]
-async fn what_a_crash_left_is_invisible_and_removed_when_old() {
+async fn files_left_by_a_crash_are_invisible_and_removed_when_old() {
     let folder = tempfile::tempdir().unwrap();
     let unfinished = folder.path().join(".unfinished");
     fs::create_dir_all(unfinished.join("old-deletion")).unwrap();
@@ -149,7 +149,7 @@ async fn a_damaged_file_is_an_error_that_names_its_folder() {
 }
 
 #[tokio::test]
-async fn a_directory_that_cannot_be_made_is_named() {
+async fn a_directory_that_cannot_be_created_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "text").unwrap();
@@ -158,7 +158,7 @@ async fn a_directory_that_cannot_be_made_is_named() {
 }
 
 #[tokio::test]
-async fn users_whose_ids_differ_only_by_case_have_folders_that_differ_by_more() {
+async fn folders_of_users_whose_ids_differ_only_by_case_differ_by_more() {
     let folder = tempfile::tempdir().unwrap();
     let artifacts = DirectoryArtifacts::open(folder.path()).await.unwrap();
     let keys = ["ann", "Ann", "ANN"].map(|user| SessionKey::new("App", user, "S1"));
@@ -176,7 +176,7 @@ async fn users_whose_ids_differ_only_by_case_have_folders_that_differ_by_more() 
 }
 
 #[tokio::test]
-async fn artifacts_in_folders_of_the_layout_before_are_found() {
+async fn artifacts_of_the_previous_layout_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let text = "{\"text\":\"old\"}\n";
     for path in ["My%20App/Ann/sessions/S1/Report.TXT", "My%20App/Ann/user/Notes", "My%20App/ann/sessions/s1/x"] {
@@ -199,7 +199,7 @@ async fn artifacts_in_folders_of_the_layout_before_are_found() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn what_is_made_is_for_the_owner_only() {
+async fn created_files_and_folders_are_accessible_to_the_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let folder = tempfile::tempdir().unwrap();

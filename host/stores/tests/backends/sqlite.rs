@@ -23,17 +23,17 @@ async fn execute(connection: &mut SqliteConnection, sql: &'static str) {
     sqlx::raw_sql(sql).execute(connection).await.unwrap();
 }
 
-/// What opening or asking failed with.
+/// Returns the error of a call.
 fn error<T>(result: Result<T, StoreError>) -> StoreError {
     result.err().expect("this should fail")
 }
 
-fn said(text: &str) -> Arc<Event> {
+fn user_event(text: &str) -> Arc<Event> {
     let content = Some(Arc::new(Content::user(text)));
     Event::new(EventData { author: "user".into(), content, ..EventData::default() })
 }
 
-/// An answer of a model, with what usually comes with it: some 500 bytes of JSON.
+/// A typical model response with metadata: about 500 bytes of JSON.
 fn typical_event(number: usize) -> Arc<Event> {
     let text =
         format!("Answer {number}: the dice show {} and {}, which is what you asked for.", number % 6, number % 5);
@@ -54,13 +54,13 @@ fn typical_event(number: usize) -> Arc<Event> {
 }
 
 #[tokio::test]
-async fn everything_is_found_after_opening_again() {
+async fn everything_is_found_after_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("missing/folders/sessions.db");
     let state: JsonMap = serde_json::from_value(json!({"a": 1, "user:b": 2, "app:c": 3})).unwrap();
     let before = SqliteSessions::open(&file).await.unwrap();
     let created = before.create("app", "ann", Some("s1"), state).await.unwrap();
-    let events = [said("hello"), said("again")];
+    let events = [user_event("hello"), user_event("again")];
     for event in &events {
         before.append(&created.key, event).await.unwrap();
     }
@@ -72,15 +72,15 @@ async fn everything_is_found_after_opening_again() {
     assert_eq!(found.last_update_time, events[1].timestamp);
     assert_eq!(found.state, created.state);
     assert!(found.events.iter().zip(&events).all(|(found, event)| ***found == ***event), "{found:?}");
-    assert_eq!(after.append(&created.key, &said("more")).await.unwrap(), 3);
+    assert_eq!(after.append(&created.key, &user_event("more")).await.unwrap(), 3);
 }
 
 #[tokio::test]
-async fn what_was_appended_survives_a_process_that_never_closes_the_file() {
+async fn appended_events_survive_a_process_that_never_closes_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let sessions = SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap();
     let key = sessions.create("app", "ann", None, JsonMap::new()).await.unwrap().key;
-    sessions.append(&key, &said("hello")).await.unwrap();
+    sessions.append(&key, &user_event("hello")).await.unwrap();
 
     // What a killed process leaves behind: the files as they are now.
     let left = tempfile::tempdir().unwrap();
@@ -92,21 +92,21 @@ async fn what_was_appended_survives_a_process_that_never_closes_the_file() {
 }
 
 #[tokio::test]
-async fn what_is_appended_is_seen_by_others_at_once() {
+async fn appended_events_are_visible_to_other_connections_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
     let (one, other) = (SqliteSessions::open(&file).await.unwrap(), SqliteSessions::open(&file).await.unwrap());
     let key = one.create("app", "ann", None, JsonMap::new()).await.unwrap().key;
-    one.append(&key, &said("hello")).await.unwrap();
+    one.append(&key, &user_event("hello")).await.unwrap();
     assert_eq!(other.get(&key, EventWindow::All).await.unwrap().unwrap().events.len(), 1);
-    assert_eq!(other.append(&key, &said("hi")).await.unwrap(), 2);
+    assert_eq!(other.append(&key, &user_event("hi")).await.unwrap(), 2);
     assert_eq!(one.get(&key, EventWindow::AfterRevision(1)).await.unwrap().unwrap().events.len(), 1);
     other.delete(&key).await.unwrap();
-    assert!(matches!(error(one.append(&key, &said("still there?")).await), StoreError::SessionNotFound(_)));
+    assert!(matches!(error(one.append(&key, &user_event("still there?")).await), StoreError::SessionNotFound(_)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_handles_on_a_file_append_side_by_side() {
+async fn two_handles_on_a_file_append_concurrently() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
     let handles = [SqliteSessions::open(&file).await.unwrap(), SqliteSessions::open(&file).await.unwrap()];
@@ -124,7 +124,7 @@ async fn two_handles_on_a_file_append_side_by_side() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_file_may_be_opened_by_many_at_once() {
+async fn a_new_file_may_be_opened_concurrently() {
     for _ in 0..10 {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sessions.db");
@@ -143,14 +143,14 @@ async fn an_append_waits_for_another_programs_transaction() {
     let key = sessions.create("app", "ann", None, JsonMap::new()).await.unwrap().key;
     let mut other = raw(&file).await;
     execute(&mut other, "BEGIN IMMEDIATE").await;
-    let event = said("hello");
+    let event = user_event("hello");
     let append = sessions.append(&key, &event);
     let (revision, ()) = futures::join!(append, async { execute(&mut other, "COMMIT").await });
     assert_eq!(revision.unwrap(), 1);
 }
 
 #[tokio::test]
-async fn a_database_of_a_newer_version_is_refused() {
+async fn a_database_of_a_newer_version_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
     SqliteSessions::open(&file).await.unwrap().close().await;
@@ -168,7 +168,7 @@ async fn a_database_of_a_newer_version_is_refused() {
 }
 
 #[tokio::test]
-async fn another_programs_database_is_refused_and_left_alone() {
+async fn another_programs_database_is_rejected_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("other.db");
     execute(&mut raw(&file).await, "CREATE TABLE sessions (anything)").await;
@@ -208,7 +208,7 @@ async fn an_event_that_cannot_be_read_leaves_its_session_readable() {
     let sessions = SqliteSessions::open(&file).await.unwrap();
     let key = sessions.create("app", "ann", Some("s1"), JsonMap::new()).await.unwrap().key;
     for text in ["one", "two", "three"] {
-        sessions.append(&key, &said(text)).await.unwrap();
+        sessions.append(&key, &user_event(text)).await.unwrap();
     }
     // The first has two values for one key, the second is no JSON at all.
     let twice = "UPDATE events SET json = '{\"id\":\"e1\",\"author\":\"ann\",\"timestamp\":5.5,\"actions\":\
@@ -231,7 +231,7 @@ async fn an_event_that_cannot_be_read_leaves_its_session_readable() {
         again.events.iter().zip(&session.events).all(|(one, other)| ***one == ***other),
         "each reading is the same"
     );
-    assert_eq!(sessions.append(&key, &said("four")).await.unwrap(), 4);
+    assert_eq!(sessions.append(&key, &user_event("four")).await.unwrap(), 4);
 }
 
 #[tokio::test]
@@ -240,7 +240,7 @@ async fn errors_name_the_file_and_the_session() {
     let file = folder.path().join("sessions.db");
     let sessions = SqliteSessions::open(&file).await.unwrap();
     let key = sessions.create("app", "ann", Some("s1"), JsonMap::new()).await.unwrap().key;
-    sessions.append(&key, &said("hello")).await.unwrap();
+    sessions.append(&key, &user_event("hello")).await.unwrap();
     sessions.close().await;
     for (error, doing) in [
         (
@@ -248,7 +248,7 @@ async fn errors_name_the_file_and_the_session() {
             "read the session (appName=app, userId=ann, sessionId=s1)",
         ),
         (
-            error(sessions.append(&key, &said("hello")).await).to_string(),
+            error(sessions.append(&key, &user_event("hello")).await).to_string(),
             "append to the session (appName=app, userId=ann, sessionId=s1)",
         ),
         (error(sessions.delete(&key).await).to_string(), "delete the session (appName=app, userId=ann, sessionId=s1)"),
@@ -264,7 +264,7 @@ async fn errors_name_the_file_and_the_session() {
 }
 
 #[tokio::test]
-async fn a_failed_append_leaves_nothing_behind() {
+async fn a_failed_append_stores_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
     let sessions = SqliteSessions::open(&file).await.unwrap();
@@ -277,7 +277,7 @@ async fn a_failed_append_leaves_nothing_behind() {
     assert!(error(sessions.append(&key, &event).await).to_string().contains("refused"));
     let session = sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
     assert_eq!((session.revision, session.events.len(), session.state.len()), (0, 0, 0));
-    assert_eq!(sessions.append(&key, &said("hello")).await.unwrap(), 1);
+    assert_eq!(sessions.append(&key, &user_event("hello")).await.unwrap(), 1);
 }
 
 #[tokio::test]
@@ -287,14 +287,14 @@ async fn deleting_a_session_deletes_its_rows() {
     let sessions = SqliteSessions::open(&file).await.unwrap();
     let state: JsonMap = serde_json::from_value(json!({"a": 1})).unwrap();
     let key = sessions.create("app", "ann", None, state).await.unwrap().key;
-    sessions.append(&key, &said("hello")).await.unwrap();
+    sessions.append(&key, &user_event("hello")).await.unwrap();
     sessions.delete(&key).await.unwrap();
     let count = "SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM session_state)";
     let rows: i64 = query_scalar(count).fetch_one(&mut raw(&file).await).await.unwrap();
     assert_eq!(rows, 0);
 }
 
-/// Bytes of the file when it has been closed, and of the events' JSON.
+/// Returns the size of the closed file, and of the events' JSON, in bytes.
 async fn stored_bytes(sessions: usize, events: usize) -> (u64, u64) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
@@ -315,7 +315,7 @@ async fn stored_bytes(sessions: usize, events: usize) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn an_event_takes_a_fifth_more_than_its_json_at_most() {
+async fn an_event_uses_at_most_a_fifth_more_than_its_json() {
     let (empty, _) = stored_bytes(1, 0).await;
     for sessions in [1, 50] {
         let (file, json) = stored_bytes(sessions, 1000).await;
@@ -327,7 +327,7 @@ async fn an_event_takes_a_fifth_more_than_its_json_at_most() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn what_is_made_is_for_the_owner_only() {
+async fn created_files_and_folders_are_accessible_to_the_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let folder = tempfile::tempdir().unwrap();
@@ -348,7 +348,7 @@ async fn what_is_made_is_for_the_owner_only() {
 }
 
 #[tokio::test]
-async fn a_database_of_the_version_before_is_counted_when_it_is_opened() {
+async fn usage_of_a_database_of_the_previous_version_is_counted_when_it_is_opened() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
     let mut old = raw(&file).await;
@@ -370,9 +370,9 @@ async fn a_database_of_the_version_before_is_counted_when_it_is_opened() {
     assert_eq!((cem.session, cem.user.state.keys), (SessionUsage::default(), 1));
 }
 
-/// A user who once held the writer for more than a minute with one change.
+/// Such a change once occupied the writer for more than a minute.
 #[tokio::test]
-async fn a_delta_of_a_thousand_keys_is_a_handful_of_statements() {
+async fn a_delta_of_a_thousand_keys_needs_few_statements() {
     let folder = tempfile::tempdir().unwrap();
     let sessions = SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap();
     let state: JsonMap = (0..1000).map(|number| (format!("k{number}"), json!(number))).collect();

@@ -12,20 +12,20 @@ use serde_json::json;
 every_backend!(
     [
         versions_count_from_zero,
-        the_newest_version_is_loaded_unless_one_is_named,
-        what_does_not_exist_is_none,
+        the_newest_version_is_loaded_unless_one_is_given,
+        an_artifact_that_does_not_exist_is_none,
         reading_an_unknown_artifact_does_not_create_it,
-        every_part_comes_back_exactly,
+        every_part_is_read_back_unchanged,
         sessions_do_not_see_each_others_artifacts,
-        artifacts_of_a_user_are_seen_in_all_of_their_sessions,
+        artifacts_of_a_user_are_visible_in_all_their_sessions,
         names_are_listed_in_order,
-        names_that_look_alike_stay_apart,
-        names_that_leave_their_folder_are_refused,
-        a_name_that_no_file_system_takes_is_refused,
+        similar_names_are_different_artifacts,
+        names_that_leave_their_folder_are_rejected,
+        a_name_that_is_too_long_for_file_systems_is_rejected,
         a_deleted_artifact_is_gone_with_its_versions,
         deleting_an_unknown_artifact_is_no_error,
         concurrent_saves_get_distinct_versions,
-        saves_and_deletions_may_meet,
+        saves_and_deletions_may_run_concurrently,
     ],
     memory(_folder) => hatchery_stores::MemoryArtifacts::new(),
     directory(folder) => hatchery_stores::DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap(),
@@ -66,7 +66,7 @@ async fn versions_count_from_zero(artifacts: &dyn ArtifactService) {
     assert_eq!(save(artifacts, &s1, "b.txt", "x").await, 0);
 }
 
-async fn the_newest_version_is_loaded_unless_one_is_named(artifacts: &dyn ArtifactService) {
+async fn the_newest_version_is_loaded_unless_one_is_given(artifacts: &dyn ArtifactService) {
     let s1 = session("ann", "s1");
     for text in ["zero", "one", "two"] {
         save(artifacts, &s1, "a.txt", text).await;
@@ -78,7 +78,7 @@ async fn the_newest_version_is_loaded_unless_one_is_named(artifacts: &dyn Artifa
     }
 }
 
-async fn what_does_not_exist_is_none(artifacts: &dyn ArtifactService) {
+async fn an_artifact_that_does_not_exist_is_none(artifacts: &dyn ArtifactService) {
     let s1 = session("ann", "s1");
     assert!(artifacts.load(&s1, "a.txt", None).await.unwrap().is_none());
     assert!(artifacts.load(&s1, "a.txt", Some(0)).await.unwrap().is_none());
@@ -96,7 +96,7 @@ async fn reading_an_unknown_artifact_does_not_create_it(artifacts: &dyn Artifact
     assert!(artifacts.list(&s1).await.unwrap().is_empty());
 }
 
-async fn every_part_comes_back_exactly(artifacts: &dyn ArtifactService) {
+async fn every_part_is_read_back_unchanged(artifacts: &dyn ArtifactService) {
     let s1 = session("ann", "s1");
     let mut parts =
         vec![bytes(b""), bytes(b"\n\nline\0\xff\n{}"), Part::text("two\nlines \u{2028} \u{0}"), Part::default()];
@@ -127,7 +127,7 @@ async fn sessions_do_not_see_each_others_artifacts(artifacts: &dyn ArtifactServi
     assert_eq!(load(artifacts, &own, "a.txt").await.unwrap(), "x");
 }
 
-async fn artifacts_of_a_user_are_seen_in_all_of_their_sessions(artifacts: &dyn ArtifactService) {
+async fn artifacts_of_a_user_are_visible_in_all_their_sessions(artifacts: &dyn ArtifactService) {
     let (s1, s2) = (session("ann", "s1"), session("ann", "s2"));
     save(artifacts, &s1, "user:a.txt", "the user's").await;
     save(artifacts, &s1, "a.txt", "the session's").await;
@@ -151,7 +151,7 @@ async fn names_are_listed_in_order(artifacts: &dyn ArtifactService) {
     assert_eq!(artifacts.list(&s1).await.unwrap(), ["a", "b/c", "user:a", "user:m", "z", "é"]);
 }
 
-async fn names_that_look_alike_stay_apart(artifacts: &dyn ArtifactService) {
+async fn similar_names_are_different_artifacts(artifacts: &dyn ArtifactService) {
     let s1 = session("ann", "s1");
     let mut names = vec![
         "a/b",
@@ -203,7 +203,7 @@ async fn names_that_look_alike_stay_apart(artifacts: &dyn ArtifactService) {
     }
 }
 
-async fn names_that_leave_their_folder_are_refused(artifacts: &dyn ArtifactService) {
+async fn names_that_leave_their_folder_are_rejected(artifacts: &dyn ArtifactService) {
     let s1 = session("ann", "s1");
     for (bare, reason) in [
         ("", "an artifact needs a name"),
@@ -229,7 +229,7 @@ async fn names_that_leave_their_folder_are_refused(artifacts: &dyn ArtifactServi
     assert!(artifacts.list(&s1).await.unwrap().is_empty());
 }
 
-async fn a_name_that_no_file_system_takes_is_refused(artifacts: &dyn ArtifactService) {
+async fn a_name_that_is_too_long_for_file_systems_is_rejected(artifacts: &dyn ArtifactService) {
     let s1 = session("ann", "s1");
     let (fits, too_long) = ("a".repeat(255), "a".repeat(256));
     save(artifacts, &s1, &fits, "x").await;
@@ -278,7 +278,7 @@ async fn concurrent_saves_get_distinct_versions(artifacts: &dyn ArtifactService)
     }
 }
 
-async fn saves_and_deletions_may_meet(artifacts: &dyn ArtifactService) {
+async fn saves_and_deletions_may_run_concurrently(artifacts: &dyn ArtifactService) {
     let s1 = session("ann", "s1");
     let part = Part::text("x");
     let save_and_delete = async |number: u64| {

@@ -1,9 +1,9 @@
-//! What every session, artifact and memory service does, whatever it keeps its data in.
+//! Contract tests of session, artifact and memory services, for all backends.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-/// Runs each of the named tests, a function of a service, against every backend. A backend is a name and how to make the service from
-/// a folder of its own.
+/// Runs each of the named tests, which are functions of a service, against every backend. A backend is a name and an expression that
+/// creates the service in a temporary folder.
 macro_rules! every_backend {
     ($tests:tt, $($backend:ident($folder:ident) => $open:expr),+ $(,)?) => {
         $( every_backend!(@backend $tests, $backend, $folder, $open); )+

@@ -9,7 +9,7 @@ use serde_json::json;
 
 every_backend!(
     [
-        what_was_said_is_found_with_author_and_time,
+        a_message_is_found_with_author_and_time,
         case_and_punctuation_do_not_matter,
         digits_are_words,
         scripts_other_than_latin_are_found,
@@ -18,7 +18,7 @@ every_backend!(
         more_matching_words_come_first_then_newer_entries,
         a_repeated_word_of_the_query_counts_once,
         parts_without_text_are_ignored,
-        thoughts_are_not_remembered,
+        thoughts_are_not_indexed,
         adding_a_session_again_replaces_it,
         users_and_apps_have_their_own_memory,
         at_most_a_hundred_entries_are_found,
@@ -26,7 +26,7 @@ every_backend!(
     keyword(_folder) => hatchery_stores::KeywordMemory::new(),
 );
 
-fn said(author: &str, micros: i64, parts: Vec<Part>) -> Arc<Event> {
+fn message(author: &str, micros: i64, parts: Vec<Part>) -> Arc<Event> {
     Event::new(EventData {
         author: author.into(),
         content: Some(Arc::new(Content::new("user", parts))),
@@ -46,19 +46,19 @@ fn session_of(key: SessionKey, events: impl IntoIterator<Item = Arc<Event>>) -> 
     }
 }
 
-/// Adds a session of ann's in which each text was said a microsecond after the one before.
+/// Adds a session of ann with one message per text, a microsecond apart.
 async fn remember(memory: &dyn MemoryService, id: &str, texts: &[&str]) {
-    let events = texts.iter().zip(1..).map(|(text, micros)| said("user", micros, vec![Part::text(*text)]));
+    let events = texts.iter().zip(1..).map(|(text, micros)| message("user", micros, vec![Part::text(*text)]));
     memory.add_session(&session_of(SessionKey::new("app", "ann", id), events)).await.unwrap();
 }
 
-async fn found(memory: &dyn MemoryService, query: &str) -> Vec<String> {
+async fn search(memory: &dyn MemoryService, query: &str) -> Vec<String> {
     let entries = memory.search("app", "ann", query).await.unwrap();
     entries.iter().map(|entry| entry.content.text()).collect()
 }
 
-async fn what_was_said_is_found_with_author_and_time(memory: &dyn MemoryService) {
-    let event = said("dice", 1_700_000_000_250_000, vec![Part::text("You rolled a six")]);
+async fn a_message_is_found_with_author_and_time(memory: &dyn MemoryService) {
+    let event = message("dice", 1_700_000_000_250_000, vec![Part::text("You rolled a six")]);
     memory.add_session(&session_of(SessionKey::new("app", "ann", "s1"), [event.clone()])).await.unwrap();
     let entries = memory.search("app", "ann", "rolled").await.unwrap();
     assert_eq!(entries.len(), 1);
@@ -70,91 +70,91 @@ async fn what_was_said_is_found_with_author_and_time(memory: &dyn MemoryService)
 async fn case_and_punctuation_do_not_matter(memory: &dyn MemoryService) {
     remember(memory, "s1", &["Well, hello? (Said \"Jack\".)"]).await;
     for query in ["hello", "HELLO!", "hello?", "jack", "'well'", "nothing,hello"] {
-        assert_eq!(found(memory, query).await.len(), 1, "{query}");
+        assert_eq!(search(memory, query).await.len(), 1, "{query}");
     }
 }
 
 async fn digits_are_words(memory: &dyn MemoryService) {
     remember(memory, "s1", &["Room 101, code A7"]).await;
-    assert_eq!(found(memory, "101").await.len(), 1);
-    assert_eq!(found(memory, "a7").await.len(), 1);
-    assert!(found(memory, "10").await.is_empty());
+    assert_eq!(search(memory, "101").await.len(), 1);
+    assert_eq!(search(memory, "a7").await.len(), 1);
+    assert!(search(memory, "10").await.is_empty());
 }
 
 async fn scripts_other_than_latin_are_found(memory: &dyn MemoryService) {
     remember(memory, "s1", &["Привет, МИР", "東京タワーに行きました", "Ärger und Maße", "สวัสดีครับ"]).await;
-    assert_eq!(found(memory, "привет").await, ["Привет, МИР"]);
-    assert_eq!(found(memory, "東京").await, ["東京タワーに行きました"]);
-    assert_eq!(found(memory, "行").await, ["東京タワーに行きました"]);
-    assert_eq!(found(memory, "ärger").await, ["Ärger und Maße"]);
-    assert_eq!(found(memory, "สวัสดี").await, ["สวัสดีครับ"]);
-    assert!(found(memory, "京東").await.is_empty());
+    assert_eq!(search(memory, "привет").await, ["Привет, МИР"]);
+    assert_eq!(search(memory, "東京").await, ["東京タワーに行きました"]);
+    assert_eq!(search(memory, "行").await, ["東京タワーに行きました"]);
+    assert_eq!(search(memory, "ärger").await, ["Ärger und Maße"]);
+    assert_eq!(search(memory, "สวัสดี").await, ["สวัสดีครับ"]);
+    assert!(search(memory, "京東").await.is_empty());
 }
 
 async fn whole_words_are_compared(memory: &dyn MemoryService) {
     remember(memory, "s1", &["concatenate"]).await;
-    assert!(found(memory, "cat").await.is_empty());
+    assert!(search(memory, "cat").await.is_empty());
 }
 
 async fn a_query_without_words_finds_nothing(memory: &dyn MemoryService) {
     remember(memory, "s1", &["hello", "?!"]).await;
-    assert!(found(memory, "").await.is_empty());
-    assert!(found(memory, " ?! ").await.is_empty());
+    assert!(search(memory, "").await.is_empty());
+    assert!(search(memory, " ?! ").await.is_empty());
 }
 
 async fn more_matching_words_come_first_then_newer_entries(memory: &dyn MemoryService) {
     remember(memory, "s1", &["red apples", "red and green apples", "green leaves", "red", "blue"]).await;
-    assert_eq!(found(memory, "green red apples").await, ["red and green apples", "red apples", "red", "green leaves"]);
+    assert_eq!(search(memory, "green red apples").await, ["red and green apples", "red apples", "red", "green leaves"]);
 }
 
 async fn a_repeated_word_of_the_query_counts_once(memory: &dyn MemoryService) {
     remember(memory, "s1", &["red apples", "green green green"]).await;
-    assert_eq!(found(memory, "green Green green red apples").await, ["red apples", "green green green"]);
+    assert_eq!(search(memory, "green Green green red apples").await, ["red apples", "green green green"]);
 }
 
 async fn parts_without_text_are_ignored(memory: &dyn MemoryService) {
     let call: Part = PartData::FunctionCall(FunctionCall { name: "roll".into(), ..FunctionCall::default() }).into();
     let parts = vec![call.clone(), Part::text("rolling"), Part::text("dice"), Part::default()];
-    let events = [said("user", 1, parts.clone()), said("user", 2, vec![call]), Event::new(EventData::default())];
+    let events = [message("user", 1, parts.clone()), message("user", 2, vec![call]), Event::new(EventData::default())];
     memory.add_session(&session_of(SessionKey::new("app", "ann", "s1"), events)).await.unwrap();
-    assert!(found(memory, "roll").await.is_empty());
-    assert!(found(memory, "rollingdice").await.is_empty());
+    assert!(search(memory, "roll").await.is_empty());
+    assert!(search(memory, "rollingdice").await.is_empty());
     let entries = memory.search("app", "ann", "dice").await.unwrap();
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0].content.parts, parts);
 }
 
-async fn thoughts_are_not_remembered(memory: &dyn MemoryService) {
+async fn thoughts_are_not_indexed(memory: &dyn MemoryService) {
     let thought = Part { thought: true, ..Part::text("secretly") };
-    let events = [said("model", 1, vec![thought, Part::text("openly")])];
+    let events = [message("model", 1, vec![thought, Part::text("openly")])];
     memory.add_session(&session_of(SessionKey::new("app", "ann", "s1"), events)).await.unwrap();
-    assert!(found(memory, "secretly").await.is_empty());
-    assert_eq!(found(memory, "openly").await.len(), 1);
+    assert!(search(memory, "secretly").await.is_empty());
+    assert_eq!(search(memory, "openly").await.len(), 1);
 }
 
 async fn adding_a_session_again_replaces_it(memory: &dyn MemoryService) {
     remember(memory, "s1", &["old apples"]).await;
     remember(memory, "s2", &["other apples"]).await;
     remember(memory, "s1", &["new apples", "newest apples"]).await;
-    assert!(found(memory, "old").await.is_empty());
-    assert_eq!(found(memory, "apples").await.len(), 3);
+    assert!(search(memory, "old").await.is_empty());
+    assert_eq!(search(memory, "apples").await.len(), 3);
     remember(memory, "s1", &[]).await;
-    assert_eq!(found(memory, "apples").await, ["other apples"]);
+    assert_eq!(search(memory, "apples").await, ["other apples"]);
 }
 
 async fn users_and_apps_have_their_own_memory(memory: &dyn MemoryService) {
     for (app, user) in [("app", "ann"), ("app", "bob"), ("other", "ann")] {
-        let event = said("user", 1, vec![Part::text(format!("apples of {user} in {app}"))]);
+        let event = message("user", 1, vec![Part::text(format!("apples of {user} in {app}"))]);
         memory.add_session(&session_of(SessionKey::new(app, user, "s1"), [event])).await.unwrap();
     }
-    assert_eq!(found(memory, "apples").await, ["apples of ann in app"]);
+    assert_eq!(search(memory, "apples").await, ["apples of ann in app"]);
     assert!(memory.search("app", "nobody", "apples").await.unwrap().is_empty());
 }
 
 async fn at_most_a_hundred_entries_are_found(memory: &dyn MemoryService) {
     let texts: Vec<String> = (0..101).map(|number| format!("apple {number}")).collect();
     remember(memory, "s1", &texts.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let found = found(memory, "apple").await;
+    let found = search(memory, "apple").await;
     assert_eq!(found.len(), 100);
     assert_eq!((found[0].as_str(), found[99].as_str()), ("apple 100", "apple 1"));
 }

@@ -10,7 +10,7 @@ use hatchery_stores::quotas::{QuotaArtifacts, QuotaSessions};
 use hatchery_stores::{AppQuotas, DirectoryArtifacts, MemoryArtifacts, MemorySessions, Quota, Quotas, SqliteSessions};
 use serde_json::{Value, json};
 
-/// Services without quotas yet.
+/// Services without quotas.
 struct Backend {
     sessions: Arc<dyn SessionService>,
     artifacts: Arc<dyn ArtifactService>,
@@ -18,19 +18,19 @@ struct Backend {
 
 every_backend!(
     [
-        a_delta_has_only_so_many_keys_and_bytes,
-        the_state_of_a_session_has_only_so_many_keys_and_bytes,
-        a_full_state_can_still_be_changed_and_made_smaller,
-        a_session_has_only_so_many_events_and_bytes,
-        a_user_has_only_so_many_sessions_and_events,
+        keys_and_bytes_of_a_delta_are_limited,
+        keys_and_bytes_of_session_state_are_limited,
+        full_state_can_still_be_changed_and_reduced,
+        events_and_bytes_of_a_session_are_limited,
+        sessions_and_events_of_a_user_are_limited,
         the_state_of_a_user_counts_all_sessions,
         the_state_of_an_app_is_shared_by_its_users,
         concurrent_writes_do_not_exceed_a_quota_together,
-        what_is_refused_leaves_nothing_behind,
-        what_others_have_stored_counts,
-        an_app_may_have_quotas_of_its_own,
+        a_rejected_write_stores_nothing,
+        data_of_other_processes_counts,
+        an_app_may_have_its_own_quotas,
         versions_of_artifacts_are_counted_for_session_and_user,
-        long_names_and_control_characters_are_refused,
+        long_names_and_control_characters_are_rejected,
     ],
     memory(_folder) => Backend {
         sessions: Arc::new(MemorySessions::new()),
@@ -77,7 +77,7 @@ async fn create(sessions: &dyn SessionService, user: &str, id: &str) -> SessionK
     sessions.create("app", user, Some(id), JsonMap::new()).await.unwrap().key
 }
 
-/// The key of the quota that was exceeded.
+/// Returns the key of the exceeded quota.
 #[track_caller]
 fn exceeded<T: std::fmt::Debug>(result: Result<T, StoreError>) -> &'static str {
     match result {
@@ -86,7 +86,7 @@ fn exceeded<T: std::fmt::Debug>(result: Result<T, StoreError>) -> &'static str {
     }
 }
 
-async fn a_delta_has_only_so_many_keys_and_bytes(backend: &Backend) {
+async fn keys_and_bytes_of_a_delta_are_limited(backend: &Backend) {
     let sessions = backend.sessions([]);
     let key = create(&sessions, "ann", "s").await;
     sessions.append(&key, &delta(keys("a", 1000))).await.unwrap();
@@ -103,7 +103,7 @@ async fn a_delta_has_only_so_many_keys_and_bytes(backend: &Backend) {
     assert_eq!(exceeded(refused), "quotas.delta_bytes");
 }
 
-async fn the_state_of_a_session_has_only_so_many_keys_and_bytes(backend: &Backend) {
+async fn keys_and_bytes_of_session_state_are_limited(backend: &Backend) {
     let sessions = backend.sessions([(Quota::SessionStateKeys, 3), (Quota::SessionStateBytes, 100)]);
     let key = create(&sessions, "ann", "s").await;
     sessions.append(&key, &delta(keys("a", 2))).await.unwrap();
@@ -123,7 +123,7 @@ async fn the_state_of_a_session_has_only_so_many_keys_and_bytes(backend: &Backen
     sessions.append(&key, &delta(keys("user:", 4))).await.unwrap();
 }
 
-async fn a_full_state_can_still_be_changed_and_made_smaller(backend: &Backend) {
+async fn full_state_can_still_be_changed_and_reduced(backend: &Backend) {
     let key = create(&backend.sessions([]), "ann", "s").await;
     backend.sessions([]).append(&key, &delta(keys("a", 10))).await.unwrap();
     // The quota is lowered, and what is there is more than it allows.
@@ -142,7 +142,7 @@ async fn a_full_state_can_still_be_changed_and_made_smaller(backend: &Backend) {
     assert_eq!(exceeded(sessions.append(&key, &delta(map(json!({"e": 1})))).await), "quotas.session_state_keys");
 }
 
-async fn a_session_has_only_so_many_events_and_bytes(backend: &Backend) {
+async fn events_and_bytes_of_a_session_are_limited(backend: &Backend) {
     let sessions = backend.sessions([(Quota::SessionEvents, 3)]);
     let key = create(&sessions, "ann", "s").await;
     for _ in 0..3 {
@@ -159,7 +159,7 @@ async fn a_session_has_only_so_many_events_and_bytes(backend: &Backend) {
     assert_eq!(exceeded(sessions.append(&key, &event).await), "quotas.session_bytes");
 }
 
-async fn a_user_has_only_so_many_sessions_and_events(backend: &Backend) {
+async fn sessions_and_events_of_a_user_are_limited(backend: &Backend) {
     let sessions = backend.sessions([(Quota::UserSessions, 2)]);
     let first = create(&sessions, "ann", "s1").await;
     create(&sessions, "ann", "s2").await;
@@ -226,7 +226,7 @@ async fn concurrent_writes_do_not_exceed_a_quota_together(backend: &Backend) {
     assert_eq!(appended.iter().filter(|appended| appended.is_ok()).count(), 10);
 }
 
-async fn what_is_refused_leaves_nothing_behind(backend: &Backend) {
+async fn a_rejected_write_stores_nothing(backend: &Backend) {
     let sessions = backend.sessions([(Quota::SessionStateKeys, 1)]);
     let key = create(&sessions, "ann", "s").await;
     let before = backend.sessions.usage(&key).await.unwrap();
@@ -244,7 +244,7 @@ async fn what_is_refused_leaves_nothing_behind(backend: &Backend) {
     sessions.append(&key, &delta(keys("a", 1))).await.unwrap();
 }
 
-async fn what_others_have_stored_counts(backend: &Backend) {
+async fn data_of_other_processes_counts(backend: &Backend) {
     let quotas = [(Quota::SessionEvents, 1000)];
     let (one, other) = (backend.sessions(quotas), backend.sessions(quotas));
     let key = create(&one, "ann", "s").await;
@@ -257,7 +257,7 @@ async fn what_others_have_stored_counts(backend: &Backend) {
     assert_eq!(exceeded(one.append(&key, &delta(JsonMap::new())).await), "quotas.session_events");
 }
 
-async fn an_app_may_have_quotas_of_its_own(backend: &Backend) {
+async fn an_app_may_have_its_own_quotas(backend: &Backend) {
     let quotas = AppQuotas {
         default: Quotas::default().with(Quota::UserSessions, 1),
         apps: [("wide".to_owned(), Quotas::default().with(Quota::UserSessions, 0))].into(),
@@ -295,7 +295,7 @@ async fn versions_of_artifacts_are_counted_for_session_and_user(backend: &Backen
     assert_eq!(exceeded(artifacts.save(&s2, "b", &part).await), "quotas.user_artifact_bytes");
 }
 
-async fn long_names_and_control_characters_are_refused(backend: &Backend) {
+async fn long_names_and_control_characters_are_rejected(backend: &Backend) {
     let (sessions, artifacts) = (backend.sessions([]), backend.artifacts([]));
     let long = "x".repeat(257);
     for (name, what) in [(long.as_str(), "has at most 256 bytes"), ("a\u{1b}b", "has no control characters")] {

@@ -15,33 +15,33 @@ every_backend!(
         an_unknown_session_is_none,
         a_created_session_is_found,
         a_session_without_an_id_gets_a_uuid,
-        blanks_around_an_id_do_not_count,
+        whitespace_around_an_id_is_ignored,
         a_duplicate_id_is_an_error_and_changes_nothing,
-        the_same_id_may_be_used_by_others,
-        names_may_hold_any_characters,
-        an_event_comes_back_exactly,
+        other_users_may_use_the_same_id,
+        names_may_contain_any_characters,
+        an_event_is_read_back_unchanged,
         an_event_sets_the_update_time,
         revisions_count_the_events,
-        a_partial_event_is_refused_and_changes_nothing,
+        a_partial_event_is_rejected_and_changes_nothing,
         appending_to_an_unknown_session_is_an_error,
         appending_to_a_deleted_session_is_an_error,
-        the_newest_events_can_be_asked_for,
-        events_since_a_time_can_be_asked_for,
-        events_after_a_revision_can_be_asked_for,
-        state_deltas_add_up,
-        a_removed_key_is_gone,
-        values_of_every_kind_come_back,
+        the_newest_events_can_be_requested,
+        events_since_a_time_can_be_requested,
+        events_after_a_revision_can_be_requested,
+        state_deltas_accumulate,
+        a_removed_key_is_deleted,
+        values_of_every_kind_are_read_back,
         app_state_is_shared_by_all_users_of_the_app,
         user_state_is_shared_by_the_sessions_of_the_user,
-        initial_state_goes_to_its_owners,
-        temporary_state_is_never_kept,
+        initial_state_is_split_by_scope,
+        temporary_state_is_never_stored,
         shared_state_outlives_its_session,
         sessions_are_listed_without_events_newest_first,
-        a_list_holds_only_the_users_sessions_in_the_app,
+        a_list_contains_only_the_users_sessions_in_the_app,
         a_deleted_session_is_gone,
         deleting_an_unknown_session_is_no_error,
-        a_session_created_again_starts_anew,
-        what_was_read_does_not_change_later,
+        a_session_created_again_is_empty,
+        a_session_that_was_read_does_not_change_later,
         concurrent_appends_keep_every_event,
         concurrent_creations_of_one_id_succeed_once,
     ],
@@ -131,7 +131,7 @@ async fn a_session_without_an_id_gets_a_uuid(sessions: &dyn SessionService) {
     }
 }
 
-async fn blanks_around_an_id_do_not_count(sessions: &dyn SessionService) {
+async fn whitespace_around_an_id_is_ignored(sessions: &dyn SessionService) {
     assert_eq!(create(sessions, "ann", " s1\n").await, SessionKey::new("app", "ann", "s1"));
     let again = sessions.create("app", "ann", Some("s1"), JsonMap::new()).await;
     assert!(matches!(again, Err(StoreError::SessionExists(_))), "{again:?}");
@@ -147,7 +147,7 @@ async fn a_duplicate_id_is_an_error_and_changes_nothing(sessions: &dyn SessionSe
     assert_eq!(ids(sessions, &key, EventWindow::All).await.len(), 1);
 }
 
-async fn the_same_id_may_be_used_by_others(sessions: &dyn SessionService) {
+async fn other_users_may_use_the_same_id(sessions: &dyn SessionService) {
     let ann = create(sessions, "ann", "s1").await;
     let bob = create(sessions, "bob", "s1").await;
     let elsewhere = sessions.create("other", "ann", Some("s1"), JsonMap::new()).await.unwrap().key;
@@ -157,7 +157,7 @@ async fn the_same_id_may_be_used_by_others(sessions: &dyn SessionService) {
     assert_eq!(ids(sessions, &elsewhere, EventWindow::All).await.len(), 0);
 }
 
-async fn names_may_hold_any_characters(sessions: &dyn SessionService) {
+async fn names_may_contain_any_characters(sessions: &dyn SessionService) {
     let name = "a/b'; DROP TABLE sessions; --%_\\ é東";
     let state_key = format!("{name}\u{0}");
     let key = sessions.create(name, name, Some(name), map(json!({&state_key: name}))).await.unwrap().key;
@@ -168,7 +168,7 @@ async fn names_may_hold_any_characters(sessions: &dyn SessionService) {
     assert!(sessions.get(&similar, EventWindow::All).await.unwrap().is_none());
 }
 
-async fn an_event_comes_back_exactly(sessions: &dyn SessionService) {
+async fn an_event_is_read_back_unchanged(sessions: &dyn SessionService) {
     let key = create(sessions, "ann", "s1").await;
     let json = r#"{"id":"e1","invocationId":"e-1","author":"dice","content":{"role":"model","parts":[{"functionCall":
         {"id":"c1","name":"roll","args":{"sides":6,"ü":[null,1.5]}},"newKey":true}]},"actions":{"stateDelta":{},
@@ -198,7 +198,7 @@ async fn revisions_count_the_events(sessions: &dyn SessionService) {
     assert_eq!(sessions.list("app", "ann").await.unwrap()[0].revision, 3);
 }
 
-async fn a_partial_event_is_refused_and_changes_nothing(sessions: &dyn SessionService) {
+async fn a_partial_event_is_rejected_and_changes_nothing(sessions: &dyn SessionService) {
     let key = create(sessions, "ann", "s1").await;
     let partial = Event::new(EventData {
         id: "p1".into(),
@@ -236,7 +236,7 @@ async fn appending_to_a_deleted_session_is_an_error(sessions: &dyn SessionServic
     assert!(sessions.get(&key, EventWindow::All).await.unwrap().is_none());
 }
 
-async fn the_newest_events_can_be_asked_for(sessions: &dyn SessionService) {
+async fn the_newest_events_can_be_requested(sessions: &dyn SessionService) {
     let key = create(sessions, "ann", "s1").await;
     append(sessions, &key, (0..5).map(|number| event(&number.to_string()))).await;
     let all = ids(sessions, &key, EventWindow::All).await;
@@ -247,7 +247,7 @@ async fn the_newest_events_can_be_asked_for(sessions: &dyn SessionService) {
     assert_eq!(ids(sessions, &key, EventWindow::Recent(usize::MAX)).await, all);
 }
 
-async fn events_since_a_time_can_be_asked_for(sessions: &dyn SessionService) {
+async fn events_since_a_time_can_be_requested(sessions: &dyn SessionService) {
     let key = create(sessions, "ann", "s1").await;
     // Clocks of clients differ, so times need not ascend.
     append(sessions, &key, [10, 20, 30, 25].map(event_at)).await;
@@ -260,7 +260,7 @@ async fn events_since_a_time_can_be_asked_for(sessions: &dyn SessionService) {
     assert!(ids(sessions, &key, since(31)).await.is_empty());
 }
 
-async fn events_after_a_revision_can_be_asked_for(sessions: &dyn SessionService) {
+async fn events_after_a_revision_can_be_requested(sessions: &dyn SessionService) {
     let key = create(sessions, "ann", "s1").await;
     append(sessions, &key, (0..200).map(|number| event(&number.to_string()))).await;
     let all = ids(sessions, &key, EventWindow::All).await;
@@ -273,13 +273,13 @@ async fn events_after_a_revision_can_be_asked_for(sessions: &dyn SessionService)
     assert!(ids(sessions, &key, EventWindow::AfterRevision(u64::MAX)).await.is_empty());
 }
 
-async fn state_deltas_add_up(sessions: &dyn SessionService) {
+async fn state_deltas_accumulate(sessions: &dyn SessionService) {
     let key = sessions.create("app", "ann", Some("s1"), map(json!({"a": 1, "b": 1}))).await.unwrap().key;
     append(sessions, &key, [delta(json!({"b": 2, "_app_c": 3})), delta(json!({"d": 4}))]).await;
     assert_eq!(state(sessions, &key).await, json!({"_app_c": 3, "a": 1, "b": 2, "d": 4}));
 }
 
-async fn a_removed_key_is_gone(sessions: &dyn SessionService) {
+async fn a_removed_key_is_deleted(sessions: &dyn SessionService) {
     let initial = map(json!({"a": 1, "b": 1, "c": null, "user:a": 1, "app:a": 1, "d": 1}));
     let key = sessions.create("app", "ann", Some("s1"), initial).await.unwrap().key;
     let removals = json!({"a": null, "b": "__ADK_SENTINEL_REMOVED__", "user:a": null, "app:a": null, "unknown": null});
@@ -287,7 +287,7 @@ async fn a_removed_key_is_gone(sessions: &dyn SessionService) {
     assert_eq!(state(sessions, &key).await, json!({"d": 1}));
 }
 
-async fn values_of_every_kind_come_back(sessions: &dyn SessionService) {
+async fn values_of_every_kind_are_read_back(sessions: &dyn SessionService) {
     let values = json!({
         "array": [1, "two", [null]], "big": u64::MAX, "empty": "", "false": false, "float": 0.1, "negative": i64::MIN,
         "nested": {"z": 1, "a": {"null": null}}, "text": "quote \" backslash \\ newline \n é 🙂 \u{0}",
@@ -322,7 +322,7 @@ async fn user_state_is_shared_by_the_sessions_of_the_user(sessions: &dyn Session
     assert!(listed.iter().all(|session| session.state.get("user:name") == Some(&json!("Ann"))), "{listed:?}");
 }
 
-async fn initial_state_goes_to_its_owners(sessions: &dyn SessionService) {
+async fn initial_state_is_split_by_scope(sessions: &dyn SessionService) {
     let initial = map(json!({"app:a": 1, "user:u": 2, "temp:t": 3, "own": 4}));
     let created = sessions.create("app", "ann", Some("s1"), initial).await.unwrap();
     assert_eq!(serde_json::to_value(&created.state).unwrap(), json!({"app:a": 1, "own": 4, "user:u": 2}));
@@ -331,7 +331,7 @@ async fn initial_state_goes_to_its_owners(sessions: &dyn SessionService) {
     assert_eq!(state(sessions, &create(sessions, "bob", "s1").await).await, json!({"app:a": 1}));
 }
 
-async fn temporary_state_is_never_kept(sessions: &dyn SessionService) {
+async fn temporary_state_is_never_stored(sessions: &dyn SessionService) {
     let key = create(sessions, "ann", "s1").await;
     let event = delta(json!({"temp:a": 1}));
     append(sessions, &key, [event.clone(), delta(json!({"temp:b": 1, "c": 1}))]).await;
@@ -361,7 +361,7 @@ async fn sessions_are_listed_without_events_newest_first(sessions: &dyn SessionS
     }
 }
 
-async fn a_list_holds_only_the_users_sessions_in_the_app(sessions: &dyn SessionService) {
+async fn a_list_contains_only_the_users_sessions_in_the_app(sessions: &dyn SessionService) {
     for user in ["ann", "an", "anna", "bob"] {
         create(sessions, user, user).await;
     }
@@ -389,7 +389,7 @@ async fn deleting_an_unknown_session_is_no_error(sessions: &dyn SessionService) 
     assert_eq!(sessions.list("app", "ann").await.unwrap().len(), 1);
 }
 
-async fn a_session_created_again_starts_anew(sessions: &dyn SessionService) {
+async fn a_session_created_again_is_empty(sessions: &dyn SessionService) {
     let first = sessions.create("app", "ann", Some("s1"), map(json!({"a": 1}))).await.unwrap();
     append(sessions, &first.key, [event("hello")]).await;
     sessions.delete(&first.key).await.unwrap();
@@ -400,7 +400,7 @@ async fn a_session_created_again_starts_anew(sessions: &dyn SessionService) {
     assert!(found.state.is_empty());
 }
 
-async fn what_was_read_does_not_change_later(sessions: &dyn SessionService) {
+async fn a_session_that_was_read_does_not_change_later(sessions: &dyn SessionService) {
     let key = create(sessions, "ann", "s1").await;
     append(sessions, &key, [delta(json!({"a": 1, "app:b": 1}))]).await;
     let read = sessions.get(&key, EventWindow::All).await.unwrap().unwrap();

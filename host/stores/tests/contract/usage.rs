@@ -12,7 +12,7 @@ use hatchery_stores::{DirectoryArtifacts, MemoryArtifacts, MemorySessions, Sqlit
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A service whose usage is counted by the trait's own method.
+/// A service that uses the default method for usage.
 struct Recounted<'a>(&'a dyn SessionService);
 
 #[async_trait]
@@ -70,7 +70,7 @@ fn event(state: Vec<(String, Value)>) -> Arc<Event> {
     Event::new(EventData { actions, ..EventData::default() })
 }
 
-async fn play(sessions: &dyn SessionService, steps: &[Step]) {
+async fn perform(sessions: &dyn SessionService, steps: &[Step]) {
     for user in USERS {
         // Shows the shared state also when the other sessions are gone.
         sessions.create("app", user, Some("kept"), JsonMap::new()).await.unwrap();
@@ -105,23 +105,23 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn totals_in_memory_are_those_of_a_recount(steps in prop::collection::vec(step(), 0..30)) {
-        block_on(async { play(&MemorySessions::new(), &steps).await });
+    fn totals_in_memory_equal_a_recount(steps in prop::collection::vec(step(), 0..30)) {
+        block_on(async { perform(&MemorySessions::new(), &steps).await });
     }
 
     #[test]
-    fn totals_in_sqlite_are_those_of_a_recount(steps in prop::collection::vec(step(), 0..30)) {
+    fn totals_in_sqlite_equal_a_recount(steps in prop::collection::vec(step(), 0..30)) {
         let folder = tempfile::tempdir().unwrap();
         block_on(async {
             let sessions = SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap();
-            play(&sessions, &steps).await;
+            perform(&sessions, &steps).await;
             sessions.close().await;
         });
     }
 }
 
 every_backend!(
-    [totals_of_artifacts_are_the_sums_of_what_is_stored],
+    [totals_of_artifacts_equal_the_stored_sizes],
     memory(_folder) => MemoryArtifacts::new(),
     directory(folder) => open(folder).await,
 );
@@ -130,7 +130,7 @@ async fn open(folder: &Path) -> DirectoryArtifacts {
     DirectoryArtifacts::open(folder.join("artifacts")).await.unwrap()
 }
 
-async fn totals_of_artifacts_are_the_sums_of_what_is_stored(artifacts: &dyn ArtifactService) {
+async fn totals_of_artifacts_equal_the_stored_sizes(artifacts: &dyn ArtifactService) {
     let [s1, s2] = ["s1", "s2"].map(|id| SessionKey::new("app", "ann", id));
     assert_eq!(artifacts.usage(&s1).await.unwrap(), ArtifactUsage::default());
     let picture: Part =

@@ -1,4 +1,4 @@
-//! The database file: opening it, bringing its schema up to date, and refusing what is not ours.
+//! The database file: connection pools, schema migrations, and rejection of foreign files.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,43 +9,43 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePo
 
 use super::Durability;
 use super::failure::is_busy;
-use crate::private;
-use crate::queue::MAX_WAIT;
+use crate::keyed_lock::MAX_WAIT;
+use crate::permissions;
 
-/// The steps from an empty file to the schema of this version. Step `n` ends by setting `user_version` to `n`; a step that was
-/// ever released does not change.
+/// The migrations from an empty file to the current schema. Migration `n` ends by setting `user_version` to `n`. A migration that was
+/// released must not change.
 const MIGRATIONS: [&str; 2] = [include_str!("migrations/0001_sessions.sql"), include_str!("migrations/0002_usage.sql")];
 
 /// Set by the first migration.
 const APPLICATION_ID: i64 = 0x4874_5365;
 
-/// An event is a row, and what does not fit on a page costs another whole page. At this size events of some kilobytes pack well.
+/// A row that does not fit on a page uses overflow pages. At this size, events of some kilobytes fit well.
 const PAGE_BYTES: u32 = 16 * 1024;
 
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 const READERS: u32 = 4;
 
-/// An open database: one connection that writes, a few that read meanwhile.
+/// An open database with one writing connection and a few reading ones.
 pub(super) struct Database {
     pub(super) writer: SqlitePool,
     pub(super) readers: SqlitePool,
 }
 
 impl Database {
-    /// Opens or makes the file, with the folders above it. What is made is for the owner only; SQLite gives its other files the mode
-    /// of the database.
+    /// Opens the file, and creates it and its parent folders if they are missing, with access for the owner only. SQLite creates its other
+    /// files with the mode of the database.
     pub(super) async fn open(file: &Path, durability: Durability) -> Result<Self, StoreError> {
         let failed = |source| StoreError::backend(format!("cannot open session database {}", file.display()), source);
         let folder_failed = |error| {
             StoreError::backend(format!("cannot make the folder of session database {}", file.display()), error)
         };
         if let Some(folder) = file.parent() {
-            private::create_dir_all(folder).map_err(folder_failed)?;
+            permissions::create_dir_all(folder).map_err(folder_failed)?;
         }
-        // Where the file cannot be made, SQLite says why.
-        if private::create_file(file).is_err() {
-            private::warn_if_readable(file);
+        // If the file cannot be created, SQLite reports the reason.
+        if permissions::create_file(file).is_err() {
+            permissions::warn_if_readable(file);
         }
         let common = SqliteConnectOptions::new()
             .filename(file)
@@ -62,23 +62,23 @@ impl Database {
         Ok(Self { writer, readers })
     }
 
-    /// Waits for what is under way, then closes all connections. The last one to close moves the log into the database file.
+    /// Waits for running operations, then closes all connections. The last one moves the write-ahead log into the database file.
     pub(super) async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
     }
 }
 
-/// Connections stay open, because each keeps its prepared statements; and to a file they do not go stale. One that is still in a
-/// transaction when it comes back is replaced: SQLite ends a transaction by itself when the disk is full, and the driver then
-/// takes it for open for good.
+/// Creates a pool whose connections stay open, because each caches its prepared statements, and connections to a file do not become stale.
+/// A connection that is released within a transaction is replaced: SQLite ends a transaction by itself if the disk is full, and the driver
+/// then considers it open for ever.
 fn pool(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(MAX_WAIT)
         .after_release(|connection, _| {
             Box::pin(async move {
-                // What was begun before is done once the connection answers.
+                // Earlier operations are complete once the connection responds.
                 connection.ping().await?;
                 Ok(!connection.is_in_transaction())
             })
@@ -88,8 +88,7 @@ fn pool(connections: u32) -> SqlitePoolOptions {
         .max_lifetime(None)
 }
 
-/// Connects, trying again while another process does so: SQLite does not wait by itself where a new file is switched to its
-/// write-ahead log.
+/// Connects, with retries while another process connects: SQLite does not wait by itself while a new file is switched to WAL mode.
 async fn connect(options: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
@@ -103,7 +102,7 @@ async fn connect(options: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Erro
     }
 }
 
-/// Applies the migrations that the file lacks, all or none. Another process that opens the file meanwhile waits.
+/// Applies the missing migrations in one transaction. Another process that opens the file waits for it.
 async fn migrate(writer: &SqlitePool, file: &Path) -> Result<(), StoreError> {
     let failed =
         |source| StoreError::backend(format!("cannot bring session database {} up to date", file.display()), source);
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn connections_are_set_up_as_promised() {
+    async fn connections_have_the_documented_settings() {
         let settings = "SELECT journal_mode, synchronous, timeout, foreign_keys, page_size FROM \
             pragma_journal_mode, pragma_synchronous, pragma_busy_timeout, pragma_foreign_keys, pragma_page_size";
         // 1 is NORMAL: the log is synchronised at checkpoints. 2 is FULL: it is synchronised by every commit.

@@ -1,4 +1,4 @@
-//! Rows of state: read whole, written many at a time.
+//! Rows of state: reads, and batched writes.
 
 use hatchery_core::{JsonMap, SessionKey, State, StateScope, is_state_removal};
 use sqlx::sqlite::{SqliteArguments, SqliteConnection};
@@ -6,7 +6,7 @@ use sqlx::{Arguments, AssertSqlSafe, query_as, query_with};
 
 use super::queries;
 
-/// Rows of one statement, most first: few different statements are prepared, and few are run.
+/// Batch sizes in descending order, so that few different statements are prepared and few are executed.
 const BATCHES: [usize; 3] = [64, 8, 1];
 
 /// Reads a session's own and shared state.
@@ -15,7 +15,7 @@ pub(super) async fn read(connection: &mut SqliteConnection, key: &SessionKey, ro
     from_rows(rows)
 }
 
-/// State of rows of keys and values.
+/// Builds state from rows of keys and values.
 pub(super) fn from_rows(rows: Vec<(String, String)>) -> Result<State, sqlx::Error> {
     let mut state = State::default();
     for (name, value) in rows {
@@ -24,7 +24,7 @@ pub(super) fn from_rows(rows: Vec<(String, String)>) -> Result<State, sqlx::Erro
     Ok(state)
 }
 
-/// Reads a value.
+/// Parses a value.
 pub(super) fn from_json(text: &str) -> Result<serde_json::Value, sqlx::Error> {
     serde_json::from_str(text).map_err(|error| sqlx::Error::Decode(error.into()))
 }
@@ -37,19 +37,19 @@ pub(super) async fn apply(
     delta: &JsonMap,
 ) -> Result<(), sqlx::Error> {
     for table in [Table::Session, Table::User, Table::App] {
-        let of_table = || delta.iter().filter(|(name, _)| StateScope::of(name).0 == table.scope());
-        let unset: Vec<&str> =
-            of_table().filter(|(_, value)| is_state_removal(value)).map(|(name, _)| name.as_str()).collect();
-        let set: Vec<(&str, String)> = of_table()
+        let entries = || delta.iter().filter(|(name, _)| StateScope::of(name).0 == table.scope());
+        let removed: Vec<&str> =
+            entries().filter(|(_, value)| is_state_removal(value)).map(|(name, _)| name.as_str()).collect();
+        let set: Vec<(&str, String)> = entries()
             .filter(|(_, value)| !is_state_removal(value))
             .map(|(name, value)| (name.as_str(), value.to_string()))
             .collect();
-        for batch in batches(&unset) {
+        for batch in batches(&removed) {
             let mut arguments = table.owner(key, row)?;
             for name in batch {
                 add(&mut arguments, name)?;
             }
-            query_with(AssertSqlSafe(table.unset(batch.len())), arguments).execute(&mut *connection).await?;
+            query_with(AssertSqlSafe(table.delete_sql(batch.len())), arguments).execute(&mut *connection).await?;
         }
         for batch in batches(&set) {
             let mut arguments = table.owner(key, row)?;
@@ -57,7 +57,7 @@ pub(super) async fn apply(
                 add(&mut arguments, name)?;
                 add(&mut arguments, value.as_str())?;
             }
-            query_with(AssertSqlSafe(table.set(batch.len())), arguments).execute(&mut *connection).await?;
+            query_with(AssertSqlSafe(table.upsert_sql(batch.len())), arguments).execute(&mut *connection).await?;
         }
     }
     Ok(())
@@ -83,7 +83,7 @@ impl Table {
         }
     }
 
-    /// The table's name, and the columns that say whose a key is.
+    /// Returns the table's name, and the columns that identify the owner of a key.
     fn columns(self) -> (&'static str, &'static [&'static str]) {
         match self {
             Self::Session => ("session_state", &["session"]),
@@ -92,7 +92,7 @@ impl Table {
         }
     }
 
-    /// The values of the columns that say whose a key is.
+    /// Returns the values of the owner columns.
     fn owner(self, key: &SessionKey, row: i64) -> Result<SqliteArguments, sqlx::Error> {
         let mut arguments = SqliteArguments::default();
         match self {
@@ -106,8 +106,8 @@ impl Table {
         Ok(arguments)
     }
 
-    /// A statement that sets `rows` keys: parameters are the owner, then key and value of each.
-    pub(super) fn set(self, rows: usize) -> String {
+    /// Returns a statement that sets `rows` keys. Its parameters are the owner, then the key and value of each.
+    pub(super) fn upsert_sql(self, rows: usize) -> String {
         let (table, owner) = self.columns();
         let owner_parameters: Vec<String> = (1..=owner.len()).map(|number| format!("?{number}")).collect();
         let row = |index: usize| {
@@ -122,13 +122,13 @@ impl Table {
         )
     }
 
-    /// A statement that deletes `rows` keys: parameters are the owner, then each key.
-    pub(super) fn unset(self, rows: usize) -> String {
+    /// Returns a statement that deletes `rows` keys. Its parameters are the owner, then each key.
+    pub(super) fn delete_sql(self, rows: usize) -> String {
         let (table, owner) = self.columns();
-        let is_owners: Vec<String> =
+        let conditions: Vec<String> =
             owner.iter().enumerate().map(|(index, column)| format!("{column} = ?{}", index + 1)).collect();
         let keys: Vec<String> = (0..rows).map(|index| format!("?{}", owner.len() + 1 + index)).collect();
-        format!("DELETE FROM {table} WHERE {} AND key IN ({})", is_owners.join(" AND "), keys.join(", "))
+        format!("DELETE FROM {table} WHERE {} AND key IN ({})", conditions.join(" AND "), keys.join(", "))
     }
 }
 
@@ -136,13 +136,13 @@ fn add(arguments: &mut SqliteArguments, text: &str) -> Result<(), sqlx::Error> {
     arguments.add(text.to_owned()).map_err(sqlx::Error::Encode)
 }
 
-/// Cuts rows into pieces of the sizes of [`BATCHES`].
+/// Splits rows into batches of the sizes in [`BATCHES`].
 fn batches<T>(rows: &[T]) -> impl Iterator<Item = &[T]> {
     let mut rest = rows;
     std::iter::from_fn(move || {
         let size = BATCHES.into_iter().find(|size| *size <= rest.len())?;
-        let (batch, after) = rest.split_at_checked(size)?;
-        rest = after;
+        let (batch, remaining) = rest.split_at_checked(size)?;
+        rest = remaining;
         Some(batch)
     })
 }
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_cut_into_few_sizes() {
+    fn rows_are_split_into_few_sizes() {
         let sizes = |rows: usize| batches(&vec![0; rows]).map(<[_]>::len).collect::<Vec<_>>();
         assert_eq!(sizes(0), [] as [usize; 0]);
         assert_eq!(sizes(9), [8, 1]);
@@ -161,12 +161,12 @@ mod tests {
     }
 
     #[test]
-    fn statements_have_a_place_for_every_value() {
+    fn statements_have_a_parameter_for_every_value() {
         assert_eq!(
-            Table::User.set(2),
+            Table::User.upsert_sql(2),
             "INSERT INTO user_state (app, user, key, value) VALUES (?1, ?2, ?3, ?4), (?1, ?2, ?5, ?6) \
              ON CONFLICT DO UPDATE SET value = excluded.value"
         );
-        assert_eq!(Table::Session.unset(2), "DELETE FROM session_state WHERE session = ?1 AND key IN (?2, ?3)");
+        assert_eq!(Table::Session.delete_sql(2), "DELETE FROM session_state WHERE session = ?1 AND key IN (?2, ?3)");
     }
 }

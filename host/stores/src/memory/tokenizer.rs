@@ -1,11 +1,11 @@
-//! Words of a text: what a query and an entry of memory have in common.
+//! A tokenizer for search: words, and bigrams of scripts without spaces.
 
 use std::collections::BTreeSet;
 
-/// The distinct words of a text: runs of letters and digits in lower case. Runs of a script that does not put spaces between words
-/// give pairs of neighbouring characters instead, and in an entry (not in a query of several characters) single characters as
-/// well, so that any part of such a run is found.
-pub(super) fn words_of(text: &str, of: Of) -> BTreeSet<Box<str>> {
+/// Returns the distinct words of a text: runs of letters and digits in lower case. A run in a script that does not separate words by
+/// spaces is split into bigrams instead. In an entry, and in a query of one character, single characters are added, so that any part of
+/// such a run is found.
+pub(super) fn tokenize(text: &str, kind: TextKind) -> BTreeSet<Box<str>> {
     let mut words = BTreeSet::new();
     for run in text.split(|character: char| !character.is_alphanumeric()).filter(|run| !run.is_empty()) {
         let lower = run.to_lowercase();
@@ -18,7 +18,7 @@ pub(super) fn words_of(text: &str, of: Of) -> BTreeSet<Box<str>> {
             for pair in piece.windows(2) {
                 words.insert(pair.iter().collect::<String>().into());
             }
-            if of == Of::Entry || piece.len() == 1 {
+            if kind == TextKind::Entry || piece.len() == 1 {
                 words.extend(piece.iter().map(|character| character.to_string().into()));
             }
         }
@@ -26,16 +26,16 @@ pub(super) fn words_of(text: &str, of: Of) -> BTreeSet<Box<str>> {
     words
 }
 
-/// Whose words they are.
+/// The kind of text.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Of {
-    /// What is searched.
+pub(super) enum TextKind {
+    /// A text in memory.
     Entry,
-    /// What is searched for.
+    /// A search query.
     Query,
 }
 
-/// Thai, Lao, Tibetan, Burmese, Khmer, and Chinese and Japanese characters.
+/// Returns true for Thai, Lao, Tibetan, Burmese, Khmer, Chinese and Japanese characters.
 fn is_unspaced(character: char) -> bool {
     matches!(u32::from(character),
         0x0E00..=0x0FFF | 0x1000..=0x109F | 0x1780..=0x17FF | 0x3040..=0x30FF | 0x31F0..=0x31FF
@@ -46,27 +46,27 @@ fn is_unspaced(character: char) -> bool {
 mod tests {
     use super::*;
 
-    fn list(text: &str, of: Of) -> Vec<String> {
-        words_of(text, of).into_iter().map(String::from).collect()
+    fn list(text: &str, kind: TextKind) -> Vec<String> {
+        tokenize(text, kind).into_iter().map(String::from).collect()
     }
 
     #[test]
     fn words_are_lower_case_and_without_punctuation() {
         assert_eq!(
-            list("Hello? \"HELLO\", room 101: Ärger—ПРИВЕТ!", Of::Query),
+            list("Hello? \"HELLO\", room 101: Ärger—ПРИВЕТ!", TextKind::Query),
             ["101", "hello", "room", "ärger", "привет"]
         );
     }
 
     #[test]
-    fn a_script_without_spaces_gives_pairs_of_characters() {
-        assert_eq!(list("東京都2024", Of::Query), ["2024", "京都", "東京"]);
-        assert_eq!(list("猫", Of::Query), ["猫"]);
-        assert_eq!(list("黒猫", Of::Entry), ["猫", "黒", "黒猫"]);
+    fn a_script_without_spaces_is_split_into_bigrams() {
+        assert_eq!(list("東京都2024", TextKind::Query), ["2024", "京都", "東京"]);
+        assert_eq!(list("猫", TextKind::Query), ["猫"]);
+        assert_eq!(list("黒猫", TextKind::Entry), ["猫", "黒", "黒猫"]);
     }
 
     #[test]
-    fn a_text_of_signs_has_no_words() {
-        assert!(words_of("?! … 🙂", Of::Entry).is_empty());
+    fn a_text_of_symbols_has_no_words() {
+        assert!(tokenize("?! … 🙂", TextKind::Entry).is_empty());
     }
 }

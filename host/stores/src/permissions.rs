@@ -1,13 +1,10 @@
-//! Folders and files that only their owner may read. On systems without Unix permissions they are made as usual.
+//! Unix permissions of folders and files that only their owner may access. Other systems use their defaults.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Makes a folder and those above it that are missing, for the owner only. What is there keeps its permissions.
-///
-/// # Errors
-/// If a folder cannot be made.
+/// Creates a folder and its missing parents with access for the owner only. Existing folders keep their permissions.
 pub fn create_dir_all(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -16,10 +13,10 @@ pub fn create_dir_all(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Makes a new file for the owner only.
+/// Creates a file with access for the owner only.
 ///
 /// # Errors
-/// If it exists already, or cannot be made.
+/// If it exists already or cannot be created.
 pub fn create_file(file: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -28,7 +25,7 @@ pub fn create_file(file: &Path) -> io::Result<File> {
     options.open(file)
 }
 
-/// True if other users of the machine may read a file, or list a folder. False where that cannot be found out.
+/// Returns true if other users of the machine may read a file or list a folder, and false if that is unknown.
 pub fn is_readable_by_others(path: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -42,10 +39,10 @@ pub fn is_readable_by_others(path: &Path) -> bool {
     }
 }
 
-/// Takes all rights on a folder from everybody but its owner. Only for folders that the host has made.
+/// Removes all permissions on a folder except those of its owner. To be used only for folders that the host has created.
 ///
 /// # Errors
-/// If the folder is somebody else's.
+/// If the folder has another owner.
 pub fn restrict_dir(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     {
@@ -59,8 +56,8 @@ pub fn restrict_dir(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Warns of what others may read: a file or folder with data that lies in a folder which others may enter too. What the host has not
-/// made is not changed.
+/// Logs a warning if other users may read a file or folder with data, and its parent folder does not prevent it. Changes nothing, because
+/// the host has not created it.
 pub fn warn_if_readable(path: &Path) {
     let is_enclosed =
         path.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !is_readable_by_others(folder));

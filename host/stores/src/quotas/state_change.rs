@@ -1,21 +1,21 @@
-//! What a delta of state adds to the totals: at most, without looking at the state, and exactly.
+//! Changes of state usage by a delta: an upper bound without reading the state, and the exact value.
 
 use hatchery_core::{JsonMap, State, StateScope, StateUsage, is_state_removal, state_entry_bytes};
 
-/// Keys and bytes that a delta adds to the state of a session, its user and its app.
+/// Keys and bytes that a delta adds to, or replaces in, the state of a session, its user and its app.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct StateChange {
     pub(super) session: StateUsage,
     pub(super) user: StateUsage,
     pub(super) app: StateUsage,
 }
 
-impl Change {
-    /// The most that a delta adds: every key that it sets is new, none that it removes was there.
-    pub(super) fn at_most(delta: &JsonMap) -> Self {
+impl StateChange {
+    /// Returns the upper bound of what a delta adds: all keys that it sets are new, and none that it removes exists.
+    pub(super) fn upper_bound(delta: &JsonMap) -> Self {
         let mut change = Self::default();
         for (name, value) in delta {
-            if let Some(usage) = change.of_mut(StateScope::of(name).0)
+            if let Some(usage) = change.usage_mut(StateScope::of(name).0)
                 && !is_state_removal(value)
             {
                 usage.keys += 1;
@@ -25,11 +25,11 @@ impl Change {
         change
     }
 
-    /// What a delta takes away: the keys of `state` that it sets anew or removes.
+    /// Returns what a delta replaces: the keys of `state` that it overwrites or removes.
     pub(super) fn replaced(delta: &JsonMap, state: &State) -> Self {
         let mut change = Self::default();
         for name in delta.keys() {
-            if let (Some(usage), Some(old)) = (change.of_mut(StateScope::of(name).0), state.get(name)) {
+            if let (Some(usage), Some(old)) = (change.usage_mut(StateScope::of(name).0), state.get(name)) {
                 usage.keys += 1;
                 usage.bytes += state_entry_bytes(name, old);
             }
@@ -37,7 +37,7 @@ impl Change {
         change
     }
 
-    fn of_mut(&mut self, scope: StateScope) -> Option<&mut StateUsage> {
+    fn usage_mut(&mut self, scope: StateScope) -> Option<&mut StateUsage> {
         match scope {
             StateScope::Session => Some(&mut self.session),
             StateScope::User => Some(&mut self.user),
@@ -47,12 +47,12 @@ impl Change {
     }
 }
 
-/// The sum of two.
+/// Returns the saturating sum.
 pub(super) fn add(one: StateUsage, other: StateUsage) -> StateUsage {
     StateUsage { keys: one.keys.saturating_add(other.keys), bytes: one.bytes.saturating_add(other.bytes) }
 }
 
-/// The rest of one after the other, at least 0.
+/// Returns the saturating difference.
 pub(super) fn subtract(one: StateUsage, other: StateUsage) -> StateUsage {
     StateUsage { keys: one.keys.saturating_sub(other.keys), bytes: one.bytes.saturating_sub(other.bytes) }
 }

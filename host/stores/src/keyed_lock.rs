@@ -1,0 +1,95 @@
+//! A fair async mutex per key, with a timeout.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use hatchery_core::StoreError;
+use hatchery_core::sync::MutexExt;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+
+/// How long a write waits for earlier ones: first for those of the same user, then for the database.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(5);
+
+/// How long a client should wait before a retry.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Returns the error of a write that has waited for [`MAX_WAIT`]; `what` is the busy part.
+pub(crate) fn busy(what: &str) -> StoreError {
+    let what = format!("{what}: this request has waited for {} s and nothing was changed", MAX_WAIT.as_secs());
+    StoreError::Busy { what, retry_after: RETRY_AFTER }
+}
+
+/// A fair lock per key. A key that is neither held nor waited for uses no memory.
+pub(crate) struct KeyedLock<K: Eq + Hash + Clone>(Mutex<HashMap<K, Arc<AsyncMutex<()>>>>);
+
+impl<K: Eq + Hash + Clone> Default for KeyedLock<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+/// Releases the lock of a key when dropped. Exists from the start of the wait; the lock is held once `guard` is set.
+pub(crate) struct KeyedLockGuard<'a, K: Eq + Hash + Clone> {
+    owner: &'a KeyedLock<K>,
+    key: K,
+    lock: Option<Arc<AsyncMutex<()>>>,
+    guard: Option<OwnedMutexGuard<()>>,
+}
+
+impl<K: Eq + Hash + Clone> KeyedLock<K> {
+    /// Locks a key. Waits for all earlier callers; returns `None` after `timeout`.
+    pub(crate) async fn acquire(&self, key: K, timeout: Duration) -> Option<KeyedLockGuard<'_, K>> {
+        let lock = self.locks().entry(key.clone()).or_default().clone();
+        let mut guard = KeyedLockGuard { owner: self, key, lock: Some(lock.clone()), guard: None };
+        guard.guard = Some(tokio::time::timeout(timeout, lock.lock_owned()).await.ok()?);
+        Some(guard)
+    }
+
+    fn locks(&self) -> MutexGuard<'_, HashMap<K, Arc<AsyncMutex<()>>>> {
+        self.0.lock_unpoisoned()
+    }
+}
+
+impl<K: Eq + Hash + Clone> Drop for KeyedLockGuard<'_, K> {
+    fn drop(&mut self) {
+        self.guard = None;
+        let mut locks = self.owner.locks();
+        self.lock = None;
+        if locks.get(&self.key).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+            locks.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    #[tokio::test]
+    async fn a_key_has_one_holder_and_other_keys_do_not_wait() {
+        let locks = KeyedLock::default();
+        let first = locks.acquire("ann", LONG).await.unwrap();
+        assert!(locks.acquire("bob", LONG).now_or_never().flatten().is_some());
+        let mut second = Box::pin(locks.acquire("ann", LONG));
+        assert!(second.as_mut().now_or_never().is_none());
+        drop(first);
+        assert!(second.await.is_some());
+        assert!(locks.locks().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_times_out_and_leaves_nothing_behind() {
+        let locks = KeyedLock::default();
+        let first = locks.acquire("ann", LONG).await.unwrap();
+        assert!(locks.acquire("ann", LONG).await.is_none());
+        drop(first);
+        assert!(locks.locks().is_empty());
+        assert!(locks.acquire("ann", LONG).await.is_some());
+    }
+}
