@@ -53,7 +53,7 @@ pub fn install() -> anyhow::Result<()> {
 
 /// Builds the fuzz targets.
 pub fn build(workspace: &Workspace) -> anyhow::Result<()> {
-    step::run_command(cargo_fuzz(workspace, "build").args(OPTIONS).arg("door"))
+    step::run_command(cargo_fuzz(workspace, "build").args(OPTIONS).arg("any_target"))
 }
 
 /// Fuzzes a target for `seconds`. Inputs that fail are added to the corpus and returned as an error.
@@ -66,7 +66,7 @@ pub fn run(workspace: &Workspace, target: &str, seconds: u64) -> anyhow::Result<
     let corpus = corpus_root(workspace).join(target);
     let mut command = cargo_fuzz(workspace, "run");
     // Inputs that only widen coverage stay in the target folder; the corpus of the repository is small.
-    command.args(OPTIONS).arg("door").args([&found, &corpus]).arg("--");
+    command.args(OPTIONS).arg("any_target").args([&found, &corpus]).arg("--");
     command.arg(format!("-max_total_time={seconds}")).arg(format!("-artifact_prefix={}", failed.display()));
     command.arg(format!("-max_len={MAX_INPUT}")).arg(format!("-timeout={TIMEOUT}"));
     command.arg(format!("-rss_limit_mb={MEMORY_LIMIT}")).env("HATCHERY_FUZZ_TARGET", target);

@@ -1,18 +1,15 @@
-//! The corpus: small files, in the repository, which mutations start from.
+//! The corpus: small files in the repository that mutations start from.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where that of a target is.
+/// Returns the folder of the corpus of a target.
 pub fn folder(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
 }
 
-/// The files of a target, with their names, sorted.
-///
-/// # Errors
-/// When the folder cannot be read.
+/// Reads the files of a target. Returns names and contents, sorted by name.
 pub fn read(target: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder(target))? {

@@ -1,49 +1,49 @@
-//! Doors of the host through which bytes of strangers come, each as a function of bytes. A function must come back soon and must not panic;
-//! what else must hold, it asserts.
+//! Fuzz targets: entry points of the host for untrusted bytes, each as a function of bytes. A function must return quickly and must not
+//! panic; it asserts all other invariants.
 //!
-//! `cargo test -p hatchery-fuzz` plays the corpus in `corpus/TARGET` and a fixed number of mutations of it, the same each time. `cargo xtask
-//! fuzz` looks for more with libFuzzer, and adds what it finds to the corpus.
-#![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "a panic is how a find is reported")]
+//! `cargo test -p hatchery-fuzz` replays the corpus in `corpus/TARGET` and a fixed number of deterministic mutations. `cargo xtask fuzz`
+//! searches for failures with libFuzzer, and adds them to the corpus.
+#![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "a panic reports a failure")]
 
 pub mod corpus;
 pub mod mutation;
 mod targets;
 
-/// A door.
+/// A fuzz target.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// Its name, and that of the folder of its corpus.
+    /// The name, also of the folder of its corpus.
     pub name: &'static str,
-    /// Takes bytes through it.
+    /// Runs the target with one input.
     pub run: fn(&[u8]),
-    /// Words that its format knows, for mutations.
-    pub words: &'static [&'static str],
-    /// How many mutations are tried in each test.
+    /// Tokens of the input format that mutations insert.
+    pub tokens: &'static [&'static str],
+    /// Number of mutations in each test run.
     pub mutations: usize,
 }
 
-/// All doors.
+/// All targets.
 pub const TARGETS: [Target; 10] = [
-    Target { name: "agent_yaml", run: targets::agent_yaml, words: YAML, mutations: 1000 },
-    Target { name: "component", run: targets::component, words: &["\0asm", "hatchery:agent"], mutations: 2000 },
-    Target { name: "config", run: targets::config, words: YAML, mutations: 3000 },
-    Target { name: "event", run: targets::event, words: JSON, mutations: 10_000 },
+    Target { name: "agent_yaml", run: targets::agent_yaml, tokens: YAML, mutations: 1000 },
+    Target { name: "component", run: targets::component, tokens: &["\0asm", "hatchery:agent"], mutations: 2000 },
+    Target { name: "config", run: targets::config, tokens: YAML, mutations: 3000 },
+    Target { name: "event", run: targets::event, tokens: JSON, mutations: 10_000 },
     Target {
         name: "event_stream",
         run: targets::event_stream,
-        words: &["data: ", "\n\n", "[DONE]", "{}"],
+        tokens: &["data: ", "\n\n", "[DONE]", "{}"],
         mutations: 2000,
     },
-    Target { name: "guest_event", run: targets::guest_event, words: JSON, mutations: 10_000 },
-    Target { name: "http", run: targets::http, words: JSON, mutations: 500 },
+    Target { name: "guest_event", run: targets::guest_event, tokens: JSON, mutations: 10_000 },
+    Target { name: "http", run: targets::http, tokens: JSON, mutations: 500 },
     Target {
         name: "manifest",
         run: targets::manifest,
-        words: &["\"layers\":", "\"size\":-1", "sha256:", "null", "[", "{"],
+        tokens: &["\"layers\":", "\"size\":-1", "sha256:", "null", "[", "{"],
         mutations: 5000,
     },
-    Target { name: "registry", run: targets::registry, words: YAML, mutations: 1000 },
-    Target { name: "script", run: targets::script, words: YAML, mutations: 500 },
+    Target { name: "registry", run: targets::registry, tokens: YAML, mutations: 1000 },
+    Target { name: "script", run: targets::script, tokens: YAML, mutations: 500 },
 ];
 
 const JSON: &[&str] = &[
@@ -76,7 +76,7 @@ const YAML: &[&str] = &[
     "1e999", "name:", "..", "\u{0}",
 ];
 
-/// The door of this name.
+/// Returns the target of this name.
 pub fn target(name: &str) -> Option<Target> {
     TARGETS.into_iter().find(|target| target.name == name)
 }

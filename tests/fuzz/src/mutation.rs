@@ -1,14 +1,14 @@
-//! Mutations of bytes: the same seed gives the same ones.
+//! Deterministic mutations of bytes: the same seed returns the same mutations.
 
-/// Longest result, bytes.
-const LONGEST: usize = 16 << 10;
+/// Maximum length of a result in bytes.
+const MAX_LEN: usize = 16 << 10;
 
-/// Makes mutations. Its numbers are those of SplitMix64.
+/// Generates mutations. Its random numbers are those of SplitMix64.
 #[derive(Debug, Clone)]
 pub struct Mutator(u64);
 
 impl Mutator {
-    /// With a seed.
+    /// Creates a mutator with a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -20,14 +20,15 @@ impl Mutator {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`; 0 when `end` is 0.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         let number = usize::try_from(self.next() >> 1).unwrap_or(usize::MAX);
         number.checked_rem(end).unwrap_or_default()
     }
 
-    /// `bytes` with one to eight changes: bits, bytes, words of the format, pieces of itself and of `other` that are cut, copied or repeated.
-    pub fn mutate(&mut self, bytes: &[u8], other: &[u8], words: &[&str]) -> Vec<u8> {
+    /// Returns `bytes` with one to eight changes: flipped bits, inserted bytes and tokens, and slices of itself and of `other` that are cut,
+    /// copied or repeated.
+    pub fn mutate(&mut self, bytes: &[u8], other: &[u8], tokens: &[&str]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         for _ in 0..=self.below(8) {
             let at = self.below(bytes.len() + 1);
@@ -37,19 +38,19 @@ impl Mutator {
                     let end = at + self.below(bytes.len() - at + 1).min(64);
                     bytes.drain(at..end);
                 }
-                2 => self.insert_word(&mut bytes, at, words),
+                2 => self.insert_token(&mut bytes, at, tokens),
                 3 => {
-                    let piece = self.piece(other);
-                    bytes.splice(at..at, piece);
+                    let slice = self.slice(other);
+                    bytes.splice(at..at, slice);
                 }
                 4 => {
-                    let piece = self.piece(&bytes).repeat(1 + self.below(64));
-                    bytes.splice(at..at, piece);
+                    let slice = self.slice(&bytes).repeat(1 + self.below(64));
+                    bytes.splice(at..at, slice);
                 }
                 5 => bytes.insert(at, u8::try_from(self.below(256)).unwrap_or_default()),
                 _ => bytes.truncate(at.max(1)),
             }
-            bytes.truncate(LONGEST);
+            bytes.truncate(MAX_LEN);
         }
         bytes
     }
@@ -61,13 +62,13 @@ impl Mutator {
         }
     }
 
-    fn insert_word(&mut self, bytes: &mut Vec<u8>, at: usize, words: &[&str]) {
-        let word = words.get(self.below(words.len())).copied().unwrap_or_default();
-        bytes.splice(at..at, word.bytes());
+    fn insert_token(&mut self, bytes: &mut Vec<u8>, at: usize, tokens: &[&str]) {
+        let token = tokens.get(self.below(tokens.len())).copied().unwrap_or_default();
+        bytes.splice(at..at, token.bytes());
     }
 
-    /// A piece of at most 256 bytes.
-    fn piece(&mut self, bytes: &[u8]) -> Vec<u8> {
+    /// Returns a random slice of at most 256 bytes.
+    fn slice(&mut self, bytes: &[u8]) -> Vec<u8> {
         let begin = self.below(bytes.len() + 1);
         let length = self.below(257).min(bytes.len() - begin);
         bytes.get(begin..begin + length).unwrap_or_default().to_vec()
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_seed_gives_the_same_mutations_and_another_one_others() {
+    fn equal_seeds_return_equal_mutations() {
         let mutations = |seed| {
             let mut mutator = Mutator::new(seed);
             (0..100).map(|_| mutator.mutate(b"some: text", b"other", &["word"])).collect::<Vec<_>>()
@@ -90,12 +91,12 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_a_start_too_and_nothing_grows_without_end() {
+    fn mutations_can_start_from_empty_input_and_do_not_grow_without_bound() {
         let mut mutator = Mutator::new(7);
         let mut bytes = Vec::new();
         for _ in 0..10_000 {
             bytes = mutator.mutate(&bytes, &[0; 300], &["a word"]);
-            assert!(bytes.len() <= LONGEST);
+            assert!(bytes.len() <= MAX_LEN);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The doors, and what must hold behind them.
+//! The fuzz targets with their invariants.
 
 mod server;
 
@@ -24,7 +24,7 @@ thread_local! {
     static FOLDER: OnceCell<TempDir> = const { OnceCell::new() };
 }
 
-/// Writes the bytes into a folder of this thread.
+/// Writes the bytes to a file in a folder of this thread. Returns its path.
 fn write(name: &str, bytes: &[u8]) -> PathBuf {
     FOLDER.with(|folder| {
         let folder = folder.get_or_init(|| tempfile::tempdir().expect("a temporary folder"));
@@ -34,7 +34,7 @@ fn write(name: &str, bytes: &[u8]) -> PathBuf {
     })
 }
 
-/// An agent in YAML.
+/// Loads a YAML agent.
 pub fn agent_yaml(bytes: &[u8]) {
     let path = write("root_agent.yaml", bytes);
     let registry = hatchery_engine::StaticCatalog::default();
@@ -43,7 +43,7 @@ pub fn agent_yaml(bytes: &[u8]) {
     }
 }
 
-/// `hatchery.yaml`.
+/// Parses `hatchery.yaml`.
 pub fn config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Err(error) = Config::parse(text, Path::new("/srv/agents/hatchery.yaml")) {
@@ -51,14 +51,14 @@ pub fn config(bytes: &[u8]) {
     }
 }
 
-/// A file that may be a component, up to where its code would be compiled.
+/// Reads a component file up to the point at which its code would be compiled.
 pub fn component(bytes: &[u8]) {
     let _ = Contract::read("fuzz", bytes);
     let _ = required_version(bytes);
     let _ = Interfaces::read("fuzz", bytes);
 }
 
-/// The JSON of an event, of a client or from a store: what was read is written so that it is read as the same.
+/// Parses the JSON of an event, from a client or a store. An event that was parsed must survive a round trip.
 pub fn event(bytes: &[u8]) {
     if let Ok(event) = Event::from_json(bytes.to_vec()) {
         round_trip(&event);
@@ -70,10 +70,10 @@ fn round_trip(event: &EventData) {
     let shown = || String::from_utf8_lossy(&written).into_owned();
     let read: EventData = serde_json::from_slice(&written).unwrap_or_else(|error| panic!("{error}: {}", shown()));
     let again = serde_json::to_vec(&read).expect("an event can be written");
-    assert!(again == written, "{} is read as {}", shown(), String::from_utf8_lossy(&again));
+    assert!(again == written, "{} is parsed as {}", shown(), String::from_utf8_lossy(&again));
 }
 
-/// An event of a guest: the texts of its fields, with a zero byte between two of them.
+/// Converts an event of a guest. The input is the texts of its fields, separated by zero bytes.
 pub fn guest_event(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes).into_owned();
     let mut texts = text.split('\0').map(str::to_owned);
@@ -96,13 +96,13 @@ pub fn guest_event(bytes: &[u8]) {
     }
 }
 
-/// The body of a provider's answer; the first byte is the size of its chunks.
+/// Reads the body of a model provider's response. The first byte of the input is the size of its chunks.
 pub fn event_stream(bytes: &[u8]) {
     let (chunk, body) = bytes.split_first().map_or((0, bytes), |(first, rest)| (usize::from(*first), rest));
     RUNTIME.block_on(hatchery_models::fuzz::read_event_streams(body, chunk));
 }
 
-/// What comes with components from registries: references, keys, the lock file.
+/// Parses references, keys and the lock file of components from registries.
 pub fn registry(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     for line in text.lines().take(4) {
@@ -117,7 +117,7 @@ pub fn registry(bytes: &[u8]) {
     let _ = RUNTIME.block_on(hatchery_registry::verify(folder, &SignatureVerifier::default()));
 }
 
-/// A manifest that a registry answers with.
+/// Reads a manifest from a registry.
 pub fn manifest(bytes: &[u8]) {
     static REFERENCE: LazyLock<Reference> = LazyLock::new(|| "registry.example/swap:1.0".parse().expect("a reference"));
     if let Err(error) = hatchery_registry::fuzz::read_manifest(&REFERENCE, bytes) {
@@ -125,11 +125,11 @@ pub fn manifest(bytes: &[u8]) {
     }
 }
 
-/// The script of a `scripted:` model.
+/// Plays the script of a `scripted:` model.
 pub fn script(bytes: &[u8]) {
     let model = Scripted::file(write("answers.yaml", bytes));
     RUNTIME.block_on(async {
-        // A script may ask for pauses, which are none of what is tried here.
+        // A script may contain pauses, which are not tested here.
         tokio::time::timeout(std::time::Duration::from_millis(20), async {
             if let Ok(mut responses) = model.generate(LlmRequest::default(), StreamingMode::Off).await {
                 use futures::StreamExt;

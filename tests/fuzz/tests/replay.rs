@@ -1,4 +1,4 @@
-//! The corpus of each door and a fixed number of mutations of it, the same each time.
+//! Replays the corpus of each target and a fixed number of deterministic mutations.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
@@ -12,19 +12,19 @@ fn replay(name: &str) {
     let files = corpus::read(name).unwrap();
     assert!(!files.is_empty(), "{name} has no corpus");
     for (file, bytes) in &files {
-        try_one(&target, bytes, file);
+        run_one(&target, bytes, file);
     }
     let mut mutator = Mutator::new(1);
     for number in 0..target.mutations {
         let (file, bytes) = &files[mutator.below(files.len())];
         let (_, other) = &files[mutator.below(files.len())];
-        let mutated = mutator.mutate(bytes, other, target.words);
-        try_one(&target, &mutated, &format!("mutation {number} of {file}"));
+        let mutated = mutator.mutate(bytes, other, target.tokens);
+        run_one(&target, &mutated, &format!("mutation {number} of {file}"));
     }
 }
 
-/// Says what was tried when it panics; the harness shows why.
-fn try_one(target: &Target, bytes: &[u8], what: &str) {
+/// Runs a target. If it panics, the message has the input; the test harness shows the cause.
+fn run_one(target: &Target, bytes: &[u8], what: &str) {
     if catch_unwind(AssertUnwindSafe(|| (target.run)(bytes))).is_err() {
         panic!("{}: {what}: {:?}", target.name, String::from_utf8_lossy(bytes));
     }

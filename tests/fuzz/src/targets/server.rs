@@ -1,4 +1,4 @@
-//! Bodies of requests to a server that has one agent.
+//! Bodies of HTTP requests to a server with one agent.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,8 +14,8 @@ use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
 
 use super::RUNTIME;
 
-/// Longer than an answer takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Much longer than a response takes.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 static ADDRESS: LazyLock<SocketAddr> = LazyLock::new(start);
 
@@ -54,7 +54,7 @@ fn start() -> SocketAddr {
     })
 }
 
-/// The body of a request; the first byte chooses the route.
+/// Sends the body of a request. The first byte of the input selects the route.
 pub fn http(bytes: &[u8]) {
     const ROUTES: [&str; 6] = [
         "POST /run",
@@ -67,17 +67,18 @@ pub fn http(bytes: &[u8]) {
     let (route, body) = bytes.split_first().map_or((0, bytes), |(first, rest)| (usize::from(*first), rest));
     let route = ROUTES.get(route % ROUTES.len()).copied().unwrap_or_default();
     let mut connection = TcpStream::connect(*ADDRESS).expect("the server listens");
-    connection.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    connection.set_read_timeout(Some(READ_TIMEOUT)).expect("a timeout");
     let head = format!(
         "{route} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         *ADDRESS,
         body.len()
     );
     connection.write_all(&[head.as_bytes(), body].concat()).expect("the server reads");
-    let mut answer = Vec::new();
-    connection.read_to_end(&mut answer).expect("the server answers");
-    let answer = String::from_utf8_lossy(&answer);
-    let status = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|status| status.parse().ok());
-    let status: u16 = status.unwrap_or_else(|| panic!("{route}: no status: {answer}"));
-    assert!(status < 500, "{route}: {answer}");
+    let mut response = Vec::new();
+    connection.read_to_end(&mut response).expect("the server responses");
+    let response = String::from_utf8_lossy(&response);
+    let status =
+        response.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|status| status.parse().ok());
+    let status: u16 = status.unwrap_or_else(|| panic!("{route}: no status: {response}"));
+    assert!(status < 500, "{route}: {response}");
 }

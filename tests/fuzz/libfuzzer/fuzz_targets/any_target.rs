@@ -1,4 +1,4 @@
-//! One door, the one that `HATCHERY_FUZZ_TARGET` names: a build of the whole host for each would take long.
+//! Runs the target that `HATCHERY_FUZZ_TARGET` names. There is one binary for all, because each would contain the whole host.
 #![no_main]
 
 use std::sync::LazyLock;
