@@ -1,4 +1,4 @@
-//! Agents as data: what kinds there are, what each is made of, and the tree that they form.
+//! Agents as data: their kinds, their settings, and the tree that they form.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,32 +8,33 @@ use async_trait::async_trait;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::agent_context::AgentContext;
+use crate::call_context::CallContext;
 use crate::callback::Callbacks;
 use crate::code::CodeExecution;
-use crate::context::{AgentContext, CallContext};
 use crate::error::RunError;
 use crate::event::USER_AUTHOR;
 use crate::examples::Examples;
 use crate::model::{GenerateContentConfig, Model};
 use crate::tool::{Tool, Toolset};
 
-/// An agent with everything below it, before it gets its place in an [`AgentTree`].
+/// An agent with its sub agents, before it is added to an [`AgentTree`].
 #[derive(Clone)]
 pub struct Agent {
     /// Unique in its tree.
     pub name: String,
-    /// What it is for; other agents' models read this to decide on a transfer.
+    /// The purpose of the agent. Models of other agents read it to decide on a transfer.
     pub description: String,
-    /// What it does when it runs.
+    /// The behaviour of the agent.
     pub kind: AgentKind,
-    /// The agents below it.
+    /// The agents below it, in order.
     pub sub_agents: Vec<Agent>,
-    /// Its callbacks at the points that agents of every kind have.
+    /// Callbacks at the hook points that agents of every kind have.
     pub callbacks: Callbacks,
 }
 
 impl Agent {
-    /// An agent without sub agents and callbacks.
+    /// Creates an agent without sub agents and callbacks.
     pub fn new(name: impl Into<String>, description: impl Into<String>, kind: AgentKind) -> Self {
         Self {
             name: name.into(),
@@ -44,7 +45,7 @@ impl Agent {
         }
     }
 
-    /// With these agents below it.
+    /// Sets the sub agents.
     #[must_use]
     pub fn with_sub_agents(mut self, sub_agents: Vec<Agent>) -> Self {
         self.sub_agents = sub_agents;
@@ -52,37 +53,37 @@ impl Agent {
     }
 }
 
-/// What an agent does when it runs.
+/// The behaviour of an agent.
 #[derive(Clone)]
 pub enum AgentKind {
     /// Calls a model in a loop.
     Llm(Box<LlmAgent>),
     /// Runs its sub agents in order.
     Sequential,
-    /// Runs its sub agents at the same time, each in its own branch.
+    /// Runs its sub agents concurrently, each in its own branch.
     Parallel,
-    /// Runs its sub agents in order, again and again, until one escalates.
+    /// Runs its sub agents in order, repeatedly, until one escalates.
     Loop {
-        /// Most rounds; `None` leaves it to the run's own limits.
+        /// Maximum number of iterations; `None` means no limit but those of the run.
         max_iterations: Option<u32>,
     },
-    /// Runs code.
+    /// Runs a [`CustomAgent`].
     Custom(CustomAgentSpec),
 }
 
-/// What a custom agent is made of.
+/// The parts of a custom agent.
 #[derive(Clone)]
 pub struct CustomAgentSpec {
-    /// Its code.
+    /// The code.
     pub code: Arc<dyn CustomAgent>,
-    /// The model that its code asks when it names none.
+    /// The model that the code calls if it names none.
     pub model: Option<ModelRef>,
-    /// What its code can call.
+    /// The tools that the code can call.
     pub tools: Vec<Arc<dyn Tool>>,
 }
 
 impl AgentKind {
-    /// The kind in a word.
+    /// Returns the kind in one word, such as `llm`.
     pub fn label(&self) -> &'static str {
         match self {
             Self::Llm(_) => "llm",
@@ -94,99 +95,99 @@ impl AgentKind {
     }
 }
 
-/// What an LLM agent is made of.
+/// The settings of an LLM agent.
 #[derive(Clone, Default)]
 pub struct LlmAgent {
-    /// Its model; without one, the nearest agent above it that has one lends its own.
+    /// The model; `None` means that of the nearest ancestor that has one.
     pub model: Option<ModelRef>,
-    /// What it is told to do.
+    /// The system instruction of this agent.
     pub instruction: Instruction,
-    /// What every agent of the tree is told, when this agent is the root.
+    /// The system instruction of all agents of the tree, if this agent is the root.
     pub global_instruction: Instruction,
-    /// What it can call.
+    /// The tools that its model can call.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// What else it can call, looked up when it runs.
+    /// Further tools, resolved before each model call.
     pub toolsets: Vec<Arc<dyn Toolset>>,
-    /// Examples that show its model how to answer.
+    /// Few-shot examples for the model.
     pub examples: Option<Examples>,
-    /// How its model is made to think before it acts.
+    /// Whether and how the model plans before it acts; `None` means no planning.
     pub planner: Option<Planner>,
-    /// Who runs the code that its model writes.
+    /// Where code that the model writes runs; `None` means that it is not run.
     pub code_execution: Option<CodeExecution>,
-    /// Whether it sees the history.
+    /// Whether the model sees the history.
     pub include_contents: IncludeContents,
-    /// JSON Schema of its input, when another agent calls it as a tool.
+    /// JSON Schema of the input if another agent calls this one as a tool.
     pub input_schema: Option<Value>,
-    /// JSON Schema of its answer.
+    /// JSON Schema of the final response.
     pub output_schema: Option<Value>,
-    /// The state key that its answer goes to.
+    /// The state key that the final response is stored under.
     pub output_key: Option<String>,
-    /// Most model calls of one run of it.
+    /// Maximum number of model calls in one run of the agent; `None` means no limit but that of the run.
     pub max_steps: Option<u32>,
-    /// It may not hand over to the agent above it.
+    /// Forbids a transfer to the parent.
     pub disallow_transfer_to_parent: bool,
-    /// It may not hand over to its siblings.
+    /// Forbids a transfer to siblings.
     pub disallow_transfer_to_peers: bool,
-    /// Settings of its model calls.
+    /// Settings of the model calls.
     pub generate_content_config: GenerateContentConfig,
-    /// Its callbacks at the points of model and tool calls.
+    /// Callbacks at the hook points of model and tool calls.
     pub callbacks: Callbacks,
-    /// What it may reach beyond its session; `None` is everything.
+    /// Restricts what the agent may access beyond its session; `None` means no restriction.
     pub capabilities: Option<Arc<dyn Capabilities>>,
 }
 
 impl LlmAgent {
-    /// Checks that the agent may do this.
+    /// Checks that the agent has a capability.
     ///
     /// # Errors
-    /// The refusal, which ends the run.
+    /// The denial, which ends the run.
     pub fn check(&self, cx: &CallContext, capability: Capability<'_>) -> Result<(), RunError> {
         self.capabilities.as_ref().map_or(Ok(()), |capabilities| capabilities.check(cx, capability))
     }
 }
 
-/// Something that the engine does on behalf of an agent and that reaches beyond its session.
+/// An access beyond the session that the engine performs on behalf of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability<'a> {
-    /// To read this state key, of any scope.
+    /// Reads this state key, of any scope.
     ReadState(&'a str),
-    /// To set this state key, of any scope.
+    /// Sets this state key, of any scope.
     WriteState(&'a str),
-    /// To read artifacts.
+    /// Reads artifacts.
     ReadArtifacts,
-    /// To save artifacts.
+    /// Saves artifacts.
     WriteArtifacts,
 }
 
-/// The rights of an agent, asked whenever the engine acts for it on something that is known only while it runs.
+/// The capabilities of an agent, checked whenever the engine performs an access for it that is known only at run time. Must not block.
 pub trait Capabilities: Send + Sync {
-    /// Checks that the agent may do this.
+    /// Checks that the agent has a capability.
     ///
     /// # Errors
-    /// The refusal, which ends the run.
+    /// The denial, which ends the run.
     fn check(&self, cx: &CallContext, capability: Capability<'_>) -> Result<(), RunError>;
 }
 
-/// How a model is made to think before it acts.
+/// How a model plans before it acts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Planner {
-    /// The model's own thinking, with these settings (`thinkingConfig`: `includeThoughts`, `thinkingBudget` …).
+    /// By the model's own thinking, with these settings (`thinkingConfig`: `includeThoughts`, `thinkingBudget` …).
     Thinking(Value),
-    /// The model is told to write a plan, to follow it, and to mark its final answer; all but the answer counts as thought.
+    /// By instructions (Plan-ReAct): the model writes a plan, follows it and marks its final answer. Everything else counts as thought.
     PlanReAct,
 }
 
 /// A model by name or as an object.
 #[derive(Clone)]
 pub enum ModelRef {
-    /// Found in the registry when the agent runs.
+    /// Looked up by name before each model call.
     Named(String),
-    /// Used as it is, under the given name.
+    /// Used directly, under the given name.
     Object(String, Arc<dyn Model>),
 }
 
 impl ModelRef {
-    /// The model's name.
+    /// Returns the model's name.
     pub fn name(&self) -> &str {
         match self {
             Self::Named(name) | Self::Object(name, _) => name,
@@ -197,47 +198,77 @@ impl ModelRef {
 /// An instruction for a model.
 #[derive(Clone, Default)]
 pub enum Instruction {
-    /// None.
+    /// No instruction.
     #[default]
     None,
     /// Text with placeholders: `{key}`, `{key?}`, `{app:key}`, `{artifact.name}`.
     Template(String),
-    /// Computed for each model call, used as it is.
+    /// Computed for each model call; placeholders are not replaced.
     Computed(Arc<dyn InstructionProvider>),
 }
 
-/// Computes an instruction.
+/// Computes an instruction. Called before each model call, in the agent's task: it may await, but not block.
 #[async_trait]
 pub trait InstructionProvider: Send + Sync {
-    /// The instruction's text.
+    /// Returns the text of the instruction.
+    ///
+    /// # Errors
+    /// If it cannot be computed. The error ends the run.
     async fn instruction(&self, cx: &CallContext) -> Result<String, RunError>;
 }
 
-/// Whether an agent's model sees the conversation.
+/// Which part of the conversation an agent's model sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IncludeContents {
-    /// All of it that concerns the agent.
+    /// All events that concern the agent.
     #[default]
     Default,
     /// Only the current turn.
     None,
 }
 
-/// An agent that is code, native or in a component.
+/// An agent implemented in code, native or in a component.
+///
+/// [`CustomAgent::run`] is called once per run of the agent, in the agent's task, which may serve other agents of the run too: it may
+/// await, but not block. One instance serves many runs at the same time. If the run is cancelled, the future is dropped.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use hatchery_core::{AgentContext, CustomAgent, RunError};
+///
+/// /// Greets, then lets the sub agent `writer` continue.
+/// struct Greeter;
+///
+/// #[async_trait]
+/// impl CustomAgent for Greeter {
+///     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+///         let message = cx.call.invocation.user_content().text();
+///         cx.say(format!("You said: {message}")).await?;
+///         cx.call.set_state("greeted", true.into());
+///         cx.run_sub_agent("writer").await
+///     }
+/// }
+///
+/// # use std::sync::Arc;
+/// # use hatchery_core::{Agent, AgentKind, CustomAgentSpec};
+/// let spec = CustomAgentSpec { code: Arc::new(Greeter), model: None, tools: Vec::new() };
+/// let agent = Agent::new("greeter", "Greets people.", AgentKind::Custom(spec));
+/// assert_eq!(agent.kind.label(), "custom");
+/// ```
 #[async_trait]
 pub trait CustomAgent: Send + Sync {
-    /// Runs once, sending its events through [`AgentContext::emit`].
+    /// Runs the agent, which sends its events through [`AgentContext::emit`]. When it returns, the agent is done.
     ///
     /// # Errors
-    /// End the run.
+    /// End the run, unless an `on_agent_error` callback recovers.
     async fn run(&self, cx: AgentContext) -> Result<(), RunError>;
 }
 
-/// An agent's place in a tree.
+/// Identifies an agent within its [`AgentTree`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AgentId(usize);
 
-/// Agents with their places: unique names, one parent each, found by name.
+/// A tree of agents with unique names, which are found by name.
 pub struct AgentTree {
     nodes: Vec<Node>,
     by_name: HashMap<String, AgentId>,
@@ -250,83 +281,83 @@ struct Node {
     children: Vec<AgentId>,
 }
 
-/// Why agents cannot form a tree.
+/// The reason why agents cannot form a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TreeError {
-    /// A name that cannot be used.
+    /// A name is invalid.
     #[error("agent name `{name}` {reason}")]
     BadName {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         reason: &'static str,
     },
-    /// Two agents have one name.
+    /// Two agents have the same name.
     #[error(
         "two agents are named `{name}`: one is {first}, the other is {second}; names must be unique in the whole tree"
     )]
     Duplicate {
         /// The name.
         name: String,
-        /// Where the first is.
+        /// The path of the first.
         first: String,
-        /// Where the second is.
+        /// The path of the second.
         second: String,
     },
 }
 
 impl AgentTree {
-    /// Gives `root` and everything below it their places.
+    /// Builds the tree of `root` and its sub agents.
     ///
     /// # Errors
-    /// When a name is unusable or used twice.
+    /// If a name is invalid or used twice.
     pub fn new(root: Agent) -> Result<Self, TreeError> {
         let mut tree = Self { nodes: Vec::new(), by_name: HashMap::new() };
         tree.insert(root, None)?;
         Ok(tree)
     }
 
-    /// The agent at the top.
+    /// Returns the root.
     pub fn root(&self) -> AgentId {
         AgentId(0)
     }
 
-    /// The agent at a place.
+    /// Returns an agent. Its `sub_agents` are empty: see [`AgentTree::children`].
     pub fn agent(&self, id: AgentId) -> &Agent {
         &self.node(id).agent
     }
 
-    /// The agent above.
+    /// Returns the parent; `None` for the root.
     pub fn parent(&self, id: AgentId) -> Option<AgentId> {
         self.node(id).parent
     }
 
-    /// The agents below, in order.
+    /// Returns the sub agents, in order.
     pub fn children(&self, id: AgentId) -> &[AgentId] {
         &self.node(id).children
     }
 
-    /// The agent of this name, anywhere in the tree.
+    /// Finds an agent anywhere in the tree.
     pub fn find_agent(&self, name: &str) -> Option<AgentId> {
         self.by_name.get(name).copied()
     }
 
-    /// The agent of this name below `id`.
+    /// Finds an agent below `id`, at any depth.
     pub fn find_sub_agent(&self, id: AgentId, name: &str) -> Option<AgentId> {
         self.find_agent(name).filter(|found| self.ancestors(*found).any(|ancestor| ancestor == id))
     }
 
-    /// The agents above, nearest first.
+    /// Returns the ancestors, nearest first.
     pub fn ancestors(&self, id: AgentId) -> impl Iterator<Item = AgentId> {
         std::iter::successors(self.parent(id), |id| self.parent(*id))
     }
 
-    /// All agents, each before those below it.
+    /// Returns all agents, each before its sub agents.
     pub fn iter(&self) -> impl Iterator<Item = (AgentId, &Agent)> {
         self.nodes.iter().enumerate().map(|(index, node)| (AgentId(index), &node.agent))
     }
 
-    /// The path from the root, as `root/child/name`.
+    /// Returns the path from the root, as `root/child/name`.
     pub fn path(&self, id: AgentId) -> String {
         let mut names: Vec<_> = self.ancestors(id).map(|id| self.agent(id).name.as_str()).collect();
         names.reverse();
@@ -334,7 +365,7 @@ impl AgentTree {
         names.join("/")
     }
 
-    // An id is made only by `insert` and nodes are never removed, so the index is always valid for the tree that made it.
+    // Only `insert` creates ids and nodes are never removed, so an index is always valid for the tree that created it.
     #[allow(clippy::indexing_slicing)]
     fn node(&self, id: AgentId) -> &Node {
         &self.nodes[id.0]
@@ -370,11 +401,11 @@ impl fmt::Debug for AgentTree {
     }
 }
 
-/// Checks a name by itself: a letter, a digit or `_`, then letters, digits, `_`, `-` and spaces. ADK allows a dot between letters too; here
-/// it joins the names of a branch, so that `a.b` would be both an agent and `b` inside of `a`.
+/// Checks the characters of a name: a letter, a digit or `_`, then letters, digits, `_`, `-` and spaces. ADK also allows dots, but here a
+/// dot joins the names of a branch, so that `a.b` would be both an agent and `b` inside `a`.
 ///
 /// # Errors
-/// [`TreeError::BadName`] when no agent can have it.
+/// [`TreeError::BadName`] if no agent can have this name.
 pub fn check_agent_name(name: &str) -> Result<(), TreeError> {
     let bad = |reason| Err(TreeError::BadName { name: name.into(), reason });
     let mut chars = name.chars();

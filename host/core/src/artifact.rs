@@ -1,35 +1,93 @@
-//! Artifacts: named, versioned parts that belong to a session or, when the name starts with `user:`, to a user.
+//! Artifacts: named, versioned files of a session or, if the name starts with `user:`, of a user.
 
 use async_trait::async_trait;
 
 use crate::content::Part;
 use crate::error::StoreError;
-use crate::session::SessionKey;
+use crate::id::SessionKey;
 use crate::usage::ArtifactUsage;
 
-/// Keeps artifacts. Every implementation passes the same suite of tests.
+/// Stores artifacts. All implementations pass the same contract tests.
+///
+/// Called from the tasks of runs and of HTTP requests, concurrently. Methods may await, but not block: blocking I/O belongs into
+/// `spawn_blocking`. A caller may drop a future at any time, and then a version is either stored completely or not at all.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use std::sync::Mutex;
+///
+/// use async_trait::async_trait;
+/// use hatchery_core::{ArtifactService, Part, SessionKey, StoreError};
+///
+/// /// Keeps all versions in memory. Unlike a real service, it does not share `user:` artifacts between sessions.
+/// #[derive(Default)]
+/// struct InMemory(Mutex<BTreeMap<(SessionKey, String), Vec<Part>>>);
+///
+/// #[async_trait]
+/// impl ArtifactService for InMemory {
+///     async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
+///         let mut artifacts = self.0.lock().unwrap();
+///         let versions = artifacts.entry((session.clone(), name.into())).or_default();
+///         versions.push(part.clone());
+///         Ok(versions.len() as u64 - 1)
+///     }
+///
+///     async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
+///         let artifacts = self.0.lock().unwrap();
+///         let Some(versions) = artifacts.get(&(session.clone(), name.into())) else { return Ok(None) };
+///         Ok(match version {
+///             Some(version) => versions.get(version as usize).cloned(),
+///             None => versions.last().cloned(),
+///         })
+///     }
+///
+///     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
+///         let artifacts = self.0.lock().unwrap();
+///         Ok(artifacts.keys().filter(|(key, _)| key == session).map(|(_, name)| name.clone()).collect())
+///     }
+///
+///     async fn versions(&self, session: &SessionKey, name: &str) -> Result<Vec<u64>, StoreError> {
+///         let artifacts = self.0.lock().unwrap();
+///         let count = artifacts.get(&(session.clone(), name.into())).map_or(0, Vec::len);
+///         Ok((0..count as u64).collect())
+///     }
+///
+///     async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError> {
+///         self.0.lock().unwrap().remove(&(session.clone(), name.into()));
+///         Ok(())
+///     }
+/// }
+///
+/// # futures::executor::block_on(async {
+/// let (service, session) = (InMemory::default(), SessionKey::new("app", "ada", "s1"));
+/// service.save(&session, "a.txt", &Part::text("one")).await.unwrap();
+/// assert_eq!(service.save(&session, "a.txt", &Part::text("two")).await.unwrap(), 1);
+/// assert_eq!(service.load(&session, "a.txt", None).await.unwrap(), Some(Part::text("two")));
+/// assert_eq!(service.usage(&session).await.unwrap().session_versions, 2);
+/// # });
+/// ```
 #[async_trait]
 pub trait ArtifactService: Send + Sync {
-    /// Saves a new version and gives its number; the first is 0.
+    /// Saves a new version and returns its number; the first is 0.
     ///
     /// # Errors
     /// [`StoreError::InvalidName`] for an empty name or one that leaves its folder (`..`, a leading `/`).
     async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError>;
 
-    /// One version, or the newest; `None` when there is none.
+    /// Loads a version; the newest if `version` is `None`. Returns `None` if it does not exist.
     async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError>;
 
-    /// Names of the session's and its user's artifacts, sorted.
+    /// Returns the names of the artifacts of the session and its user, sorted.
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError>;
 
-    /// Version numbers, ascending; empty when there is no such artifact.
+    /// Returns the version numbers in ascending order; empty if the artifact does not exist.
     async fn versions(&self, session: &SessionKey, name: &str) -> Result<Vec<u64>, StoreError>;
 
-    /// Deletes all versions; no error when there are none.
+    /// Deletes all versions. Succeeds if there are none.
     async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError>;
 
-    /// How much the artifacts of the session and of its user take. The provided method reads every version that the session sees, and
-    /// does not count those of the user's other sessions.
+    /// Returns the storage used by the artifacts of the session and of its user. The default reads every version that the session sees,
+    /// and does not count those of the user's other sessions: implementations should keep running totals.
     async fn usage(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
         let mut usage = ArtifactUsage::default();
         for name in self.list(session).await? {

@@ -11,15 +11,15 @@ const LENIENT: GeneralPurposeConfig =
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
-/// Standard base64 with padding.
+/// Encodes with the standard alphabet and padding.
 pub fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Reads either alphabet.
+/// Decodes text of the standard or the URL-safe alphabet, padded or not.
 ///
 /// # Errors
-/// When the text is not base64.
+/// If the text is not base64.
 pub fn decode(text: &str) -> Result<Bytes, base64::DecodeError> {
     let engine = if text.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
     engine.decode(text).map(Bytes::from)
@@ -34,7 +34,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     decode(&text).map_err(|error| D::Error::custom(format!("not base64: {error}")))
 }
 
-/// The same for a value that may be absent.
+/// (De)serialization of an optional value.
 pub(crate) mod optional {
     use super::*;
 

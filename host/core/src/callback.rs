@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::content::{Content, JsonMap};
-use crate::context::CallContext;
+use crate::call_context::CallContext;
+use crate::content::Content;
 use crate::error::{ModelError, RunError, ToolError};
+use crate::json::JsonMap;
 use crate::model::{LlmRequest, LlmResponse};
 
 /// Calls a macro with the table of hook points.

@@ -1,16 +1,16 @@
-//! Who asked for a run: the identity that quotas, the audit log and, later, roles are based on.
+//! The identity of the caller of a run, which quotas and the audit log are based on.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Who asked for a run, and how the request reached the host.
+/// The user or process that requested a run, and how the request reached the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The user's id.
     pub user: Arc<str>,
-    /// How the request came in.
+    /// How the request reached the host.
     pub origin: CallerOrigin,
-    /// True once the host has verified the user's id. Nothing does yet: the id is what the client claims.
+    /// Whether the host has verified the user's id. Always false today: the id is what the client claims.
     pub is_authenticated: bool,
 }
 
@@ -27,7 +27,7 @@ pub enum CallerOrigin {
 }
 
 impl Caller {
-    /// A caller whose id is a claim.
+    /// Creates a caller whose id is not verified.
     pub fn claimed(user: impl Into<Arc<str>>, origin: CallerOrigin) -> Self {
         Self { user: user.into(), origin, is_authenticated: false }
     }

@@ -1,4 +1,4 @@
-//! Running code that a model has written.
+//! Execution of code that a model has written.
 
 use std::sync::Arc;
 
@@ -7,37 +7,37 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::base64_bytes;
-use crate::context::CallContext;
+use crate::call_context::CallContext;
 use crate::error::ToolError;
 
-/// Who runs the code that an agent's model writes.
+/// Where the code that an agent's model writes runs.
 #[derive(Clone)]
 pub enum CodeExecution {
-    /// The model itself, if it can.
+    /// In the model, if it supports that.
     BuiltIn,
-    /// The host, between two model calls.
+    /// On the host, between two model calls.
     Host(Box<CodeRunner>),
 }
 
-/// How the host finds and runs a model's code.
+/// How the host extracts and runs a model's code.
 #[derive(Clone)]
 pub struct CodeRunner {
-    /// What runs it.
+    /// Runs the code.
     pub executor: Arc<dyn CodeExecutor>,
-    /// What is around code in a model's answer, tried in order.
+    /// Pairs of opening and closing delimiters of code in a model's response, tried in order.
     pub code_delimiters: Vec<(String, String)>,
-    /// What is put around results that are sent to a model.
+    /// The delimiters of results that are sent to a model.
     pub result_delimiters: (String, String),
-    /// How often in one run a model may try again after code that failed.
+    /// How often in one run a model may retry after its code failed.
     pub error_retries: u32,
-    /// Whether code of one session finds what earlier code of it has left.
+    /// Whether code sees the variables and files that earlier code of the session has left.
     pub stateful: bool,
-    /// Whether data files (CSV) in messages are kept out of the prompt and handed to the code instead.
+    /// Whether data files (CSV) in messages are passed to the code instead of the prompt.
     pub optimize_data_file: bool,
 }
 
 impl CodeRunner {
-    /// This executor, with the usual delimiters and two retries.
+    /// Creates a runner with the default delimiters and two retries.
     pub fn new(executor: Arc<dyn CodeExecutor>) -> Self {
         let pair = |open: &str, close: &str| (open.to_owned(), close.to_owned());
         Self {
@@ -51,50 +51,79 @@ impl CodeRunner {
     }
 }
 
-/// Runs code in a place of its own.
+/// Runs code in isolation from the host.
+///
+/// Called in the agent's task after a model response that contains code; the agent waits for the result. Implementations may await, but
+/// not block, and must enforce their own limits on time and memory. If the run is cancelled, the future is dropped.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use hatchery_core::{CallContext, CodeExecutor, CodeInput, CodeOutput, ToolError};
+///
+/// /// "Runs" code that consists of numbers by adding them.
+/// struct Adder;
+///
+/// #[async_trait]
+/// impl CodeExecutor for Adder {
+///     fn name(&self) -> &str {
+///         "adder"
+///     }
+///
+///     async fn execute(&self, input: CodeInput, _: &CallContext) -> Result<CodeOutput, ToolError> {
+///         let numbers: Result<Vec<i64>, _> = input.code.split_whitespace().map(str::parse).collect();
+///         Ok(match numbers {
+///             Ok(numbers) => CodeOutput { stdout: numbers.iter().sum::<i64>().to_string(), ..CodeOutput::default() },
+///             // The model sees this and can correct its code.
+///             Err(error) => CodeOutput { stderr: error.to_string(), ..CodeOutput::default() },
+///         })
+///     }
+/// }
+///
+/// assert_eq!(Adder.name(), "adder");
+/// ```
 #[async_trait]
 pub trait CodeExecutor: Send + Sync {
-    /// Its name, for messages.
+    /// Returns the name that messages use.
     fn name(&self) -> &str;
 
-    /// Runs one piece of code to its end. Code that fails is no error: what it says is in [`CodeOutput::stderr`].
+    /// Runs one piece of code to completion. Code that fails is not an error: its message is in [`CodeOutput::stderr`].
     ///
     /// # Errors
-    /// When the code could not be run at all: [`ToolError::Recoverable`] is shown to the model, [`ToolError::Fatal`] ends the run.
+    /// If the code could not be run at all. [`ToolError::Recoverable`] is sent to the model, [`ToolError::Fatal`] ends the run.
     async fn execute(&self, input: CodeInput, cx: &CallContext) -> Result<CodeOutput, ToolError>;
 }
 
-/// What is run.
+/// The input of [`CodeExecutor::execute`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CodeInput {
     /// The source text.
     pub code: String,
     /// Files that the code can read by name.
     pub input_files: Vec<CodeFile>,
-    /// Names the session's own place, when the code is to find what earlier code left there.
+    /// Identifies the execution context of the session; `None` if the code needs no state of earlier code.
     pub execution_id: Option<String>,
 }
 
-/// What running it gave.
+/// The output of [`CodeExecutor::execute`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CodeOutput {
-    /// What it printed.
+    /// The standard output.
     pub stdout: String,
-    /// What it says went wrong; empty when all went well.
+    /// The error message; empty if the code succeeded.
     pub stderr: String,
-    /// Files that it has written.
+    /// Files that the code has written.
     pub output_files: Vec<CodeFile>,
 }
 
-/// A file for code, or from it.
+/// An input or output file of code.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CodeFile {
-    /// Its name, without a folder.
+    /// The name, without a folder.
     pub name: String,
     /// The bytes; base64 in JSON.
     #[serde(with = "base64_bytes")]
     pub content: Bytes,
-    /// Media type.
+    /// Media type, such as `text/csv`.
     pub mime_type: String,
 }

@@ -1,12 +1,12 @@
-//! Asking a person before a tool does something.
+//! Confirmation of tool calls by a person (human in the loop).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The function that a client sees called when a person is asked; its response carries the decision.
+/// The name of the function call that requests a confirmation from the client. Its response carries the decision.
 pub const REQUEST_CONFIRMATION: &str = "adk_request_confirmation";
 
-/// The hint when the tool gives none: it tells the client what to send, not the person what is asked.
+/// Returns the hint for a tool that provides none. It describes to the client what to send.
 pub fn confirmation_hint(tool: &str) -> String {
     format!(
         "Please approve or reject the tool call {tool}() by responding with a FunctionResponse with an expected \
@@ -14,17 +14,17 @@ pub fn confirmation_hint(tool: &str) -> String {
     )
 }
 
-/// What a person is asked, and what they have decided.
+/// A request for confirmation, or the decision about it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ToolConfirmation {
-    /// The question.
+    /// The question to the person.
     #[serde(deserialize_with = "crate::event::null_as_default")]
     pub hint: String,
-    /// True once they have agreed.
+    /// Whether the person has approved the call.
     #[serde(deserialize_with = "crate::event::null_as_default")]
     pub confirmed: bool,
-    /// What the tool wants to know or to show, and in the answer what the person gave.
+    /// Additional data of the tool in a request, and of the person in a decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<Value>,
 }

@@ -1,52 +1,48 @@
-//! What people, models and tools say to each other: [`Content`] made of [`Part`]s.
+//! Messages between people, models and tools: [`Content`] consists of [`Part`]s.
 //!
-//! The JSON form is that of Gemini's `Content`/`Part` (camelCase, bytes as base64). Keys that this version does not know are kept in
-//! `extra` and written back, so nothing is lost on the way from a client to a store or to a component.
+//! The JSON format is that of Gemini's `Content` and `Part` (camelCase, bytes as base64). Unknown keys are kept in `extra` and written
+//! back, so that nothing is lost between a client, a store and a component.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::base64_bytes;
 use crate::extra::{Extra, KnownKeys};
-use crate::json_len::json_len;
+use crate::json::{JsonMap, json_len};
 
-/// A JSON object.
-pub type JsonMap = Map<String, Value>;
-
-/// One message: who speaks, and what.
+/// One message.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Content {
-    /// `user` or `model`; a message without a role counts as the user's.
+    /// `user` or `model`; `None` means `user`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// The pieces, in order.
+    /// The parts, in order.
     #[serde(default)]
     pub parts: Vec<Part>,
 }
 
 impl Content {
-    /// A user message of one text.
+    /// Creates a user message with one text.
     pub fn user(text: impl Into<String>) -> Self {
         Self { role: Some("user".into()), parts: vec![Part::text(text)] }
     }
 
-    /// A model message of one text.
+    /// Creates a model message with one text.
     pub fn model(text: impl Into<String>) -> Self {
         Self { role: Some("model".into()), parts: vec![Part::text(text)] }
     }
 
-    /// A message of the given parts.
+    /// Creates a message.
     pub fn new(role: impl Into<String>, parts: Vec<Part>) -> Self {
         Self { role: Some(role.into()), parts }
     }
 
-    /// The text parts that are not thoughts, joined.
+    /// Returns the concatenated text parts, without thoughts.
     pub fn text(&self) -> String {
         self.parts.iter().filter(|part| !part.thought).filter_map(Part::as_text).collect()
     }
 
-    /// The function calls, in order.
+    /// Returns the function calls, in order.
     pub fn function_calls(&self) -> impl Iterator<Item = &FunctionCall> {
         self.parts.iter().filter_map(|part| match &part.data {
             PartData::FunctionCall(call) => Some(call),
@@ -54,7 +50,7 @@ impl Content {
         })
     }
 
-    /// The function responses, in order.
+    /// Returns the function responses, in order.
     pub fn function_responses(&self) -> impl Iterator<Item = &FunctionResponse> {
         self.parts.iter().filter_map(|part| match &part.data {
             PartData::FunctionResponse(response) => Some(response),
@@ -63,17 +59,17 @@ impl Content {
     }
 }
 
-/// One piece of a message: what it holds, and what a model said about it.
+/// One part of a message: data, and what a model has attached to it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "PartJson", into = "PartJson")]
 pub struct Part {
-    /// What the part holds.
+    /// The data.
     pub data: PartData,
-    /// True for a model's thinking, which is not part of its answer.
+    /// Whether the part is a model's thinking, which is not part of its response.
     pub thought: bool,
-    /// An opaque token that a model wants back with this part.
+    /// An opaque token that must be sent back to the model with this part.
     pub thought_signature: Option<Bytes>,
-    /// Everything else that came with the part (`videoMetadata`, kinds of data that this version does not know …).
+    /// All other keys (`videoMetadata`, unknown kinds of data …).
     pub extra: Extra,
 }
 
@@ -92,35 +88,35 @@ impl KnownKeys for Part {
     ];
 }
 
-/// What a [`Part`] holds.
+/// The data of a [`Part`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum PartData {
-    /// Nothing that this version knows: the part is a bare signature, or its data is in [`Part::extra`].
+    /// No known data: the part consists of a signature only, or its data is in [`Part::extra`].
     #[default]
     Other,
     /// Text.
     Text(String),
-    /// Bytes in the message.
+    /// Bytes within the message.
     InlineData(Blob),
-    /// A file somewhere else.
+    /// A reference to a file elsewhere.
     FileData(FileData),
-    /// The model asks for a tool.
+    /// A model's request to call a tool.
     FunctionCall(FunctionCall),
-    /// What a tool answered.
+    /// The result of a tool call.
     FunctionResponse(FunctionResponse),
-    /// Code that the model wants to run.
+    /// Code that a model has written to be run.
     ExecutableCode(ExecutableCode),
-    /// What running code gave.
+    /// The result of running code.
     CodeExecutionResult(CodeExecutionResult),
 }
 
 impl Part {
-    /// A text part.
+    /// Creates a text part.
     pub fn text(text: impl Into<String>) -> Self {
         PartData::Text(text.into()).into()
     }
 
-    /// The text, if that is what the part holds.
+    /// Returns the text; `None` if the part has other data.
     pub fn as_text(&self) -> Option<&str> {
         match &self.data {
             PartData::Text(text) => Some(text),
@@ -128,7 +124,7 @@ impl Part {
         }
     }
 
-    /// Bytes that quotas count for the part as an artifact: inline data as it is, and the JSON of everything else.
+    /// Returns the size in bytes that quotas count for the part as an artifact: that of inline data, and of the JSON of all else.
     pub fn stored_bytes(&self) -> u64 {
         match &self.data {
             PartData::InlineData(blob) => {
@@ -146,7 +142,7 @@ impl From<PartData> for Part {
     }
 }
 
-/// Bytes with their type.
+/// Bytes with their media type.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Blob {
@@ -156,38 +152,38 @@ pub struct Blob {
     /// The bytes; base64 in JSON (standard or URL-safe alphabet when read).
     #[serde(with = "base64_bytes")]
     pub data: Bytes,
-    /// A file name to show.
+    /// A file name for display.
     #[serde(skip_serializing_if = "Option::is_none", alias = "display_name")]
     pub display_name: Option<String>,
 }
 
-/// A file that a model can fetch by itself.
+/// A file that the model provider can fetch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FileData {
-    /// Where it is.
+    /// The URI of the file.
     #[serde(alias = "file_uri")]
     pub file_uri: String,
     /// IANA media type.
     #[serde(skip_serializing_if = "Option::is_none", alias = "mime_type")]
     pub mime_type: Option<String>,
-    /// A file name to show.
+    /// A file name for display.
     #[serde(skip_serializing_if = "Option::is_none", alias = "display_name")]
     pub display_name: Option<String>,
 }
 
-/// A model's request to run a tool.
+/// A model's request to call a tool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FunctionCall {
-    /// Pairs the call with its response. Calls that come without one get `adk-<uuid>`.
+    /// Identifies the call in its response. The engine adds `adk-<uuid>` if the model sends none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The tool's name.
     pub name: String,
-    /// Arguments by name.
+    /// The arguments by name.
     pub args: JsonMap,
-    /// Keys that this version does not know.
+    /// Unknown keys.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -197,7 +193,7 @@ impl KnownKeys for FunctionCall {
     const KEYS: &'static [&'static str] = &["id", "name", "args"];
 }
 
-/// A tool's answer to a [`FunctionCall`].
+/// The result of a [`FunctionCall`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FunctionResponse {
@@ -206,9 +202,9 @@ pub struct FunctionResponse {
     pub id: Option<String>,
     /// The tool's name.
     pub name: String,
-    /// The answer; `{"error": …}` when the tool failed.
+    /// The result; `{"error": …}` if the tool failed.
     pub response: JsonMap,
-    /// Keys that this version does not know (`willContinue`, `scheduling`, `parts`).
+    /// Unknown keys (`willContinue`, `scheduling`, `parts`).
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -218,7 +214,7 @@ impl KnownKeys for FunctionResponse {
     const KEYS: &'static [&'static str] = &["id", "name", "response"];
 }
 
-/// Code that a model wrote to be run.
+/// Code that a model has written to be run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExecutableCode {
@@ -227,7 +223,7 @@ pub struct ExecutableCode {
     pub language: Option<String>,
     /// The source text.
     pub code: String,
-    /// Keys that this version does not know.
+    /// Unknown keys.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -237,17 +233,17 @@ impl KnownKeys for ExecutableCode {
     const KEYS: &'static [&'static str] = &["language", "code"];
 }
 
-/// What running code gave.
+/// The result of running code.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CodeExecutionResult {
     /// Such as `OUTCOME_OK`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// Standard output, or the error.
+    /// The standard output, or the error message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// Keys that this version does not know.
+    /// Unknown keys.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -257,7 +253,7 @@ impl KnownKeys for CodeExecutionResult {
     const KEYS: &'static [&'static str] = &["outcome", "output"];
 }
 
-/// The JSON form of a part: a flat object of optional keys.
+/// The JSON format of a part: a flat object of optional keys.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PartJson {
@@ -285,7 +281,7 @@ pub(crate) struct PartJson {
 
 impl From<PartJson> for Part {
     fn from(json: PartJson) -> Self {
-        // A well-formed part holds one kind of data. Should it hold several, the first in this order is the part's.
+        // A well-formed part has one kind of data. If it has several, the first in this order is used.
         let data = json
             .function_call
             .map(PartData::FunctionCall)
@@ -306,7 +302,7 @@ impl From<PartJson> for Part {
 }
 
 impl PartJson {
-    /// The kinds of data that are there, by their keys.
+    /// Returns the keys of the kinds of data that are present.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = &'static str> {
         let kinds = [
             ("text", self.text.is_some()),

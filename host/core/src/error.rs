@@ -1,82 +1,83 @@
-//! Errors that cross the borders of crates. Each has a stable code for clients and a message that names the culprit and the next step.
+//! Errors that cross crate boundaries. Each has a stable code for clients, and a message that names the culprit and the next step.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::id::{InvalidId, SessionKey};
 use crate::item::ItemKind;
-use crate::session::SessionKey;
 
-/// The code of a failure of the storage itself, whose words are not for clients.
+/// The code of a failure of the storage itself. Its message is not sent to clients.
 const STORE_FAILED: &str = "STORE_FAILED";
 
-/// The code of a storage without room, whose words are not for clients either.
+/// The code of a storage without free space. Its message is not sent to clients either.
 const STORE_FULL: &str = "STORE_FULL";
 
-/// What goes wrong in a session, artifact or memory service.
+/// An error of a session, artifact or memory service.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// A session of this id exists.
+    /// A session with this key exists already.
     #[error("Session already exists: {}", .0.id)]
     SessionExists(SessionKey),
-    /// There is no such session.
+    /// The session does not exist.
     #[error("Session not found: {0}")]
     SessionNotFound(SessionKey),
-    /// A name that the service cannot use.
+    /// The service cannot use a name.
     #[error("invalid name `{name}`: {reason}")]
     InvalidName {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         reason: &'static str,
     },
-    /// The caller may not do this.
+    /// The request is invalid.
     #[error("{0}")]
     InvalidRequest(String),
-    /// A quota is used up.
+    /// A quota is exhausted.
     #[error("{message}; raise `{key}` in hatchery.yaml to allow more")]
     QuotaExceeded {
-        /// What may take how much, and what to do about it without raising the quota.
+        /// The quota in words, and what to do about it without raising it.
         message: String,
         /// The setting that raises it.
         key: &'static str,
-        /// True if the request is too large by itself, false if what is stored leaves no room for it.
+        /// True if the request alone exceeds the quota, false if the stored data leaves no room for it.
         is_request: bool,
     },
-    /// Other requests keep the storage busy: the same request may succeed later.
+    /// The storage is busy with other requests; the same request may succeed later.
     #[error("{what}; try again in {} s", retry_after.as_secs().max(1))]
     Busy {
-        /// What is busy, in words for clients.
+        /// The busy part, in words for clients.
         what: String,
-        /// How long to wait before the next try.
+        /// How long to wait before a retry.
         retry_after: Duration,
     },
-    /// The disk, or the file system's quota, is used up. What was stored before is still there.
+    /// The disk or the file system's quota is full. Data stored before is intact.
     #[error("{what}: no space is left: {source}")]
     Full {
-        /// What was being done, with the file or table.
+        /// The operation that failed, with the file or table.
         what: String,
-        /// Why it failed.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The storage itself failed.
     #[error("{what}: {source}")]
     Backend {
-        /// What was being done, with the file or table.
+        /// The operation that failed, with the file or table.
         what: String,
-        /// Why it failed.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
 impl StoreError {
-    /// A failure of the storage, with what was being done.
+    /// Creates an error for a failed operation of the storage.
     pub fn backend(what: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Backend { what: what.into(), source: source.into() }
     }
 
-    /// The stable code that clients see.
+    /// Returns the stable code that clients see.
     pub fn code(&self) -> &'static str {
         match self {
             Self::SessionExists(_) => "SESSION_EXISTS",
@@ -91,26 +92,32 @@ impl StoreError {
     }
 }
 
+impl From<InvalidId> for StoreError {
+    fn from(InvalidId { name, reason }: InvalidId) -> Self {
+        Self::InvalidName { name, reason }
+    }
+}
+
 /// The kinds of [`ModelError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelErrorKind {
     /// No provider serves this name.
     UnknownModel,
-    /// The key is missing or refused.
+    /// The API key is missing or rejected.
     Auth,
     /// Too many requests.
     RateLimited,
-    /// The provider refuses the request.
+    /// The provider rejects the request.
     BadRequest,
     /// The provider failed.
     Server,
-    /// The provider cannot be reached, or the connection broke.
+    /// The provider cannot be reached, or the connection was lost.
     Network,
-    /// No answer in time.
+    /// The provider did not respond in time.
     Timeout,
-    /// The provider's answer cannot be understood.
+    /// The provider's response cannot be parsed.
     BadResponse,
-    /// The caller has cancelled.
+    /// The caller has cancelled the request.
     Cancelled,
 }
 
@@ -127,12 +134,12 @@ impl ModelErrorKind {
         Self::Cancelled,
     ];
 
-    /// The kind of this code.
+    /// Returns the kind with this code.
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.code() == code)
     }
 
-    /// The stable code that clients see.
+    /// Returns the stable code that clients see.
     pub fn code(self) -> &'static str {
         match self {
             Self::UnknownModel => "MODEL_UNKNOWN",
@@ -147,55 +154,55 @@ impl ModelErrorKind {
         }
     }
 
-    /// True when the same request may succeed later.
+    /// Returns true if the same request may succeed later.
     pub fn is_retryable(self) -> bool {
         matches!(self, Self::RateLimited | Self::Server | Self::Network | Self::Timeout)
     }
 }
 
-/// What goes wrong with a model call.
+/// An error of a model call.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("model `{model}`: {message}")]
 pub struct ModelError {
-    /// What kind of error it is.
+    /// The kind of error.
     pub kind: ModelErrorKind,
     /// The model's name.
     pub model: String,
-    /// What happened and what to do, for a person.
+    /// The error and the next step in words.
     pub message: String,
-    /// HTTP status of the provider's answer.
+    /// HTTP status of the provider's response; `None` if there was none.
     pub status: Option<u16>,
-    /// How long the provider asks to wait.
+    /// How long to wait before a retry, if the provider says so.
     pub retry_after: Option<Duration>,
 }
 
 impl ModelError {
-    /// An error without status.
+    /// Creates an error without status.
     pub fn new(kind: ModelErrorKind, model: impl Into<String>, message: impl Into<String>) -> Self {
         Self { kind, model: model.into(), message: message.into(), status: None, retry_after: None }
     }
 }
 
-/// How a tool call fails.
+/// An error of a tool call.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum ToolError {
-    /// The model is told and may mend it: wrong arguments, a failed look-up, a denied capability.
+    /// Sent to the model, which may correct its call: wrong arguments, a failed lookup, a denied capability.
     #[error("{0}")]
     Recoverable(String),
-    /// The run ends.
+    /// Ends the run.
     #[error("tool `{tool}`: {message}")]
     Fatal {
-        /// The tool's name; when it is empty, the run puts in that of the tool that was called.
+        /// The tool's name. The run replaces an empty name by that of the tool that was called.
         tool: String,
         /// A stable code, possibly the component's own.
         code: Cow<'static, str>,
-        /// What happened.
+        /// The error in words.
         message: String,
     },
 }
 
 impl ToolError {
-    /// The error with this tool's name, unless it has one.
+    /// Sets the tool's name, unless the error has one.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         match self {
@@ -205,7 +212,7 @@ impl ToolError {
     }
 }
 
-/// A failure of the storage ends the run; anything else, such as a name that cannot be used, the model may mend.
+/// A failure of the storage is fatal. The model may correct any other error, such as an invalid name.
 impl From<StoreError> for ToolError {
     fn from(error: StoreError) -> Self {
         let message = error.to_string();
@@ -222,7 +229,47 @@ impl From<StoreError> for ToolError {
     }
 }
 
-/// What ends a run.
+/// A limit of a run. Displays as words for a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunLimit {
+    /// Model calls in the run.
+    LlmCalls,
+    /// Model calls in one run of an agent.
+    Steps,
+    /// Tokens of all model calls.
+    Tokens,
+    /// Stored events.
+    Events,
+    /// Bytes of the JSON of all events.
+    EventBytes,
+}
+
+impl RunLimit {
+    /// Returns the setting that raises the limit, such as `max_tokens`.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::LlmCalls => "max_llm_calls",
+            Self::Steps => "max_steps",
+            Self::Tokens => "max_tokens",
+            Self::Events => "max_events",
+            Self::EventBytes => "max_run_bytes",
+        }
+    }
+}
+
+impl fmt::Display for RunLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LlmCalls => "Max number of llm calls limit",
+            Self::Steps => "the limit of model calls in one run of an agent",
+            Self::Tokens => "the limit of tokens in one run",
+            Self::Events => "the limit of events in one run",
+            Self::EventBytes => "the limit of bytes of events in one run",
+        })
+    }
+}
+
+/// An error that ends a run.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// A model call failed.
@@ -239,22 +286,20 @@ pub enum RunError {
     NotFound {
         /// `Agent`, `App` …
         what: &'static str,
-        /// Its name.
+        /// The name.
         name: String,
-        /// What there is instead, starting with a separator, or nothing.
+        /// The alternatives, starting with a separator; empty if there are none.
         hint: String,
     },
     /// A limit was reached.
-    #[error("{limit} of {value} reached by agent `{agent}`; raise `{key}` to allow more")]
+    #[error("{limit} of {value} reached by agent `{agent}`; raise `{}` to allow more", limit.key())]
     Limit {
-        /// The limit in words.
-        limit: &'static str,
-        /// Its value.
+        /// The limit.
+        limit: RunLimit,
+        /// The configured value.
         value: u64,
         /// The agent that reached it.
         agent: String,
-        /// The setting that raises it.
-        key: &'static str,
     },
     /// A callback failed.
     #[error("callback `{callback}` of agent `{agent}`: {message}")]
@@ -265,66 +310,66 @@ pub enum RunError {
         agent: String,
         /// A stable code: `CALLBACK_FAILED`, or the component's own.
         code: Cow<'static, str>,
-        /// What happened.
+        /// The error in words.
         message: String,
     },
-    /// A component's code failed: it trapped, ran out of memory or time, or broke the contract.
+    /// A component failed: it trapped, exceeded its memory or time, or violated the contract.
     #[error("component `{component}`: {message}")]
     Component {
         /// The component's name.
         component: String,
         /// A stable code: `COMPONENT_TRAPPED`, `COMPONENT_TIMEOUT`, `COMPONENT_MEMORY`, `COMPONENT_FAILED` …
         code: &'static str,
-        /// What happened, and which setting changes it.
+        /// The error, and the setting that avoids it.
         message: String,
     },
-    /// A plugin that every run must pass is not there.
+    /// A plugin that every run requires is not available.
     #[error("no run can begin without plugin `{plugin}`: {reason}")]
     PluginMissing {
         /// The plugin's name.
         plugin: String,
-        /// Why it is not there.
+        /// The reason.
         reason: String,
     },
-    /// Something that an agent or a runner uses, such as a plugin or a summarizer, says that it failed.
+    /// An extension of an agent or a runner, such as a plugin or a summarizer, reported a failure.
     #[error("{} `{name}`: {message}", kind.label())]
     Extension {
-        /// What it is.
+        /// The kind of extension.
         kind: ItemKind,
-        /// Its name.
+        /// The name.
         name: String,
         /// A stable code, possibly the component's own.
         code: Cow<'static, str>,
-        /// What it says.
+        /// The reported message.
         message: String,
     },
-    /// The caller's input is wrong.
+    /// The caller's input is invalid.
     #[error("{0}")]
     BadInput(String),
-    /// What the user says is nothing that a user can say, or that a model takes.
+    /// The user's message is invalid: users may not send it, or models do not accept it.
     #[error("{0}")]
     InvalidMessage(String),
-    /// An agent says that it failed.
+    /// An agent failed.
     #[error("agent `{agent}`: {message}")]
     Agent {
         /// The agent's name.
         agent: String,
         /// A stable code: `AGENT_FAILED`, or the component's own.
         code: Cow<'static, str>,
-        /// What it says.
+        /// The reported message.
         message: String,
     },
     /// The run was cancelled.
     #[error("the run was cancelled")]
     Cancelled,
-    /// Nobody wants more events of this agent: the loop around it has ended, or its relay was dropped. The agent stops; this is not a
-    /// failure.
+    /// The events of this agent are not needed any more: the enclosing loop has ended, or its relay was dropped. The agent stops; this is
+    /// not a failure.
     #[error("the agent was stopped by the agent around it")]
     Stopped,
-    /// A defect of the host or of native code in it.
+    /// A bug in the host or in native code within it.
     #[error("internal error: {0}; please report it")]
     Internal(String),
-    /// The event, stored already, that says what went wrong ends the run.
+    /// The run ended with an event, stored already, that reports the error.
     #[error("{message}")]
     AlreadyReported {
         /// The code in the event.
@@ -334,8 +379,14 @@ pub enum RunError {
     },
 }
 
+impl From<InvalidId> for RunError {
+    fn from(error: InvalidId) -> Self {
+        Self::Store(error.into())
+    }
+}
+
 impl RunError {
-    /// What a client is told. The storage's own words (paths, SQL) and defects of the host are for the log alone.
+    /// Returns the message for clients. Details of the storage (paths, SQL) and bugs of the host are only for the log.
     pub fn client_message(&self) -> String {
         match self {
             Self::Store(_) | Self::Tool(ToolError::Fatal { .. }) if self.code() == STORE_FAILED => {

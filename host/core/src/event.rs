@@ -1,8 +1,8 @@
-//! [`Event`]: one entry of a session's history, and one item of what a run yields. The log of events is the only truth; state,
-//! prompts and traces are derived from it.
+//! Events: the entries of a session's log, and the items that a run yields. The event log is the source of truth; state, prompts and
+//! traces are derived from it.
 //!
-//! An event is built as [`EventData`], then frozen into a shared [`Event`]. Neither can be cloned: everything that keeps an event keeps
-//! an `Arc` of it. Its JSON is made at most once, by whoever needs it first (a store or a client), and kept.
+//! An event is built as [`EventData`], then frozen into a shared [`Event`]. Neither can be cloned: events are shared as `Arc<Event>`. The
+//! JSON of an event is created at most once, when a store or a client first needs it, and cached.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -12,75 +12,76 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::content::{Content, FunctionCall, FunctionResponse, JsonMap, PartData};
+use crate::content::{Content, FunctionCall, FunctionResponse, PartData};
 use crate::extra::{Extra, KnownKeys};
-use crate::json_len::json_len;
+use crate::json::JsonMap;
+use crate::json::json_len;
 use crate::time::Timestamp;
 
-/// The author of what a person says.
+/// The author of events of the user.
 pub const USER_AUTHOR: &str = "user";
 
-/// What an event says. Field names and meaning follow ADK's `Event`; absent fields are left out of the JSON.
+/// The data of an event. Names and meaning of the fields follow ADK's `Event`; `None` and empty fields are omitted from the JSON.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EventData {
-    /// Unique; a UUID when [`Event::new`] finds it empty. Partial events share the id of the final event that they lead to.
+    /// A unique id; [`Event::new`] replaces an empty one by a UUID. Partial events have the id of the final event that they lead to.
     pub id: String,
-    /// The run that it belongs to, `e-<uuid>`.
+    /// The id of the run, `e-<uuid>`.
     pub invocation_id: String,
     /// An agent's name, or `user`.
     pub author: String,
-    /// What was said.
+    /// The message; `None` in events that only change state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Arc<Content>>,
-    /// What it does to the session.
+    /// Changes of the session and of the flow of the run.
     pub actions: EventActions,
-    /// True for a piece of a streamed answer: yielded, never stored, never changes state.
+    /// Whether the event is a chunk of a streamed response: it is yielded, but not stored, and does not change state.
     #[serde(skip_serializing_if = "std::ops::Not::not", deserialize_with = "null_as_default")]
     pub partial: bool,
-    /// The model has finished its turn (live runs).
+    /// Whether the model has finished its turn (live runs).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_complete: Option<bool>,
-    /// The model was interrupted.
+    /// Whether the model was interrupted (live runs).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupted: Option<bool>,
-    /// A stable code when something went wrong.
+    /// A stable error code; `None` if nothing failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// What went wrong, for a person.
+    /// The error in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
     /// Why the model stopped, such as `STOP` or `MAX_TOKENS`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
-    /// Tokens used by the model call behind this event.
+    /// Tokens used by the model call that led to this event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage_metadata: Option<Box<UsageMetadata>>,
-    /// Mean log probability of the answer's tokens.
+    /// Mean log probability of the response's tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub avg_logprobs: Option<f64>,
-    /// The model that answered.
+    /// The version of the model that responded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_version: Option<String>,
-    /// Dot-joined path of parallel branches; an event of another branch is not seen by this branch's agents.
+    /// Dot-joined path of parallel branches. Agents do not see events of sibling branches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// Sources of a grounded answer, as the model sent them.
+    /// Sources of a grounded response, in the provider's format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grounding_metadata: Option<Box<Value>>,
-    /// What a model adapter or a client attached.
+    /// Metadata attached by a model provider or a client, and the [proof](crate::EventSigner) of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub custom_metadata: Option<Box<Value>>,
-    /// What was heard (live runs).
+    /// Transcription of audio input (live runs).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_transcription: Option<Box<Value>>,
-    /// What was spoken (live runs).
+    /// Transcription of audio output (live runs).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_transcription: Option<Box<Value>>,
-    /// Ids of function calls whose result comes later.
+    /// Ids of function calls whose result arrives later.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub long_running_tool_ids: Vec<String>,
-    /// When it was made; float seconds in JSON.
+    /// The time of creation; float seconds in JSON.
     pub timestamp: Timestamp,
 }
 
@@ -111,38 +112,38 @@ impl KnownKeys for EventData {
     ];
 }
 
-/// What an event does beside saying something.
+/// The side effects of an event.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EventActions {
-    /// State keys to set; `null` deletes the key.
+    /// State keys to set; `null` deletes a key.
     #[serde(deserialize_with = "null_as_default")]
     pub state_delta: JsonMap,
-    /// Artifacts saved, with the version that they got.
+    /// Names of saved artifacts with their new versions.
     #[serde(deserialize_with = "null_as_default")]
     pub artifact_delta: BTreeMap<String, u64>,
-    /// The function response is the answer; the model does not summarise it.
+    /// Whether the function response is the final response, which the model does not summarize.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_summarization: Option<bool>,
-    /// The agent that goes on.
+    /// The name of the agent that continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_to_agent: Option<String>,
-    /// Ends the loops and parallel agents around the agent.
+    /// Whether enclosing loop and parallel agents end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub escalate: Option<bool>,
-    /// Whether the agent has ended its run. False in what its callbacks set before it begins, or say when it has failed.
+    /// Whether the agent has ended its run. False in events of callbacks before it starts, and of callbacks that recover from its failure.
     #[serde(skip_serializing_if = "Option::is_none", alias = "endInvocation")]
     pub end_of_agent: Option<bool>,
-    /// Credentials that tools ask for, by function call id.
+    /// Credentials that tools request, by function call id.
     #[serde(skip_serializing_if = "is_empty", deserialize_with = "null_as_default")]
     pub requested_auth_configs: Extra,
-    /// Confirmations that tools ask for, by function call id.
+    /// Confirmations that tools request, by function call id.
     #[serde(skip_serializing_if = "is_empty", deserialize_with = "null_as_default")]
     pub requested_tool_confirmations: Extra,
-    /// A summary that stands for older events.
+    /// A summary that replaces older events in prompts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction: Option<Box<Compaction>>,
-    /// Keys that this version does not know.
+    /// Unknown keys.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -164,7 +165,7 @@ impl KnownKeys for EventActions {
 }
 
 impl EventActions {
-    /// Takes over what `other` does; where both say something, `other` wins.
+    /// Merges `other` into these actions; where both have a value, `other` wins.
     pub fn merge(&mut self, other: Self) {
         self.state_delta.extend(other.state_delta);
         self.artifact_delta.extend(other.artifact_delta);
@@ -178,24 +179,24 @@ impl EventActions {
         self.compaction = other.compaction.or(self.compaction.take());
     }
 
-    /// True when it changes nothing.
+    /// Returns true if there are no side effects.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A summary that stands for the events of a stretch of time. Events that come after it in the session are never covered, whatever their
+/// A summary that replaces the events of a time range in prompts. It never covers events that follow it in the session, whatever their
 /// time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Compaction {
-    /// Time of the first event that it stands for.
+    /// Time of the first event that it covers.
     pub start_timestamp: Timestamp,
-    /// Time of the last one.
+    /// Time of the last event that it covers.
     pub end_timestamp: Timestamp,
     /// The summary.
     pub compacted_content: Content,
-    /// Keys that this version does not know.
+    /// Unknown keys.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -205,26 +206,26 @@ impl KnownKeys for Compaction {
     const KEYS: &'static [&'static str] = &["startTimestamp", "endTimestamp", "compactedContent"];
 }
 
-/// Tokens of one model call. Keys that this version does not know are kept.
+/// Token counts of one model call. Unknown keys are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UsageMetadata {
-    /// Tokens sent.
+    /// Tokens of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_count: Option<u64>,
-    /// Tokens of the answer.
+    /// Tokens of the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candidates_token_count: Option<u64>,
     /// Tokens of thinking.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thoughts_token_count: Option<u64>,
-    /// Tokens sent that came from a cache.
+    /// Tokens of the prompt that came from the provider's cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_content_token_count: Option<u64>,
-    /// All of them.
+    /// The sum, as the provider counts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_token_count: Option<u64>,
-    /// The rest.
+    /// Unknown keys.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -241,14 +242,14 @@ impl KnownKeys for UsageMetadata {
 }
 
 impl UsageMetadata {
-    /// All tokens: the provider's own sum, or that of what was sent, thought and answered.
+    /// Returns the total: the provider's own sum, or that of prompt, thinking and response.
     pub fn total(&self) -> u64 {
         let parts = [self.prompt_token_count, self.thoughts_token_count, self.candidates_token_count];
         self.total_token_count.unwrap_or_else(|| parts.into_iter().flatten().fold(0, u64::saturating_add))
     }
 }
 
-/// A frozen event. See the module's comment.
+/// An immutable event with cached JSON. Shared as `Arc<Event>`, never cloned.
 #[derive(Debug)]
 pub struct Event {
     data: EventData,
@@ -256,7 +257,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Freezes `data`, giving it an id and the current time where they are missing.
+    /// Creates an event from `data`, and adds an id and the current time if they are missing.
     pub fn new(mut data: EventData) -> Arc<Self> {
         if data.id.is_empty() {
             data.id = new_event_id();
@@ -267,46 +268,46 @@ impl Event {
         Arc::new(Self { data, json: OnceLock::new() })
     }
 
-    /// Reads an event from its JSON, which is kept as it is.
+    /// Parses an event from its JSON, and caches the JSON unchanged.
     ///
     /// # Errors
-    /// When the bytes are not the JSON of an event.
+    /// If the bytes are not the JSON of an event.
     pub fn from_json(json: impl Into<Bytes>) -> Result<Arc<Self>, serde_json::Error> {
         let json = json.into();
         let data: EventData = serde_json::from_slice(&json)?;
         Ok(Arc::new(Self { data, json: OnceLock::from(json) }))
     }
 
-    /// The event as JSON, made on first use.
+    /// Returns the event as JSON, which is created on first use.
     pub fn json(&self) -> &Bytes {
         self.json.get_or_init(|| {
-            // The data holds only strings, numbers and maps with string keys, so this cannot fail.
+            // The data consists of strings, numbers and maps with string keys, so this cannot fail.
             serde_json::to_vec(&self.data).map(Bytes::from).unwrap_or_else(|_| Bytes::from_static(b"{}"))
         })
     }
 
-    /// True once the JSON has been made.
+    /// Returns true if the JSON has been created.
     pub fn has_json(&self) -> bool {
         self.json.get().is_some()
     }
 
-    /// Bytes of the JSON, which is counted without keeping it if it has not been made yet.
+    /// Returns the length of the JSON in bytes, without creating the JSON.
     pub fn json_len(&self) -> usize {
         self.json.get().map_or_else(|| json_len(&self.data), Bytes::len)
     }
 
-    /// Function calls in the content.
+    /// Returns the function calls in the content.
     pub fn function_calls(&self) -> impl Iterator<Item = &FunctionCall> {
         self.data.content.iter().flat_map(|content| content.function_calls())
     }
 
-    /// Function responses in the content.
+    /// Returns the function responses in the content.
     pub fn function_responses(&self) -> impl Iterator<Item = &FunctionResponse> {
         self.data.content.iter().flat_map(|content| content.function_responses())
     }
 
-    /// True when the agent has nothing more to do after this event: an answer without open calls, a result that needs no summary, or a
-    /// call whose result comes later.
+    /// Returns true if the agent has nothing more to do after this event: a response without open calls, a result that needs no summary,
+    /// or a call whose result arrives later.
     pub fn is_final_response(&self) -> bool {
         if self.actions.skip_summarization == Some(true) || !self.long_running_tool_ids.is_empty() {
             return true;
@@ -335,17 +336,17 @@ impl Serialize for Event {
     }
 }
 
-/// A new event id: a UUID.
+/// Creates an event id: a UUID.
 pub fn new_event_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 
-/// A new invocation id: `e-<uuid>`.
+/// Creates an invocation id: `e-<uuid>`.
 pub fn new_invocation_id() -> String {
     format!("e-{}", uuid::Uuid::new_v4())
 }
 
-/// An id for a function call that a model sent without one: `adk-<uuid>`.
+/// Creates an id for a function call that a model sent without one: `adk-<uuid>`.
 pub fn new_function_call_id() -> String {
     format!("adk-{}", uuid::Uuid::new_v4())
 }

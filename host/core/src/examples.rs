@@ -1,39 +1,39 @@
-//! Examples that show a model how to answer.
+//! Few-shot examples for models.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::call_context::CallContext;
 use crate::content::Content;
-use crate::context::CallContext;
 use crate::error::RunError;
 
-/// What a user might say, and how it is to be answered.
+/// An example of a user message and the expected response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Example {
-    /// What the user says.
+    /// The user message.
     pub input: Content,
-    /// What follows: texts, calls and their answers.
+    /// The expected response: texts, function calls and their responses.
     pub output: Vec<Content>,
 }
 
-/// Where an agent's examples come from.
+/// The source of an agent's examples.
 #[derive(Clone)]
 pub enum Examples {
-    /// Always these.
+    /// A fixed list.
     Fixed(Arc<[Example]>),
-    /// Chosen for each model call.
+    /// Selected for each model call.
     Chosen(Arc<dyn ExampleProvider>),
 }
 
-/// Chooses examples.
+/// Selects examples that fit a user message. Called before each model call, in the agent's task: it may await, but not block.
 #[async_trait]
 pub trait ExampleProvider: Send + Sync {
-    /// The examples that fit what the user says.
+    /// Returns the examples that fit `query`, the text of the user's message.
     ///
     /// # Errors
-    /// End the run.
+    /// If they cannot be determined. The error ends the run.
     async fn examples(&self, query: &str, cx: &CallContext) -> Result<Vec<Example>, RunError>;
 }

@@ -1,7 +1,7 @@
-//! JSON keys that are kept but not understood.
+//! Unknown JSON keys that are preserved.
 //!
-//! A type that keeps such keys says by [`KnownKeys`] which ones have a field of their own. These never belong into its
-//! [`Extra`]: they would be written beside the field, and reading the JSON back would give something else or fail.
+//! A type that preserves them lists by [`KnownKeys`] which keys have a field. Those must not be in its [`Extra`]: they would be written
+//! in addition to the field, and parsing the JSON would return something else or fail.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;
@@ -10,25 +10,25 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use serde_json::Value;
 
-use crate::content::JsonMap;
+use crate::json::JsonMap;
 
-static NOTHING: LazyLock<JsonMap> = LazyLock::new(JsonMap::new);
+static EMPTY: LazyLock<JsonMap> = LazyLock::new(JsonMap::new);
 
-/// A map that is nearly always empty, and then takes 8 bytes where a [`JsonMap`] takes 72: events and parts hold several of them.
+/// A [`JsonMap`] that is almost always empty, and then takes 8 bytes instead of 72: events and parts have several of them.
 #[derive(Debug, Clone, Default)]
 pub struct Extra(Option<Box<JsonMap>>);
 
-/// A type with a JSON form whose keys each have a field.
+/// A type whose JSON has keys with a field each, and possibly unknown ones.
 pub trait KnownKeys {
-    /// A value of the type in words, as in "a part".
+    /// The type in words for messages, such as "a part".
     const NOUN: &'static str;
 
-    /// The keys that have a field, in camelCase, with the aliases that are more than another spelling.
+    /// The keys that have a field, in camelCase, and aliases that differ in more than spelling.
     const KEYS: &'static [&'static str];
 }
 
-/// Returns the first key of `map` for which `T` has a field. Underscores and case do not count: readers in other
-/// languages take `function_call` for `functionCall`.
+/// Returns the first key of `map` for which `T` has a field. Ignores underscores and case, because readers in other languages accept
+/// `function_call` for `functionCall`.
 pub fn known_key<T: KnownKeys>(map: &JsonMap) -> Option<&str> {
     map.keys().map(String::as_str).find(|key| T::KEYS.iter().any(|known| is_same_key(known, key)))
 }
@@ -41,7 +41,7 @@ fn is_same_key(known: &str, key: &str) -> bool {
 }
 
 impl Extra {
-    /// The same without keys whose value is `null`, which is as good as absent.
+    /// Removes keys whose value is `null`, which means the same as an absent key.
     #[must_use]
     pub fn without_nulls(mut self) -> Self {
         if self.values().any(Value::is_null) {
@@ -55,7 +55,7 @@ impl Deref for Extra {
     type Target = JsonMap;
 
     fn deref(&self) -> &JsonMap {
-        self.0.as_deref().unwrap_or(&NOTHING)
+        self.0.as_deref().unwrap_or(&EMPTY)
     }
 }
 

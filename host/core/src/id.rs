@@ -1,14 +1,51 @@
-//! The one check of names that clients choose: of apps, users, sessions and artifacts.
+//! Identifiers that clients choose: names of apps, users, sessions and artifacts, and the validation that they share.
 
-use crate::error::StoreError;
+use std::fmt;
+use std::sync::Arc;
 
-/// The longest name, in bytes of UTF-8.
+use thiserror::Error;
+
+/// The maximum length of a name in bytes of UTF-8.
 pub const MAX_ID_BYTES: usize = 256;
 
-/// How much of a name that is refused is repeated in the error.
-const SHOWN_CHARACTERS: usize = 64;
+/// The maximum number of characters of an invalid name that the error repeats.
+const MAX_SHOWN_CHARS: usize = 64;
 
-/// What a name stands for.
+/// Identifies a session. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionKey {
+    /// The name of the app.
+    pub app: Arc<str>,
+    /// The id of the user.
+    pub user: Arc<str>,
+    /// The id of the session, unique among the user's sessions in the app.
+    pub id: Arc<str>,
+}
+
+impl SessionKey {
+    /// Creates a key. Does not check the names.
+    pub fn new(app: impl Into<Arc<str>>, user: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
+        Self { app: app.into(), user: user.into(), id: id.into() }
+    }
+
+    /// Checks the three names, see [`IdKind::check`].
+    ///
+    /// # Errors
+    /// [`InvalidId`] for the first that is too long or contains control characters.
+    pub fn check(&self) -> Result<(), InvalidId> {
+        IdKind::App.check(&self.app)?;
+        IdKind::User.check(&self.user)?;
+        IdKind::Session.check(&self.id)
+    }
+}
+
+impl fmt::Display for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "appName={}, userId={}, sessionId={}", self.app, self.user, self.id)
+    }
+}
+
+/// The kind of thing that a name identifies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdKind {
     /// An app.
@@ -21,18 +58,28 @@ pub enum IdKind {
     Artifact,
 }
 
+/// A name that is too long or contains control characters.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("invalid name `{name}`: {reason}")]
+pub struct InvalidId {
+    /// The name, with control characters escaped and cut if it is long.
+    pub name: String,
+    /// The rule that it breaks.
+    pub reason: &'static str,
+}
+
 impl IdKind {
-    /// Checks a name: at most [`MAX_ID_BYTES`] bytes and no control characters. An empty name passes; where one is needed, the
-    /// service that is asked says so.
+    /// Checks a name: at most [`MAX_ID_BYTES`] bytes and no control characters. An empty name is valid here; services that need one
+    /// check that themselves.
     ///
     /// # Errors
-    /// [`StoreError::InvalidName`], with control characters escaped and a long name cut.
-    pub fn check(self, name: &str) -> Result<(), StoreError> {
-        let is_long = name.len() > MAX_ID_BYTES;
-        if !is_long && !name.chars().any(char::is_control) {
+    /// [`InvalidId`], which is safe to print.
+    pub fn check(self, name: &str) -> Result<(), InvalidId> {
+        let is_too_long = name.len() > MAX_ID_BYTES;
+        if !is_too_long && !name.chars().any(char::is_control) {
             return Ok(());
         }
-        let reason = match (self, is_long) {
+        let reason = match (self, is_too_long) {
             (Self::App, true) => "the name of an app has at most 256 bytes",
             (Self::App, false) => "the name of an app has no control characters",
             (Self::User, true) => "the id of a user has at most 256 bytes",
@@ -42,11 +89,11 @@ impl IdKind {
             (Self::Artifact, true) => "the name of an artifact has at most 256 bytes",
             (Self::Artifact, false) => "the name of an artifact has no control characters",
         };
-        let mut shown: String = name.chars().take(SHOWN_CHARACTERS).flat_map(char::escape_default).collect();
-        if name.chars().nth(SHOWN_CHARACTERS).is_some() {
+        let mut shown: String = name.chars().take(MAX_SHOWN_CHARS).flat_map(char::escape_default).collect();
+        if name.chars().nth(MAX_SHOWN_CHARS).is_some() {
             shown.push('…');
         }
-        Err(StoreError::InvalidName { name: shown, reason })
+        Err(InvalidId { name: shown, reason })
     }
 }
 
@@ -64,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_and_control_characters_are_refused_and_shown_harmlessly() {
+    fn long_names_and_control_characters_are_rejected_and_escaped() {
         let error = IdKind::User.check(&"é".repeat(129)).unwrap_err().to_string();
         let expected = format!("invalid name `{}…`: the id of a user has at most 256 bytes", "\\u{e9}".repeat(64));
         assert_eq!(error, expected);

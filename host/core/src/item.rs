@@ -1,4 +1,4 @@
-//! The kinds of items that are resolved by name: tools, callbacks, agents and so on.
+//! The kinds of items that are resolved by name.
 
 /// The kind of an item that a component or the host offers under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,11 +13,11 @@ pub enum ItemKind {
     Toolset,
     /// A plugin.
     Plugin,
-    /// Something that runs a model's code.
+    /// A code executor.
     CodeExecutor,
-    /// Something that makes summaries.
+    /// A summarizer.
     Summarizer,
-    /// Something that chooses examples.
+    /// An example provider.
     Examples,
     /// A model.
     Model,

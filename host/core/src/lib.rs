@@ -2,27 +2,32 @@
 //! No I/O, no wasm, no provider and no store.
 
 mod agent;
+mod agent_context;
 mod artifact;
 pub mod base64_bytes;
+mod call_context;
 mod callback;
 mod caller;
 mod code;
 mod confirmation;
 mod content;
-mod context;
 mod error;
 mod event;
 mod examples;
 mod extra;
 mod id;
+mod invocation;
 mod item;
-mod json_len;
+mod json;
 mod memory;
 mod message;
 mod model;
 mod plugin;
 mod provenance;
 mod resolver;
+mod run_config;
+mod run_usage;
+mod services;
 mod session;
 mod state;
 mod storable;
@@ -37,37 +42,40 @@ pub use agent::{
     Agent, AgentId, AgentKind, AgentTree, Capabilities, Capability, CustomAgent, CustomAgentSpec, IncludeContents,
     Instruction, InstructionProvider, LlmAgent, ModelRef, Planner, TreeError, check_agent_name,
 };
+pub use agent_context::{AgentContext, AgentHost, EventSink};
 pub use artifact::ArtifactService;
+pub use call_context::CallContext;
 pub use callback::{Callback, Callbacks, HookPoint};
 pub use caller::{Caller, CallerOrigin};
 pub use code::{CodeExecution, CodeExecutor, CodeFile, CodeInput, CodeOutput, CodeRunner};
 pub use confirmation::{REQUEST_CONFIRMATION, ToolConfirmation, confirmation_hint};
 pub use content::{
-    Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse, JsonMap, Part,
-    PartData,
+    Blob, CodeExecutionResult, Content, ExecutableCode, FileData, FunctionCall, FunctionResponse, Part, PartData,
 };
-pub use context::{
-    AgentContext, AgentHost, CallContext, EventSink, Invocation, RunConfig, RunUsage, Services, ToolExecution,
-};
-pub use error::{ModelError, ModelErrorKind, RunError, StoreError, ToolError};
+pub use error::{ModelError, ModelErrorKind, RunError, RunLimit, StoreError, ToolError};
 pub use event::{
     Compaction, Event, EventActions, EventData, USER_AUTHOR, UsageMetadata, new_event_id, new_function_call_id,
     new_invocation_id,
 };
 pub use examples::{Example, ExampleProvider, Examples};
 pub use extra::{Extra, KnownKeys, known_key};
-pub use id::{IdKind, MAX_ID_BYTES};
+pub use id::{IdKind, InvalidId, MAX_ID_BYTES, SessionKey};
+pub use invocation::{Invocation, InvocationWriter, NewInvocation, RevisionGap};
 pub use item::ItemKind;
+pub use json::JsonMap;
 pub use memory::{MemoryEntry, MemoryService};
 pub use message::{ClientMessage, check_message, invalid_message};
 pub use model::{
-    FunctionDeclaration, GenerateContentConfig, LlmRequest, LlmResponse, Model, ModelResolver, ResponseStream,
-    StreamingMode,
+    FunctionDeclaration, GenerateContentConfig, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelResolver,
+    ResponseGrouping, ResponseStream, StreamingMode,
 };
 pub use plugin::Plugin;
 pub use provenance::{Claim, EventSigner, PROOF_KEY, generate_secret, remove_proof};
 pub use resolver::{ItemResolver, ResolveError};
-pub use session::{EventWindow, Session, SessionKey, SessionService};
+pub use run_config::{RunConfig, ToolExecution};
+pub use run_usage::{RunUsage, TokenCounter};
+pub use services::Services;
+pub use session::{EventWindow, Session, SessionService};
 pub use state::{State, StateScope, is_state_removal, state_entry_bytes};
 pub use storable::{MAX_JSON_DEPTH, UNREADABLE_EVENT, UnstorableEvent, is_json_too_deep};
 pub use summarizer::Summarizer;

@@ -1,23 +1,23 @@
-//! What a user may say: messages from clients, checked before anything of them is stored or reaches a model.
+//! Validation of user messages from clients, before they are stored or sent to a model.
 //!
-//! A message stays in its session and is sent to the model on every later turn. One that no model takes would end all
-//! of them.
+//! A message stays in its session and is sent to the model in every later turn. A message that models reject would make all of them fail.
 
 use serde::Deserialize;
 
-use crate::content::{Blob, Content, FileData, FunctionResponse, JsonMap, Part, PartData, PartJson};
+use crate::content::{Blob, Content, FileData, FunctionResponse, Part, PartData, PartJson};
 use crate::error::RunError;
 use crate::event::USER_AUTHOR;
+use crate::json::JsonMap;
 use crate::storable::{MAX_JSON_DEPTH, is_json_too_deep};
 
-/// Keys beside a part's data that models take from users.
+/// Keys of a part, besides its data, that models accept from users.
 const PART_KEYS: [&str; 6] =
     ["videoMetadata", "video_metadata", "mediaResolution", "media_resolution", "partMetadata", "part_metadata"];
 
-/// Keys beside `id`, `name` and `response` that models take from users.
+/// Keys of a function response, besides `id`, `name` and `response`, that models accept from users.
 const RESPONSE_KEYS: [&str; 4] = ["willContinue", "will_continue", "scheduling", "parts"];
 
-/// A message as a client has sent it, which may be none that a user can send.
+/// A message as a client has sent it, not validated yet. Convert it into [`Content`].
 #[derive(Debug, Deserialize)]
 pub struct ClientMessage {
     #[serde(default)]
@@ -30,7 +30,7 @@ pub struct ClientMessage {
 #[serde(from = "PartJson")]
 struct ClientPart {
     part: Part,
-    /// All kinds of data that were sent; `part` has the first.
+    /// All kinds of data that were sent; `part` has only the first.
     kinds: Vec<&'static str>,
 }
 
@@ -60,7 +60,7 @@ impl TryFrom<ClientMessage> for Content {
     }
 }
 
-/// Checks that a user can say this: texts, files and answers to function calls.
+/// Checks that a user may send this message: texts, files and function responses.
 ///
 /// # Errors
 /// [`RunError::InvalidMessage`], which names the part and the key.
@@ -156,12 +156,12 @@ fn check_keys(extra: &JsonMap, is_allowed: impl Fn(&str) -> bool) -> Result<(), 
     }
 }
 
-/// An error about the part at `index`.
+/// Creates the error for the part at `index`.
 pub fn invalid_message(index: usize, wrong: &str) -> RunError {
     RunError::InvalidMessage(format!("newMessage.parts[{index}] {wrong}"))
 }
 
-/// The beginning of a client's text, for a message.
+/// Returns the beginning of a client's text, escaped for a message.
 fn shown(text: &str) -> String {
     let begin = text.get(..text.floor_char_boundary(64)).unwrap_or(text);
     let dots = if begin.len() < text.len() { "…" } else { "" };

@@ -1,4 +1,4 @@
-//! Language models: requests, responses, the [`Model`] trait and the registry that finds a model by name.
+//! Language models: requests, responses, the [`Model`] trait, and the lookup of a model by name.
 
 use std::sync::Arc;
 
@@ -8,76 +8,79 @@ use imbl::Vector;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::content::{Content, JsonMap};
+use crate::content::Content;
 use crate::error::ModelError;
 use crate::event::UsageMetadata;
+use crate::json::JsonMap;
 
-/// What a model is asked. Cloning is cheap: the history is shared.
+/// A request to a model. Cloning is cheap: the history is shared.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LlmRequest {
-    /// The model's name, as written by the agent's author.
+    /// The model's name as the agent's author wrote it.
     pub model: String,
     /// The conversation, oldest first.
     pub contents: Vector<Arc<Content>>,
-    /// System instructions; sent joined by a blank line.
+    /// System instructions; sent joined by blank lines.
     pub system_instructions: Vec<String>,
-    /// Tools that the model may call.
+    /// The tools that the model may call.
     pub tools: Vec<Arc<FunctionDeclaration>>,
-    /// Tools that run inside the model, as the provider writes them (`{"googleSearch": {}}`).
+    /// Tools that run inside the model, in the provider's format (`{"googleSearch": {}}`).
     pub model_tools: Vec<Value>,
-    /// Settings.
+    /// Settings of the call.
     pub config: GenerateContentConfig,
+    /// The capabilities of the model that gets the request, for the tools that prepare it. Not sent.
+    pub capabilities: ModelCapabilities,
 }
 
-/// Settings of a model call: the common ones typed, the others passed on as they are.
+/// Settings of a model call: common ones are typed, others are passed through unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GenerateContentConfig {
-    /// Randomness, 0 to 2.
+    /// Randomness, usually 0 to 2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Nucleus sampling.
+    /// Nucleus sampling: the probability mass to sample from, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// Sampling among the k likeliest.
+    /// Samples only from the `k` most likely tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<f64>,
-    /// Most tokens of the answer.
+    /// Maximum number of tokens in the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
-    /// Texts that end the answer.
+    /// Texts that end the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_sequences: Option<Vec<String>>,
-    /// Pushes towards new topics.
+    /// Positive values encourage new topics.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence_penalty: Option<f64>,
-    /// Pushes against repetition.
+    /// Positive values discourage repetition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_penalty: Option<f64>,
-    /// For repeatable sampling.
+    /// Seed of the sampling, for repeatable responses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
-    /// Such as `application/json`.
+    /// Media type of the response, such as `application/json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_mime_type: Option<String>,
-    /// JSON Schema of the answer.
+    /// JSON Schema of the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<Value>,
-    /// The rest (`safetySettings`, `thinkingConfig`, `toolConfig` …).
+    /// All other settings (`safetySettings`, `thinkingConfig`, `toolConfig` …).
     #[serde(flatten)]
     pub extra: JsonMap,
 }
 
-/// A tool as a model sees it.
+/// The declaration of a tool that is sent to a model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FunctionDeclaration {
-    /// What the model calls it by.
+    /// The name by which the model calls the tool.
     pub name: String,
-    /// What it does and when to use it.
+    /// Describes to the model what the tool does and when to use it.
     #[serde(default)]
     pub description: String,
-    /// JSON Schema of the arguments, an object.
+    /// JSON Schema of the arguments, which are an object. `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
     /// JSON Schema of the result.
@@ -85,78 +88,148 @@ pub struct FunctionDeclaration {
     pub response: Option<Value>,
 }
 
-/// What a model answers: the whole answer, or when streaming a piece of it.
+/// A response of a model: the complete response, or one chunk of it when streaming.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LlmResponse {
-    /// What it says.
+    /// The content; `None` in chunks that carry only metadata, and in errors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,
-    /// True for a piece; the engine adds the pieces up into one last response that is not partial.
+    /// True for a chunk. The engine combines the chunks into a final response that is not partial.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
-    /// Why it stopped.
+    /// Why the model stopped, such as `STOP` or `MAX_TOKENS`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
-    /// A stable code when the answer is an error (a blocked prompt, a cut-off answer).
+    /// A stable code if the response is an error (a blocked prompt, a truncated response).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// The error for a person.
+    /// The error in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
-    /// Tokens used so far.
+    /// Tokens used by this call so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage_metadata: Option<UsageMetadata>,
-    /// The model that answered.
+    /// The version of the model that responded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_version: Option<String>,
-    /// Sources of a grounded answer.
+    /// Sources of a grounded response, in the provider's format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grounding_metadata: Option<Value>,
-    /// Mean log probability.
+    /// Mean log probability of the tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub avg_logprobs: Option<f64>,
-    /// What the provider adds.
+    /// Metadata that the provider adds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub custom_metadata: Option<Value>,
 }
 
 impl LlmResponse {
-    /// An answer of one text.
+    /// Creates a complete response with one text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { content: Some(Content::model(text)), ..Self::default() }
     }
 }
 
-/// How an answer is wanted.
+/// How a response is delivered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StreamingMode {
-    /// One response.
+    /// As one response.
     #[default]
     Off,
-    /// Pieces as they come, each marked partial and holding only what is new.
+    /// As chunks while they arrive, each marked partial and with new content only.
     On,
 }
 
-/// Responses as they come. Dropping it ends the request.
+/// What a model supports, as it reports it by [`Model::capabilities`]. The default is what any model can be expected to support.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ModelCapabilities {
+    /// True if the model keeps to a response schema also when the request has tools. Otherwise the final answer is requested as a tool
+    /// call.
+    pub schema_with_tools: bool,
+    /// True if the model runs tools of its own, such as a web search ([`LlmRequest::model_tools`]).
+    pub built_in_tools: bool,
+    /// The order of consecutive function calls and their responses that the model expects in a prompt.
+    pub response_grouping: ResponseGrouping,
+}
+
+/// Where the responses of consecutive function calls are placed in a prompt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ResponseGrouping {
+    /// Each response follows its own call.
+    #[default]
+    PerCall,
+    /// All responses follow the last of the calls.
+    Batched,
+}
+
+/// The responses of one model call. Dropping the stream cancels the request.
 pub type ResponseStream = BoxStream<'static, Result<LlmResponse, ModelError>>;
 
 /// A language model.
+///
+/// One model serves many runs at the same time. [`Model::generate`] and the stream are polled in the task of the agent that calls the
+/// model, so they may await, but not block. All model calls of agents go through [`Invocation::generate`](crate::Invocation::generate),
+/// which enforces limits and cancellation: the model need not.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use futures::StreamExt;
+/// use futures::stream;
+/// use hatchery_core::{LlmRequest, LlmResponse, Model, ModelError, ResponseStream, StreamingMode};
+///
+/// /// Repeats the last message, word by word when streaming.
+/// struct Parrot;
+///
+/// #[async_trait]
+/// impl Model for Parrot {
+///     async fn generate(&self, request: LlmRequest, mode: StreamingMode) -> Result<ResponseStream, ModelError> {
+///         let text = request.contents.last().map(|content| content.text()).unwrap_or_default();
+///         let responses = match mode {
+///             StreamingMode::Off => vec![Ok(LlmResponse::text(text))],
+///             StreamingMode::On => text
+///                 .split_inclusive(' ')
+///                 .map(|word| Ok(LlmResponse { partial: true, ..LlmResponse::text(word) }))
+///                 .collect(),
+///         };
+///         Ok(stream::iter(responses).boxed())
+///     }
+/// }
+///
+/// # futures::executor::block_on(async {
+/// let mut request = LlmRequest::default();
+/// request.contents.push_back(hatchery_core::Content::user("Hello there").into());
+/// let chunks: Vec<_> = Parrot.generate(request, StreamingMode::On).await.unwrap().collect().await;
+/// assert_eq!(chunks.len(), 2);
+/// # });
+/// ```
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Sends the request. With [`StreamingMode::Off`] the stream gives one response; with [`StreamingMode::On`] it gives deltas marked
-    /// partial (a function call always whole, in one of them), and nothing that repeats them.
+    /// Sends a request. With [`StreamingMode::Off`] the stream yields one response. With [`StreamingMode::On`] it yields chunks that are
+    /// marked partial, and no response that repeats them. A function call is never split across chunks.
     ///
     /// # Errors
-    /// When the request cannot be sent or is refused; what goes wrong later comes as an item of the stream.
+    /// If the request cannot be sent or is refused. Later failures are items of the stream.
     async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError>;
+
+    /// Returns what the model supports. The engine asks before it builds a request.
+    fn capabilities(&self) -> ModelCapabilities {
+        ModelCapabilities::default()
+    }
 }
 
-/// Finds models by name.
+/// Finds models by name. Shared by all runs.
 pub trait ModelResolver: Send + Sync {
-    /// The model of this name, such as `gemini-2.5-flash`, `openai/gpt-5` or `scripted:answers.yaml`.
+    /// Returns the model of this name, such as `gemini-2.5-flash`, `openai/gpt-5` or `scripted:answers.yaml`. Called before each model
+    /// call, in the agent's task: it must neither block nor connect.
     ///
     /// # Errors
-    /// [`ModelError`] of kind `UnknownModel`, or of kind `Auth` when a key is missing.
+    /// [`ModelError`] of kind `UnknownModel`, or of kind `Auth` if a key is missing.
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError>;
+
+    /// Returns what the model of this name supports, also if it cannot be called because its key is missing: a replay needs no key, but
+    /// must build the requests that were recorded.
+    fn capabilities(&self, name: &str) -> ModelCapabilities {
+        self.model(name).map(|model| model.capabilities()).unwrap_or_default()
+    }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::call_context::CallContext;
 use crate::callback::Callback;
 use crate::content::Content;
-use crate::context::CallContext;
 use crate::error::{ModelError, RunError};
 use crate::event::{Event, EventData};
 use crate::model::Model;

@@ -1,9 +1,9 @@
-//! Proofs that an event was made by this host.
+//! Signatures (HMAC-SHA256) that prove that this host has created an event.
 //!
-//! Sessions hold events that others have written: imported history, and what components say. Where the engine acts on an event (a person's
-//! consent, a result that comes later, a run that goes on, a transfer), the event has to carry a proof: an HMAC-SHA256 over what is acted
-//! upon, under a key that only the host has. It is a text under [`PROOF_KEY`] in the event's custom metadata, which clients can read and not
-//! forge.
+//! Sessions contain events that others have written: imported history, and events of components. Before the engine acts on an event (a
+//! person's approval, a late result, a resumed run, a transfer), it verifies the event's proof: an HMAC over the fields that it acts on,
+//! with a key that only the host has. The proof is a text under [`PROOF_KEY`] in the event's custom metadata. Clients can read it, but not
+//! forge it.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -15,29 +15,29 @@ use hmac::{Hmac, Mac};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::content::JsonMap;
 use crate::event::{EventData, new_event_id};
-use crate::session::SessionKey;
+use crate::id::SessionKey;
+use crate::json::JsonMap;
 
-/// The key of the custom metadata that holds an event's proof.
+/// The key of the custom metadata that contains an event's proof.
 pub const PROOF_KEY: &str = "hatchery:proof";
 
-/// Begins every message that is signed; a change of the format changes it.
+/// The prefix of every signed message. Must change with the format.
 const FORMAT: &[u8] = b"hatchery event 1";
 
-/// The key of a process whose sessions nobody else shares.
+/// The key of a process that shares its sessions with no other.
 static PROCESS: LazyLock<EventSigner> = LazyLock::new(|| EventSigner::new(generate_secret().as_bytes()));
 
-/// What a proof says about its event.
+/// The claim that a proof makes about its event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// The user's message that began a run: the run can be resumed.
+    /// The event is the user's message that started a run, so the run can be resumed.
     Run,
-    /// Function calls whose result comes later: the caller goes on with it.
+    /// The event has function calls whose result arrives later; the calling agent continues with the result.
     Call,
-    /// A request for a person's confirmation: the calls in it run when the person agrees.
+    /// The event requests a person's confirmation; the calls in it run if the person approves.
     Confirmation,
-    /// A transfer to another agent: that agent goes on with the session.
+    /// The event transfers to another agent, which continues the session.
     Transfer,
 }
 
@@ -54,25 +54,25 @@ impl Claim {
     }
 }
 
-/// The key by which a host knows the events that it has made. Cheap to clone.
+/// Signs and verifies events with a secret key of the host. Cheap to clone.
 #[derive(Clone)]
 pub struct EventSigner(Hmac<Sha256>);
 
 impl EventSigner {
-    /// A signer with this secret, which should hold at least 32 random bytes. Hosts that share sessions share it.
+    /// Creates a signer. The secret should have at least 32 random bytes. Hosts that share sessions need the same secret.
     pub fn new(secret: &[u8]) -> Self {
         let mut key = Key::<Hmac<Sha256>>::default();
         key.iter_mut().zip(Sha256::digest(secret)).for_each(|(byte, digest)| *byte = digest);
         Self(Mac::new(&key))
     }
 
-    /// The signer of this process, whose secret is random and never stored.
+    /// Returns the signer of this process, whose secret is random and never stored.
     pub fn of_process() -> Self {
         PROCESS.clone()
     }
 
-    /// Puts a proof into an event that is otherwise complete, and an id if it has none. An event whose custom metadata is no object cannot
-    /// carry one.
+    /// Adds a proof to an event that is otherwise complete, and an id if it has none. Does nothing else if the custom metadata is not an
+    /// object, because such an event cannot carry a proof.
     pub fn sign(&self, session: &SessionKey, event: &mut EventData, claim: Claim) {
         remove_proof(event);
         if event.id.is_empty() {
@@ -85,13 +85,13 @@ impl EventSigner {
         }
     }
 
-    /// True when the event, as it is in this session, carries a valid proof of the claim.
+    /// Returns true if the event carries a valid proof of the claim for this session.
     pub fn proves(&self, session: &SessionKey, event: &EventData, claim: Claim) -> bool {
         let Some(proof) = proof(event).and_then(|proof| URL_SAFE_NO_PAD.decode(proof).ok()) else { return false };
         self.mac(session, event, claim).verify_slice(&proof).is_ok()
     }
 
-    /// What the event's proof says, if it is valid.
+    /// Returns the claim that the event proves; `None` without a valid proof.
     pub fn claim(&self, session: &SessionKey, event: &EventData) -> Option<Claim> {
         proof(event)?;
         Claim::ALL.into_iter().find(|claim| self.proves(session, event, *claim))
@@ -129,13 +129,13 @@ impl fmt::Debug for EventSigner {
     }
 }
 
-/// A new secret for an [`EventSigner`], as a text of 96 hexadecimal digits.
+/// Generates a secret for an [`EventSigner`]: 96 hexadecimal digits.
 pub fn generate_secret() -> String {
-    // Each has 122 random bits of the operating system.
+    // Each UUID has 122 random bits from the operating system.
     (0..3).map(|_| uuid::Uuid::new_v4().simple().to_string()).collect()
 }
 
-/// Takes the proof out of an event that somebody else has made.
+/// Removes the proof from an event, such as one that was not created by the host.
 pub fn remove_proof(event: &mut EventData) {
     let Some(metadata) = &mut event.custom_metadata else { return };
     if let Value::Object(map) = metadata.as_mut()
@@ -150,7 +150,7 @@ fn proof(event: &EventData) -> Option<&str> {
     event.custom_metadata.as_deref()?.get(PROOF_KEY)?.as_str()
 }
 
-/// A message in which every field is told from its neighbours by its length, and objects do not depend on the order of their keys.
+/// Encodes a message unambiguously: every field has a length prefix, and the keys of objects are sorted.
 struct Message(Hmac<Sha256>);
 
 impl Message {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_holds_for_its_event_its_session_its_claim_and_its_key_only() {
+    fn a_proof_is_valid_only_for_its_event_session_claim_and_key() {
         let signer = EventSigner::new(b"key");
         let proves = |event: &EventData| signer.proves(&session("s"), event, Claim::Confirmation);
         let event = signed(json!({"euros": 5}));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn other_metadata_stays() {
+    fn other_metadata_is_kept() {
         let mut event = EventData { custom_metadata: Some(Box::new(json!({"mine": 1}))), ..event(json!({})) };
         EventSigner::new(b"key").sign(&session("s"), &mut event, Claim::Call);
         assert_eq!(event.custom_metadata.as_ref().unwrap()["mine"], 1);
@@ -300,15 +300,15 @@ mod tests {
     #[test]
     fn the_order_of_keys_does_not_matter() {
         let metadata = signed(json!({"a": {"x": 1, "y": [2.5, null, true]}, "b": "é"})).custom_metadata;
-        let turned = event(json!({"b": "é", "a": {"y": [2.5, null, true], "x": 1}}));
-        let turned = EventData { custom_metadata: metadata, ..turned };
-        assert!(EventSigner::new(b"key").proves(&session("s"), &turned, Claim::Confirmation));
+        let reordered = event(json!({"b": "é", "a": {"y": [2.5, null, true], "x": 1}}));
+        let reordered = EventData { custom_metadata: metadata, ..reordered };
+        assert!(EventSigner::new(b"key").proves(&session("s"), &reordered, Claim::Confirmation));
     }
 
     proptest! {
         #[test]
-        fn a_proof_survives_being_stored(number in any::<f64>(), text in any::<String>(), whole in any::<i64>()) {
-            let event = Event::new(signed(json!({"number": number, "text": text, "nested": [{"whole": whole}]})));
+        fn a_proof_survives_being_stored(number in any::<f64>(), text in any::<String>(), integer in any::<i64>()) {
+            let event = Event::new(signed(json!({"number": number, "text": text, "nested": [{"integer": integer}]})));
             let stored = Event::from_json(event.json().clone()).unwrap();
             prop_assert!(EventSigner::new(b"key").proves(&session("s"), &stored, Claim::Confirmation));
         }

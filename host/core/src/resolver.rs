@@ -1,4 +1,4 @@
-//! Finding agents, tools, callbacks and the rest by name: the door between those who offer them and those who use them.
+//! Lookup of agents, tools, callbacks and other items by name.
 
 use std::sync::Arc;
 
@@ -7,34 +7,72 @@ use thiserror::Error;
 use crate::agent::Agent;
 use crate::callback::Callback;
 use crate::code::CodeExecutor;
-use crate::content::JsonMap;
 use crate::examples::ExampleProvider;
 use crate::item::ItemKind;
+use crate::json::JsonMap;
 use crate::plugin::Plugin;
 use crate::summarizer::Summarizer;
 use crate::tool::{Tool, Toolset};
 
-/// Finds things by name: `component/item`, or just `item` when that is unambiguous.
+/// Finds items by name: `component/item`, or `item` if that is unambiguous.
+///
+/// Called while agents and settings are resolved, which can be at the start of a run and in its task. Methods must return quickly: they
+/// may neither block nor wait for the network. Each call may return a new object.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Arc;
+///
+/// use hatchery_core::{Agent, Callback, ItemKind, ItemResolver, ResolveError, Tool};
+///
+/// /// Offers tools and nothing else.
+/// #[derive(Default)]
+/// struct Tools(HashMap<String, Arc<dyn Tool>>);
+///
+/// impl Tools {
+///     fn unknown(&self, kind: ItemKind, name: &str) -> ResolveError {
+///         let known = if kind == ItemKind::Tool { self.0.keys().cloned().collect() } else { Vec::new() };
+///         ResolveError::Unknown { kind, name: name.into(), known }
+///     }
+/// }
+///
+/// impl ItemResolver for Tools {
+///     fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, ResolveError> {
+///         self.0.get(name).cloned().ok_or_else(|| self.unknown(ItemKind::Tool, name))
+///     }
+///
+///     fn callback(&self, name: &str) -> Result<Arc<dyn Callback>, ResolveError> {
+///         Err(self.unknown(ItemKind::Callback, name))
+///     }
+///
+///     fn agent(&self, name: &str) -> Result<Agent, ResolveError> {
+///         Err(self.unknown(ItemKind::Agent, name))
+///     }
+/// }
+///
+/// let error = Tools::default().tool("roll_die").err().unwrap();
+/// assert_eq!(error.to_string(), "tool `roll_die` not found; there is none");
+/// ```
 pub trait ItemResolver: Send + Sync {
-    /// The tool of this name.
+    /// Returns a tool.
     ///
     /// # Errors
-    /// When there is none, or the name is ambiguous.
+    /// If there is none of this name, or the name is ambiguous.
     fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, ResolveError>;
 
-    /// The callback of this name.
+    /// Returns a callback.
     ///
     /// # Errors
     /// As [`ItemResolver::tool`].
     fn callback(&self, name: &str) -> Result<Arc<dyn Callback>, ResolveError>;
 
-    /// The agent of this name with everything below it.
+    /// Returns an agent with its sub agents.
     ///
     /// # Errors
     /// As [`ItemResolver::tool`].
     fn agent(&self, name: &str) -> Result<Agent, ResolveError>;
 
-    /// The toolset of this name: by default there are none.
+    /// Returns a toolset. The default has none.
     ///
     /// # Errors
     /// As [`ItemResolver::tool`].
@@ -42,16 +80,16 @@ pub trait ItemResolver: Send + Sync {
         Err(none(ItemKind::Toolset, name))
     }
 
-    /// The plugin of this name, made for these arguments (a JSON object): by default there are none.
+    /// Creates a plugin with these arguments. The default has none.
     ///
     /// # Errors
-    /// As [`ItemResolver::tool`], and when the plugin cannot be made of the arguments.
+    /// As [`ItemResolver::tool`], and if the arguments are invalid.
     fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, ResolveError> {
         let _ = args;
         Err(none(ItemKind::Plugin, name))
     }
 
-    /// The code executor of this name: by default there are none.
+    /// Returns a code executor. The default has none.
     ///
     /// # Errors
     /// As [`ItemResolver::tool`].
@@ -59,7 +97,7 @@ pub trait ItemResolver: Send + Sync {
         Err(none(ItemKind::CodeExecutor, name))
     }
 
-    /// The summarizer of this name: by default there are none.
+    /// Returns a summarizer. The default has none.
     ///
     /// # Errors
     /// As [`ItemResolver::tool`].
@@ -67,7 +105,7 @@ pub trait ItemResolver: Send + Sync {
         Err(none(ItemKind::Summarizer, name))
     }
 
-    /// The provider of examples of this name: by default there are none.
+    /// Returns an example provider. The default has none.
     ///
     /// # Errors
     /// As [`ItemResolver::tool`].
@@ -80,37 +118,37 @@ fn none(kind: ItemKind, name: &str) -> ResolveError {
     ResolveError::Unknown { kind, name: name.into(), known: Vec::new() }
 }
 
-/// Why something is not found.
+/// The reason why an item is not found or cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ResolveError {
-    /// There is nothing of this name.
+    /// There is no item of this name.
     #[error("{} `{name}` not found; there is {}", kind.label(), list(known))]
     Unknown {
-        /// What was looked for.
+        /// The kind of item.
         kind: ItemKind,
         /// The name.
         name: String,
-        /// Names that would be found.
+        /// The names of existing items.
         known: Vec<String>,
     },
-    /// Several components offer it.
+    /// Several components offer an item of this name.
     #[error("{} `{name}` is offered by several components; write one of {}", kind.label(), list(candidates))]
     Ambiguous {
-        /// What was looked for.
+        /// The kind of item.
         kind: ItemKind,
         /// The name.
         name: String,
-        /// The full names.
+        /// The qualified names.
         candidates: Vec<String>,
     },
-    /// It is there but cannot be used, such as an agent that names a tool that does not exist.
+    /// The item exists but cannot be used, such as an agent that refers to a tool that does not exist.
     #[error("{} `{name}` cannot be used: {reason}", kind.label())]
     Unusable {
-        /// What was looked for.
+        /// The kind of item.
         kind: ItemKind,
         /// The name.
         name: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
 }

@@ -1,6 +1,5 @@
-//! Sessions and the service that keeps them.
+//! Sessions and the service that stores them.
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,62 +7,28 @@ use imbl::Vector;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use crate::content::JsonMap;
 use crate::error::StoreError;
 use crate::event::Event;
-use crate::id::IdKind;
+use crate::id::SessionKey;
+use crate::json::JsonMap;
 use crate::state::{State, StateScope, state_entry_bytes};
 use crate::time::Timestamp;
 use crate::usage::{SessionUsage, StateUsage, Usage};
 
-/// Names a session. Cheap to clone.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SessionKey {
-    /// The app.
-    pub app: Arc<str>,
-    /// The user.
-    pub user: Arc<str>,
-    /// The session's id, unique among the user's sessions in the app.
-    pub id: Arc<str>,
-}
-
-impl SessionKey {
-    /// A key of the three names.
-    pub fn new(app: impl Into<Arc<str>>, user: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
-        Self { app: app.into(), user: user.into(), id: id.into() }
-    }
-
-    /// Checks the three names, see [`IdKind::check`].
-    ///
-    /// # Errors
-    /// [`StoreError::InvalidName`] for the first that is too long or has control characters.
-    pub fn check(&self) -> Result<(), StoreError> {
-        IdKind::App.check(&self.app)?;
-        IdKind::User.check(&self.user)?;
-        IdKind::Session.check(&self.id)
-    }
-}
-
-impl fmt::Display for SessionKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "appName={}, userId={}, sessionId={}", self.app, self.user, self.id)
-    }
-}
-
-/// A session as a service knows it. Cloning costs nothing: events and state are shared.
+/// A session: its state and its event log. Cheap to clone: events and state are shared.
 #[derive(Debug, Clone)]
 pub struct Session {
-    /// Its name.
+    /// The names that identify the session.
     pub key: SessionKey,
-    /// Its state, with the app's (`app:`) and the user's (`user:`) merged in.
+    /// The state, merged with that of the app (`app:`) and of the user (`user:`).
     pub state: State,
-    /// Its events, oldest first; possibly only the newest ones, as asked for by [`EventWindow`].
+    /// The events, oldest first; only some of them if requested by [`EventWindow`].
     pub events: Vector<Arc<Event>>,
-    /// How many events have ever been appended; also names the newest one.
+    /// The number of events that have ever been appended; also identifies the newest one.
     pub revision: u64,
-    /// When it was created. With the key it tells a session from a later one of the same id.
+    /// The time of creation. Distinguishes the session from a later one with the same key.
     pub created: Timestamp,
-    /// Time of the newest event, or of the creation.
+    /// The time of the newest event, or of the creation.
     pub last_update_time: Timestamp,
 }
 
@@ -80,49 +45,131 @@ impl Serialize for Session {
     }
 }
 
-/// Which events [`SessionService::get`] brings along.
+/// The events that [`SessionService::get`] returns.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum EventWindow {
-    /// All of them.
+    /// All events.
     #[default]
     All,
     /// The newest `n`.
     Recent(usize),
-    /// Those at or after a time.
+    /// Events at or after a time.
     Since(Timestamp),
-    /// Those appended after the given [`Session::revision`]: what a reader who has the rest still lacks.
+    /// Events appended after this [`Session::revision`], for a reader that has the others.
     AfterRevision(u64),
 }
 
-/// Keeps sessions and their events. Every implementation passes the same suite of tests.
+/// Stores sessions and their events. All implementations pass the same contract tests.
+///
+/// Called from the tasks of runs and of HTTP requests, concurrently, also for the same session. Methods may await, but not block: blocking
+/// I/O belongs into `spawn_blocking`. A caller may drop a future at any time, and then a change is either made completely or not at all.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use std::sync::{Arc, Mutex};
+///
+/// use async_trait::async_trait;
+/// use hatchery_core::{
+///     Event, EventWindow, JsonMap, Session, SessionKey, SessionService, State, StateScope, StoreError, Timestamp,
+/// };
+///
+/// /// Keeps sessions in memory. Unlike a real service, it does not share `app:` and `user:` state between sessions.
+/// #[derive(Default)]
+/// struct InMemory(Mutex<BTreeMap<SessionKey, Session>>);
+///
+/// #[async_trait]
+/// impl SessionService for InMemory {
+///     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
+///         let mut sessions = self.0.lock().unwrap();
+///         let key = SessionKey::new(app, user, id.unwrap_or("a-new-uuid"));
+///         if sessions.contains_key(&key) {
+///             return Err(StoreError::SessionExists(key));
+///         }
+///         let mut state = State::from(&state);
+///         state.retain(|key| StateScope::of(key).0 != StateScope::Temp);
+///         let now = Timestamp::now();
+///         let session =
+///             Session { key: key.clone(), state, events: Default::default(), revision: 0, created: now, last_update_time: now };
+///         sessions.insert(key, session.clone());
+///         Ok(session)
+///     }
+///
+///     async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
+///         let mut session = self.0.lock().unwrap().get(key).cloned();
+///         if let Some(session) = &mut session {
+///             let events = std::mem::take(&mut session.events);
+///             session.events = match window {
+///                 EventWindow::All => events,
+///                 EventWindow::Recent(count) => events.skip(events.len().saturating_sub(count)),
+///                 EventWindow::Since(time) => events.into_iter().filter(|event| event.timestamp >= time).collect(),
+///                 EventWindow::AfterRevision(revision) => events.skip((revision as usize).min(events.len())),
+///             };
+///         }
+///         Ok(session)
+///     }
+///
+///     async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError> {
+///         let sessions = self.0.lock().unwrap();
+///         let own = sessions.values().filter(|session| *session.key.app == *app && *session.key.user == *user);
+///         let mut own: Vec<_> = own.map(|session| Session { events: Default::default(), ..session.clone() }).collect();
+///         own.sort_by_key(|session| std::cmp::Reverse(session.last_update_time));
+///         Ok(own)
+///     }
+///
+///     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
+///         self.0.lock().unwrap().remove(key);
+///         Ok(())
+///     }
+///
+///     async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
+///         let mut sessions = self.0.lock().unwrap();
+///         let session = sessions.get_mut(key).ok_or_else(|| StoreError::SessionNotFound(key.clone()))?;
+///         session.state.apply(&event.actions.state_delta);
+///         session.events.push_back(event.clone());
+///         session.last_update_time = event.timestamp;
+///         session.revision += 1;
+///         Ok(session.revision)
+///     }
+/// }
+///
+/// # use hatchery_core::EventData;
+/// # futures::executor::block_on(async {
+/// let service = InMemory::default();
+/// let session = service.create("app", "ada", Some("s1"), JsonMap::new()).await.unwrap();
+/// let event = Event::new(EventData { author: "user".into(), ..EventData::default() });
+/// assert_eq!(service.append(&session.key, &event).await.unwrap(), 1);
+/// let newer = service.get(&session.key, EventWindow::AfterRevision(0)).await.unwrap().unwrap();
+/// assert_eq!(newer.events.len(), 1);
+/// # });
+/// ```
 #[async_trait]
 pub trait SessionService: Send + Sync {
-    /// Creates a session, with a UUID as its id when `id` is `None` or blank. `state` may hold `app:` and `user:` keys, which go to the
-    /// shared state; `temp:` keys are dropped.
+    /// Creates a session, with a UUID as its id if `id` is `None` or blank. Keys `app:` and `user:` in `state` are added to the shared
+    /// state; `temp:` keys are dropped.
     ///
     /// # Errors
-    /// [`StoreError::SessionExists`] when the id is taken.
+    /// [`StoreError::SessionExists`] if the id is taken.
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError>;
 
-    /// The session, or `None` when there is none of this key.
+    /// Returns a session with the events of `window`; `None` if it does not exist.
     async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError>;
 
-    /// The user's sessions in an app, without events, newest update first.
+    /// Returns the user's sessions in an app, without events, most recently updated first.
     async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError>;
 
-    /// Deletes the session with its events; no error when it does not exist. Shared state stays.
+    /// Deletes a session with its events. Succeeds if it does not exist. Shared state is kept.
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError>;
 
-    /// Appends an event and applies its state delta, both or neither. When this returns, a crash of the process loses neither.
-    /// Gives the session's new revision. `temp:` keys are never stored. Partial events are refused.
+    /// Appends an event and applies its state delta atomically. Returns the session's new revision. When this returns, both survive a crash
+    /// of the process. `temp:` keys are never stored. Partial events are rejected.
     ///
     /// # Errors
-    /// [`StoreError::SessionNotFound`] when the session does not exist, [`StoreError::Full`] when there is no room left. After an
-    /// error nothing of the event is stored.
+    /// [`StoreError::SessionNotFound`] if the session does not exist, [`StoreError::Full`] if there is no space left. After an error
+    /// nothing of the event is stored.
     async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError>;
 
-    /// How much the session, its user and its app take. Services keep running totals for this; the provided method reads everything of
-    /// the user, and does not see the shared state of a user without sessions.
+    /// Returns the storage used by the session, its user and its app. The default reads all sessions of the user, and does not see the
+    /// shared state of a user without sessions: implementations should keep running totals.
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
         let mut usage = Usage::default();
         for listed in self.list(&key.app, &key.user).await? {
@@ -149,7 +196,7 @@ pub trait SessionService: Send + Sync {
     }
 }
 
-/// What the keys of one scope take.
+/// Returns the usage of the keys of one scope.
 fn state_usage(state: &State, scope: StateScope) -> StateUsage {
     let entries = state.iter().filter(|(key, _)| StateScope::of(key).0 == scope);
     entries.fold(StateUsage::default(), |usage, (key, value)| StateUsage {

@@ -1,4 +1,4 @@
-//! Session state: values by key, where a prefix of the key says who shares it.
+//! Session state: values by key. A prefix of the key determines its scope.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use imbl::OrdMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::content::JsonMap;
-use crate::json_len::json_len;
+use crate::json::JsonMap;
+use crate::json::json_len;
 
-/// Written by some ADK clients in a state delta where others write `null`: the key is to be deleted.
+/// The value by which some ADK clients delete a key in a state delta; others write `null`.
 const REMOVED: &str = "__ADK_SENTINEL_REMOVED__";
 
-/// Who shares a state key.
+/// The scope of a state key: which sessions share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StateScope {
     /// This session (no prefix).
@@ -26,7 +26,7 @@ pub enum StateScope {
 }
 
 impl StateScope {
-    /// Splits a key into its scope and its bare name.
+    /// Splits a key into its scope and its name without the prefix.
     pub fn of(key: &str) -> (Self, &str) {
         if let Some(bare) = key.strip_prefix("app:") {
             (Self::App, bare)
@@ -39,7 +39,7 @@ impl StateScope {
         }
     }
 
-    /// The prefix of its keys.
+    /// Returns the prefix of the keys of this scope.
     pub fn prefix(self) -> &'static str {
         match self {
             Self::Session => "",
@@ -50,27 +50,27 @@ impl StateScope {
     }
 }
 
-/// True for a value that in a delta means "delete this key".
+/// Returns true if the value deletes its key in a state delta.
 pub fn is_state_removal(value: &Value) -> bool {
     value.is_null() || value.as_str() == Some(REMOVED)
 }
 
-/// Bytes that quotas count for a key: those of its name and of its value as JSON.
+/// Returns the size in bytes that quotas count for a key: its name, and its value as JSON.
 pub fn state_entry_bytes(key: &str, value: &Value) -> u64 {
     (key.len() + json_len(value)) as u64
 }
 
-/// Values by full key (with prefix). Cloning costs nothing: clones share their data until one of them changes.
+/// Values by key, including the prefix. Cheap to clone: clones share their data (copy on write).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State(OrdMap<Arc<str>, Arc<Value>>);
 
 impl State {
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.0.get(key).map(AsRef::as_ref)
     }
 
-    /// Sets a key; a removal (see [`is_state_removal`]) deletes it.
+    /// Sets a key, or deletes it if the value is a [removal](is_state_removal).
     pub fn set(&mut self, key: &str, value: Value) {
         if is_state_removal(&value) {
             self.0.remove(key);
@@ -79,26 +79,26 @@ impl State {
         }
     }
 
-    /// Applies every entry of a delta.
+    /// Applies all entries of a delta.
     pub fn apply(&mut self, delta: &JsonMap) {
         for (key, value) in delta {
             self.set(key, value.clone());
         }
     }
 
-    /// Takes over all keys of another state, sharing its values.
+    /// Adds all keys of another state, and shares its values.
     pub fn merge(&mut self, other: &Self) {
         for (key, value) in &other.0 {
             self.0.insert(key.clone(), value.clone());
         }
     }
 
-    /// Keys with their values, in the order of the keys.
+    /// Returns the entries, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
     }
 
-    /// Keeps only the entries for which `keep` says so.
+    /// Keeps only the keys for which `keep` returns true.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         let dropped: Vec<_> = self.0.keys().filter(|key| !keep(key)).cloned().collect();
         for key in dropped {
@@ -106,12 +106,12 @@ impl State {
         }
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True without keys.
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

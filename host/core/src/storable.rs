@@ -1,53 +1,48 @@
-//! Whether an event can be stored so that reading it gives the same event again, and what stands for a stored one that
-//! cannot be read.
+//! Validation of events before they are stored, and placeholders for stored events that cannot be read.
 //!
-//! JSON that is nested too deeply, or that has two values for one key, can be written but not read. Such an event would
-//! make its session unreadable for good, so it is refused before it is stored.
+//! JSON that is nested too deeply, or that has two values for one key, can be written but not parsed. Such an event would make its session
+//! unreadable for ever, so it is rejected before it is stored.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::content::{Content, JsonMap, Part, PartData};
+use crate::content::{Content, Part, PartData};
 use crate::event::{Compaction, Event, EventActions, EventData, UsageMetadata};
 use crate::extra::{KnownKeys, known_key};
+use crate::json::JsonMap;
 use crate::time::Timestamp;
 
-/// Most levels of lists and objects in one JSON value of an event. Readers of JSON stop at 128 levels for the whole
-/// event.
+/// The maximum nesting depth of a JSON value within an event. JSON parsers stop at 128 levels for the whole event.
 pub const MAX_JSON_DEPTH: usize = 100;
 
-/// The code of an event that stands for a stored one that cannot be read.
+/// The error code of an event that replaces a stored one which cannot be read.
 pub const UNREADABLE_EVENT: &str = "UNREADABLE_EVENT";
 
-/// Why an event cannot be stored.
+/// The reason why an event cannot be stored.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UnstorableEvent {
     /// A value is nested too deeply.
     #[error("`{0}` is nested more than {MAX_JSON_DEPTH} levels deep")]
     Depth(String),
-    /// An unknown key is a known one after all.
+    /// A key among the unknown ones has a field.
     #[error("`{place}` has `{key}` among its further keys, but that is a field of {noun}")]
     Key {
-        /// Where.
+        /// The path of the object within the event.
         place: String,
         /// The key.
         key: String,
-        /// What has a field for it.
+        /// The type that has a field for the key, in words.
         noun: &'static str,
     },
-    /// The event read from its own JSON is another one.
+    /// Parsing the JSON of the event returns a different event.
     #[error("its JSON does not say the same as the event{0}")]
     Changed(String),
 }
 
 impl Event {
-    /// Checks that the event can be read again from its JSON. Costs a walk over its values, and a parse when it has
-    /// keys that this version does not know.
-    ///
-    /// # Errors
-    /// When it cannot.
+    /// Checks that parsing the event's JSON returns the same event. Costs a walk over its values, and a parse if it has unknown keys.
     pub fn check_storable(&self) -> Result<(), UnstorableEvent> {
         let mut walk = Walk { has_extra: false };
         walk.event(self)?;
@@ -61,8 +56,8 @@ impl Event {
         }
     }
 
-    /// Returns an event that stands for the stored `json`, which cannot be read for this reason. It keeps what can be
-    /// told of the event's id, author, run and time, says nothing and changes nothing.
+    /// Returns a placeholder for an event whose stored `json` cannot be read for this reason. It keeps the id, author, run and time as far
+    /// as they can be read, and has neither content nor actions.
     pub fn unreadable(json: &[u8], revision: u64, reason: &str) -> Arc<Self> {
         let stored: Value = serde_json::from_slice(json).unwrap_or_default();
         let text = |key: &str| stored.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
@@ -74,14 +69,14 @@ impl Event {
             branch: text("branch").map(Into::into),
             error_code: Some(UNREADABLE_EVENT.into()),
             error_message: Some(format!("event {revision} of the session cannot be read and is left out: {reason}")),
-            // Any fixed time, so that each reading gives the same event.
+            // A fixed time, so that each read returns the same event.
             timestamp: time.unwrap_or_else(|| Timestamp::from_micros(1)),
             ..EventData::default()
         })
     }
 }
 
-/// Returns whether `value` has more than [`MAX_JSON_DEPTH`] levels.
+/// Returns true if `value` has more than [`MAX_JSON_DEPTH`] levels.
 pub fn is_json_too_deep(value: &Value) -> bool {
     exceeds(value, MAX_JSON_DEPTH)
 }
@@ -102,7 +97,7 @@ fn check_map(map: &JsonMap, place: impl FnOnce() -> String) -> Result<(), Unstor
 }
 
 struct Walk {
-    /// Whether anything has had unknown keys.
+    /// Whether there are unknown keys anywhere.
     has_extra: bool,
 }
 

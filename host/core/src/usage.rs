@@ -1,40 +1,40 @@
-//! How much is stored: the running totals that quotas are checked against.
+//! Storage usage: the running totals that quotas are checked against.
 
-/// Keys of state, and the bytes of their names and JSON values.
+/// Number and size of state keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StateUsage {
-    /// Keys.
+    /// Number of keys.
     pub keys: u64,
-    /// Bytes of names and values.
+    /// Bytes of their names and JSON values.
     pub bytes: u64,
 }
 
-/// What one session takes.
+/// Usage of one session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionUsage {
-    /// Events.
+    /// Number of events.
     pub events: u64,
     /// Bytes of the events' JSON.
     pub event_bytes: u64,
-    /// Keys without a prefix.
+    /// State keys without a prefix.
     pub state: StateUsage,
 }
 
-/// What all sessions of a user in an app take together.
+/// Usage of all sessions of a user in an app.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UserUsage {
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: u64,
     /// Bytes of the JSON of all events.
     pub event_bytes: u64,
-    /// `user:` keys, and the own keys of all sessions.
+    /// `user:` keys, and keys without a prefix of all sessions.
     pub state: StateUsage,
 }
 
-/// What a session, its user and its app take.
+/// Usage of a session, its user and its app.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// The session; zero if there is none of this key.
+    /// The session; zero if it does not exist.
     pub session: SessionUsage,
     /// The user in this app.
     pub user: UserUsage,
@@ -42,14 +42,14 @@ pub struct Usage {
     pub app: StateUsage,
 }
 
-/// Versions of artifacts, and their bytes as they are stored.
+/// Number and size of artifact versions, as [`Part::stored_bytes`](crate::Part::stored_bytes) counts them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ArtifactUsage {
-    /// Versions of the session's own artifacts.
+    /// Number of versions of the session's own artifacts.
     pub session_versions: u64,
     /// Their bytes.
     pub session_bytes: u64,
-    /// Versions of all artifacts of the user in this app: `user:` ones and those of all sessions.
+    /// Number of versions of all artifacts of the user in this app: `user:` ones and those of all sessions.
     pub user_versions: u64,
     /// Their bytes.
     pub user_bytes: u64,

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::content::JsonMap;
-use crate::context::CallContext;
+use crate::call_context::CallContext;
 use crate::error::{ModelError, RunError, ToolError};
-use crate::model::{FunctionDeclaration, LlmRequest, Model, ResponseStream, StreamingMode};
+use crate::json::JsonMap;
+use crate::model::{FunctionDeclaration, LlmRequest, Model, ModelCapabilities, ResponseStream, StreamingMode};
 use crate::tool::{Tool, Toolset};
 
 /// A [`Tool`] that wraps another tool.
@@ -177,6 +177,11 @@ pub trait WrapperModel: Send + Sync {
     async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
         self.inner().generate(request, streaming_mode).await
     }
+
+    /// See [`Model::capabilities`].
+    fn capabilities(&self) -> ModelCapabilities {
+        self.inner().capabilities()
+    }
 }
 
 #[async_trait]
@@ -184,5 +189,9 @@ pub trait WrapperModel: Send + Sync {
 impl<T: WrapperModel> Model for T {
     async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
         WrapperModel::generate(self, request, streaming_mode).await
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        WrapperModel::capabilities(self)
     }
 }

@@ -1,4 +1,4 @@
-//! The JSON of contents and events: what clients and stores rely on.
+//! The JSON format of contents and events, which clients and stores rely on.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use bytes::Bytes;
@@ -83,7 +83,7 @@ proptest! {
 }
 
 #[test]
-fn keys_of_a_later_version_are_kept() {
+fn unknown_keys_are_kept() {
     let json = json!({"role": "user", "parts": [
         {"text": "look", "videoMetadata": {"fps": 2}},
         {"toolCall": {"id": "1"}, "thoughtSignature": "c2ln"},
@@ -94,7 +94,7 @@ fn keys_of_a_later_version_are_kept() {
 }
 
 #[test]
-fn snake_case_parts_and_url_safe_base64_are_understood() {
+fn snake_case_parts_and_url_safe_base64_are_accepted() {
     let json = json!({"parts": [{"inline_data": {"mime_type": "image/png", "data": "-_-_"}}]});
     let content: Content = serde_json::from_value(json).unwrap();
     let PartData::InlineData(blob) = &content.parts[0].data else { panic!("{content:?}") };
@@ -102,7 +102,7 @@ fn snake_case_parts_and_url_safe_base64_are_understood() {
 }
 
 #[test]
-fn absent_fields_of_an_event_are_left_out() {
+fn absent_fields_of_an_event_are_omitted() {
     let event =
         Event::new(EventData { id: "1".into(), timestamp: Timestamp::from_micros(1_500_000), ..EventData::default() });
     let json: Value = serde_json::from_slice(event.json()).unwrap();
@@ -114,7 +114,7 @@ fn absent_fields_of_an_event_are_left_out() {
 }
 
 #[test]
-fn nulls_and_milliseconds_are_understood_in_events() {
+fn nulls_and_milliseconds_are_accepted_in_events() {
     let json = json!({"id": "1", "partial": null, "longRunningToolIds": null, "timestamp": 1_700_000_000_123i64,
         "actions": {"stateDelta": null, "requestedAuthConfigs": null, "endInvocation": true}});
     let event = Event::from_json(json.to_string()).unwrap();
@@ -123,7 +123,7 @@ fn nulls_and_milliseconds_are_understood_in_events() {
 }
 
 #[test]
-fn an_event_read_from_json_keeps_that_json() {
+fn an_event_parsed_from_json_keeps_that_json() {
     let json = r#"{"id":"1","author":"a","unknown":1,"timestamp":1.0}"#;
     assert_eq!(Event::from_json(json).unwrap().json(), json.as_bytes());
 }
@@ -140,7 +140,7 @@ fn later_actions_win_when_merged() {
 }
 
 #[test]
-fn null_and_the_removal_mark_delete_state() {
+fn null_and_the_removal_marker_delete_state() {
     let mut state = State::from(json!({"a": 1, "b": 2, "c": 3}).as_object().unwrap());
     state.apply(json!({"a": null, "b": "__ADK_SENTINEL_REMOVED__"}).as_object().unwrap());
     assert_eq!(serde_json::to_value(&state).unwrap(), json!({"c": 3}));

@@ -1,4 +1,4 @@
-//! Keys that override fields, values that cannot be read again, and messages that no user can say.
+//! Unknown keys that override fields, values that cannot be parsed again, and invalid user messages.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::collections::BTreeSet;
@@ -17,8 +17,7 @@ fn map(value: Value) -> JsonMap {
     value.as_object().unwrap().clone()
 }
 
-/// Checks that the list of a type's keys has those that `values` are written with, and that each is refused in every
-/// spelling.
+/// Checks that the list of a type's keys contains those of the JSON of `values`, and that each is rejected in every spelling.
 fn check_keys<T: KnownKeys + Serialize>(values: &[T], aliases: &[&str]) {
     let written = values.iter().map(|value| serde_json::to_value(value).unwrap());
     let written: BTreeSet<String> = written.flat_map(|value| map(value).into_iter().map(|(key, _)| key)).collect();
@@ -128,42 +127,42 @@ fn of_call(call: FunctionCall) -> EventData {
     of_part(PartData::FunctionCall(call).into())
 }
 
-/// A value of so many levels.
+/// Returns a value with this many levels.
 fn nested(levels: usize) -> Value {
     (0..levels).fold(json!(1), |inner, _| json!([inner]))
 }
 
-fn refusal(data: EventData) -> String {
+fn store_error(data: EventData) -> String {
     Event::new(data).check_storable().unwrap_err().to_string()
 }
 
 #[test]
-fn an_event_whose_further_keys_override_its_own_is_not_stored() {
+fn an_event_whose_unknown_keys_override_its_fields_is_not_stored() {
     let extra = |value: Value| Extra::from(map(value));
     assert_eq!(
-        refusal(of_part(Part { extra: extra(json!({"functionCall": {"name": "pay"}})), ..Part::text("hi") })),
+        store_error(of_part(Part { extra: extra(json!({"functionCall": {"name": "pay"}})), ..Part::text("hi") })),
         "`content.parts[0]` has `functionCall` among its further keys, but that is a field of a part"
     );
     assert_eq!(
-        refusal(of_part(Part { extra: extra(json!({"text": "other"})), ..Part::text("hi") })),
+        store_error(of_part(Part { extra: extra(json!({"text": "other"})), ..Part::text("hi") })),
         "`content.parts[0]` has `text` among its further keys, but that is a field of a part"
     );
     assert_eq!(
-        refusal(of_call(FunctionCall { extra: extra(json!({"args": {}})), ..FunctionCall::default() })),
+        store_error(of_call(FunctionCall { extra: extra(json!({"args": {}})), ..FunctionCall::default() })),
         "`content.parts[0].functionCall` has `args` among its further keys, but that is a field of a function call"
     );
     let actions = EventActions { extra: extra(json!({"state_delta": {"a": 1}})), ..EventActions::default() };
     assert_eq!(
-        refusal(EventData { actions, ..EventData::default() }),
+        store_error(EventData { actions, ..EventData::default() }),
         "`actions` has `state_delta` among its further keys, but that is a field of actions"
     );
     let usage = UsageMetadata { extra: extra(json!({"totalTokenCount": 1})), ..UsageMetadata::default() };
     assert_eq!(
-        refusal(EventData { usage_metadata: Some(Box::new(usage)), ..EventData::default() }),
+        store_error(EventData { usage_metadata: Some(Box::new(usage)), ..EventData::default() }),
         "`usageMetadata` has `totalTokenCount` among its further keys, but that is a field of usage metadata"
     );
     assert_eq!(
-        refusal(of_part(Part { extra: extra(json!({"x": null})), ..Part::text("hi") })),
+        store_error(of_part(Part { extra: extra(json!({"x": null})), ..Part::text("hi") })),
         "its JSON does not say the same as the event"
     );
     let fine = Part { extra: extra(json!({"videoMetadata": {"fps": 2}})), ..Part::text("hi") };
@@ -171,25 +170,28 @@ fn an_event_whose_further_keys_override_its_own_is_not_stored() {
 }
 
 #[test]
-fn an_event_that_is_nested_too_deeply_to_be_read_is_not_stored() {
+fn an_event_that_is_nested_too_deeply_to_be_parsed_is_not_stored() {
     let args = |levels| FunctionCall { args: map(json!({ "a": nested(levels) })), ..FunctionCall::default() };
     let deepest = Event::new(of_call(args(100)));
     deepest.check_storable().unwrap();
     assert_eq!(**Event::from_json(deepest.json().clone()).unwrap(), **deepest);
-    assert_eq!(refusal(of_call(args(101))), "`content.parts[0].functionCall.args` is nested more than 100 levels deep");
+    assert_eq!(
+        store_error(of_call(args(101))),
+        "`content.parts[0].functionCall.args` is nested more than 100 levels deep"
+    );
     let response = FunctionResponse { response: args(110).args, ..FunctionResponse::default() };
     assert_eq!(
-        refusal(of_part(PartData::FunctionResponse(response).into())),
+        store_error(of_part(PartData::FunctionResponse(response).into())),
         "`content.parts[0].functionResponse.response` is nested more than 100 levels deep"
     );
     let actions = EventActions { state_delta: args(110).args, ..EventActions::default() };
     assert_eq!(
-        refusal(EventData { actions, ..EventData::default() }),
+        store_error(EventData { actions, ..EventData::default() }),
         "`actions.stateDelta` is nested more than 100 levels deep"
     );
     let custom_metadata = Some(Box::new(nested(101)));
     assert_eq!(
-        refusal(EventData { custom_metadata, ..EventData::default() }),
+        store_error(EventData { custom_metadata, ..EventData::default() }),
         "`customMetadata` is nested more than 100 levels deep"
     );
     // The deepest place of all: a call in a summary.
@@ -201,13 +203,13 @@ fn an_event_that_is_nested_too_deeply_to_be_read_is_not_stored() {
     Event::from_json(event.json().clone()).unwrap();
 }
 
-fn sent(message: Value) -> Result<Content, String> {
+fn parse_message(message: Value) -> Result<Content, String> {
     let message: ClientMessage = serde_json::from_value(message).unwrap();
     Content::try_from(message).map_err(|error| format!("{}: {error}", error.code()))
 }
 
 #[test]
-fn what_clients_send_is_taken_in_both_spellings() {
+fn client_messages_are_accepted_in_both_spellings() {
     for message in [
         json!({"role": "user", "parts": [{"text": "hi"}, {"text": ""}]}),
         json!({"role": null, "parts": [{"text": "hi", "thought": null, "thoughtSignature": null}]}),
@@ -221,12 +223,12 @@ fn what_clients_send_is_taken_in_both_spellings() {
         json!({"parts": [{"function_response": {"id": "c1", "name": "order", "response": {"a": 1}}}]}),
         json!({"parts": [{"text": "hi", "inlineData": null}]}),
     ] {
-        assert!(sent(message.clone()).is_ok(), "{message}: {:?}", sent(message.clone()));
+        assert!(parse_message(message.clone()).is_ok(), "{message}: {:?}", parse_message(message.clone()));
     }
 }
 
 #[test]
-fn what_no_user_can_say_is_refused_by_part_and_key() {
+fn invalid_messages_are_rejected_with_part_and_key() {
     let kinds = "`text`, `inlineData`, `fileData` or `functionResponse`";
     let response = |response: Value| json!({"parts": [{ "functionResponse": response }]});
     for (message, wrong) in [
@@ -297,10 +299,10 @@ fn what_no_user_can_say_is_refused_by_part_and_key() {
             "newMessage.parts[0] has a `functionResponse.response` that is nested more than 100 levels deep".into(),
         ),
     ] {
-        assert_eq!(sent(message.clone()), Err(format!("INVALID_MESSAGE: {wrong}")), "{message}");
+        assert_eq!(parse_message(message.clone()), Err(format!("INVALID_MESSAGE: {wrong}")), "{message}");
     }
     let long = "é\n".repeat(1000);
-    let error = sent(json!({"parts": [JsonMap::from_iter([(long, json!(1))])]})).unwrap_err();
+    let error = parse_message(json!({"parts": [JsonMap::from_iter([(long, json!(1))])]})).unwrap_err();
     assert!(error.len() < 500 && !error.contains('\n'), "{error}");
     assert!(check_message(&Content::user("hi")).is_ok());
 }

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group};
 use hatchery_core::{
-    Compaction, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, PartData, Timestamp,
+    Compaction, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, PartData, ResponseGrouping,
+    Timestamp,
 };
-use hatchery_engine::contents::{PromptView, ResponseGrouping};
+use hatchery_engine::contents::PromptView;
 use imbl::Vector;
 
 /// The number of events that are added to a history before it is reset, so that "turn 800" stays turn 800.

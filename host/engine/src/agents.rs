@@ -22,7 +22,7 @@ use crate::plugins::{HookChain, Plugins};
 use crate::provenance::Verifier;
 use crate::tools::confirmation::{self, ConfirmedCall};
 use host::Host;
-pub(crate) use host::{model_of, resolve_model, unknown_tool};
+pub(crate) use host::{resolve_model, unknown_tool};
 use past::{Past, is_first, is_last, is_mended};
 
 /// What all agents of a run share.

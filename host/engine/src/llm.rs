@@ -17,7 +17,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use hatchery_core::{
     AgentContext, AgentId, Capability, Claim, Content, Event, EventData, LlmAgent, LlmRequest, LlmResponse, Model,
-    ModelError, ModelErrorKind, PartData, RunError, StreamingMode, Tool, new_event_id, new_function_call_id,
+    ModelError, ModelErrorKind, PartData, RunError, RunLimit, StreamingMode, Tool, new_event_id, new_function_call_id,
 };
 use serde_json::Value;
 
@@ -94,10 +94,9 @@ pub(crate) async fn run(
             },
             Next::LimitReached(max_steps) => {
                 return Err(RunError::Limit {
-                    limit: "the limit of model calls in one run of an agent",
+                    limit: RunLimit::Steps,
                     value: u64::from(max_steps),
                     agent: cx.call.agent.to_string(),
-                    key: "max_steps",
                 });
             }
             Next::Done => return Ok(Ended::With(Outcome::Done)),

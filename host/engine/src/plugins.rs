@@ -219,7 +219,7 @@ fn replacement(cx: &CallContext, event: &Event, data: EventData) -> EventData {
         timestamp: event.timestamp,
         ..data
     };
-    data.actions.state_delta = cx.invocation.without_temp(std::mem::take(&mut data.actions.state_delta));
+    data.actions.state_delta = cx.invocation.apply_temp_state(std::mem::take(&mut data.actions.state_delta));
     if data.actions.compaction.take().is_some() {
         tracing::warn!(invocation = %event.invocation_id, "a plugin set `actions.compaction` of an event; it is ignored, since only the host compacts sessions");
     }

@@ -10,16 +10,15 @@ mod turns;
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::future::{MaybeDone, maybe_done};
 use futures::{FutureExt, Stream, poll};
-use hatchery_core::sync::RwLockExt;
 use hatchery_core::{
     CallContext, Caller, CallerOrigin, Claim, Content, Event, EventData, EventSigner, EventSink, EventWindow,
-    Invocation, JsonMap, Plugin, RunConfig, RunError, Services, Session, SessionKey, StoreError, USER_AUTHOR,
-    check_message, new_invocation_id,
+    Invocation, JsonMap, NewInvocation, Plugin, RunConfig, RunError, Services, Session, SessionKey, StoreError,
+    USER_AUTHOR, check_message, new_invocation_id,
 };
 use imbl::Vector;
 use tokio::sync::{OwnedMutexGuard, mpsc, watch};
@@ -303,21 +302,18 @@ impl Runner {
             }
             None => (new_invocation_id(), message.clone().unwrap_or_default(), HashSet::new()),
         };
-        let invocation = Arc::new(Invocation {
+        let (invocation, writer) = Invocation::new(NewInvocation {
             id,
-            caller: Caller::claimed(key.user.clone(), request.origin),
-            session_key: key,
-            user_content: RwLock::new(user_content),
+            session,
+            user_content,
+            caller: Caller::claimed(key.user, request.origin),
             run_config: app.settings.run.over(request.config),
             services: self.0.services.clone(),
             cancel: request.cancel,
-            session: RwLock::new(session),
-            spent: Arc::default(),
-            depth: 0,
             signer: self.0.signer.clone(),
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
-        let log = EventLog::new(cx.clone(), plugins.clone(), client, told);
+        let log = EventLog::new(cx.clone(), writer, plugins.clone(), client, told);
         let compactions = Some(self.0.compactions.clone());
         let frame = Frame::new(app, invocation.clone(), plugins.clone(), views, compactions);
         let said = Said { message, state_delta: request.state_delta };
@@ -333,7 +329,7 @@ impl Runner {
         };
         log.close().await;
         compaction::after_run(&frame);
-        let session = invocation.session.read_unpoisoned().clone();
+        let session = invocation.session();
         let bytes = bytes + turns::json_bytes(&session.events.skip(known));
         self.0.turns.note_size(&session.key, session.events.len(), bytes);
         *kept = Some(Live { session, views: frame.take_views(), bytes });
@@ -432,7 +428,7 @@ async fn record(
     opens: bool,
 ) -> Result<Option<Arc<Event>>, RunError> {
     let Frame { invocation, plugins, .. } = frame;
-    let state_delta = invocation.without_temp(state_delta);
+    let state_delta = invocation.apply_temp_state(state_delta);
     cx.actions().state_delta.extend(state_delta);
     let Some(mut message) = message else {
         if !cx.actions().is_empty() {
@@ -444,7 +440,7 @@ async fn record(
         check_message(&replacement)?;
         message = Arc::new(as_user(replacement));
         if opens {
-            *invocation.user_content.write_unpoisoned() = message.clone();
+            log.set_user_content(message.clone());
         }
     }
     let message = blobs::kept_as_artifacts(cx, message).await?;
@@ -464,7 +460,7 @@ fn event(cx: &CallContext, author: &str, content: Option<Arc<Content>>) -> Arc<E
 
 fn event_data(cx: &CallContext, author: &str, content: Option<Arc<Content>>) -> EventData {
     let mut actions = cx.take_actions();
-    actions.state_delta = cx.invocation.without_temp(actions.state_delta);
+    actions.state_delta = cx.invocation.apply_temp_state(actions.state_delta);
     let invocation_id = cx.invocation.id.clone();
     EventData { invocation_id, author: author.into(), content, actions, ..EventData::default() }
 }

@@ -10,11 +10,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::stream::{self, StreamExt};
-use hatchery_core::{LlmRequest, LlmResponse, Model, ModelError, ModelErrorKind, ResponseStream, StreamingMode};
+use hatchery_core::{
+    LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream, StreamingMode,
+};
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 
 use self::partial_args::PartialCalls;
+use crate::capabilities;
 use crate::failure::Origin;
 use crate::http::{Endpoint, Http, check_key_destination, endpoint_url, key_header};
 use crate::registry::ModelProvider;
@@ -39,6 +42,10 @@ impl GeminiProvider {
 impl ModelProvider for GeminiProvider {
     fn patterns(&self) -> &[&'static str] {
         &["gemini-*", "gemma-*", "models/*"]
+    }
+
+    fn capabilities(&self, name: &str) -> ModelCapabilities {
+        capabilities::of_gemini(name).unwrap_or_default()
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
@@ -67,6 +74,7 @@ impl ModelProvider for GeminiProvider {
         let model = model.to_owned();
         Ok(Arc::new(Gemini {
             model,
+            capabilities: self.capabilities(name),
             whole_url,
             stream_url,
             endpoint: Endpoint { client, headers, origin: Arc::new(origin) },
@@ -76,6 +84,7 @@ impl ModelProvider for GeminiProvider {
 
 struct Gemini {
     model: String,
+    capabilities: ModelCapabilities,
     whole_url: Url,
     stream_url: Url,
     endpoint: Endpoint,
@@ -100,6 +109,10 @@ impl Model for Gemini {
                 Ok(sse::responses(payloads, decoder(origin.clone())))
             }
         }
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        self.capabilities
     }
 }
 

@@ -9,6 +9,7 @@
 //! Providers over HTTP share one client. A request is tried up to three times before its first byte has come, never after; a stream that
 //! breaks is reported as its last item, behind what came before. Nothing here adds pieces up: that is the engine's work.
 
+mod capabilities;
 mod failure;
 mod finish;
 #[doc(hidden)]

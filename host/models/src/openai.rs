@@ -13,10 +13,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
-use hatchery_core::{LlmRequest, Model, ModelError, ModelErrorKind, ResponseStream, StreamingMode};
+use hatchery_core::{LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream, StreamingMode};
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 
+use crate::capabilities;
 use crate::failure::Origin;
 use crate::http::{Endpoint, Http, check_key_destination, endpoint_url, key_header};
 use crate::registry::ModelProvider;
@@ -41,6 +42,10 @@ impl OpenAiProvider {
 impl ModelProvider for OpenAiProvider {
     fn patterns(&self) -> &[&'static str] {
         &["openai/*", "gpt-*", "o1*", "o3*", "o4*"]
+    }
+
+    fn capabilities(&self, name: &str) -> ModelCapabilities {
+        capabilities::of_openai(name)
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
@@ -70,12 +75,18 @@ impl ModelProvider for OpenAiProvider {
         }
         let client = self.http.client(&origin)?;
         let model = name.strip_prefix("openai/").unwrap_or(name).to_owned();
-        Ok(Arc::new(OpenAi { model, url, endpoint: Endpoint { client, headers, origin: Arc::new(origin) } }))
+        Ok(Arc::new(OpenAi {
+            model,
+            capabilities: self.capabilities(name),
+            url,
+            endpoint: Endpoint { client, headers, origin: Arc::new(origin) },
+        }))
     }
 }
 
 struct OpenAi {
     model: String,
+    capabilities: ModelCapabilities,
     url: Url,
     endpoint: Endpoint,
 }
@@ -108,6 +119,10 @@ impl Model for OpenAi {
                 Ok(sse::responses(payloads, decoder(origin.clone())))
             }
         }
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        self.capabilities
     }
 }
 

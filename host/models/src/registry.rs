@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use hatchery_core::{Model, ModelError, ModelErrorKind, ModelResolver};
+use hatchery_core::{Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver};
 
 use crate::gemini::GeminiProvider;
 use crate::http::Http;
@@ -24,6 +24,12 @@ pub trait ModelProvider: Send + Sync {
     /// # Errors
     /// When the name is incomplete or a setting is missing.
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError>;
+
+    /// Returns what the model of this name supports. A provider that knows this without a key should override it: see
+    /// [`ModelResolver::capabilities`].
+    fn capabilities(&self, name: &str) -> ModelCapabilities {
+        self.create(name).map(|model| model.capabilities()).unwrap_or_default()
+    }
 
     /// True when it serves this name.
     fn serves(&self, name: &str) -> bool {
@@ -67,6 +73,10 @@ impl ModelProviders {
         self.kept.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
+    fn factory(&self, name: &str) -> Option<&dyn ModelProvider> {
+        self.factories.iter().rev().find(|factory| factory.serves(name)).map(AsRef::as_ref)
+    }
+
     fn unknown(&self, name: &str) -> ModelError {
         let patterns: Vec<_> = self.factories.iter().flat_map(|factory| factory.patterns()).copied().collect();
         let message = match patterns.is_empty() {
@@ -78,13 +88,15 @@ impl ModelProviders {
 }
 
 impl ModelResolver for ModelProviders {
+    fn capabilities(&self, name: &str) -> ModelCapabilities {
+        self.factory(name).map(|factory| factory.capabilities(name)).unwrap_or_default()
+    }
+
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         if let Some(model) = self.kept.read().unwrap_or_else(PoisonError::into_inner).get(name) {
             return Ok(model.clone());
         }
-        let factory =
-            self.factories.iter().rev().find(|factory| factory.serves(name)).ok_or_else(|| self.unknown(name))?;
-        let model = factory.create(name)?;
+        let model = self.factory(name).ok_or_else(|| self.unknown(name))?.create(name)?;
         let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(earlier) = kept.get(name) {
             return Ok(earlier.clone());

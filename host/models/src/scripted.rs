@@ -54,7 +54,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use hatchery_core::{LlmRequest, Model, ModelError, ModelErrorKind, ResponseStream, StreamingMode};
+use hatchery_core::{LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream, StreamingMode};
 
 use self::file::ScriptFile;
 use self::place::Place;
@@ -79,6 +79,7 @@ use crate::registry::ModelProvider;
 pub struct Scripted {
     script: Script,
     requests: Option<Mutex<Vec<LlmRequest>>>,
+    capabilities: ModelCapabilities,
 }
 
 #[derive(Debug)]
@@ -92,7 +93,13 @@ impl Scripted {
     /// An empty script, which fits nothing.
     #[must_use]
     pub fn new() -> Self {
-        Self { script: Script::Turns(Vec::new()), requests: None }
+        Self::from_script(Script::Turns(Vec::new()))
+    }
+
+    fn from_script(script: Script) -> Self {
+        // Scripts stand in for models with any built-in tool.
+        let capabilities = ModelCapabilities { built_in_tools: true, ..ModelCapabilities::default() };
+        Self { script, requests: None, capabilities }
     }
 
     /// The script in a YAML file, read at the first call and again whenever its time or length has changed. It may be anywhere, but must be a
@@ -102,18 +109,18 @@ impl Scripted {
     }
 
     fn at(place: Place) -> Self {
-        Self { script: Script::File(ScriptFile::new(place)), requests: None }
+        Self::from_script(Script::File(ScriptFile::new(place)))
     }
 
     /// A script of these turns, tried in order.
     pub fn from_turns(turns: impl IntoIterator<Item = Turn>) -> Self {
-        Self { script: Script::Turns(turns.into_iter().collect()), requests: None }
+        Self::from_script(Script::Turns(turns.into_iter().collect()))
     }
 
     /// Answers the first call with the first reply, and so on, whatever is asked; records the requests. A call too many is an error.
     pub fn sequence<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> Self {
         let replies = replies.into_iter().map(Into::into).collect();
-        Self { script: Script::Sequence { replies, next: AtomicUsize::new(0) }, requests: None }.record_requests()
+        Self::from_script(Script::Sequence { replies, next: AtomicUsize::new(0) }).record_requests()
     }
 
     /// Adds a turn after the others. What a file or a sequence would answer is replaced.
@@ -142,6 +149,12 @@ impl Scripted {
     #[must_use]
     pub fn default_reply(self, reply: impl Into<Reply>) -> Self {
         self.turn(Turn::new(reply))
+    }
+
+    /// Reports these capabilities instead of its own: [`ModelCapabilities::built_in_tools`] and no other.
+    #[must_use]
+    pub fn with_capabilities(self, capabilities: ModelCapabilities) -> Self {
+        Self { capabilities, ..self }
     }
 
     /// Keeps the requests from now on, for [`Scripted::requests`]. For tests: they are never forgotten.
@@ -212,6 +225,10 @@ impl Model for Scripted {
             requests.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
         }
         self.play(&request, streaming_mode).await
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        self.capabilities
     }
 }
 

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
-    CallContext, Callback, Content, FunctionCall, JsonMap, LlmRequest, LlmResponse, Model, ModelError, ModelErrorKind,
-    Plugin, ResponseStream, RunError, StreamingMode, Tool, ToolError,
+    CallContext, Callback, Content, FunctionCall, JsonMap, LlmRequest, LlmResponse, Model, ModelCapabilities,
+    ModelError, ModelErrorKind, Plugin, ResponseStream, RunError, StreamingMode, Tool, ToolError,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -124,12 +124,16 @@ impl Plugin for Replayer {
     fn model(
         &self,
         cx: &CallContext,
-        _: &str,
+        name: &str,
         found: Result<Arc<dyn Model>, ModelError>,
     ) -> Result<Arc<dyn Model>, ModelError> {
         match self.runs.get(cx) {
-            // `found` may be an error: a replay needs no API keys.
-            Some(run) => Ok(Arc::new(ReplayModel { run, cx: cx.clone() })),
+            // `found` may be an error: a replay needs no API keys. It needs the capabilities, to build the same requests.
+            Some(run) => {
+                let models = &cx.invocation.services.models;
+                let capabilities = found.map_or_else(|_| models.capabilities(name), |model| model.capabilities());
+                Ok(Arc::new(ReplayModel { run, cx: cx.clone(), capabilities }))
+            }
             None => found,
         }
     }
@@ -200,6 +204,7 @@ impl ReplayRun {
 struct ReplayModel {
     run: Arc<ReplayRun>,
     cx: CallContext,
+    capabilities: ModelCapabilities,
 }
 
 #[async_trait]
@@ -212,6 +217,10 @@ impl Model for ReplayModel {
         let response = response.map(|response| Ok(LlmResponse { partial, ..response }));
         let items: Vec<_> = response.into_iter().chain(error.map(Err)).collect();
         Ok(futures::stream::iter(items).boxed())
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        self.capabilities
     }
 }
 

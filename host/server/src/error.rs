@@ -188,7 +188,7 @@ fn status(error: &RunError) -> StatusCode {
 
 #[cfg(test)]
 mod tests {
-    use hatchery_core::{ItemKind, ModelError, SessionKey, ToolError};
+    use hatchery_core::{ItemKind, ModelError, RunLimit, SessionKey, ToolError};
 
     use super::*;
 
@@ -227,7 +227,7 @@ mod tests {
                 "X",
             ),
             (RunError::NotFound { what: "Agent", name: agent.clone(), hint: String::new() }, 404, "NOT_FOUND"),
-            (RunError::Limit { limit: "l", value: 1, agent: agent.clone(), key: "k" }, 500, "LIMIT_REACHED"),
+            (RunError::Limit { limit: RunLimit::Tokens, value: 1, agent: agent.clone() }, 500, "LIMIT_REACHED"),
             (
                 RunError::Callback {
                     callback: "c".into(),

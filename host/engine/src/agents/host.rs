@@ -172,7 +172,7 @@ pub(crate) fn resolve_model(
 }
 
 /// What an agent's author has written down as its model.
-pub(crate) fn model_of(frame: &Frame, id: AgentId) -> Option<&ModelRef> {
+fn model_of(frame: &Frame, id: AgentId) -> Option<&ModelRef> {
     let tree = &frame.app.tree;
     std::iter::once(id).chain(tree.ancestors(id)).find_map(|id| match &tree.agent(id).kind {
         AgentKind::Llm(llm) => llm.model.as_ref(),

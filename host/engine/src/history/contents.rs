@@ -15,7 +15,7 @@ mod visible;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hatchery_core::{CodeFile, Content, Event};
+use hatchery_core::{CodeFile, Content, Event, ResponseGrouping};
 use imbl::Vector;
 
 use crate::history::compaction::{HistoryItem, PromptSize, effective_history};
@@ -44,26 +44,6 @@ impl PromptViews {
             *view = new();
         }
         view
-    }
-}
-
-/// The position of function responses if several calls follow each other.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ResponseGrouping {
-    /// After each call.
-    #[default]
-    PerCall,
-    /// All responses after the last call.
-    Batched,
-}
-
-impl ResponseGrouping {
-    /// Returns the setting of the run, or else the default of the model.
-    pub fn of(group_function_responses: Option<bool>, model: &str) -> Self {
-        match group_function_responses.unwrap_or_else(|| model.contains("gemini-3")) {
-            true => Self::Batched,
-            false => Self::PerCall,
-        }
     }
 }
 

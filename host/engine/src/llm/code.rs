@@ -43,7 +43,7 @@ impl Step<'_> {
             Some(CodeExecution::BuiltIn) => ModelTool::code_execution().prepare(request, &self.cx.call).await,
             Some(CodeExecution::Host(_)) => {
                 let record = Record::new(&self.cx.call);
-                request::with_view(self, &request.model, |view| record.note_files(view.data_files()));
+                request::with_view(self, request.capabilities, |view| record.note_files(view.data_files()));
                 Ok(())
             }
             None => Ok(()),

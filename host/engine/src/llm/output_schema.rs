@@ -106,7 +106,7 @@ impl Tool for SetModelResponse {
 
     async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
         let has_tools = !request.tools.is_empty() || !request.model_tools.is_empty();
-        if self.is_text_taken || has_tools && !takes_schema_beside_tools(&request.model) {
+        if self.is_text_taken || has_tools && !request.capabilities.schema_with_tools {
             request.tools.push(self.declaration.clone());
             request.system_instructions.push(format!(
                 "When you have all you need, give your final answer by calling `{SET_MODEL_RESPONSE}`, and not as text. Should it \
@@ -170,47 +170,9 @@ fn redirect_one(target: &mut String) {
     }
 }
 
-/// True for models that keep to a response schema also when they have tools: those of OpenAI, and Gemini from version 3 on, also by their
-/// full names (`projects/…/models/gemini-3-pro`).
-fn takes_schema_beside_tools(model: &str) -> bool {
-    let name = model.rsplit('/').next().unwrap_or(model);
-    if let Some(version) = name.strip_prefix("gemini-") {
-        let major: String = version.chars().take_while(char::is_ascii_digit).collect();
-        return major.parse::<u32>().is_ok_and(|major| major >= 3);
-    }
-    ["openai/", "gpt-", "o1", "o3", "o4"].iter().any(|start| model.starts_with(start))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn models_that_take_a_schema_beside_tools_are_known_by_their_names() {
-        for (model, takes) in [
-            ("gemini-3-pro-preview", true),
-            ("gemini-3.1-flash", true),
-            ("gemini-10-pro", true),
-            ("projects/p/locations/l/publishers/google/models/gemini-3-pro", true),
-            ("models/gemini-3-flash", true),
-            ("gpt-5", true),
-            ("gpt-4o-mini", true),
-            ("openai/gpt-5", true),
-            ("openai/anything", true),
-            ("o3-mini", true),
-            ("gemini-2.5-flash", false),
-            ("models/gemini-2.0-flash", false),
-            ("gemini-pro", false),
-            ("gemini-flash-latest", false),
-            ("gemma-3-27b", false),
-            ("claude-sonnet-4-5", false),
-            ("scripted:answers.yaml", false),
-            ("component/gpt-5", false),
-            ("", false),
-        ] {
-            assert_eq!(takes_schema_beside_tools(model), takes, "{model}");
-        }
-    }
 
     #[test]
     fn only_objects_are_arguments_by_themselves() {

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hatchery_core::sync::RwLockExt;
-use hatchery_core::{CallContext, Event, EventSink, EventWindow, RunError, Session, StateScope};
+use hatchery_core::{CallContext, Content, Event, EventSink, EventWindow, InvocationWriter, RevisionGap, RunError};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex, mpsc};
 
@@ -27,6 +26,7 @@ pub(super) struct EventLog(Arc<Log>);
 struct Log {
     /// The run, as plugins see it.
     cx: CallContext,
+    writer: InvocationWriter,
     plugins: Plugins,
     /// Ids of events that were stored before the run was interrupted: they are told again to the agents only.
     told: HashSet<String>,
@@ -56,8 +56,19 @@ enum Kind {
 }
 
 impl EventLog {
-    pub(super) fn new(cx: CallContext, plugins: Plugins, client: Client, told: HashSet<String>) -> Self {
-        Self(Arc::new(Log { cx, plugins, told, writing: Mutex::new(Writing::Open(client)) }))
+    pub(super) fn new(
+        cx: CallContext,
+        writer: InvocationWriter,
+        plugins: Plugins,
+        client: Client,
+        told: HashSet<String>,
+    ) -> Self {
+        Self(Arc::new(Log { cx, writer, plugins, told, writing: Mutex::new(Writing::Open(client)) }))
+    }
+
+    /// Replaces the user's message, before it is stored.
+    pub(super) fn set_user_content(&self, content: Arc<Content>) {
+        self.0.writer.set_user_content(content);
     }
 
     /// Stores what the user said.
@@ -132,22 +143,11 @@ impl Log {
         })?;
         let sessions = &invocation.services.sessions;
         let revision = sessions.append(&invocation.session_key, event).await?;
-        let known = {
-            let mut session = invocation.session.write_unpoisoned();
-            if revision == session.revision + 1 {
-                session.state.apply(&event.actions.state_delta);
-                session.last_update_time = event.timestamp;
-                session.revision = revision;
-                session.events.push_back(event.clone());
-                return Ok(());
-            }
-            session.revision
-        };
+        let Err(RevisionGap { known }) = self.writer.append(event, revision) else { return Ok(()) };
         // Others have appended events meanwhile, such as a client that has changed the state.
         let window = EventWindow::AfterRevision(known);
         if let Some(now) = sessions.get(&invocation.session_key, window).await? {
-            let mut session = invocation.session.write_unpoisoned();
-            catch_up(&mut session, now, event);
+            self.writer.catch_up(now, event);
         }
         Ok(())
     }
@@ -162,19 +162,5 @@ impl Log {
                 matches!(sent, Some(Ok(())))
             }
         }
-    }
-}
-
-/// Adds what has come since `session` was read. Its own event stays the very object that was stored; `temp:` state stays.
-fn catch_up(session: &mut Session, now: Session, own: &Arc<Event>) {
-    let mut state = now.state;
-    for (key, value) in session.state.iter().filter(|(key, _)| StateScope::of(key).0 == StateScope::Temp) {
-        state.set(key, value.clone());
-    }
-    session.state = state;
-    session.revision = now.revision;
-    session.last_update_time = now.last_update_time;
-    for event in now.events {
-        session.events.push_back(if event.id == own.id { own.clone() } else { event });
     }
 }

@@ -76,7 +76,7 @@ pub(crate) async fn check(schema: &Value, value: Value, run: &Invocation) -> Res
     }
     let watch = Watch {
         cancel: run.cancel.clone(),
-        spent: run.spent.clone(),
+        spent: run.usage.clone(),
         run_steps: MAX_RUN_STEPS,
         deadline: Instant::now() + MAX_TIME,
     };

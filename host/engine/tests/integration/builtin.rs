@@ -213,7 +213,8 @@ async fn model_tools_are_asked_for_and_refused_where_they_do_not_run() {
     assert!(request.tools.is_empty());
 
     let agent = llm_with("root", Scripted::new(), |llm| {
-        llm.model = Some(hatchery_core::ModelRef::Object("gpt-5".into(), Arc::new(Scripted::new())));
+        let model = Scripted::new().with_capabilities(hatchery_core::ModelCapabilities::default());
+        llm.model = Some(hatchery_core::ModelRef::Object("gpt-5".into(), Arc::new(model)));
         llm.tools = vec![builtin("url_context").unwrap()];
     });
     let (_, error) = Harness::new(agent).await.expect_error("hi").await;

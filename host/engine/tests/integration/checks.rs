@@ -49,7 +49,7 @@ impl Callback for Spies {
     }
 
     async fn before_tool(&self, cx: &CallContext, _: &str, _: &mut JsonMap) -> Result<Option<JsonMap>, RunError> {
-        cx.invocation.spent.check_steps.fetch_add(self.spent, Ordering::Relaxed);
+        cx.invocation.usage.check_steps.fetch_add(self.spent, Ordering::Relaxed);
         *self.run.lock().unwrap() = Some(cx.invocation.clone());
         Ok(None)
     }
@@ -57,7 +57,7 @@ impl Callback for Spies {
 
 impl Spies {
     fn steps(&self) -> u64 {
-        self.run.lock().unwrap().as_ref().map_or(0, |run| run.spent.check_steps.load(Ordering::Relaxed))
+        self.run.lock().unwrap().as_ref().map_or(0, |run| run.usage.check_steps.load(Ordering::Relaxed))
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Content, Event, EventData, FunctionCall, LlmRequest, PartData, REQUEST_CONFIRMATION, SessionKey};
+use hatchery_core::{
+    Content, Event, EventData, FunctionCall, LlmRequest, ModelCapabilities, PartData, REQUEST_CONFIRMATION,
+    ResponseGrouping, SessionKey,
+};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
@@ -19,9 +22,9 @@ fn contents_of(request: &LlmRequest) -> Vec<String> {
     request.contents.iter().map(brief).collect()
 }
 
-fn calls_twice() -> Arc<Scripted> {
+fn calls_twice(capabilities: ModelCapabilities) -> Arc<Scripted> {
     let call = || Reply::call("roll", json!({}));
-    Arc::new(Scripted::sequence([call(), call(), Reply::text("done")]))
+    Arc::new(Scripted::sequence([call(), call(), Reply::text("done")]).with_capabilities(capabilities))
 }
 
 async fn rolls(model: &Arc<Scripted>, group: Option<bool>) -> Vec<String> {
@@ -34,23 +37,21 @@ async fn rolls(model: &Arc<Scripted>, group: Option<bool>) -> Vec<String> {
 
 #[tokio::test]
 async fn a_run_can_batch_the_responses_of_consecutive_calls() {
-    assert_eq!(rolls(&calls_twice(), None).await, ["u:hi", "m:+", "u:-", "m:+", "u:-"]);
-    assert_eq!(rolls(&calls_twice(), Some(true)).await, ["u:hi", "m:+", "m:+", "u:--"]);
+    assert_eq!(rolls(&calls_twice(ModelCapabilities::default()), None).await, ["u:hi", "m:+", "u:-", "m:+", "u:-"]);
+    assert_eq!(rolls(&calls_twice(ModelCapabilities::default()), Some(true)).await, ["u:hi", "m:+", "m:+", "u:--"]);
 }
 
 #[tokio::test]
-async fn responses_are_batched_for_models_of_the_gemini_3_family() {
-    let named = |name: &'static str, model: &Arc<Scripted>| {
-        let model = model.clone();
-        llm_with("root", Scripted::new(), move |llm| {
-            llm.model = Some(hatchery_core::ModelRef::Object(name.into(), model));
-            llm.tools = vec![tool("roll", |_, _| Ok(json!(4)))];
-        })
-    };
-    for (name, expected) in [("gemini-3-flash-exp", 4), ("gemini-2.5-pro", 5)] {
-        let model = calls_twice();
-        Harness::new(named(name, &model)).await.run("hi").await;
-        assert_eq!(contents_of(&model.requests()[2]).len(), expected, "{name}");
+async fn responses_are_batched_for_models_that_expect_it_unless_the_run_sets_it() {
+    for (response_grouping, group, expected) in [
+        (ResponseGrouping::Batched, None, 4),
+        (ResponseGrouping::PerCall, None, 5),
+        (ResponseGrouping::Batched, Some(false), 5),
+        (ResponseGrouping::PerCall, Some(true), 4),
+    ] {
+        let capabilities = ModelCapabilities { response_grouping, ..ModelCapabilities::default() };
+        let contents = rolls(&calls_twice(capabilities), group).await;
+        assert_eq!(contents.len(), expected, "{response_grouping:?} {group:?}");
     }
 }
 

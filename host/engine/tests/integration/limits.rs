@@ -8,7 +8,7 @@ use futures::StreamExt;
 use hatchery_core::{
     Agent, AgentContext, AgentKind, Caller, CallerOrigin, Content, CustomAgent, CustomAgentSpec, EventData,
     FunctionCall, LlmRequest, LlmResponse, Model, ModelError, ModelRef, Part, PartData, ResponseStream, RunConfig,
-    RunError, StreamingMode, UsageMetadata,
+    RunError, RunLimit, StreamingMode, UsageMetadata,
 };
 use hatchery_engine::builtin::AgentTool;
 use hatchery_engine::{App, AppSettings, RunRequest, RunSettings};
@@ -56,7 +56,7 @@ fn on(model: Metered) -> Option<ModelRef> {
 async fn spender(usages: Vec<UsageMetadata>, max_tokens: u64) -> Harness {
     let agent = llm_with("root", Scripted::new(), |llm| {
         llm.model = on(Metered(calls("spent"), usages));
-        llm.tools = vec![tool("spent", |_, cx| Ok(json!(cx.invocation.spent.tokens.load(Ordering::Relaxed))))];
+        llm.tools = vec![tool("spent", |_, cx| Ok(json!(cx.invocation.usage.tokens.load(Ordering::Relaxed))))];
     });
     let mut app = Harness::new(agent).await;
     app.config.max_tokens = max_tokens;
@@ -71,7 +71,7 @@ async fn once_the_tokens_are_spent_the_next_model_call_is_refused() {
         "the limit of tokens in one run of 10 reached by agent `root`; raise `max_tokens` to allow more"
     );
     assert_eq!(events.iter().filter(|event| event.starts_with("root: call")).count(), 3);
-    assert!(matches!(error, RunError::Limit { key: "max_tokens", .. }));
+    assert!(matches!(error, RunError::Limit { limit: RunLimit::Tokens, .. }));
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn tokens_of_codes_own_model_calls_count() {
     let mut app = Harness::new(Agent::new("root", "", AgentKind::Custom(custom))).await;
     app.config.max_tokens = 6;
     let (_, error) = app.expect_error("hi").await;
-    assert!(matches!(error, RunError::Limit { key: "max_tokens", agent, .. } if agent == "code"));
+    assert!(matches!(error, RunError::Limit { limit: RunLimit::Tokens, agent, .. } if agent == "code"));
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn without_a_limit_tokens_are_only_counted() {
     app.config.max_llm_calls = 2;
     let (events, error) = app.expect_error("hi").await;
     assert_eq!(events[3], "root: answer spent{\"result\":2000000}");
-    assert!(matches!(error, RunError::Limit { key: "max_llm_calls", .. }));
+    assert!(matches!(error, RunError::Limit { limit: RunLimit::LlmCalls, .. }));
 }
 
 #[tokio::test]
@@ -196,7 +196,7 @@ async fn a_run_that_says_too_much_ends_with_an_event_that_says_so() {
         let warnings = Warnings::heard();
         let (events, error) = app.expect_error("hi").await;
         assert_eq!(error.to_string(), expected);
-        assert!(matches!(error, RunError::Limit { key: "max_events", .. }));
+        assert!(matches!(error, RunError::Limit { limit: RunLimit::Events, .. }));
         let last = format!("root: error LIMIT_REACHED: {expected}");
         assert_eq!(events, ["root: more", "root: more", "root: more", &last]);
         assert_eq!(briefs(&app.session().await.events.iter().cloned().collect::<Vec<_>>())[1..], events);
@@ -245,7 +245,7 @@ async fn events_of_an_agent_called_as_a_tool_count_for_the_run() {
     let mut app = Harness::new(root).await;
     app.config.max_events = 10;
     let (events, error) = app.expect_error("hi").await;
-    assert!(matches!(&error, RunError::Limit { key: "max_events", agent, .. } if agent == "child"), "{error:?}");
+    assert!(matches!(&error, RunError::Limit { limit: RunLimit::Events, agent, .. } if agent == "child"), "{error:?}");
     assert_eq!(events.len(), 2, "the call and the failure: {events:?}");
 }
 
@@ -256,7 +256,7 @@ async fn an_app_s_own_limits_of_events_win() {
     let run = RunSettings { max_events: Some(1), max_run_bytes: Some(0), ..RunSettings::default() };
     app.app = Arc::new(App::clone(&app.app).with_settings(AppSettings { run, ..AppSettings::default() }));
     let (_, error) = app.expect_error("hi").await;
-    assert!(matches!(error, RunError::Limit { key: "max_events", value: 1, .. }));
+    assert!(matches!(error, RunError::Limit { limit: RunLimit::Events, value: 1, .. }));
 }
 
 /// Notes who asked for the run.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Content, IncludeContents, Instruction, ModelErrorKind, Part, RunError};
+use hatchery_core::{Content, IncludeContents, Instruction, ModelErrorKind, Part, RunError, RunLimit};
 use hatchery_engine::{App, AppSettings, RunSettings};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
@@ -194,7 +194,7 @@ async fn the_limit_of_model_calls_names_itself_and_where_to_raise_it() {
     let mut app = Harness::new(agent).await;
     app.config.max_llm_calls = 3;
     let (events, error) = app.expect_error("hi").await;
-    assert!(matches!(error, RunError::Limit { value: 3, key: "max_llm_calls", .. }), "{error:?}");
+    assert!(matches!(error, RunError::Limit { value: 3, limit: RunLimit::LlmCalls, .. }), "{error:?}");
     assert_eq!(
         error.to_string(),
         "Max number of llm calls limit of 3 reached by agent `root`; raise `max_llm_calls` to allow more"
@@ -222,7 +222,7 @@ async fn the_limit_of_steps_names_the_agent_and_the_key() {
         llm.max_steps = Some(2);
     });
     let (_, error) = Harness::new(agent).await.expect_error("hi").await;
-    assert!(matches!(error, RunError::Limit { value: 2, key: "max_steps", .. }), "{error:?}");
+    assert!(matches!(error, RunError::Limit { value: 2, limit: RunLimit::Steps, .. }), "{error:?}");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use hatchery_core::{Model, ModelError, ModelErrorKind, ModelResolver};
+use hatchery_core::{Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver, ResponseGrouping};
 use hatchery_models::scripted::Scripted;
 use hatchery_models::{BaseUrl, ModelProvider, ModelProviders, Secret, Settings};
 
@@ -33,6 +33,46 @@ fn names_find_their_provider() {
     ];
     for name in names {
         assert!(registry.model(name).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn providers_know_the_capabilities_of_their_models_with_and_without_a_key() {
+    let (with_keys, without) =
+        (ModelProviders::with_defaults(keys()), ModelProviders::with_defaults(Settings::default()));
+    // Name, schema beside tools, built-in tools, grouped responses.
+    for (name, schema_with_tools, built_in_tools, is_grouped) in [
+        ("gemini-3-pro-preview", true, true, true),
+        ("gemini-3.1-flash", true, true, true),
+        ("gemini-10-pro", true, true, false),
+        ("models/gemini-3-flash", true, true, true),
+        ("gemini-2.5-flash", false, true, false),
+        ("gemini-2.5-pro", false, true, false),
+        ("models/gemini-2.0-flash", false, true, false),
+        ("gemini-1.5-pro", false, false, false),
+        ("gemini-pro", false, false, false),
+        ("gemini-flash-latest", false, true, false),
+        ("gemma-2", false, false, false),
+        ("gemma-3-27b", false, false, false),
+        ("gpt-5", true, false, false),
+        ("gpt-4o-mini", true, false, false),
+        ("openai/gpt-5", true, false, false),
+        ("openai/anything", true, false, false),
+        ("openai/projects/p/locations/l/publishers/google/models/gemini-3-pro", true, true, true),
+        ("openai/gemini-2.5-pro", false, true, false),
+        ("o3-mini", true, false, false),
+        ("scripted:answers.yaml", false, true, false),
+        ("claude-sonnet-4-5", false, false, false),
+        ("component/gpt-5", false, false, false),
+        ("", false, false, false),
+    ] {
+        let response_grouping = if is_grouped { ResponseGrouping::Batched } else { ResponseGrouping::PerCall };
+        let expected = ModelCapabilities { schema_with_tools, built_in_tools, response_grouping };
+        assert_eq!(with_keys.capabilities(name), expected, "{name}");
+        assert_eq!(without.capabilities(name), expected, "{name}");
+        if let Ok(model) = with_keys.model(name) {
+            assert_eq!(model.capabilities(), expected, "{name}");
+        }
     }
 }
 

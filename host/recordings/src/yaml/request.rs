@@ -67,6 +67,7 @@ impl TryFrom<RequestYaml> for LlmRequest {
             tools: functions,
             model_tools,
             config: from_yaml_value(Value::Object(config), "config")?,
+            ..Self::default()
         })
     }
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use hatchery_core::{
     Agent, AgentContext, AgentKind, CallContext, Callback, Content, CustomAgent, CustomAgentSpec, FunctionCall,
-    FunctionDeclaration, HookPoint, JsonMap, LlmRequest, LlmResponse, ModelError, ModelErrorKind, ModelRef, PartData,
-    Plugin, RunError, Tool, ToolError,
+    FunctionDeclaration, HookPoint, JsonMap, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError,
+    ModelErrorKind, ModelRef, ModelResolver, PartData, Plugin, RunError, Services, Tool, ToolError,
 };
 use hatchery_engine::{Plugins, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -101,6 +101,41 @@ async fn a_replay_has_the_same_events_and_state_without_model_and_tools() {
     let again = replaying(&folder, counter(no_replies(), never_called("count"))).await;
     assert_eq!([again.transcript("count").await, again.transcript("and on").await], transcript);
     assert_eq!(again.state().await, json!({"count": 5}));
+}
+
+/// Knows what its models support, but has no key for them.
+struct NoKey(ModelCapabilities);
+
+impl ModelResolver for NoKey {
+    fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Err(ModelError::new(ModelErrorKind::Auth, name, "no key"))
+    }
+
+    fn capabilities(&self, _: &str) -> ModelCapabilities {
+        self.0
+    }
+}
+
+#[tokio::test]
+async fn a_replay_without_a_key_still_knows_the_capabilities_of_the_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let capabilities = ModelCapabilities { schema_with_tools: true, ..ModelCapabilities::default() };
+    let root = |model: ModelRef| {
+        llm_with("root", silent(), |llm| {
+            llm.model = Some(model);
+            llm.output_schema = Some(json!({"type": "object"}));
+            llm.tools = vec![counting()];
+        })
+    };
+    let model = Arc::new(Scripted::sequence(["{}"]).with_capabilities(capabilities));
+    let app = recording(&folder, root(ModelRef::Object("gemini-3-pro".into(), model.clone()))).await;
+    assert_eq!(app.transcript("hi").await, ["root: {}"]);
+    assert!(model.requests()[0].config.response_schema.is_some());
+    let mut app = Harness::new(root(ModelRef::Named("gemini-3-pro".into()))).await;
+    let services = Services { models: Arc::new(NoKey(capabilities)), ..app.runner.services().clone() };
+    let replay: Arc<dyn Plugin> = Arc::new(Replayer::from_folder(folder.path()));
+    app.runner = Runner::with_plugins(services, Plugins::new(vec![replay]).unwrap());
+    assert_eq!(app.transcript("hi").await, ["root: {}"]);
 }
 
 #[tokio::test]

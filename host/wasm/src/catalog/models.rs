@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Model, ModelError, ModelResolver};
+use hatchery_core::{Model, ModelCapabilities, ModelError, ModelResolver};
 
 use crate::catalog::watch::CatalogHandle;
 use crate::contract::component::MODEL_PREFIX;
@@ -17,5 +17,12 @@ pub struct CatalogModels {
 impl ModelResolver for CatalogModels {
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
         if name.starts_with(MODEL_PREFIX) { self.catalog.model(name) } else { self.fallback.model(name) }
+    }
+
+    fn capabilities(&self, name: &str) -> ModelCapabilities {
+        match name.starts_with(MODEL_PREFIX) {
+            true => self.catalog.model(name).map(|model| model.capabilities()).unwrap_or_default(),
+            false => self.rest.capabilities(name),
+        }
     }
 }

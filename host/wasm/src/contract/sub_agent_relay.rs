@@ -185,15 +185,12 @@ impl Stream for SubAgent {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::sync::RwLock;
-
     use hatchery_core::{
-        AgentHost, CallContext, Caller, CallerOrigin, Content, Invocation, JsonMap, Model, ModelError, ModelResolver,
-        RunConfig, Services, Session, SessionKey, State as SessionState, Timestamp, ToolAuthorizer, ToolError,
+        AgentHost, CallContext, Content, Invocation, JsonMap, Model, ModelError, ModelResolver, NewInvocation,
+        Services, Session, SessionKey, State as SessionState, Timestamp, ToolAuthorizer, ToolError,
     };
     use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemorySessions};
     use serde_json::{Value, json};
-    use tokio_util::sync::CancellationToken;
 
     use super::*;
 
@@ -262,27 +259,16 @@ pub(crate) mod tests {
         };
         let now = Timestamp::now();
         let session = Session {
-            key: key.clone(),
+            key,
             state: SessionState::default(),
             events: Default::default(),
             revision: 0,
             created: now,
             last_update_time: now,
         };
-        let invocation = Invocation {
-            id: "e-test".into(),
-            caller: Caller::claimed("user", CallerOrigin::InProcess),
-            session_key: key,
-            user_content: RwLock::new(Arc::new(Content::user("hello"))),
-            run_config: RunConfig::default(),
-            services,
-            cancel: CancellationToken::new(),
-            session: RwLock::new(session),
-            spent: Arc::default(),
-            depth: 0,
-            signer: Default::default(),
-        };
-        let call = CallContext::new(Arc::new(invocation), "agent", None).with_host(Arc::new(EchoHost(stored.clone())));
+        let new = NewInvocation::new(session, services);
+        let (invocation, _) = Invocation::new(NewInvocation { user_content: Arc::new(Content::user("hello")), ..new });
+        let call = CallContext::new(invocation, "agent", None).with_host(Arc::new(EchoHost(stored.clone())));
         AgentContext { call, sink: stored.clone() }
     }
 

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use crate::imports::CapturedLog;
 use crate::support::{
-    Chat, Lab, Listener, OneModel, call, call_in, component, context, context_of, run_app, run_custom_in,
-    settings_with_grants, transcript,
+    Chat, Lab, Listener, OneModel, call, call_in, component, context, context_in, invocation_with_writer, run_app,
+    run_custom_in, settings_with_grants, transcript,
 };
 
 /// Returns a folder with the component that tries every operation, and these grants for it.
@@ -163,14 +163,15 @@ async fn an_event_that_sets_state_without_a_grant_ends_the_run() {
 #[tokio::test]
 async fn an_agent_does_not_see_unreadable_state_in_events() {
     let catalog = seeker(json!({})).await;
-    let cx = context_of(&catalog, "plan");
+    let (invocation, writer) = invocation_with_writer("plan");
+    let cx = context_in(&catalog, invocation);
     let event = |key: &str| {
         let mut event = EventData { author: "other".into(), ..EventData::default() };
         event.actions.state_delta.insert(key.into(), json!(1));
         Event::new(event)
     };
     for key in ["user:secret", "shown"] {
-        cx.invocation.session.write().unwrap().events.push_back(event(key));
+        writer.append_unstored(&event(key));
     }
     let listener = Listener::new(10);
     let host = Arc::new(Relays(event("user:other")));

@@ -1,13 +1,13 @@
 //! Test fixture: a folder with components, its catalog, and calls of its items.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, RwLock};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use async_trait::async_trait;
 use hatchery_core::{
-    AgentContext, AgentHost, AgentKind, CallContext, Caller, CallerOrigin, Content, Event, EventSink, EventWindow,
-    Invocation, ItemResolver, JsonMap, Model, ModelResolver, RunConfig, RunError, Services, Session, SessionKey, State,
-    Timestamp, ToolAuthorizer, ToolError,
+    AgentContext, AgentHost, AgentKind, CallContext, Content, Event, EventSink, EventWindow, Invocation,
+    InvocationWriter, ItemResolver, JsonMap, Model, ModelResolver, NewInvocation, RunConfig, RunError, Services,
+    Session, SessionKey, State, Timestamp, ToolAuthorizer, ToolError,
 };
 use hatchery_engine::{App, Plugins, RunRequest, Runner};
 use hatchery_models::scripted::Scripted;
@@ -17,7 +17,6 @@ use hatchery_wasm::{
 };
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 
 /// The engine of all tests that need no special options.
 pub static ENGINE: LazyLock<Arc<Engine>> =
@@ -140,29 +139,23 @@ fn services_with(models: Arc<dyn ModelResolver>) -> Services {
     }
 }
 
+/// Returns an invocation without an engine, with the user message `text`, and the handle that changes its session.
+pub fn invocation_with_writer(text: &str) -> (Arc<Invocation>, InvocationWriter) {
+    let session = Session {
+        key: SessionKey::new("app", "user", "session"),
+        state: State::default(),
+        events: Default::default(),
+        revision: 0,
+        created: Timestamp::now(),
+        last_update_time: Timestamp::now(),
+    };
+    let new = NewInvocation::new(session, services(Scripted::new()));
+    Invocation::new(NewInvocation { user_content: Arc::new(Content::user(text)), ..new })
+}
+
 /// Returns an invocation without an engine, with the user message `text`.
 pub fn invocation(text: &str) -> Arc<Invocation> {
-    let key = SessionKey::new("app", "user", "session");
-    Arc::new(Invocation {
-        id: "e-test".into(),
-        session_key: key.clone(),
-        caller: Caller::claimed("user", CallerOrigin::InProcess),
-        user_content: RwLock::new(Arc::new(Content::user(text))),
-        run_config: RunConfig::default(),
-        services: services(Scripted::new()),
-        cancel: CancellationToken::new(),
-        session: RwLock::new(Session {
-            key,
-            state: State::default(),
-            events: Default::default(),
-            revision: 0,
-            created: Timestamp::now(),
-            last_update_time: Timestamp::now(),
-        }),
-        spent: Arc::default(),
-        depth: 0,
-        signer: Default::default(),
-    })
+    invocation_with_writer(text).0
 }
 
 /// Returns the context of a call that can call all tools of the catalog.
@@ -172,7 +165,12 @@ pub fn context(catalog: &Arc<Catalog>) -> CallContext {
 
 /// Returns the context of a call with the user message `text`.
 pub fn context_of(catalog: &Arc<Catalog>, text: &str) -> CallContext {
-    CallContext::new(invocation(text), "agent", None).with_host(Arc::new(AllTools(catalog.clone())))
+    context_in(catalog, invocation(text))
+}
+
+/// Returns the context of a call in this invocation.
+pub fn context_in(catalog: &Arc<Catalog>, invocation: Arc<Invocation>) -> CallContext {
+    CallContext::new(invocation, "agent", None).with_host(Arc::new(AllTools(catalog.clone())))
 }
 
 /// Calls a tool of the catalog in a new context.

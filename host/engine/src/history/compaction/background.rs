@@ -2,15 +2,11 @@
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use hatchery_core::sync::RwLockExt;
-use hatchery_core::{
-    CallContext, EventWindow, Invocation, RunConfig, RunError, Session, SessionKey, StreamingMode, Summarizer,
-    new_invocation_id,
-};
+use hatchery_core::{CallContext, EventWindow, RunConfig, RunError, Session, SessionKey, StreamingMode, Summarizer};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -97,24 +93,9 @@ impl Drop for InProgress {
 /// Returns the context of the summarizer: a new invocation with the session in its current state.
 fn summarizer_context(frame: &Frame, cancel: &CancellationToken) -> CallContext {
     let run = &frame.invocation;
-    let session = run.session.read_unpoisoned().clone();
-    let invocation = Arc::new(Invocation {
-        id: new_invocation_id(),
-        session_key: run.session_key.clone(),
-        caller: run.caller.clone(),
-        user_content: RwLock::default(),
-        run_config: RunConfig {
-            streaming_mode: StreamingMode::Off,
-            max_llm_calls: MAX_MODEL_CALLS,
-            ..run.run_config.clone()
-        },
-        services: run.services.clone(),
-        cancel: cancel.clone(),
-        session: RwLock::new(session),
-        spent: Arc::default(),
-        depth: 0,
-        signer: run.signer.clone(),
-    });
+    let run_config =
+        RunConfig { streaming_mode: StreamingMode::Off, max_llm_calls: MAX_MODEL_CALLS, ..run.run_config.clone() };
+    let invocation = run.detached(run_config, cancel.clone());
     let frame = Frame::new(frame.app.clone(), invocation, Plugins::default(), PromptViews::default(), None);
     agents::call_context(&frame, frame.app.root_id(), None, Past::none())
 }
@@ -122,7 +103,7 @@ fn summarizer_context(frame: &Frame, cancel: &CancellationToken) -> CallContext 
 /// Creates a summary and appends it to the session, unless it would hide events that it does not cover.
 async fn compact(cx: &CallContext, plan: Plan, summarizer: &dyn Summarizer) -> Result<(), RunError> {
     let run = &cx.invocation;
-    let snapshot = run.session.read_unpoisoned().clone();
+    let snapshot = run.session();
     if plan.hides_other_events(&snapshot.events) {
         return Ok(());
     }

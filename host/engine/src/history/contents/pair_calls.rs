@@ -5,11 +5,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use hatchery_core::{Content, FunctionResponse, JsonMap, Part, PartData};
+use hatchery_core::{Content, FunctionResponse, JsonMap, Part, PartData, ResponseGrouping};
 use imbl::Vector;
 use serde_json::json;
 
-use super::ResponseGrouping;
 use super::visible::VisibleContent;
 
 /// Contents in which each call, or each batch of calls, is followed by its responses.

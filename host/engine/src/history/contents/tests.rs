@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use hatchery_core::{
     Compaction, Content, Event, EventActions, EventData, FunctionCall, FunctionResponse, JsonMap, Part, PartData,
-    Timestamp,
+    ResponseGrouping, Timestamp,
 };
 use serde_json::json;
 
-use super::{PromptView, ResponseGrouping};
+use super::PromptView;
 
 const ME: &str = "agent";
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use hatchery_core::{
     Blob, CallContext, Capability, CodeExecutionResult, CodeFile, CodeInput, CodeOutput, CodeRunner, Content, Event,
-    EventData, LlmAgent, ModelRef, Part, PartData, RunError, StoreError, ToolError,
+    EventData, LlmAgent, Part, PartData, RunError, StoreError, ToolError,
 };
 
 use super::{Record, due, on_host};
-use crate::agents::model_of;
+use crate::agents::resolve_model;
 use crate::llm::{Step, request};
 
 /// More of what code prints is not shown to a model.
@@ -33,7 +33,9 @@ impl Step<'_> {
         };
         let call = self.cx.call.for_call(None);
         let record = Record::new(&call);
-        let model = model_of(self.frame, self.id).map(ModelRef::name).unwrap_or_default();
+        // The model of the request, so that the view is not arranged differently.
+        let model =
+            resolve_model(self.frame, self.id, &call).map(|(_, model)| model.capabilities()).unwrap_or_default();
         let input = CodeInput {
             code: code.into(),
             input_files: request::with_view(self, model, |view| view.data_files().to_vec()),

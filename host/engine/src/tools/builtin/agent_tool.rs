@@ -1,15 +1,13 @@
 //! An agent as a tool of another agent.
 
 use std::borrow::Cow;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::sync::RwLockExt;
 use hatchery_core::{
-    Agent, AgentKind, CallContext, Content, Event, EventData, EventSink, FunctionDeclaration, Invocation, JsonMap,
-    RunError, Session, StoreError, Tool, ToolError, TreeError, USER_AUTHOR, new_invocation_id,
+    Agent, AgentKind, CallContext, Content, Event, EventData, EventSink, FunctionDeclaration, InvocationWriter,
+    JsonMap, RunError, StoreError, Tool, ToolError, TreeError, USER_AUTHOR,
 };
-use imbl::Vector;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -62,22 +60,8 @@ impl AgentTool {
             Some(Value::String(request)) if args.len() == 1 => request.clone(),
             _ => Value::Object(args).to_string(),
         }));
-        let session = caller.session.read_unpoisoned().clone();
-        let session = Session { state: cx.full_state(), events: Vector::new(), revision: 0, ..session };
-        let invocation = Arc::new(Invocation {
-            id: new_invocation_id(),
-            session_key: caller.session_key.clone(),
-            caller: caller.caller.clone(),
-            user_content: RwLock::new(message.clone()),
-            run_config: caller.run_config.clone(),
-            services: caller.services.clone(),
-            cancel: caller.cancel.child_token(),
-            session: RwLock::new(session),
-            spent: caller.spent.clone(),
-            depth: caller.depth + 1,
-            signer: caller.signer.clone(),
-        });
-        let heard = Arc::new(Heard { invocation: invocation.clone(), caller: cx.clone() });
+        let (invocation, writer) = caller.child(message.clone(), cx.full_state());
+        let heard = Arc::new(Heard { writer, caller: cx.clone() });
         let said = EventData { author: USER_AUTHOR.into(), content: Some(message), ..EventData::default() };
         heard.emit(Event::new(said)).await?;
         let plugins = cx.host().map(|host| host.plugins()).unwrap_or_default();
@@ -136,20 +120,18 @@ impl Tool for AgentTool {
 
 /// The session of the call: what the agent says is remembered for as long as it runs, and what it sets is set for the caller.
 struct Heard {
-    invocation: Arc<Invocation>,
+    writer: InvocationWriter,
     caller: CallContext,
 }
 
 #[async_trait]
 impl EventSink for Heard {
     async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
-        self.invocation.count_event(&event)?;
+        self.writer.invocation().count_event(&event)?;
         if event.partial {
             return Ok(event);
         }
-        let mut session = self.invocation.session.write_unpoisoned();
-        session.state.apply(&event.actions.state_delta);
-        session.events.push_back(event.clone());
+        self.writer.append_unstored(&event);
         let mut actions = self.caller.actions();
         actions.state_delta.extend(event.actions.state_delta.clone());
         actions.artifact_delta.extend(event.actions.artifact_delta.clone());

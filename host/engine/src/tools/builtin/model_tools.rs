@@ -89,7 +89,7 @@ impl Tool for ModelTool {
     }
 
     async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
-        if !has_tools(&request.model) {
+        if !request.capabilities.built_in_tools {
             let message = format!(
                 "has no built-in tool `{}`; it runs inside Gemini models from version 2 on",
                 self.declaration.name
@@ -104,29 +104,5 @@ impl Tool for ModelTool {
 
     async fn call(&self, _: JsonMap, _: &CallContext) -> Result<Value, ToolError> {
         Err(ToolError::Recoverable(format!("`{}` runs inside the model and cannot be called", self.declaration.name)))
-    }
-}
-
-/// Gemini models from version 2 on, also by their full names (`projects/…/models/gemini-2.5-pro`); scripted ones stand in for any.
-fn has_tools(model: &str) -> bool {
-    let name = model.rsplit('/').next().unwrap_or(model);
-    let Some(version) = name.strip_prefix("gemini-") else { return model.starts_with("scripted") };
-    let major: String = version.chars().take_while(char::is_ascii_digit).collect();
-    major.parse::<u32>().is_ok_and(|major| major >= 2) || version.ends_with("-latest")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn models_with_tools_are_known_by_their_names() {
-        for name in ["gemini-2.5-pro", "gemini-3-flash", "gemini-flash-latest", "models/gemini-2.0-flash", "scripted:a"]
-        {
-            assert!(has_tools(name), "{name}");
-        }
-        for name in ["gemini-1.5-pro", "gpt-5", "gemma-2", "gemini-pro"] {
-            assert!(!has_tools(name), "{name}");
-        }
     }
 }

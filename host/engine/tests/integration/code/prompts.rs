@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    Agent, AgentKind, CodeExecution, CodeExecutionResult, ExecutableCode, ModelRef, PartData, Planner,
+    Agent, AgentKind, CodeExecution, CodeExecutionResult, ExecutableCode, ModelCapabilities, ModelRef, PartData,
+    Planner,
 };
 use hatchery_engine::plugins::ContextFilter;
 use hatchery_engine::{App, Plugins, Runner, builtin};
@@ -128,7 +129,8 @@ async fn a_model_is_asked_to_run_its_code_itself() {
 #[tokio::test]
 async fn a_model_that_cannot_run_code_itself_is_refused() {
     let agent = llm_with("root", Scripted::new(), |llm| {
-        llm.model = Some(ModelRef::Object("gpt-5".into(), Arc::new(Scripted::new())));
+        let model = Scripted::new().with_capabilities(ModelCapabilities::default());
+        llm.model = Some(ModelRef::Object("gpt-5".into(), Arc::new(model)));
         llm.code_execution = Some(CodeExecution::BuiltIn);
     });
     let (_, error) = Harness::new(agent).await.expect_error("hi").await;

@@ -64,6 +64,7 @@ impl FromWit<wit::LlmRequest> for LlmRequest {
                 .map(|tool| parse_json(tool, "a model tool"))
                 .collect::<Result<_, _>>()?,
             config: config(request.config)?,
+            ..Self::default()
         })
     }
 }

@@ -191,6 +191,7 @@ fn request() -> impl Strategy<Value = LlmRequest> {
             tools: tools.into_iter().map(Arc::new).collect(),
             model_tools,
             config,
+            ..LlmRequest::default()
         },
     )
 }

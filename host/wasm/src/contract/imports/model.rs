@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures::Stream;
-use hatchery_core::{LlmRequest, LlmResponse, ResponseStream, RunError, StreamingMode, UsageMetadata};
+use hatchery_core::{LlmRequest, LlmResponse, ResponseStream, RunError, StreamingMode, TokenCounter};
 use hatchery_engine::llm::Aggregator;
 use wasmtime::component::{HasSelf, StreamReader};
 
@@ -57,7 +57,7 @@ pub(super) async fn generate(
         responses: Some(responses),
         aggregator: streamed.then(Aggregator::default),
         usage,
-        counted_tokens: 0,
+        counted_tokens: TokenCounter::default(),
         text_bytes: 0,
         _request: reservation,
     })
@@ -71,7 +71,7 @@ pub struct ModelAnswer {
     aggregator: Option<Aggregator>,
     usage: Arc<CallUsage>,
     /// Tokens that were added to `usage`.
-    counted_tokens: u64,
+    counted_tokens: TokenCounter,
     /// Bytes of text so far.
     text_bytes: u64,
     /// Memory of the request, which the model may still use.
@@ -91,10 +91,7 @@ impl ModelAnswer {
         let Some(responses) = &mut self.responses else { return Poll::Ready(None) };
         match ready!(Pin::new(responses).poll_next(cx)) {
             Some(Ok(response)) => {
-                // Each response reports the tokens of the request so far.
-                let total = response.usage_metadata.as_ref().map_or(0, UsageMetadata::total);
-                self.usage.add_tokens(total.saturating_sub(self.counted_tokens));
-                self.counted_tokens = self.counted_tokens.max(total);
+                self.usage.add_tokens(self.counted_tokens.add(&response));
                 self.text_bytes += response.content.as_ref().map_or(0, |content| content.text().len() as u64);
                 if let Some(aggregator) = &mut self.aggregator {
                     aggregator.push(response.clone());
@@ -122,7 +119,7 @@ impl Drop for ModelAnswer {
     /// four bytes.
     fn drop(&mut self) {
         if self.responses.is_some() {
-            self.usage.add_tokens((self.text_bytes / 4).saturating_sub(self.counted_tokens));
+            self.usage.add_tokens((self.text_bytes / 4).saturating_sub(self.counted_tokens.total()));
         }
     }
 }

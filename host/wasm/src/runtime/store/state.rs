@@ -47,7 +47,7 @@ impl Caller {
 
     /// Returns a key that is unique among the runs in progress. Agents that run as tools are runs of their own.
     fn run_key(&self) -> Option<usize> {
-        Some(Arc::as_ptr(&self.context()?.invocation.spent) as usize)
+        Some(Arc::as_ptr(&self.context()?.invocation.usage) as usize)
     }
 }
 

@@ -307,14 +307,6 @@ fn a_late_response_to_a_call_of_a_batch_restores_the_batch_up_to_that_call() {
 }
 
 #[test]
-fn the_grouping_depends_on_the_model_unless_the_run_sets_it() {
-    assert_eq!(ResponseGrouping::of(None, "gemini-3-flash-exp"), ResponseGrouping::Batched);
-    assert_eq!(ResponseGrouping::of(None, "gemini-2.5-pro"), ResponseGrouping::PerCall);
-    assert_eq!(ResponseGrouping::of(Some(false), "gemini-3-flash-exp"), ResponseGrouping::PerCall);
-    assert_eq!(ResponseGrouping::of(Some(true), "gemini-2.5-pro"), ResponseGrouping::Batched);
-}
-
-#[test]
 fn unknown_roles_are_replaced_by_the_role_of_the_author() {
     let role = |author: &str, content: Content| {
         let mut view = PromptView::new(ME.into(), None, ResponseGrouping::PerCall);

@@ -1,10 +1,14 @@
-//! The length of a value's JSON, counted without making it.
+//! JSON objects, and the length of a value's JSON.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 
-/// Bytes of the value's JSON; 0 for a value that JSON cannot hold.
+/// A JSON object.
+pub type JsonMap = Map<String, Value>;
+
+/// Returns the length of the value's JSON in bytes without creating the JSON; 0 for a value that JSON cannot represent.
 pub(crate) fn json_len<T: Serialize + ?Sized>(value: &T) -> usize {
     let mut counter = Counter(0);
     serde_json::to_writer(&mut counter, value).map_or(0, |()| counter.0)
@@ -30,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_length_of_the_text() {
+    fn the_counted_length_is_that_of_the_text() {
         for value in [json!(null), json!("é\n\u{0}"), json!({"a": [1, 0.5, {"b": "c"}]})] {
             assert_eq!(json_len(&value), value.to_string().len());
         }

@@ -1,0 +1,53 @@
+//! Settings and limits of one run.
+
+use crate::model::StreamingMode;
+
+/// The settings of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunConfig {
+    /// Whether the run yields the chunks of model responses as they arrive.
+    pub streaming_mode: StreamingMode,
+    /// Maximum number of model calls in the run; 0 means no limit.
+    pub max_llm_calls: u32,
+    /// Whether the tool calls of one model response run concurrently.
+    pub tool_execution: ToolExecution,
+    /// Whether a session that does not exist is created.
+    pub auto_create_session: bool,
+    /// Maximum number of tokens, as the models count them, of all model calls of the run together; 0 means no limit.
+    pub max_tokens: u64,
+    /// Maximum number of stored events of the run; 0 means no limit.
+    pub max_events: u32,
+    /// Maximum size of the JSON of all events of the run in bytes, streamed chunks included; 0 means no limit.
+    pub max_run_bytes: u64,
+    /// Whether files in the user's message are saved as artifacts, so that the session stores only their names.
+    pub save_input_blobs_as_artifacts: bool,
+    /// Whether the responses of consecutive function calls follow the last of the calls in a prompt. `None` leaves this to
+    /// [`ModelCapabilities::response_grouping`](crate::ModelCapabilities::response_grouping).
+    pub group_function_responses: Option<bool>,
+}
+
+impl Default for RunConfig {
+    fn default() -> Self {
+        Self {
+            streaming_mode: StreamingMode::Off,
+            max_llm_calls: 500,
+            tool_execution: ToolExecution::Parallel,
+            auto_create_session: false,
+            max_tokens: 0,
+            max_events: 2_000,
+            max_run_bytes: 32 << 20,
+            save_input_blobs_as_artifacts: false,
+            group_function_responses: None,
+        }
+    }
+}
+
+/// How the tool calls of one model response run. Their results are always in the order of the calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ToolExecution {
+    /// Concurrently.
+    #[default]
+    Parallel,
+    /// One after the other.
+    Sequential,
+}

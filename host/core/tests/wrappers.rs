@@ -1,0 +1,266 @@
+//! A wrapper forwards every method of what it wraps. The implementations here override all methods, so that a method which falls back to
+//! its default is noticed; the lint on them fails the build when a trait gets a method that they lack.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use futures::{StreamExt, stream};
+use hatchery_core::{
+    ArtifactService, CallContext, Event, EventWindow, FunctionDeclaration, Invocation, JsonMap, LlmRequest,
+    LlmResponse, MemoryEntry, MemoryService, Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver,
+    NewInvocation, Part, ResponseGrouping, ResponseStream, RunError, Services, Session, SessionKey, SessionService,
+    State, StoreError, StreamingMode, Timestamp, Tool, ToolError, Toolset, WrapperModel, WrapperTool, WrapperToolset,
+};
+use serde_json::{Value, json};
+
+/// Services that nobody calls.
+struct NoServices;
+
+#[async_trait]
+impl SessionService for NoServices {
+    async fn create(&self, _: &str, _: &str, _: Option<&str>, _: JsonMap) -> Result<Session, StoreError> {
+        panic!("not called")
+    }
+
+    async fn get(&self, _: &SessionKey, _: EventWindow) -> Result<Option<Session>, StoreError> {
+        Ok(None)
+    }
+
+    async fn list(&self, _: &str, _: &str) -> Result<Vec<Session>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn delete(&self, _: &SessionKey) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn append(&self, _: &SessionKey, _: &Arc<Event>) -> Result<u64, StoreError> {
+        panic!("not called")
+    }
+}
+
+#[async_trait]
+impl ArtifactService for NoServices {
+    async fn save(&self, _: &SessionKey, _: &str, _: &Part) -> Result<u64, StoreError> {
+        panic!("not called")
+    }
+
+    async fn load(&self, _: &SessionKey, _: &str, _: Option<u64>) -> Result<Option<Part>, StoreError> {
+        Ok(None)
+    }
+
+    async fn list(&self, _: &SessionKey) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn versions(&self, _: &SessionKey, _: &str) -> Result<Vec<u64>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn delete(&self, _: &SessionKey, _: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl MemoryService for NoServices {
+    async fn add_session(&self, _: &Session) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn search(&self, _: &str, _: &str, _: &str) -> Result<Vec<MemoryEntry>, StoreError> {
+        Ok(Vec::new())
+    }
+}
+
+impl ModelResolver for NoServices {
+    fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Err(ModelError::new(ModelErrorKind::UnknownModel, name, "there is none"))
+    }
+}
+
+fn context() -> CallContext {
+    let session = Session {
+        key: SessionKey::new("app", "user", "session"),
+        state: State::default(),
+        events: Default::default(),
+        revision: 0,
+        created: Timestamp::now(),
+        last_update_time: Timestamp::now(),
+    };
+    let services = Services {
+        sessions: Arc::new(NoServices),
+        artifacts: Arc::new(NoServices),
+        memory: Arc::new(NoServices),
+        models: Arc::new(NoServices),
+    };
+    CallContext::new(Invocation::new(NewInvocation::new(session, services)).0, "agent", None)
+}
+
+fn declaration(name: &str) -> Arc<FunctionDeclaration> {
+    Arc::new(FunctionDeclaration { name: name.into(), ..FunctionDeclaration::default() })
+}
+
+/// Answers every method differently from its default.
+struct InnerTool(Arc<FunctionDeclaration>);
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Tool for InnerTool {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.0
+    }
+
+    fn qualified_name(&self) -> Cow<'_, str> {
+        "component/inner".into()
+    }
+
+    fn is_long_running(&self) -> bool {
+        true
+    }
+
+    fn is_callable(&self) -> bool {
+        false
+    }
+
+    fn requires_confirmation(&self) -> bool {
+        true
+    }
+
+    async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
+        request.system_instructions.push("prepared".into());
+        request.tools.push(self.0.clone());
+        Ok(())
+    }
+
+    async fn call(&self, args: JsonMap, _: &CallContext) -> Result<Value, ToolError> {
+        Ok(json!({"called with": args}))
+    }
+}
+
+struct Wrapper<T>(T);
+
+impl WrapperTool for Wrapper<InnerTool> {
+    fn inner(&self) -> &dyn Tool {
+        &self.0
+    }
+}
+
+#[test]
+fn a_wrapped_tool_gets_every_call() {
+    let tool: Arc<dyn Tool> = Arc::new(Wrapper(InnerTool(declaration("inner"))));
+    assert_eq!(tool.declaration().name, "inner");
+    assert_eq!(tool.qualified_name(), "component/inner");
+    assert!(tool.is_long_running() && !tool.is_callable() && tool.requires_confirmation());
+    futures::executor::block_on(async {
+        let mut request = LlmRequest::default();
+        tool.prepare(&mut request, &context()).await.unwrap();
+        assert_eq!((request.system_instructions.as_slice(), request.tools.len()), (&["prepared".to_owned()][..], 1));
+        let args = JsonMap::from_iter([("a".to_owned(), json!(1))]);
+        assert_eq!(tool.call(args, &context()).await.unwrap(), json!({"called with": {"a": 1}}));
+    });
+}
+
+/// A tool under another name.
+struct Renamed(InnerTool, Arc<FunctionDeclaration>);
+
+impl WrapperTool for Renamed {
+    fn inner(&self) -> &dyn Tool {
+        &self.0
+    }
+
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.1
+    }
+}
+
+#[test]
+fn the_declaration_of_a_wrapper_replaces_that_of_the_tool_inside() {
+    let tool = Renamed(InnerTool(declaration("inner")), declaration("outer"));
+    let mut request = LlmRequest { tools: vec![declaration("inner")], ..LlmRequest::default() };
+    futures::executor::block_on(Tool::prepare(&tool, &mut request, &context())).unwrap();
+    let names: Vec<_> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["inner", "outer"], "another tool of the same name is not replaced");
+    assert_eq!(Tool::qualified_name(&tool), "component/inner");
+}
+
+#[derive(Default)]
+struct InnerToolset(Mutex<bool>);
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Toolset for InnerToolset {
+    fn name(&self) -> &str {
+        "inner"
+    }
+
+    async fn tools(&self, _: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
+        Ok(vec![Arc::new(InnerTool(declaration("inner")))])
+    }
+
+    async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
+        request.system_instructions.push("prepared".into());
+        Ok(())
+    }
+
+    async fn close(&self) {
+        *self.0.lock().unwrap() = true;
+    }
+}
+
+impl WrapperToolset for Wrapper<InnerToolset> {
+    fn inner(&self) -> &dyn Toolset {
+        &self.0
+    }
+}
+
+#[test]
+fn a_wrapped_toolset_gets_every_call() {
+    let toolset = Wrapper(InnerToolset::default());
+    let wrapper: &dyn Toolset = &toolset;
+    assert_eq!(wrapper.name(), "inner");
+    futures::executor::block_on(async {
+        assert_eq!(wrapper.tools(&context()).await.unwrap().len(), 1);
+        let mut request = LlmRequest::default();
+        wrapper.prepare(&mut request, &context()).await.unwrap();
+        assert_eq!(request.system_instructions, ["prepared"]);
+        wrapper.close().await;
+    });
+    assert!(*toolset.0.0.lock().unwrap());
+}
+
+const CAPABILITIES: ModelCapabilities =
+    ModelCapabilities { schema_with_tools: true, built_in_tools: true, response_grouping: ResponseGrouping::Batched };
+
+struct InnerModel;
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl Model for InnerModel {
+    async fn generate(&self, request: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
+        Ok(stream::iter([Ok(LlmResponse::text(request.model))]).boxed())
+    }
+
+    fn capabilities(&self) -> ModelCapabilities {
+        CAPABILITIES
+    }
+}
+
+impl WrapperModel for Wrapper<InnerModel> {
+    fn inner(&self) -> &dyn Model {
+        &self.0
+    }
+}
+
+#[test]
+fn a_wrapped_model_gets_every_call() {
+    let model: Arc<dyn Model> = Arc::new(Wrapper(InnerModel));
+    assert_eq!(model.capabilities(), CAPABILITIES);
+    let request = LlmRequest { model: "m".into(), ..LlmRequest::default() };
+    let responses = futures::executor::block_on(async {
+        model.generate(request, StreamingMode::Off).await.unwrap().collect::<Vec<_>>().await
+    });
+    assert_eq!(responses, [Ok(LlmResponse::text("m"))]);
+}

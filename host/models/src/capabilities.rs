@@ -1,0 +1,30 @@
+//! Capabilities of models, known by their names: the protocols do not report them.
+
+use hatchery_core::{ModelCapabilities, ResponseGrouping};
+
+/// Returns the capabilities of the Gemini model of this name, which may be a full one (`projects/…/models/gemini-3-pro`).
+/// `None` if the name is not one of a Gemini model.
+pub(crate) fn of_gemini(name: &str) -> Option<ModelCapabilities> {
+    let version = name.rsplit('/').next()?.strip_prefix("gemini-")?;
+    let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
+    let major = digits.parse::<u32>().ok();
+    Some(ModelCapabilities {
+        schema_with_tools: major.is_some_and(|major| major >= 3),
+        built_in_tools: major.is_some_and(|major| major >= 2) || version.ends_with("-latest"),
+        response_grouping: response_grouping(name),
+    })
+}
+
+/// Returns the capabilities of a model that is served by the protocol of OpenAI, possibly a Gemini model behind a proxy.
+pub(crate) fn of_openai(name: &str) -> ModelCapabilities {
+    of_gemini(name).unwrap_or(ModelCapabilities {
+        schema_with_tools: true,
+        built_in_tools: false,
+        response_grouping: response_grouping(name),
+    })
+}
+
+/// Models of the Gemini 3 family refuse a response that follows another call than its own batch.
+fn response_grouping(name: &str) -> ResponseGrouping {
+    if name.contains("gemini-3") { ResponseGrouping::Batched } else { ResponseGrouping::PerCall }
+}
