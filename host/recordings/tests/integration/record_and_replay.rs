@@ -121,10 +121,10 @@ async fn a_replay_without_a_key_still_knows_the_capabilities_of_the_model() {
     let folder = tempfile::tempdir().unwrap();
     let capabilities = ModelCapabilities { schema_with_tools: true, ..ModelCapabilities::default() };
     let root = |model: ModelRef| {
-        llm_with("root", silent(), |llm| {
+        llm_with("root", no_replies(), |llm| {
             llm.model = Some(model);
             llm.output_schema = Some(json!({"type": "object"}));
-            llm.tools = vec![counting()];
+            llm.tools = vec![count_tool()];
         })
     };
     let model = Arc::new(Scripted::sequence(["{}"]).with_capabilities(capabilities));

@@ -22,7 +22,7 @@ impl ModelResolver for CatalogModels {
     fn capabilities(&self, name: &str) -> ModelCapabilities {
         match name.starts_with(MODEL_PREFIX) {
             true => self.catalog.model(name).map(|model| model.capabilities()).unwrap_or_default(),
-            false => self.rest.capabilities(name),
+            false => self.fallback.capabilities(name),
         }
     }
 }
