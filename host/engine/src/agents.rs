@@ -75,7 +75,7 @@ impl Frame {
         let events = self.invocation.events();
         let place = events.iter().rposition(|event| event.id == message.id);
         let before = events.take(place.unwrap_or_default());
-        confirmation::decided(&before, message, agent, &Verifier::of(&self.invocation))
+        confirmation::decisions_in(&before, message, agent, &Verifier::of(&self.invocation))
     }
 
     pub(crate) fn agent(&self, id: AgentId) -> &Agent {

@@ -16,7 +16,8 @@
 //!     let pi = function_tool("pi", "The number pi.", |_: JsonMap, _| async { Ok(std::f64::consts::PI) });
 //!     Ok(Arc::new(StaticToolset::new("maths").tool(pi)) as Arc<dyn Toolset>)
 //! });
-//! let resolver = LayeredResolver::new([Arc::new(extensions) as Arc<dyn ItemResolver>, Arc::new(StaticCatalog::default())]);
+//! let layers: [Arc<dyn ItemResolver>; 2] = [Arc::new(extensions), Arc::new(StaticCatalog::default())];
+//! let resolver = LayeredResolver::new(layers);
 //! assert!(resolver.toolset("maths").is_ok());
 //! assert!(resolver.tool("exit_loop").is_ok());
 //! ```

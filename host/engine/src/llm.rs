@@ -38,7 +38,7 @@ pub(crate) async fn run(
     past: &Past,
 ) -> Result<Ended, RunError> {
     output_schema::ensure_usable(llm, &cx.call).await?;
-    let mut step = Step { frame, id, llm, cx, past, tools: tool_resolution::own(frame, id, llm) };
+    let mut step = Step { frame, id, llm, cx, past, tools: tool_resolution::own_tools(frame, id, llm) };
     let mut machine = Machine::new(machine::Settings {
         max_steps: llm.max_steps,
         pauses: frame.app.settings.resumable,
@@ -49,7 +49,7 @@ pub(crate) async fn run(
     loop {
         match machine.next() {
             Next::CallModel => {
-                step.look_up_tools().await?;
+                step.resolve_tools().await?;
                 machine.model_answered(step.call_model().await?);
             }
             Next::CallTools(answer) => {
@@ -57,7 +57,7 @@ pub(crate) async fn run(
                 machine.tools_answered(answer, pending);
             }
             Next::CallDecided(calls) => {
-                step.look_up_tools().await?;
+                step.resolve_tools().await?;
                 let (answer, pending) = step.call_decided(calls).await?;
                 machine.tools_answered(answer, pending);
             }
@@ -180,13 +180,13 @@ impl Step<'_> {
         let streaming_mode = call.invocation.run_config.streaming_mode;
         let mut responses = call.invocation.generate(&call.agent, model, request.clone(), streaming_mode).await?;
         let cancel = &call.invocation.cancel;
-        let mut pieces = planning::Pieces::new(self.llm.planner.as_ref());
+        let mut splitter = planning::StreamSplitter::new(self.llm.planner.as_ref());
         while let Some(response) = cancel.run_until_cancelled(responses.next()).await.ok_or(RunError::Cancelled)? {
             let mut response = response?;
             name_calls(&mut response);
             if streaming_mode == StreamingMode::On && response.partial {
                 let piece = self.after_model(response.clone()).await?;
-                if let Some(piece) = pieces.mark(piece) {
+                if let Some(piece) = splitter.mark_thoughts(piece) {
                     self.cx.emit(event_of(event_id.into(), LlmResponse { partial: true, ..piece })).await?;
                 }
             }
@@ -207,8 +207,8 @@ impl Step<'_> {
     /// Stores and yields a whole answer.
     async fn answer(&self, event_id: String, mut response: LlmResponse) -> Result<Arc<Event>, RunError> {
         name_calls(&mut response);
-        self.separate_code(&mut response);
-        planning::mark(self.llm.planner.as_ref(), &mut response);
+        self.extract_code(&mut response);
+        planning::mark_thoughts(self.llm.planner.as_ref(), &mut response);
         response.partial = false;
         let mut data = event_of(event_id, response);
         data.long_running_tool_ids = self.long_running_calls(&data);
@@ -255,13 +255,13 @@ impl Step<'_> {
         let Some(content) = &data.content else { return Ok(()) };
         let text = content.text();
         let goes_on = content.function_calls().next().is_some()
-            || code::is_due(self.llm, content)
+            || code::has_pending_code(self.llm, content)
             || code::ends_in_result(content);
         if goes_on || text.is_empty() {
             return Ok(());
         }
         let value = match output_schema {
-            Some(schema) => output_schema::read(schema, text, &self.cx.call).await?,
+            Some(schema) => output_schema::parse_answer(schema, text, &self.cx.call).await?,
             None => Value::String(text),
         };
         if let Some(key) = output_key {

@@ -1,12 +1,12 @@
-//! Why an answer ended, in Gemini's words, for every provider.
+//! Finish reasons. All providers use Gemini's names.
 
 use hatchery_core::LlmResponse;
 
-/// The answer is complete.
+/// The reason of a complete response.
 pub(crate) const STOP: &str = "STOP";
 
-/// Notes why the answer ended. Any reason but [`STOP`] makes the response an error with that reason as its code, and `message` or
-/// words of our own.
+/// Sets the finish reason. Any reason but [`STOP`] also makes the response an error with the reason as its code and
+/// `message`, or a default text, as its message.
 pub(crate) fn set(response: &mut LlmResponse, reason: &str, message: Option<String>) {
     response.finish_reason = Some(reason.to_owned());
     if reason == STOP {

@@ -1,4 +1,4 @@
-//! What only the bodies of providers reach, for fuzzing. No part of the interface: it may change at any time.
+//! Entry points for fuzzing the parsers of response bodies. Not part of the public API; it may change at any time.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use futures::{StreamExt, stream};
 use crate::failure::Origin;
 use crate::{gemini, openai, sse};
 
-/// Reads a body as an event stream of each provider, in chunks of this many bytes; returns how many responses there were.
+/// Parses a body as an event stream of each provider, in chunks of `chunk` bytes. Returns the number of responses.
 pub async fn read_event_streams(body: &[u8], chunk: usize) -> usize {
     let origin = Arc::new(Origin {
         model: "fuzz".into(),

@@ -1,7 +1,7 @@
-//! Gemini and Gemma, through the Gemini API (`generateContent`, `streamGenerateContent?alt=sse`).
+//! Provider for Gemini and Gemma through the Gemini API (`generateContent`, `streamGenerateContent?alt=sse`).
 //!
-//! A call costs one serialisation of the conversation, straight from the shared contents. It deliberately knows neither Vertex AI nor
-//! live connections.
+//! A call serializes the conversation once, directly from the shared contents. Vertex AI and live connections are not
+//! supported.
 
 mod partial_args;
 mod wire;
@@ -64,8 +64,8 @@ impl ModelProvider for GeminiProvider {
         let base_url = self.base_url.as_ref().map_or(DEFAULT_URL, BaseUrl::as_str);
         let url =
             |method: &str| endpoint_url(base_url, ["v1beta", "models", format!("{model}:{method}").as_str()], &origin);
-        let whole_url = url("generateContent")?;
-        check_key_destination(&whole_url, self.base_url.as_ref(), &origin)?;
+        let generate_url = url("generateContent")?;
+        check_key_destination(&generate_url, self.base_url.as_ref(), &origin)?;
         let mut stream_url = url("streamGenerateContent")?;
         stream_url.query_pairs_mut().append_pair("alt", "sse");
         let mut headers = HeaderMap::new();
@@ -75,7 +75,7 @@ impl ModelProvider for GeminiProvider {
         Ok(Arc::new(Gemini {
             model,
             capabilities: self.capabilities(name),
-            whole_url,
+            generate_url,
             stream_url,
             endpoint: Endpoint { client, headers, origin: Arc::new(origin) },
         }))
@@ -85,7 +85,7 @@ impl ModelProvider for GeminiProvider {
 struct Gemini {
     model: String,
     capabilities: ModelCapabilities,
-    whole_url: Url,
+    generate_url: Url,
     stream_url: Url,
     endpoint: Endpoint,
 }
@@ -98,9 +98,9 @@ impl Model for Gemini {
         drop(request);
         match streaming_mode {
             StreamingMode::Off => {
-                let response = self.endpoint.post(&self.whole_url, body).await?;
-                let body = self.endpoint.whole(response).await?;
-                let response = wire::whole_response(&body, origin)?;
+                let response = self.endpoint.post(&self.generate_url, body).await?;
+                let body = self.endpoint.read_body(response).await?;
+                let response = wire::parse_response(&body, origin)?;
                 Ok(stream::iter([Ok(response)]).boxed())
             }
             StreamingMode::On => {
@@ -116,35 +116,35 @@ impl Model for Gemini {
     }
 }
 
-/// Decodes a streamed answer.
+/// Creates a decoder of a streamed response.
 pub(crate) fn decoder(origin: Arc<Origin>) -> impl Decoder {
-    Chunks { origin, calls: PartialCalls::default() }
+    GeminiDecoder { origin, calls: PartialCalls::default() }
 }
 
-/// Each payload is a response of its own, save for calls whose arguments come in pieces.
-struct Chunks {
+/// Decodes each payload into one response. Function calls with streamed arguments are buffered until they are complete.
+struct GeminiDecoder {
     origin: Arc<Origin>,
     calls: PartialCalls,
 }
 
-impl Decoder for Chunks {
-    fn payload(&mut self, payload: &str) -> Result<Vec<LlmResponse>, ModelError> {
-        let Some(mut response) = wire::streamed_response(payload, &self.origin)? else { return Ok(Vec::new()) };
+impl Decoder for GeminiDecoder {
+    fn decode(&mut self, payload: &str) -> Result<Vec<LlmResponse>, ModelError> {
+        let Some(mut response) = wire::parse_chunk(payload, &self.origin)? else { return Ok(Vec::new()) };
         if let Some(content) = &mut response.content {
-            content.parts = self.calls.complete(std::mem::take(&mut content.parts));
+            content.parts = self.calls.assemble(std::mem::take(&mut content.parts));
             if content.parts.is_empty() {
                 response.content = None;
             }
         }
-        let says_something = response.content.is_some()
+        let has_data = response.content.is_some()
             || response.finish_reason.is_some()
             || response.error_code.is_some()
             || response.usage_metadata.is_some();
-        Ok(if says_something { vec![response] } else { Vec::new() })
+        Ok(if has_data { vec![response] } else { Vec::new() })
     }
 
-    fn end(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
-        Ok(self.calls.end().map(wire::delta).into_iter().collect())
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
+        Ok(self.calls.take_open().map(wire::delta).into_iter().collect())
     }
 
     fn is_done(&self) -> bool {

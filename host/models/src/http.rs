@@ -1,7 +1,7 @@
-//! Requests to providers over HTTP: one client, bounded retries, limits on waiting and on sizes.
+//! HTTP client of the providers: retries with exponential backoff, timeouts and size limits.
 //!
-//! Only what happens before the first byte of an answer is tried again. Redirects are not followed, because a key in a header must not
-//! go to another host.
+//! A request is only retried until the first byte of a response arrives. Redirects are not followed, because a key in a
+//! header must not go to another host.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -19,34 +19,34 @@ use reqwest::{Client, Response, Url, redirect};
 use crate::failure::Origin;
 use crate::{BaseUrl, Secret};
 
-const CONNECT: Duration = Duration::from_secs(10);
-/// How long a model may think before its first byte.
-const FIRST_BYTE: Duration = Duration::from_secs(300);
-/// How long nothing may come once bytes flow.
-const IDLE: Duration = Duration::from_secs(60);
-const TRIES: usize = 3;
-const FIRST_WAIT: Duration = Duration::from_millis(250);
-/// A provider that asks for a longer wait gets no second try: the caller is told how long it is.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// The most bytes of an answer that comes whole.
-const MOST_BYTES: usize = 64 * 1024 * 1024;
-/// The most bytes of an error body that are read.
-const MOST_ERROR_BYTES: usize = 64 * 1024;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time until the first byte of a response.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(300);
+/// Maximum time between two chunks of a body.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_ATTEMPTS: usize = 3;
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(250);
+/// A request is not retried if the provider asks for a longer delay. The error then holds that delay.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);
+/// Maximum size of a response that is not streamed.
+const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+/// Maximum size of an error body. The rest is not read.
+const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 
-/// The client that all providers share, made when it is first needed.
+/// The client that all providers share, created on first use.
 #[derive(Clone, Default)]
 pub(crate) struct Http(Arc<OnceLock<Client>>);
 
 impl Http {
-    /// The client, for a provider that is about to use it.
+    /// Returns the client, and creates it if needed.
     pub(crate) fn client(&self, origin: &Origin) -> Result<Client, ModelError> {
         if let Some(client) = self.0.get() {
             return Ok(client.clone());
         }
-        // Whoever was first in this process has chosen the provider, and any serves.
+        // Fails if the process has a crypto provider already; any will do.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let client = Client::builder()
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .redirect(redirect::Policy::none())
             .user_agent(concat!("hatchery/", env!("CARGO_PKG_VERSION")))
             .build()
@@ -55,7 +55,7 @@ impl Http {
     }
 }
 
-/// Where requests go, and with which headers.
+/// A client with the headers of one provider.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(crate) client: Client,
@@ -64,17 +64,18 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Posts a JSON body. The response has a success status, and none of its body is read.
+    /// Sends a POST request with a JSON body. Returns a response with a success status, before its body is read.
     pub(crate) async fn post(&self, url: &Url, body: Bytes) -> Result<Response, ModelError> {
         let send = || self.send(url, body.clone());
-        let waits = ExponentialBuilder::new().with_min_delay(FIRST_WAIT).with_max_times(TRIES - 1).with_jitter();
-        send.retry(waits)
-            .when(is_worth_another_try)
-            .adjust(|error: &ModelError, wait| match (wait, error.retry_after) {
-                (Some(_), Some(asked)) => (asked <= LONGEST_WAIT).then_some(asked),
-                (wait, _) => wait,
+        let backoff =
+            ExponentialBuilder::new().with_min_delay(MIN_RETRY_DELAY).with_max_times(MAX_ATTEMPTS - 1).with_jitter();
+        send.retry(backoff)
+            .when(is_retryable)
+            .adjust(|error: &ModelError, delay| match (delay, error.retry_after) {
+                (Some(_), Some(retry_after)) => (retry_after <= MAX_RETRY_DELAY).then_some(retry_after),
+                (delay, _) => delay,
             })
-            .notify(|error, wait| tracing::debug!(%error, ?wait, "trying the model again"))
+            .notify(|error, delay| tracing::debug!(%error, ?delay, "retrying the model call"))
             .await
     }
 
@@ -97,43 +98,43 @@ impl Endpoint {
         }
         let status = response.status().as_u16();
         let retry_after = retry_after(response.headers());
-        let (body, _) = collect(flow(response, origin.clone()), MOST_ERROR_BYTES).await;
-        Err(origin.refusal(status, &body, retry_after))
+        let (body, _) = collect(body_stream(response, origin.clone()), MAX_ERROR_BODY_BYTES).await;
+        Err(origin.status_error(status, &body, retry_after))
     }
 
-    /// The body of an answer that comes whole.
-    pub(crate) async fn whole(&self, response: Response) -> Result<Bytes, ModelError> {
-        match collect(flow(response, self.origin.clone()), MOST_BYTES).await {
-            (body, Collected::All) => Ok(body),
-            (_, Collected::TooMuch) => Err(self.origin.bad_response(format!("it is longer than {MOST_BYTES} bytes"))),
-            (_, Collected::Broken(error)) => Err(error),
+    /// Reads a body to its end.
+    pub(crate) async fn read_body(&self, response: Response) -> Result<Bytes, ModelError> {
+        match collect(body_stream(response, self.origin.clone()), MAX_BODY_BYTES).await {
+            (body, BodyEnd::Complete) => Ok(body),
+            (_, BodyEnd::TooLong) => Err(self.origin.bad_response(format!("it is longer than {MAX_BODY_BYTES} bytes"))),
+            (_, BodyEnd::Failed(error)) => Err(error),
         }
     }
 
-    /// The bytes of an answer that comes as an event stream.
+    /// Returns the bytes of an event stream.
     pub(crate) fn event_stream(
         &self,
         response: Response,
     ) -> Result<impl Stream<Item = Result<Bytes, ModelError>> + Send + use<>, ModelError> {
         let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if !media_type.is_empty() && !media_type.starts_with("text/event-stream") {
-            return Err(self.origin.bad_response(format!("an event stream was asked for, and {media_type} came")));
+            return Err(self.origin.bad_response(format!("expected an event stream, got {media_type}")));
         }
-        Ok(flow(response, self.origin.clone()))
+        Ok(body_stream(response, self.origin.clone()))
     }
 }
 
-/// The header that carries a key, marked so that nothing logs it.
+/// Returns the value of a header that holds a key, marked as sensitive so that it is not logged.
 pub(crate) fn key_header(prefix: &str, key: &Secret, origin: &Origin) -> Result<HeaderValue, ModelError> {
     let mut value = HeaderValue::try_from(format!("{prefix}{}", key.expose())).map_err(|_| {
-        let message = format!("the key in {} has characters that no key has", origin.key_variable);
+        let message = format!("the key in {} has invalid characters", origin.key_variable);
         origin.error(ModelErrorKind::Auth, message)
     })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-/// Checks that a key may be sent to `url`: the operator has chosen where it goes, and it goes encrypted or stays on this machine.
+/// Checks that a key may be sent to `url`: the operator chose the base URL, and the connection is encrypted or local.
 pub(crate) fn check_key_destination(url: &Url, base: Option<&BaseUrl>, origin: &Origin) -> Result<(), ModelError> {
     let Origin { key_variable, url_variable, .. } = origin;
     if base.is_some_and(|base| !base.allows_keys()) {
@@ -154,47 +155,47 @@ pub(crate) fn check_key_destination(url: &Url, base: Option<&BaseUrl>, origin: &
 }
 
 fn is_loopback(url: &Url) -> bool {
-    // `localhost` and what is below it is this machine by RFC 6761, and not a matter of name servers.
+    // RFC 6761 reserves `localhost` and its subdomains for this machine.
     let is_local_name = |name: &str| name == "localhost" || name.ends_with(".localhost");
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     address.map_or_else(|_| is_local_name(host.trim_end_matches('.')), |address| address.is_loopback())
 }
 
-/// Reads a base URL and appends path segments, escaped as they need.
+/// Parses a base URL and appends percent-encoded path segments.
 pub(crate) fn endpoint_url<'a>(
     base: &str,
     segments: impl IntoIterator<Item = &'a str>,
     origin: &Origin,
 ) -> Result<Url, ModelError> {
-    let wrong = |reason: &str| {
+    let invalid = |reason: &str| {
         let message = format!("{} is not a usable URL ({reason}); write it as https://host/path", origin.url_variable);
         origin.error(ModelErrorKind::BadRequest, message)
     };
-    let mut url = Url::parse(base).map_err(|error| wrong(&error.to_string()))?;
+    let mut url = Url::parse(base).map_err(|error| invalid(&error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(wrong("neither http nor https"));
+        return Err(invalid("neither http nor https"));
     }
-    url.path_segments_mut().map_err(|()| wrong("it has no path"))?.pop_if_empty().extend(segments);
+    url.path_segments_mut().map_err(|()| invalid("it has no path"))?.pop_if_empty().extend(segments);
     Ok(url)
 }
 
-/// Waits for an answer to begin, but not for longer than [`FIRST_BYTE`].
-async fn first_byte<T>(answer: impl Future<Output = T>, origin: &Origin) -> Result<T, ModelError> {
-    tokio::time::timeout(FIRST_BYTE, answer).await.map_err(|_| {
-        let message = format!("{} did not answer within {} s", origin.provider, FIRST_BYTE.as_secs());
+/// Waits for a response to begin, for at most [`FIRST_BYTE_TIMEOUT`].
+async fn first_byte<T>(response: impl Future<Output = T>, origin: &Origin) -> Result<T, ModelError> {
+    tokio::time::timeout(FIRST_BYTE_TIMEOUT, response).await.map_err(|_| {
+        let message = format!("{} did not answer within {} s", origin.provider, FIRST_BYTE_TIMEOUT.as_secs());
         origin.error(ModelErrorKind::Timeout, message)
     })
 }
 
-fn is_worth_another_try(error: &ModelError) -> bool {
+fn is_retryable(error: &ModelError) -> bool {
     match error.status {
         Some(status) => status == 429 || status >= 500,
         None => error.kind == ModelErrorKind::Network,
     }
 }
 
-/// `Retry-After` as seconds or as a date.
+/// Parses `Retry-After`, which is a number of seconds or a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     match value.parse::<u64>() {
@@ -206,62 +207,69 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// The bytes of a body. An error is the last item.
-fn flow(response: Response, origin: Arc<Origin>) -> impl Stream<Item = Result<Bytes, ModelError>> + Send + use<> {
-    let broken = origin.clone();
+/// Returns the bytes of a body. An error is the last item.
+fn body_stream(
+    response: Response,
+    origin: Arc<Origin>,
+) -> impl Stream<Item = Result<Bytes, ModelError>> + Send + use<> {
+    let error_origin = origin.clone();
     let bytes = response.bytes_stream().map(move |chunk| {
         chunk.map_err(|error| {
-            let message = format!("the connection to {} broke: {}", broken.provider, chain(&error.without_url()));
-            broken.error(ModelErrorKind::Network, message)
+            let message = format!("the connection to {} broke: {}", error_origin.provider, chain(&error.without_url()));
+            error_origin.error(ModelErrorKind::Network, message)
         })
     });
-    until_idle(Box::pin(bytes), origin)
+    with_idle_timeout(Box::pin(bytes), origin)
 }
 
 type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, ModelError>> + Send>>;
 
-/// The same stream, ended by an error when nothing comes for [`IDLE`].
-fn until_idle(bytes: ByteStream, origin: Arc<Origin>) -> impl Stream<Item = Result<Bytes, ModelError>> + Send + use<> {
+/// Ends a stream with an error if no chunk arrives for [`IDLE_TIMEOUT`].
+fn with_idle_timeout(
+    bytes: ByteStream,
+    origin: Arc<Origin>,
+) -> impl Stream<Item = Result<Bytes, ModelError>> + Send + use<> {
     stream::unfold(Some((bytes, origin)), |state| async move {
         let (mut bytes, origin) = state?;
-        match tokio::time::timeout(IDLE, bytes.next()).await {
+        match tokio::time::timeout(IDLE_TIMEOUT, bytes.next()).await {
             Ok(None) => None,
             Ok(Some(Ok(chunk))) => Some((Ok(chunk), Some((bytes, origin)))),
             Ok(Some(Err(error))) => Some((Err(error), None)),
             Err(_) => {
-                let message =
-                    format!("{} sent nothing for {} s in the middle of its answer", origin.provider, IDLE.as_secs());
+                let seconds = IDLE_TIMEOUT.as_secs();
+                let message = format!("{} sent nothing for {seconds} s in the middle of its answer", origin.provider);
                 Some((Err(origin.error(ModelErrorKind::Timeout, message)), None))
             }
         }
     })
 }
 
-enum Collected {
-    All,
-    TooMuch,
-    Broken(ModelError),
+/// How reading a body ended.
+enum BodyEnd {
+    Complete,
+    TooLong,
+    Failed(ModelError),
 }
 
-/// The first `most` bytes, and how the stream ended.
-async fn collect(bytes: impl Stream<Item = Result<Bytes, ModelError>>, most: usize) -> (Bytes, Collected) {
+/// Reads at most `max_bytes` bytes.
+async fn collect(bytes: impl Stream<Item = Result<Bytes, ModelError>>, max_bytes: usize) -> (Bytes, BodyEnd) {
     let mut bytes = std::pin::pin!(bytes);
     let mut body = BytesMut::new();
     while let Some(chunk) = bytes.next().await {
         match chunk {
-            Ok(chunk) if body.len() + chunk.len() <= most => body.extend_from_slice(&chunk),
+            Ok(chunk) if body.len() + chunk.len() <= max_bytes => body.extend_from_slice(&chunk),
             Ok(mut chunk) => {
-                chunk.truncate(most - body.len());
+                chunk.truncate(max_bytes - body.len());
                 body.extend_from_slice(&chunk);
-                return (body.freeze(), Collected::TooMuch);
+                return (body.freeze(), BodyEnd::TooLong);
             }
-            Err(error) => return (body.freeze(), Collected::Broken(error)),
+            Err(error) => return (body.freeze(), BodyEnd::Failed(error)),
         }
     }
-    (body.freeze(), Collected::All)
+    (body.freeze(), BodyEnd::Complete)
 }
 
-/// An error with its causes, in one line.
+/// Returns an error with its causes in one line.
 fn chain(error: &(dyn Error + 'static)) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();
@@ -290,7 +298,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_that_falls_silent_for_sixty_seconds_ends_with_a_timeout() {
         let silent = stream::iter([Ok(Bytes::from_static(b"a"))]).chain(stream::pending());
-        let items: Vec<_> = until_idle(Box::pin(silent), origin()).collect().await;
+        let items: Vec<_> = with_idle_timeout(Box::pin(silent), origin()).collect().await;
         assert_eq!(items[0].as_ref().unwrap(), "a");
         let error = items[1].as_ref().unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::Timeout);
@@ -305,7 +313,7 @@ mod tests {
             Ok(Bytes::from_static(b"a"))
         });
         assert_eq!(
-            until_idle(Box::pin(slow), origin()).filter(|item| std::future::ready(item.is_ok())).count().await,
+            with_idle_timeout(Box::pin(slow), origin()).filter(|item| std::future::ready(item.is_ok())).count().await,
             5
         );
     }
@@ -315,8 +323,8 @@ mod tests {
         let error = first_byte(std::future::pending::<()>(), &origin()).await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::Timeout);
         assert_eq!(error.message, "Someone did not answer within 300 s");
-        assert!(!is_worth_another_try(&error));
-        let just_in_time = tokio::time::sleep(FIRST_BYTE - Duration::from_secs(1));
+        assert!(!is_retryable(&error));
+        let just_in_time = tokio::time::sleep(FIRST_BYTE_TIMEOUT - Duration::from_secs(1));
         assert!(first_byte(just_in_time, &origin()).await.is_ok());
     }
 
@@ -324,9 +332,9 @@ mod tests {
     async fn a_body_is_read_up_to_its_limit() {
         let chunks = || stream::iter([Ok(Bytes::from_static(b"abc")), Ok(Bytes::from_static(b"def"))]);
         let (body, end) = collect(chunks(), 6).await;
-        assert!(body == "abcdef" && matches!(end, Collected::All));
+        assert!(body == "abcdef" && matches!(end, BodyEnd::Complete));
         let (body, end) = collect(chunks(), 5).await;
-        assert!(body == "abcde" && matches!(end, Collected::TooMuch));
+        assert!(body == "abcde" && matches!(end, BodyEnd::TooLong));
     }
 
     #[test]
@@ -363,19 +371,19 @@ mod tests {
         };
         assert_eq!(read("7"), Some(Duration::from_secs(7)));
         assert_eq!(read("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
-        assert!(read("Tue, 31 Dec 2999 23:59:59 GMT").unwrap() > LONGEST_WAIT);
+        assert!(read("Tue, 31 Dec 2999 23:59:59 GMT").unwrap() > MAX_RETRY_DELAY);
         assert_eq!(read("soon"), None);
     }
 
     #[test]
     fn no_error_shows_the_key() {
-        let error = origin().refusal(400, br#"{"error":{"message":"bad key s3cret"}}"#, None);
+        let error = origin().status_error(400, br#"{"error":{"message":"bad key s3cret"}}"#, None);
         assert_eq!(error.message, "Someone answered HTTP 400: bad key [key]");
     }
 
     #[test]
     fn an_error_body_that_is_no_json_is_shown_cut() {
-        let error = origin().refusal(502, "x".repeat(2_000).as_bytes(), None);
+        let error = origin().status_error(502, "x".repeat(2_000).as_bytes(), None);
         assert_eq!(error.message, format!("Someone answered HTTP 502: {}…", "x".repeat(500)));
     }
 }

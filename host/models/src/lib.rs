@@ -1,13 +1,14 @@
-//! Models: the [`ModelProviders`] that finds one by name, and the providers.
+//! Model providers, and [`ModelProviders`], the registry that resolves a model by its name.
 //!
 //! | names | provider |
 //! |---|---|
 //! | `scripted:<file>` | [`scripted`]: answers from a YAML file, no network |
 //! | `gemini-*`, `gemma-*`, `models/*` | Gemini API |
-//! | `openai/*`, `gpt-*`, `o1*`, `o3*`, `o4*` | chat completions, of OpenAI or of whoever speaks them |
+//! | `openai/*`, `gpt-*`, `o1*`, `o3*`, `o4*` | chat completions, of OpenAI or of a compatible server |
 //!
-//! Providers over HTTP share one client. A request is tried up to three times before its first byte has come, never after; a stream that
-//! breaks is reported as its last item, behind what came before. Nothing here adds pieces up: that is the engine's work.
+//! Providers over HTTP share one client. A request is sent up to three times until the first byte of a response
+//! arrives, and never again after that. If a stream breaks, the error is its last item. Providers do not aggregate
+//! partial responses; the engine does.
 
 mod capabilities;
 mod failure;

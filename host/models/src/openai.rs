@@ -1,7 +1,8 @@
-//! Chat completions: OpenAI, or whoever speaks its protocol at `OPENAI_BASE_URL` (vLLM, Ollama, llama.cpp, LiteLLM …).
+//! Provider for chat completions: OpenAI, or a compatible server at `OPENAI_BASE_URL` (vLLM, Ollama, llama.cpp, LiteLLM
+//! …).
 //!
-//! A call costs one serialisation of the conversation. It deliberately reads one choice only, sends no thinking back (the protocol has
-//! no place for it), and leaves out the settings that only Gemini knows.
+//! A call serializes the conversation once. Only the first choice of a response is used. Thoughts are not sent back,
+//! because the protocol has no field for them, and settings that are specific to Gemini are omitted.
 
 mod messages;
 mod settings;
@@ -93,11 +94,11 @@ struct OpenAi {
 
 impl OpenAi {
     fn body(&self, request: &LlmRequest, streaming_mode: StreamingMode) -> Result<Bytes, ModelError> {
-        let refused = |message: String| self.endpoint.origin.error(ModelErrorKind::BadRequest, message);
-        let body = wire::request(&self.model, request, streaming_mode).map_err(refused)?;
+        let bad_request = |message: String| self.endpoint.origin.error(ModelErrorKind::BadRequest, message);
+        let body = wire::request(&self.model, request, streaming_mode).map_err(bad_request)?;
         serde_json::to_vec(&body)
             .map(Bytes::from)
-            .map_err(|error| refused(format!("the request cannot be written as JSON: {error}")))
+            .map_err(|error| bad_request(format!("the request cannot be written as JSON: {error}")))
     }
 }
 
@@ -110,8 +111,8 @@ impl Model for OpenAi {
         let response = self.endpoint.post(&self.url, body).await?;
         match streaming_mode {
             StreamingMode::Off => {
-                let body = self.endpoint.whole(response).await?;
-                let response = wire::whole_response(&body, origin)?;
+                let body = self.endpoint.read_body(response).await?;
+                let response = wire::parse_response(&body, origin)?;
                 Ok(stream::iter([Ok(response)]).boxed())
             }
             StreamingMode::On => {
@@ -126,7 +127,7 @@ impl Model for OpenAi {
     }
 }
 
-/// Decodes a streamed answer.
+/// Creates a decoder of a streamed response.
 pub(crate) fn decoder(origin: Arc<Origin>) -> impl Decoder {
-    streamed::Deltas::new(origin)
+    streamed::ChunkDecoder::new(origin)
 }

@@ -1,8 +1,9 @@
-//! Finds models by name: factories in order of registration, newest first, and one instance per name.
+//! Registry of model providers: resolves a model by name and caches one instance per name.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
+use hatchery_core::sync::RwLockExt;
 use hatchery_core::{Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver};
 
 use crate::gemini::GeminiProvider;
@@ -11,18 +12,43 @@ use crate::openai::OpenAiProvider;
 use crate::scripted::ScriptedProvider;
 use crate::settings::Settings;
 
-/// No more instances are kept. Past it models are made anew per look-up, which costs little: they share their connections.
-const MOST_KEPT: usize = 1_000;
+/// Maximum number of cached instances. Beyond it a model is created per look-up, which is cheap because models share
+/// their connections.
+const MAX_CACHED_MODELS: usize = 1_000;
 
-/// Makes the models whose names fit its patterns.
+/// A factory of models by name. [`ModelProvider::create`] is called once per name, from any task, and must not block.
+///
+/// ```
+/// use std::sync::Arc;
+/// use hatchery_core::{Model, ModelError, ModelResolver};
+/// use hatchery_models::scripted::Scripted;
+/// use hatchery_models::{ModelProvider, ModelProviders};
+///
+/// struct Echo;
+///
+/// impl ModelProvider for Echo {
+///     fn patterns(&self) -> &[&'static str] {
+///         &["echo/*"]
+///     }
+///
+///     fn create(&self, _name: &str) -> Result<Arc<dyn Model>, ModelError> {
+///         Ok(Arc::new(Scripted::new().default_reply("{user}")))
+///     }
+/// }
+///
+/// let mut models = ModelProviders::new();
+/// models.register(Box::new(Echo));
+/// assert!(models.model("echo/loud").is_ok());
+/// assert!(models.model("gemini-2.5-flash").is_err());
+/// ```
 pub trait ModelProvider: Send + Sync {
-    /// Names that it serves; a `*` at the end stands for any rest.
+    /// Returns the names that this provider serves. A trailing `*` matches any suffix.
     fn patterns(&self) -> &[&'static str];
 
-    /// The model of this name, which fits one of the patterns.
+    /// Creates the model of this name, which matches one of the patterns.
     ///
     /// # Errors
-    /// When the name is incomplete or a setting is missing.
+    /// If the name is incomplete or a setting is missing.
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError>;
 
     /// Returns what the model of this name supports. A provider that knows this without a key should override it: see
@@ -31,7 +57,7 @@ pub trait ModelProvider: Send + Sync {
         self.create(name).map(|model| model.capabilities()).unwrap_or_default()
     }
 
-    /// True when it serves this name.
+    /// Returns true if a pattern matches the name.
     fn serves(&self, name: &str) -> bool {
         self.patterns().iter().any(|pattern| match pattern.strip_suffix('*') {
             Some(start) => name.starts_with(start),
@@ -40,45 +66,45 @@ pub trait ModelProvider: Send + Sync {
     }
 }
 
-/// The models of a process.
+/// The model providers of a process. If several serve a name, the one that was registered last is used.
 #[derive(Default)]
 pub struct ModelProviders {
-    factories: Vec<Box<dyn ModelProvider>>,
-    kept: RwLock<HashMap<String, Arc<dyn Model>>>,
+    providers: Vec<Box<dyn ModelProvider>>,
+    cache: RwLock<HashMap<String, Arc<dyn Model>>>,
 }
 
 impl ModelProviders {
-    /// A registry that knows no model.
+    /// Creates an empty registry.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Scripted models, Gemini and OpenAI. Nothing is connected or checked before a model is asked for.
+    /// Creates a registry of scripted models, Gemini and OpenAI. Settings are checked when a model is resolved, and
+    /// connections are opened when it is called.
     #[must_use]
     pub fn with_defaults(settings: Settings) -> Self {
         let http = Http::default();
-        let mut registry = Self::new();
-        registry.register(Box::new(
-            ScriptedProvider::new(&settings.scripts_dir).outside(settings.writable_folders.clone()),
-        ));
-        registry.register(Box::new(GeminiProvider::new(&settings, http.clone())));
-        registry.register(Box::new(OpenAiProvider::new(&settings, http)));
-        registry
+        let scripted = ScriptedProvider::new(&settings.scripts_dir).excluding(settings.writable_folders.clone());
+        let mut providers = Self::new();
+        providers.register(Box::new(scripted));
+        providers.register(Box::new(GeminiProvider::new(&settings, http.clone())));
+        providers.register(Box::new(OpenAiProvider::new(&settings, http)));
+        providers
     }
 
-    /// Adds a factory, which goes before those that serve the same names.
-    pub fn register(&mut self, factory: Box<dyn ModelProvider>) {
-        self.factories.push(factory);
-        self.kept.write().unwrap_or_else(PoisonError::into_inner).clear();
+    /// Registers a provider. It takes precedence over earlier ones for the same names.
+    pub fn register(&mut self, provider: Box<dyn ModelProvider>) {
+        self.providers.push(provider);
+        self.cache.write_unpoisoned().clear();
     }
 
-    fn factory(&self, name: &str) -> Option<&dyn ModelProvider> {
-        self.factories.iter().rev().find(|factory| factory.serves(name)).map(AsRef::as_ref)
+    fn provider(&self, name: &str) -> Option<&dyn ModelProvider> {
+        self.providers.iter().rev().find(|provider| provider.serves(name)).map(AsRef::as_ref)
     }
 
-    fn unknown(&self, name: &str) -> ModelError {
-        let patterns: Vec<_> = self.factories.iter().flat_map(|factory| factory.patterns()).copied().collect();
+    fn unknown_model(&self, name: &str) -> ModelError {
+        let patterns: Vec<_> = self.providers.iter().flat_map(|provider| provider.patterns()).copied().collect();
         let message = match patterns.is_empty() {
             true => "no provider serves this name, and none is registered".to_owned(),
             false => format!("no provider serves this name; known names: {}", patterns.join(", ")),
@@ -89,20 +115,20 @@ impl ModelProviders {
 
 impl ModelResolver for ModelProviders {
     fn capabilities(&self, name: &str) -> ModelCapabilities {
-        self.factory(name).map(|factory| factory.capabilities(name)).unwrap_or_default()
+        self.provider(name).map(|provider| provider.capabilities(name)).unwrap_or_default()
     }
 
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
-        if let Some(model) = self.kept.read().unwrap_or_else(PoisonError::into_inner).get(name) {
+        if let Some(model) = self.cache.read_unpoisoned().get(name) {
             return Ok(model.clone());
         }
-        let model = self.factory(name).ok_or_else(|| self.unknown(name))?.create(name)?;
-        let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(earlier) = kept.get(name) {
+        let model = self.provider(name).ok_or_else(|| self.unknown_model(name))?.create(name)?;
+        let mut cache = self.cache.write_unpoisoned();
+        if let Some(earlier) = cache.get(name) {
             return Ok(earlier.clone());
         }
-        if kept.len() < MOST_KEPT {
-            kept.insert(name.to_owned(), model.clone());
+        if cache.len() < MAX_CACHED_MODELS {
+            cache.insert(name.to_owned(), model.clone());
         }
         Ok(model)
     }
@@ -110,7 +136,7 @@ impl ModelResolver for ModelProviders {
 
 impl std::fmt::Debug for ModelProviders {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let patterns: Vec<_> = self.factories.iter().flat_map(|factory| factory.patterns()).collect();
+        let patterns: Vec<_> = self.providers.iter().flat_map(|provider| provider.patterns()).collect();
         f.debug_struct("ModelProviders").field("patterns", &patterns).finish_non_exhaustive()
     }
 }

@@ -1,70 +1,80 @@
-//! `scripted:<file>`: a model without a network. It plays answers from a YAML file, streams them, counts tokens and can fail on purpose.
+//! Provider for `scripted:<file>`: a mock model that replays replies from a YAML file. It streams them, counts tokens
+//! and simulates errors.
 //!
 //! ```yaml
-//! # Tried from top to bottom: the first turn whose conditions all fit answers.
+//! # Turns are tried from top to bottom. The first turn whose conditions all match replies.
 //! turns:
-//!   - when: { user: [roll, throw] }       # the last user text holds one of these, whatever the case
+//!   - when: { user: [roll, throw] }       # the last user text contains one of these, ignoring case
 //!     reply:
 //!       - text: "Let me roll."
 //!       - call: { name: roll_die, args: { sides: "{number}" } }
 //!   - when: { tool: roll_die, result: error }
 //!     reply: "The die is lost."           # short for one text
-//!   - when: { tool: roll_die }            # the last message is the answer of this tool
+//!   - when: { tool: roll_die }            # the last message is the result of this tool
 //!     reply:
 //!       - thought: "That was quick."
 //!       - text: "You rolled {tool.result}."
-//!         chunks: 3                       # streamed in three pieces; or the pieces themselves: text: ["You ", "rolled"]
+//!         chunks: 3                       # streamed in three chunks; or a list of chunks: text: ["You ", "rolled"]
 //!   - when: { user: slow }
-//!     delay_ms: 500                       # before the first piece; chunk_delay_ms: between pieces
+//!     delay_ms: 500                       # before the first chunk; chunk_delay_ms: between chunks
 //!     reply: "Here I am."
 //!   - when: { user: break }
 //!     reply: "I was about to"
 //!     error: { code: 503, message: "out of order", after: 1 }
-//!   - reply: "I only know dice."          # no `when`: fits always
+//!   - reply: "I only know dice."          # without `when`: always matches
 //! ```
 //!
-//! **Conditions** (`when`), each a text or a list of alternatives: `user`, `tool` (exact name), `result` (text in the JSON of that answer),
-//! `system` (text in the system instructions; the way to tell agents apart), `context` (what other agents said since the user spoke), and
-//! `step: n` (the n-th model call since the user spoke, from 1). A turn with `user` but without `tool`, `result` and
-//! `step` does not fit while a tool's answer is the last message, so a turn that calls a tool does not call it for ever.
+//! **Conditions** (`when`), each a text or a list of alternatives:
+//! - `user`: text in the last user message,
+//! - `tool`: exact name of the tool whose result is the last message,
+//! - `result`: text in the JSON of that result,
+//! - `system`: text in the system instructions, which distinguishes agents,
+//! - `context`: text of another agent since the last user message,
+//! - `step: n`: the n-th model call since the last user message, from 1.
 //!
-//! **Answers** (`reply`): a text, or a list of `text`, `thought`, `call: {name, args, id}` (several calls are parallel calls) and
-//! `part: {…}` (any part in its JSON form, such as `inlineData`). Beside it: `finish_reason` (default `STOP`), `delay_ms`, `chunk_delay_ms`,
-//! and `error: {code, message, after}`, where `code` is an HTTP status or `auth`, `rate_limited`, `bad_request`, `server`, `network`,
-//! `timeout`, `bad_response`; without `after` the call itself fails, with `after: n` the stream breaks after n pieces.
+//! A turn with `user` but without `tool`, `result` and `step` does not match while a tool result is the last message.
+//! Otherwise a turn that calls a tool would call it forever.
 //!
-//! **Placeholders** in texts, in `args` and in error messages: `{user}`, `{number}` (the first number in the user's text), `{rest}` (what
-//! follows the phrase that `user` found), `{context}`, `{tool}` and `{tool.path.to.value}`, and `{tools.<name or index>.path}` when several tools
-//! answered. An argument that is one placeholder keeps the value's type. Other braces are text.
+//! **Replies** (`reply`): a text, or a list of `text`, `thought`, `call: {name, args, id}` (several calls are parallel
+//! calls) and `part: {…}` (any part in its JSON form, such as `inlineData`). Keys beside it: `finish_reason` (default
+//! `STOP`), `delay_ms`, `chunk_delay_ms`, and `error: {code, message, after}`, where `code` is an HTTP status or
+//! `auth`, `rate_limited`, `bad_request`, `server`, `network`, `timeout`, `bad_response`. Without `after` the call
+//! fails, with `after: n` the stream breaks after n chunks.
 //!
-//! Everything is derived from the request, so that one script serves any number of sessions at once. A call costs some microseconds
-//! whatever the length of the history: only what came since the user's last text is looked at, and only that and the system instructions
-//! are counted as prompt tokens (four bytes each). A name leads only to regular files of at most 4 MiB below the scripts
-//! folder. It deliberately knows no regular expressions and keeps no state between calls.
+//! **Placeholders** in texts, in `args` and in error messages: `{user}`, `{number}` (the first number in the user's
+//! text), `{rest}` (the text after the phrase that matched `user`), `{context}`, `{tool}` and `{tool.path.to.value}`,
+//! and `{tools.<name or index>.path}` for one of several tool results. An argument that is a single placeholder keeps
+//! the value's type. Other braces are text.
+//!
+//! A reply depends only on the request, so one script serves any number of concurrent sessions. A call takes some
+//! microseconds whatever the length of the history: only the contents since the last user text are read, and only they
+//! and the system instructions are counted as prompt tokens (four bytes each). A name resolves only to regular files of
+//! at most 4 MiB below the scripts folder. Regular expressions and state between calls are not supported.
 
 mod file;
-mod place;
+mod recent_history;
 mod reply;
-mod tail;
+mod script_path;
 mod template;
 mod turn;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream, StreamingMode};
 
 use self::file::ScriptFile;
-use self::place::Place;
+use self::recent_history::RecentHistory;
 pub use self::reply::Reply;
-use self::tail::Tail;
+use self::script_path::ScriptPath;
 pub use self::turn::Turn;
 use crate::WritableFolders;
 use crate::registry::ModelProvider;
 
-/// A model that plays a script, from a file or built in Rust:
+/// A mock model that replays a script, from a file or built in Rust:
 ///
 /// ```
 /// use hatchery_models::scripted::{Reply, Scripted};
@@ -90,40 +100,41 @@ enum Script {
 }
 
 impl Scripted {
-    /// An empty script, which fits nothing.
+    /// Creates an empty script. Each call fails until turns are added.
     #[must_use]
     pub fn new() -> Self {
         Self::from_script(Script::Turns(Vec::new()))
     }
 
     fn from_script(script: Script) -> Self {
-        // Scripts stand in for models with any built-in tool.
+        // A script can mock a model with any built-in tool.
         let capabilities = ModelCapabilities { built_in_tools: true, ..ModelCapabilities::default() };
         Self { script, requests: None, capabilities }
     }
 
-    /// The script in a YAML file, read at the first call and again whenever its time or length has changed. It may be anywhere, but must be a
-    /// regular file of at most 4 MiB.
+    /// Creates a model from a YAML file, which is read at the first call and whenever its modification time or length
+    /// changes. It may be in any folder, but must be a regular file of at most 4 MiB.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self::at(Place::anywhere(path.into()))
+        Self::from_path(ScriptPath::anywhere(path.into()))
     }
 
-    fn at(place: Place) -> Self {
-        Self::from_script(Script::File(ScriptFile::new(place)))
+    fn from_path(path: ScriptPath) -> Self {
+        Self::from_script(Script::File(ScriptFile::new(path)))
     }
 
-    /// A script of these turns, tried in order.
+    /// Creates a script of these turns, tried in order.
     pub fn from_turns(turns: impl IntoIterator<Item = Turn>) -> Self {
         Self::from_script(Script::Turns(turns.into_iter().collect()))
     }
 
-    /// Answers the first call with the first reply, and so on, whatever is asked; records the requests. A call too many is an error.
+    /// Creates a model that returns the replies in order, one per call, and records the requests. A call after the last
+    /// reply fails.
     pub fn sequence<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> Self {
         let replies = replies.into_iter().map(Into::into).collect();
         Self::from_script(Script::Sequence { replies, next: AtomicUsize::new(0) }).record_requests()
     }
 
-    /// Adds a turn after the others. What a file or a sequence would answer is replaced.
+    /// Adds a turn after the others. Replaces the script of a file or a sequence.
     #[must_use]
     pub fn turn(mut self, turn: Turn) -> Self {
         match &mut self.script {
@@ -133,62 +144,59 @@ impl Scripted {
         self
     }
 
-    /// Answers a user text that holds `text`.
+    /// Adds a turn that matches a user text which contains `text`.
     #[must_use]
     pub fn on_user(self, text: impl Into<String>, reply: impl Into<Reply>) -> Self {
         self.turn(Turn::new(reply).user(text))
     }
 
-    /// Answers the result of the tool `name`.
+    /// Adds a turn that matches a result of the tool `name`.
     #[must_use]
     pub fn on_tool(self, name: impl Into<String>, reply: impl Into<Reply>) -> Self {
         self.turn(Turn::new(reply).tool(name))
     }
 
-    /// Answers whatever no turn before it fits.
+    /// Adds a turn that always matches, so that its reply is used if no earlier turn matches.
     #[must_use]
     pub fn default_reply(self, reply: impl Into<Reply>) -> Self {
         self.turn(Turn::new(reply))
     }
 
-    /// Reports these capabilities instead of its own: [`ModelCapabilities::built_in_tools`] and no other.
+    /// Sets the capabilities. By default, the model only has [`ModelCapabilities::built_in_tools`].
     #[must_use]
     pub fn with_capabilities(self, capabilities: ModelCapabilities) -> Self {
         Self { capabilities, ..self }
     }
 
-    /// Keeps the requests from now on, for [`Scripted::requests`]. For tests: they are never forgotten.
+    /// Records all requests for [`Scripted::requests`]. For tests only, because they are never dropped.
     #[must_use]
     pub fn record_requests(mut self) -> Self {
         self.requests = Some(Mutex::default());
         self
     }
 
-    /// The requests so far, oldest first; empty unless [`Scripted::record_requests`].
+    /// Returns the recorded requests, oldest first. Empty without [`Scripted::record_requests`].
     pub fn requests(&self) -> Vec<LlmRequest> {
-        self.requests
-            .as_ref()
-            .map(|requests| requests.lock().unwrap_or_else(PoisonError::into_inner).clone())
-            .unwrap_or_default()
+        self.requests.as_ref().map(|requests| requests.lock_unpoisoned().clone()).unwrap_or_default()
     }
 
     async fn play(&self, request: &LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
-        let tail = Tail::of(request);
+        let history = RecentHistory::of(request);
         match &self.script {
-            Script::Turns(turns) => play_turns(turns, "this script", &tail, streaming_mode).await,
+            Script::Turns(turns) => play_turns(turns, "this script", &history, streaming_mode).await,
             Script::File(file) => {
                 let turns = file
                     .turns()
                     .map_err(|message| ModelError::new(ModelErrorKind::BadRequest, &request.model, message))?;
-                play_turns(&turns, file.name(), &tail, streaming_mode).await
+                play_turns(&turns, file.name(), &history, streaming_mode).await
             }
             Script::Sequence { replies, next } => {
                 let call = next.fetch_add(1, Ordering::Relaxed);
                 let reply = replies.get(call).ok_or_else(|| {
-                    let message = format!("the sequence has {} replies, and call {} came", replies.len(), call + 1);
+                    let message = format!("the sequence has {} replies, but this is call {}", replies.len(), call + 1);
                     ModelError::new(ModelErrorKind::BadRequest, &request.model, message)
                 })?;
-                reply.play(&tail.fit(), streaming_mode).await
+                reply.play(&history.unconditional_match(), streaming_mode).await
             }
         }
     }
@@ -202,18 +210,19 @@ impl Default for Scripted {
 
 async fn play_turns(
     turns: &[Turn],
-    origin: &str,
-    tail: &Tail<'_>,
+    script_name: &str,
+    history: &RecentHistory<'_>,
     streaming_mode: StreamingMode,
 ) -> Result<ResponseStream, ModelError> {
-    match turns.iter().find_map(|turn| Some((turn, turn.fits(tail)?))) {
-        Some((turn, fit)) => turn.reply.play(&fit, streaming_mode).await,
+    match turns.iter().find_map(|turn| Some((turn, turn.find_match(history)?))) {
+        Some((turn, turn_match)) => turn.reply.play(&turn_match, streaming_mode).await,
         None => {
             let message = format!(
-                "no turn of {origin} fits: {}; add a turn whose `when` fits it, or a last one without `when`, which fits always",
-                tail.describe()
+                "no turn of {script_name} matches: {}; add a turn whose `when` matches it, or a last one without `when`, \
+                 which always matches",
+                history.describe()
             );
-            Err(ModelError::new(ModelErrorKind::BadRequest, tail.model(), message))
+            Err(ModelError::new(ModelErrorKind::BadRequest, history.model(), message))
         }
     }
 }
@@ -222,7 +231,7 @@ async fn play_turns(
 impl Model for Scripted {
     async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
         if let Some(requests) = &self.requests {
-            requests.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
+            requests.lock_unpoisoned().push(request.clone());
         }
         self.play(&request, streaming_mode).await
     }
@@ -232,23 +241,24 @@ impl Model for Scripted {
     }
 }
 
-/// Serves `scripted:<file>`, for files of one folder only.
+/// Serves `scripted:<file>` for the files below one folder.
 #[derive(Debug)]
 pub struct ScriptedProvider {
-    base: PathBuf,
-    written: WritableFolders,
+    folder: PathBuf,
+    excluded: WritableFolders,
 }
 
 impl ScriptedProvider {
-    /// Files are looked up in `base`. A name that is absolute, has `..` or a hidden part, or is a link that leads out of `base` is refused.
-    pub fn new(base: impl Into<PathBuf>) -> Self {
-        Self { base: base.into(), written: WritableFolders::default() }
+    /// Creates a provider for the files below `folder`. A name is rejected if it is absolute, has `..` or a hidden
+    /// part, or is a link that leads out of `folder`.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into(), excluded: WritableFolders::default() }
     }
 
-    /// Reads nothing that is in one of these folders.
+    /// Excludes the files in these folders.
     #[must_use]
-    pub fn outside(self, written: WritableFolders) -> Self {
-        Self { written, ..self }
+    pub fn excluding(self, excluded: WritableFolders) -> Self {
+        Self { excluded, ..self }
     }
 }
 
@@ -262,11 +272,11 @@ impl ModelProvider for ScriptedProvider {
         let file = name.strip_prefix("scripted:").filter(|file| !file.is_empty()).ok_or_else(|| {
             unknown("the file is missing; write `scripted:<file>`, such as `scripted:answers.yaml`".into())
         })?;
-        let place = Place::below(&self.base, file, self.written.clone()).ok_or_else(|| {
+        let path = ScriptPath::below(&self.folder, file, self.excluded.clone()).ok_or_else(|| {
             let message = "a script's name is a path below the scripts folder, without `.`, `..` and hidden parts; put the file there and \
                            write `scripted:<file>`, such as `scripted:dice/answers.yaml`";
             unknown(message.into())
         })?;
-        Ok(Arc::new(Scripted::at(place)))
+        Ok(Arc::new(Scripted::from_path(path)))
     }
 }

@@ -1,4 +1,4 @@
-//! Where providers are and how to get in.
+//! Settings of providers: base URLs, API keys and the scripts folder.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-/// A key. Shown as `[hidden]`, never as it is.
+/// An API key. Its `Debug` output is `[hidden]`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -34,7 +34,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A provider's base URL, and who has chosen it: that decides whether the environment's key is sent there.
+/// A provider's base URL with its origin. API keys are only sent to a URL that the operator chose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseUrl {
     url: String,
@@ -42,37 +42,38 @@ pub struct BaseUrl {
 }
 
 impl BaseUrl {
-    /// One that a folder's own configuration names. No key is sent there.
+    /// Creates a URL from the configuration of an untrusted folder. No key is sent to it.
     pub fn from_folder_config(url: impl Into<String>) -> Self {
         Self { url: url.into(), is_from_folder: true }
     }
 
-    /// The URL.
+    /// Returns the URL.
     pub fn as_str(&self) -> &str {
         &self.url
     }
 
-    /// True if keys may be sent there, because the operator has chosen it.
+    /// Returns true if API keys may be sent to this URL, because the operator chose it.
     pub fn allows_keys(&self) -> bool {
         !self.is_from_folder
     }
 }
 
-/// A URL that the operator has chosen, in the environment or a trusted configuration.
+/// A URL that the operator chose, in the environment or in a trusted configuration.
 impl From<String> for BaseUrl {
     fn from(url: String) -> Self {
         Self { url, is_from_folder: false }
     }
 }
 
-/// A URL that the operator has chosen, in the environment or a trusted configuration.
+/// A URL that the operator chose, in the environment or in a trusted configuration.
 impl From<&str> for BaseUrl {
     fn from(url: &str) -> Self {
         url.to_owned().into()
     }
 }
 
-/// Folders whose files are not read as scripts, since components may write there. Clones share the list, which can change at any time.
+/// Folders that components may write to. Files in them are not read as scripts. Clones share the list, which can change
+/// at any time.
 #[derive(Debug, Clone, Default)]
 pub struct WritableFolders(Arc<ArcSwap<Vec<PathBuf>>>);
 
@@ -82,7 +83,8 @@ impl WritableFolders {
         self.0.store(Arc::new(folders));
     }
 
-    /// Whether a file is in one of them, wherever links lead from `path`. It costs a look at the file system unless the list is empty.
+    /// Returns true if `path`, with links resolved, is inside one of the folders. Accesses the file system unless the
+    /// list is empty.
     pub fn contain(&self, path: &Path) -> bool {
         let folders = self.0.load();
         let is_inside = |path: PathBuf| folders.iter().any(|folder| path.starts_with(folder));
@@ -98,32 +100,32 @@ impl PartialEq for WritableFolders {
 
 impl Eq for WritableFolders {}
 
-/// Where providers are and how to get in. The default has no keys, the providers' own URLs, and scripts in the current directory.
+/// Settings of all providers. The default has no keys, the providers' own URLs, and the current directory for scripts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Gemini's base URL without the version, default `https://generativelanguage.googleapis.com`.
+    /// Gemini's base URL without the version. Default: `https://generativelanguage.googleapis.com`.
     pub gemini_base_url: Option<BaseUrl>,
-    /// Gemini's key.
+    /// Required by Gemini models.
     pub gemini_api_key: Option<Secret>,
-    /// The base URL of chat completions, version included, default `https://api.openai.com/v1`.
+    /// The base URL of chat completions with the version. Default: `https://api.openai.com/v1`.
     pub openai_base_url: Option<BaseUrl>,
-    /// OpenAI's key; not needed when a base URL is set.
+    /// Not required if a base URL is set.
     pub openai_api_key: Option<Secret>,
-    /// Where relative names of `scripted:<file>` start; empty for the current directory.
+    /// The folder of the files in `scripted:<file>`. Empty for the current directory.
     pub scripts_dir: PathBuf,
-    /// Folders below `scripts_dir` that hold no scripts.
+    /// Folders below `scripts_dir` whose files are not read as scripts.
     pub writable_folders: WritableFolders,
 }
 
 impl Settings {
-    /// From `GOOGLE_GEMINI_BASE_URL`, `GOOGLE_API_KEY` or else `GEMINI_API_KEY`, `OPENAI_BASE_URL` and `OPENAI_API_KEY`. An empty
-    /// variable counts as missing.
+    /// Reads `GOOGLE_GEMINI_BASE_URL`, `GOOGLE_API_KEY` (or `GEMINI_API_KEY`), `OPENAI_BASE_URL` and `OPENAI_API_KEY`
+    /// from the environment. An empty variable counts as unset.
     #[must_use]
     pub fn from_env() -> Self {
         Self::from_variables(|name| std::env::var(name).ok())
     }
 
-    /// The same from any source of variables.
+    /// Reads the same variables from `variable`.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
         let value = |name| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         Self {

@@ -13,8 +13,7 @@ use serde_json::Value;
 use super::past::Past;
 use super::{Frame, Lane, Outcome, custom, run};
 use crate::llm::tool_resolution::add_toolsets;
-use crate::plugins::Plugins;
-use crate::tools::arguments;
+use crate::tools::pipeline::{Caller, ToolPipeline};
 
 /// The engine as seen by one agent.
 pub(super) struct Host {
@@ -56,19 +55,10 @@ impl AgentHost for Host {
     ) -> Result<Value, ToolError> {
         let tool = self.tool(cx, name).await?;
         check(&tool.qualified_name())?;
-        let call = cx.for_call(cx.function_call_id.as_deref());
-        let called = self.frame.plugins.tool(&call, tool.clone());
-        if tool.requires_confirmation() || called.requires_confirmation() {
-            return Err(needs_person(name));
-        }
-        // The tool sees what its caller has changed.
-        call.actions().state_delta = cx.actions().state_delta.clone();
-        let result = guarded(&self.frame.plugins, called.as_ref(), args, &call).await;
-        let mut actions = call.take_actions();
-        // The answer would go to the caller, about whose own call the person would seem to have been asked.
-        let has_asked = !std::mem::take(&mut actions.requested_tool_confirmations).is_empty();
-        cx.actions().merge(actions);
-        if has_asked { Err(needs_person(name)) } else { result }
+        let call_cx = cx.for_call(cx.function_call_id.as_deref());
+        let plugins = &self.frame.plugins;
+        let hooks = plugins.chain_without_callbacks();
+        ToolPipeline::new(&tool, plugins, hooks, Caller::Code, call_cx).call(args, cx).await
     }
 
     fn admit(&self, cx: &CallContext, event: &EventData) -> Result<Option<Claim>, RunError> {
@@ -111,42 +101,6 @@ impl Host {
         add_toolsets(&mut tools, toolsets, cx).await.map_err(|error| ToolError::Recoverable(error.client_message()))?;
         find(&tools, name).cloned().ok_or_else(|| ToolError::Recoverable(unknown_tool(name, &tools)))
     }
-}
-
-/// Calls a tool, after and before plugins have had their say as with a call of a model.
-async fn guarded(plugins: &Plugins, tool: &dyn Tool, mut args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
-    if plugins.iter().next().is_none() {
-        return arguments::call(tool, args, cx).await;
-    }
-    let name = &tool.declaration().name;
-    let failed = |error: RunError| failed(name, &error);
-    let hooks = plugins.chain_without_callbacks();
-    let answer = match hooks.before_tool(cx, name, &mut args).await.map_err(failed)? {
-        Some(answer) => Value::Object(answer),
-        None => match arguments::call(tool, args.clone(), cx).await {
-            Ok(answer) => answer,
-            Err(error) => match hooks.on_tool_error(cx, name, &args, &error).await.map_err(failed)? {
-                Some(answer) => Value::Object(answer),
-                None => return Err(error),
-            },
-        },
-    };
-    let shown = match &answer {
-        Value::Object(answer) => answer.clone(),
-        other => JsonMap::from_iter([("result".into(), other.clone())]),
-    };
-    let replacement = hooks.after_tool(cx, name, &args, &shown).await.map_err(failed)?;
-    Ok(replacement.map_or(answer, Value::Object))
-}
-
-/// A plugin's own failure ends the run.
-fn failed(tool: &str, error: &RunError) -> ToolError {
-    ToolError::Fatal { tool: tool.into(), code: error.code().to_owned().into(), message: error.client_message() }
-}
-
-fn needs_person(tool: &str) -> ToolError {
-    let reason = "it needs a person's agreement, which only the model of an LLM agent can wait for";
-    ToolError::Recoverable(format!("tool `{tool}` cannot be called here: {reason}"))
 }
 
 fn find<'a>(tools: &'a [Arc<dyn Tool>], name: &str) -> Option<&'a Arc<dyn Tool>> {

@@ -59,32 +59,32 @@ pub struct PromptView {
     /// responses. The events since the call are visible again after the next event.
     late_response: Option<PairedContents>,
     /// Set if the host runs the agent's code.
-    rewording: Option<PromptRewriter>,
+    rewriter: Option<PromptRewriter>,
 }
 
 impl PromptView {
     /// Creates a view that has not read any events.
     pub fn new(agent: Arc<str>, branch: Option<Arc<str>>, grouping: ResponseGrouping) -> Self {
-        Self { agent, branch, read: 0, paired: PairedContents::new(grouping), late_response: None, rewording: None }
+        Self { agent, branch, read: 0, paired: PairedContents::new(grouping), late_response: None, rewriter: None }
     }
 
-    /// Sets the wording of code. Clears the view if it has changed.
-    pub(crate) fn reword(&mut self, wording: Option<CodeMarkers>) {
-        if self.rewording.as_ref().map(PromptRewriter::wording) != wording.as_ref() {
-            self.reset(wording.map(PromptRewriter::new));
+    /// Sets the markers of code. Clears the view if it has changed.
+    pub(crate) fn rewrite_with(&mut self, markers: Option<CodeMarkers>) {
+        if self.rewriter.as_ref().map(PromptRewriter::markers) != markers.as_ref() {
+            self.reset(markers.map(PromptRewriter::new));
         }
     }
 
-    fn reset(&mut self, rewording: Option<PromptRewriter>) {
-        *self = Self { rewording, ..Self::new(self.agent.clone(), self.branch.clone(), self.paired.grouping) };
+    fn reset(&mut self, rewriter: Option<PromptRewriter>) {
+        *self = Self { rewriter, ..Self::new(self.agent.clone(), self.branch.clone(), self.paired.grouping) };
     }
 
     /// Reads new events. `events` starts with the events of the previous call; if it is shorter, all events are read
     /// again.
     pub fn read(&mut self, events: &Vector<Arc<Event>>) {
         if events.len() < self.read {
-            let rewording = self.rewording.take().map(PromptRewriter::anew);
-            self.reset(rewording);
+            let rewriter = self.rewriter.take().map(PromptRewriter::reset);
+            self.reset(rewriter);
         }
         // A focus keeps its position, whereas `skip` would walk from the beginning.
         let mut focus = events.focus();
@@ -116,15 +116,15 @@ impl PromptView {
 
     /// Returns the data files that are not part of the contents, oldest first.
     pub(crate) fn data_files(&self) -> &[CodeFile] {
-        self.rewording.as_ref().map(PromptRewriter::files).unwrap_or_default()
+        self.rewriter.as_ref().map(PromptRewriter::files).unwrap_or_default()
     }
 
     /// Returns the content of the next event, or `None` if the agent does not see it.
     fn visible_content(&mut self, event: &Event) -> Option<VisibleContent> {
         let visible = visible_to(event, &self.agent, self.branch.as_deref());
-        let Some(rewording) = &mut self.rewording else { return visible };
-        rewording.count(event);
-        visible.map(|visible| VisibleContent { content: rewording.reword(visible.content), ..visible })
+        let Some(rewriter) = &mut self.rewriter else { return visible };
+        rewriter.count(event);
+        visible.map(|visible| VisibleContent { content: rewriter.rewrite(visible.content), ..visible })
     }
 
     fn current(&self) -> &PairedContents {
@@ -145,7 +145,7 @@ impl PromptView {
 
     /// Returns the contents of all visible events, with summaries in place of the events that they cover.
     fn visible_history(&mut self, events: &Vector<Arc<Event>>) -> Vec<VisibleContent> {
-        self.rewording = self.rewording.take().map(PromptRewriter::anew);
+        self.rewriter = self.rewriter.take().map(PromptRewriter::reset);
         let mut all = Vec::new();
         // If the start of a turn is covered, the turn starts at the summary.
         let mut covers_turn_start = false;

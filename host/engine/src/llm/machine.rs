@@ -162,5 +162,5 @@ impl Machine {
 
 /// The model has written code and stopped there. A model that runs code itself goes on to the result.
 fn ends_in_code(event: &Event) -> bool {
-    event.content.as_deref().is_some_and(|content| code::due(content).is_some())
+    event.content.as_deref().is_some_and(|content| code::pending_code(content).is_some())
 }

@@ -1,8 +1,9 @@
-//! Answers of a schema: how a model is held to it, and what its answer is worth.
+//! Structured output: makes a model answer with JSON of the agent's output schema, and validates the answer.
 //!
-//! A model without tools, or one that keeps to a schema beside tools, gets it as its response schema. Any other, and one whose text is to
-//! hold a plan or code, gives its answer by calling [`SET_MODEL_RESPONSE`]: a call that does not fit is an error that the model can mend;
-//! one that fits ends the agent's run with a last event whose text is the answer. Both follow from stored events alone.
+//! The schema is the response schema of the request if the model supports one with tools, or if the agent has no tools.
+//! Otherwise, and if the text contains a plan or code, the model answers by calling [`SET_MODEL_RESPONSE`]. A call that
+//! does not match the schema is an error, and the model can call again. A call that matches ends the agent's run with a
+//! last event whose text is the answer. Both depend on stored events only, so they work in a replayed run.
 
 use std::sync::Arc;
 
@@ -15,39 +16,39 @@ use serde_json::{Value, json};
 use super::code;
 use crate::tools::schema::{self, Failure};
 
-/// The tool's name.
+/// The name of the tool.
 pub(super) const SET_MODEL_RESPONSE: &str = "set_model_response";
 
-/// The tool's argument for an answer that is not an object, and the key of every answer in the tool's own.
+/// The tool's argument for an answer that is not an object, and the key of the answer in the tool's response.
 const RESULT: &str = "result";
 
-/// Keys of a schema that others refer to from its top.
+/// Keys of a schema with definitions, which references expect at the top level.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
-/// The tool that holds the agent's model to its output schema, if there is one. It has to be the last of the agent's tools: what it puts
-/// into a request depends on what the others have put there.
+/// Returns the tool for the agent's output schema. `None` if it has no schema. It must be the last of the agent's
+/// tools, because it prepares a request depending on the tools in it.
 pub(super) fn tool(llm: &LlmAgent) -> Option<Arc<dyn Tool>> {
-    let is_text_taken = code::on_host(llm).is_some() || matches!(llm.planner, Some(Planner::PlanReAct));
-    let tool = |schema| Arc::new(SetModelResponse::new(schema, is_text_taken)) as Arc<dyn Tool>;
+    let text_has_other_content = code::on_host(llm).is_some() || matches!(llm.planner, Some(Planner::PlanReAct));
+    let tool = |schema| Arc::new(SetModelResponse::new(schema, text_has_other_content)) as Arc<dyn Tool>;
     llm.output_schema.as_ref().map(tool)
 }
 
-/// The answer in an event, if a call of the tool has given it.
+/// Returns the answer in an event with a response of the tool.
 pub(super) fn answer(event: &Event) -> Option<&Value> {
-    let mut given = event.function_responses().filter(|response| response.name == SET_MODEL_RESPONSE);
-    given.find_map(|response| response.response.get(RESULT))
+    let mut responses = event.function_responses().filter(|response| response.name == SET_MODEL_RESPONSE);
+    responses.find_map(|response| response.response.get(RESULT))
 }
 
-/// Makes sure that answers can be checked.
+/// Checks that the agent's output schema is valid.
 ///
 /// # Errors
-/// When the agent's schema cannot be used.
+/// If it is invalid, or the run is cancelled.
 pub(super) async fn ensure_usable(llm: &LlmAgent, cx: &CallContext) -> Result<(), RunError> {
     let Some(schema) = &llm.output_schema else { return Ok(()) };
     let result = schema::check_schema(schema, &cx.invocation).await;
     result.map_err(|failure| match failure {
         Failure::Cancelled => RunError::Cancelled,
-        Failure::Unusable(reason) | Failure::Unfit(reason) | Failure::TooMuch(reason) => RunError::Agent {
+        Failure::InvalidSchema(reason) | Failure::Mismatch(reason) | Failure::LimitExceeded(reason) => RunError::Agent {
             agent: cx.agent.to_string(),
             code: "OUTPUT_SCHEMA_UNUSABLE".into(),
             message: format!(
@@ -57,16 +58,16 @@ pub(super) async fn ensure_usable(llm: &LlmAgent, cx: &CallContext) -> Result<()
     })
 }
 
-/// What a final answer is worth: JSON of the schema. An answer that is not stays a text, and a warning says why.
+/// Parses a final answer as JSON of the schema. An invalid answer is returned as a string, and the reason is logged.
 ///
 /// # Errors
-/// When the run is cancelled.
-pub(super) async fn read(schema: &Value, text: String, cx: &CallContext) -> Result<Value, RunError> {
+/// If the run is cancelled.
+pub(super) async fn parse_answer(schema: &Value, text: String, cx: &CallContext) -> Result<Value, RunError> {
     let reason = match serde_json::from_str(&text) {
         Ok(answer) => match schema::check(schema, answer, &cx.invocation).await {
             Ok(answer) => return Ok(answer),
             Err(Failure::Cancelled) => return Err(RunError::Cancelled),
-            Err(Failure::Unfit(reason) | Failure::Unusable(reason) | Failure::TooMuch(reason)) => reason,
+            Err(Failure::Mismatch(reason) | Failure::InvalidSchema(reason) | Failure::LimitExceeded(reason)) => reason,
         },
         Err(error) => format!("it is not JSON: {error}"),
     };
@@ -75,18 +76,18 @@ pub(super) async fn read(schema: &Value, text: String, cx: &CallContext) -> Resu
     Ok(Value::String(text))
 }
 
-/// Takes the final answer.
+/// Takes the final answer as its arguments.
 struct SetModelResponse {
     declaration: Arc<FunctionDeclaration>,
     schema: Value,
-    /// The answer is not an object, so it is an argument of its own.
+    /// True if the answer is not an object, so that it is the argument [`RESULT`].
     is_wrapped: bool,
-    /// What the model writes is not only its answer, so a response schema would keep it from writing the rest.
-    is_text_taken: bool,
+    /// True if the model also writes plans or code, which a response schema would prevent.
+    text_has_other_content: bool,
 }
 
 impl SetModelResponse {
-    fn new(schema: &Value, is_text_taken: bool) -> Self {
+    fn new(schema: &Value, text_has_other_content: bool) -> Self {
         let is_wrapped = !is_object(schema);
         let declaration = FunctionDeclaration {
             name: SET_MODEL_RESPONSE.into(),
@@ -94,7 +95,7 @@ impl SetModelResponse {
             parameters: Some(if is_wrapped { wrapped(schema.clone()) } else { schema.clone() }),
             response: None,
         };
-        Self { declaration: Arc::new(declaration), schema: schema.clone(), is_wrapped, is_text_taken }
+        Self { declaration: Arc::new(declaration), schema: schema.clone(), is_wrapped, text_has_other_content }
     }
 }
 
@@ -106,7 +107,7 @@ impl Tool for SetModelResponse {
 
     async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
         let has_tools = !request.tools.is_empty() || !request.model_tools.is_empty();
-        if self.is_text_taken || has_tools && !request.capabilities.schema_with_tools {
+        if self.text_has_other_content || has_tools && !request.capabilities.schema_with_tools {
             request.tools.push(self.declaration.clone());
             request.system_instructions.push(format!(
                 "When you have all you need, give your final answer by calling `{SET_MODEL_RESPONSE}`, and not as text. Should it \
@@ -131,7 +132,8 @@ fn is_object(schema: &Value) -> bool {
         && schema.get("nullable") != Some(&Value::Bool(true))
 }
 
-/// An object with one property of this schema. Its definitions stay at the top; what refers to another part of it follows that part.
+/// Returns the schema of an object with the property [`RESULT`] of this schema. Definitions stay at the top level, and
+/// other references are adjusted.
 fn wrapped(mut schema: Value) -> Value {
     let mut parameters = JsonMap::new();
     if let Value::Object(schema) = &mut schema {
@@ -145,13 +147,13 @@ fn wrapped(mut schema: Value) -> Value {
     Value::Object(parameters)
 }
 
-/// Has references to parts of a schema lead to where [`wrapped`] puts them.
+/// Adjusts references in a schema to the new position of their targets in [`wrapped`].
 fn redirect(schema: &mut Value) {
     match schema {
         Value::Object(schema) => {
             for (key, value) in schema {
                 match value {
-                    Value::String(target) if key == "$ref" => redirect_one(target),
+                    Value::String(target) if key == "$ref" => redirect_reference(target),
                     value => redirect(value),
                 }
             }
@@ -161,11 +163,11 @@ fn redirect(schema: &mut Value) {
     }
 }
 
-fn redirect_one(target: &mut String) {
+fn redirect_reference(target: &mut String) {
     let Some(pointer) = target.strip_prefix('#') else { return };
     let first = pointer.strip_prefix('/').map(|rest| rest.split('/').next().unwrap_or_default());
-    let moves = first.map_or(pointer.is_empty(), |first| !DEFINITIONS.contains(&first));
-    if moves {
+    let is_moved = first.map_or(pointer.is_empty(), |first| !DEFINITIONS.contains(&first));
+    if is_moved {
         *target = format!("#/properties/{RESULT}{pointer}");
     }
 }
@@ -175,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_objects_are_arguments_by_themselves() {
+    fn only_schemas_of_objects_are_not_wrapped() {
         for (schema, object) in [
             (json!({"type": "object"}), true),
             (json!({"type": "OBJECT"}), true),
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_wrapped_schema_refers_to_is_still_there() {
+    fn references_of_a_wrapped_schema_still_resolve() {
         let schema = json!({"type": "array", "items": {"$ref": "#/$defs/town"}, "$defs": {"town": {"type": "string"}}});
         let parameters = wrapped(schema);
         let check = |value| schema::fault_of(&parameters, value);
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrapped_schema_that_refers_to_itself_still_does() {
+    fn a_wrapped_recursive_schema_is_still_recursive() {
         let tree = json!({"type": "array", "items": {"$ref": "#/$defs/tree"}, "$defs": {"tree": {"$ref": "#"}}});
         let check = |value| schema::fault_of(&wrapped(tree.clone()), value);
         assert_eq!(check(json!({"result": [[], [[]]]})), "");

@@ -1,20 +1,21 @@
-//! Thinking before acting: what a planner asks of a model, and which parts of an answer are thoughts.
+//! Planning: the instructions of a planner, and a parser that marks the thoughts in a response.
 //!
-//! With [`Planner::PlanReAct`] the model writes its plan, its reasoning and its answer under tags. What stands under the answer's tag is
-//! the answer; the rest is marked as thought. Text before the first tag is thought when a tag or a tool call follows, and the answer of a
-//! model that uses no tags otherwise. In a stream each piece is marked as the whole will be, so text whose kind is not known yet (before the
-//! first tag, or the beginning of a tag) is held back until it is.
+//! With [`Planner::PlanReAct`] the model writes its plan, its reasoning and its answer under tags. The text under the
+//! answer's tag is the answer, and the rest is marked as thought. Text before the first tag is a thought if a tag or a
+//! tool call follows, and otherwise the answer of a model that uses no tags. The parts of a stream are marked as those
+//! of the complete response, so text is buffered while it is ambiguous: before the first tag, and at the start of a
+//! tag.
 
 use std::sync::Arc;
 
 use hatchery_core::{Content, LlmRequest, LlmResponse, Part, PartData, Planner};
 use imbl::Vector;
 
-/// The answer's tag. It is not part of the answer.
-const ANSWER: &str = "/*FINAL_ANSWER*/";
+/// The tag of the answer, which is removed from it.
+const ANSWER_TAG: &str = "/*FINAL_ANSWER*/";
 
-/// Tags of thoughts. They stay in the thoughts, since the model reads them again.
-const THOUGHTS: [&str; 4] = ["/*PLANNING*/", "/*REPLANNING*/", "/*REASONING*/", "/*ACTION*/"];
+/// The tags of thoughts. They are kept, because the model reads them again.
+const THOUGHT_TAGS: [&str; 4] = ["/*PLANNING*/", "/*REPLANNING*/", "/*REASONING*/", "/*ACTION*/"];
 
 const INSTRUCTION: &str = "\
 Work in these steps, and begin each with its tag, written exactly as here:
@@ -27,7 +28,8 @@ you have. Keep it short.
 /*FINAL_ANSWER*/ When you have all you need, write the answer. The user sees nothing but what follows this tag, so it has to say \
 everything by itself. When only the user can tell you what is missing, ask them here.";
 
-/// Puts the planner into a request whose last contents, `turn` in number, are the current turn. Its settings of the model's thinking win over those of the agent's own config.
+/// Adds the planner to a request. The last `turn` contents are the current turn. The planner's thinking config replaces
+/// that of the agent's own config.
 pub(super) fn prepare(planner: Option<&Planner>, turn: usize, request: &mut LlmRequest) {
     match planner {
         None => {}
@@ -36,164 +38,166 @@ pub(super) fn prepare(planner: Option<&Planner>, turn: usize, request: &mut LlmR
         }
         Some(Planner::PlanReAct) => {
             request.system_instructions.push(INSTRUCTION.into());
-            show_plan(&mut request.contents, turn);
+            include_plan(&mut request.contents, turn);
         }
     }
 }
 
-/// Models are not sent their thoughts again, but a plan is there to be followed: in the current turn it is shown as text.
-fn show_plan(contents: &mut Vector<Arc<Content>>, turn: usize) {
+/// Sends the plan of the current turn as text. Other thoughts are not sent to the model again.
+fn include_plan(contents: &mut Vector<Arc<Content>>, turn: usize) {
     let is_tagged = |part: &Part| {
-        part.thought && part.as_text().is_some_and(|text| THOUGHTS.iter().any(|tag| text.trim_start().starts_with(tag)))
+        part.thought
+            && part.as_text().is_some_and(|text| THOUGHT_TAGS.iter().any(|tag| text.trim_start().starts_with(tag)))
     };
-    for at in contents.len().saturating_sub(turn)..contents.len() {
-        let Some(content) = contents.get(at) else { return };
+    for index in contents.len().saturating_sub(turn)..contents.len() {
+        let Some(content) = contents.get(index) else { return };
         if content.parts.iter().any(is_tagged) {
-            let mut shown = Content::clone(content);
-            shown.parts.iter_mut().filter(|part| is_tagged(part)).for_each(|part| part.thought = false);
-            contents.set(at, Arc::new(shown));
+            let mut content = Content::clone(content);
+            content.parts.iter_mut().filter(|part| is_tagged(part)).for_each(|part| part.thought = false);
+            contents.set(index, Arc::new(content));
         }
     }
 }
 
-/// Marks the thoughts in a whole answer.
-pub(super) fn mark(planner: Option<&Planner>, response: &mut LlmResponse) {
+/// Marks the thoughts in a complete response.
+pub(super) fn mark_thoughts(planner: Option<&Planner>, response: &mut LlmResponse) {
     let (Some(Planner::PlanReAct), Some(content)) = (planner, &mut response.content) else { return };
-    let mut marker = Marker::default();
-    content.parts = marker.parts(std::mem::take(&mut content.parts));
-    // A call has made all text before it a thought, so what is still open is the answer of a model that uses no tags.
-    marker.release(&mut content.parts);
+    let mut splitter = MarkerSplitter::default();
+    content.parts = splitter.split_parts(std::mem::take(&mut content.parts));
+    // Text before a call is a thought, so the remaining text is the answer of a model that uses no tags.
+    splitter.flush(&mut content.parts);
 }
 
-/// The pieces of one streamed answer, with their thoughts marked.
-pub(super) struct Pieces(Option<Marker>);
+/// Marks the thoughts in the partial responses of one stream.
+pub(super) struct StreamSplitter(Option<MarkerSplitter>);
 
-impl Pieces {
+impl StreamSplitter {
     pub(super) fn new(planner: Option<&Planner>) -> Self {
-        Self(matches!(planner, Some(Planner::PlanReAct)).then(Marker::default))
+        Self(matches!(planner, Some(Planner::PlanReAct)).then(MarkerSplitter::default))
     }
 
-    /// The piece as the client gets it; nothing while all of it is held back.
-    pub(super) fn mark(&mut self, mut piece: LlmResponse) -> Option<LlmResponse> {
-        let (Some(marker), Some(content)) = (&mut self.0, &mut piece.content) else { return Some(piece) };
-        content.parts = marker.parts(std::mem::take(&mut content.parts));
-        (!content.parts.is_empty()).then_some(piece)
+    /// Marks the thoughts in a partial response. `None` if all of it is buffered.
+    pub(super) fn mark_thoughts(&mut self, mut partial: LlmResponse) -> Option<LlmResponse> {
+        let (Some(splitter), Some(content)) = (&mut self.0, &mut partial.content) else { return Some(partial) };
+        content.parts = splitter.split_parts(std::mem::take(&mut content.parts));
+        (!content.parts.is_empty()).then_some(partial)
     }
 }
 
-/// Tells thoughts from answers, part by part.
+/// An incremental parser that splits text at tags into thoughts and the answer.
 #[derive(Default)]
-struct Marker {
+struct MarkerSplitter {
     section: Section,
-    /// Text whose kind is not known yet.
-    held: String,
+    /// Ambiguous text.
+    buffer: String,
 }
 
 #[derive(Default, Clone, Copy, PartialEq)]
 enum Section {
     /// Before the first tag.
     #[default]
-    Open,
+    Untagged,
     Thought,
-    /// Right after the answer's tag: the answer does not begin with white space.
-    AnswerDue,
+    /// Directly after the answer's tag, where white space is skipped.
+    AnswerStart,
     Answer,
 }
 
-impl Marker {
-    fn parts(&mut self, parts: Vec<Part>) -> Vec<Part> {
-        let mut marked = Vec::with_capacity(parts.len());
+impl MarkerSplitter {
+    fn split_parts(&mut self, parts: Vec<Part>) -> Vec<Part> {
+        let mut output = Vec::with_capacity(parts.len());
         for part in parts {
             match &part.data {
                 PartData::Text(text) if !part.thought && part.extra.is_empty() => {
-                    self.text(text, &mut marked);
+                    self.split_text(text, &mut output);
                     if let Some(signature) = part.thought_signature {
-                        self.release(&mut marked);
-                        marked.push(Part { thought_signature: Some(signature), ..Part::text("") });
+                        self.flush(&mut output);
+                        output.push(Part { thought_signature: Some(signature), ..Part::text("") });
                     }
                 }
-                PartData::FunctionCall(_) | PartData::ExecutableCode(_) if self.section == Section::Open => {
+                PartData::FunctionCall(_) | PartData::ExecutableCode(_) if self.section == Section::Untagged => {
                     self.section = Section::Thought;
-                    self.release(&mut marked);
-                    marked.push(part);
+                    self.flush(&mut output);
+                    output.push(part);
                 }
                 _ => {
-                    self.release(&mut marked);
-                    marked.push(part);
+                    self.flush(&mut output);
+                    output.push(part);
                 }
             }
         }
-        marked
+        output
     }
 
-    fn text(&mut self, text: &str, marked: &mut Vec<Part>) {
-        self.held.push_str(text);
-        while let Some((at, tag)) = first_tag(&self.held) {
-            if self.section == Section::Open {
+    fn split_text(&mut self, text: &str, output: &mut Vec<Part>) {
+        self.buffer.push_str(text);
+        while let Some((start, tag)) = find_tag(&self.buffer) {
+            if self.section == Section::Untagged {
                 self.section = Section::Thought;
             }
-            let before = self.take_held(at);
-            self.push(before, marked);
-            let tag_itself = self.take_held(tag.len());
-            if tag == ANSWER {
-                self.section = Section::AnswerDue;
+            let before = self.take_buffer(start);
+            self.push(before, output);
+            let tag_text = self.take_buffer(tag.len());
+            if tag == ANSWER_TAG {
+                self.section = Section::AnswerStart;
             } else {
                 self.section = Section::Thought;
-                self.push(tag_itself, marked);
+                self.push(tag_text, output);
             }
         }
-        if self.section != Section::Open {
-            let known = self.take_held(start_of_tag(&self.held));
-            self.push(known, marked);
+        if self.section != Section::Untagged {
+            let unambiguous = self.take_buffer(partial_tag_start(&self.buffer));
+            self.push(unambiguous, output);
         }
     }
 
-    /// Adds what is held back, now that nothing more of it comes.
-    fn release(&mut self, marked: &mut Vec<Part>) {
-        let held = std::mem::take(&mut self.held);
-        self.push(held, marked);
+    /// Adds the buffered text.
+    fn flush(&mut self, output: &mut Vec<Part>) {
+        let text = std::mem::take(&mut self.buffer);
+        self.push(text, output);
     }
 
-    fn take_held(&mut self, bytes: usize) -> String {
-        let rest = self.held.split_off(bytes);
-        std::mem::replace(&mut self.held, rest)
+    /// Removes the first bytes of the buffer.
+    fn take_buffer(&mut self, bytes: usize) -> String {
+        let rest = self.buffer.split_off(bytes);
+        std::mem::replace(&mut self.buffer, rest)
     }
 
-    /// Adds text of the current section, to the last part where that is of the same kind.
-    fn push(&mut self, mut text: String, marked: &mut Vec<Part>) {
-        if self.section == Section::AnswerDue {
+    /// Adds text of the current section. Appends to the last part if it is of the same kind.
+    fn push(&mut self, mut text: String, output: &mut Vec<Part>) {
+        if self.section == Section::AnswerStart {
             text = text.trim_start().into();
         }
         if text.is_empty() {
             return;
         }
-        if self.section == Section::AnswerDue {
+        if self.section == Section::AnswerStart {
             self.section = Section::Answer;
         }
         let thought = self.section == Section::Thought;
-        match marked.last_mut() {
+        match output.last_mut() {
             Some(Part { data: PartData::Text(before), thought: kind, thought_signature: None, extra })
                 if *kind == thought && extra.is_empty() =>
             {
                 before.push_str(&text);
             }
-            _ => marked.push(Part { thought, ..Part::text(text) }),
+            _ => output.push(Part { thought, ..Part::text(text) }),
         }
     }
 }
 
 fn tags() -> impl Iterator<Item = &'static str> {
-    THOUGHTS.into_iter().chain([ANSWER])
+    THOUGHT_TAGS.into_iter().chain([ANSWER_TAG])
 }
 
-/// The first tag, and where it begins.
-fn first_tag(text: &str) -> Option<(usize, &'static str)> {
+/// Finds the first tag. Returns its position too.
+fn find_tag(text: &str) -> Option<(usize, &'static str)> {
     tags().filter_map(|tag| Some((text.find(tag)?, tag))).min()
 }
 
-/// Where a tag begins that the end of the text cuts off; the end when there is none.
-fn start_of_tag(text: &str) -> usize {
-    let begun = [text.rfind("/*"), text.ends_with('/').then(|| text.len() - 1)];
-    let is_tag = |at: &usize| text.get(*at..).is_some_and(|begun| tags().any(|tag| tag.starts_with(begun)));
-    begun.into_iter().flatten().find(is_tag).unwrap_or(text.len())
+/// Returns the position of an incomplete tag at the end of the text, or the text's length if there is none.
+fn partial_tag_start(text: &str) -> usize {
+    let candidates = [text.rfind("/*"), text.ends_with('/').then(|| text.len() - 1)];
+    let is_tag = |start: &usize| text.get(*start..).is_some_and(|suffix| tags().any(|tag| tag.starts_with(suffix)));
+    candidates.into_iter().flatten().find(is_tag).unwrap_or(text.len())
 }

@@ -65,7 +65,7 @@ pub(super) fn with_view<T>(step: &Step<'_>, model: ModelCapabilities, look: impl
         None => model.response_grouping,
     };
     let view = views.view(&call.agent, &call.branch, grouping);
-    view.reword(code::CodeMarkers::of(step.llm));
+    view.rewrite_with(code::CodeMarkers::of(step.llm));
     view.read(&events);
     look(view)
 }

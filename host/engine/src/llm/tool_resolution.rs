@@ -1,4 +1,4 @@
-//! What an agent can call in one step: its own tools, and those that its toolsets have at this moment.
+//! Tool resolution: the tools of an agent for one step of its loop, which are its own and those of its toolsets.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,60 +13,66 @@ use serde_json::Value;
 use super::{Step, output_schema, transfer};
 use crate::agents::Frame;
 
-/// Names of tools that are the engine's own.
+/// Names of the engine's own tools. Other tools cannot have them.
 pub(crate) const RESERVED: [&str; 3] = [transfer::TRANSFER, output_schema::SET_MODEL_RESPONSE, REQUEST_CONFIRMATION];
 
 impl Step<'_> {
-    /// Asks the toolsets anew: what they give now is shown to the model in the next request and called by its answer.
-    pub(super) async fn look_up_tools(&mut self) -> Result<(), RunError> {
+    /// Resolves the tools of the toolsets for the next request and the calls in its response.
+    pub(super) async fn resolve_tools(&mut self) -> Result<(), RunError> {
         if !self.llm.toolsets.is_empty() {
-            self.tools = tools(self.frame, self.id, self.llm, &self.cx.call).await?;
+            self.tools = all_tools(self.frame, self.id, self.llm, &self.cx.call).await?;
         }
         Ok(())
     }
 }
 
-/// The agent's own tools, the one that hands over, and the one that takes an answer of a schema.
-pub(super) fn own(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Vec<Arc<dyn Tool>> {
+/// Returns the agent's own tools, with those for transfers and structured output.
+pub(super) fn own_tools(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Vec<Arc<dyn Tool>> {
     let mut tools = transfer::with_transfer_tool(frame, id, llm);
     tools.extend(output_schema::tool(llm));
     tools
 }
 
-/// The same with each toolset and its tools. The tool that takes the answer comes last, since it looks at the others.
-async fn tools(frame: &Frame, id: AgentId, llm: &LlmAgent, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
-    let mut tools = own(frame, id, llm);
-    let last = tools.len();
+/// Returns the own tools and those of the toolsets. The tool for structured output is last, because it depends on the
+/// others.
+async fn all_tools(
+    frame: &Frame,
+    id: AgentId,
+    llm: &LlmAgent,
+    cx: &CallContext,
+) -> Result<Vec<Arc<dyn Tool>>, RunError> {
+    let mut tools = own_tools(frame, id, llm);
+    let own_count = tools.len();
     add_toolsets(&mut tools, &llm.toolsets, cx).await?;
     if llm.output_schema.is_some()
-        && let Some(answering) = last.checked_sub(1)
+        && let Some(last_own) = own_count.checked_sub(1)
     {
-        let answering = tools.remove(answering);
-        tools.push(answering);
+        let answer_tool = tools.remove(last_own);
+        tools.push(answer_tool);
     }
     Ok(tools)
 }
 
-/// Adds the tools of toolsets to those that are there. A tool that is there wins over one of a toolset.
+/// Adds the tools of toolsets. Tools that are in the list already take precedence over tools of the same name.
 ///
 /// # Errors
-/// When a toolset fails, or two of their tools have one name.
+/// If a toolset fails, or two of their tools have the same name.
 pub(crate) async fn add_toolsets(
     tools: &mut Vec<Arc<dyn Tool>>,
     toolsets: &[Arc<dyn Toolset>],
     cx: &CallContext,
 ) -> Result<(), RunError> {
-    let own = tools.len();
+    let own_count = tools.len();
     let mut owners: HashMap<String, &Arc<dyn Toolset>> = HashMap::new();
     for toolset in toolsets {
-        tools.push(Arc::new(Preparation::of(toolset)));
+        tools.push(Arc::new(ToolsetPreparation::of(toolset)));
         for tool in toolset.tools(cx).await? {
             let name = &tool.declaration().name;
-            if tools.iter().take(own).any(|own| own.declaration().name == *name) {
+            if tools.iter().take(own_count).any(|own| own.declaration().name == *name) {
                 continue;
             }
             if let Some(other) = owners.insert(name.clone(), toolset) {
-                return Err(clash(cx, name, other, toolset));
+                return Err(name_conflict(cx, name, other, toolset));
             }
             tools.push(tool);
         }
@@ -74,7 +80,7 @@ pub(crate) async fn add_toolsets(
     Ok(())
 }
 
-fn clash(cx: &CallContext, tool: &str, first: &Arc<dyn Toolset>, second: &Arc<dyn Toolset>) -> RunError {
+fn name_conflict(cx: &CallContext, tool: &str, first: &Arc<dyn Toolset>, second: &Arc<dyn Toolset>) -> RunError {
     let (one, other) = (first.name(), second.name());
     let message = if Arc::ptr_eq(first, second) {
         format!("its toolset `{one}` has two tools named `{tool}`; rename one of them there")
@@ -86,13 +92,13 @@ fn clash(cx: &CallContext, tool: &str, first: &Arc<dyn Toolset>, second: &Arc<dy
     RunError::Agent { agent: cx.agent.to_string(), code: "TOOL_NAME_CLASH".into(), message }
 }
 
-/// A toolset's own part of a request, in its place among the tools.
-struct Preparation {
+/// Calls [`Toolset::prepare`] as a tool that cannot be called, at the toolset's position among the tools.
+struct ToolsetPreparation {
     toolset: Arc<dyn Toolset>,
     declaration: Arc<FunctionDeclaration>,
 }
 
-impl Preparation {
+impl ToolsetPreparation {
     fn of(toolset: &Arc<dyn Toolset>) -> Self {
         let declaration = FunctionDeclaration { name: toolset.name().into(), ..FunctionDeclaration::default() };
         Self { toolset: toolset.clone(), declaration: Arc::new(declaration) }
@@ -100,7 +106,7 @@ impl Preparation {
 }
 
 #[async_trait]
-impl Tool for Preparation {
+impl Tool for ToolsetPreparation {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.declaration
     }

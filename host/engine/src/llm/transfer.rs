@@ -1,4 +1,4 @@
-//! Handing over to another agent: to whom, how the model learns of it, and the tool that does it.
+//! Agent transfer: the possible targets, the instruction for the model, and the tool `transfer_to_agent`.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::agents::Frame;
 
-/// The tool's name.
+/// The name of the tool.
 pub(crate) const TRANSFER: &str = "transfer_to_agent";
 
-/// The agent's tools, and [`TRANSFER`] when there is somebody to hand over to.
+/// Returns the agent's tools, and [`TRANSFER`] if there is a target.
 pub(super) fn with_transfer_tool(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Vec<Arc<dyn Tool>> {
     let mut tools = llm.tools.clone();
     let names: Vec<_> = targets(frame, id, llm).into_iter().map(|target| frame.agent(target).name.clone()).collect();
@@ -21,7 +21,7 @@ pub(super) fn with_transfer_tool(frame: &Frame, id: AgentId, llm: &LlmAgent) -> 
     tools
 }
 
-/// What the model is told about whom it can hand over to.
+/// Returns the instruction that describes the targets. `None` if there are none.
 pub(super) fn instruction(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Option<String> {
     let targets = targets(frame, id, llm);
     if targets.is_empty() {
@@ -47,7 +47,7 @@ pub(super) fn instruction(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Option<
     Some(text)
 }
 
-/// Sub agents, then the parent, then its other sub agents, as far as the agent may hand over to them.
+/// Returns the agents to which this agent may transfer: its sub agents, then its parent, then its peers.
 fn targets(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Vec<AgentId> {
     let tree = &frame.app.tree;
     let mut targets = tree.children(id).to_vec();
@@ -63,7 +63,7 @@ fn targets(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Vec<AgentId> {
     targets
 }
 
-/// Hands over to one of the named agents.
+/// Transfers to one of the named agents.
 struct TransferTool {
     declaration: Arc<FunctionDeclaration>,
 }
@@ -93,7 +93,7 @@ impl Tool for TransferTool {
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
-        // The engine has checked that it is one of the names.
+        // The name is valid, because the pipeline has checked the arguments against the schema.
         let name = args.get("agent_name").and_then(Value::as_str).unwrap_or_default();
         cx.actions().transfer_to_agent = Some(name.into());
         Ok(Value::Null)

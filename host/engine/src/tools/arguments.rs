@@ -1,30 +1,15 @@
-//! The door to a tool: the arguments are checked against what the tool declares, then it runs.
+//! Validation of a call's arguments against the JSON Schema that its tool declares.
 
-use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, RunError, Tool, ToolError};
+use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, RunError, ToolError};
 use serde_json::Value;
 
 use super::schema::{self, Failure};
 
-/// Calls a tool whose arguments fit its parameters.
+/// Returns the arguments if they match the schema, or an error for the model that describes the mismatch.
 ///
 /// # Errors
-/// As the tool; arguments that do not fit are an error for the model, which says what is wrong with them.
-pub(crate) async fn call(tool: &dyn Tool, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
-    let name = &tool.declaration().name;
-    let ended = |error: RunError| ToolError::Fatal {
-        tool: name.clone(),
-        code: error.code().to_owned().into(),
-        message: error.to_string(),
-    };
-    let args = checked(tool.declaration(), args, cx).await.map_err(ended)??;
-    tool.call(args, cx).await.map_err(|error| error.named(name))
-}
-
-/// The arguments, or what is wrong with them, for the model.
-///
-/// # Errors
-/// When the run is cancelled.
-pub(crate) async fn checked(
+/// If the run is cancelled.
+pub(crate) async fn check(
     declaration: &FunctionDeclaration,
     args: JsonMap,
     cx: &CallContext,
@@ -37,10 +22,10 @@ pub(crate) async fn checked(
         Err(failure) => failure,
     };
     Ok(Err(ToolError::Recoverable(match failure {
-        Failure::Unfit(faults) => {
+        Failure::Mismatch(faults) => {
             format!("the arguments do not fit the parameters of `{name}`, which has not run: {faults}")
         }
-        Failure::Unusable(reason) => {
+        Failure::InvalidSchema(reason) => {
             tracing::warn!(
                 tool = name,
                 "tool `{name}` cannot be called: the JSON Schema of its parameters cannot be used: {reason}"
@@ -49,7 +34,7 @@ pub(crate) async fn checked(
                 "`{name}` cannot be called, since the JSON Schema of its parameters cannot be used, which only its author can mend: {reason}"
             )
         }
-        Failure::TooMuch(why) => {
+        Failure::LimitExceeded(why) => {
             let key = &cx.invocation.session_key;
             let (app, user, session, invocation) = (&*key.app, &*key.user, &*key.id, cx.invocation.id.as_str());
             tracing::warn!(

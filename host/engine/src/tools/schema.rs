@@ -1,9 +1,8 @@
-//! JSON Schemas that a model's arguments and answers have to fit.
+//! JSON Schema validation of the arguments and answers of models.
 //!
-//! Schemas may come from a stranger's component, and values from a model that a stranger has talked to. References lead nowhere outside the
-//! schema, patterns are matched in linear time, and a check is bounded in steps. One that may take long leaves the workers of the runtime,
-//! for a few threads that all runs share; there it is ended by a deadline and by the cancellation of its run. A schema that cannot be used
-//! lets nothing pass.
+//! Both schemas and values are untrusted. References outside of the schema are not resolved, patterns are matched in
+//! linear time, and the number of steps of a check is limited. A long check runs on one of a few blocking threads that
+//! all runs share, with a deadline, and is cancelled with its run. An invalid schema rejects every value.
 
 mod compile;
 mod counted;
@@ -23,114 +22,114 @@ use tokio::sync::Semaphore;
 
 use compile::Compiled;
 use counted::CountedNode;
-use steps::{Limits, Stopped, Watch, metered};
+use steps::{Interrupt, Limits, RunBudget, metered};
 
-/// Most steps of one check.
+/// Maximum number of steps of one check.
 const MAX_STEPS: u64 = 4_000_000;
-/// Most steps of all checks of one run.
+/// Maximum number of steps of all checks of one run.
 const MAX_RUN_STEPS: u64 = 100_000_000;
-/// Steps that a check may take on a worker of the runtime.
+/// Maximum number of steps on a worker thread of the runtime.
 const INLINE_STEPS: u64 = 20_000;
-/// Steps that are taken to tell what is wrong with a value.
+/// Maximum number of steps to describe the faults of a value.
 const FAULT_STEPS: u64 = 200_000;
-/// What the weight of a schema times the size of a value may come to.
+/// Maximum product of the weight of a schema and the size of a value.
 const MAX_PRODUCT: u64 = 1_000_000_000;
-/// Up to this product a check begins on a worker of the runtime.
+/// Maximum product for a check that starts on a worker thread of the runtime.
 const INLINE_PRODUCT: u64 = 200_000;
-/// A schema that weighs more is compiled elsewhere.
+/// Maximum weight of a schema that is compiled on a worker thread of the runtime.
 const INLINE_WEIGHT: usize = 1_000;
-/// How long one check may take.
+/// Maximum duration of one check.
 const MAX_TIME: Duration = Duration::from_secs(10);
-/// Checks that take long, at the same time, of all runs together.
-const HEAVY_CHECKS: usize = 2;
+/// Maximum number of concurrent long checks in the process.
+const MAX_LONG_CHECKS: usize = 2;
 
-static HEAVY: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(HEAVY_CHECKS)));
+static LONG_CHECKS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MAX_LONG_CHECKS)));
 
-/// Why a value is not accepted.
+/// The reason why a value is rejected.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Failure {
-    /// It does not fit: each fault with the place (a JSON pointer), the value and what was expected.
-    Unfit(String),
-    /// The schema cannot be used, for this reason.
-    Unusable(String),
-    /// The check would take too much, as this says.
-    TooMuch(String),
+    /// The value does not match. Each fault has a JSON pointer, the value and the expectation.
+    Mismatch(String),
+    /// The schema is invalid or too large.
+    InvalidSchema(String),
+    /// The check exceeds a limit.
+    LimitExceeded(String),
     /// The run is cancelled.
     Cancelled,
 }
 
-/// The value, if it fits the schema.
+/// Returns the value if it matches the schema.
 ///
 /// # Errors
-/// Why it is not accepted.
+/// If the value is rejected.
 pub(crate) async fn check(schema: &Value, value: Value, run: &Invocation) -> Result<Value, Failure> {
-    let compiled = usable(schema, run).await?;
+    let compiled = compile_for(schema, run).await?;
     let size = size(&value);
     let weight = u64::try_from(compiled.weight).unwrap_or(u64::MAX);
     let product = weight.saturating_mul(size);
     if product > MAX_PRODUCT {
-        return Err(Failure::TooMuch(format!(
+        return Err(Failure::LimitExceeded(format!(
             "their check could take {weight} × {size} steps, of at most {MAX_PRODUCT}: {weight} is the weight of the schema, {size} the number \
              of values; send fewer values at once"
         )));
     }
-    let watch = Watch {
+    let budget = RunBudget {
         cancel: run.cancel.clone(),
         spent: run.usage.clone(),
         run_steps: MAX_RUN_STEPS,
         deadline: Instant::now() + MAX_TIME,
     };
     if product <= INLINE_PRODUCT {
-        match check_here(&compiled, &value, INLINE_STEPS, Some(watch.clone())) {
-            Err(Stopped::Steps) => {}
-            ended => return outcome(ended, value, weight, size),
+        match check_inline(&compiled, &value, INLINE_STEPS, Some(budget.clone())) {
+            Err(Interrupt::Steps) => {}
+            result => return into_result(result, value, weight, size),
         }
     }
-    elsewhere(run, move || {
-        let watch = Watch { deadline: Instant::now() + MAX_TIME, ..watch };
-        let ended = check_here(&compiled, &value, MAX_STEPS, Some(watch));
-        outcome(ended, value, weight, size)
+    run_blocking(run, move || {
+        let budget = RunBudget { deadline: Instant::now() + MAX_TIME, ..budget };
+        let result = check_inline(&compiled, &value, MAX_STEPS, Some(budget));
+        into_result(result, value, weight, size)
     })
     .await?
 }
 
-/// Whether values can be checked against a schema.
+/// Compiles a schema.
 ///
 /// # Errors
-/// When they cannot.
+/// If the schema is invalid or too large, or the run is cancelled.
 pub(crate) async fn check_schema(schema: &Value, run: &Invocation) -> Result<(), Failure> {
-    usable(schema, run).await.map(|_| ())
+    compile_for(schema, run).await.map(|_| ())
 }
 
-/// Why a schema cannot be used, if it cannot.
-pub(crate) fn wrong_with(schema: &Value) -> Option<String> {
+/// Returns the reason why a schema is invalid. `None` if it is valid.
+pub(crate) fn schema_error(schema: &Value) -> Option<String> {
     compile::compiled(schema).err().map(|reason| reason.to_string())
 }
 
-async fn usable(schema: &Value, run: &Invocation) -> Result<Arc<Compiled>, Failure> {
-    let compiled = match compile::known(schema) {
-        Some(known) => known,
+async fn compile_for(schema: &Value, run: &Invocation) -> Result<Arc<Compiled>, Failure> {
+    let compiled = match compile::cached(schema) {
+        Some(cached) => cached,
         None if compile::weight(schema) <= INLINE_WEIGHT => compile::compiled(schema),
         None => {
             let schema = schema.clone();
-            elsewhere(run, move || compile::compiled(&schema)).await?
+            run_blocking(run, move || compile::compiled(&schema)).await?
         }
     };
-    compiled.map_err(|reason| Failure::Unusable(reason.to_string()))
+    compiled.map_err(|reason| Failure::InvalidSchema(reason.to_string()))
 }
 
-/// Does work that takes long on a thread of its own, when there is a place.
-async fn elsewhere<T: Send + 'static>(
+/// Runs long work on a blocking thread, after a permit of the semaphore is free.
+async fn run_blocking<T: Send + 'static>(
     run: &Invocation,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
-    let place = run.cancel.run_until_cancelled(HEAVY.clone().acquire_owned()).await.ok_or(Failure::Cancelled)?;
+    let permit = run.cancel.run_until_cancelled(LONG_CHECKS.clone().acquire_owned()).await.ok_or(Failure::Cancelled)?;
     let work = tokio::task::spawn_blocking(move || {
-        let _place = place;
+        let _permit = permit;
         work()
     });
     match run.cancel.run_until_cancelled(work).await.ok_or(Failure::Cancelled)? {
-        Ok(done) => Ok(done),
+        Ok(result) => Ok(result),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(_) => Err(Failure::Cancelled),
@@ -138,46 +137,57 @@ async fn elsewhere<T: Send + 'static>(
     }
 }
 
-/// Checks a value on this thread, and gives what is wrong with it, if anything.
-fn check_here(compiled: &Compiled, value: &Value, steps: u64, watch: Option<Watch>) -> Result<Option<String>, Stopped> {
+/// Checks a value on this thread. Returns a description of its faults, or `None` if it matches.
+fn check_inline(
+    compiled: &Compiled,
+    value: &Value,
+    steps: u64,
+    budget: Option<RunBudget>,
+) -> Result<Option<String>, Interrupt> {
     let Compiled { validator, per_byte, .. } = compiled;
-    let limits = |steps| Limits { steps, per_byte: *per_byte, watch: watch.clone() };
+    let limits = |steps| Limits { steps, per_byte: *per_byte, budget: budget.clone() };
     if metered(limits(steps), || validator.is_valid(CountedNode(value)))? {
         return Ok(None);
     }
     let steps = steps.min(FAULT_STEPS);
-    let told = match metered(limits(steps), || faults::all(validator, value)) {
-        Err(Stopped::Steps) => match metered(limits(steps), || faults::first(validator, value)) {
+    let description = match metered(limits(steps), || faults::all(validator, value)) {
+        Err(Interrupt::Steps) => match metered(limits(steps), || faults::first(validator, value)) {
             Ok(first) => first.map(|first| format!("{first}; and more")),
-            Err(Stopped::Steps) => None,
-            Err(stopped) => return Err(stopped),
+            Err(Interrupt::Steps) => None,
+            Err(interrupt) => return Err(interrupt),
         },
-        told => Some(told?),
+        description => Some(description?),
     };
-    Ok(Some(told.unwrap_or_else(|| "the value does not fit its schema, in too many ways to tell them".into())))
+    let default = || "the value does not fit its schema, in too many ways to tell them".into();
+    Ok(Some(description.unwrap_or_else(default)))
 }
 
-fn outcome(ended: Result<Option<String>, Stopped>, value: Value, weight: u64, size: u64) -> Result<Value, Failure> {
+fn into_result(
+    result: Result<Option<String>, Interrupt>,
+    value: Value,
+    weight: u64,
+    size: u64,
+) -> Result<Value, Failure> {
     let advice = "send fewer values at once, or have the schema made simpler";
     let schema = format!("against a schema of weight {weight}, with {size} values");
-    Err(match ended {
+    Err(match result {
         Ok(None) => return Ok(value),
-        Ok(Some(faults)) => Failure::Unfit(faults),
-        Err(Stopped::Steps) => {
-            Failure::TooMuch(format!("their check takes more than {MAX_STEPS} steps {schema}; {advice}"))
+        Ok(Some(faults)) => Failure::Mismatch(faults),
+        Err(Interrupt::Steps) => {
+            Failure::LimitExceeded(format!("their check takes more than {MAX_STEPS} steps {schema}; {advice}"))
         }
-        Err(Stopped::Deadline) => {
+        Err(Interrupt::Deadline) => {
             let seconds = MAX_TIME.as_secs();
-            Failure::TooMuch(format!("their check takes longer than {seconds} s {schema}; {advice}"))
+            Failure::LimitExceeded(format!("their check takes longer than {seconds} s {schema}; {advice}"))
         }
-        Err(Stopped::Run) => Failure::TooMuch(format!(
+        Err(Interrupt::RunSteps) => Failure::LimitExceeded(format!(
             "the checks of this run have taken {MAX_RUN_STEPS} steps, which is the limit; go on in a new run"
         )),
-        Err(Stopped::Cancelled) => Failure::Cancelled,
+        Err(Interrupt::Cancelled) => Failure::Cancelled,
     })
 }
 
-/// How many values there are in a value; long strings count for several.
+/// Returns the number of values in a value. Long strings count as several.
 fn size(value: &Value) -> u64 {
     let of_text = |text: &str| 1 + u64::try_from(text.len()).unwrap_or(u64::MAX) / 64;
     match value {
@@ -188,12 +198,12 @@ fn size(value: &Value) -> u64 {
     }
 }
 
-/// What is wrong with a value, or nothing.
+/// Returns the faults of a value, or an empty string.
 #[cfg(test)]
 pub(crate) fn fault_of(schema: &Value, value: Value) -> String {
-    match compile::compiled(schema).map(|compiled| check_here(&compiled, &value, MAX_STEPS, None)) {
+    match compile::compiled(schema).map(|compiled| check_inline(&compiled, &value, MAX_STEPS, None)) {
         Ok(Ok(fault)) => fault.unwrap_or_default(),
-        Ok(Err(stopped)) => format!("{stopped:?}"),
+        Ok(Err(interrupt)) => format!("{interrupt:?}"),
         Err(reason) => reason.to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! Sets of tools, and what can be made of one: fewer tools, tools under other names, tools that a person has to agree to.
+//! Toolsets, and adapters that filter, rename or require confirmation of their tools.
 //!
 //! ```
 //! use hatchery_core::JsonMap;
@@ -12,7 +12,7 @@
 //! # agent.build().unwrap();
 //! ```
 //!
-//! An agent's toolsets are asked for their tools before each model call, so what they answer may change while the agent runs.
+//! The tools of an agent's toolsets are resolved before each model call, so they may change while the agent runs.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,28 +23,29 @@ use hatchery_core::{CallContext, FunctionDeclaration, RunError, Tool, Toolset, W
 use crate::authoring::build::IntoTool;
 use crate::tools::builtin::RequireConfirmation;
 
-/// What can be made of a toolset: one of this module, or any other in an [`Arc`].
+/// Conversion into a toolset, and its adapters. Implemented for the toolsets of this module, and for any other in an
+/// [`Arc`].
 pub trait IntoToolset: Sized {
-    /// The toolset.
+    /// Converts this into a shared toolset.
     fn into_toolset(self) -> Arc<dyn Toolset>;
 
-    /// Only the tools of these names. Names that the toolset does not have are passed over: it may have them at another time.
+    /// Keeps only the tools of these names. Unknown names are ignored, because the toolset may have them later.
     fn only<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> FilteredToolset {
         let names: HashSet<String> = names.into_iter().map(Into::into).collect();
         self.filtered(move |tool| names.contains(&tool.name))
     }
 
-    /// Only the tools for which `keep` says so.
+    /// Keeps only the tools for which `keep` returns true.
     fn filtered(self, keep: impl Fn(&FunctionDeclaration) -> bool + Send + Sync + 'static) -> FilteredToolset {
         FilteredToolset { inner: self.into_toolset(), keep: Box::new(keep) }
     }
 
-    /// The same tools, whose names begin with `prefix` for the model, and for callbacks that see its calls.
+    /// Adds a prefix to the names of the tools, as the model and callbacks see them.
     fn prefix(self, prefix: impl Into<String>) -> PrefixedToolset {
         PrefixedToolset { inner: self.into_toolset(), prefix: prefix.into() }
     }
 
-    /// The same tools, where a person has to agree to each call.
+    /// Requires a person's confirmation of each call.
     fn requiring_confirmation(self) -> ApprovalRequiredToolset {
         ApprovalRequiredToolset(self.into_toolset())
     }
@@ -74,26 +75,26 @@ macro_rules! toolsets {
 
 toolsets!(StaticToolset, FilteredToolset, PrefixedToolset, ApprovalRequiredToolset);
 
-/// Tools that are always the same.
+/// A toolset with a fixed list of tools.
 pub struct StaticToolset {
     name: String,
     tools: Vec<Arc<dyn Tool>>,
 }
 
 impl StaticToolset {
-    /// A toolset of this name without tools.
+    /// Creates an empty toolset.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), tools: Vec::new() }
     }
 
-    /// With this tool.
+    /// Adds a tool.
     #[must_use]
     pub fn tool(mut self, tool: impl IntoTool) -> Self {
         self.tools.push(tool.into_tool());
         self
     }
 
-    /// With these tools.
+    /// Adds tools.
     #[must_use]
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
@@ -112,7 +113,7 @@ impl Toolset for StaticToolset {
     }
 }
 
-/// Some tools of a toolset. [`IntoToolset::only`] and [`IntoToolset::filtered`] make one.
+/// A toolset that omits tools of another. Created by [`IntoToolset::only`] and [`IntoToolset::filtered`].
 pub struct FilteredToolset {
     inner: Arc<dyn Toolset>,
     keep: Box<dyn Fn(&FunctionDeclaration) -> bool + Send + Sync>,
@@ -131,7 +132,7 @@ impl WrapperToolset for FilteredToolset {
     }
 }
 
-/// The tools of a toolset under longer names. [`IntoToolset::prefix`] makes one.
+/// A toolset that adds a prefix to the names of tools. Created by [`IntoToolset::prefix`].
 pub struct PrefixedToolset {
     inner: Arc<dyn Toolset>,
     prefix: String,
@@ -173,7 +174,7 @@ impl WrapperTool for RenamedTool {
     }
 }
 
-/// The tools of a toolset, where a person has to agree to each call. [`IntoToolset::requiring_confirmation`] makes one.
+/// A toolset whose calls a person must confirm. Created by [`IntoToolset::requiring_confirmation`].
 pub struct ApprovalRequiredToolset(Arc<dyn Toolset>);
 
 #[async_trait]

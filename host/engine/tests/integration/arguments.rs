@@ -1,4 +1,4 @@
-//! Arguments are checked against what a tool declares before it runs.
+//! Validation of arguments against the declared schema.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::logs::Warnings;
 use crate::support::*;
 
-/// Answers with its arguments.
+/// Returns its arguments.
 struct Echo(Arc<FunctionDeclaration>);
 
 fn echo(parameters: Value) -> Arc<dyn Tool> {
@@ -36,7 +36,7 @@ impl Tool for Echo {
     }
 }
 
-/// The answer of the tool to a model that calls it with these arguments.
+/// Returns the response to a model that calls the tool with these arguments.
 async fn answer(parameters: Value, args: Value, callbacks: impl FnOnce(&mut hatchery_core::LlmAgent)) -> String {
     let model = Scripted::sequence([Reply::call("echo", args), Reply::text("ok")]);
     let agent = llm_with("root", model, |llm| {
@@ -47,7 +47,7 @@ async fn answer(parameters: Value, args: Value, callbacks: impl FnOnce(&mut hatc
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_are_told_to_the_model_and_the_tool_does_not_run() {
+async fn invalid_arguments_are_an_error_for_the_model_and_the_tool_does_not_run() {
     assert_eq!(
         answer(sides(), json!({"sides": "six"}), |_| {}).await,
         "root: answer echo{\"error\":\"the arguments do not fit the parameters of `echo`, which has not run: at `/sides`: \
@@ -56,26 +56,26 @@ async fn arguments_that_do_not_fit_are_told_to_the_model_and_the_tool_does_not_r
 }
 
 #[tokio::test]
-async fn whole_numbers_may_come_as_floats() {
+async fn integers_may_be_written_as_floats() {
     assert_eq!(answer(sides(), json!({"sides": 6.0}), |_| {}).await, "root: answer echo{\"sides\":6.0}");
 }
 
 #[tokio::test]
-async fn parameters_in_geminis_words_are_understood() {
+async fn parameters_in_geminis_dialect_are_supported() {
     let parameters = json!({"type": "OBJECT", "properties": {"sides": {"type": "INTEGER"}}});
     assert_eq!(answer(parameters.clone(), json!({"sides": 6}), |_| {}).await, "root: answer echo{\"sides\":6}");
     assert!(answer(parameters, json!({"sides": "six"}), |_| {}).await.contains("is not of type"));
 }
 
 #[tokio::test]
-async fn a_callback_before_the_tool_may_mend_arguments() {
+async fn a_before_tool_callback_may_correct_arguments() {
     let parameters = json!({"type": "object", "required": ["mark"]});
     let mends = Answers { name: "mends", mark: Some("m"), ..Answers::default() };
     let answer = answer(parameters, json!({}), |llm| llm.callbacks.push(HookPoint::BeforeTool, mends.arc())).await;
     assert_eq!(answer, "root: answer echo{\"mark\":\"m\"}");
 }
 
-/// Notes the errors of tools.
+/// Records the errors of tools.
 #[derive(Default)]
 struct Errors(Mutex<Vec<String>>);
 
@@ -97,7 +97,7 @@ impl Callback for Errors {
 }
 
 #[tokio::test]
-async fn a_callback_for_failed_tools_sees_what_does_not_fit() {
+async fn an_on_tool_error_callback_gets_the_validation_error() {
     let errors = Arc::new(Errors::default());
     let seen = errors.clone();
     let answer = answer(sides(), json!({}), |llm| llm.callbacks.push(HookPoint::OnToolError, seen)).await;
@@ -106,19 +106,19 @@ async fn a_callback_for_failed_tools_sees_what_does_not_fit() {
 }
 
 #[tokio::test]
-async fn a_tool_whose_parameters_cannot_be_checked_is_not_called() {
+async fn a_tool_with_an_invalid_schema_is_not_called() {
     let warnings = Warnings::heard();
     let parameters = json!({"properties": {"x": {"type": "nonsense"}}});
-    let said = answer(parameters, json!({"x": 1}), |_| {}).await;
+    let transcript = answer(parameters, json!({"x": 1}), |_| {}).await;
     let start = "root: answer echo{\"error\":\"`echo` cannot be called, since the JSON Schema of its parameters cannot be used, which only its \
                  author can mend: at `/properties/x/type`: ";
-    assert!(said.starts_with(start), "{said}");
+    assert!(transcript.starts_with(start), "{transcript}");
     let lines = warnings.lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("tool `echo` cannot be called: the JSON Schema of its parameters cannot be used: "));
 }
 
-/// Calls its tool with arguments that do not fit.
+/// Calls its tool with invalid arguments.
 struct Calls;
 
 #[async_trait]
@@ -130,8 +130,8 @@ impl CustomAgent for Calls {
 }
 
 #[tokio::test]
-async fn arguments_from_code_are_checked_too() {
+async fn arguments_from_code_are_validated_too() {
     let custom = CustomAgentSpec { code: Arc::new(Calls), model: None, tools: vec![echo(sides())] };
-    let said = Harness::new(Agent::new("root", "", AgentKind::Custom(custom))).await.transcript("hi").await;
-    assert!(said[0].ends_with("at `/sides`: \"six\" is not of type \"integer\""), "{said:?}");
+    let transcript = Harness::new(Agent::new("root", "", AgentKind::Custom(custom))).await.transcript("hi").await;
+    assert!(transcript[0].ends_with("at `/sides`: \"six\" is not of type \"integer\""), "{transcript:?}");
 }

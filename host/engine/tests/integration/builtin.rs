@@ -1,4 +1,4 @@
-//! The tools that come with the host.
+//! Built-in tools.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn ask(name: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn an_agent_called_as_a_tool_answers_with_its_last_text() {
+async fn the_result_of_an_agent_tool_is_the_last_text_of_the_agent() {
     let helper = Arc::new(Scripted::sequence(["Rome"]));
     let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("It is Rome.")]));
     let app = Harness::new(with_tool(&model, agent_tool(llm_on("helper", &helper, |_| {}), false))).await;
@@ -45,7 +45,7 @@ async fn an_agent_called_as_a_tool_answers_with_its_last_text() {
 }
 
 #[tokio::test]
-async fn an_agent_called_as_a_tool_shares_state_both_ways() {
+async fn an_agent_tool_reads_and_writes_the_state_of_its_caller() {
     let helper = llm_with("helper", Scripted::sequence(["Rome"]), |llm| {
         llm.instruction = hatchery_core::Instruction::Template("Answer in {tongue}.".into());
         llm.output_key = Some("found".into());
@@ -58,7 +58,7 @@ async fn an_agent_called_as_a_tool_shares_state_both_ways() {
 }
 
 #[tokio::test]
-async fn a_structured_answer_is_json_and_a_wrong_one_goes_to_the_model() {
+async fn a_structured_answer_is_json_and_an_invalid_one_is_an_error_for_the_model() {
     let schema = |llm: &mut hatchery_core::LlmAgent| llm.output_schema = Some(json!({"type": "object"}));
     let helper = llm_with("helper", Scripted::sequence(["{\"n\": 1}", "no json"]), schema);
     let model = Arc::new(Scripted::sequence([ask("helper"), ask("helper"), Reply::text("ok")]));
@@ -68,14 +68,14 @@ async fn a_structured_answer_is_json_and_a_wrong_one_goes_to_the_model() {
 }
 
 #[tokio::test]
-async fn without_a_summary_the_agents_answer_is_the_answer() {
+async fn with_skip_summarization_the_agents_answer_is_the_answer() {
     let model = Arc::new(Scripted::sequence([ask("helper")]));
     let tool = agent_tool(llm("helper", Scripted::sequence(["Rome"])), true);
     assert_eq!(Harness::new(with_tool(&model, tool)).await.transcript("hi").await.len(), 2);
 }
 
 #[tokio::test]
-async fn a_failing_agent_is_told_to_the_model() {
+async fn the_error_of_an_agent_tool_is_sent_to_the_model() {
     let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("sorry")]));
     let tool = agent_tool(llm("helper", Scripted::sequence([Reply::status(500, "down")])), false);
     let events = Harness::new(with_tool(&model, tool)).await.transcript("hi").await;
@@ -83,7 +83,7 @@ async fn a_failing_agent_is_told_to_the_model() {
 }
 
 #[tokio::test]
-async fn model_calls_of_agents_called_as_tools_count() {
+async fn model_calls_of_agent_tools_are_counted() {
     let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("ok")]));
     let mut app = Harness::new(with_tool(&model, agent_tool(llm("helper", Scripted::sequence(["x"])), false))).await;
     app.config.max_llm_calls = 1;
@@ -92,7 +92,7 @@ async fn model_calls_of_agents_called_as_tools_count() {
 }
 
 #[tokio::test]
-async fn agents_cannot_call_each_other_without_end() {
+async fn the_nesting_of_agent_tools_is_limited() {
     let mut agent = llm("leaf", Scripted::new().default_reply("deep"));
     for level in 0..20 {
         let name = agent.name.clone();
@@ -110,7 +110,7 @@ async fn agents_cannot_call_each_other_without_end() {
 }
 
 #[tokio::test]
-async fn artifacts_are_named_and_shown_when_asked_for() {
+async fn artifacts_are_listed_and_loaded_on_request() {
     let model = Arc::new(Scripted::sequence([
         Reply::call("load_artifacts", json!({"artifact_names": ["note.txt", "pic.png", "gone"]})),
         Reply::text("ok"),
@@ -132,7 +132,7 @@ async fn artifacts_are_named_and_shown_when_asked_for() {
 }
 
 #[tokio::test]
-async fn memory_is_searched_when_asked_and_told_before_it_is_asked() {
+async fn memory_is_searched_on_request_and_preloaded() {
     let remember = |app: &Harness| {
         let services = app.runner.services().clone();
         async move {
@@ -159,7 +159,7 @@ async fn memory_is_searched_when_asked_and_told_before_it_is_asked() {
     assert!(request.tools.is_empty());
 }
 
-/// A memory that cannot be searched.
+/// A memory service whose search fails.
 struct Forgets;
 
 #[async_trait]
@@ -174,7 +174,7 @@ impl MemoryService for Forgets {
 }
 
 #[tokio::test]
-async fn a_memory_that_fails_ends_the_run_of_whoever_asks_it() {
+async fn a_memory_service_that_fails_ends_the_run() {
     let helper = llm_with("helper", Scripted::new(), |llm| llm.tools = vec![builtin("preload_memory").unwrap()]);
     for (tool, call) in [
         (builtin("load_memory").unwrap(), Reply::call("load_memory", json!({"query": "bicycle"}))),
@@ -191,7 +191,7 @@ async fn a_memory_that_fails_ends_the_run_of_whoever_asks_it() {
 }
 
 #[tokio::test]
-async fn examples_are_shown_and_cannot_be_called() {
+async fn examples_are_in_the_request_and_cannot_be_called() {
     let example = Example { input: Content::user("2+2"), output: vec![Content::model("4")] };
     let model = Arc::new(Scripted::sequence([Reply::call("example_tool", json!({})), Reply::text("ok")]));
     let app = Harness::new(with_tool(&model, Arc::new(ExampleTool::new(&[example])))).await;
@@ -205,7 +205,7 @@ async fn examples_are_shown_and_cannot_be_called() {
 }
 
 #[tokio::test]
-async fn model_tools_are_asked_for_and_refused_where_they_do_not_run() {
+async fn model_tools_are_requested_and_rejected_for_other_models() {
     let model = Arc::new(Scripted::sequence(["ok"]));
     Harness::new(with_tool(&model, builtin("google_search").unwrap())).await.run("hi").await;
     let request = &model.requests()[0];
@@ -225,7 +225,7 @@ async fn model_tools_are_asked_for_and_refused_where_they_do_not_run() {
 }
 
 #[tokio::test]
-async fn a_search_of_vertex_is_asked_for_with_its_settings() {
+async fn vertex_search_is_requested_with_its_settings() {
     let corpora = ["projects/p/locations/l/ragCorpora/c".to_owned()];
     let rag = ModelTool::vertex_ai_rag_retrieval(&corpora, Some(3), Some(0.5)).unwrap();
     let search = ModelTool::vertex_ai_search(Some("store"), None).unwrap();
@@ -247,7 +247,7 @@ async fn a_search_of_vertex_is_asked_for_with_its_settings() {
 }
 
 #[tokio::test]
-async fn a_tool_made_long_running_prepares_a_request_as_it_did() {
+async fn a_long_running_wrapper_prepares_a_request_as_the_inner_tool() {
     let model = Arc::new(Scripted::sequence(["fine"]));
     let memory = LongRunning::new(builtin("load_memory").unwrap());
     Harness::new(with_tool(&model, Arc::new(memory))).await.run("hi").await;
@@ -272,13 +272,13 @@ async fn any_tool_can_be_made_long_running() {
 }
 
 #[test]
-fn every_name_is_known() {
+fn every_built_in_tool_can_be_created() {
     assert!(hatchery_engine::builtin::tools().names().all(|name| builtin(name).is_some()));
     assert!(builtin("nonsense").is_none());
 }
 
 #[tokio::test]
-async fn arguments_that_are_missing_are_asked_for() {
+async fn missing_arguments_are_an_error() {
     for (name, text) in [
         ("load_memory", "\"query\" is a required property"),
         ("load_artifacts", "\"artifact_names\" is a required property"),

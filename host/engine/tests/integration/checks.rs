@@ -1,4 +1,4 @@
-//! What it costs to check arguments and answers against schemas, and that nobody else pays for it.
+//! Limits of schema checks, and their isolation from other runs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -34,11 +34,11 @@ impl Tool for Counts {
     }
 }
 
-/// Keeps the run that it is called in.
+/// Records the invocation in which it is called.
 #[derive(Default)]
 struct Spies {
     run: Mutex<Option<Arc<Invocation>>>,
-    /// Steps that the run is said to have taken before.
+    /// Number of steps that the run has already taken.
     spent: u64,
 }
 
@@ -61,7 +61,7 @@ impl Spies {
     }
 }
 
-/// An agent whose model calls a tool with these parameters once.
+/// Creates an agent whose model calls a tool with these parameters once.
 fn calls(parameters: Value, args: Value, spies: &Arc<Spies>) -> (Agent, Arc<AtomicUsize>) {
     let declaration =
         FunctionDeclaration { name: "tool".into(), parameters: Some(parameters), ..FunctionDeclaration::default() };
@@ -75,7 +75,7 @@ fn calls(parameters: Value, args: Value, spies: &Arc<Spies>) -> (Agent, Arc<Atom
     (agent, calls)
 }
 
-/// The error that the model gets, and the number of calls and steps.
+/// Returns the error for the model, and the number of calls and steps.
 async fn error_of(parameters: Value, args: Value, spies: Spies) -> (String, usize, u64) {
     let spies = Arc::new(spies);
     let (agent, calls) = calls(parameters, args, &spies);
@@ -89,18 +89,18 @@ fn list(items: Value) -> Value {
     json!({"type": "object", "properties": {"list": {"type": "array", "items": items}}})
 }
 
-/// So many alternatives that none of them is worth an index.
+/// Creates a schema of alternatives that are not indexed.
 fn alternatives(count: usize) -> Value {
     json!({"anyOf": (0..count).map(|number| json!({"const": number as f64 + 0.5})).collect::<Vec<_>>()})
 }
 
-/// A check that takes as many steps as a check may.
+/// Returns a schema and a value whose check exceeds the maximum number of steps.
 fn endless() -> (Value, Value) {
     (list(alternatives(1000)), json!({"list": vec![999.5; 100_000]}))
 }
 
 #[tokio::test]
-async fn a_long_list_of_values_times_many_items_takes_a_few_steps_for_each() {
+async fn a_long_enum_takes_a_few_steps_for_each_of_many_items() {
     let floats: Vec<_> = (0..19_000).map(|number| f64::from(number) + 0.5).collect();
     let parameters = list(json!({"enum": floats}));
     let spies = Spies::default;
@@ -114,7 +114,7 @@ async fn a_long_list_of_values_times_many_items_takes_a_few_steps_for_each() {
 }
 
 #[tokio::test]
-async fn a_check_that_takes_too_many_steps_is_given_up_and_the_tool_does_not_run() {
+async fn a_check_that_takes_too_many_steps_is_interrupted_and_the_tool_does_not_run() {
     let (parameters, args) = endless();
     let (error, calls, steps) = error_of(parameters, args, Spies::default()).await;
     assert_eq!(
@@ -127,7 +127,7 @@ async fn a_check_that_takes_too_many_steps_is_given_up_and_the_tool_does_not_run
 }
 
 #[tokio::test]
-async fn a_check_that_could_take_too_much_is_not_begun() {
+async fn a_check_that_could_exceed_the_limit_is_not_started() {
     let audit = Audit::heard();
     let (error, calls, steps) =
         error_of(list(alternatives(6000)), json!({"list": vec![0.5; 100_000]}), Spies::default()).await;
@@ -143,7 +143,7 @@ async fn a_check_that_could_take_too_much_is_not_begun() {
 }
 
 #[tokio::test]
-async fn the_checks_of_a_run_share_its_steps() {
+async fn the_checks_of_a_run_share_one_limit() {
     let parameters = list(json!({"type": "integer"}));
     for spent in [99_999_999, 100_000_000] {
         let args = json!({"list": vec![1; 20_000]});
@@ -158,7 +158,7 @@ async fn the_checks_of_a_run_share_its_steps() {
 }
 
 #[tokio::test]
-async fn a_long_check_holds_up_nobody_and_ends_with_its_run() {
+async fn a_long_check_blocks_no_worker_and_ends_with_its_run() {
     let spies = Arc::new(Spies::default());
     let (parameters, args) = endless();
     let (agent, calls) = calls(parameters, args, &spies);
@@ -166,7 +166,7 @@ async fn a_long_check_holds_up_nobody_and_ends_with_its_run() {
     let request = app.request(Content::user("hi"));
     let cancel = request.cancel.clone();
     let run = app.runner.run(app.app.clone(), request).await.unwrap();
-    // The only worker of this test is free while the check is under way.
+    // The only worker thread of this test is free during the check.
     while spies.steps() == 0 {
         yield_now().await;
     }
@@ -181,8 +181,8 @@ async fn a_long_check_holds_up_nobody_and_ends_with_its_run() {
 }
 
 #[tokio::test]
-async fn a_run_that_waits_for_a_place_to_check_can_be_cancelled() {
-    // More than there are places for, so the last one waits while the others are checked.
+async fn a_run_that_waits_for_a_permit_can_be_cancelled() {
+    // More checks than permits, so the last one waits.
     let mut runs = Vec::new();
     for _ in 0..4 {
         let spies = Arc::new(Spies::default());
@@ -200,14 +200,14 @@ async fn a_run_that_waits_for_a_place_to_check_can_be_cancelled() {
     runs.iter().for_each(|(cancel, _)| cancel.cancel());
     let (_, last) = runs.pop().unwrap();
     assert_eq!(last.collect().await.unwrap_err().code(), "CANCELLED");
-    // Those that had a place may have come to their end before.
+    // The checks with a permit may have finished before.
     for (_, run) in runs {
         let _ = run.collect().await;
     }
 }
 
 #[tokio::test]
-async fn an_agent_whose_output_schema_cannot_be_used_does_not_run() {
+async fn an_agent_with_an_invalid_output_schema_does_not_run() {
     let model = Arc::new(Scripted::sequence(["{}"]));
     let agent =
         llm_on("root", &model, |llm| llm.output_schema = Some(json!({"properties": {"a": {"type": "nonsense"}}})));

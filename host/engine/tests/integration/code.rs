@@ -1,4 +1,4 @@
-//! Code that a model writes: found, run by the host, and shown to the model with its result.
+//! Code execution: finding code in a response, running it, and sending its result to the model.
 
 mod prompts;
 mod running;
@@ -18,7 +18,7 @@ use crate::support::*;
 
 type Body = dyn Fn(&CodeInput, &CallContext) -> Result<CodeOutput, ToolError> + Send + Sync;
 
-/// Runs code by calling a closure, and keeps what it was given.
+/// Runs code by calling a closure, and records its inputs.
 struct Executor {
     inputs: Mutex<Vec<CodeInput>>,
     body: Box<Body>,
@@ -44,7 +44,7 @@ impl Executor {
         Arc::new(Self { inputs: Mutex::default(), body: Box::new(body) })
     }
 
-    /// `fail` fails, anything else prints `ran: ` and itself.
+    /// Creates an executor that fails for `fail`, and otherwise prints `ran: ` and the code.
     fn simple() -> Arc<Self> {
         Self::new(|input, _| {
             Ok(match input.code.as_str() {
@@ -81,7 +81,7 @@ fn sequence<const N: usize>(replies: [&str; N]) -> Arc<Scripted> {
     Arc::new(Scripted::sequence(replies))
 }
 
-/// A content in a line: its texts, `<code>` and `[outcome: output]`.
+/// Formats a content in one line: its texts, `<code>` and `[outcome: output]`.
 fn show(content: &Content) -> String {
     let show = |part: &Part| match &part.data {
         PartData::Text(text) => text.clone(),
@@ -95,17 +95,17 @@ fn show(content: &Content) -> String {
     content.parts.iter().map(show).collect::<Vec<_>>().join("|")
 }
 
-/// The whole events in a line each.
-async fn talk(app: &Harness, text: &str) -> Vec<String> {
+/// Runs a turn. Returns its complete events, one line each.
+async fn run_lines(app: &Harness, text: &str) -> Vec<String> {
     let events = app.run(text).await;
-    events.iter().filter(|event| !event.partial).map(|event| shown(event)).collect()
+    events.iter().filter(|event| !event.partial).map(|event| format_event(event)).collect()
 }
 
-fn shown(event: &Event) -> String {
+fn format_event(event: &Event) -> String {
     event.content.as_deref().map(show).unwrap_or_default()
 }
 
-/// What a model was sent, a content in a line.
+/// Returns the contents of a request, one line each.
 fn prompt(model: &Scripted, call: usize) -> Vec<String> {
     let line = |content: &Arc<Content>| format!("{}: {}", content.role.as_deref().unwrap_or("-"), show(content));
     model.requests()[call].contents.iter().map(line).collect()
@@ -114,14 +114,14 @@ fn prompt(model: &Scripted, call: usize) -> Vec<String> {
 const CODE: &str = "Let me see.\n```python\na\n```\nThat gives 7.";
 
 #[tokio::test]
-async fn the_first_block_runs_and_its_result_is_shown_to_the_model() {
+async fn the_first_block_runs_and_its_result_is_sent_to_the_model() {
     for block in ["```python\na\n```", "```tool_code\na\n```"] {
         let model = sequence([&format!("Let me see.\n{block}\nThat gives 7.\n{block}"), "done"]);
         let executor = Executor::simple();
         let app = Harness::new(coder(&model, &executor)).await;
         let events = app.run("hi").await;
-        let said: Vec<_> = events.iter().map(|event| shown(event)).collect();
-        assert_eq!(said, ["Let me see.\n|<a>", "[OUTCOME_OK: ran: a]", "done"]);
+        let lines: Vec<_> = events.iter().map(|event| format_event(event)).collect();
+        assert_eq!(lines, ["Let me see.\n|<a>", "[OUTCOME_OK: ran: a]", "done"]);
         let parts = serde_json::to_value(&events[0].content.as_ref().unwrap().parts).unwrap();
         assert_eq!(parts[1], json!({"executableCode": {"language": "PYTHON", "code": "a"}}));
         assert_eq!(events[1].author, "root");
@@ -134,29 +134,29 @@ async fn the_first_block_runs_and_its_result_is_shown_to_the_model() {
 }
 
 #[tokio::test]
-async fn delimiters_can_be_chosen() {
+async fn delimiters_can_be_configured() {
     let model = sequence(["<run>a</run>", "done"]);
     let pair = |open: &str, close: &str| (open.to_owned(), close.to_owned());
     let agent = coder_with(&model, &Executor::simple(), |runner| {
         runner.code_delimiters = vec![pair("<run>", "</run>")];
         runner.result_delimiters = pair("<out>", "</out>");
     });
-    talk(&Harness::new(agent).await, "hi").await;
+    run_lines(&Harness::new(agent).await, "hi").await;
     assert_eq!(prompt(&model, 1), ["user: hi", "model: <run>a</run>", "user: <out>ran: a</out>"]);
 }
 
 #[tokio::test]
-async fn what_is_not_closed_is_text() {
+async fn an_unclosed_block_is_text() {
     let (model, executor) = (sequence(["```python\na"]), Executor::simple());
     let app = Harness::new(coder(&model, &executor)).await;
-    assert_eq!(talk(&app, "hi").await, ["```python\na"]);
+    assert_eq!(run_lines(&app, "hi").await, ["```python\na"]);
     assert!(executor.codes().is_empty());
 }
 
 #[tokio::test]
 async fn without_an_executor_code_is_text() {
     let app = Harness::new(llm_on("root", &sequence([CODE]), |_| {})).await;
-    assert_eq!(talk(&app, "hi").await, [CODE]);
+    assert_eq!(run_lines(&app, "hi").await, [CODE]);
 }
 
 #[tokio::test]
@@ -164,12 +164,12 @@ async fn thoughts_are_not_run() {
     let model = Scripted::sequence([Reply::new().and_thought("```python\na\n```").and_text("so")]);
     let executor = Executor::simple();
     let app = Harness::new(coder(&Arc::new(model), &executor)).await;
-    assert_eq!(talk(&app, "hi").await, ["```python\na\n```|so"]);
+    assert_eq!(run_lines(&app, "hi").await, ["```python\na\n```|so"]);
     assert!(executor.codes().is_empty());
 }
 
 #[tokio::test]
-async fn tools_win_over_code_in_one_answer() {
+async fn tools_take_precedence_over_code_in_one_response() {
     let model = Arc::new(Scripted::sequence([Reply::text(CODE).and_call("t", json!({})), Reply::text("done")]));
     let executor = Executor::simple();
     let mut agent = coder(&model, &executor);
@@ -182,24 +182,24 @@ async fn tools_win_over_code_in_one_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_cut_off_is_not_run() {
+async fn code_in_a_truncated_response_does_not_run() {
     let model = Arc::new(Scripted::sequence([Reply::text(CODE).finish("MAX_TOKENS")]));
     let executor = Executor::simple();
     let app = Harness::new(coder(&model, &executor)).await;
-    assert_eq!(talk(&app, "hi").await, [CODE]);
+    assert_eq!(run_lines(&app, "hi").await, [CODE]);
     assert!(executor.codes().is_empty());
 }
 
 #[tokio::test]
-async fn pieces_come_as_they_are_and_the_whole_ends_in_the_code() {
+async fn partial_responses_are_unchanged_and_the_complete_one_ends_with_the_code() {
     let chunks = Reply::chunks(["See: ```pyt", "hon\na\n``", "` and so on"]);
     let model = Arc::new(Scripted::sequence([chunks, Reply::text("done")]));
     let app = Harness::new(coder(&model, &Executor::simple())).await.streaming();
     let events = app.run("hi").await;
-    let said: Vec<_> = events.iter().map(|event| (event.partial, shown(event))).collect();
-    let said: Vec<_> = said.iter().map(|(partial, text)| (*partial, text.as_str())).collect();
+    let lines: Vec<_> = events.iter().map(|event| (event.partial, format_event(event))).collect();
+    let lines: Vec<_> = lines.iter().map(|(partial, text)| (*partial, text.as_str())).collect();
     assert_eq!(
-        said,
+        lines,
         [
             (true, "See: ```pyt"),
             (true, "hon\na\n``"),
@@ -213,7 +213,7 @@ async fn pieces_come_as_they_are_and_the_whole_ends_in_the_code() {
     assert_eq!(events[0].id, events[3].id);
 }
 
-/// Keeps what the model has answered.
+/// Records the responses of the model.
 #[derive(Default)]
 struct Listens(Mutex<Vec<String>>);
 
@@ -230,18 +230,18 @@ impl Callback for Listens {
 }
 
 #[tokio::test]
-async fn callbacks_see_the_answer_as_the_model_gave_it() {
+async fn callbacks_get_the_unchanged_response_of_the_model() {
     let heard = Arc::new(Listens::default());
     let mut agent = coder(&sequence([CODE, "done"]), &Executor::simple());
     if let AgentKind::Llm(llm) = &mut agent.kind {
         llm.callbacks.push(HookPoint::AfterModel, heard.clone());
     }
-    talk(&Harness::new(agent).await, "hi").await;
+    run_lines(&Harness::new(agent).await, "hi").await;
     assert_eq!(*heard.0.lock().unwrap(), [CODE, "done"]);
 }
 
 #[tokio::test]
-async fn only_the_answer_goes_to_the_output_key() {
+async fn only_the_final_answer_is_saved_under_the_output_key() {
     let mut agent = coder(&sequence([CODE, "7"]), &Executor::simple());
     if let AgentKind::Llm(llm) = &mut agent.kind {
         llm.output_key = Some("answer".into());

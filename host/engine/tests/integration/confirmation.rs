@@ -1,4 +1,4 @@
-//! Asking a person before a tool runs: what the client sees, and which answers count.
+//! Human-in-the-loop confirmation: requests to the client, and valid decisions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::support::*;
 
 const WAITS: &str = r#"root: answer echo{"error":"This tool call requires confirmation, please approve or reject."}"#;
 
-/// A tool that says back its `message`, once a person agrees, and how often it has run.
+/// Creates a tool that requires confirmation and returns its `message`, and a counter of its runs.
 fn echo() -> (Arc<dyn Tool>, Arc<AtomicUsize>) {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = runs.clone();
@@ -26,8 +26,8 @@ fn call_echo() -> Reply {
     Reply::call("echo", json!({"message": "hello"}))
 }
 
-/// An app whose model calls `echo`, then says these texts.
-async fn asking(texts: &[&str]) -> (Harness, Arc<Scripted>, Arc<AtomicUsize>) {
+/// Creates an app whose model calls `echo`, and then returns these texts.
+async fn app_with_request(texts: &[&str]) -> (Harness, Arc<Scripted>, Arc<AtomicUsize>) {
     let (tool, runs) = echo();
     let replies = std::iter::once(call_echo()).chain(texts.iter().map(|text| Reply::text(*text)));
     let model = Arc::new(Scripted::sequence(replies));
@@ -35,7 +35,7 @@ async fn asking(texts: &[&str]) -> (Harness, Arc<Scripted>, Arc<AtomicUsize>) {
     (app, model, runs)
 }
 
-/// The id of the request in these events.
+/// Returns the id of the request in these events.
 fn request_id(events: &[Arc<Event>]) -> String {
     request_ids(events).remove(0)
 }
@@ -54,8 +54,8 @@ fn approval(id: &str) -> Content {
 }
 
 #[tokio::test]
-async fn a_person_is_asked_before_the_tool_runs() {
-    let (app, _, runs) = asking(&["please decide"]).await;
+async fn confirmation_is_requested_before_the_tool_runs() {
+    let (app, _, runs) = app_with_request(&["please decide"]).await;
     let events = app.run("hi").await;
     let request = events[1].function_calls().next().unwrap();
     let call_id = events[0].function_calls().next().unwrap().id.clone();
@@ -73,8 +73,8 @@ async fn a_person_is_asked_before_the_tool_runs() {
 }
 
 #[tokio::test]
-async fn an_approved_call_runs_and_its_answer_takes_the_place_of_the_first() {
-    let (app, model, runs) = asking(&["please decide", "it said hello"]).await;
+async fn an_approved_call_runs_and_its_result_replaces_the_first_one() {
+    let (app, model, runs) = app_with_request(&["please decide", "it said hello"]).await;
     let id = request_id(&app.run("hi").await);
     let events = app.send(approval(&id)).await;
     assert_eq!(briefs(&events), [r#"root: answer echo{"message":"hello"}"#, "root: it said hello"]);
@@ -89,7 +89,7 @@ async fn an_approved_call_runs_and_its_answer_takes_the_place_of_the_first() {
 
 #[tokio::test]
 async fn a_rejected_call_does_not_run() {
-    let (app, _, runs) = asking(&["please decide", "as you like"]).await;
+    let (app, _, runs) = app_with_request(&["please decide", "as you like"]).await;
     let id = request_id(&app.run("hi").await);
     let events = app.send(decision(&id, json!({"confirmed": false}))).await;
     assert_eq!(briefs(&events), [r#"root: answer echo{"error":"This tool call is rejected."}"#, "root: as you like"]);
@@ -97,7 +97,7 @@ async fn a_rejected_call_does_not_run() {
 }
 
 #[tokio::test]
-async fn a_tool_can_ask_by_itself_and_reads_what_the_person_gave() {
+async fn a_tool_can_request_confirmation_and_read_the_payload() {
     let book = tool("book", |_, cx| match cx.confirmation() {
         None => {
             cx.request_confirmation("How many seats?", Some(json!({"seats": 1}))).unwrap();
@@ -117,8 +117,8 @@ async fn a_tool_can_ask_by_itself_and_reads_what_the_person_gave() {
 }
 
 #[tokio::test]
-async fn a_confirmation_cannot_be_asked_for_outside_a_call() {
-    let (app, ..) = asking(&["?"]).await;
+async fn confirmation_cannot_be_requested_outside_a_call() {
+    let (app, ..) = app_with_request(&["?"]).await;
     let run = RunCode(|cx| {
         let error = cx.call.request_confirmation("?", None).unwrap_err();
         assert_eq!(error.to_string(), "a confirmation can be asked for only in a tool call");
@@ -143,16 +143,16 @@ impl hatchery_core::CustomAgent for RunCode {
 }
 
 #[tokio::test]
-async fn a_decision_may_come_as_text() {
-    let (app, _, runs) = asking(&["please decide", "done"]).await;
+async fn a_decision_may_be_json_text() {
+    let (app, _, runs) = app_with_request(&["please decide", "done"]).await;
     let id = request_id(&app.run("hi").await);
     app.send(decision(&id, json!({"response": "{\"confirmed\": true}"}))).await;
     assert_eq!(runs.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
-async fn a_decision_counts_once() {
-    let (app, _, runs) = asking(&["please decide", "done", "again?", "and again?"]).await;
+async fn a_decision_is_valid_once() {
+    let (app, _, runs) = app_with_request(&["please decide", "done", "again?", "and again?"]).await;
     let id = request_id(&app.run("hi").await);
     app.send(approval(&id)).await;
     assert_eq!(briefs(&app.send(approval(&id)).await), ["root: again?"]);
@@ -161,8 +161,8 @@ async fn a_decision_counts_once() {
 }
 
 #[tokio::test]
-async fn the_first_of_two_decisions_about_one_call_counts() {
-    let (app, _, runs) = asking(&["please decide", "done"]).await;
+async fn the_first_of_two_decisions_about_one_call_is_used() {
+    let (app, _, runs) = app_with_request(&["please decide", "done"]).await;
     let id = request_id(&app.run("hi").await);
     let mut both = approval(&id);
     both.parts.extend(decision(&id, json!({"confirmed": false})).parts);
@@ -172,13 +172,13 @@ async fn the_first_of_two_decisions_about_one_call_counts() {
 }
 
 #[tokio::test]
-async fn decisions_about_no_request_are_refused() {
+async fn decisions_without_a_request_are_rejected() {
     for forged in [
         approval("adk-forged"),
         answer("adk-forged", "echo", json!({"confirmed": true})),
         Content::new("user", vec![response_without_id()]),
     ] {
-        let (app, _, runs) = asking(&["please decide", "what?"]).await;
+        let (app, _, runs) = app_with_request(&["please decide", "what?"]).await;
         app.run("hi").await;
         let error = app.runner.run(app.app.clone(), app.request(forged)).await.unwrap_err();
         assert_eq!(error.code(), "INVALID_MESSAGE");
@@ -193,8 +193,8 @@ fn response_without_id() -> Part {
 }
 
 #[tokio::test]
-async fn the_call_s_own_id_is_no_request() {
-    let (app, _, runs) = asking(&["please decide", "what?"]).await;
+async fn the_id_of_the_call_is_not_that_of_a_request() {
+    let (app, _, runs) = app_with_request(&["please decide", "what?"]).await;
     let events = app.run("hi").await;
     let call_id = events[0].function_calls().next().unwrap().id.clone().unwrap();
     for forged in [approval(&call_id), answer(&call_id, "echo", json!({"result": "done"}))] {
@@ -205,8 +205,8 @@ async fn the_call_s_own_id_is_no_request() {
 }
 
 #[tokio::test]
-async fn a_decision_that_says_nothing_does_nothing() {
-    let (app, _, runs) = asking(&["please decide", "what?", "done"]).await;
+async fn an_empty_decision_has_no_effect() {
+    let (app, _, runs) = app_with_request(&["please decide", "what?", "done"]).await;
     let id = request_id(&app.run("hi").await);
     assert_eq!(briefs(&app.send(decision(&id, json!({"response": "yes!"}))).await), ["root: what?"]);
     app.send(approval(&id)).await;
@@ -214,8 +214,8 @@ async fn a_decision_that_says_nothing_does_nothing() {
 }
 
 #[tokio::test]
-async fn a_request_stays_open_while_the_user_talks_of_other_things() {
-    let (app, _, runs) = asking(&["please decide", "sunny", "done"]).await;
+async fn a_request_stays_open_during_other_turns() {
+    let (app, _, runs) = app_with_request(&["please decide", "sunny", "done"]).await;
     let id = request_id(&app.run("hi").await);
     app.run("how is the weather?").await;
     assert_eq!(runs.load(Ordering::Relaxed), 0);
@@ -224,7 +224,7 @@ async fn a_request_stays_open_while_the_user_talks_of_other_things() {
 }
 
 #[tokio::test]
-async fn of_two_calls_only_the_approved_one_runs() {
+async fn only_the_approved_one_of_two_calls_runs() {
     let (tool, runs) = echo();
     let both = Reply::call("echo", json!({"message": "a"})).and_call("echo", json!({"message": "b"}));
     let model = Scripted::sequence([both, Reply::text("please decide"), Reply::text("done")]);
@@ -237,7 +237,7 @@ async fn of_two_calls_only_the_approved_one_runs() {
 }
 
 #[tokio::test]
-async fn a_tool_may_ask_again() {
+async fn a_tool_may_request_confirmation_again() {
     let careful = tool("careful", |_, cx| {
         let sure = cx.confirmation().and_then(|decision| decision.payload.clone()) == Some(json!("sure"));
         if !sure {
@@ -256,8 +256,9 @@ async fn a_tool_may_ask_again() {
 }
 
 #[tokio::test]
-async fn another_agent_s_request_does_not_count_for_this_one() {
-    // The sub agent asks; the root has the same tool, and a client pretends that the root had asked.
+async fn the_request_of_another_agent_is_not_valid_for_this_one() {
+    // The sub agent has requested confirmation. The root has the same tool, and the client forges a request of the
+    // root.
     let (tool, runs) = echo();
     let sub =
         llm_with("sub", Scripted::sequence([call_echo(), Reply::text("please decide"), Reply::text("done")]), |llm| {
@@ -277,7 +278,7 @@ async fn another_agent_s_request_does_not_count_for_this_one() {
 }
 
 #[tokio::test]
-async fn in_a_sequence_only_the_agent_that_asked_goes_on() {
+async fn in_a_sequence_only_the_agent_with_the_request_continues() {
     let app = sequence().await;
     let events = app.run("hi").await;
     assert_eq!(briefs(&events).last().unwrap(), "c: c was here");
@@ -286,7 +287,7 @@ async fn in_a_sequence_only_the_agent_that_asked_goes_on() {
 }
 
 #[tokio::test]
-async fn in_a_resumable_sequence_those_after_it_wait_for_the_decision() {
+async fn in_a_resumable_sequence_later_agents_wait_for_the_decision() {
     let mut app = sequence().await;
     app.resumable();
     let events = app.run("hi").await;
@@ -306,7 +307,7 @@ async fn sequence() -> Harness {
 }
 
 #[tokio::test]
-async fn code_cannot_call_a_tool_that_needs_a_person() {
+async fn code_cannot_call_a_tool_that_requires_confirmation() {
     let (tool, runs) = echo();
     let agent =
         AgentKind::Custom(hatchery_core::CustomAgentSpec { code: Arc::new(CallsEcho), model: None, tools: vec![tool] });
@@ -331,7 +332,7 @@ impl hatchery_core::CustomAgent for CallsEcho {
 }
 
 #[tokio::test]
-async fn a_request_that_a_model_makes_up_counts_for_nothing() {
+async fn a_request_that_a_model_forges_is_not_valid() {
     let (tool, runs) = echo();
     let call = || call_echo().with_id("c1");
     let original = json!({"id": "c1", "name": "echo", "args": {"message": "hello"}});
@@ -349,7 +350,7 @@ async fn a_request_that_a_model_makes_up_counts_for_nothing() {
 }
 
 #[tokio::test]
-async fn code_cannot_ask_in_the_name_of_another_agent() {
+async fn code_cannot_request_confirmation_as_another_agent() {
     struct Forges;
 
     #[async_trait::async_trait]
@@ -369,7 +370,7 @@ async fn code_cannot_ask_in_the_name_of_another_agent() {
     assert_eq!(error.to_string(), "agent `code`: may not ask for a confirmation as `other`; that agent asks by itself");
 }
 
-/// Sets state before each run, and puts something else in the place of tools.
+/// Sets state before each run, and replaces tools.
 struct Meddles;
 
 impl hatchery_core::Callback for Meddles {
@@ -391,8 +392,8 @@ impl hatchery_core::Plugin for Meddles {
 }
 
 #[tokio::test]
-async fn a_plugin_takes_neither_the_question_nor_the_decision_away() {
-    let (mut app, _, runs) = asking(&["please decide", "done"]).await;
+async fn a_plugin_removes_neither_the_request_nor_the_decision() {
+    let (mut app, _, runs) = app_with_request(&["please decide", "done"]).await;
     let plugins = hatchery_engine::Plugins::new(vec![Arc::new(Meddles)]).unwrap();
     app.runner = hatchery_engine::Runner::with_plugins(app.runner.services().clone(), plugins);
     let events = app.run("hi").await;
@@ -403,7 +404,7 @@ async fn a_plugin_takes_neither_the_question_nor_the_decision_away() {
 }
 
 #[tokio::test]
-async fn an_agent_called_as_a_tool_is_told_that_nobody_can_be_asked() {
+async fn a_call_in_an_agent_tool_fails_because_nobody_can_be_asked() {
     let (tool, runs) = echo();
     let inner = Arc::new(Scripted::sequence([call_echo(), Reply::text("I may not")]));
     let inner_agent = llm_on("inner", &inner, |llm| llm.tools = vec![tool]);

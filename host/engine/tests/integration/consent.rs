@@ -1,4 +1,4 @@
-//! What a person has agreed to is what runs, and nothing else.
+//! Consent: a call runs only with the arguments that a person has confirmed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use crate::support::*;
 /// Payments that have been made.
 type Paid = Arc<Mutex<Vec<Value>>>;
 
-/// Pays what it is told.
+/// Creates a tool that requires confirmation and records payments.
 fn pay(paid: &Paid) -> Arc<dyn Tool> {
     let paid = paid.clone();
     tool("pay", move |args, _| {
@@ -29,7 +29,7 @@ fn pay(paid: &Paid) -> Arc<dyn Tool> {
     })
 }
 
-/// Asks by itself, and pays once a person has agreed.
+/// Creates a tool that requests confirmation itself and then pays.
 fn careful_pay(paid: &Paid) -> Arc<dyn Tool> {
     let paid = paid.clone();
     tool("pay", move |args, cx| match cx.confirmation() {
@@ -45,14 +45,14 @@ fn careful_pay(paid: &Paid) -> Arc<dyn Tool> {
     })
 }
 
-/// Changes payments before the tool.
+/// Changes the arguments of payments.
 #[derive(Clone, Copy)]
 enum Changes {
-    /// Always in the same way.
+    /// Always the same change.
     Same,
-    /// Once a person has agreed.
+    /// Only after the confirmation.
     AfterConsent,
-    /// In another way each time.
+    /// A different change each time.
     EachTime,
 }
 
@@ -107,7 +107,7 @@ fn requests(events: &[Arc<Event>]) -> Vec<(String, JsonMap)> {
     requests.map(|call| (call.id.clone().unwrap(), call.args.clone())).collect()
 }
 
-/// The id of the only request in these events, and the arguments that it shows.
+/// Returns the id and the arguments of the only request in these events.
 fn request(events: &[Arc<Event>]) -> (String, Value) {
     let mut requests = requests(events);
     assert_eq!(requests.len(), 1, "{:?}", briefs(events));
@@ -140,7 +140,7 @@ async fn the_request_shows_the_arguments_after_all_callbacks() {
 }
 
 #[tokio::test]
-async fn arguments_that_change_after_consent_do_not_run_before_a_person_has_seen_them() {
+async fn arguments_that_change_after_consent_must_be_confirmed_again() {
     let paid = Paid::default();
     let guarded: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(pay(&paid)));
     for (tool, question) in [(guarded, "Please approve"), (careful_pay(&paid), "Pay?")] {
@@ -158,7 +158,7 @@ async fn arguments_that_change_after_consent_do_not_run_before_a_person_has_seen
         assert!(hint.as_str().unwrap().starts_with(question), "{hint}");
         let (second, shown) = request(&events);
         assert_eq!(shown, million());
-        // The first request is not open any more.
+        // The first request is no longer open.
         assert!(requests(&app.send(approval(&id)).await).is_empty());
         assert!(paid.lock().unwrap().is_empty());
         app.send(approval(&second)).await;
@@ -167,7 +167,7 @@ async fn arguments_that_change_after_consent_do_not_run_before_a_person_has_seen
 }
 
 #[tokio::test]
-async fn a_person_is_not_asked_forever() {
+async fn the_number_of_requests_for_one_call_is_limited() {
     let paid = Paid::default();
     let tool: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(pay(&paid)));
     let app = Harness::new(payer(tool, vec![Meddles::new(Changes::EachTime)])).await;
@@ -186,7 +186,7 @@ async fn a_person_is_not_asked_forever() {
 }
 
 #[tokio::test]
-async fn the_tools_of_a_toolset_run_as_agreed() {
+async fn the_tools_of_a_toolset_run_as_confirmed() {
     let paid = Paid::default();
     let set = StaticToolset::new("bank").tools([pay(&paid)]).requiring_confirmation();
     let call = Reply::call("pay", five());
@@ -204,7 +204,7 @@ async fn the_tools_of_a_toolset_run_as_agreed() {
 }
 
 #[tokio::test]
-async fn a_resumable_run_asks_again_too() {
+async fn a_resumable_run_requests_confirmation_again_too() {
     let paid = Paid::default();
     let tool: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(pay(&paid)));
     let mut app = Harness::new(payer(tool, vec![Meddles::new(Changes::AfterConsent)])).await;
@@ -220,8 +220,8 @@ async fn a_resumable_run_asks_again_too() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_changes_the_request_gets_nothing_to_run() {
-    /// Shows another payment than the one that is asked for.
+async fn a_call_does_not_run_if_a_plugin_changes_the_request() {
+    /// Replaces the payment in the request.
     struct Shows;
 
     impl Callback for Shows {
@@ -255,7 +255,7 @@ async fn a_plugin_that_changes_the_request_gets_nothing_to_run() {
     assert!(paid.lock().unwrap().is_empty());
 }
 
-/// Has its tool called.
+/// Calls its tool.
 struct Calls;
 
 #[async_trait]
@@ -269,18 +269,18 @@ impl CustomAgent for Calls {
 }
 
 #[tokio::test]
-async fn a_tool_that_code_calls_cannot_ask_in_the_name_of_its_caller() {
+async fn a_tool_called_by_code_cannot_request_confirmation_for_its_caller() {
     let paid = Paid::default();
     let kind =
         AgentKind::Custom(CustomAgentSpec { code: Arc::new(Calls), model: None, tools: vec![careful_pay(&paid)] });
-    let said = Harness::new(Agent::new("code", "", kind)).await.transcript("hi").await;
+    let transcript = Harness::new(Agent::new("code", "", kind)).await.transcript("hi").await;
     let reason = "it needs a person's agreement, which only the model of an LLM agent can wait for";
-    assert_eq!(said, [format!("code: tool `pay` cannot be called here: {reason}")]);
+    assert_eq!(transcript, [format!("code: tool `pay` cannot be called here: {reason}")]);
     assert!(paid.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn a_tool_inside_of_an_agent_that_is_a_tool_cannot_ask() {
+async fn a_tool_in_an_agent_tool_cannot_request_confirmation() {
     let asks = tool("asks", |_, cx| Ok(json!(cx.request_confirmation("May I?", None).unwrap_err().to_string())));
     let inner = Arc::new(Scripted::sequence([Reply::call("asks", json!({})), Reply::text("no")]));
     let inner_agent = llm_on("inner", &inner, |llm| llm.tools = vec![asks]);
@@ -293,7 +293,7 @@ async fn a_tool_inside_of_an_agent_that_is_a_tool_cannot_ask() {
 }
 
 #[tokio::test]
-async fn decisions_are_in_the_audit_log() {
+async fn decisions_are_written_to_the_audit_log() {
     let paid = Paid::default();
     let tool: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(pay(&paid)));
     let audit = Audit::heard();

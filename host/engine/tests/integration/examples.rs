@@ -1,4 +1,4 @@
-//! An agent's examples.
+//! Few-shot examples of an agent.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,14 +13,14 @@ fn sum() -> Example {
     Example { input: Content::user("2+2"), output: vec![Content::model("4")] }
 }
 
-/// What the model is told last.
-async fn told(change: impl FnOnce(&mut hatchery_core::LlmAgent)) -> String {
+/// Returns the last system instruction.
+async fn last_instruction(change: impl FnOnce(&mut hatchery_core::LlmAgent)) -> String {
     let model = Arc::new(Scripted::sequence(["ok"]));
     Harness::new(llm_on("root", &model, change)).await.run("what is 1+1?").await;
     model.requests()[0].system_instructions.last().unwrap().clone()
 }
 
-/// Chooses its examples, and notes what for.
+/// Returns its examples and records the query.
 struct Chooses(Vec<Example>, Mutex<Vec<String>>);
 
 #[async_trait]
@@ -32,22 +32,22 @@ impl ExampleProvider for Chooses {
 }
 
 #[tokio::test]
-async fn an_agents_examples_are_told_as_those_of_the_tool() {
-    let own = told(|llm| llm.examples = Some(Examples::Fixed([sum()].into()))).await;
+async fn an_agents_examples_have_the_form_of_those_of_the_tool() {
+    let own = last_instruction(|llm| llm.examples = Some(Examples::Fixed([sum()].into()))).await;
     assert!(own.contains("EXAMPLE 1:\n[user]\n2+2\n[model]\n4\n"), "{own}");
-    assert_eq!(own, told(|llm| llm.tools = vec![Arc::new(ExampleTool::new(&[sum()]))]).await);
+    assert_eq!(own, last_instruction(|llm| llm.tools = vec![Arc::new(ExampleTool::new(&[sum()]))]).await);
 }
 
 #[tokio::test]
-async fn examples_are_chosen_for_what_the_user_says() {
+async fn examples_are_selected_for_the_users_message() {
     let chooses = Arc::new(Chooses(vec![sum()], Mutex::default()));
     let provider = chooses.clone();
-    assert!(told(|llm| llm.examples = Some(Examples::Chosen(provider))).await.contains("2+2"));
+    assert!(last_instruction(|llm| llm.examples = Some(Examples::Chosen(provider))).await.contains("2+2"));
     assert_eq!(*chooses.1.lock().unwrap(), ["what is 1+1?"]);
 }
 
 #[tokio::test]
-async fn where_no_example_fits_none_is_told() {
+async fn without_selected_examples_there_is_no_instruction() {
     let none = Arc::new(Chooses(vec![], Mutex::default()));
-    assert!(!told(|llm| llm.examples = Some(Examples::Chosen(none))).await.contains("EXAMPLES"));
+    assert!(!last_instruction(|llm| llm.examples = Some(Examples::Chosen(none))).await.contains("EXAMPLES"));
 }

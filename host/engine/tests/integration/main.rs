@@ -18,6 +18,7 @@ mod custom;
 mod embed;
 mod examples;
 mod extensions;
+mod factories;
 mod guards;
 mod interruptions;
 mod limits;

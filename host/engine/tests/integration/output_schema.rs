@@ -1,4 +1,4 @@
-//! Answers of a schema: as a setting of the model, or by a tool.
+//! Structured output: by the response schema of a request, or by a tool.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn add() -> Arc<dyn Tool> {
     tool("add", |_, _| Ok(json!(42)))
 }
 
-/// Never has to run any.
+/// An executor that is never called.
 struct NoCode;
 
 #[async_trait]
@@ -42,7 +42,7 @@ fn answers(args: Value) -> Reply {
     Reply::call("set_model_response", args)
 }
 
-/// An agent with a schema, an output key and a tool.
+/// Creates an app whose agent has an output schema, an output key and a tool.
 async fn app(schema: Value, replies: Vec<Reply>) -> Harness {
     Harness::new(llm_with("root", Scripted::sequence(replies), |llm| {
         llm.output_schema = Some(schema);
@@ -52,17 +52,17 @@ async fn app(schema: Value, replies: Vec<Reply>) -> Harness {
     .await
 }
 
-/// The built-in tools, and a schema beside tools or not.
+/// Capabilities with built-in tools, and with or without support for a schema with tools.
 fn capabilities(schema_with_tools: bool) -> ModelCapabilities {
     ModelCapabilities { schema_with_tools, built_in_tools: true, ..ModelCapabilities::default() }
 }
 
-/// The request that a model with these capabilities gets from an agent with a schema and these tools.
+/// Returns the request of an agent with an output schema and these tools to a model with these capabilities.
 async fn request(capabilities: ModelCapabilities, tools: Vec<Arc<dyn Tool>>) -> LlmRequest {
     request_of(capabilities, |llm| llm.tools = tools).await
 }
 
-/// The same for an agent that is changed like this.
+/// Returns the request of a modified agent.
 async fn request_of(capabilities: ModelCapabilities, change: impl FnOnce(&mut LlmAgent)) -> LlmRequest {
     let model = Arc::new(Scripted::sequence(["{\"n\":1}"]).with_capabilities(capabilities));
     let agent = llm_on("root", &model, |llm| {
@@ -78,24 +78,26 @@ fn tools_of(request: &LlmRequest) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn beside_tools_the_answer_is_asked_for_as_a_call() {
+async fn with_tools_the_answer_is_requested_as_a_call() {
     let request = request(capabilities(false), vec![add()]).await;
     assert_eq!(tools_of(&request), ["add", "set_model_response"]);
     assert_eq!(request.tools[1].parameters, Some(number()));
     assert_eq!(request.config.response_schema, None);
-    let told = request.system_instructions.last().unwrap();
-    assert!(told.starts_with("When you have all you need, give your final answer by calling `set_model_response`"));
+    let instruction = request.system_instructions.last().unwrap();
+    assert!(
+        instruction.starts_with("When you have all you need, give your final answer by calling `set_model_response`")
+    );
 }
 
 #[tokio::test]
-async fn a_model_that_supports_both_gets_the_schema_beside_its_tools() {
+async fn a_model_that_supports_both_gets_the_schema_with_its_tools() {
     let request = request(capabilities(true), vec![add()]).await;
     assert_eq!((tools_of(&request), request.config.response_schema.clone()), (vec!["add"], Some(number())));
     assert_eq!(request.config.response_mime_type.as_deref(), Some("application/json"));
 }
 
 #[tokio::test]
-async fn text_that_holds_a_plan_or_code_leaves_the_answer_to_a_call() {
+async fn with_a_planner_or_code_the_answer_is_requested_as_a_call() {
     let runner = CodeRunner::new(Arc::new(NoCode));
     let plans = |llm: &mut LlmAgent| llm.planner = Some(Planner::PlanReAct);
     let codes = |llm: &mut LlmAgent| llm.code_execution = Some(CodeExecution::Host(Box::new(runner)));
@@ -105,13 +107,13 @@ async fn text_that_holds_a_plan_or_code_leaves_the_answer_to_a_call() {
 }
 
 #[tokio::test]
-async fn code_that_a_model_runs_itself_counts_as_a_tool() {
+async fn built_in_code_execution_counts_as_a_tool() {
     let request = request_of(capabilities(false), |llm| llm.code_execution = Some(CodeExecution::BuiltIn)).await;
     assert_eq!((tools_of(&request), request.config.response_schema.clone()), (vec!["set_model_response"], None));
 }
 
 #[tokio::test]
-async fn what_a_model_says_before_it_has_seen_its_codes_result_is_no_answer() {
+async fn text_before_the_result_of_code_is_not_the_answer() {
     let result = PartData::CodeExecutionResult(CodeExecutionResult::default());
     let warnings = Warnings::heard();
     let app = app(number(), vec![Reply::text("Let me see.").and_part(result.into()), Reply::text("{\"n\":1}")]).await;
@@ -121,7 +123,7 @@ async fn what_a_model_says_before_it_has_seen_its_codes_result_is_no_answer() {
 }
 
 #[tokio::test]
-async fn the_tool_that_takes_the_answer_wins_over_one_of_a_toolset() {
+async fn the_tool_for_the_answer_takes_precedence_over_one_of_a_toolset() {
     let model = Arc::new(Scripted::sequence([answers(json!({"n": 1}))]));
     let agent = llm_on("root", &model, |llm| {
         llm.output_schema = Some(number());
@@ -133,14 +135,14 @@ async fn the_tool_that_takes_the_answer_wins_over_one_of_a_toolset() {
 }
 
 #[tokio::test]
-async fn tools_that_a_model_cannot_call_do_not_keep_it_from_the_schema() {
+async fn tools_that_cannot_be_called_do_not_prevent_the_response_schema() {
     let example = Example { input: hatchery_core::Content::user("1"), output: vec![] };
     let request = request(capabilities(false), vec![Arc::new(ExampleTool::new(&[example]))]).await;
     assert_eq!((tools_of(&request), request.config.response_schema.clone()), (vec![], Some(number())));
 }
 
 #[tokio::test]
-async fn agents_to_hand_over_to_count_as_tools() {
+async fn transfer_targets_count_as_tools() {
     let model = Arc::new(Scripted::sequence([answers(json!({"n": 1}))]));
     let agent = llm_on("root", &model, |llm| llm.output_schema = Some(number()));
     let app = Harness::new(agent.with_sub_agents(vec![llm("child", Scripted::new())])).await;
@@ -149,7 +151,7 @@ async fn agents_to_hand_over_to_count_as_tools() {
 }
 
 #[tokio::test]
-async fn a_call_that_fits_is_the_answer_and_ends_the_run() {
+async fn a_valid_call_is_the_answer_and_ends_the_run() {
     let app = app(number(), vec![Reply::call("add", json!({})), answers(json!({"n": 42}))]).await;
     assert_eq!(
         app.transcript("hi").await[2..],
@@ -166,7 +168,7 @@ async fn a_call_that_fits_is_the_answer_and_ends_the_run() {
 }
 
 #[tokio::test]
-async fn a_call_that_does_not_fit_says_why_and_can_be_mended() {
+async fn an_invalid_call_is_an_error_and_can_be_corrected() {
     let app = app(number(), vec![answers(json!({"n": "x"})), answers(json!({"n": 1}))]).await;
     let events = app.transcript("hi").await;
     assert!(events[1].contains(r#"at `/n`: \"x\" is not of type \"integer\""#), "{}", events[1]);
@@ -175,7 +177,7 @@ async fn a_call_that_does_not_fit_says_why_and_can_be_mended() {
 }
 
 #[tokio::test]
-async fn of_several_answers_at_once_the_first_that_fits_counts() {
+async fn the_first_valid_one_of_several_answers_is_used() {
     let three = answers(json!({"n": "x"})).and_call("set_model_response", json!({"n": 2}));
     let app = app(number(), vec![three.and_call("set_model_response", json!({"n": 3}))]).await;
     assert_eq!(app.transcript("hi").await[2..], ["root: {\"n\":2}"]);
@@ -183,7 +185,7 @@ async fn of_several_answers_at_once_the_first_that_fits_counts() {
 }
 
 #[tokio::test]
-async fn an_answer_after_a_plan_and_tools_of_a_set_is_streamed_and_kept_once() {
+async fn an_answer_after_a_plan_and_tool_calls_is_streamed_and_stored_once() {
     let plan = Reply::chunks(["/*PLAN", "NING*/ 1. add"]).and_call("m_add", json!({}));
     let answer = Reply::chunks(["/*FINAL_", "ANSWER*/ Done."]).and_call("set_model_response", json!({"n": 42}));
     let model = Arc::new(Scripted::sequence([plan, answer]));
@@ -195,9 +197,9 @@ async fn an_answer_after_a_plan_and_tools_of_a_set_is_streamed_and_kept_once() {
     });
     let app = Harness::new(agent.with_sub_agents(vec![llm("child", Scripted::new())])).await.streaming();
     let events = app.transcript("hi").await;
-    let whole: Vec<_> = events.iter().filter(|event| !event.starts_with("root~")).map(String::as_str).collect();
+    let complete: Vec<_> = events.iter().filter(|event| !event.starts_with("root~")).map(String::as_str).collect();
     assert_eq!(
-        whole,
+        complete,
         [
             "root: call m_add{}",
             "root: answer m_add{\"result\":42}",
@@ -211,7 +213,7 @@ async fn an_answer_after_a_plan_and_tools_of_a_set_is_streamed_and_kept_once() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_object_is_wrapped_for_the_call() {
+async fn an_answer_that_is_not_an_object_is_wrapped_for_the_call() {
     let towns = json!({"type": "array", "items": {"type": "string"}});
     let app = app(towns, vec![answers(json!({"result": [1]})), answers(json!({"result": ["Rome"]}))]).await;
     let events = app.transcript("hi").await;
@@ -221,13 +223,13 @@ async fn an_answer_that_is_no_object_is_wrapped_for_the_call() {
 }
 
 #[tokio::test]
-async fn an_answer_whose_schema_has_an_error_is_no_error() {
+async fn an_answer_with_a_property_named_error_is_not_an_error() {
     let app = app(json!({"type": "object"}), vec![answers(json!({"error": "none"}))]).await;
     assert_eq!(app.transcript("hi").await.last().unwrap(), "root: {\"error\":\"none\"}");
 }
 
 #[tokio::test]
-async fn the_answer_follows_from_what_was_stored_before_it() {
+async fn the_answer_can_be_replayed_from_stored_events() {
     let app = app(number(), vec![Reply::call("add", json!({})), answers(json!({"n": 42}))]).await;
     app.run("hi").await;
     let stored = app.session().await.events;
@@ -244,7 +246,7 @@ async fn the_answer_follows_from_what_was_stored_before_it() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_fit_stays_a_text_with_a_warning() {
+async fn an_invalid_answer_is_kept_as_text_with_a_warning() {
     for (text, reason) in [
         ("forty-two", "it is not JSON: expected ident at line 1 column 2"),
         ("{\"n\":\"x\"}", "at `/n`: \"x\" is not of type \"integer\""),

@@ -1,4 +1,4 @@
-//! Planners: what a model is asked, and which parts of its answer are thoughts.
+//! Planners: instructions for the model, and thoughts in its response.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ fn plans(llm: &mut LlmAgent) {
     llm.output_key = Some("answer".into());
 }
 
-/// The texts of an event, thoughts in brackets; `~` marks a piece.
+/// Formats the texts of an event, with thoughts in brackets. `~` marks a partial event.
 fn marked(event: &Event) -> String {
     let parts = event.content.iter().flat_map(|content| &content.parts);
     let texts = parts.filter_map(|part| {
@@ -24,13 +24,13 @@ fn marked(event: &Event) -> String {
     format!("{}{}", if event.partial { "~" } else { "" }, texts.collect::<String>())
 }
 
-async fn said(reply: Reply) -> Vec<String> {
+async fn run_reply(reply: Reply) -> Vec<String> {
     let app = Harness::new(llm_with("root", Scripted::sequence([reply]), plans)).await.streaming();
     app.run("hi").await.iter().map(|event| marked(event)).collect()
 }
 
 #[tokio::test]
-async fn a_planners_thinking_config_wins_over_the_agents_own() {
+async fn the_thinking_config_of_a_planner_replaces_that_of_the_agent() {
     let model = Arc::new(Scripted::sequence(["ok"]));
     let agent = llm_on("root", &model, |llm| {
         llm.generate_content_config.extra.insert("thinkingConfig".into(), json!({"thinkingBudget": 1}));
@@ -41,17 +41,17 @@ async fn a_planners_thinking_config_wins_over_the_agents_own() {
 }
 
 #[tokio::test]
-async fn a_plan_is_asked_for_with_its_tags() {
+async fn the_instruction_contains_each_tag_once() {
     let model = Arc::new(Scripted::sequence(["ok"]));
     Harness::new(llm_on("root", &model, plans)).await.run("hi").await;
-    let told = model.requests()[0].system_instructions.last().unwrap().clone();
+    let instruction = model.requests()[0].system_instructions.last().unwrap().clone();
     for tag in ["/*PLANNING*/", "/*REPLANNING*/", "/*REASONING*/", "/*ACTION*/", "/*FINAL_ANSWER*/"] {
-        assert_eq!(told.matches(tag).count(), 1, "{tag}");
+        assert_eq!(instruction.matches(tag).count(), 1, "{tag}");
     }
 }
 
 #[tokio::test]
-async fn what_comes_before_the_answer_is_thought_and_only_the_answer_is_kept() {
+async fn text_before_the_answer_is_thought_and_only_the_answer_is_saved() {
     let plan = Reply::text("/*PLANNING*/ 1. look /*ACTION*/").and_call("look", json!({}));
     let answer = Reply::text("/*REASONING*/ it rains\n/*FINAL_ANSWER*/\nTake a coat.");
     let model = Arc::new(Scripted::sequence([plan, answer]));
@@ -64,7 +64,7 @@ async fn what_comes_before_the_answer_is_thought_and_only_the_answer_is_kept() {
 }
 
 #[tokio::test]
-async fn the_model_sees_its_plan_for_as_long_as_the_turn_lasts() {
+async fn the_plan_is_sent_to_the_model_during_the_turn() {
     let plan = Reply::text("/*PLANNING*/ 1. look").and_call("look", json!({}));
     let model = Arc::new(Scripted::sequence([plan, Reply::text("/*FINAL_ANSWER*/ Rain."), Reply::text("Hm.")]));
     let app = Harness::new(llm_on("root", &model, plans)).await;
@@ -79,22 +79,22 @@ async fn the_model_sees_its_plan_for_as_long_as_the_turn_lasts() {
 }
 
 #[tokio::test]
-async fn text_beside_a_call_is_thought_also_without_tags() {
+async fn text_before_a_call_is_thought_even_without_tags() {
     let model = Scripted::sequence([Reply::text("Let me look.").and_call("look", json!({})), Reply::text("Rain.")]);
     let app = Harness::new(llm_with("root", model, plans)).await;
     assert_eq!(marked(&app.run("hi").await[0]), "(Let me look.)");
 }
 
 #[tokio::test]
-async fn a_model_that_uses_no_tags_answers() {
-    assert_eq!(said(Reply::chunks(["It ", "rains."])).await, ["It rains."]);
+async fn text_without_tags_is_the_answer() {
+    assert_eq!(run_reply(Reply::chunks(["It ", "rains."])).await, ["It rains."]);
 }
 
 #[tokio::test]
-async fn pieces_are_marked_as_the_whole_is() {
+async fn partial_responses_are_marked_as_the_complete_one() {
     let pieces = ["/*PLAN", "NING*/ look", " out /*FINAL", "_ANSWER*/", "\n Take", " a coat/", "umbrella"];
     assert_eq!(
-        said(Reply::chunks(pieces)).await,
+        run_reply(Reply::chunks(pieces)).await,
         [
             "~(/*PLANNING*/ look)",
             "~( out )",
@@ -107,10 +107,10 @@ async fn pieces_are_marked_as_the_whole_is() {
 }
 
 #[tokio::test]
-async fn wherever_an_answer_is_cut_its_pieces_begin_the_whole() {
+async fn the_parts_of_a_stream_are_a_prefix_of_the_complete_response_wherever_it_is_split() {
     let text = "Well. /*PLANNING*/ a/b /* c */ /*REPLANNING*/ d /*FINAL_ANSWER*/  é/*f*/ g";
     for cut in (1..text.len()).filter(|at| text.is_char_boundary(*at)) {
-        let events = said(Reply::chunks([&text[..cut], &text[cut..]])).await;
+        let events = run_reply(Reply::chunks([&text[..cut], &text[cut..]])).await;
         let (whole, pieces) = events.split_last().unwrap();
         assert_eq!(whole, "(Well. /*PLANNING*/ a/b /* c */ /*REPLANNING*/ d )é/*f*/ g");
         let joined = pieces.iter().map(|piece| &piece[1..]).collect::<String>().replace(")(", "");
@@ -121,5 +121,5 @@ async fn wherever_an_answer_is_cut_its_pieces_begin_the_whole() {
 #[tokio::test]
 async fn a_models_own_thoughts_stay_thoughts() {
     let reply = Reply::new().and_thought("hm").and_text("/*FINAL_ANSWER*/ Rain.");
-    assert_eq!(said(reply).await.last().unwrap(), "(hm)Rain.");
+    assert_eq!(run_reply(reply).await.last().unwrap(), "(hm)Rain.");
 }

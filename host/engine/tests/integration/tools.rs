@@ -1,15 +1,19 @@
-//! Tool calls: results, errors, order, long-running tools.
+//! Tool calls: results, errors, order, and long-running tools.
 
 use std::sync::Arc;
 
-use hatchery_core::{Content, FunctionResponse, JsonMap, PartData, StoreError, Tool, ToolError, ToolExecution};
+use async_trait::async_trait;
+use hatchery_core::{
+    Agent, AgentContext, AgentKind, CallContext, Content, CustomAgent, CustomAgentSpec, FunctionDeclaration,
+    FunctionResponse, JsonMap, PartData, RunError, StoreError, Tool, ToolError, ToolExecution,
+};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
 use crate::support::*;
 
 #[tokio::test]
-async fn a_tools_answer_goes_back_to_the_model() {
+async fn the_result_of_a_tool_is_sent_to_the_model() {
     let model = Scripted::sequence([Reply::call("add", json!({"a": 1, "b": 2})), Reply::text("three")]);
     let add = tool("add", |args, _| Ok(json!(args["a"].as_i64().unwrap() + args["b"].as_i64().unwrap())));
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![add])).await;
@@ -20,7 +24,7 @@ async fn a_tools_answer_goes_back_to_the_model() {
 }
 
 #[tokio::test]
-async fn an_unknown_tool_is_an_answer_that_lists_the_tools() {
+async fn a_call_of_an_unknown_tool_returns_an_error_that_lists_the_tools() {
     let model = Scripted::sequence([Reply::call("sub", json!({})), Reply::text("sorry")]);
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![tool("add", |_, _| Ok(json!(1)))])).await;
     assert_eq!(
@@ -30,7 +34,7 @@ async fn an_unknown_tool_is_an_answer_that_lists_the_tools() {
 }
 
 #[tokio::test]
-async fn a_failure_that_the_model_can_mend_goes_to_the_model() {
+async fn a_recoverable_error_is_sent_to_the_model() {
     let model = Scripted::sequence([Reply::call("find", json!({})), Reply::text("not there")]);
     let find = tool("find", |_, _| Err(ToolError::Recoverable("no such town".into())));
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![find])).await;
@@ -38,7 +42,7 @@ async fn a_failure_that_the_model_can_mend_goes_to_the_model() {
 }
 
 #[tokio::test]
-async fn a_fatal_failure_ends_the_run() {
+async fn a_fatal_error_ends_the_run() {
     let model = Scripted::sequence([Reply::call("find", json!({}))]);
     let find = tool("find", |_, _| {
         Err(ToolError::Fatal { tool: "find".into(), code: "DISK_FULL".into(), message: "no room".into() })
@@ -49,8 +53,8 @@ async fn a_fatal_failure_ends_the_run() {
     assert_eq!(error.code(), "DISK_FULL");
 }
 
-/// A tool that asks a store, which fails like this.
-fn asks_a_store(name: &str, error: fn() -> StoreError) -> Arc<dyn Tool> {
+/// Creates a tool that fails with an error of a store.
+fn failing_store_tool(name: &str, error: fn() -> StoreError) -> Arc<dyn Tool> {
     tool(name, move |_, _| {
         let asked: Result<u64, StoreError> = Err(error());
         Ok(json!(asked?))
@@ -58,18 +62,19 @@ fn asks_a_store(name: &str, error: fn() -> StoreError) -> Arc<dyn Tool> {
 }
 
 #[tokio::test]
-async fn what_a_store_refuses_a_tool_is_for_the_model_to_mend() {
+async fn a_request_that_a_store_rejects_is_a_recoverable_error() {
     let model = Scripted::sequence([Reply::call("save", json!({})), Reply::text("sorry")]);
-    let save = asks_a_store("save", || StoreError::InvalidName { name: "..".into(), reason: "it leaves the folder" });
+    let save =
+        failing_store_tool("save", || StoreError::InvalidName { name: "..".into(), reason: "it leaves the folder" });
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![save])).await;
     let answer = "root: answer save{\"error\":\"invalid name `..`: it leaves the folder\"}";
     assert_eq!(app.transcript("hi").await[1..], [answer, "root: sorry"]);
 }
 
 #[tokio::test]
-async fn a_store_that_fails_a_tool_ends_the_run_and_its_words_do_not_reach_the_client() {
+async fn a_store_failure_in_a_tool_ends_the_run_and_its_message_is_not_sent_to_the_client() {
     let model = Scripted::sequence([Reply::call("save", json!({}))]);
-    let save = asks_a_store("save", || StoreError::backend("/var/secret/path.db", "disk full"));
+    let save = failing_store_tool("save", || StoreError::backend("/var/secret/path.db", "disk full"));
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![save])).await;
     let (events, error) = app.expect_error("hi").await;
     assert_eq!(events[1], "root: error STORE_FAILED: the storage failed; the server's log holds the cause");
@@ -77,7 +82,7 @@ async fn a_store_that_fails_a_tool_ends_the_run_and_its_words_do_not_reach_the_c
 }
 
 #[tokio::test]
-async fn parallel_calls_meet_and_their_answers_keep_the_order_of_the_calls() {
+async fn parallel_calls_run_concurrently_and_their_results_are_in_the_order_of_the_calls() {
     let both = Reply::call("slow", json!({})).and_call("fast", json!({}));
     for execution in [ToolExecution::Parallel, ToolExecution::Sequential] {
         let model = Scripted::sequence([both.clone(), Reply::text("ok")]);
@@ -89,14 +94,14 @@ async fn parallel_calls_meet_and_their_answers_keep_the_order_of_the_calls() {
 }
 
 #[tokio::test]
-async fn parallel_tools_really_run_at_the_same_time() {
-    struct Meeting(Arc<hatchery_core::FunctionDeclaration>, Arc<tokio::sync::Barrier>);
-    #[async_trait::async_trait]
+async fn parallel_tools_run_at_the_same_time() {
+    struct Meeting(Arc<FunctionDeclaration>, Arc<tokio::sync::Barrier>);
+    #[async_trait]
     impl Tool for Meeting {
-        fn declaration(&self) -> &Arc<hatchery_core::FunctionDeclaration> {
+        fn declaration(&self) -> &Arc<FunctionDeclaration> {
             &self.0
         }
-        async fn call(&self, _: JsonMap, _: &hatchery_core::CallContext) -> Result<serde_json::Value, ToolError> {
+        async fn call(&self, _: JsonMap, _: &CallContext) -> Result<serde_json::Value, ToolError> {
             self.1.wait().await;
             Ok(json!("met"))
         }
@@ -110,7 +115,7 @@ async fn parallel_tools_really_run_at_the_same_time() {
 }
 
 #[tokio::test]
-async fn a_tool_sets_state_that_is_stored_with_its_answer() {
+async fn state_that_a_tool_sets_is_stored_with_its_result() {
     let model = Scripted::sequence([Reply::call("note", json!({})), Reply::text("ok")]);
     let note = tool("note", |_, cx| {
         cx.set_state("seen", json!(1));
@@ -126,7 +131,7 @@ async fn a_tool_sets_state_that_is_stored_with_its_answer() {
 }
 
 #[tokio::test]
-async fn calls_at_the_same_time_do_not_see_each_others_state_and_the_last_wins() {
+async fn concurrent_calls_do_not_see_each_others_state_and_the_last_one_wins() {
     let twice = Reply::call("count", json!({})).and_call("count", json!({}));
     let model = Scripted::sequence([twice, Reply::text("ok")]);
     let count = tool("count", |_, cx| {
@@ -137,6 +142,47 @@ async fn calls_at_the_same_time_do_not_see_each_others_state_and_the_last_wins()
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![count])).await;
     assert_eq!(app.transcript("hi").await[1], "root: answer count{\"result\":0}; answer count{\"result\":0}");
     assert_eq!(app.state().await, json!({"n": 1}));
+}
+
+/// Sets state, waits for the other call, and returns.
+struct SetsStateAndWaits(Arc<FunctionDeclaration>, Arc<tokio::sync::Barrier>);
+
+#[async_trait]
+impl Tool for SetsStateAndWaits {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.0
+    }
+
+    async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<serde_json::Value, ToolError> {
+        for (key, value) in args {
+            cx.set_state(key, value);
+        }
+        self.1.wait().await;
+        Ok(json!({"x": cx.state("x"), "y": cx.state("y")}))
+    }
+}
+
+#[tokio::test]
+async fn concurrent_calls_by_code_do_not_overwrite_each_others_state() {
+    struct CallsTwice;
+    #[async_trait]
+    impl CustomAgent for CallsTwice {
+        async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+            let host = cx.call.host()?;
+            cx.call.set_state("x", json!(0));
+            cx.call.set_state("y", json!(0));
+            let set_x = host.call_tool(&cx.call, "set", map(json!({"x": 1})));
+            let set_y = host.call_tool(&cx.call, "set", map(json!({"y": 2})));
+            let (first, second) = tokio::join!(set_x, set_y);
+            assert_eq!((first.unwrap(), second.unwrap()), (json!({"x": 1, "y": 0}), json!({"x": 0, "y": 2})));
+            cx.say("done").await.map(|_| ())
+        }
+    }
+    let set: Arc<dyn Tool> = Arc::new(SetsStateAndWaits(declared("set"), Arc::new(tokio::sync::Barrier::new(2))));
+    let spec = CustomAgentSpec { code: Arc::new(CallsTwice), model: None, tools: vec![set] };
+    let app = Harness::new(Agent::new("root", "", AgentKind::Custom(spec))).await;
+    assert_eq!(app.transcript("hi").await, ["root: done"]);
+    assert_eq!(app.state().await, json!({"x": 1, "y": 2}));
 }
 
 #[tokio::test]
@@ -161,7 +207,7 @@ async fn temporary_state_lasts_for_the_run_and_is_never_stored() {
 }
 
 #[tokio::test]
-async fn skipping_the_summary_makes_the_result_the_answer() {
+async fn with_skip_summarization_the_result_is_the_answer() {
     let model = Scripted::sequence([Reply::call("show", json!({}))]);
     let show = tool("show", |_, cx| {
         cx.actions().skip_summarization = Some(true);
@@ -199,7 +245,7 @@ async fn a_pending_result_is_summarised() {
 }
 
 #[tokio::test]
-async fn what_a_long_running_tool_sets_is_kept_when_it_answers_later() {
+async fn state_that_a_long_running_tool_sets_is_stored_before_its_result() {
     let model = Scripted::sequence([Reply::call("order", json!({}))]);
     let order = long_running("order", |_, cx| {
         cx.set_state("ticket", json!(7));
@@ -211,7 +257,7 @@ async fn what_a_long_running_tool_sets_is_kept_when_it_answers_later() {
 }
 
 #[tokio::test]
-async fn an_answer_without_calls_has_no_answers_of_tools() {
+async fn a_response_without_calls_has_no_tool_results() {
     let app = Harness::new(llm_with("root", Scripted::sequence(["hello"]), |llm| {
         llm.tools = vec![tool("add", |_, _| Ok(json!(1)))];
     }));
@@ -219,7 +265,7 @@ async fn an_answer_without_calls_has_no_answers_of_tools() {
 }
 
 #[tokio::test]
-async fn a_text_beside_a_call_stays_and_the_answer_has_the_id_and_name_of_the_call() {
+async fn text_beside_a_call_is_kept_and_the_result_has_the_id_and_name_of_the_call() {
     let call = Reply::text("Let me see.").and_call("find", json!({})).with_id("c1");
     let model = Scripted::sequence([call, Reply::text("ok")]);
     let find = tool("find", |_, _| Ok(json!({"town": "Rome", "size": 3})));
@@ -232,7 +278,7 @@ async fn a_text_beside_a_call_stays_and_the_answer_has_the_id_and_name_of_the_ca
 }
 
 #[tokio::test]
-async fn a_call_without_id_gets_one_and_others_keep_theirs() {
+async fn a_call_without_an_id_gets_one_and_others_keep_theirs() {
     for (id, kept) in [(None, false), (Some(""), false), (Some("c1"), true)] {
         let call = Reply::call("t", json!({}));
         let call = id.map_or(call.clone(), |id| call.with_id(id));
@@ -246,7 +292,7 @@ async fn a_call_without_id_gets_one_and_others_keep_theirs() {
 }
 
 #[tokio::test]
-async fn answers_to_calls_of_one_message_are_one_event_with_the_changes_of_all() {
+async fn the_results_of_the_calls_of_one_response_are_one_event_with_all_changes() {
     for execution in [ToolExecution::Parallel, ToolExecution::Sequential] {
         let both = Reply::call("a", json!({})).and_call("b", json!({}));
         let model = Scripted::sequence([both, Reply::text("ok")]);

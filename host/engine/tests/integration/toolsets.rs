@@ -1,4 +1,4 @@
-//! Toolsets: what the model is shown, what it can call, and what can be made of a set.
+//! Toolsets: resolution for each model call, adapters, name conflicts and closing.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::support::{Harness, tool};
 
-/// Tools of these names, which answer with where they come from.
+/// Creates a toolset whose tools return its name.
 fn set(name: &'static str, tools: &[&str]) -> StaticToolset {
     StaticToolset::new(name).tools(tools.iter().map(|tool| says(tool, name)))
 }
@@ -22,12 +22,12 @@ fn says(name: &str, text: &'static str) -> Arc<dyn Tool> {
     tool(name, move |_, _| Ok(json!(text)))
 }
 
-/// Names of the tools that the model was shown at its n-th call.
-fn shown(model: &Scripted, call: usize) -> Vec<String> {
+/// Returns the names of the tools in the n-th request.
+fn request_tools(model: &Scripted, call: usize) -> Vec<String> {
     model.requests()[call].tools.iter().map(|tool| tool.name.clone()).collect()
 }
 
-/// The agent with this toolset, whose model calls these tools one after the other.
+/// Runs an agent with this toolset. Its model calls these tools one after the other.
 async fn run(toolset: impl IntoToolset, calls: &[&str]) -> (Arc<Scripted>, Vec<String>) {
     let replies = calls.iter().map(|name| Reply::call(*name, json!({}))).chain([Reply::text("done")]);
     let model = Arc::new(Scripted::sequence(replies));
@@ -37,50 +37,50 @@ async fn run(toolset: impl IntoToolset, calls: &[&str]) -> (Arc<Scripted>, Vec<S
 }
 
 #[tokio::test]
-async fn tools_of_a_toolset_are_shown_to_the_model_and_called() {
+async fn tools_of_a_toolset_are_in_the_request_and_can_be_called() {
     let (model, events) = run(set("maths", &["add", "sub"]), &["sub"]).await;
-    assert_eq!(shown(&model, 0), ["add", "sub"]);
+    assert_eq!(request_tools(&model, 0), ["add", "sub"]);
     assert_eq!(events[1..], ["root: answer sub{\"result\":\"maths\"}", "root: done"]);
 }
 
 #[tokio::test]
-async fn tools_of_a_toolset_are_among_those_that_an_unknown_one_is_told_of() {
+async fn the_error_for_an_unknown_tool_lists_the_tools_of_toolsets() {
     let (_, events) = run(set("maths", &["add"]), &["mul"]).await;
     assert_eq!(events[1], "root: answer mul{\"error\":\"there is no tool `mul`; the tools are `add`\"}");
 }
 
 #[tokio::test]
-async fn only_named_tools_are_kept() {
+async fn a_filter_keeps_only_the_named_tools() {
     let (model, events) = run(set("maths", &["add", "sub", "mul"]).only(["sub", "div"]), &["add"]).await;
-    assert_eq!(shown(&model, 0), ["sub"]);
+    assert_eq!(request_tools(&model, 0), ["sub"]);
     assert_eq!(events[1], "root: answer add{\"error\":\"there is no tool `add`; the tools are `sub`\"}");
 }
 
 #[tokio::test]
-async fn tools_are_kept_by_what_they_declare() {
+async fn a_filter_can_depend_on_the_declaration() {
     let wordy = function_tool("wordy", "Says much.", |_: JsonMap, _| async { Ok(1) });
     let (model, _) = run(set("all", &["silent"]).tool(wordy).filtered(|tool| !tool.description.is_empty()), &[]).await;
-    assert_eq!(shown(&model, 0), ["wordy"]);
+    assert_eq!(request_tools(&model, 0), ["wordy"]);
 }
 
 #[tokio::test]
-async fn a_prefix_is_what_the_model_sees_and_calls() {
+async fn the_model_sees_and_calls_the_prefixed_names() {
     let (model, events) = run(set("maths", &["add"]).prefix("m_"), &["m_add", "add"]).await;
-    assert_eq!(shown(&model, 0), ["m_add"]);
+    assert_eq!(request_tools(&model, 0), ["m_add"]);
     assert_eq!(events[1], "root: answer m_add{\"result\":\"maths\"}");
     assert_eq!(events[3], "root: answer add{\"error\":\"there is no tool `add`; the tools are `m_add`\"}");
 }
 
 #[tokio::test]
-async fn filters_and_prefixes_are_put_together_in_either_order() {
+async fn filters_and_prefixes_can_be_combined_in_either_order() {
     let (model, _) = run(set("maths", &["add", "sub"]).only(["add"]).prefix("m_"), &[]).await;
-    assert_eq!(shown(&model, 0), ["m_add"]);
+    assert_eq!(request_tools(&model, 0), ["m_add"]);
     let (model, _) = run(set("maths", &["add", "sub"]).prefix("m_").only(["m_sub"]).prefix("n_"), &["n_m_sub"]).await;
-    assert_eq!(shown(&model, 0), ["n_m_sub"]);
+    assert_eq!(request_tools(&model, 0), ["n_m_sub"]);
 }
 
 #[tokio::test]
-async fn a_prefix_keeps_all_else_of_a_tool() {
+async fn a_prefix_keeps_the_other_properties_of_a_tool() {
     let order = function_tool("order", "", |_: JsonMap, _| async { Ok(None::<u8>) }).long_running();
     let search = builtin::tool("google_search").unwrap();
     let shared: Arc<dyn Toolset> =
@@ -95,21 +95,21 @@ async fn a_prefix_keeps_all_else_of_a_tool() {
 }
 
 #[tokio::test]
-async fn a_set_may_ask_for_consent_to_all_its_tools() {
+async fn a_toolset_can_require_confirmation_of_all_its_tools() {
     let careful = set("maths", &["add"]).requiring_confirmation().into_toolset();
     let root = llm("root").model_instance("scripted", Arc::new(Scripted::sequence(["done"]))).build().unwrap();
     assert!(tools_of(root, careful).await[0].requires_confirmation());
 }
 
-/// What a toolset has in a run of this agent.
+/// Returns the tools of a toolset in a run of this agent.
 async fn tools_of(root: Agent, toolset: Arc<dyn Toolset>) -> Vec<Arc<dyn Tool>> {
     let seen: Arc<Mutex<Vec<Arc<dyn Tool>>>> = Arc::default();
-    let kept = seen.clone();
+    let output = seen.clone();
     let look = custom("look", move |cx: AgentContext| {
-        let (toolset, kept) = (toolset.clone(), kept.clone());
+        let (toolset, output) = (toolset.clone(), output.clone());
         async move {
             let tools = toolset.tools(&cx.call).await?;
-            *kept.lock().unwrap() = tools;
+            *output.lock().unwrap() = tools;
             Ok(())
         }
     });
@@ -118,7 +118,7 @@ async fn tools_of(root: Agent, toolset: Arc<dyn Toolset>) -> Vec<Arc<dyn Tool>> 
     std::mem::take(&mut *seen.lock().unwrap())
 }
 
-/// Notes what it is asked, and has another tool each time.
+/// Records its calls, and has another tool each time.
 #[derive(Default)]
 struct Moody {
     seen: Arc<Mutex<Vec<String>>>,
@@ -154,9 +154,12 @@ impl Toolset for Moody {
 }
 
 #[tokio::test]
-async fn a_toolset_is_asked_before_each_model_call_and_its_answer_holds_for_that_step() {
+async fn a_toolset_is_resolved_before_each_model_call_for_that_step() {
     let (model, events) = run(Arc::new(Moody::default()), &["t1", "t1"]).await;
-    assert_eq!((shown(&model, 0), shown(&model, 1), shown(&model, 2)), (names(["t1"]), names(["t2"]), names(["t3"])));
+    assert_eq!(
+        (request_tools(&model, 0), request_tools(&model, 1), request_tools(&model, 2)),
+        (names(["t1"]), names(["t2"]), names(["t3"]))
+    );
     assert_eq!(events[1], "root: answer t1{\"result\":\"moody\"}");
     assert_eq!(events[3], "root: answer t1{\"error\":\"there is no tool `t1`; the tools are `t2`\"}");
 }
@@ -166,20 +169,20 @@ fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_toolset_prepares_a_request_before_its_tools_and_through_what_is_made_of_it() {
+async fn a_toolset_prepares_a_request_before_its_tools_and_through_adapters() {
     let moody = Moody::default();
     let seen = moody.seen.clone();
     let made = Arc::new(moody).only(["t1"]).prefix("x_").requiring_confirmation();
     let model = Arc::new(Scripted::sequence(["done"]));
     let root = llm("root").model_instance("scripted", model.clone()).tools([says("own", "own")]).toolset(made);
     Harness::new(root.build().unwrap()).await.run("hi").await;
-    assert_eq!(shown(&model, 0), ["own", "x_t1"]);
+    assert_eq!(request_tools(&model, 0), ["own", "x_t1"]);
     assert_eq!(*seen.lock().unwrap(), ["tools", "prepare beside 1"]);
     assert_eq!(model.requests()[0].system_instructions.last().unwrap(), "You are moody.");
 }
 
 #[tokio::test]
-async fn an_own_tool_wins_over_one_of_a_toolset() {
+async fn an_own_tool_takes_precedence_over_one_of_a_toolset() {
     let model = Arc::new(Scripted::sequence([Reply::call("add", json!({})), Reply::text("done")]));
     let root = llm("root")
         .model_instance("scripted", model.clone())
@@ -189,13 +192,13 @@ async fn an_own_tool_wins_over_one_of_a_toolset() {
         .build()
         .unwrap();
     let events = Harness::new(root).await.transcript("hi").await;
-    assert_eq!(shown(&model, 0), ["add", "transfer_to_agent", "sub"]);
+    assert_eq!(request_tools(&model, 0), ["add", "transfer_to_agent", "sub"]);
     assert_eq!(model.requests()[0].tools[1].description, "Hands the conversation over to another agent.");
     assert_eq!(events[1], "root: answer add{\"result\":\"own\"}");
 }
 
 #[tokio::test]
-async fn two_toolsets_with_one_name_are_an_error_that_names_both() {
+async fn two_toolsets_with_tools_of_the_same_name_are_an_error_that_names_both() {
     let root = llm("root")
         .model_instance("scripted", Arc::new(Scripted::new()))
         .toolset(set("maths", &["add"]))
@@ -209,14 +212,14 @@ async fn two_toolsets_with_one_name_are_an_error_that_names_both() {
 }
 
 #[tokio::test]
-async fn a_toolset_with_two_tools_of_one_name_is_an_error_that_names_it() {
+async fn a_toolset_with_two_tools_of_the_same_name_is_an_error_that_names_it() {
     let root = llm("root").model_instance("scripted", Arc::new(Scripted::new())).toolset(set("maths", &["add", "add"]));
     let (_, error) = Harness::new(root.build().unwrap()).await.expect_error("hi").await;
     let message = "agent `root`: its toolset `maths` has two tools named `add`; rename one of them there";
     assert_eq!((error.code(), error.to_string().as_str()), ("TOOL_NAME_CLASH", message));
 }
 
-/// Cannot be reached.
+/// Fails to list its tools.
 struct Down;
 
 #[async_trait]
@@ -238,7 +241,7 @@ async fn a_toolset_that_fails_ends_the_run() {
 }
 
 #[tokio::test]
-async fn code_that_runs_for_an_agent_calls_the_tools_of_its_toolsets() {
+async fn code_of_an_agent_can_call_the_tools_of_its_toolsets() {
     let ask = |name: &'static str| {
         function_tool(name, "", move |_: JsonMap, cx: CallContext| async move {
             let host = cx.host().map_err(|error| ToolError::Recoverable(error.to_string()))?;

@@ -1,99 +1,103 @@
-//! Function calls whose arguments come in pieces: `partialArgs`, each a value at a JSON path, and `willContinue` until the last.
+//! Streamed function call arguments: `partialArgs`, each a value at a JSON path, and `willContinue` until the last one.
 
 use hatchery_core::{FunctionCall, JsonMap, Part, PartData};
 use serde_json::Value;
 
 const PARTIAL_ARGS: &str = "partialArgs";
 const WILL_CONTINUE: &str = "willContinue";
-/// The most items of a list in arguments, since an index comes from outside.
-const MOST_ITEMS: usize = 10_000;
+/// Maximum length of a list in arguments. The index in a path is untrusted input.
+const MAX_ITEMS: usize = 10_000;
 
-/// The call that is being put together.
+/// Assembles function calls. At most one call is open at a time.
 #[derive(Debug, Default)]
 pub(super) struct PartialCalls {
     open: Option<Part>,
 }
 
 impl PartialCalls {
-    /// The parts with pieces of calls held back, and each call whole at the place where it ends.
-    pub(super) fn complete(&mut self, parts: Vec<Part>) -> Vec<Part> {
-        let mut whole = Vec::with_capacity(parts.len());
+    /// Buffers fragments of calls and returns the other parts. A call is returned at the position of its last fragment.
+    pub(super) fn assemble(&mut self, parts: Vec<Part>) -> Vec<Part> {
+        let mut assembled = Vec::with_capacity(parts.len());
         for part in parts {
             match part {
-                Part { data: PartData::FunctionCall(call), thought, thought_signature, extra } if is_piece(&call) => {
-                    let names_a_call = !call.name.is_empty();
-                    if names_a_call {
-                        whole.extend(self.end());
+                Part { data: PartData::FunctionCall(call), thought, thought_signature, extra }
+                    if is_fragment(&call) =>
+                {
+                    let starts_call = !call.name.is_empty();
+                    if starts_call {
+                        assembled.extend(self.take_open());
                     }
-                    let piece = Part { data: PartData::FunctionCall(call), thought, thought_signature, extra };
-                    whole.extend(self.add(piece, names_a_call));
+                    let fragment = Part { data: PartData::FunctionCall(call), thought, thought_signature, extra };
+                    assembled.extend(self.add(fragment, starts_call));
                 }
                 part => {
                     if matches!(part.data, PartData::FunctionCall(_)) {
-                        whole.extend(self.end());
+                        assembled.extend(self.take_open());
                     }
-                    whole.push(part);
+                    assembled.push(part);
                 }
             }
         }
-        whole
+        assembled
     }
 
-    /// The call that the stream left unfinished.
-    pub(super) fn end(&mut self) -> Option<Part> {
+    /// Returns the open call, which the stream left unfinished.
+    pub(super) fn take_open(&mut self) -> Option<Part> {
         self.open.take()
     }
 
-    /// Adds a piece; the call when this was its last. A piece without a name and without an open call belongs to nothing.
-    fn add(&mut self, mut piece: Part, names_a_call: bool) -> Option<Part> {
-        let PartData::FunctionCall(call) = &mut piece.data else { return Some(piece) };
-        let pieces = call.extra.shift_remove(PARTIAL_ARGS);
-        let goes_on = call.extra.shift_remove(WILL_CONTINUE).is_some_and(|flag| flag == true);
-        if names_a_call {
-            self.open = Some(piece);
+    /// Adds a fragment. Returns the call if this was its last fragment. A fragment without a name is dropped if no call
+    /// is open.
+    fn add(&mut self, mut fragment: Part, starts_call: bool) -> Option<Part> {
+        let PartData::FunctionCall(call) = &mut fragment.data else { return Some(fragment) };
+        let partial_args = call.extra.shift_remove(PARTIAL_ARGS);
+        let will_continue = call.extra.shift_remove(WILL_CONTINUE).is_some_and(|flag| flag == true);
+        if starts_call {
+            self.open = Some(fragment);
         }
         let open = self.open.as_mut()?;
         if let PartData::FunctionCall(call) = &mut open.data {
-            for piece in pieces.as_ref().and_then(Value::as_array).into_iter().flatten() {
-                put(&mut call.args, piece);
+            for partial_arg in partial_args.as_ref().and_then(Value::as_array).into_iter().flatten() {
+                apply(&mut call.args, partial_arg);
             }
         }
-        if goes_on { None } else { self.open.take() }
+        if will_continue { None } else { self.open.take() }
     }
 }
 
-fn is_piece(call: &FunctionCall) -> bool {
+fn is_fragment(call: &FunctionCall) -> bool {
     call.name.is_empty() || call.extra.contains_key(PARTIAL_ARGS) || call.extra.contains_key(WILL_CONTINUE)
 }
 
-/// Sets one value; texts at the same path are joined.
-fn put(args: &mut JsonMap, piece: &Value) {
-    let path = piece.get("jsonPath").and_then(Value::as_str).unwrap_or_default();
-    let value = match piece {
-        Value::Object(piece) => ["stringValue", "numberValue", "boolValue"].iter().find_map(|key| piece.get(*key)),
+/// Sets the value at a path. A string is appended to an existing string.
+fn apply(args: &mut JsonMap, partial_arg: &Value) {
+    let path = partial_arg.get("jsonPath").and_then(Value::as_str).unwrap_or_default();
+    let value = match partial_arg {
+        Value::Object(map) => ["stringValue", "numberValue", "boolValue"].iter().find_map(|key| map.get(*key)),
         _ => None,
     };
-    let mut segments = segments(path).into_iter();
+    let mut segments = parse_path(path).into_iter();
     let Some(first) = segments.next() else { return };
-    let mut place = args.entry(first).or_insert(Value::Null);
+    let mut target = args.entry(first).or_insert(Value::Null);
     for segment in segments {
-        let Some(next) = step(place, segment) else { return };
-        place = next;
+        let Some(child) = child_of(target, segment) else { return };
+        target = child;
     }
-    match (place, value) {
+    match (target, value) {
         (Value::String(text), Some(Value::String(more))) => text.push_str(more),
-        (place, value) => *place = value.cloned().unwrap_or(Value::Null),
+        (target, value) => *target = value.cloned().unwrap_or(Value::Null),
     }
 }
 
-fn step(place: &mut Value, segment: String) -> Option<&mut Value> {
-    match (segment.parse::<usize>(), &*place) {
+/// Returns the child of a list or object, and creates it if it does not exist. `None` if the index is out of range.
+fn child_of(value: &mut Value, segment: String) -> Option<&mut Value> {
+    match (segment.parse::<usize>(), &*value) {
         (Ok(index), Value::Null | Value::Array(_)) => {
-            if place.is_null() {
-                *place = Value::Array(Vec::new());
+            if value.is_null() {
+                *value = Value::Array(Vec::new());
             }
-            let items = place.as_array_mut()?;
-            if index >= MOST_ITEMS {
+            let items = value.as_array_mut()?;
+            if index >= MAX_ITEMS {
                 return None;
             }
             if items.len() <= index {
@@ -102,16 +106,16 @@ fn step(place: &mut Value, segment: String) -> Option<&mut Value> {
             items.get_mut(index)
         }
         _ => {
-            if !place.is_object() {
-                *place = Value::Object(JsonMap::new());
+            if !value.is_object() {
+                *value = Value::Object(JsonMap::new());
             }
-            Some(place.as_object_mut()?.entry(segment).or_insert(Value::Null))
+            Some(value.as_object_mut()?.entry(segment).or_insert(Value::Null))
         }
     }
 }
 
-/// `$.a.b[0]['c d']` as `a`, `b`, `0`, `c d`.
-fn segments(path: &str) -> Vec<String> {
+/// Splits a JSON path into segments: `$.a.b[0]['c d']` becomes `a`, `b`, `0`, `c d`.
+fn parse_path(path: &str) -> Vec<String> {
     let mut segments = Vec::new();
     let mut rest = path.strip_prefix('$').unwrap_or(path);
     while !rest.is_empty() {

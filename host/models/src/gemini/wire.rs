@@ -1,4 +1,4 @@
-//! Gemini's JSON: requests borrowed from the shared conversation, and responses.
+//! Wire format of the Gemini API: requests, borrowed from the shared conversation, and responses.
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
@@ -14,39 +14,40 @@ use serde_json::Value;
 use crate::failure::Origin;
 use crate::finish;
 
-/// Ids that start so are ours; Gemini does not know them.
-const OWN_ID: &str = "adk-";
+/// Prefix of the call ids that the engine generates. They are not sent to Gemini.
+const ENGINE_ID_PREFIX: &str = "adk-";
 
-/// What the user says where Gemini wants the user to speak: at the end, and before function calls.
-const GO_ON: &str = "Go on from here as your instructions say, without remarking on this line.";
+/// Text of an inserted user message. Gemini requires one at the end and before function calls.
+const CONTINUE_TEXT: &str = "Go on from here as your instructions say, without remarking on this line.";
 
 const USER: &str = "user";
 
-/// Settings that stand beside `generationConfig`, in both spellings that Gemini reads.
+/// Settings beside `generationConfig`, in both spellings that Gemini accepts.
 const TOP_LEVEL: [&str; 6] =
     ["safetySettings", "safety_settings", "toolConfig", "tool_config", "cachedContent", "cached_content"];
 
-/// Settings that are not for this API.
-const LEFT_OUT: [&str; 3] = ["labels", "httpOptions", "http_options"];
+/// Settings that this API does not support.
+const UNSUPPORTED: [&str; 3] = ["labels", "httpOptions", "http_options"];
 
-/// The body of a request to the model `model`.
+/// Serializes the body of a request to `model`.
 pub(super) fn request(model: &str, request: &LlmRequest, origin: &Origin) -> Result<Bytes, ModelError> {
-    let unwritable =
+    let serialize_error =
         |error| origin.error(ModelErrorKind::BadRequest, format!("the request cannot be written as JSON: {error}"));
-    let (generation_config, top_level) = settings(&request.config).map_err(unwritable)?;
+    let (generation_config, top_level) = settings(&request.config).map_err(serialize_error)?;
     let declarations: Vec<_> = request.tools.iter().map(|tool| Declaration::of(tool)).collect();
     let functions = (!declarations.is_empty()).then_some(ToolJson::Functions { function_declarations: declarations });
     let instructions = (!request.system_instructions.is_empty()).then(|| request.system_instructions.join("\n\n"));
-    // Gemma has no place for instructions, so they open the conversation.
-    let (opening, instructions) = if model.starts_with("gemma-") { (instructions, None) } else { (None, instructions) };
+    // Gemma has no system instructions, so they become the first user message.
+    let (first_message, instructions) =
+        if model.starts_with("gemma-") { (instructions, None) } else { (None, instructions) };
     let body = RequestJson {
-        contents: Contents { opening, request },
+        contents: Contents { first_message, request },
         system_instruction: instructions.map(|text| Instruction { parts: [TextJson { text }] }),
-        tools: functions.into_iter().chain(request.model_tools.iter().map(ToolJson::Own)).collect(),
+        tools: functions.into_iter().chain(request.model_tools.iter().map(ToolJson::ModelTool)).collect(),
         generation_config,
         top_level,
     };
-    serde_json::to_vec(&body).map(Bytes::from).map_err(unwritable)
+    serde_json::to_vec(&body).map(Bytes::from).map_err(serialize_error)
 }
 
 /// Splits the settings into those of `generationConfig` and those beside it.
@@ -55,7 +56,7 @@ fn settings(config: &GenerateContentConfig) -> Result<(JsonMap, JsonMap), serde_
     let (mut generation, mut top_level) = (JsonMap::new(), JsonMap::new());
     for (key, value) in all {
         match key.as_str() {
-            key if LEFT_OUT.contains(&key) => {}
+            key if UNSUPPORTED.contains(&key) => {}
             key if TOP_LEVEL.contains(&key) => {
                 top_level.insert(key.to_owned(), value);
             }
@@ -102,7 +103,7 @@ enum ToolJson<'a> {
     Functions {
         function_declarations: Vec<Declaration<'a>>,
     },
-    Own(&'a Value),
+    ModelTool(&'a Value),
 }
 
 #[derive(Serialize)]
@@ -127,37 +128,37 @@ impl<'a> Declaration<'a> {
     }
 }
 
-/// The conversation, without empty messages, ending with the user. The model calls functions only when it is its turn: at the beginning,
-/// or after words of its own such as a summary, the user speaks first.
+/// The conversation without empty messages. Gemini requires that it ends with a user message, and that function calls
+/// follow a user message. [`CONTINUE_TEXT`] is inserted where there is none, for example after a summary.
 struct Contents<'a> {
-    /// What the user says before it.
-    opening: Option<String>,
+    /// A user message before the conversation.
+    first_message: Option<String>,
     request: &'a LlmRequest,
 }
 
 impl Serialize for Contents<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut contents = serializer.serialize_seq(None)?;
-        let go_on = [Part::text(GO_ON)];
-        let go_on = ContentJson { role: USER, parts: Parts(&go_on) };
-        let mut may_call = self.opening.is_some();
+        let continue_parts = [Part::text(CONTINUE_TEXT)];
+        let continue_message = ContentJson { role: USER, parts: Parts(&continue_parts) };
+        let mut may_call = self.first_message.is_some();
         let mut ends_with_user = false;
-        if let Some(opening) = &self.opening {
-            let opening = [Part::text(opening)];
-            contents.serialize_element(&ContentJson { role: USER, parts: Parts(&opening) })?;
+        if let Some(text) = &self.first_message {
+            let parts = [Part::text(text)];
+            contents.serialize_element(&ContentJson { role: USER, parts: Parts(&parts) })?;
         }
         for content in self.request.contents.iter().filter(|content| !content.parts.is_empty()) {
-            let calls = content.function_calls().next().is_some();
-            if calls && !may_call {
-                contents.serialize_element(&go_on)?;
+            let has_calls = content.function_calls().next().is_some();
+            if has_calls && !may_call {
+                contents.serialize_element(&continue_message)?;
             }
             contents.serialize_element(&ContentJson { role: role(content), parts: Parts(&content.parts) })?;
             ends_with_user = role(content) == USER;
-            // Calls in a row are one turn.
-            may_call = ends_with_user || calls;
+            // Consecutive calls are one turn of the model.
+            may_call = ends_with_user || has_calls;
         }
         if !ends_with_user {
-            contents.serialize_element(&go_on)?;
+            contents.serialize_element(&continue_message)?;
         }
         contents.end()
     }
@@ -224,7 +225,7 @@ impl Serialize for Base64<'_> {
     }
 }
 
-/// Without the display name, which this API refuses.
+/// Inline data without the display name, which this API rejects.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct BlobJson<'a> {
@@ -264,7 +265,7 @@ struct CallJson<'a> {
 
 impl<'a> CallJson<'a> {
     fn of(call: &'a FunctionCall) -> Self {
-        Self { id: foreign_id(call.id.as_deref()), name: &call.name, args: &call.args, extra: &call.extra }
+        Self { id: provider_id(call.id.as_deref()), name: &call.name, args: &call.args, extra: &call.extra }
     }
 }
 
@@ -281,7 +282,7 @@ struct ResponseJson<'a> {
 impl<'a> ResponseJson<'a> {
     fn of(response: &'a FunctionResponse) -> Self {
         Self {
-            id: foreign_id(response.id.as_deref()),
+            id: provider_id(response.id.as_deref()),
             name: &response.name,
             response: &response.response,
             extra: &response.extra,
@@ -289,13 +290,14 @@ impl<'a> ResponseJson<'a> {
     }
 }
 
-fn foreign_id(id: Option<&str>) -> Option<&str> {
-    id.filter(|id| !id.starts_with(OWN_ID))
+/// Returns a call id if it came from the provider.
+fn provider_id(id: Option<&str>) -> Option<&str> {
+    id.filter(|id| !id.starts_with(ENGINE_ID_PREFIX))
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct AnswerJson {
+struct GenerateContentJson {
     candidates: Vec<CandidateJson>,
     prompt_feedback: Option<FeedbackJson>,
     usage_metadata: Option<UsageMetadata>,
@@ -322,8 +324,8 @@ struct FeedbackJson {
     block_reason_message: Option<String>,
 }
 
-/// The response of `generateContent`.
-pub(super) fn whole_response(body: &[u8], origin: &Origin) -> Result<LlmResponse, ModelError> {
+/// Parses the response of `generateContent`.
+pub(super) fn parse_response(body: &[u8], origin: &Origin) -> Result<LlmResponse, ModelError> {
     let mut response = parse(body, origin)?.unwrap_or_default();
     if response.content.is_none() && response.finish_reason.is_none() && response.error_code.is_none() {
         response.error_code = Some("UNKNOWN_ERROR".into());
@@ -332,28 +334,28 @@ pub(super) fn whole_response(body: &[u8], origin: &Origin) -> Result<LlmResponse
     Ok(response)
 }
 
-/// The response in one payload of `streamGenerateContent`; `None` when there is nothing in it.
-pub(super) fn streamed_response(payload: &str, origin: &Origin) -> Result<Option<LlmResponse>, ModelError> {
+/// Parses one payload of `streamGenerateContent`. `None` if it is empty.
+pub(super) fn parse_chunk(payload: &str, origin: &Origin) -> Result<Option<LlmResponse>, ModelError> {
     let response = parse(payload.as_bytes(), origin)?;
     Ok(response.map(|response| LlmResponse { partial: true, ..response }))
 }
 
-/// A delta of one part.
+/// Creates a partial response of one part.
 pub(super) fn delta(part: Part) -> LlmResponse {
     LlmResponse { content: Some(Content::new("model", vec![part])), partial: true, ..LlmResponse::default() }
 }
 
 fn parse(json: &[u8], origin: &Origin) -> Result<Option<LlmResponse>, ModelError> {
-    let answer: AnswerJson = serde_json::from_slice(json).map_err(|error| origin.bad_response(error))?;
-    if let Some(error) = &answer.error {
-        return Err(origin.reported(error));
+    let body: GenerateContentJson = serde_json::from_slice(json).map_err(|error| origin.bad_response(error))?;
+    if let Some(error) = &body.error {
+        return Err(origin.body_error(error));
     }
     let mut response = LlmResponse {
-        usage_metadata: answer.usage_metadata,
-        model_version: answer.model_version,
+        usage_metadata: body.usage_metadata,
+        model_version: body.model_version,
         ..LlmResponse::default()
     };
-    match (answer.candidates.into_iter().next(), answer.prompt_feedback.and_then(FeedbackJson::blocked)) {
+    match (body.candidates.into_iter().next(), body.prompt_feedback.and_then(FeedbackJson::block_reason)) {
         (Some(candidate), _) => candidate.add_to(&mut response),
         (None, Some((reason, message))) => {
             response.error_code = Some(reason);
@@ -382,7 +384,8 @@ impl CandidateJson {
 }
 
 impl FeedbackJson {
-    fn blocked(self) -> Option<(String, String)> {
+    /// Returns the reason and message if the prompt was blocked.
+    fn block_reason(self) -> Option<(String, String)> {
         let reason = self.block_reason?;
         let message = self.block_reason_message.unwrap_or_else(|| "the provider blocked the prompt".into());
         Some((reason, message))

@@ -1,4 +1,4 @@
-//! The conversation as chat messages, borrowed where they can be.
+//! Chat messages: the conversation in the form of chat completions, borrowed where possible.
 
 use std::borrow::Cow;
 
@@ -85,7 +85,7 @@ struct CalledFunction<'a> {
     arguments: String,
 }
 
-/// An address, or bytes as a data URI.
+/// A URL, or bytes as a data URI.
 enum Url<'a> {
     Address(&'a str),
     Data(&'a str, &'a [u8]),
@@ -109,7 +109,7 @@ impl Serialize for Base64<'_> {
     }
 }
 
-/// All messages of a request. The error says which part has no form in this protocol.
+/// Returns the messages of a request. The error names a part that the protocol cannot represent.
 pub(super) fn messages<'a>(model: &str, request: &'a LlmRequest) -> Result<Vec<Message<'a>>, String> {
     let mut messages = Vec::with_capacity(request.contents.len() + 1);
     if !request.system_instructions.is_empty() {
@@ -125,7 +125,7 @@ pub(super) fn messages<'a>(model: &str, request: &'a LlmRequest) -> Result<Vec<M
     Ok(messages)
 }
 
-/// `o1`, `o3-mini` and their like, which take their system instructions from the developer.
+/// Returns true for `o1`, `o3-mini` and the like. They expect system instructions in the `developer` role.
 fn is_reasoning(model: &str) -> bool {
     let name = model.split('-').next().unwrap_or_default();
     name.strip_prefix('o').is_some_and(|rest| !rest.is_empty() && rest.chars().all(|char| char.is_ascii_digit()))
@@ -142,7 +142,7 @@ fn assistant(content: &Content) -> Result<Option<Message<'_>>, String> {
             PartData::CodeExecutionResult(result) => {
                 text.push_str(&fenced(None, result.output.as_deref().unwrap_or_default()));
             }
-            // An assistant's message has text only, so what a model made is named instead.
+            // An assistant message is text only, so a file in it is represented by its type or URI.
             PartData::InlineData(blob) => text.push_str(&format!("[{}]", blob.mime_type)),
             PartData::FileData(file) => text.push_str(&format!("[{}]", file.file_uri)),
             PartData::FunctionResponse(_) | PartData::Other => {}
@@ -166,11 +166,11 @@ fn tool_call<'a>(call: &'a FunctionCall, part: &Part) -> Result<ToolCall<'a>, St
         extra_content: part
             .thought_signature
             .as_ref()
-            .map(|signature| ExtraContent::signed(base64_bytes::encode(signature))),
+            .map(|signature| ExtraContent::with_signature(base64_bytes::encode(signature))),
     })
 }
 
-/// Calls without an id are paired with their answers by name.
+/// Returns the id of a call or response. Without one, a call and its response share an id made of the tool's name.
 fn call_id<'a>(id: Option<&'a str>, name: &str) -> Cow<'a, str> {
     match id {
         Some(id) if !id.is_empty() => Cow::Borrowed(id),
@@ -178,17 +178,18 @@ fn call_id<'a>(id: Option<&'a str>, name: &str) -> Cow<'a, str> {
     }
 }
 
-/// The tools' answers, each its own message right behind the calls, then the rest of what the user says.
+/// Adds the messages of a user content: first the tool results, each as a message of its own directly after the calls,
+/// then the other parts.
 fn user<'a>(content: &'a Content, messages: &mut Vec<Message<'a>>) -> Result<(), String> {
     for response in content.function_responses() {
-        messages.push(tool_answer(response)?);
+        messages.push(tool_result(response)?);
     }
     let mut parts = Vec::new();
     for part in content.parts.iter().filter(|part| !part.thought) {
         match &part.data {
             PartData::Text(text) => parts.push(text_part(text)),
             PartData::InlineData(blob) => parts.push(inline(blob)?),
-            PartData::FileData(file) => parts.push(elsewhere(file)?),
+            PartData::FileData(file) => parts.push(file_reference(file)?),
             PartData::ExecutableCode(code) => parts.push(text_part(fenced(code.language.as_deref(), &code.code))),
             PartData::CodeExecutionResult(result) => {
                 parts.push(text_part(fenced(None, result.output.as_deref().unwrap_or_default())));
@@ -208,7 +209,7 @@ fn user<'a>(content: &'a Content, messages: &mut Vec<Message<'a>>) -> Result<(),
     Ok(())
 }
 
-fn tool_answer(response: &FunctionResponse) -> Result<Message<'_>, String> {
+fn tool_result(response: &FunctionResponse) -> Result<Message<'_>, String> {
     let content = serde_json::to_string(&response.response)
         .map_err(|error| format!("the answer of `{}` cannot be written as JSON: {error}", response.name))?;
     Ok(Message::Tool { role: "tool", tool_call_id: call_id(response.id.as_deref(), &response.name), content })
@@ -243,7 +244,7 @@ fn inline(blob: &Blob) -> Result<UserPart<'_>, String> {
     }
 }
 
-fn elsewhere(file: &FileData) -> Result<UserPart<'_>, String> {
+fn file_reference(file: &FileData) -> Result<UserPart<'_>, String> {
     match file.mime_type.as_deref() {
         Some(other) if !other.starts_with("image/") => Err(format!(
             "chat completions take no file by address of type {other} ({}); send an image, or the file's bytes inline",

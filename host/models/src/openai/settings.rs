@@ -1,11 +1,11 @@
-//! Settings and tools as chat completions call them.
+//! Settings and tools under the names of chat completions.
 
 use hatchery_core::{FunctionDeclaration, GenerateContentConfig, JsonMap, LlmRequest};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Settings that only Gemini knows.
-const LEFT_OUT: [&str; 14] = [
+/// Settings that are specific to Gemini.
+const GEMINI_ONLY: [&str; 14] = [
     "safetySettings",
     "thinkingConfig",
     "responseModalities",
@@ -47,17 +47,17 @@ enum ParametersJson<'a> {
 #[serde(untagged)]
 pub(super) enum AnyTool<'a> {
     Function(Tool<'a>),
-    Own(&'a Value),
+    ModelTool(&'a Value),
 }
 
-/// The tools. A tool that runs inside the model must be one that this protocol knows.
+/// Returns the tools. The error names a tool of the model that is specific to Gemini.
 pub(super) fn tools(request: &LlmRequest) -> Result<Vec<AnyTool<'_>>, String> {
     let functions = request.tools.iter().map(|tool| Ok(AnyTool::Function(function(tool))));
-    let own = request.model_tools.iter().map(|tool| match tool.get("type") {
-        Some(_) => Ok(AnyTool::Own(tool)),
+    let model_tools = request.model_tools.iter().map(|tool| match tool.get("type") {
+        Some(_) => Ok(AnyTool::ModelTool(tool)),
         None => Err(format!("chat completions do not have the model tool {tool}; remove it, or use a Gemini model")),
     });
-    functions.chain(own).collect()
+    functions.chain(model_tools).collect()
 }
 
 fn function(tool: &FunctionDeclaration) -> Tool<'_> {
@@ -68,11 +68,10 @@ fn function(tool: &FunctionDeclaration) -> Tool<'_> {
     Tool { kind: "function", function: Function { name: &tool.name, description: &tool.description, parameters } }
 }
 
-/// Keys that the body has by itself. A setting of that name would override them: the right to set a temperature would
-/// choose the model.
-const OWN: [&str; 5] = ["model", "messages", "tools", "stream", "stream_options"];
+/// Keys that a setting may not override. Otherwise an agent that may set a temperature could choose the model.
+const RESERVED_KEYS: [&str; 5] = ["model", "messages", "tools", "stream", "stream_options"];
 
-/// The settings as keys of the body. `topK` has no counterpart and is left out.
+/// Returns the settings as keys of the body. `topK` has no counterpart and is omitted.
 pub(super) fn settings(config: &GenerateContentConfig) -> JsonMap {
     let mut settings = JsonMap::new();
     let mut set = |key: &str, value: Option<Value>| {
@@ -93,7 +92,7 @@ pub(super) fn settings(config: &GenerateContentConfig) -> JsonMap {
             "toolConfig" => set("tool_choice", tool_choice(value)),
             "responseLogprobs" => set("logprobs", Some(value.clone())),
             "logprobs" if value.is_number() => set("top_logprobs", Some(value.clone())),
-            key if LEFT_OUT.contains(&key) || OWN.contains(&key) => {}
+            key if GEMINI_ONLY.contains(&key) || RESERVED_KEYS.contains(&key) => {}
             key => set(key, Some(value.clone())),
         }
     }
@@ -114,11 +113,11 @@ fn response_format(config: &GenerateContentConfig) -> Option<Value> {
     }
 }
 
-/// True when a schema keeps the rules of strict mode, which refuses all others: each object is closed and each property required.
+/// Returns true if a schema is valid in strict mode: each object is closed and each property is required.
 fn is_strict(schema: &Value) -> bool {
     match schema {
         Value::Object(schema) => {
-            let closed = match schema.get("properties").and_then(Value::as_object) {
+            let is_closed = match schema.get("properties").and_then(Value::as_object) {
                 Some(properties) => {
                     let required = schema.get("required").and_then(Value::as_array);
                     schema.get("additionalProperties") == Some(&Value::Bool(false))
@@ -128,7 +127,7 @@ fn is_strict(schema: &Value) -> bool {
                 }
                 None => schema.get("type").is_none_or(|kind| kind != "object"),
             };
-            closed && schema.values().all(is_strict)
+            is_closed && schema.values().all(is_strict)
         }
         Value::Array(items) => items.iter().all(is_strict),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
@@ -152,9 +151,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_setting_overrides_what_the_body_has_by_itself() {
-        let extra =
-            OWN.iter().map(|key| ((*key).to_owned(), json!("other"))).chain([("user".to_owned(), json!("ada"))]);
+    fn no_setting_overrides_a_reserved_key() {
+        let extra = RESERVED_KEYS
+            .iter()
+            .map(|key| ((*key).to_owned(), json!("other")))
+            .chain([("user".to_owned(), json!("ada"))]);
         let config = GenerateContentConfig { extra: extra.collect(), ..GenerateContentConfig::default() };
         assert_eq!(Value::Object(settings(&config)), json!({"user": "ada"}));
     }

@@ -1,4 +1,4 @@
-//! Chunks of a streamed answer: text passes through, tool calls are held back until they are whole.
+//! Decoder of streamed chat completions: passes text through and buffers tool calls until they are complete.
 
 use std::sync::Arc;
 
@@ -9,24 +9,24 @@ use crate::failure::Origin;
 use crate::finish;
 use crate::sse::Decoder;
 
-/// What ends a stream.
+/// The last payload of a stream.
 const DONE: &str = "[DONE]";
 
-pub(super) struct Deltas {
+pub(super) struct ChunkDecoder {
     origin: Arc<Origin>,
     calls: Vec<ToolCallJson>,
-    done: bool,
+    is_done: bool,
 }
 
-impl Deltas {
+impl ChunkDecoder {
     pub(super) fn new(origin: Arc<Origin>) -> Self {
-        Self { origin, calls: Vec::new(), done: false }
+        Self { origin, calls: Vec::new(), is_done: false }
     }
 
-    /// Joins a piece to its call: the one with its index, unless it brings another id.
-    fn add_call(&mut self, piece: ToolCallJson) {
-        let id = piece.id.filter(|id| !id.is_empty());
-        let open = match (piece.index, &id) {
+    /// Appends a delta to the call with the same index, unless it has another id.
+    fn add_call(&mut self, delta: ToolCallJson) {
+        let id = delta.id.filter(|id| !id.is_empty());
+        let open = match (delta.index, &id) {
             (Some(index), _) => self.calls.iter_mut().rev().find(|call| call.index == Some(index)),
             (None, None) => self.calls.last_mut(),
             (None, Some(id)) => self.calls.iter_mut().find(|call| call.id.as_ref() == Some(id)),
@@ -34,11 +34,11 @@ impl Deltas {
         match open {
             Some(call) if id.is_none() || call.id.is_none() || call.id == id => {
                 call.id = call.id.take().or(id);
-                append(&mut call.function.name, piece.function.name);
-                append(&mut call.function.arguments, piece.function.arguments);
-                call.extra_content = piece.extra_content.or_else(|| call.extra_content.take());
+                append(&mut call.function.name, delta.function.name);
+                append(&mut call.function.arguments, delta.function.arguments);
+                call.extra_content = delta.extra_content.or_else(|| call.extra_content.take());
             }
-            _ => self.calls.push(ToolCallJson { id, ..piece }),
+            _ => self.calls.push(ToolCallJson { id, ..delta }),
         }
     }
 
@@ -47,19 +47,19 @@ impl Deltas {
     }
 }
 
-impl Decoder for Deltas {
-    fn payload(&mut self, payload: &str) -> Result<Vec<LlmResponse>, ModelError> {
+impl Decoder for ChunkDecoder {
+    fn decode(&mut self, payload: &str) -> Result<Vec<LlmResponse>, ModelError> {
         if payload.trim() == DONE {
-            self.done = true;
-            return self.end();
+            self.is_done = true;
+            return self.finish();
         }
         let mut chunk = parse(payload.as_bytes(), &self.origin)?;
         let mut response = chunk.response(true);
         let mut parts = Vec::new();
         if let Some(choice) = chunk.take_choice() {
             let mut message = choice.message.unwrap_or_default();
-            for piece in message.tool_calls.take().unwrap_or_default() {
-                self.add_call(piece);
+            for delta in message.tool_calls.take().unwrap_or_default() {
+                self.add_call(delta);
             }
             parts = message.parts();
             if let Some(reason) = choice.finish_reason.as_deref().map(finish_reason) {
@@ -75,8 +75,8 @@ impl Decoder for Deltas {
         Ok(vec![response])
     }
 
-    /// The calls of a stream that ended without saying why.
-    fn end(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
+    /// Returns the calls of a stream that ended without a finish reason.
+    fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
         let parts = self.take_calls(None)?;
         if parts.is_empty() {
             return Ok(Vec::new());
@@ -86,7 +86,7 @@ impl Decoder for Deltas {
     }
 
     fn is_done(&self) -> bool {
-        self.done
+        self.is_done
     }
 }
 

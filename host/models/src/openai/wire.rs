@@ -1,4 +1,4 @@
-//! The JSON of chat completions: the body of a request, and what comes back whole or in chunks.
+//! Wire format of chat completions: the body of a request, responses and stream chunks.
 
 use hatchery_core::{
     Content, FunctionCall, JsonMap, LlmRequest, LlmResponse, ModelError, Part, PartData, StreamingMode, UsageMetadata,
@@ -31,7 +31,7 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-/// The body of a request; the error says what has no form in this protocol.
+/// Returns the body of a request. The error names what the protocol cannot represent.
 pub(super) fn request<'a>(
     model: &'a str,
     request: &'a LlmRequest,
@@ -48,7 +48,7 @@ pub(super) fn request<'a>(
     })
 }
 
-/// A whole answer, or a chunk of one.
+/// A response, or a chunk of a streamed one.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct CompletionJson {
@@ -86,18 +86,18 @@ pub(super) struct MessageJson {
 pub(super) struct ToolCallJson {
     pub(super) index: Option<u64>,
     pub(super) id: Option<String>,
-    pub(super) function: CalledJson,
+    pub(super) function: CalledFunctionJson,
     pub(super) extra_content: Option<ExtraContent>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct CalledJson {
+pub(super) struct CalledFunctionJson {
     pub(super) name: Option<String>,
     pub(super) arguments: Option<String>,
 }
 
-/// What Gemini adds when it speaks this protocol.
+/// An extension by Gemini's endpoint for chat completions.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ExtraContent {
@@ -112,7 +112,7 @@ struct GoogleContent {
 }
 
 impl ExtraContent {
-    pub(super) fn signed(signature: String) -> Self {
+    pub(super) fn with_signature(signature: String) -> Self {
         Self { google: GoogleContent { thought_signature: Some(signature) } }
     }
 }
@@ -139,17 +139,17 @@ struct CompletionDetails {
     reasoning_tokens: Option<u64>,
 }
 
-/// Reads an answer or a chunk; an error in it is the error.
+/// Parses a response or a chunk. Returns an error if it has an `error` key.
 pub(super) fn parse(json: &[u8], origin: &Origin) -> Result<CompletionJson, ModelError> {
     let completion: CompletionJson = serde_json::from_slice(json).map_err(|error| origin.bad_response(error))?;
     match &completion.error {
-        Some(error) => Err(origin.reported(error)),
+        Some(error) => Err(origin.body_error(error)),
         None => Ok(completion),
     }
 }
 
-/// The response of a call that is answered whole.
-pub(super) fn whole_response(body: &[u8], origin: &Origin) -> Result<LlmResponse, ModelError> {
+/// Parses a response that is not streamed.
+pub(super) fn parse_response(body: &[u8], origin: &Origin) -> Result<LlmResponse, ModelError> {
     let mut completion = parse(body, origin)?;
     let mut response = completion.response(false);
     response.custom_metadata = completion.metadata();
@@ -169,7 +169,7 @@ pub(super) fn whole_response(body: &[u8], origin: &Origin) -> Result<LlmResponse
 }
 
 impl CompletionJson {
-    /// A response with the model's name and the usage, if they are known yet.
+    /// Creates a response with the model's name and the usage, if this chunk has them.
     pub(super) fn response(&mut self, partial: bool) -> LlmResponse {
         LlmResponse {
             partial,
@@ -179,12 +179,12 @@ impl CompletionJson {
         }
     }
 
-    /// The first choice.
+    /// Takes the first choice.
     pub(super) fn take_choice(&mut self) -> Option<ChoiceJson> {
         self.choices.take()?.into_iter().find(|choice| choice.index == 0)
     }
 
-    /// What else the provider says about the answer.
+    /// Returns the other fields of the response.
     pub(super) fn metadata(&self) -> Option<Value> {
         let entries = [
             ("id", self.id.clone().map(Value::from)),
@@ -198,7 +198,7 @@ impl CompletionJson {
 }
 
 impl MessageJson {
-    /// Thinking, text and refusal, as far as there are any.
+    /// Returns the thoughts, the text and the refusal that are not empty.
     pub(super) fn parts(self) -> Vec<Part> {
         let text = |text: Option<String>, thought| {
             text.filter(|text| !text.is_empty()).map(|text| Part { thought, ..Part::text(text) })
@@ -210,13 +210,13 @@ impl MessageJson {
     }
 }
 
-/// The calls as parts. In an answer that was cut off, a call that is not whole is left out: the reason says what happened.
+/// Converts calls to parts. If the response was cut off, incomplete calls are omitted.
 pub(super) fn call_parts(
     calls: Vec<ToolCallJson>,
     reason: Option<&str>,
     origin: &Origin,
 ) -> Result<Vec<Part>, ModelError> {
-    let cut_off = reason.is_some_and(|reason| reason != finish::STOP);
+    let is_cut_off = reason.is_some_and(|reason| reason != finish::STOP);
     let mut parts = Vec::with_capacity(calls.len());
     for call in calls {
         let name = call.function.name.unwrap_or_default();
@@ -225,7 +225,7 @@ pub(super) fn call_parts(
             "" => JsonMap::new(),
             arguments => match serde_json::from_str(arguments) {
                 Ok(args) => args,
-                Err(_) if cut_off => continue,
+                Err(_) if is_cut_off => continue,
                 Err(error) => {
                     let message = format!("the arguments of tool call `{name}` are no JSON object ({error})");
                     return Err(origin.bad_response(message));
@@ -242,7 +242,7 @@ pub(super) fn call_parts(
     Ok(parts)
 }
 
-/// The reason in Gemini's words.
+/// Maps a finish reason to Gemini's name.
 pub(super) fn finish_reason(reason: &str) -> &'static str {
     match reason {
         "stop" | "tool_calls" | "function_call" => finish::STOP,
@@ -253,7 +253,7 @@ pub(super) fn finish_reason(reason: &str) -> &'static str {
 }
 
 impl UsageJson {
-    /// Thinking is counted apart from the answer, as Gemini does; OpenAI counts it twice.
+    /// Converts the counts to Gemini's: OpenAI includes thoughts in the completion tokens, Gemini does not.
     fn metadata(self) -> UsageMetadata {
         let thoughts = self.completion_tokens_details.and_then(|details| details.reasoning_tokens);
         UsageMetadata {

@@ -1,4 +1,4 @@
-//! Scripts in YAML files: the format, and re-reading a file that has changed.
+//! Scripts in YAML files: the file format, and a cache that is invalidated when the file changes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,58 +9,60 @@ use hatchery_core::{JsonMap, ModelErrorKind, Part};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde_json::Value;
 
-use super::place::Place;
 use super::reply::Reply;
+use super::script_path::ScriptPath;
 use super::turn::Turn;
 
-/// A script in a file. Every call asks the file system for time and length, and reads the file only when they differ.
+/// A script in a file. Each call reads the file's metadata. The file is read again only if its modification time or
+/// length changed.
 pub(super) struct ScriptFile {
-    place: Place,
-    loaded: ArcSwapOption<Loaded>,
+    path: ScriptPath,
+    cache: ArcSwapOption<CachedScript>,
 }
 
-struct Loaded {
+struct CachedScript {
     modified: Option<SystemTime>,
     length: u64,
     turns: Arc<Vec<Turn>>,
 }
 
 impl ScriptFile {
-    pub(super) fn new(place: Place) -> Self {
-        Self { place, loaded: ArcSwapOption::empty() }
+    pub(super) fn new(path: ScriptPath) -> Self {
+        Self { path, cache: ArcSwapOption::empty() }
     }
 
     pub(super) fn name(&self) -> &str {
-        self.place.name()
+        self.path.name()
     }
 
-    /// The turns as the file has them now; the error names the script, and line and column where it is wrong.
+    /// Returns the current turns of the file. The error contains the script's name, and the line and column of a syntax
+    /// error.
     pub(super) fn turns(&self) -> Result<Arc<Vec<Turn>>, String> {
-        let turns = self.current();
-        turns.inspect_err(|error| tracing::warn!(path = %self.place.path().display(), "{error}"))
+        let turns = self.read_if_changed();
+        turns.inspect_err(|error| tracing::warn!(path = %self.path.path().display(), "{error}"))
     }
 
-    fn current(&self) -> Result<Arc<Vec<Turn>>, String> {
-        let metadata = self.place.metadata()?;
+    fn read_if_changed(&self) -> Result<Arc<Vec<Turn>>, String> {
+        let metadata = self.path.metadata()?;
         let (modified, length) = (metadata.modified().ok(), metadata.len());
-        if let Some(loaded) = self.loaded.load().as_deref()
-            && loaded.modified == modified
-            && loaded.length == length
+        if let Some(cached) = self.cache.load().as_deref()
+            && cached.modified == modified
+            && cached.length == length
         {
-            return Ok(loaded.turns.clone());
+            return Ok(cached.turns.clone());
         }
-        let text = self.place.read()?;
+        let text = self.path.read()?;
         let turns = parse(&text)
-            .map_err(|error| format!("the script {} is wrong: {}", self.name(), without_values(&error.to_string())))?;
+            .map_err(|error| format!("the script {} is wrong: {}", self.name(), redact_values(&error.to_string())))?;
         let turns = Arc::new(turns);
-        self.loaded.store(Some(Arc::new(Loaded { modified, length, turns: turns.clone() })));
+        self.cache.store(Some(Arc::new(CachedScript { modified, length, turns: turns.clone() })));
         Ok(turns)
     }
 }
 
 impl fmt::Debug for ScriptFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ScriptFile").field(&self.place.path()).finish()
+        f.debug_tuple("ScriptFile").field(&self.path.path()).finish()
     }
 }
 
@@ -69,23 +71,25 @@ fn parse(text: &str) -> Result<Vec<Turn>, serde_yaml::Error> {
     Ok(script.turns.into_iter().map(|turn| turn.0).collect())
 }
 
-/// A message of the parser without the value or key that it complains about: the file may be one that its reader should not see, and
-/// the place says enough. `invalid type: string "secret", expected a list` becomes `invalid type: string, expected a list`.
-fn without_values(message: &str) -> String {
-    let about = ["invalid type: ", "invalid value: ", "unknown variant ", "unknown field ", "duplicate entry "];
-    let found = about.iter().filter_map(|about| Some(message.find(about)? + about.len())).min();
-    let Some((head, value)) = found.and_then(|end| message.split_at_checked(end)) else { return message.to_owned() };
+/// Removes values and keys from a message of the parser, because a reader of the message may not be allowed to read the
+/// file: `invalid type: string "secret", expected a list` becomes `invalid type: string, expected a list`.
+fn redact_values(message: &str) -> String {
+    let prefixes = ["invalid type: ", "invalid value: ", "unknown variant ", "unknown field ", "duplicate entry "];
+    let value_start = prefixes.iter().filter_map(|prefix| Some(message.find(prefix)? + prefix.len())).min();
+    let Some((head, value)) = value_start.and_then(|start| message.split_at_checked(start)) else {
+        return message.to_owned();
+    };
     let kind = value.split(['"', '`', ',']).next().unwrap_or_default();
-    // The last one: the value may hold anything, also this.
+    // The last occurrence, because the value may contain this text too.
     let expected = value.rfind(", expected ").and_then(|start| value.get(start..)).unwrap_or_default();
-    let said = format!("{head}{kind}");
-    format!("{}{expected}", said.trim_end())
+    let problem = format!("{head}{kind}");
+    format!("{}{expected}", problem.trim_end())
 }
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScriptYaml {
-    turns: Vec<Checked<Turn>>,
+    turns: Vec<Validated<Turn>>,
 }
 
 #[derive(serde::Deserialize)]
@@ -145,24 +149,24 @@ enum CodeYaml {
     Kind(ModelErrorKind),
 }
 
-/// Read as `Self::Yaml`, then checked while the place in the file is still known.
+/// Deserialized as `Self::Yaml`, then validated while the position in the file is still known.
 trait FromYaml: Sized {
     type Yaml: for<'de> Deserialize<'de>;
-    fn check(yaml: Self::Yaml) -> Result<Self, &'static str>;
+    fn from_yaml(yaml: Self::Yaml) -> Result<Self, &'static str>;
 }
 
-struct Checked<T>(T);
+struct Validated<T>(T);
 
-impl<'de, T: FromYaml> Deserialize<'de> for Checked<T> {
+impl<'de, T: FromYaml> Deserialize<'de> for Validated<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        T::check(T::Yaml::deserialize(deserializer)?).map(Self).map_err(de::Error::custom)
+        T::from_yaml(T::Yaml::deserialize(deserializer)?).map(Self).map_err(de::Error::custom)
     }
 }
 
 impl FromYaml for Turn {
     type Yaml = TurnYaml;
 
-    fn check(yaml: TurnYaml) -> Result<Self, &'static str> {
+    fn from_yaml(yaml: TurnYaml) -> Result<Self, &'static str> {
         let mut reply = match (yaml.reply, &yaml.error) {
             (Some(ReplyYaml(items)), _) => items.into_iter().fold(Reply::new(), |reply, item| item.add_to(reply)),
             (None, Some(_)) => Reply::new(),
@@ -199,7 +203,7 @@ impl FromYaml for Turn {
     }
 }
 
-/// One thing of a reply.
+/// One item of a reply.
 enum ReplyItem {
     Text { pieces: Vec<String>, chunks: usize, thought: bool },
     Call(CallYaml),
@@ -209,11 +213,11 @@ enum ReplyItem {
 impl FromYaml for ReplyItem {
     type Yaml = ItemYaml;
 
-    fn check(yaml: ItemYaml) -> Result<Self, &'static str> {
+    fn from_yaml(yaml: ItemYaml) -> Result<Self, &'static str> {
         let chunks = yaml.chunks;
         let text = |Texts(pieces): Texts, thought| match (chunks, pieces.len()) {
             (Some(0), _) => Err("`chunks` is at least 1"),
-            (Some(_), 2..) => Err("`chunks` goes with one text; a list of texts is streamed as it is"),
+            (Some(_), 2..) => Err("`chunks` goes with one text; a list of texts is streamed unchanged"),
             (chunks, _) => Ok(Self::Text { pieces, chunks: chunks.unwrap_or(1), thought }),
         };
         match (yaml.text, yaml.thought, yaml.call, yaml.part) {
@@ -263,7 +267,7 @@ impl<'de> Deserialize<'de> for ReplyYaml {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<ReplyYaml, A::Error> {
-                let items = Vec::<Checked<ReplyItem>>::deserialize(SeqAccessDeserializer::new(seq))?;
+                let items = Vec::<Validated<ReplyItem>>::deserialize(SeqAccessDeserializer::new(seq))?;
                 Ok(ReplyYaml(items.into_iter().map(|item| item.0).collect()))
             }
         }

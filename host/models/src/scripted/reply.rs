@@ -1,4 +1,4 @@
-//! What a turn replies: parts, how they are cut into pieces, and failures on purpose.
+//! Replies of a script: content parts, streaming in chunks, delays and simulated errors.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use hatchery_core::{
 };
 use serde_json::Value;
 
-use super::tail::{Fit, bytes_of_part, tokens};
-use super::template::{Shape, Template};
+use super::recent_history::{TurnMatch, bytes_of_part, tokens};
+use super::template::{JsonTemplate, Template};
 use crate::failure::kind_of_status;
 use crate::finish;
 
-/// What a script answers. Texts may hold placeholders, see the module's comment.
+/// A reply of a script. Texts may contain placeholders, see the [module](super).
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
-    items: Vec<Item>,
+    parts: Vec<ReplyPart>,
     delay: Duration,
     chunk_delay: Duration,
     finish_reason: Option<String>,
@@ -25,8 +25,8 @@ pub struct Reply {
 }
 
 #[derive(Debug, Clone)]
-enum Item {
-    /// A text as the pieces that it is streamed in, each cut again into so many.
+enum ReplyPart {
+    /// A text in the pieces in which it is streamed. Each piece is split into `chunks` chunks.
     Text {
         pieces: Vec<Template>,
         chunks: usize,
@@ -35,7 +35,7 @@ enum Item {
     Call {
         id: Option<String>,
         name: String,
-        args: Shape,
+        args: JsonTemplate,
     },
     Part(Box<Part>),
 }
@@ -45,39 +45,39 @@ struct Failure {
     kind: ModelErrorKind,
     status: Option<u16>,
     message: Template,
-    /// After how many pieces; `None` fails the call itself.
+    /// The number of chunks before the failure. `None` if the call itself fails.
     after: Option<usize>,
 }
 
 impl Reply {
-    /// An empty reply, to which parts are added.
+    /// Creates an empty reply, to which parts are added.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One text.
+    /// Creates a reply of one text.
     pub fn text(text: impl AsRef<str>) -> Self {
         Self::new().and_text(text)
     }
 
-    /// One text, streamed in exactly these pieces.
+    /// Creates a reply of one text that is streamed in exactly these pieces.
     pub fn chunks<T: AsRef<str>>(pieces: impl IntoIterator<Item = T>) -> Self {
         let pieces = pieces.into_iter().map(|piece| Template::new(piece.as_ref())).collect();
-        Self::new().and(Item::Text { pieces, chunks: 1, thought: false })
+        Self::new().and(ReplyPart::Text { pieces, chunks: 1, thought: false })
     }
 
-    /// One tool call; `args` is a JSON object.
+    /// Creates a reply of one tool call. `args` is a JSON object.
     pub fn call(name: impl Into<String>, args: Value) -> Self {
         Self::new().and_call(name, args)
     }
 
-    /// A call that fails at once.
+    /// Creates a reply that makes the call fail.
     pub fn error(kind: ModelErrorKind, message: impl AsRef<str>) -> Self {
         Self::new().with_error(kind, message)
     }
 
-    /// A call that fails at once as a provider's HTTP status does.
+    /// Creates a reply that makes the call fail as with this HTTP status of a provider.
     pub fn status(status: u16, message: impl AsRef<str>) -> Self {
         Self::new().with_error_status(status, message)
     }
@@ -85,74 +85,75 @@ impl Reply {
     /// Adds a text.
     #[must_use]
     pub fn and_text(self, text: impl AsRef<str>) -> Self {
-        self.and(Item::Text { pieces: vec![Template::new(text.as_ref())], chunks: 1, thought: false })
+        self.and(ReplyPart::Text { pieces: vec![Template::new(text.as_ref())], chunks: 1, thought: false })
     }
 
     /// Adds a thought.
     #[must_use]
     pub fn and_thought(self, text: impl AsRef<str>) -> Self {
-        self.and(Item::Text { pieces: vec![Template::new(text.as_ref())], chunks: 1, thought: true })
+        self.and(ReplyPart::Text { pieces: vec![Template::new(text.as_ref())], chunks: 1, thought: true })
     }
 
-    /// Adds a tool call; several are parallel calls. `args` is a JSON object.
+    /// Adds a tool call. Several calls are parallel calls. `args` is a JSON object.
     #[must_use]
     pub fn and_call(self, name: impl Into<String>, args: Value) -> Self {
-        self.and(Item::Call { id: None, name: name.into(), args: Shape::new(args) })
+        self.and(ReplyPart::Call { id: None, name: name.into(), args: JsonTemplate::new(args) })
     }
 
-    /// Gives the call that was added last an id; without one the engine makes it.
+    /// Sets the id of the last call. Without it, the engine generates one.
     #[must_use]
     pub fn with_id(mut self, call_id: impl Into<String>) -> Self {
-        if let Some(Item::Call { id, .. }) = self.items.last_mut() {
+        if let Some(ReplyPart::Call { id, .. }) = self.parts.last_mut() {
             *id = Some(call_id.into());
         }
         self
     }
 
-    /// Adds any part, as it is.
+    /// Adds a part unchanged.
     #[must_use]
     pub fn and_part(self, part: Part) -> Self {
-        self.and(Item::Part(Box::new(part)))
+        self.and(ReplyPart::Part(Box::new(part)))
     }
 
-    /// Streams the text that was added last in `count` pieces of about one length.
+    /// Streams the last text in `count` chunks of about equal length.
     #[must_use]
     pub fn chunked(mut self, count: usize) -> Self {
-        if let Some(Item::Text { chunks, .. }) = self.items.last_mut() {
+        if let Some(ReplyPart::Text { chunks, .. }) = self.parts.last_mut() {
             *chunks = count;
         }
         self
     }
 
-    /// Waits before the first piece; with [`Duration::MAX`] for ever, which is how to test what ends a call.
+    /// Sets the delay before the first chunk. [`Duration::MAX`] never replies, for tests of timeouts and cancellation.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// Waits before each further piece.
+    /// Sets the delay between chunks.
     #[must_use]
     pub fn chunk_delay(mut self, delay: Duration) -> Self {
         self.chunk_delay = delay;
         self
     }
 
-    /// Ends with this reason instead of `STOP`; any other reason makes the answer an error too, as providers do (`MAX_TOKENS`).
+    /// Sets the finish reason, `STOP` by default. Any other reason, such as `MAX_TOKENS`, also makes the response an
+    /// error.
     #[must_use]
     pub fn finish(mut self, reason: impl Into<String>) -> Self {
         self.finish_reason = Some(reason.into());
         self
     }
 
-    /// Fails: at once, or as [`Reply::after`] says.
+    /// Fails the call. With [`Reply::after`], fails the stream after some chunks.
     #[must_use]
     pub fn with_error(mut self, kind: ModelErrorKind, message: impl AsRef<str>) -> Self {
         self.failure = Some(Failure { kind, status: None, message: Template::new(message.as_ref()), after: None });
         self
     }
 
-    /// Fails as a provider's HTTP status does.
+    /// Fails the call as with this HTTP status of a provider.
     #[must_use]
     pub fn with_error_status(self, status: u16, message: impl AsRef<str>) -> Self {
         let mut reply = self.with_error(kind_of_status(status), message);
@@ -162,44 +163,46 @@ impl Reply {
         reply
     }
 
-    /// Lets the failure come in the stream, after so many pieces; an answer delivered whole then is the failure alone.
+    /// Moves the failure into the stream, after this number of chunks. Without streaming, the response is the failure
+    /// alone.
     #[must_use]
-    pub fn after(mut self, pieces: usize) -> Self {
+    pub fn after(mut self, chunks: usize) -> Self {
         if let Some(failure) = &mut self.failure {
-            failure.after = Some(pieces);
+            failure.after = Some(chunks);
         }
         self
     }
 
     pub(super) fn and_pieces<T: AsRef<str>>(self, pieces: &[T], chunks: usize, thought: bool) -> Self {
         let pieces = pieces.iter().map(|piece| Template::new(piece.as_ref())).collect();
-        self.and(Item::Text { pieces, chunks, thought })
+        self.and(ReplyPart::Text { pieces, chunks, thought })
     }
 
-    fn and(mut self, item: Item) -> Self {
-        self.items.push(item);
+    fn and(mut self, part: ReplyPart) -> Self {
+        self.parts.push(part);
         self
     }
 
-    /// Answers: the stream gives what the script says, when it says so.
+    /// Returns the responses with their delays and errors.
     pub(super) async fn play(
         &self,
-        fit: &Fit<'_>,
+        turn_match: &TurnMatch<'_>,
         streaming_mode: StreamingMode,
     ) -> Result<ResponseStream, ModelError> {
-        let unfilled = |message| ModelError::new(ModelErrorKind::BadRequest, fit.tail.model(), message);
-        let responses = || self.responses(fit, streaming_mode).map_err(unfilled);
+        let model = turn_match.history.model();
+        let bad_placeholder = |message| ModelError::new(ModelErrorKind::BadRequest, model, message);
+        let responses = || self.responses(turn_match, streaming_mode).map_err(bad_placeholder);
         let Some(failure) = &self.failure else {
             let mut responses = responses()?;
-            let usage = usage_of(&responses, fit);
+            let usage = usage_of(&responses, turn_match);
             if let Some(last) = responses.last_mut() {
                 finish::set(last, self.finish_reason.as_deref().unwrap_or(finish::STOP), None);
                 last.usage_metadata = Some(usage);
-                last.model_version = Some(fit.tail.model().to_owned());
+                last.model_version = Some(model.to_owned());
             }
-            return Ok(self.paced(responses.into_iter().map(Ok).collect()));
+            return Ok(self.with_delays(responses.into_iter().map(Ok).collect()));
         };
-        let error = failure.error(fit).map_err(unfilled)?;
+        let error = failure.error(turn_match).map_err(bad_placeholder)?;
         let Some(after) = failure.after else {
             wait(self.delay).await;
             return Err(error);
@@ -209,14 +212,14 @@ impl Reply {
             StreamingMode::On => responses()?.into_iter().take(after).map(Ok).collect(),
         };
         items.push(Err(error));
-        Ok(self.paced(items))
+        Ok(self.with_delays(items))
     }
 
-    /// One response per piece, or one of all parts. Never empty.
-    fn responses(&self, fit: &Fit<'_>, streaming_mode: StreamingMode) -> Result<Vec<LlmResponse>, String> {
+    /// Returns one response per chunk, or one of all parts without streaming. Never empty.
+    fn responses(&self, turn_match: &TurnMatch<'_>, streaming_mode: StreamingMode) -> Result<Vec<LlmResponse>, String> {
         let mut parts = Vec::new();
-        for item in &self.items {
-            item.push_parts(fit, streaming_mode, &mut parts)?;
+        for part in &self.parts {
+            part.push_parts(turn_match, streaming_mode, &mut parts)?;
         }
         let response = |parts: Vec<Part>| LlmResponse {
             content: (!parts.is_empty()).then(|| Content::new("model", parts)),
@@ -229,7 +232,7 @@ impl Reply {
         })
     }
 
-    fn paced(&self, items: Vec<Result<LlmResponse, ModelError>>) -> ResponseStream {
+    fn with_delays(&self, items: Vec<Result<LlmResponse, ModelError>>) -> ResponseStream {
         if self.delay.is_zero() && self.chunk_delay.is_zero() {
             return stream::iter(items).boxed();
         }
@@ -243,16 +246,21 @@ impl Reply {
     }
 }
 
-impl Item {
-    fn push_parts(&self, fit: &Fit<'_>, streaming_mode: StreamingMode, parts: &mut Vec<Part>) -> Result<(), String> {
+impl ReplyPart {
+    fn push_parts(
+        &self,
+        turn_match: &TurnMatch<'_>,
+        streaming_mode: StreamingMode,
+        parts: &mut Vec<Part>,
+    ) -> Result<(), String> {
         match self {
             Self::Text { pieces, chunks, thought } => {
-                let texts = pieces.iter().map(|piece| piece.text(fit)).collect::<Result<Vec<_>, _>>()?;
+                let texts = pieces.iter().map(|piece| piece.render(turn_match)).collect::<Result<Vec<_>, _>>()?;
                 let part = |text: &str| Part { thought: *thought, ..Part::text(text) };
                 match streaming_mode {
                     StreamingMode::Off => parts.push(part(&texts.concat())),
                     StreamingMode::On => {
-                        parts.extend(texts.iter().flat_map(|text| cut(text, *chunks)).map(part));
+                        parts.extend(texts.iter().flat_map(|text| split(text, *chunks)).map(part));
                     }
                 }
             }
@@ -260,7 +268,7 @@ impl Item {
                 let call = FunctionCall {
                     id: id.clone(),
                     name: name.clone(),
-                    args: args.map(fit)?,
+                    args: args.render_map(turn_match)?,
                     ..FunctionCall::default()
                 };
                 parts.push(PartData::FunctionCall(call).into());
@@ -272,9 +280,9 @@ impl Item {
 }
 
 impl Failure {
-    fn error(&self, fit: &Fit<'_>) -> Result<ModelError, String> {
-        let message = self.message.text(fit)?;
-        Ok(ModelError { status: self.status, ..ModelError::new(self.kind, fit.tail.model(), message) })
+    fn error(&self, turn_match: &TurnMatch<'_>) -> Result<ModelError, String> {
+        let message = self.message.render(turn_match)?;
+        Ok(ModelError { status: self.status, ..ModelError::new(self.kind, turn_match.history.model(), message) })
     }
 }
 
@@ -290,36 +298,37 @@ impl From<String> for Reply {
     }
 }
 
-/// The tokens of a whole answer, thoughts apart.
-fn usage_of(answer: &[LlmResponse], fit: &Fit<'_>) -> UsageMetadata {
-    let (mut said, mut thought) = (0, 0);
-    for part in answer.iter().filter_map(|response| response.content.as_ref()).flat_map(|content| &content.parts) {
-        *(if part.thought { &mut thought } else { &mut said }) += bytes_of_part(&part.data);
+/// Counts the tokens of a complete response. Thoughts are counted separately.
+fn usage_of(responses: &[LlmResponse], turn_match: &TurnMatch<'_>) -> UsageMetadata {
+    let (mut output_bytes, mut thought_bytes) = (0, 0);
+    for part in responses.iter().filter_map(|response| response.content.as_ref()).flat_map(|content| &content.parts) {
+        *(if part.thought { &mut thought_bytes } else { &mut output_bytes }) += bytes_of_part(&part.data);
     }
-    let (prompt, said, thought) = (fit.tail.tokens(), tokens(said), tokens(thought));
+    let (prompt, output, thoughts) = (turn_match.history.tokens(), tokens(output_bytes), tokens(thought_bytes));
     UsageMetadata {
         prompt_token_count: Some(prompt),
-        candidates_token_count: Some(said),
-        thoughts_token_count: (thought > 0).then_some(thought),
-        total_token_count: Some(prompt + said + thought),
+        candidates_token_count: Some(output),
+        thoughts_token_count: (thoughts > 0).then_some(thoughts),
+        total_token_count: Some(prompt + output + thoughts),
         ..UsageMetadata::default()
     }
 }
 
-/// Cuts a text into `count` pieces of about one length, fewer when it has fewer characters; an empty text is one piece.
-fn cut(text: &str, count: usize) -> Vec<&str> {
+/// Splits a text into `count` chunks of about equal length, or one per character if it is shorter. An empty text is one
+/// chunk.
+fn split(text: &str, count: usize) -> Vec<&str> {
     let length = text.chars().count();
     let count = count.clamp(1, length.max(1));
     let mut rest = text;
-    let mut pieces = Vec::with_capacity(count);
+    let mut chunks = Vec::with_capacity(count);
     for index in 0..count {
         let characters = length * (index + 1) / count - length * index / count;
         let end = rest.char_indices().nth(characters).map_or(rest.len(), |(end, _)| end);
-        let (piece, after) = rest.split_at(end);
-        pieces.push(piece);
+        let (chunk, after) = rest.split_at(end);
+        chunks.push(chunk);
         rest = after;
     }
-    pieces
+    chunks
 }
 
 async fn wait(time: Duration) {

@@ -1,47 +1,47 @@
-//! Texts and arguments with placeholders, taken apart once when the script is read and filled in per call.
+//! Templates: texts and arguments with placeholders. Parsed when the script is read, rendered per call.
 
 use std::borrow::Cow;
 
 use hatchery_core::JsonMap;
 use serde_json::Value;
 
-use super::tail::Fit;
+use super::recent_history::TurnMatch;
 
 /// A text with placeholders.
 #[derive(Debug, Clone)]
-pub(super) struct Template(Vec<Piece>);
+pub(super) struct Template(Vec<Segment>);
 
 #[derive(Debug, Clone)]
-enum Piece {
+enum Segment {
     Text(String),
-    Place(Place),
+    Placeholder(Placeholder),
 }
 
 #[derive(Debug, Clone)]
-enum Place {
+enum Placeholder {
     User,
     Number,
     Rest,
     Context,
-    /// A path into the answer of the tool that the turn is about.
+    /// A path into the tool result that the turn matched.
     Tool(Vec<String>),
-    /// The same, of the answer with this name or index.
+    /// The name of a tool or the index of a result, and a path into that result.
     Tools(String, Vec<String>),
 }
 
 impl Template {
     pub(super) fn new(text: &str) -> Self {
-        let mut pieces = Vec::new();
+        let mut segments = Vec::new();
         let mut literal = String::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {
             literal.push_str(before);
-            match after.split_once('}').and_then(|(inner, after)| Some((Place::parse(inner)?, after))) {
-                Some((place, after)) => {
+            match after.split_once('}').and_then(|(inner, after)| Some((Placeholder::parse(inner)?, after))) {
+                Some((placeholder, after)) => {
                     if !literal.is_empty() {
-                        pieces.push(Piece::Text(std::mem::take(&mut literal)));
+                        segments.push(Segment::Text(std::mem::take(&mut literal)));
                     }
-                    pieces.push(Piece::Place(place));
+                    segments.push(Segment::Placeholder(placeholder));
                     rest = after;
                 }
                 None => {
@@ -52,22 +52,22 @@ impl Template {
         }
         literal.push_str(rest);
         if !literal.is_empty() {
-            pieces.push(Piece::Text(literal));
+            segments.push(Segment::Text(literal));
         }
-        Self(pieces)
+        Self(segments)
     }
 
-    fn is_fixed(&self) -> bool {
-        self.0.iter().all(|piece| matches!(piece, Piece::Text(_)))
+    fn is_constant(&self) -> bool {
+        self.0.iter().all(|segment| matches!(segment, Segment::Text(_)))
     }
 
-    /// The text filled in; the error says which placeholder has no value.
-    pub(super) fn text(&self, fit: &Fit<'_>) -> Result<String, String> {
+    /// Renders the text. The error names a placeholder without a value.
+    pub(super) fn render(&self, turn_match: &TurnMatch<'_>) -> Result<String, String> {
         let mut text = String::new();
-        for piece in &self.0 {
-            match piece {
-                Piece::Text(literal) => text.push_str(literal),
-                Piece::Place(place) => match place.value(fit)?.as_ref() {
+        for segment in &self.0 {
+            match segment {
+                Segment::Text(literal) => text.push_str(literal),
+                Segment::Placeholder(placeholder) => match placeholder.value(turn_match)?.as_ref() {
                     Value::String(value) => text.push_str(value),
                     value => text.push_str(&value.to_string()),
                 },
@@ -76,16 +76,16 @@ impl Template {
         Ok(text)
     }
 
-    /// The text filled in, or, when it is one placeholder, that value as it is.
-    fn value(&self, fit: &Fit<'_>) -> Result<Value, String> {
+    /// Renders the text. A single placeholder keeps the type of its value.
+    fn render_value(&self, turn_match: &TurnMatch<'_>) -> Result<Value, String> {
         match self.0.as_slice() {
-            [Piece::Place(place)] => Ok(place.value(fit)?.into_owned()),
-            _ => self.text(fit).map(Value::String),
+            [Segment::Placeholder(placeholder)] => Ok(placeholder.value(turn_match)?.into_owned()),
+            _ => self.render(turn_match).map(Value::String),
         }
     }
 }
 
-impl Place {
+impl Placeholder {
     fn parse(inner: &str) -> Option<Self> {
         match inner {
             "user" => return Some(Self::User),
@@ -110,29 +110,34 @@ impl Place {
         }
     }
 
-    fn value<'a>(&self, fit: &Fit<'a>) -> Result<Cow<'a, Value>, String> {
+    fn value<'a>(&self, turn_match: &TurnMatch<'a>) -> Result<Cow<'a, Value>, String> {
         let owned = |text: &str| Cow::Owned(Value::String(text.to_owned()));
         match self {
-            Self::User => Ok(owned(fit.user())),
-            Self::Rest => Ok(owned(fit.rest())),
-            Self::Number => first_number(fit.user())
-                .map(Cow::Owned)
-                .ok_or_else(|| format!("the reply wants {{number}}, but the user's text {:?} has none", fit.user())),
-            Self::Context => fit
+            Self::User => Ok(owned(turn_match.user())),
+            Self::Rest => Ok(owned(turn_match.rest())),
+            Self::Number => first_number(turn_match.user()).map(Cow::Owned).ok_or_else(|| {
+                format!("the reply uses {{number}}, but the user's text {:?} has none", turn_match.user())
+            }),
+            Self::Context => turn_match
                 .context()
                 .map(owned)
-                .ok_or_else(|| "the reply wants {context}, but no other agent has spoken".to_owned()),
+                .ok_or_else(|| "the reply uses {context}, but no other agent has spoken".to_owned()),
             Self::Tool(path) => {
-                let response = fit.tool().ok_or("the reply wants {tool}, but the last message is no tool's answer")?;
+                let response =
+                    turn_match.tool_result.ok_or("the reply uses {tool}, but the last message is no tool result")?;
                 look_up(&response.response, path).ok_or_else(|| missing(&response.name, path, &response.response))
             }
-            Self::Tools(which, path) => {
-                let response = fit
-                    .tools()
+            Self::Tools(name_or_index, path) => {
+                let response = turn_match
+                    .tool_results()
                     .enumerate()
-                    .find(|(index, response)| response.name == *which || index.to_string() == *which)
+                    .find(|(index, response)| response.name == *name_or_index || index.to_string() == *name_or_index)
                     .map(|(_, response)| response)
-                    .ok_or_else(|| format!("the reply wants {{tools.{which}}}, but no such tool has just answered"))?;
+                    .ok_or_else(|| {
+                        format!(
+                            "the reply uses {{tools.{name_or_index}}}, but the last message has no result of that tool"
+                        )
+                    })?;
                 look_up(&response.response, path).ok_or_else(|| missing(&response.name, path, &response.response))
             }
         }
@@ -149,69 +154,72 @@ fn look_up<'a>(map: &'a JsonMap, path: &[String]) -> Option<Cow<'a, Value>> {
         .map(Cow::Borrowed)
 }
 
-fn missing(tool: &str, path: &[String], answer: &JsonMap) -> String {
+fn missing(tool: &str, path: &[String], result: &JsonMap) -> String {
     let path = path.join(".");
-    format!("the reply wants `{path}` of what `{tool}` answered, which is {}", short(&Value::Object(answer.clone())))
+    let result = truncate(&Value::Object(result.clone()));
+    format!("the reply uses `{path}` of the result of `{tool}`, which is {result}")
 }
 
-fn short(value: &Value) -> String {
-    const MOST: usize = 200;
+fn truncate(value: &Value) -> String {
+    const MAX_CHARS: usize = 200;
     let text = value.to_string();
-    match text.char_indices().nth(MOST) {
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text,
     }
 }
 
 fn first_number(text: &str) -> Option<Value> {
-    let from = text.get(text.find(|char: char| char.is_ascii_digit())?..)?;
-    let end_of_digits = |text: &str| text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
-    let whole = from.get(..end_of_digits(from))?;
-    let fraction = from.get(whole.len()..)?.strip_prefix('.').map_or(0, end_of_digits);
-    match fraction {
-        0 => whole.parse::<u64>().ok().map(Value::from),
-        digits => from.get(..whole.len() + 1 + digits)?.parse::<f64>().ok().map(Value::from),
+    let number = text.get(text.find(|char: char| char.is_ascii_digit())?..)?;
+    let digits_in = |text: &str| text.find(|char: char| !char.is_ascii_digit()).unwrap_or(text.len());
+    let integer = number.get(..digits_in(number))?;
+    let fraction_digits = number.get(integer.len()..)?.strip_prefix('.').map_or(0, digits_in);
+    match fraction_digits {
+        0 => integer.parse::<u64>().ok().map(Value::from),
+        digits => number.get(..integer.len() + 1 + digits)?.parse::<f64>().ok().map(Value::from),
     }
 }
 
-/// A JSON value whose texts may hold placeholders.
+/// A JSON value whose strings may contain placeholders.
 #[derive(Debug, Clone)]
-pub(super) enum Shape {
-    Fixed(Value),
+pub(super) enum JsonTemplate {
+    Constant(Value),
     Text(Template),
-    List(Vec<Shape>),
-    Map(Vec<(String, Shape)>),
+    List(Vec<JsonTemplate>),
+    Map(Vec<(String, JsonTemplate)>),
 }
 
-impl Shape {
+impl JsonTemplate {
     pub(super) fn new(value: Value) -> Self {
         match value {
             Value::String(text) => {
                 let template = Template::new(&text);
-                if template.is_fixed() { Self::Fixed(Value::String(text)) } else { Self::Text(template) }
+                if template.is_constant() { Self::Constant(Value::String(text)) } else { Self::Text(template) }
             }
             Value::Array(items) => Self::List(items.into_iter().map(Self::new).collect()),
             Value::Object(map) => Self::Map(map.into_iter().map(|(key, value)| (key, Self::new(value))).collect()),
-            value => Self::Fixed(value),
+            value => Self::Constant(value),
         }
     }
 
-    pub(super) fn value(&self, fit: &Fit<'_>) -> Result<Value, String> {
+    pub(super) fn render(&self, turn_match: &TurnMatch<'_>) -> Result<Value, String> {
         match self {
-            Self::Fixed(value) => Ok(value.clone()),
-            Self::Text(template) => template.value(fit),
-            Self::List(items) => items.iter().map(|item| item.value(fit)).collect(),
-            Self::Map(_) => self.map(fit).map(Value::Object),
+            Self::Constant(value) => Ok(value.clone()),
+            Self::Text(template) => template.render_value(turn_match),
+            Self::List(items) => items.iter().map(|item| item.render(turn_match)).collect(),
+            Self::Map(_) => self.render_map(turn_match).map(Value::Object),
         }
     }
 
-    /// The value as arguments of a call: an object, or nothing.
-    pub(super) fn map(&self, fit: &Fit<'_>) -> Result<JsonMap, String> {
+    /// Renders the arguments of a call. `null` stands for no arguments.
+    pub(super) fn render_map(&self, turn_match: &TurnMatch<'_>) -> Result<JsonMap, String> {
         match self {
-            Self::Map(entries) => entries.iter().map(|(key, shape)| Ok((key.clone(), shape.value(fit)?))).collect(),
-            Self::Fixed(Value::Null) => Ok(JsonMap::new()),
-            Self::Fixed(_) | Self::Text(_) | Self::List(_) => {
-                Err("the arguments of a call are no JSON object".to_owned())
+            Self::Map(entries) => {
+                entries.iter().map(|(key, value)| Ok((key.clone(), value.render(turn_match)?))).collect()
+            }
+            Self::Constant(Value::Null) => Ok(JsonMap::new()),
+            Self::Constant(_) | Self::Text(_) | Self::List(_) => {
+                Err("the arguments of a call are not a JSON object".to_owned())
             }
         }
     }

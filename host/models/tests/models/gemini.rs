@@ -4,19 +4,24 @@ use hatchery_core::{Content, FunctionDeclaration, LlmRequest, ModelErrorKind, Mo
 use hatchery_models::{ModelProviders, Settings};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Fake, content, deltas, event, parts, refusal, request, says, stream_of, texts, whole};
+use crate::support::{
+    MockProvider, MockResponse, call_error, content, deltas, event, generate, parts, request, stream, texts,
+    user_request,
+};
 
-fn ok() -> Answer {
-    Answer::json(json!({ "candidates": [{ "content": { "parts": [{ "text": "ok" }] }, "finishReason": "STOP" }] }))
+fn ok() -> MockResponse {
+    MockResponse::json(
+        json!({ "candidates": [{ "content": { "parts": [{ "text": "ok" }] }, "finishReason": "STOP" }] }),
+    )
 }
 
 async fn body_of(request: LlmRequest) -> Value {
-    let fake = Fake::start([ok()]).await;
-    whole(fake.gemini().as_ref(), request).await.unwrap();
-    fake.asked().remove(0).body
+    let provider = MockProvider::start([ok()]).await;
+    generate(provider.gemini().as_ref(), request).await.unwrap();
+    provider.requests().remove(0).body
 }
 
-fn go_on() -> Value {
+fn continue_message() -> Value {
     json!({
         "role": "user",
         "parts": [{ "text": "Go on from here as your instructions say, without remarking on this line." }],
@@ -24,11 +29,11 @@ fn go_on() -> Value {
 }
 
 #[tokio::test]
-async fn a_request_goes_to_the_models_address_with_the_key() {
-    let fake = Fake::start([ok(), Answer::events([""])]).await;
-    whole(fake.gemini().as_ref(), says("hi")).await.unwrap();
-    assert!(deltas(fake.gemini().as_ref(), says("hi")).await.is_empty());
-    let asked = fake.asked();
+async fn a_request_is_sent_to_the_url_of_the_model_with_the_key() {
+    let provider = MockProvider::start([ok(), MockResponse::events([""])]).await;
+    generate(provider.gemini().as_ref(), user_request("hi")).await.unwrap();
+    assert!(deltas(provider.gemini().as_ref(), user_request("hi")).await.is_empty());
+    let asked = provider.requests();
     assert_eq!(asked[0].target, "/v1beta/models/gemini-2.5-flash:generateContent");
     assert_eq!(asked[1].target, "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse");
     for asked in asked {
@@ -39,23 +44,23 @@ async fn a_request_goes_to_the_models_address_with_the_key() {
 }
 
 #[tokio::test]
-async fn a_name_cannot_leave_its_place_in_the_address() {
-    let fake = Fake::start([ok(), ok()]).await;
+async fn a_name_cannot_escape_from_its_segment_of_the_url() {
+    let provider = MockProvider::start([ok(), ok()]).await;
     let settings = Settings {
-        gemini_base_url: Some(format!("{}/proxy/", fake.url).into()),
+        gemini_base_url: Some(format!("{}/proxy/", provider.url).into()),
         gemini_api_key: Some("k".into()),
         ..Settings::default()
     };
-    let registry = ModelProviders::with_defaults(settings);
+    let providers = ModelProviders::with_defaults(settings);
     for name in ["models/gemini-x", "gemini-/../../x?y#z"] {
-        whole(registry.model(name).unwrap().as_ref(), says("hi")).await.unwrap();
+        generate(providers.model(name).unwrap().as_ref(), user_request("hi")).await.unwrap();
     }
-    assert_eq!(fake.asked()[0].target, "/proxy/v1beta/models/gemini-x:generateContent");
-    assert_eq!(fake.asked()[1].target, "/proxy/v1beta/models/gemini-%2F..%2F..%2Fx%3Fy%23z:generateContent");
+    assert_eq!(provider.requests()[0].target, "/proxy/v1beta/models/gemini-x:generateContent");
+    assert_eq!(provider.requests()[1].target, "/proxy/v1beta/models/gemini-%2F..%2F..%2Fx%3Fy%23z:generateContent");
 }
 
 #[tokio::test]
-async fn every_kind_of_part_is_written_as_gemini_reads_it() {
+async fn every_kind_of_part_has_the_form_that_gemini_expects() {
     let history = [
         content(json!({ "parts": [
             { "text": "look" },
@@ -99,7 +104,7 @@ async fn every_kind_of_part_is_written_as_gemini_reads_it() {
 }
 
 #[tokio::test]
-async fn calls_come_after_the_user_or_after_other_calls_as_gemini_wants_it() {
+async fn calls_follow_a_user_message_or_other_calls() {
     let call = |name| content(json!({ "role": "model", "parts": [{ "functionCall": { "name": name, "args": {} } }] }));
     let answer =
         || content(json!({ "role": "user", "parts": [{ "functionResponse": { "name": "a", "response": {} } }] }));
@@ -107,7 +112,7 @@ async fn calls_come_after_the_user_or_after_other_calls_as_gemini_wants_it() {
     let roles = async |history: Vec<Content>| {
         let body = body_of(request(history)).await;
         let brief = |content: &Value| match &content["parts"][0] {
-            _ if *content == go_on() => "go on",
+            _ if *content == continue_message() => "go on",
             part if part.get("functionCall").is_some() => "call",
             part if part.get("functionResponse").is_some() => "answer",
             _ => "words",
@@ -122,7 +127,7 @@ async fn calls_come_after_the_user_or_after_other_calls_as_gemini_wants_it() {
 }
 
 #[tokio::test]
-async fn instructions_tools_and_settings_go_to_their_places() {
+async fn instructions_tools_and_settings_are_in_their_fields() {
     let declaration = FunctionDeclaration {
         name: "roll".into(),
         description: "Rolls.".into(),
@@ -130,7 +135,7 @@ async fn instructions_tools_and_settings_go_to_their_places() {
         response: Some(json!({ "type": "object" })),
     };
     let bare = FunctionDeclaration { name: "flip".into(), ..FunctionDeclaration::default() };
-    let mut asked = says("hi");
+    let mut asked = user_request("hi");
     asked.system_instructions = vec!["Be brief.".into(), "Be kind.".into()];
     asked.tools = vec![Arc::new(declaration), Arc::new(bare)];
     asked.model_tools = vec![json!({ "googleSearch": {} })];
@@ -169,39 +174,41 @@ async fn instructions_tools_and_settings_go_to_their_places() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_does_not_end_with_the_user_is_asked_to_go_on() {
-    assert_eq!(body_of(request([])).await["contents"], json!([go_on()]));
+async fn a_conversation_that_does_not_end_with_the_user_gets_a_user_message() {
+    assert_eq!(body_of(request([])).await["contents"], json!([continue_message()]));
     let ends_with_model =
         request([Content::user("hi"), Content::model("hello"), Content { role: None, parts: vec![] }]);
     let contents = body_of(ends_with_model).await["contents"].clone();
     assert_eq!(contents.as_array().unwrap().len(), 3);
-    assert_eq!(contents[2], go_on());
+    assert_eq!(contents[2], continue_message());
 }
 
 #[tokio::test]
-async fn gemma_hears_its_instructions_from_the_user() {
-    let fake = Fake::start([ok()]).await;
+async fn gemma_gets_its_instructions_in_a_user_message() {
+    let provider = MockProvider::start([ok()]).await;
     let settings = Settings {
-        gemini_base_url: Some(fake.url.as_str().into()),
+        gemini_base_url: Some(provider.url.as_str().into()),
         gemini_api_key: Some("k".into()),
         ..Settings::default()
     };
     let model = ModelProviders::with_defaults(settings).model("models/gemma-3-27b-it").unwrap();
-    whole(model.as_ref(), LlmRequest { system_instructions: vec!["Be brief.".into()], ..says("hi") }).await.unwrap();
+    generate(model.as_ref(), LlmRequest { system_instructions: vec!["Be brief.".into()], ..user_request("hi") })
+        .await
+        .unwrap();
     let contents = json!([
         { "role": "user", "parts": [{ "text": "Be brief." }] },
         { "role": "user", "parts": [{ "text": "hi" }] },
     ]);
-    assert_eq!(fake.asked()[0].body, json!({ "contents": contents }));
+    assert_eq!(provider.requests()[0].body, json!({ "contents": contents }));
 }
 
 async fn answer_to(body: Value) -> hatchery_core::LlmResponse {
-    let fake = Fake::start([Answer::json(body)]).await;
-    whole(fake.gemini().as_ref(), says("hi")).await.unwrap()
+    let provider = MockProvider::start([MockResponse::json(body)]).await;
+    generate(provider.gemini().as_ref(), user_request("hi")).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_candidate_becomes_the_response_with_all_that_it_brings() {
+async fn a_candidate_becomes_a_response_with_all_of_its_fields() {
     let response = answer_to(json!({
         "candidates": [{
             "content": { "parts": [
@@ -240,7 +247,7 @@ async fn a_candidate_becomes_the_response_with_all_that_it_brings() {
 }
 
 #[tokio::test]
-async fn an_end_other_than_stop_is_an_error_with_that_code() {
+async fn a_finish_reason_other_than_stop_is_an_error_with_that_code() {
     let cut = answer_to(json!({
         "candidates": [{ "content": { "parts": [{ "text": "half" }] }, "finishReason": "MAX_TOKENS", "finishMessage": "too long" }],
     }))
@@ -269,10 +276,10 @@ async fn a_blocked_prompt_and_an_empty_answer_are_errors_of_the_response() {
 }
 
 #[tokio::test]
-async fn a_key_that_gemini_does_not_know_is_an_auth_error_although_it_answers_400() {
+async fn an_invalid_key_is_an_auth_error_although_the_status_is_400() {
     let body = json!({ "error": { "code": 400, "message": "API key not valid.", "details": [{ "reason": "API_KEY_INVALID" }] } });
-    let fake = Fake::start([Answer::json(body).status(400)]).await;
-    let error = refusal(fake.gemini().as_ref(), says("hi"), StreamingMode::Off).await;
+    let provider = MockProvider::start([MockResponse::json(body).status(400)]).await;
+    let error = call_error(provider.gemini().as_ref(), user_request("hi"), StreamingMode::Off).await;
     assert_eq!((error.kind, error.status), (ModelErrorKind::Auth, Some(400)));
 }
 
@@ -280,7 +287,8 @@ fn piece(parts: Value) -> Value {
     json!({ "candidates": [{ "content": { "role": "model", "parts": parts } }] })
 }
 
-/// A stream with all that the format allows: comments, CRLF, a line of its own for each kind, characters of two to four bytes.
+/// A stream with all that the format allows: comments, CRLF, a line of its own for each kind, characters of two to four
+/// bytes.
 fn varied_stream() -> String {
     let last = json!({
         "candidates": [{ "content": { "parts": [{ "text": "" }] }, "finishReason": "STOP" }],
@@ -295,19 +303,20 @@ fn varied_stream() -> String {
 }
 
 #[tokio::test]
-async fn a_stream_gives_the_same_deltas_wherever_its_chunks_are_cut() {
+async fn a_stream_has_the_same_deltas_wherever_its_chunks_are_split() {
     let stream = varied_stream();
     let bytes = stream.as_bytes();
     let cut_everywhere = (1..bytes.len()).map(|border| {
         let (before, after) = bytes.split_at(border);
-        Answer::events([before.to_vec(), after.to_vec()])
+        MockResponse::events([before.to_vec(), after.to_vec()])
     });
-    let byte_by_byte = Answer::events(bytes.iter().map(|byte| vec![*byte]));
-    let answers: Vec<_> = [Answer::events([stream.clone()]), byte_by_byte].into_iter().chain(cut_everywhere).collect();
+    let byte_by_byte = MockResponse::events(bytes.iter().map(|byte| vec![*byte]));
+    let answers: Vec<_> =
+        [MockResponse::events([stream.clone()]), byte_by_byte].into_iter().chain(cut_everywhere).collect();
     let count = answers.len();
-    let fake = Fake::start(answers).await;
-    let model = fake.gemini();
-    let uncut = deltas(model.as_ref(), says("hi")).await;
+    let provider = MockProvider::start(answers).await;
+    let model = provider.gemini();
+    let uncut = deltas(model.as_ref(), user_request("hi")).await;
     assert_eq!(texts(&uncut), ["thé", "ü 漢 🦀", ""]);
     assert!(parts(&uncut)[0].thought);
     assert_eq!(uncut.len(), 4);
@@ -316,16 +325,17 @@ async fn a_stream_gives_the_same_deltas_wherever_its_chunks_are_cut() {
     assert_eq!(uncut[3].usage_metadata.as_ref().unwrap().total_token_count, Some(9));
     assert_eq!(uncut[3].model_version.as_deref(), Some("v1"));
     for index in 1..count {
-        assert_eq!(deltas(model.as_ref(), says("hi")).await, uncut, "answer {index}");
+        assert_eq!(deltas(model.as_ref(), user_request("hi")).await, uncut, "answer {index}");
     }
 }
 
 #[tokio::test]
-async fn an_error_in_mid_stream_comes_behind_what_came_before_and_ends_it() {
+async fn an_error_in_a_stream_follows_the_earlier_responses_and_ends_it() {
     let error = event(json!({ "error": { "code": 503, "message": "overloaded", "status": "UNAVAILABLE" } }));
     let late = event(piece(json!([{ "text": "late" }])));
-    let fake = Fake::start([Answer::events([event(piece(json!([{ "text": "one" }]))), error, late])]).await;
-    let items = stream_of(fake.gemini().as_ref(), says("hi")).await;
+    let provider =
+        MockProvider::start([MockResponse::events([event(piece(json!([{ "text": "one" }]))), error, late])]).await;
+    let items = stream(provider.gemini().as_ref(), user_request("hi")).await;
     assert_eq!(items.len(), 2);
     let error = items[1].as_ref().unwrap_err();
     assert_eq!((error.kind, error.status), (ModelErrorKind::Server, Some(503)));
@@ -333,18 +343,19 @@ async fn an_error_in_mid_stream_comes_behind_what_came_before_and_ends_it() {
 }
 
 #[tokio::test]
-async fn a_payload_with_usage_only_is_a_delta_and_an_empty_one_is_none() {
+async fn a_payload_with_only_usage_is_a_delta_and_an_empty_one_is_not() {
     let usage = event(json!({ "usageMetadata": { "totalTokenCount": 2 } }));
-    let fake = Fake::start([Answer::events([event(json!({})), usage])]).await;
-    let deltas = deltas(fake.gemini().as_ref(), says("hi")).await;
+    let provider = MockProvider::start([MockResponse::events([event(json!({})), usage])]).await;
+    let deltas = deltas(provider.gemini().as_ref(), user_request("hi")).await;
     assert_eq!(deltas.len(), 1);
     assert_eq!(deltas[0].usage_metadata.as_ref().unwrap().total_token_count, Some(2));
     assert_eq!(deltas[0].error_code, None);
 }
 
 async fn calls_of(payloads: Vec<Value>) -> Vec<Value> {
-    let fake = Fake::start([Answer::events(payloads.into_iter().map(|parts| event(piece(parts))))]).await;
-    let deltas = deltas(fake.gemini().as_ref(), says("hi")).await;
+    let provider =
+        MockProvider::start([MockResponse::events(payloads.into_iter().map(|parts| event(piece(parts))))]).await;
+    let deltas = deltas(provider.gemini().as_ref(), user_request("hi")).await;
     parts(&deltas).iter().map(|part| serde_json::to_value(part).unwrap()).collect()
 }
 
@@ -354,7 +365,7 @@ fn arg(path: &str, value: Value, goes_on: bool) -> Value {
 }
 
 #[tokio::test]
-async fn a_call_whose_arguments_come_in_pieces_is_given_once_and_whole() {
+async fn a_call_with_streamed_arguments_is_returned_once_and_complete() {
     let calls = calls_of(vec![
         json!([{ "functionCall": { "id": "c", "name": "book", "willContinue": true }, "thoughtSignature": "c2ln" }]),
         json!([arg("$.location.city", json!("Par"), true), arg("$.location.city", json!("is"), true)]),
@@ -377,7 +388,7 @@ async fn a_call_whose_arguments_come_in_pieces_is_given_once_and_whole() {
 }
 
 #[tokio::test]
-async fn calls_in_pieces_are_not_mixed_up_and_none_is_lost() {
+async fn streamed_calls_are_neither_mixed_up_nor_lost() {
     let calls = calls_of(vec![
         json!([{ "functionCall": { "willContinue": false } }]),
         json!([{ "functionCall": { "name": "a", "willContinue": true } }, arg("$.x", json!("1"), false)]),

@@ -1,4 +1,5 @@
-//! The model registry and its providers, through their public doors. Fake servers speak the providers' wire format byte by byte.
+//! The model registry and its providers, tested through the public API. Mock servers speak the wire format of each
+//! provider.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod gemini;

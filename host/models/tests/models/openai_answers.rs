@@ -1,15 +1,15 @@
 use hatchery_core::{LlmResponse, ModelErrorKind};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Fake, deltas, event, parts, says, stream_of, texts, whole};
+use crate::support::{MockProvider, MockResponse, deltas, event, generate, parts, stream, texts, user_request};
 
 async fn answer_to(body: Value) -> LlmResponse {
-    let fake = Fake::start([Answer::json(body)]).await;
-    whole(fake.openai().as_ref(), says("hi")).await.unwrap()
+    let provider = MockProvider::start([MockResponse::json(body)]).await;
+    generate(provider.openai().as_ref(), user_request("hi")).await.unwrap()
 }
 
 #[tokio::test]
-async fn a_whole_answer_becomes_the_response_with_all_that_it_brings() {
+async fn a_completion_becomes_a_response_with_all_of_its_fields() {
     let response = answer_to(json!({
         "id": "c-1", "object": "chat.completion", "created": 5, "model": "gpt-5-001", "system_fingerprint": "fp", "service_tier": null,
         "choices": [{
@@ -58,7 +58,7 @@ async fn a_refusal_is_text() {
 }
 
 #[tokio::test]
-async fn each_end_has_its_reason() {
+async fn each_finish_reason_is_mapped() {
     for (theirs, ours) in
         [("length", "MAX_TOKENS"), ("content_filter", "SAFETY"), ("odd", "OTHER"), ("function_call", "STOP")]
     {
@@ -70,7 +70,7 @@ async fn each_end_has_its_reason() {
 }
 
 #[tokio::test]
-async fn an_answer_that_makes_no_sense_is_a_bad_response() {
+async fn a_malformed_completion_is_a_bad_response() {
     let call = json!({ "id": "c", "function": { "name": "roll", "arguments": "{\"sides\":" } });
     let broken_call =
         |reason: &str| json!({ "choices": [{ "message": { "tool_calls": [call.clone()] }, "finish_reason": reason }] });
@@ -83,8 +83,8 @@ async fn an_answer_that_makes_no_sense_is_a_bad_response() {
         ),
     ];
     for (body, start) in cases {
-        let fake = Fake::start([Answer::json(&body)]).await;
-        let error = whole(fake.openai().as_ref(), says("hi")).await.unwrap_err();
+        let provider = MockProvider::start([MockResponse::json(&body)]).await;
+        let error = generate(provider.openai().as_ref(), user_request("hi")).await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::BadResponse, "{body}");
         assert!(error.message.starts_with(start), "{error}");
     }
@@ -103,8 +103,8 @@ async fn an_error_with_status_200_is_an_error() {
         (json!("m"), ModelErrorKind::Server),
     ];
     for (error, kind) in cases {
-        let fake = Fake::start([Answer::json(json!({ "error": error }))]).await;
-        let error = whole(fake.openai().as_ref(), says("hi")).await.unwrap_err();
+        let provider = MockProvider::start([MockResponse::json(json!({ "error": error }))]).await;
+        let error = generate(provider.openai().as_ref(), user_request("hi")).await.unwrap_err();
         assert_eq!((error.kind, error.message.as_str()), (kind, "OpenAI reports: m"));
     }
 }
@@ -146,19 +146,20 @@ fn varied_stream() -> String {
 }
 
 #[tokio::test]
-async fn a_stream_gives_the_same_deltas_wherever_its_chunks_are_cut() {
+async fn a_stream_has_the_same_deltas_wherever_its_chunks_are_split() {
     let stream = varied_stream();
     let bytes = stream.as_bytes();
     let cut_everywhere = (1..bytes.len()).map(|border| {
         let (before, after) = bytes.split_at(border);
-        Answer::events([before.to_vec(), after.to_vec()])
+        MockResponse::events([before.to_vec(), after.to_vec()])
     });
-    let byte_by_byte = Answer::events(bytes.iter().map(|byte| vec![*byte]));
-    let answers: Vec<_> = [Answer::events([stream.clone()]), byte_by_byte].into_iter().chain(cut_everywhere).collect();
+    let byte_by_byte = MockResponse::events(bytes.iter().map(|byte| vec![*byte]));
+    let answers: Vec<_> =
+        [MockResponse::events([stream.clone()]), byte_by_byte].into_iter().chain(cut_everywhere).collect();
     let count = answers.len();
-    let fake = Fake::start(answers).await;
-    let model = fake.openai();
-    let uncut = deltas(model.as_ref(), says("hi")).await;
+    let provider = MockProvider::start(answers).await;
+    let model = provider.openai();
+    let uncut = deltas(model.as_ref(), user_request("hi")).await;
     let contents: Vec<_> = uncut.iter().map(|delta| serde_json::to_value(&delta.content).unwrap()).collect();
     let one = |part: Value| json!({ "role": "model", "parts": [part] });
     let calls = json!({ "role": "model", "parts": [
@@ -178,17 +179,17 @@ async fn a_stream_gives_the_same_deltas_wherever_its_chunks_are_cut() {
     assert_eq!(uncut[4].usage_metadata.as_ref().unwrap().total_token_count, Some(3));
     assert_eq!(uncut[4].model_version.as_deref(), Some("gpt-5-001"));
     for index in 1..count {
-        assert_eq!(deltas(model.as_ref(), says("hi")).await, uncut, "answer {index}");
+        assert_eq!(deltas(model.as_ref(), user_request("hi")).await, uncut, "answer {index}");
     }
 }
 
 async fn streamed(payloads: impl IntoIterator<Item = Value>) -> Vec<LlmResponse> {
-    let fake = Fake::start([Answer::events(payloads.into_iter().map(event))]).await;
-    deltas(fake.openai().as_ref(), says("hi")).await
+    let provider = MockProvider::start([MockResponse::events(payloads.into_iter().map(event))]).await;
+    deltas(provider.openai().as_ref(), user_request("hi")).await
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_without_a_reason_still_gives_what_came() {
+async fn a_stream_that_ends_without_a_finish_reason_still_returns_its_content() {
     let deltas = streamed([
         chunk(json!({ "content": "Rolling" }), Value::Null),
         chunk(call_piece(0, Some("c"), Some("roll"), "{}"), Value::Null),
@@ -200,7 +201,7 @@ async fn a_stream_that_ends_without_a_reason_still_gives_what_came() {
 }
 
 #[tokio::test]
-async fn calls_without_an_index_or_with_the_same_one_are_told_apart_by_their_ids() {
+async fn calls_without_an_index_or_with_the_same_one_are_distinguished_by_their_ids() {
     let call = |id: &str| json!({ "tool_calls": [{ "id": id, "function": { "name": id, "arguments": "{}" } }] });
     let deltas = streamed([
         chunk(call("a"), Value::Null),
@@ -217,7 +218,7 @@ async fn calls_without_an_index_or_with_the_same_one_are_told_apart_by_their_ids
 }
 
 #[tokio::test]
-async fn a_streamed_refusal_is_text_and_a_cut_off_call_is_left_out() {
+async fn a_streamed_refusal_is_text_and_a_truncated_call_is_omitted() {
     let deltas = streamed([
         chunk(json!({ "refusal": "I will " }), Value::Null),
         chunk(json!({ "refusal": "not." }), Value::Null),
@@ -231,23 +232,25 @@ async fn a_streamed_refusal_is_text_and_a_cut_off_call_is_left_out() {
 }
 
 #[tokio::test]
-async fn only_the_first_choice_counts() {
+async fn only_the_first_choice_is_used() {
     let other = json!({ "choices": [{ "index": 1, "delta": { "content": "other" } }] });
     assert_eq!(texts(&streamed([other, chunk(json!({ "content": "first" }), json!("stop"))]).await), ["first"]);
 }
 
 #[tokio::test]
-async fn nothing_counts_after_done() {
+async fn payloads_after_done_are_ignored() {
     let late = event(chunk(json!({ "content": "late" }), Value::Null));
-    let fake = Fake::start([Answer::events([format!("data: [DONE]\n\n{late}")])]).await;
-    assert!(deltas(fake.openai().as_ref(), says("hi")).await.is_empty());
+    let provider = MockProvider::start([MockResponse::events([format!("data: [DONE]\n\n{late}")])]).await;
+    assert!(deltas(provider.openai().as_ref(), user_request("hi")).await.is_empty());
 }
 
 #[tokio::test]
-async fn an_error_in_mid_stream_comes_behind_what_came_before() {
+async fn an_error_in_a_stream_follows_the_earlier_responses() {
     let error = event(json!({ "error": { "message": "overloaded", "type": "server_error" } }));
-    let fake = Fake::start([Answer::events([event(chunk(json!({ "content": "one" }), Value::Null)), error])]).await;
-    let items = stream_of(fake.openai().as_ref(), says("hi")).await;
+    let provider =
+        MockProvider::start([MockResponse::events([event(chunk(json!({ "content": "one" }), Value::Null)), error])])
+            .await;
+    let items = stream(provider.openai().as_ref(), user_request("hi")).await;
     assert_eq!(texts(&[items[0].clone().unwrap()]), ["one"]);
     let error = items[1].as_ref().unwrap_err();
     assert_eq!((error.kind, error.message.as_str()), (ModelErrorKind::Server, "OpenAI reports: overloaded"));
@@ -258,8 +261,8 @@ async fn an_error_in_mid_stream_comes_behind_what_came_before() {
 async fn arguments_that_are_no_object_end_the_stream_with_a_bad_response() {
     let events =
         [chunk(call_piece(0, Some("c"), Some("roll"), "[1]"), Value::Null), chunk(json!({}), json!("tool_calls"))];
-    let fake = Fake::start([Answer::events(events.map(event))]).await;
-    let items = stream_of(fake.openai().as_ref(), says("hi")).await;
+    let provider = MockProvider::start([MockResponse::events(events.map(event))]).await;
+    let items = stream(provider.openai().as_ref(), user_request("hi")).await;
     assert_eq!(items.len(), 1);
     assert_eq!(items[0].as_ref().unwrap_err().kind, ModelErrorKind::BadResponse);
 }

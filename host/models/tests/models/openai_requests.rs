@@ -4,38 +4,38 @@ use hatchery_core::{Content, FunctionDeclaration, LlmRequest, ModelErrorKind, Mo
 use hatchery_models::{ModelProviders, Settings};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Fake, content, deltas, refusal, request, says, whole};
+use crate::support::{MockProvider, MockResponse, call_error, content, deltas, generate, request, user_request};
 
-fn ok() -> Answer {
-    Answer::json(
+fn ok() -> MockResponse {
+    MockResponse::json(
         json!({ "choices": [{ "message": { "role": "assistant", "content": "ok" }, "finish_reason": "stop" }] }),
     )
 }
 
 async fn body_of(request: LlmRequest) -> Value {
-    let fake = Fake::start([ok()]).await;
-    whole(fake.openai().as_ref(), request).await.unwrap();
-    fake.asked().remove(0).body
+    let provider = MockProvider::start([ok()]).await;
+    generate(provider.openai().as_ref(), request).await.unwrap();
+    provider.requests().remove(0).body
 }
 
 async fn refused(request: LlmRequest) -> String {
-    let fake = Fake::start([ok()]).await;
-    let error = refusal(fake.openai().as_ref(), request, StreamingMode::Off).await;
+    let provider = MockProvider::start([ok()]).await;
+    let error = call_error(provider.openai().as_ref(), request, StreamingMode::Off).await;
     assert_eq!(error.kind, ModelErrorKind::BadRequest);
-    assert!(fake.asked().is_empty());
+    assert!(provider.requests().is_empty());
     error.message
 }
 
 fn with_config(config: Value) -> LlmRequest {
-    LlmRequest { config: serde_json::from_value(config).unwrap(), ..says("hi") }
+    LlmRequest { config: serde_json::from_value(config).unwrap(), ..user_request("hi") }
 }
 
 #[tokio::test]
-async fn a_request_goes_to_chat_completions_with_the_key() {
-    let fake = Fake::start([ok(), Answer::events(["data: [DONE]\n\n"])]).await;
-    whole(fake.openai().as_ref(), says("hi")).await.unwrap();
-    assert!(deltas(fake.openai().as_ref(), says("hi")).await.is_empty());
-    let asked = fake.asked();
+async fn a_request_is_sent_to_chat_completions_with_the_key() {
+    let provider = MockProvider::start([ok(), MockResponse::events(["data: [DONE]\n\n"])]).await;
+    generate(provider.openai().as_ref(), user_request("hi")).await.unwrap();
+    assert!(deltas(provider.openai().as_ref(), user_request("hi")).await.is_empty());
+    let asked = provider.requests();
     for asked in &asked {
         assert_eq!(asked.target, "/v1/chat/completions");
         assert_eq!(asked.headers["authorization"], "Bearer openai-key");
@@ -49,26 +49,26 @@ async fn a_request_goes_to_chat_completions_with_the_key() {
 }
 
 #[tokio::test]
-async fn a_server_of_ones_own_needs_no_key() {
-    let fake = Fake::start([ok()]).await;
-    let settings = Settings { openai_base_url: Some(format!("{}/v1/", fake.url).into()), ..Settings::default() };
+async fn a_custom_base_url_needs_no_key() {
+    let provider = MockProvider::start([ok()]).await;
+    let settings = Settings { openai_base_url: Some(format!("{}/v1/", provider.url).into()), ..Settings::default() };
     let model = ModelProviders::with_defaults(settings).model("openai/org/llama").unwrap();
-    whole(model.as_ref(), says("hi")).await.unwrap();
-    let asked = fake.asked();
+    generate(model.as_ref(), user_request("hi")).await.unwrap();
+    let asked = provider.requests();
     assert_eq!(asked[0].target, "/v1/chat/completions");
     assert_eq!(asked[0].body["model"], "org/llama");
     assert!(!asked[0].headers.contains_key("authorization"));
 }
 
 #[tokio::test]
-async fn instructions_come_from_the_system_or_from_the_developer() {
+async fn instructions_have_the_role_system_or_developer() {
     for (name, role) in
         [("gpt-5", "system"), ("o3-mini", "developer"), ("openai/o1", "developer"), ("openai/olmo", "system")]
     {
-        let fake = Fake::start([ok()]).await;
-        let asked = LlmRequest { system_instructions: vec!["a".into(), "b".into()], ..says("hi") };
-        whole(fake.openai_named(name).as_ref(), asked).await.unwrap();
-        assert_eq!(fake.asked()[0].body["messages"][0], json!({ "role": role, "content": "a\n\nb" }), "{name}");
+        let provider = MockProvider::start([ok()]).await;
+        let asked = LlmRequest { system_instructions: vec!["a".into(), "b".into()], ..user_request("hi") };
+        generate(provider.openai_named(name).as_ref(), asked).await.unwrap();
+        assert_eq!(provider.requests()[0].body["messages"][0], json!({ "role": role, "content": "a\n\nb" }), "{name}");
     }
 }
 
@@ -118,7 +118,7 @@ async fn a_conversation_with_tools_becomes_messages() {
 }
 
 #[tokio::test]
-async fn media_have_their_forms() {
+async fn each_media_type_has_its_form() {
     let media = content(json!({ "role": "user", "parts": [
         { "inlineData": { "data": "AAEC" } },
         { "inlineData": { "mimeType": "audio/wav", "data": "AAEC" } },
@@ -139,7 +139,7 @@ async fn media_have_their_forms() {
 }
 
 #[tokio::test]
-async fn what_has_no_form_is_refused_by_name() {
+async fn unsupported_parts_are_rejected_by_name() {
     let part = |part: Value| request([content(json!({ "role": "user", "parts": [part] }))]);
     assert_eq!(
         refused(part(json!({ "inlineData": { "mimeType": "video/mp4", "data": "AAEC" } }))).await,
@@ -154,7 +154,7 @@ async fn what_has_no_form_is_refused_by_name() {
         "chat completions take no file by address of type video/mp4 (gs://v); send an image, or the file's bytes inline"
     );
     assert_eq!(
-        refused(LlmRequest { model_tools: vec![json!({ "googleSearch": {} })], ..says("hi") }).await,
+        refused(LlmRequest { model_tools: vec![json!({ "googleSearch": {} })], ..user_request("hi") }).await,
         "chat completions do not have the model tool {\"googleSearch\":{}}; remove it, or use a Gemini model"
     );
 }
@@ -173,7 +173,7 @@ async fn tools_keep_their_json_schemas() {
     let asked = LlmRequest {
         tools: vec![Arc::new(roll), Arc::new(flip)],
         model_tools: vec![json!({ "type": "web_search" })],
-        ..says("hi")
+        ..user_request("hi")
     };
     let expected = json!([
         { "type": "function", "function": { "name": "roll", "description": "Rolls.", "parameters": schema } },
@@ -184,7 +184,7 @@ async fn tools_keep_their_json_schemas() {
 }
 
 #[tokio::test]
-async fn settings_have_their_names_here() {
+async fn settings_have_the_names_of_the_protocol() {
     let body = body_of(with_config(json!({
         "temperature": 0.5, "topP": 0.9, "topK": 40, "maxOutputTokens": 100, "stopSequences": ["END"], "presencePenalty": 0.1,
         "frequencyPenalty": 0.2, "seed": 7, "responseMimeType": "application/json", "responseLogprobs": true, "logprobs": 3,
@@ -201,7 +201,7 @@ async fn settings_have_their_names_here() {
 }
 
 #[tokio::test]
-async fn the_way_of_calling_tools_is_a_tool_choice() {
+async fn the_function_calling_mode_becomes_a_tool_choice() {
     let choice = |calling: Value| async move {
         body_of(with_config(json!({ "toolConfig": { "functionCallingConfig": calling } }))).await["tool_choice"].clone()
     };
@@ -213,7 +213,7 @@ async fn the_way_of_calling_tools_is_a_tool_choice() {
 }
 
 #[tokio::test]
-async fn a_response_schema_is_strict_only_when_it_keeps_the_rules_of_strict_mode() {
+async fn a_response_schema_is_strict_only_if_it_is_valid_in_strict_mode() {
     let format = |schema: Value| async move {
         body_of(with_config(json!({ "responseSchema": schema }))).await["response_format"].clone()
     };

@@ -4,10 +4,10 @@ use hatchery_core::{Model, ModelCapabilities, ModelError, ModelErrorKind, ModelR
 use hatchery_models::scripted::Scripted;
 use hatchery_models::{BaseUrl, ModelProvider, ModelProviders, Secret, Settings};
 
-use crate::support::{says, texts, whole};
+use crate::support::{generate, texts, user_request};
 
-fn error(registry: &ModelProviders, name: &str) -> ModelError {
-    match registry.model(name) {
+fn error(providers: &ModelProviders, name: &str) -> ModelError {
+    match providers.model(name) {
         Ok(_) => panic!("{name} is served"),
         Err(error) => error,
     }
@@ -18,8 +18,8 @@ fn keys() -> Settings {
 }
 
 #[test]
-fn names_find_their_provider() {
-    let registry = ModelProviders::with_defaults(keys());
+fn a_name_resolves_to_its_provider() {
+    let providers = ModelProviders::with_defaults(keys());
     let names = [
         "gemini-2.5-flash",
         "gemma-3-27b-it",
@@ -32,7 +32,7 @@ fn names_find_their_provider() {
         "scripted:answers.yaml",
     ];
     for name in names {
-        assert!(registry.model(name).is_ok(), "{name}");
+        assert!(providers.model(name).is_ok(), "{name}");
     }
 }
 
@@ -77,7 +77,7 @@ fn providers_know_the_capabilities_of_their_models_with_and_without_a_key() {
 }
 
 #[test]
-fn an_unknown_name_is_refused_with_the_known_ones() {
+fn an_unknown_name_is_rejected_with_the_known_ones() {
     let error = error(&ModelProviders::with_defaults(Settings::default()), "claude-9");
     assert_eq!(error.kind, ModelErrorKind::UnknownModel);
     assert_eq!(
@@ -88,20 +88,20 @@ fn an_unknown_name_is_refused_with_the_known_ones() {
 }
 
 #[test]
-fn an_empty_registry_says_that_it_is_empty() {
+fn an_empty_registry_reports_that_it_is_empty() {
     assert_eq!(error(&ModelProviders::new(), "m").message, "no provider serves this name, and none is registered");
 }
 
 #[test]
-fn a_missing_key_is_refused_with_the_variable_to_set() {
-    let registry = ModelProviders::with_defaults(Settings::default());
-    let gemini = error(&registry, "gemini-2.5-flash");
+fn a_missing_key_is_an_error_with_the_variable_to_set() {
+    let providers = ModelProviders::with_defaults(Settings::default());
+    let gemini = error(&providers, "gemini-2.5-flash");
     assert_eq!(gemini.kind, ModelErrorKind::Auth);
     assert_eq!(
         gemini.message,
         "no key: set GOOGLE_API_KEY or GEMINI_API_KEY, or use a model without one, `scripted:<file>`"
     );
-    let openai = error(&registry, "gpt-5");
+    let openai = error(&providers, "gpt-5");
     assert_eq!(openai.kind, ModelErrorKind::Auth);
     assert_eq!(
         openai.message,
@@ -110,19 +110,19 @@ fn a_missing_key_is_refused_with_the_variable_to_set() {
 }
 
 #[test]
-fn a_key_that_cannot_be_sent_is_refused_without_showing_it() {
-    let registry =
+fn a_key_with_invalid_characters_is_rejected_without_showing_it() {
+    let providers =
         ModelProviders::with_defaults(Settings { gemini_api_key: Some("a\nb".into()), ..Settings::default() });
-    let error = error(&registry, "gemini-2.5-flash");
-    assert_eq!(error.message, "the key in GOOGLE_API_KEY or GEMINI_API_KEY has characters that no key has");
+    let error = error(&providers, "gemini-2.5-flash");
+    assert_eq!(error.message, "the key in GOOGLE_API_KEY or GEMINI_API_KEY has invalid characters");
 }
 
 #[test]
-fn a_base_url_that_is_none_is_refused_with_its_variable() {
+fn an_invalid_base_url_is_rejected_with_its_variable() {
     for url in ["nonsense", "ftp://host"] {
-        let registry =
+        let providers =
             ModelProviders::with_defaults(Settings { openai_base_url: Some(url.into()), ..Settings::default() });
-        let error = error(&registry, "gpt-5");
+        let error = error(&providers, "gpt-5");
         assert_eq!(error.kind, ModelErrorKind::BadRequest);
         assert!(error.message.starts_with("OPENAI_BASE_URL is not a usable URL ("), "{error}");
         assert!(error.message.ends_with("; write it as https://host/path"), "{error}");
@@ -132,12 +132,13 @@ fn a_base_url_that_is_none_is_refused_with_its_variable() {
 #[test]
 fn a_key_is_not_sent_to_a_base_url_that_a_folder_names() {
     let url = || Some(BaseUrl::from_folder_config("https://evil.example"));
-    let registry = ModelProviders::with_defaults(Settings { openai_base_url: url(), gemini_base_url: url(), ..keys() });
+    let providers =
+        ModelProviders::with_defaults(Settings { openai_base_url: url(), gemini_base_url: url(), ..keys() });
     for (model, key, variable) in [
         ("gpt-5", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
         ("gemini-2.5-flash", "GOOGLE_API_KEY or GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
     ] {
-        let error = error(&registry, model);
+        let error = error(&providers, model);
         assert_eq!(error.kind, ModelErrorKind::Auth);
         assert_eq!(
             error.message,
@@ -155,8 +156,8 @@ fn a_key_is_not_sent_to_a_base_url_that_a_folder_names() {
 fn a_key_goes_in_plain_text_to_this_machine_only() {
     let served = |url: &str| {
         let settings = Settings { openai_base_url: Some(url.into()), gemini_base_url: Some(url.into()), ..keys() };
-        let registry = ModelProviders::with_defaults(settings);
-        ["gpt-5", "gemini-2.5-flash"].map(|model| registry.model(model).map(|_| ()))
+        let providers = ModelProviders::with_defaults(settings);
+        ["gpt-5", "gemini-2.5-flash"].map(|model| providers.model(model).map(|_| ()))
     };
     for url in ["http://127.0.0.1:11434/v1", "http://localhost:1", "http://[::1]:1", "https://proxy.example"] {
         assert!(served(url).iter().all(Result::is_ok), "{url}");
@@ -176,17 +177,17 @@ fn a_key_goes_in_plain_text_to_this_machine_only() {
 }
 
 #[test]
-fn a_scripted_name_without_a_file_is_refused() {
+fn a_scripted_name_without_a_file_is_rejected() {
     let error = error(&ModelProviders::with_defaults(Settings::default()), "scripted:");
     assert_eq!(error.message, "the file is missing; write `scripted:<file>`, such as `scripted:answers.yaml`");
 }
 
 #[test]
 fn one_name_is_one_instance() {
-    let registry = ModelProviders::with_defaults(keys());
-    let first = registry.model("gpt-5").unwrap();
-    assert!(Arc::ptr_eq(&first, &registry.model("gpt-5").unwrap()));
-    assert!(!Arc::ptr_eq(&first, &registry.model("gpt-5-mini").unwrap()));
+    let providers = ModelProviders::with_defaults(keys());
+    let first = providers.model("gpt-5").unwrap();
+    assert!(Arc::ptr_eq(&first, &providers.model("gpt-5").unwrap()));
+    assert!(!Arc::ptr_eq(&first, &providers.model("gpt-5-mini").unwrap()));
 }
 
 struct Own;
@@ -202,26 +203,26 @@ impl ModelProvider for Own {
 }
 
 #[tokio::test]
-async fn a_factory_registered_later_goes_first_also_for_a_name_already_looked_up() {
-    let mut registry = ModelProviders::with_defaults(keys());
-    registry.model("gpt-own").unwrap();
-    registry.register(Box::new(Own));
+async fn a_later_provider_takes_precedence_even_for_a_cached_name() {
+    let mut providers = ModelProviders::with_defaults(keys());
+    providers.model("gpt-own").unwrap();
+    providers.register(Box::new(Own));
     for name in ["gpt-own", "mine/x"] {
-        let answer = whole(registry.model(name).unwrap().as_ref(), says("?")).await.unwrap();
+        let answer = generate(providers.model(name).unwrap().as_ref(), user_request("?")).await.unwrap();
         assert_eq!(texts(&[answer]), [format!("I am {name}")]);
     }
-    assert!(error(&registry, "gpt_other").message.ends_with("gpt-own, mine/*"));
+    assert!(error(&providers, "gpt_other").message.ends_with("gpt-own, mine/*"));
 }
 
 #[tokio::test]
-async fn names_past_the_thousandth_are_served_but_not_kept() {
-    let mut registry = ModelProviders::new();
-    registry.register(Box::new(Own));
+async fn names_beyond_the_thousandth_are_served_but_not_cached() {
+    let mut providers = ModelProviders::new();
+    providers.register(Box::new(Own));
     for index in 0..1_000 {
-        registry.model(&format!("mine/{index}")).unwrap();
+        providers.model(&format!("mine/{index}")).unwrap();
     }
-    assert!(Arc::ptr_eq(&registry.model("mine/999").unwrap(), &registry.model("mine/999").unwrap()));
-    assert!(!Arc::ptr_eq(&registry.model("mine/1000").unwrap(), &registry.model("mine/1000").unwrap()));
+    assert!(Arc::ptr_eq(&providers.model("mine/999").unwrap(), &providers.model("mine/999").unwrap()));
+    assert!(!Arc::ptr_eq(&providers.model("mine/1000").unwrap(), &providers.model("mine/1000").unwrap()));
 }
 
 #[test]

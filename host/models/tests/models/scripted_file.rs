@@ -10,7 +10,7 @@ use hatchery_models::{ModelProviders, Settings, WritableFolders};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{content, deltas, parts, refusal, request, says, stream_of, texts, whole};
+use crate::support::{call_error, content, deltas, generate, parts, request, stream, texts, user_request};
 
 fn model(directory: &Path, yaml: &str) -> Arc<dyn Model> {
     fs::write(directory.join("answers.yaml"), yaml).unwrap();
@@ -23,12 +23,12 @@ fn named(directory: &Path, name: &str) -> Arc<dyn Model> {
 }
 
 async fn text(model: &Arc<dyn Model>, request: LlmRequest) -> String {
-    texts(&[whole(model.as_ref(), request).await.unwrap()]).concat()
+    texts(&[generate(model.as_ref(), request).await.unwrap()]).concat()
 }
 
 async fn wrong(yaml: &str) -> String {
     let directory = TempDir::new().unwrap();
-    let error = refusal(model(directory.path(), yaml).as_ref(), says("x"), StreamingMode::Off).await;
+    let error = call_error(model(directory.path(), yaml).as_ref(), user_request("x"), StreamingMode::Off).await;
     assert_eq!(error.kind, ModelErrorKind::BadRequest);
     let start = "the script answers.yaml is wrong: ";
     error.message.strip_prefix(start).unwrap_or_else(|| panic!("{error}")).to_owned()
@@ -78,10 +78,10 @@ fn answered(result: serde_json::Value) -> LlmRequest {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_key_of_the_format_does_what_it_says() {
+async fn every_key_of_the_format_has_its_effect() {
     let directory = TempDir::new().unwrap();
     let model = model(directory.path(), DICE);
-    let call = whole(model.as_ref(), says("Throw a d20")).await.unwrap();
+    let call = generate(model.as_ref(), user_request("Throw a d20")).await.unwrap();
     let expected = json!([
         { "text": "Let me roll." },
         { "functionCall": { "id": "c1", "name": "roll_die", "args": { "sides": 20 } } },
@@ -91,28 +91,28 @@ async fn every_key_of_the_format_does_what_it_says() {
     let rolled = deltas(model.as_ref(), answered(json!({ "result": 17 }))).await;
     assert_eq!(texts(&rolled), ["That was quick.", "You ", "rolle", "d 17."]);
     assert_eq!(parts(&rolled).iter().filter(|part| part.thought).count(), 1);
-    let image = whole(model.as_ref(), says("an image")).await.unwrap();
+    let image = generate(model.as_ref(), user_request("an image")).await.unwrap();
     assert_eq!(
         serde_json::to_value(parts(&[image])).unwrap(),
         json!([{ "inlineData": { "mimeType": "image/png", "data": "AAEC" } }])
     );
     let context =
-        content(json!({ "role": "user", "parts": [{ "text": "For context:" }, { "text": "[a] said: Bonjour" }] }));
+        content(json!({ "role": "user", "parts": [{ "text": "For context:" }, { "text": "[a] quote: Bonjour" }] }));
     let mut french = request([Content::user("hi"), context]);
     french.system_instructions.push("Speak French.".into());
     assert_eq!(text(&model, french).await, "Salut");
     let start = tokio::time::Instant::now();
-    assert_eq!(texts(&deltas(model.as_ref(), says("slow")).await), ["Here ", "I am."]);
+    assert_eq!(texts(&deltas(model.as_ref(), user_request("slow")).await), ["Here ", "I am."]);
     assert_eq!(start.elapsed().as_millis(), 520);
-    let long = whole(model.as_ref(), says("long")).await.unwrap();
+    let long = generate(model.as_ref(), user_request("long")).await.unwrap();
     assert_eq!(long.error_code.as_deref(), Some("MAX_TOKENS"));
-    let broken = stream_of(model.as_ref(), says("break")).await;
+    let broken = stream(model.as_ref(), user_request("break")).await;
     assert_eq!(texts(&[broken[0].clone().unwrap()]), ["I was about to"]);
     let error = broken[1].as_ref().unwrap_err();
     assert_eq!((error.kind, error.status, error.message.as_str()), (ModelErrorKind::Server, Some(503), "out of order"));
-    let busy = refusal(model.as_ref(), says("busy"), StreamingMode::On).await;
+    let busy = call_error(model.as_ref(), user_request("busy"), StreamingMode::On).await;
     assert_eq!((busy.kind, busy.message.as_str()), (ModelErrorKind::RateLimited, "later, busy"));
-    assert_eq!(text(&model, says("hello")).await, "I only know dice.");
+    assert_eq!(text(&model, user_request("hello")).await, "I only know dice.");
 }
 
 #[tokio::test]
@@ -133,19 +133,19 @@ async fn every_error_code_has_its_kind() {
         fs::write(directory.path().join(code), format!("turns: [{{ error: {{ code: {code}, message: m }} }}]"))
             .unwrap();
         let model = named(directory.path(), &format!("scripted:{code}"));
-        assert_eq!(refusal(model.as_ref(), says("x"), StreamingMode::Off).await.kind, kind, "{code}");
+        assert_eq!(call_error(model.as_ref(), user_request("x"), StreamingMode::Off).await.kind, kind, "{code}");
     }
 }
 
 #[tokio::test]
-async fn no_fitting_turn_is_an_error_that_names_the_file_and_the_text() {
+async fn a_request_without_a_matching_turn_is_an_error_that_names_the_file_and_the_text() {
     let directory = TempDir::new().unwrap();
     let model = model(directory.path(), "turns: [{ when: { user: a }, reply: b }]");
-    let error = refusal(model.as_ref(), says("zzz"), StreamingMode::Off).await;
+    let error = call_error(model.as_ref(), user_request("zzz"), StreamingMode::Off).await;
     assert_eq!(
         error.message,
-        "no turn of answers.yaml fits: the last user text is \"zzz\"; add a turn whose `when` fits it, or a last one without `when`, \
-         which fits always"
+        "no turn of answers.yaml matches: the last user text is \"zzz\"; add a turn whose `when` matches it, or a last one without `when`, \
+         which always matches"
     );
 }
 
@@ -153,27 +153,28 @@ async fn no_fitting_turn_is_an_error_that_names_the_file_and_the_text() {
 async fn a_missing_file_is_an_error_that_names_it_and_is_read_once_it_is_there() {
     let directory = TempDir::new().unwrap();
     let model = named(directory.path(), "scripted:answers.yaml");
-    let error = refusal(model.as_ref(), says("x"), StreamingMode::Off).await;
+    let error = call_error(model.as_ref(), user_request("x"), StreamingMode::Off).await;
     assert!(error.message.starts_with("cannot read the script answers.yaml: "), "{error}");
     assert!(error.message.ends_with("; check the name after `scripted:`"), "{error}");
     fs::write(directory.path().join("answers.yaml"), "turns: [{ reply: here }]").unwrap();
-    assert_eq!(text(&model, says("x")).await, "here");
+    assert_eq!(text(&model, user_request("x")).await, "here");
 }
 
 #[tokio::test]
 async fn a_changed_file_is_read_again() {
     let directory = TempDir::new().unwrap();
     let model = model(directory.path(), "turns: [{ reply: first }]");
-    assert_eq!(text(&model, says("x")).await, "first");
+    assert_eq!(text(&model, user_request("x")).await, "first");
     fs::write(directory.path().join("answers.yaml"), "turns: [{ reply: the second }]").unwrap();
-    assert_eq!(text(&model, says("x")).await, "the second");
+    assert_eq!(text(&model, user_request("x")).await, "the second");
     fs::write(directory.path().join("answers.yaml"), "turns: 5").unwrap();
-    refusal(model.as_ref(), says("x"), StreamingMode::Off).await;
+    call_error(model.as_ref(), user_request("x"), StreamingMode::Off).await;
 }
 
 #[test]
 fn a_model_name_cannot_leave_the_scripts_folder() {
-    let registry = ModelProviders::with_defaults(Settings { scripts_dir: "/srv/agents".into(), ..Settings::default() });
+    let providers =
+        ModelProviders::with_defaults(Settings { scripts_dir: "/srv/agents".into(), ..Settings::default() });
     for name in [
         "/etc/passwd",
         "../answers.yaml",
@@ -185,7 +186,7 @@ fn a_model_name_cannot_leave_the_scripts_folder() {
         ".hatchery/sessions.db",
         "dice/.secret.yaml",
     ] {
-        let error = registry.model(&format!("scripted:{name}")).map(|_| ()).unwrap_err();
+        let error = providers.model(&format!("scripted:{name}")).map(|_| ()).unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::UnknownModel, "{name}");
         assert_eq!(
             error.message,
@@ -197,7 +198,7 @@ fn a_model_name_cannot_leave_the_scripts_folder() {
 }
 
 #[tokio::test]
-async fn a_link_may_lead_around_in_the_scripts_folder_but_not_out_of_it() {
+async fn a_link_may_lead_inside_the_scripts_folder_but_not_out_of_it() {
     let (outer, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     // The folder itself may be a link.
     fs::create_dir(outer.path().join("real")).unwrap();
@@ -208,20 +209,22 @@ async fn a_link_may_lead_around_in_the_scripts_folder_but_not_out_of_it() {
     symlink("answers.yaml", folder.join("inside.yaml")).unwrap();
     symlink(other.path().join("secret.yaml"), folder.join("outside.yaml")).unwrap();
     symlink(other.path(), folder.join("elsewhere")).unwrap();
-    assert_eq!(text(&named(&folder, "scripted:inside.yaml"), says("x")).await, "inside");
+    assert_eq!(text(&named(&folder, "scripted:inside.yaml"), user_request("x")).await, "inside");
     for name in ["outside.yaml", "elsewhere/secret.yaml"] {
-        let error = refusal(named(&folder, &format!("scripted:{name}")).as_ref(), says("x"), StreamingMode::Off).await;
+        let error =
+            call_error(named(&folder, &format!("scripted:{name}")).as_ref(), user_request("x"), StreamingMode::Off)
+                .await;
         assert_eq!(
             error.message,
             format!("the script {name} is a link that leads out of the scripts folder; put the file itself there")
         );
     }
     let anywhere: Arc<dyn Model> = Arc::new(Scripted::file(folder.join("outside.yaml")));
-    assert_eq!(text(&anywhere, says("x")).await, "secret");
+    assert_eq!(text(&anywhere, user_request("x")).await, "secret");
 }
 
 #[tokio::test]
-async fn nothing_that_a_component_may_write_is_a_script() {
+async fn a_file_that_a_component_may_write_is_not_read_as_a_script() {
     let directory = TempDir::new().unwrap();
     let root = directory.path().canonicalize().unwrap();
     fs::create_dir_all(root.join("data/below")).unwrap();
@@ -231,13 +234,13 @@ async fn nothing_that_a_component_may_write_is_a_script() {
     let writable_folders = WritableFolders::default();
     let settings =
         Settings { scripts_dir: root.clone(), writable_folders: writable_folders.clone(), ..Settings::default() };
-    let registry = ModelProviders::with_defaults(settings);
+    let providers = ModelProviders::with_defaults(settings);
     let [own, planted, link] = ["own.yaml", "data/below/answers.yaml", "answers.yaml"]
-        .map(|name| registry.model(&format!("scripted:{name}")).unwrap());
-    assert_eq!(text(&planted, says("x")).await, "planted", "nobody may write there yet");
+        .map(|name| providers.model(&format!("scripted:{name}")).unwrap());
+    assert_eq!(text(&planted, user_request("x")).await, "planted", "nobody may write there yet");
     writable_folders.set(vec![root.join("data")]);
     for (model, name) in [(&planted, "data/below/answers.yaml"), (&link, "answers.yaml")] {
-        let error = refusal(model.as_ref(), says("x"), StreamingMode::Off).await;
+        let error = call_error(model.as_ref(), user_request("x"), StreamingMode::Off).await;
         assert_eq!(
             error.message,
             format!(
@@ -245,46 +248,47 @@ async fn nothing_that_a_component_may_write_is_a_script() {
             )
         );
     }
-    assert_eq!(text(&own, says("x")).await, "own");
+    assert_eq!(text(&own, user_request("x")).await, "own");
 }
 
 #[tokio::test]
 async fn a_file_that_becomes_a_link_out_of_the_folder_is_no_longer_read() {
     let (directory, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let model = model(directory.path(), "turns: [{ reply: first }]");
-    assert_eq!(text(&model, says("x")).await, "first");
+    assert_eq!(text(&model, user_request("x")).await, "first");
     fs::write(other.path().join("secret"), "turns: [{ reply: a secret }]").unwrap();
     fs::remove_file(directory.path().join("answers.yaml")).unwrap();
     symlink(other.path().join("secret"), directory.path().join("answers.yaml")).unwrap();
-    let error = refusal(model.as_ref(), says("x"), StreamingMode::Off).await;
+    let error = call_error(model.as_ref(), user_request("x"), StreamingMode::Off).await;
     assert!(error.message.contains(" leads out of the scripts folder;"), "{error}");
 }
 
 #[tokio::test]
-async fn what_is_not_a_regular_file_is_refused_without_waiting_for_it() {
+async fn a_file_that_is_not_regular_is_rejected_without_opening_it() {
     let directory = TempDir::new().unwrap();
     fs::create_dir(directory.path().join("folder")).unwrap();
     assert!(Command::new("mkfifo").arg(directory.path().join("pipe")).status().unwrap().success());
     for name in ["folder", "pipe"] {
         let model = named(directory.path(), &format!("scripted:{name}"));
-        let error = refusal(model.as_ref(), says("x"), StreamingMode::Off).await;
+        let error = call_error(model.as_ref(), user_request("x"), StreamingMode::Off).await;
         assert_eq!(error.message, format!("the script {name} is not a regular file"));
     }
-    let endless = refusal(&Scripted::file("/dev/zero"), says("x"), StreamingMode::Off).await;
+    let endless = call_error(&Scripted::file("/dev/zero"), user_request("x"), StreamingMode::Off).await;
     assert_eq!(endless.message, "the script zero is not a regular file");
 }
 
 #[tokio::test]
-async fn a_file_of_more_than_four_mebibytes_is_refused() {
+async fn a_file_of_more_than_four_mebibytes_is_rejected() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("big.yaml");
     fs::File::create(&path).unwrap().set_len(4 * 1024 * 1024 + 1).unwrap();
-    let error = refusal(named(directory.path(), "scripted:big.yaml").as_ref(), says("x"), StreamingMode::Off).await;
+    let error =
+        call_error(named(directory.path(), "scripted:big.yaml").as_ref(), user_request("x"), StreamingMode::Off).await;
     assert_eq!(error.message, "the script big.yaml has more than 4194304 bytes, which is the most");
 }
 
 #[tokio::test]
-async fn errors_do_not_show_what_is_in_the_file() {
+async fn errors_do_not_contain_values_of_the_file() {
     let cases = [
         "s3cr3t",
         "s3cr3t:s3cr3t:0",
@@ -317,12 +321,12 @@ async fn errors_do_not_show_what_is_in_the_file() {
     let directory = TempDir::new().unwrap();
     fs::write(directory.path().join("binary"), b"s3cr3t\xff").unwrap();
     let binary = named(directory.path(), "scripted:binary");
-    let error = refusal(binary.as_ref(), says("x"), StreamingMode::Off).await;
+    let error = call_error(binary.as_ref(), user_request("x"), StreamingMode::Off).await;
     assert!(error.message.ends_with(" is wrong: it is not UTF-8 text"), "{error}");
 }
 
 #[tokio::test]
-async fn an_unknown_key_is_an_error_with_its_place() {
+async fn an_unknown_key_is_an_error_with_its_position() {
     let message = wrong("turns:\n  - when: { usr: x }\n    reply: y\n").await;
     assert!(
         message.contains("unknown field, expected one of `user`, `tool`, `result`, `system`, `context`, `step`"),
@@ -342,14 +346,14 @@ async fn an_unknown_key_is_an_error_with_its_place() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_an_error_with_its_place() {
+async fn an_invalid_value_is_an_error_with_its_position() {
     let cases = [
         ("turns: [{ when: { user: x } }]", "a turn needs a `reply` or an `error`"),
         ("turns: [{ reply: x, when: { step: 0 } }]", "`step` counts from 1"),
         ("turns: [{ reply: [{ text: x, chunks: 0 }] }]", "`chunks` is at least 1"),
         (
             "turns: [{ reply: [{ text: [x, y], chunks: 2 }] }]",
-            "`chunks` goes with one text; a list of texts is streamed as it is",
+            "`chunks` goes with one text; a list of texts is streamed unchanged",
         ),
         (
             "turns: [{ reply: [{ call: { name: x }, chunks: 2 }] }]",

@@ -1,4 +1,4 @@
-//! A fake provider on a port of its own, and short words for requests and answers.
+//! A mock provider on its own port, and shorthands for requests and responses.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -8,39 +8,38 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::serve::ListenerExt;
-use futures::stream::{self, StreamExt};
+use futures::stream::{self as streams, StreamExt};
 use hatchery_core::{Content, LlmRequest, LlmResponse, Model, ModelError, ModelResolver, Part, StreamingMode};
 use hatchery_models::{ModelProviders, Settings};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-/// How an answer's body ends.
-pub enum End {
-    /// As it should.
-    Clean,
+/// How a response body ends.
+pub enum BodyEnd {
+    Complete,
     /// The connection breaks.
-    Broken,
-    /// Never; the sender is dropped when the server gives the body up.
+    Error,
+    /// It never ends. The sender is dropped when the server drops the body.
     Never(oneshot::Sender<()>),
 }
 
-/// One answer of the fake provider.
-pub struct Answer {
+/// One response of the mock provider.
+pub struct MockResponse {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub chunks: Vec<Bytes>,
-    pub end: End,
+    pub end: BodyEnd,
 }
 
-impl Answer {
+impl MockResponse {
     pub fn json(body: impl ToString) -> Self {
         let headers = vec![("content-type", "application/json".to_owned())];
-        Self { status: 200, headers, chunks: vec![body.to_string().into()], end: End::Clean }
+        Self { status: 200, headers, chunks: vec![body.to_string().into()], end: BodyEnd::Complete }
     }
 
     pub fn events(chunks: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
         let headers = vec![("content-type", "text/event-stream".to_owned())];
-        Self { status: 200, headers, chunks: chunks.into_iter().map(Into::into).collect(), end: End::Clean }
+        Self { status: 200, headers, chunks: chunks.into_iter().map(Into::into).collect(), end: BodyEnd::Complete }
     }
 
     pub fn status(mut self, status: u16) -> Self {
@@ -53,18 +52,18 @@ impl Answer {
         self
     }
 
-    pub fn ending(mut self, end: End) -> Self {
+    pub fn ending(mut self, end: BodyEnd) -> Self {
         self.end = end;
         self
     }
 
     fn into_response(self) -> Response {
-        let chunks = stream::iter(self.chunks.into_iter().map(Ok::<_, std::io::Error>));
+        let chunks = streams::iter(self.chunks.into_iter().map(Ok::<_, std::io::Error>));
         let end = match self.end {
-            End::Clean => stream::empty().boxed(),
-            End::Broken => stream::iter([Err(std::io::Error::other("broken on purpose"))]).boxed(),
-            End::Never(held) => stream::once(async move {
-                let _held = held;
+            BodyEnd::Complete => streams::empty().boxed(),
+            BodyEnd::Error => streams::iter([Err(std::io::Error::other("broken on purpose"))]).boxed(),
+            BodyEnd::Never(on_drop) => streams::once(async move {
+                let _on_drop = on_drop;
                 std::future::pending().await
             })
             .boxed(),
@@ -82,36 +81,36 @@ impl Answer {
     }
 }
 
-/// What the fake provider was asked.
+/// A request that the mock provider received.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct ReceivedRequest {
     pub target: String,
     pub headers: axum::http::HeaderMap,
     pub body: Value,
 }
 
-/// A provider that gives its answers in order, and the last one again and again.
+/// A provider that sends its responses in order, and status 501 after the last one.
 #[derive(Clone)]
-pub struct Fake {
+pub struct MockProvider {
     pub url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
-impl Fake {
-    pub async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
-        let answers: VecDeque<_> = answers.into_iter().collect();
+impl MockProvider {
+    pub async fn start(responses: impl IntoIterator<Item = MockResponse>) -> Self {
+        let responses: VecDeque<_> = responses.into_iter().collect();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap());
-        let asked = Arc::default();
-        let state = (Arc::new(Mutex::new(answers)), Arc::clone(&asked));
-        let router = Router::new().fallback(answer).with_state(state);
+        let requests = Arc::default();
+        let state = (Arc::new(Mutex::new(responses)), Arc::clone(&requests));
+        let router = Router::new().fallback(respond).with_state(state);
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { url, asked }
+        Self { url, requests }
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
     pub fn gemini(&self) -> Arc<dyn Model> {
@@ -137,18 +136,18 @@ impl Fake {
     }
 }
 
-type Shared = (Arc<Mutex<VecDeque<Answer>>>, Arc<Mutex<Vec<Asked>>>);
+type Shared = (Arc<Mutex<VecDeque<MockResponse>>>, Arc<Mutex<Vec<ReceivedRequest>>>);
 
-async fn answer(State((answers, asked)): State<Shared>, request: Request) -> Response {
+async fn respond(State((responses, requests)): State<Shared>, request: Request) -> Response {
     let target = request.uri().to_string();
     let headers = request.headers().clone();
     let body = axum::body::to_bytes(request.into_body(), usize::MAX).await.unwrap();
-    asked.lock().unwrap().push(Asked { target, headers, body: serde_json::from_slice(&body).unwrap() });
-    let answer = answers.lock().unwrap().pop_front();
-    answer.unwrap_or_else(|| Answer::json("no answer is left").status(501)).into_response()
+    requests.lock().unwrap().push(ReceivedRequest { target, headers, body: serde_json::from_slice(&body).unwrap() });
+    let response = responses.lock().unwrap().pop_front();
+    response.unwrap_or_else(|| MockResponse::json("no response is left").status(501)).into_response()
 }
 
-/// A request of these contents.
+/// Creates a request of these contents.
 pub fn request(contents: impl IntoIterator<Item = Content>) -> LlmRequest {
     LlmRequest {
         model: "the-model".into(),
@@ -157,30 +156,30 @@ pub fn request(contents: impl IntoIterator<Item = Content>) -> LlmRequest {
     }
 }
 
-/// A request of one user text.
-pub fn says(text: &str) -> LlmRequest {
+/// Creates a request of one user text.
+pub fn user_request(text: &str) -> LlmRequest {
     request([Content::user(text)])
 }
 
-/// A message from its JSON.
+/// Parses a content from JSON.
 pub fn content(json: Value) -> Content {
     serde_json::from_value(json).unwrap()
 }
 
-/// Everything that the stream gives.
-pub async fn stream_of(model: &dyn Model, request: LlmRequest) -> Vec<Result<LlmResponse, ModelError>> {
+/// Returns all items of the stream.
+pub async fn stream(model: &dyn Model, request: LlmRequest) -> Vec<Result<LlmResponse, ModelError>> {
     model.generate(request, StreamingMode::On).await.unwrap().collect().await
 }
 
-/// Everything that the stream gives, none of it an error.
+/// Returns all responses of a stream without errors.
 pub async fn deltas(model: &dyn Model, request: LlmRequest) -> Vec<LlmResponse> {
-    let deltas: Vec<_> = stream_of(model, request).await.into_iter().map(Result::unwrap).collect();
+    let deltas: Vec<_> = stream(model, request).await.into_iter().map(Result::unwrap).collect();
     assert!(deltas.iter().all(|delta| delta.partial), "{deltas:?}");
     deltas
 }
 
-/// The one response of a whole answer.
-pub async fn whole(model: &dyn Model, request: LlmRequest) -> Result<LlmResponse, ModelError> {
+/// Returns the response of a call without streaming.
+pub async fn generate(model: &dyn Model, request: LlmRequest) -> Result<LlmResponse, ModelError> {
     let items: Vec<_> = model.generate(request, StreamingMode::Off).await?.collect().await;
     assert_eq!(items.len(), 1);
     let response = items.into_iter().next().unwrap()?;
@@ -188,25 +187,25 @@ pub async fn whole(model: &dyn Model, request: LlmRequest) -> Result<LlmResponse
     Ok(response)
 }
 
-/// The error with which a call fails at once.
-pub async fn refusal(model: &dyn Model, request: LlmRequest, streaming_mode: StreamingMode) -> ModelError {
+/// Returns the error of a call that fails before its stream begins.
+pub async fn call_error(model: &dyn Model, request: LlmRequest, streaming_mode: StreamingMode) -> ModelError {
     match model.generate(request, streaming_mode).await {
         Ok(_) => panic!("the call did not fail"),
         Err(error) => error,
     }
 }
 
-/// The parts of all responses.
+/// Returns the parts of all responses.
 pub fn parts(responses: &[LlmResponse]) -> Vec<Part> {
     responses.iter().filter_map(|response| response.content.clone()).flat_map(|content| content.parts).collect()
 }
 
-/// The texts of all responses, a text per part.
+/// Returns the texts of all responses, one per part.
 pub fn texts(responses: &[LlmResponse]) -> Vec<String> {
     parts(responses).iter().filter_map(|part| part.as_text().map(str::to_owned)).collect()
 }
 
-/// A server-sent event.
+/// Formats a server-sent event.
 pub fn event(json: Value) -> String {
     format!("data: {json}\n\n")
 }

@@ -34,12 +34,12 @@ pub(crate) fn validation_error(schema: &Value) -> Option<String> {
     let properties = match keywords.get("properties") {
         Some(Value::Object(properties)) => properties,
         Some(other) => return Some(format!("`properties` is {other}, not an object")),
-        None => return crate::tools::schema::wrong_with(schema),
+        None => return crate::tools::schema::schema_error(schema),
     };
     let required = keywords.get("required").and_then(Value::as_array).into_iter().flatten();
     let mut missing = required.filter(|name| name.as_str().is_none_or(|name| !properties.contains_key(name)));
     match missing.next() {
         Some(name) => Some(format!("`required` names {name}, which is not in `properties`")),
-        None => crate::tools::schema::wrong_with(schema),
+        None => crate::tools::schema::schema_error(schema),
     }
 }

@@ -1,39 +1,39 @@
-//! Code in a model's answer: where it begins and ends, and the part that it becomes.
+//! Code blocks: finds code between delimiters in a response, and moves it into a part.
 
 use hatchery_core::{Content, ExecutableCode, Part, PartData};
 
 use super::markers::between;
 
-/// The code that a content ends in.
-pub(crate) fn due(content: &Content) -> Option<&str> {
+/// Returns the code at the end of a content.
+pub(crate) fn pending_code(content: &Content) -> Option<&str> {
     match &content.parts.last()?.data {
         PartData::ExecutableCode(code) => Some(&code.code),
         _ => None,
     }
 }
 
-/// True when the model has run code itself and has not said anything about the result yet.
+/// Returns true if the model has run code itself, and the content has no text after the result.
 pub(crate) fn ends_in_result(content: &Content) -> bool {
     content.parts.last().is_some_and(|part| matches!(part.data, PartData::CodeExecutionResult(_)))
 }
 
-/// True when the model itself has sent code as a part.
+/// Returns true if the model has returned code as a part.
 pub(super) fn has_code(content: &Content) -> bool {
     content.parts.iter().any(|part| matches!(part.data, PartData::ExecutableCode(_)))
 }
 
-/// Turns the first block of code in the text, thoughts apart, into a part of its own, and drops what follows it. False when there is no
-/// code.
-pub(super) fn separate(content: &mut Content, delimiters: &[(String, String)]) -> bool {
-    let found = content.parts.iter().enumerate().find_map(|(place, part)| {
+/// Moves the first code block in the text, except thoughts, into a part of its own, and drops the parts after it.
+/// Returns false if there is no code.
+pub(super) fn extract(content: &mut Content, delimiters: &[(String, String)]) -> bool {
+    let block = content.parts.iter().enumerate().find_map(|(index, part)| {
         let text = part.as_text().filter(|_| !part.thought)?;
-        let found =
-            |text: &str| find(text, delimiters).map(|block| (place, block.before.to_owned(), block.code.to_owned()));
-        // Some models end lines as on Windows, where delimiters end them as everywhere else.
-        found(text).or_else(|| found(&text.replace("\r\n", "\n")))
+        let find_in =
+            |text: &str| find(text, delimiters).map(|block| (index, block.before.to_owned(), block.code.to_owned()));
+        // Some models use Windows line endings, but delimiters do not.
+        find_in(text).or_else(|| find_in(&text.replace("\r\n", "\n")))
     });
-    let Some((place, before, code)) = found else { return false };
-    let Some(part) = content.parts.drain(place..).next() else { return false };
+    let Some((index, before, code)) = block else { return false };
+    let Some(part) = content.parts.drain(index..).next() else { return false };
     let code = PartData::ExecutableCode(ExecutableCode { language: Some("PYTHON".into()), code, ..Default::default() });
     if before.trim().is_empty() {
         content.parts.push(Part { data: code, ..part });
@@ -43,7 +43,7 @@ pub(super) fn separate(content: &mut Content, delimiters: &[(String, String)]) -
     true
 }
 
-/// Turns code that the model itself has sent last, and not run, into text.
+/// Converts code at the end of a content, which the model has returned as a part and not run, into text.
 pub(super) fn quote_last(content: &mut Content, delimiters: &[(String, String)]) {
     if let Some(Part { data, .. }) = content.parts.last_mut()
         && let PartData::ExecutableCode(code) = data
@@ -52,14 +52,14 @@ pub(super) fn quote_last(content: &mut Content, delimiters: &[(String, String)])
     }
 }
 
-/// A block of code in a text.
+/// A code block in a text.
 #[derive(Debug, PartialEq)]
 struct Block<'a> {
     before: &'a str,
     code: &'a str,
 }
 
-/// The block that begins first. Where two begin at the same place, the pair that is named first wins.
+/// Finds the first block. If two begin at the same position, the first pair of delimiters is used.
 fn find<'a>(text: &'a str, delimiters: &[(String, String)]) -> Option<Block<'a>> {
     delimiters
         .iter()
@@ -67,23 +67,23 @@ fn find<'a>(text: &'a str, delimiters: &[(String, String)]) -> Option<Block<'a>>
         .min_by_key(|block| block.before.len())
 }
 
-/// The first block between two delimiters that has anything in it.
+/// Finds the first block between two delimiters that is not blank.
 fn first_between<'a>(text: &'a str, open: &str, close: &str) -> Option<Block<'a>> {
     if open.is_empty() {
         return None;
     }
-    // Around an empty block, the line break that ends the one delimiter begins the other.
+    // In an empty block, the delimiters share a line break.
     let shared = usize::from(open.ends_with('\n') && close.starts_with('\n'));
-    let mut from = 0;
+    let mut offset = 0;
     loop {
-        let at = from + text.get(from..)?.find(open)?;
-        let begin = at + open.len();
-        let end = begin - shared + text.get(begin - shared..)?.find(close)?;
-        let code = text.get(begin..end).unwrap_or_default();
+        let start = offset + text.get(offset..)?.find(open)?;
+        let code_start = start + open.len();
+        let code_end = code_start - shared + text.get(code_start - shared..)?.find(close)?;
+        let code = text.get(code_start..code_end).unwrap_or_default();
         if !code.trim().is_empty() {
-            return Some(Block { before: text.get(..at)?, code });
+            return Some(Block { before: text.get(..start)?, code });
         }
-        from = begin.max(end);
+        offset = code_start.max(code_end);
     }
 }
 
@@ -93,13 +93,13 @@ mod tests {
 
     use super::*;
 
-    fn usual() -> Vec<(String, String)> {
+    fn default_delimiters() -> Vec<(String, String)> {
         let pair = |open: &str, close: &str| (open.to_owned(), close.to_owned());
         vec![pair("```tool_code\n", "\n```"), pair("```python\n", "\n```")]
     }
 
     fn found(text: &str) -> Option<(String, String)> {
-        find(text, &usual()).map(|block| (block.before.to_owned(), block.code.to_owned()))
+        find(text, &default_delimiters()).map(|block| (block.before.to_owned(), block.code.to_owned()))
     }
 
     fn block(before: &str, code: &str) -> Option<(String, String)> {
@@ -107,18 +107,18 @@ mod tests {
     }
 
     #[test]
-    fn either_pair_of_delimiters_holds_code() {
+    fn both_pairs_of_delimiters_enclose_code() {
         assert_eq!(found("So:\n```tool_code\na\nb\n```\nend"), block("So:\n", "a\nb"));
         assert_eq!(found("```python\na\n```"), block("", "a"));
     }
 
     #[test]
-    fn the_block_that_begins_first_counts() {
+    fn the_block_that_begins_first_is_used() {
         assert_eq!(found("1```python\na\n```2```tool_code\nb\n```"), block("1", "a"));
     }
 
     #[test]
-    fn backticks_inside_a_line_do_not_end_a_block() {
+    fn backticks_within_a_line_do_not_end_a_block() {
         assert_eq!(found("```python\nprint('```')\nx\n```"), block("", "print('```')\nx"));
         assert_eq!(
             found("```python\na = '''\n```\n'''\n```"),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_closed_or_empty_or_of_another_language_is_no_code() {
+    fn unclosed_and_empty_blocks_and_other_languages_are_not_code() {
         for text in
             ["```python\nprint(1)", "```python\n\n```", "```json\n1\n```", "print(1)", "", "```python\nprint(1)```"]
         {
@@ -139,19 +139,19 @@ mod tests {
     }
 
     #[test]
-    fn of_two_pairs_that_fit_the_first_named_counts() {
+    fn the_first_of_two_matching_pairs_is_used() {
         let pair = |open: &str, close: &str| (open.to_owned(), close.to_owned());
         let found = find("<a>1<b>2<c>", &[pair("<a>", "<c>"), pair("<a>", "<b>")]);
         assert_eq!(found, Some(Block { before: "", code: "1<b>2" }));
     }
 
     #[test]
-    fn lines_may_end_as_on_windows() {
+    fn windows_line_endings_are_supported() {
         let mut content = Content::model("So:\r\n```python\r\na\r\nb\r\n```\r\nend");
-        assert!(separate(&mut content, &usual()));
-        assert_eq!((content.text().as_str(), due(&content)), ("So:\n", Some("a\nb")));
+        assert!(extract(&mut content, &default_delimiters()));
+        assert_eq!((content.text().as_str(), pending_code(&content)), ("So:\n", Some("a\nb")));
         let mut content = Content::model("no\r\ncode");
-        assert!(!separate(&mut content, &usual()));
+        assert!(!extract(&mut content, &default_delimiters()));
         assert_eq!(content.text(), "no\r\ncode");
     }
 
@@ -162,23 +162,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_block_is_cut_out_of_the_text_as_it_is(before in "[a-z\n]{0,8}", code in "[a-z\n]{1,8}", after in "[a-z`\n]{0,8}") {
+        fn the_code_of_a_block_is_unchanged(before in "[a-z\n]{0,8}", code in "[a-z\n]{1,8}", after in "[a-z`\n]{0,8}") {
             prop_assume!(!code.trim().is_empty());
             let text = format!("{before}```python\n{code}\n```{after}");
-            let block = find(&text, &usual());
+            let block = find(&text, &default_delimiters());
             prop_assert_eq!(block, Some(Block { before: &before, code: &code }));
         }
 
         #[test]
-        fn separated_code_is_the_last_part(texts in prop::collection::vec(("[a`\npython]{0,20}", any::<bool>()), 0..6)) {
+        fn extracted_code_is_the_last_part(texts in prop::collection::vec(("[a`\npython]{0,20}", any::<bool>()), 0..6)) {
             let parts = texts.iter().map(|(text, thought)| Part { thought: *thought, ..Part::text(text.as_str()) });
             let mut content = Content::new("model", parts.collect());
-            let whole = content.clone();
-            if separate(&mut content, &usual()) {
-                prop_assert!(due(&content).is_some());
-                prop_assert!(content.parts.len() <= whole.parts.len() + 1);
+            let original = content.clone();
+            if extract(&mut content, &default_delimiters()) {
+                prop_assert!(pending_code(&content).is_some());
+                prop_assert!(content.parts.len() <= original.parts.len() + 1);
             } else {
-                prop_assert_eq!(content, whole);
+                prop_assert_eq!(content, original);
             }
         }
     }

@@ -1,6 +1,7 @@
-//! How an agent's prompts word what its code needs: code and results as text between delimiters, data files by their names.
+//! Code markers: rewrites the contents of a prompt for an agent that runs code. Code and results become text between
+//! delimiters, and data files become descriptions.
 //!
-//! A view rewords each content once, when it reads the event, so nothing is converted again from call to call.
+//! A view rewrites each content once, when it reads the event, and not again for each model call.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use hatchery_core::{Blob, CodeFile, Content, Event, LlmAgent, Part, PartData, US
 
 use super::{data_files, on_host};
 
-/// What is put in place of what.
+/// The delimiters of code and results, and whether data files are replaced.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CodeMarkers {
     code: Option<(String, String)>,
@@ -17,7 +18,7 @@ pub(crate) struct CodeMarkers {
 }
 
 impl CodeMarkers {
-    /// The wording of an agent whose code the host runs.
+    /// Returns the markers of an agent. `None` if the host does not run its code.
     pub(crate) fn of(llm: &LlmAgent) -> Option<Self> {
         on_host(llm).map(|runner| Self {
             code: runner.code_delimiters.first().cloned(),
@@ -27,53 +28,53 @@ impl CodeMarkers {
     }
 }
 
-/// The wording of one view, and what it has taken out so far.
+/// Rewrites the contents of one view, and collects the data files in them.
 #[derive(Clone)]
 pub(crate) struct PromptRewriter {
-    wording: CodeMarkers,
-    /// How many events with a content have been read: numbers the contents for the names of data files. It counts events of all agents,
-    /// since a file has to have one name for all of them.
-    read: usize,
+    markers: CodeMarkers,
+    /// The number of events with content so far, which is part of the names of data files. It counts the events of all
+    /// agents, so that a file has the same name for each of them.
+    content_count: usize,
     files: Vec<CodeFile>,
 }
 
 impl PromptRewriter {
-    pub(crate) fn new(wording: CodeMarkers) -> Self {
-        Self { wording, read: 0, files: Vec::new() }
+    pub(crate) fn new(markers: CodeMarkers) -> Self {
+        Self { markers, content_count: 0, files: Vec::new() }
     }
 
-    /// The same before it has read anything.
-    pub(crate) fn anew(self) -> Self {
-        Self::new(self.wording)
+    /// Returns a rewriter with the same markers that has not read any event.
+    pub(crate) fn reset(self) -> Self {
+        Self::new(self.markers)
     }
 
-    pub(crate) fn wording(&self) -> &CodeMarkers {
-        &self.wording
+    pub(crate) fn markers(&self) -> &CodeMarkers {
+        &self.markers
     }
 
-    /// The data files, oldest first.
+    /// Returns the data files, oldest first.
     pub(crate) fn files(&self) -> &[CodeFile] {
         &self.files
     }
 
-    /// Counts an event, seen by the agent or not.
+    /// Counts an event, whether it is visible to the agent or not.
     pub(crate) fn count(&mut self, event: &Event) {
-        self.read += usize::from(event.content.as_ref().is_some_and(|content| !content.parts.is_empty()));
+        self.content_count += usize::from(event.content.as_ref().is_some_and(|content| !content.parts.is_empty()));
     }
 
-    /// The content of the event that was counted last, as the prompt has it: the very same when there is nothing to reword.
-    pub(crate) fn reword(&mut self, content: Arc<Content>) -> Arc<Content> {
-        let from_user = content.role.as_deref() == Some(USER_AUTHOR);
+    /// Rewrites the content of the last counted event. Returns the same `Arc` if nothing changes.
+    pub(crate) fn rewrite(&mut self, content: Arc<Content>) -> Arc<Content> {
+        let is_from_user = content.role.as_deref() == Some(USER_AUTHOR);
         let texts: Vec<_> =
-            (0..content.parts.len()).map(|place| self.text_for(&content.parts, place, from_user)).collect();
+            (0..content.parts.len()).map(|index| self.replacement(&content.parts, index, is_from_user)).collect();
         if texts.iter().all(Option::is_none) {
             return content;
         }
         let has_result = |(part, text): (&Part, &Option<String>)| text.is_some() && is_result(part);
-        // A model takes what its code gave as something that it is told.
-        let told = content.parts.iter().zip(&texts).any(has_result);
-        let role = if told { Some(USER_AUTHOR.into()) } else { content.role.clone() };
-        let reworded = |(part, text): (&Part, Option<String>)| match text {
+        // Results are sent with the user role.
+        let is_result_content = content.parts.iter().zip(&texts).any(has_result);
+        let role = if is_result_content { Some(USER_AUTHOR.into()) } else { content.role.clone() };
+        let rewritten = |(part, text): (&Part, Option<String>)| match text {
             None => part.clone(),
             Some(text) => Part {
                 data: PartData::Text(text),
@@ -82,27 +83,28 @@ impl PromptRewriter {
                 extra: part.extra.clone(),
             },
         };
-        let parts = content.parts.iter().zip(texts).map(reworded).collect();
+        let parts = content.parts.iter().zip(texts).map(rewritten).collect();
         Arc::new(Content { role, parts })
     }
 
-    /// What is put in the place of a part, if anything. Code with its result beside it was run by the model itself, and stays.
-    fn text_for(&mut self, parts: &[Part], place: usize, from_user: bool) -> Option<String> {
-        let beside = |place: Option<usize>| place.and_then(|place| parts.get(place));
-        match &parts.get(place)?.data {
+    /// Returns the text that replaces a part. `None` if the part is unchanged, as code that the model itself has run:
+    /// it is next to its result.
+    fn replacement(&mut self, parts: &[Part], index: usize, is_from_user: bool) -> Option<String> {
+        let neighbor = |index: Option<usize>| index.and_then(|index| parts.get(index));
+        match &parts.get(index)?.data {
             PartData::ExecutableCode(code) => {
-                let is_models = beside(place.checked_add(1)).is_some_and(is_result);
-                (!is_models).then(|| between(self.wording.code.as_ref(), &code.code))
+                let ran_in_model = neighbor(index.checked_add(1)).is_some_and(is_result);
+                (!ran_in_model).then(|| between(self.markers.code.as_ref(), &code.code))
             }
             PartData::CodeExecutionResult(result) => {
-                let is_models = beside(place.checked_sub(1)).is_some_and(is_code);
+                let ran_in_model = neighbor(index.checked_sub(1)).is_some_and(is_code);
                 let output = result.output.as_deref().unwrap_or_default();
-                (!is_models).then(|| between(Some(&self.wording.result), output))
+                (!ran_in_model).then(|| between(Some(&self.markers.result), output))
             }
             PartData::InlineData(blob)
-                if self.wording.data_files && from_user && data_files::is_csv(&blob.mime_type) =>
+                if self.markers.data_files && is_from_user && data_files::is_csv(&blob.mime_type) =>
             {
-                Some(self.take(blob, place + 1))
+                Some(self.extract_file(blob, index + 1))
             }
             PartData::Other
             | PartData::Text(_)
@@ -113,16 +115,16 @@ impl PromptRewriter {
         }
     }
 
-    /// Takes a data file out of the prompt, and gives what the prompt says about it.
-    fn take(&mut self, blob: &Blob, part: usize) -> String {
-        let name = format!("data_{}_{part}.csv", self.read);
+    /// Adds a data file. Returns its description for the prompt.
+    fn extract_file(&mut self, blob: &Blob, part: usize) -> String {
+        let name = format!("data_{}_{part}.csv", self.content_count);
         let text = data_files::describe(&name, &blob.data);
         self.files.push(CodeFile { name, content: blob.data.clone(), mime_type: data_files::CSV.into() });
         text
     }
 }
 
-/// The text between delimiters; bare without any.
+/// Returns the text between delimiters, or only the text without any.
 pub(super) fn between(delimiters: Option<&(String, String)>, text: &str) -> String {
     let (open, close) = delimiters.map_or(("", ""), |(open, close)| (open, close));
     format!("{open}{text}{close}")

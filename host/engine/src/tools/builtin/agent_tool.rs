@@ -1,4 +1,4 @@
-//! An agent as a tool of another agent.
+//! `AgentTool`: an agent as a tool of another agent.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,35 +20,38 @@ use crate::tasks::joined;
 
 use super::declaration;
 
-/// How deep agents may call agents.
+/// Maximum nesting depth of agents that call agents as tools.
 const MAX_DEPTH: u32 = 16;
 
-/// Runs an agent in a session of its own that begins with the caller's state and ends with the call. Its last answer is the tool's
-/// answer; what it sets in state becomes the caller's; artifacts, memory and the limit of model calls are shared. Plugins follow
-/// it to its models and tools, as far as they want to. No person sees it: a tool that needs a confirmation does not run.
+/// Runs an agent in a temporary session, which starts with the caller's state and ends with the call. Its last answer
+/// is the tool's result, and its state changes are applied to the caller. Artifacts, memory and the limits of the run
+/// are shared. Plugins that [follow into tools](hatchery_core::Plugin::follows_into_tools) apply to it. Nobody can be
+/// asked for confirmation in it, so a tool that requires confirmation does not run.
 pub struct AgentTool {
     app: Arc<App>,
     declaration: Arc<FunctionDeclaration>,
-    /// The answer is JSON of a schema.
-    is_structured: bool,
+    /// True if the agent has an output schema, so that its answer is parsed as JSON.
+    has_output_schema: bool,
     skip_summarization: bool,
 }
 
 impl AgentTool {
-    /// This agent, with everything below it. With `skip_summarization` its answer is the caller's answer.
+    /// Creates a tool that runs `agent` and its sub agents. With `skip_summarization`, its answer ends the caller's
+    /// turn without another model call.
     ///
     /// # Errors
-    /// When the agents do not form a tree of unique names.
+    /// If the agents do not form a tree of unique names.
     pub fn new(agent: Agent, skip_summarization: bool) -> Result<Self, TreeError> {
         let request = json!({"type": "object", "properties": {"request": {"type": "string"}}, "required": ["request"]});
         let parameters = first_llm(&agent).and_then(|llm| llm.input_schema.clone()).unwrap_or(request);
-        let is_structured = last_llm(&agent).is_some_and(|llm| llm.output_schema.is_some());
+        let has_output_schema = last_llm(&agent).is_some_and(|llm| llm.output_schema.is_some());
         let declaration = declaration(&agent.name, &agent.description, Some(parameters));
         let app = Arc::new(App::new(agent.name.clone(), agent)?);
-        Ok(Self { app, declaration, is_structured, skip_summarization })
+        Ok(Self { app, declaration, has_output_schema, skip_summarization })
     }
 
-    async fn answer(&self, args: JsonMap, cx: &CallContext) -> Result<Option<Arc<Event>>, RunError> {
+    /// Runs the agent. Returns its last event with content.
+    async fn run_agent(&self, args: JsonMap, cx: &CallContext) -> Result<Option<Arc<Event>>, RunError> {
         let caller = &cx.invocation;
         if caller.depth >= MAX_DEPTH {
             let message = format!(
@@ -61,15 +64,15 @@ impl AgentTool {
             _ => Value::Object(args).to_string(),
         }));
         let (invocation, writer) = caller.child(message.clone(), cx.full_state());
-        let heard = Arc::new(Heard { writer, caller: cx.clone() });
-        let said = EventData { author: USER_AUTHOR.into(), content: Some(message), ..EventData::default() };
-        heard.emit(Event::new(said)).await?;
+        let collector = Arc::new(AnswerCollector { writer, caller: cx.clone() });
+        let input = EventData { author: USER_AUTHOR.into(), content: Some(message), ..EventData::default() };
+        collector.emit(Event::new(input)).await?;
         let plugins = cx.host().map(|host| host.plugins()).unwrap_or_default();
         let plugins = Plugins::new_unchecked(plugins);
         let frame = Frame::new(self.app.clone(), invocation.clone(), plugins, PromptViews::default(), None);
-        // In a task of its own: agents that call agents would otherwise use up the stack of one. Dropping it ends the task.
+        // A separate task, because nested agents could overflow the stack of one. Dropping the set aborts the task.
         let mut task = JoinSet::new();
-        let lane = Lane { branch: None, past: Past::none(), sink: heard };
+        let lane = Lane { branch: None, past: Past::none(), sink: collector };
         task.spawn(agents::run(frame, self.app.root_id(), lane));
         task.join_next().await.map_or(Err(RunError::Cancelled), joined)?;
         let events = invocation.events();
@@ -89,7 +92,7 @@ impl Tool for AgentTool {
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let name = &self.declaration.name;
-        let answer = self.answer(args, cx).await.map_err(|error| match error {
+        let answer = self.run_agent(args, cx).await.map_err(|error| match error {
             RunError::Tool(error @ ToolError::Fatal { .. }) => error,
             RunError::Store(
                 error @ (StoreError::Backend { .. } | StoreError::Full { .. } | StoreError::Busy { .. }),
@@ -109,7 +112,7 @@ impl Tool for AgentTool {
         if let Some(failure) = answer.error_message.as_ref().filter(|_| text.is_empty()) {
             return Err(ToolError::Recoverable(format!("agent `{name}` failed: {failure}")));
         }
-        if !self.is_structured {
+        if !self.has_output_schema {
             return Ok(json!({ "result": text }));
         }
         serde_json::from_str(&text).map_err(|error| {
@@ -118,14 +121,14 @@ impl Tool for AgentTool {
     }
 }
 
-/// The session of the call: what the agent says is remembered for as long as it runs, and what it sets is set for the caller.
-struct Heard {
+/// Collects the agent's events in its temporary session, and applies state and artifact changes to the caller.
+struct AnswerCollector {
     writer: InvocationWriter,
     caller: CallContext,
 }
 
 #[async_trait]
-impl EventSink for Heard {
+impl EventSink for AnswerCollector {
     async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
         self.writer.invocation().count_event(&event)?;
         if event.partial {
@@ -140,7 +143,7 @@ impl EventSink for Heard {
     }
 }
 
-/// The LLM agent that reads what the agent is asked: its own, or that of a sequence's first.
+/// Returns the LLM agent that gets the request: the agent itself, or the first one of a sequence.
 fn first_llm(agent: &Agent) -> Option<&hatchery_core::LlmAgent> {
     match &agent.kind {
         AgentKind::Llm(llm) => Some(llm),
@@ -149,7 +152,7 @@ fn first_llm(agent: &Agent) -> Option<&hatchery_core::LlmAgent> {
     }
 }
 
-/// The LLM agent that gives the answer.
+/// Returns the LLM agent that answers: the agent itself, or the last one of a sequence.
 fn last_llm(agent: &Agent) -> Option<&hatchery_core::LlmAgent> {
     match &agent.kind {
         AgentKind::Llm(llm) => Some(llm),

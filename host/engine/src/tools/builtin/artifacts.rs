@@ -1,4 +1,4 @@
-//! `load_artifacts`: files of the session, for models.
+//! `load_artifacts`: lets the model read artifacts of the session.
 
 use std::sync::Arc;
 
@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 
 use super::declaration;
 
-/// Media types that models take as bytes; of others, text is sent as text and the rest is named only.
-const INLINE: &[&str] = &["image/", "audio/", "video/", "application/pdf"];
+/// Media types that models accept as inline data. Other artifacts are sent as text if they are UTF-8, and as a
+/// description otherwise.
+const INLINE_TYPES: &[&str] = &["image/", "audio/", "video/", "application/pdf"];
 
-/// Tells the model which artifacts there are, and shows it those that it asks for, for as long as that is the last thing it did.
+/// Lists the names of all artifacts in the system instructions. The artifacts that the model has requested are part of
+/// the next request only.
 pub struct LoadArtifacts(Arc<FunctionDeclaration>);
 
 impl Default for LoadArtifacts {
@@ -46,12 +48,12 @@ impl Tool for LoadArtifacts {
              not guess what it holds.",
             json!(names)
         ));
-        for name in asked_for(request) {
-            let shown = match cx.load_artifact(&name, None).await? {
-                Some(part) => readable(part),
+        for name in requested_names(request) {
+            let part = match cx.load_artifact(&name, None).await? {
+                Some(part) => as_model_input(part),
                 None => Part::text("(there is no such artifact)"),
             };
-            let parts = vec![Part::text(format!("Artifact {name} is:")), shown];
+            let parts = vec![Part::text(format!("Artifact {name} is:")), part];
             request.contents.push_back(Arc::new(Content::new("user", parts)));
         }
         Ok(())
@@ -62,21 +64,21 @@ impl Tool for LoadArtifacts {
     }
 }
 
-/// The names in the answer of this tool, if that is the last content.
-fn asked_for(request: &LlmRequest) -> Vec<String> {
+/// Returns the names in the responses of this tool, if they are in the last content.
+fn requested_names(request: &LlmRequest) -> Vec<String> {
     let Some(last) = request.contents.last() else { return Vec::new() };
     last.function_responses()
-        .filter(|answer| answer.name == "load_artifacts")
-        .filter_map(|answer| answer.response.get("artifact_names")?.as_array())
+        .filter(|response| response.name == "load_artifacts")
+        .filter_map(|response| response.response.get("artifact_names")?.as_array())
         .flatten()
         .filter_map(|name| name.as_str().map(Into::into))
         .collect()
 }
 
-/// The part as a model takes it.
-fn readable(part: Part) -> Part {
+/// Converts an artifact to a part that models accept.
+fn as_model_input(part: Part) -> Part {
     let PartData::InlineData(blob) = &part.data else { return part };
-    if INLINE.iter().any(|kind| blob.mime_type.starts_with(kind)) {
+    if INLINE_TYPES.iter().any(|kind| blob.mime_type.starts_with(kind)) {
         return part;
     }
     match str::from_utf8(&blob.data) {

@@ -1,4 +1,4 @@
-//! Few-shot examples.
+//! `ExampleTool`: few-shot examples in the system instructions.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use serde_json::Value;
 use super::declaration;
 use crate::llm::examples::told;
 
-/// Shows the model examples before it is asked. The model does not see a tool.
+/// Adds few-shot examples to each request. The model cannot call it.
 pub struct ExampleTool {
     declaration: Arc<FunctionDeclaration>,
     text: Option<String>,
 }
 
 impl ExampleTool {
-    /// Shows these.
+    /// Creates a tool for these examples.
     pub fn new(examples: &[Example]) -> Self {
         Self { declaration: declaration("example_tool", "Shows examples.", None), text: told(examples) }
     }

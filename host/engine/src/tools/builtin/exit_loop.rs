@@ -1,4 +1,4 @@
-//! `exit_loop`.
+//! `exit_loop`: lets the model end the loop agent around it.
 
 use std::sync::Arc;
 
@@ -8,10 +8,9 @@ use serde_json::{Value, json};
 
 use super::declaration;
 
-/// The tool's name.
 pub(crate) const NAME: &str = "exit_loop";
 
-/// Ends the loop around the agent.
+/// Ends the innermost loop agent by escalation.
 pub struct ExitLoop(Arc<FunctionDeclaration>);
 
 impl Default for ExitLoop {

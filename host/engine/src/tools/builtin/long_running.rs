@@ -1,18 +1,18 @@
-//! Makes any tool one whose result comes later.
+//! `LongRunning`: a wrapper for tools whose result arrives later.
 
 use std::sync::Arc;
 
 use hatchery_core::{FunctionDeclaration, Tool, WrapperTool};
 
-/// Another tool, called at once, whose answer is only the beginning: the call's id is reported, and what follows is sent later as a
-/// function response of that id.
+/// Marks a tool as long-running. It is called at once, and its return value is an intermediate result. The final result
+/// is sent later, as a function response with the call's id.
 pub struct LongRunning {
     inner: Arc<dyn Tool>,
     declaration: Arc<FunctionDeclaration>,
 }
 
 impl LongRunning {
-    /// Makes this tool long-running, and tells models not to call it again while they wait.
+    /// Wraps a tool. Its description tells the model not to call it again while the result is pending.
     pub fn new(inner: Arc<dyn Tool>) -> Self {
         let mut declaration = FunctionDeclaration::clone(inner.declaration());
         declaration.description.push_str("\n\nIts result comes later: do not call it again while it is pending.");

@@ -1,4 +1,4 @@
-//! `load_memory` and `preload_memory`: what was said in the user's earlier sessions.
+//! `load_memory` and `preload_memory`: search in the user's earlier sessions.
 
 use std::sync::Arc;
 
@@ -45,7 +45,8 @@ impl Tool for LoadMemory {
     }
 }
 
-/// Looks up what the user says before the model is asked, and tells the model what was found. The model does not see a tool.
+/// Searches memory for the user's message before each model call, and adds the results to the system instructions. The
+/// model cannot call it.
 pub struct PreloadMemory(Arc<FunctionDeclaration>);
 
 impl Default for PreloadMemory {
@@ -65,13 +66,13 @@ impl Tool for PreloadMemory {
     }
 
     async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
-        let said = cx.invocation.user_content().text();
-        if said.is_empty() {
+        let query = cx.invocation.user_content().text();
+        if query.is_empty() {
             return Ok(());
         }
-        let memories = cx.search_memory(&said).await?;
+        let memories = cx.search_memory(&query).await?;
         if !memories.is_empty() {
-            request.system_instructions.push(told(&memories));
+            request.system_instructions.push(instruction(&memories));
         }
         Ok(())
     }
@@ -81,7 +82,7 @@ impl Tool for PreloadMemory {
     }
 }
 
-fn told(memories: &[MemoryEntry]) -> String {
+fn instruction(memories: &[MemoryEntry]) -> String {
     let mut text = String::from("From earlier conversations with the user, possibly of use:\n<PAST_CONVERSATIONS>\n");
     for memory in memories {
         let author = memory.author.as_deref().unwrap_or("somebody");

@@ -1,4 +1,4 @@
-//! Tools that run inside the model: the host only asks for them.
+//! Model tools: tools that the model provider runs, such as Google Search. The host only enables them in a request.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::declaration;
 /// A tool of Gemini models.
 pub struct ModelTool {
     declaration: Arc<FunctionDeclaration>,
-    /// What asks for it in a request.
+    /// The entry in [`LlmRequest::model_tools`].
     request: Value,
 }
 
@@ -38,10 +38,10 @@ impl ModelTool {
         Self::new("code_execution", json!({"codeExecution": {}}))
     }
 
-    /// A search over a data store, or over an engine with several of them: exactly one has to be named.
+    /// Vertex AI Search in a data store, or in an engine with several data stores.
     ///
     /// # Errors
-    /// When it is not exactly one.
+    /// If not exactly one of them is given.
     pub fn vertex_ai_search(data_store: Option<&str>, engine: Option<&str>) -> Result<Self, String> {
         let search = match (data_store, engine) {
             (Some(data_store), None) => json!({"datastore": data_store}),
@@ -53,11 +53,11 @@ impl ModelTool {
         Ok(Self::new("vertex_ai_search", json!({"retrieval": {"vertexAiSearch": search}})))
     }
 
-    /// A search in corpora of the Vertex RAG store, `projects/…/ragCorpora/…`: at most `top_k` passages, and none further off than
-    /// `max_distance`.
+    /// Retrieval from corpora of the Vertex RAG store, `projects/…/ragCorpora/…`. Returns at most `top_k` passages with
+    /// a vector distance of at most `max_distance`.
     ///
     /// # Errors
-    /// When no corpus is named.
+    /// If `corpora` is empty.
     pub fn vertex_ai_rag_retrieval(
         corpora: &[String],
         top_k: Option<u32>,

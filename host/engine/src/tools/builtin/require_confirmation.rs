@@ -1,14 +1,14 @@
-//! Makes any tool one that a person has to agree to.
+//! `RequireConfirmation`: a wrapper for tools that a person must confirm.
 
 use std::sync::Arc;
 
 use hatchery_core::{Tool, WrapperTool};
 
-/// Another tool, each call of which waits for a person's consent.
+/// Requires a person's confirmation of each call of a tool.
 pub struct RequireConfirmation(Arc<dyn Tool>);
 
 impl RequireConfirmation {
-    /// Makes this tool wait for consent.
+    /// Wraps a tool.
     pub fn new(inner: Arc<dyn Tool>) -> Self {
         Self(inner)
     }

@@ -1,4 +1,5 @@
-//! Compiled schemas, kept by what they say: tools whose declarations are made anew for each run still meet what was compiled before.
+//! Schema compilation, with a cache by schema value. A tool whose declaration is created for each run hits the cache
+//! too.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, RwLock};
@@ -9,73 +10,73 @@ use serde_json::Value;
 use hatchery_core::sync::RwLockExt;
 
 use super::counted::Counted;
-use super::faults::{SHOWN_FAULT, cut};
-use super::index::{self, Among};
-use super::normal::{self, Normal};
+use super::faults::{MAX_FAULT_BYTES, truncate};
+use super::index::{self, IndexKeyword};
+use super::normal::{self, NormalizedSchema};
 use super::steps;
 
-/// What the schemas that are kept may weigh. When there are more, all are dropped and compiled again as they are met.
-pub(super) const KEPT: usize = 100_000;
-/// A schema that weighs more cannot be used.
+/// Maximum weight of all cached schemas. The cache is cleared when it is exceeded.
+pub(super) const MAX_CACHED_WEIGHT: usize = 100_000;
+/// Maximum weight of one schema.
 pub(super) const MAX_WEIGHT: usize = 20_000;
-/// What a pattern weighs, where any other value weighs 1: compiled, it can be as large as [`PATTERN_BYTES`].
+/// The weight of a pattern, whose compiled size is up to [`PATTERN_BYTES`]. Any other value has the weight 1.
 const PATTERN_WEIGHT: usize = 200;
-/// Most bytes of a compiled pattern.
+/// Maximum size of a compiled pattern.
 const PATTERN_BYTES: usize = 1 << 20;
-/// Up to here a pattern is small: it matches a byte within a microsecond or so, whatever it is.
+/// Maximum size of a small compiled pattern, which matches a byte within about a microsecond.
 const SMALL_PATTERN_BYTES: usize = 64 << 10;
 
-/// What reading a byte of a string costs, in 64ths of a step, by the patterns in the schema.
+/// The cost of reading a byte of a string, in 64ths of a step, by the patterns in the schema.
 const WITHOUT_PATTERNS: u64 = 1;
 const WITH_SMALL_PATTERNS: u64 = 16;
 const WITH_LARGE_PATTERNS: u64 = 64 * 64;
 
-pub(super) static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
+pub(super) static CACHE: LazyLock<RwLock<Cache>> = LazyLock::new(RwLock::default);
 
-/// The schemas that are kept, with the reason for those that cannot be used.
+/// The cached schemas, and the reasons why others are invalid.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct Cache {
     pub(super) schemas: HashMap<Value, Result<Arc<Compiled>, Arc<str>>>,
     pub(super) weight: usize,
 }
 
-/// A schema that values can be checked against.
+/// A compiled schema.
 pub(super) struct Compiled {
     pub(super) validator: Validator<Counted>,
-    /// What a byte of a string costs, in 64ths of a step.
+    /// The cost of reading a byte of a string, in 64ths of a step.
     pub(super) per_byte: u64,
-    /// How much of it there is to look at for one value.
+    /// The number of values in the normalized schema, which bounds the steps for one value.
     pub(super) weight: usize,
 }
 
-/// The schema as it was compiled before, if it is kept.
-pub(super) fn known(schema: &Value) -> Option<Result<Arc<Compiled>, Arc<str>>> {
-    KNOWN.read_unpoisoned().schemas.get(schema).cloned()
+/// Returns the cached schema, if any.
+pub(super) fn cached(schema: &Value) -> Option<Result<Arc<Compiled>, Arc<str>>> {
+    CACHE.read_unpoisoned().schemas.get(schema).cloned()
 }
 
-/// The schema, compiled and kept.
+/// Returns the compiled schema from the cache, and compiles it if needed.
 ///
 /// # Errors
-/// Why it cannot be used.
+/// The reason why the schema is invalid.
 pub(super) fn compiled(schema: &Value) -> Result<Arc<Compiled>, Arc<str>> {
-    if let Some(known) = known(schema) {
-        return known;
+    if let Some(cached) = cached(schema) {
+        return cached;
     }
     let weight = weight(schema);
     let new = compile(schema, weight).map(Arc::new).map_err(Arc::from);
     if weight <= MAX_WEIGHT {
-        let mut known = KNOWN.write_unpoisoned();
-        if known.weight + weight > KEPT {
-            *known = Known::default();
+        let mut cache = CACHE.write_unpoisoned();
+        if cache.weight + weight > MAX_CACHED_WEIGHT {
+            *cache = Cache::default();
         }
-        if known.schemas.insert(schema.clone(), new.clone()).is_none() {
-            known.weight += weight;
+        if cache.schemas.insert(schema.clone(), new.clone()).is_none() {
+            cache.weight += weight;
         }
     }
     new
 }
 
-/// How much there is to compile and to keep.
+/// Returns the weight of a schema, an estimate of the memory of its compiled form.
 pub(super) fn weight(schema: &Value) -> usize {
     match schema {
         Value::Object(map) => {
@@ -95,7 +96,7 @@ pub(super) fn weight(schema: &Value) -> usize {
 /// Compiles a schema of this weight.
 ///
 /// # Errors
-/// Why it cannot be used, with the keyword.
+/// The reason why the schema is invalid, with the keyword.
 pub(super) fn compile(schema: &Value, weight: usize) -> Result<Compiled, String> {
     if weight > MAX_WEIGHT {
         return Err(format!(
@@ -103,7 +104,7 @@ pub(super) fn compile(schema: &Value, weight: usize) -> Result<Compiled, String>
              {MAX_WEIGHT}"
         ));
     }
-    let Normal { schema, indexes } = normal::normalized(schema)?;
+    let NormalizedSchema { schema, indexes } = normal::normalize(schema)?;
     let weight = self::weight(&schema);
     let build = |pattern_bytes| {
         let indexes = indexes.clone();
@@ -114,7 +115,7 @@ pub(super) fn compile(schema: &Value, weight: usize) -> Result<Compiled, String>
             .with_keyword(index::KEYWORD, move |_, place, _| {
                 let place = place.as_u64().and_then(|place| usize::try_from(place).ok());
                 match place.and_then(|place| indexes.get(place)) {
-                    Some(index) => Ok(Box::new(Among(index.clone()))),
+                    Some(index) => Ok(Box::new(IndexKeyword(index.clone()))),
                     None => Err(ValidationError::custom("it leads to the values of an `enum` or a `const`")),
                 }
             });
@@ -131,12 +132,12 @@ pub(super) fn compile(schema: &Value, weight: usize) -> Result<Compiled, String>
     Ok(Compiled { validator, per_byte: WITH_LARGE_PATTERNS * patterns_of_names(&schema), weight })
 }
 
-/// Where in the schema is what keeps it from being used, and what that is.
+/// Formats an error with its position in the schema.
 fn reason(error: &ValidationError<'_>) -> String {
     let places = [error.instance_path().as_str(), error.schema_path().as_str()];
     let place = places.into_iter().find(|place| !place.is_empty());
     let place = place.map(|place| format!("at `{place}`: ")).unwrap_or_default();
-    cut(format!("{place}{error}"), SHOWN_FAULT)
+    truncate(format!("{place}{error}"), MAX_FAULT_BYTES)
 }
 
 fn has_patterns(schema: &Value) -> bool {
@@ -149,7 +150,7 @@ fn has_patterns(schema: &Value) -> bool {
     }
 }
 
-/// The most patterns that names of properties are matched against in one object, at least 1.
+/// Returns the maximum number of patterns that the property names of one object are matched against, at least 1.
 fn patterns_of_names(schema: &Value) -> u64 {
     let most = match schema {
         Value::Object(map) => {

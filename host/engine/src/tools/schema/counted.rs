@@ -1,4 +1,4 @@
-//! JSON values as validators see them: each look at one is counted.
+//! JSON values whose accesses are counted, as the representation of values for the validator.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,17 @@ use serde_json::{Number, Value};
 
 use super::steps::{count, count_bytes, count_string};
 
-/// The representation of values whose looks are counted.
+/// The representation of counted values.
 pub(super) struct Counted;
 
-/// A value whose looks are counted.
+/// A counted value.
 #[derive(Clone, Copy)]
 pub(super) struct CountedNode<'a>(pub(super) &'a Value);
 
-/// Its members, if it is an object.
+/// A counted object.
 pub(super) struct CountedObject<'a>(&'a JsonMap);
 
-/// Its elements, if it is an array.
+/// A counted array.
 pub(super) struct CountedArray<'a>(&'a [Value]);
 
 impl Json for Counted {
@@ -143,7 +143,7 @@ impl<'a> Array<'a, Counted> for CountedArray<'a> {
     }
 }
 
-/// Goes through the members of an object.
+/// Iterates over the members of an object.
 pub(super) struct Members<'a>(serde_json::map::Iter<'a>);
 
 impl<'a> Iterator for Members<'a> {
@@ -156,7 +156,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// Goes through the elements of an array.
+/// Iterates over the elements of an array.
 pub(super) struct Elements<'a>(std::slice::Iter<'a, Value>);
 
 impl<'a> Iterator for Elements<'a> {
@@ -168,7 +168,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Whether two values are equal, where numbers are compared by what they are worth.
+/// Returns true if two values are equal. Numbers are compared by value, not by representation.
 pub(super) fn equal(left: &Value, right: &Value) -> bool {
     count(1);
     match (left, right) {
@@ -192,7 +192,7 @@ pub(super) fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Counts all that is in a value.
+/// Counts a value with everything in it.
 fn count_all(value: &Value) {
     match value {
         Value::String(text) => count_bytes(text),

@@ -1,4 +1,4 @@
-//! What is wrong with a value, in words for a model.
+//! Descriptions of a value's faults for a model.
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
@@ -6,46 +6,49 @@ use serde_json::Value;
 
 use super::counted::{Counted, CountedNode};
 
-/// Faults of one value that are told, and alternatives of one fault.
-const TOLD: usize = 8;
-/// How deep alternatives of alternatives are told.
-const TOLD_LEVELS: usize = 2;
-/// Bytes of a wrong value that are shown.
-pub(super) const SHOWN: usize = 80;
-/// Bytes of a list of allowed values that are shown.
-pub(super) const SHOWN_OPTIONS: usize = 400;
-/// Bytes of a whole fault that are shown.
-pub(super) const SHOWN_FAULT: usize = 1000;
+/// Maximum number of faults of a value, and of alternatives of one fault.
+const MAX_FAULTS: usize = 8;
+/// Maximum nesting of alternatives.
+const MAX_LEVELS: usize = 2;
+/// Maximum length of an invalid value in bytes.
+pub(super) const MAX_VALUE_BYTES: usize = 80;
+/// Maximum length of a list of allowed values in bytes.
+pub(super) const MAX_OPTIONS_BYTES: usize = 400;
+/// Maximum length of a fault in bytes.
+pub(super) const MAX_FAULT_BYTES: usize = 1000;
 
-/// The first faults of a value.
+/// Describes the first faults of a value.
 pub(super) fn all(validator: &Validator<Counted>, value: &Value) -> String {
     let mut errors = validator.iter_errors(CountedNode(value));
-    let mut told: Vec<_> = errors.by_ref().take(TOLD).map(|error| fault(&error, TOLD_LEVELS)).collect();
+    let mut faults: Vec<_> = errors.by_ref().take(MAX_FAULTS).map(|error| describe(&error, MAX_LEVELS)).collect();
     if errors.next().is_some() {
-        told.push("and more".into());
+        faults.push("and more".into());
     }
-    told.join("; ")
+    faults.join("; ")
 }
 
-/// The fault of a value that is found first, if it has one.
+/// Describes the first fault of a value. `None` if it has none.
 pub(super) fn first(validator: &Validator<Counted>, value: &Value) -> Option<String> {
-    validator.validate(CountedNode(value)).err().map(|error| fault(&error, TOLD_LEVELS))
+    validator.validate(CountedNode(value)).err().map(|error| describe(&error, MAX_LEVELS))
 }
 
-fn fault(error: &ValidationError<'_>, levels: usize) -> String {
-    let place = error.instance_path().as_str();
-    let given = shortened(error.instance(), SHOWN);
-    let expected = match error.kind() {
-        ValidationErrorKind::Enum { options } => format!("{given} is not one of {}", shortened(options, SHOWN_OPTIONS)),
+fn describe(error: &ValidationError<'_>, levels: usize) -> String {
+    let path = error.instance_path().as_str();
+    let value = shortened(error.instance(), MAX_VALUE_BYTES);
+    let message = match error.kind() {
+        ValidationErrorKind::Enum { options } => {
+            format!("{value} is not one of {}", shortened(options, MAX_OPTIONS_BYTES))
+        }
         ValidationErrorKind::Custom { message, .. } => message.clone(),
-        _ => error.masked_with(given).to_string(),
+        _ => error.masked_with(value).to_string(),
     };
-    let mut text = cut(if place.is_empty() { expected } else { format!("at `{place}`: {expected}") }, SHOWN_FAULT);
+    let message = if path.is_empty() { message } else { format!("at `{path}`: {message}") };
+    let mut text = truncate(message, MAX_FAULT_BYTES);
     if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } = error.kind()
         && let Some(levels) = levels.checked_sub(1)
     {
-        let first = context.iter().take(TOLD).filter_map(|faults| faults.first());
-        let alternatives: Vec<_> = first.map(|error| fault(error, levels)).collect();
+        let first = context.iter().take(MAX_FAULTS).filter_map(|faults| faults.first());
+        let alternatives: Vec<_> = first.map(|error| describe(error, levels)).collect();
         if !alternatives.is_empty() {
             text.push_str(&format!(" ({})", alternatives.join(", or ")));
         }
@@ -53,13 +56,13 @@ fn fault(error: &ValidationError<'_>, levels: usize) -> String {
     text
 }
 
-pub(super) fn shortened(value: &Value, most: usize) -> String {
-    cut(value.to_string(), most)
+pub(super) fn shortened(value: &Value, max_bytes: usize) -> String {
+    truncate(value.to_string(), max_bytes)
 }
 
-pub(super) fn cut(mut text: String, most: usize) -> String {
-    if text.len() > most {
-        text.truncate(text.floor_char_boundary(most));
+pub(super) fn truncate(mut text: String, max_bytes: usize) -> String {
+    if text.len() > max_bytes {
+        text.truncate(text.floor_char_boundary(max_bytes));
         text.push('…');
     }
     text

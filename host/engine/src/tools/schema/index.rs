@@ -1,4 +1,5 @@
-//! The allowed values of an `enum` or a `const`, found by their hash, so that a check does not compare a value with each of them.
+//! Hash index of the allowed values of an `enum` or a `const`, so that a check does not compare a value with each of
+//! them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
@@ -8,53 +9,54 @@ use jsonschema::{Keyword, ValidationError};
 use serde_json::Value;
 
 use super::counted::{Counted, CountedNode, equal};
-use super::faults::{SHOWN, SHOWN_OPTIONS, shortened};
+use super::faults::{MAX_OPTIONS_BYTES, MAX_VALUE_BYTES, shortened, truncate};
 use super::steps::{count, count_bytes};
 
-/// The keyword that stands for indexed values. Its own value is the place of the index in the list of them: a reference that leads there
-/// finds no schema.
+/// The keyword that replaces indexed values. Its value is the position of the index in a list, so a reference to it
+/// does not resolve to a schema.
 pub(super) const KEYWORD: &str = "hatchery:among";
 
-/// Values that are found by their hash.
+/// A set of values with a hash index.
 pub(super) struct Index {
     values: Vec<Value>,
-    /// Places of the values of each hash.
-    places: HashMap<u64, Vec<usize>>,
+    /// The positions of the values by hash.
+    positions: HashMap<u64, Vec<usize>>,
     hasher: RandomState,
-    /// The message for a value that is not in the list.
+    /// The end of the message for any other value.
     expected: String,
 }
 
 impl Index {
-    /// The values of an `enum`.
+    /// Creates an index of the values of an `enum`.
     pub(super) fn of_enum(values: &[Value]) -> Self {
         let options =
-            values.iter().map(|value| shortened(value, SHOWN)).take(SHOWN_OPTIONS).collect::<Vec<_>>().join(",");
-        Self::new(values, format!("is not one of {}", super::faults::cut(format!("[{options}]"), SHOWN_OPTIONS)))
+            values.iter().map(|value| shortened(value, MAX_VALUE_BYTES)).take(MAX_OPTIONS_BYTES).collect::<Vec<_>>();
+        let options = truncate(format!("[{}]", options.join(",")), MAX_OPTIONS_BYTES);
+        Self::new(values, format!("is not one of {options}"))
     }
 
-    /// The value of a `const`.
+    /// Creates an index of the value of a `const`.
     pub(super) fn of_const(value: &Value) -> Self {
-        Self::new(std::slice::from_ref(value), format!("is not {}", shortened(value, SHOWN_OPTIONS)))
+        Self::new(std::slice::from_ref(value), format!("is not {}", shortened(value, MAX_OPTIONS_BYTES)))
     }
 
     fn new(values: &[Value], expected: String) -> Self {
         let hasher = RandomState::new();
-        let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
-        for (place, value) in values.iter().enumerate() {
-            places.entry(hash(&hasher, value, &|_| ())).or_default().push(place);
+        let mut positions: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (position, value) in values.iter().enumerate() {
+            positions.entry(hash(&hasher, value, &|_| ())).or_default().push(position);
         }
-        Self { values: values.to_vec(), places, hasher, expected }
+        Self { values: values.to_vec(), positions, hasher, expected }
     }
 
     fn contains(&self, value: &Value) -> bool {
-        let places = self.places.get(&hash(&self.hasher, value, &count_one));
-        let mut candidates = places.into_iter().flatten().filter_map(|place| self.values.get(*place));
+        let positions = self.positions.get(&hash(&self.hasher, value, &count_one));
+        let mut candidates = positions.into_iter().flatten().filter_map(|position| self.values.get(*position));
         candidates.any(|candidate| equal(value, candidate))
     }
 }
 
-/// Equal values have equal hashes: numbers by what they are worth, objects whatever the order of their keys.
+/// Hashes a value. Equal values have equal hashes: numbers are hashed by value, and objects independent of key order.
 fn hash(hasher: &RandomState, value: &Value, count: &impl Fn(&Value)) -> u64 {
     count(value);
     let mut state = hasher.build_hasher();
@@ -63,7 +65,7 @@ fn hash(hasher: &RandomState, value: &Value, count: &impl Fn(&Value)) -> u64 {
         Value::Bool(value) => (1_u8, value).hash(&mut state),
         Value::Number(number) => {
             let number = number.as_f64().unwrap_or_default();
-            // Zero has two forms.
+            // Positive and negative zero are equal.
             let number = if number == 0.0 { 0.0 } else { number };
             (2_u8, number.to_bits()).hash(&mut state);
         }
@@ -92,15 +94,15 @@ fn count_one(value: &Value) {
     }
 }
 
-/// The keyword's part in a check.
-pub(super) struct Among(pub(super) Arc<Index>);
+/// The keyword [`KEYWORD`].
+pub(super) struct IndexKeyword(pub(super) Arc<Index>);
 
-impl<'i> Keyword<'i, Counted> for Among {
+impl<'i> Keyword<'i, Counted> for IndexKeyword {
     fn validate(&self, instance: CountedNode<'i>) -> Result<(), ValidationError<'i>> {
         if self.0.contains(instance.0) {
             return Ok(());
         }
-        Err(ValidationError::custom(format!("{} {}", shortened(instance.0, SHOWN), self.0.expected)))
+        Err(ValidationError::custom(format!("{} {}", shortened(instance.0, MAX_VALUE_BYTES), self.0.expected)))
     }
 
     fn is_valid(&self, instance: CountedNode<'i>) -> bool {

@@ -1,5 +1,5 @@
-//! Schemas as they are compiled: in the words of JSON Schema where Gemini has its own, with their references counted and their lists of
-//! values indexed.
+//! Schema normalization before compilation: Gemini's dialect becomes JSON Schema, references are counted, and lists of
+//! values are indexed.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use super::index::{self, Index};
 use super::steps;
 
-/// Keywords that lead to another schema.
+/// Keywords that refer to another schema.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
-/// Keywords that only tell something.
-const TELLING: [&str; 3] = ["default", "example", "examples"];
-/// Keywords whose values are schemas, or lists, by the names of properties or definitions.
+/// Keywords without effect on validation.
+const ANNOTATIONS: [&str; 3] = ["default", "example", "examples"];
+/// Keywords whose values are maps from names of properties or definitions to schemas or lists.
 const BY_NAME: [&str; 7] = [
     "properties",
     "patternProperties",
@@ -23,63 +23,64 @@ const BY_NAME: [&str; 7] = [
     "dependentRequired",
     "dependencies",
 ];
-/// Begins the keywords of this module.
-const OWN: &str = "hatchery:";
-/// An `enum` of so many plain values stays as it is.
-const FEW: usize = 8;
+/// Prefix of the keywords of this module.
+const OWN_PREFIX: &str = "hatchery:";
+/// Maximum number of values of an `enum` that is not indexed.
+const MAX_PLAIN_ENUM: usize = 8;
 
-/// A schema as it is compiled.
-pub(super) struct Normal {
+/// A schema ready for compilation.
+pub(super) struct NormalizedSchema {
     pub(super) schema: Value,
-    /// What [`index::KEYWORD`] stands for, by place.
+    /// The indexes that [`index::KEYWORD`] refers to by position.
     pub(super) indexes: Arc<[Arc<Index>]>,
 }
 
-/// The schema in the words of JSON Schema, where Gemini has its own: types in upper case, `nullable`, and limits written as texts.
+/// Normalizes a schema. Gemini's dialect has types in upper case, `nullable`, and limits as strings.
 ///
-/// References can point anywhere, so all of a schema is gone through, also under keys that are no keywords. Values that answers are
-/// compared with are taken out, since they are no schemas and might be used as such.
+/// A reference can point anywhere in the schema, so all of it is normalized, also below unknown keys. Values of `enum`
+/// and `const` are moved into indexes, because a reference could otherwise use them as schemas.
 ///
 /// # Errors
-/// When a list of values is none.
-pub(super) fn normalized(schema: &Value) -> Result<Normal, String> {
-    let mut indexes = Indexes::default();
-    let schema = indexes.normalized(schema)?;
-    Ok(Normal { schema, indexes: indexes.0.into() })
+/// If `enum` is not a list.
+pub(super) fn normalize(schema: &Value) -> Result<NormalizedSchema, String> {
+    let mut normalizer = Normalizer::default();
+    let schema = normalizer.value(schema)?;
+    Ok(NormalizedSchema { schema, indexes: normalizer.indexes.into() })
 }
 
-/// The indexes of the values that have been taken out.
 #[derive(Default)]
-struct Indexes(Vec<Arc<Index>>);
+struct Normalizer {
+    indexes: Vec<Arc<Index>>,
+}
 
-impl Indexes {
-    fn normalized(&mut self, schema: &Value) -> Result<Value, String> {
+impl Normalizer {
+    fn value(&mut self, schema: &Value) -> Result<Value, String> {
         match schema {
             Value::Object(schema) => self.object(schema),
-            Value::Array(items) => items.iter().map(|item| self.normalized(item)).collect(),
+            Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(schema.clone()),
         }
     }
 
     fn object(&mut self, schema: &JsonMap) -> Result<Value, String> {
-        let mut plain = JsonMap::with_capacity(schema.len());
-        let mut compared = Vec::new();
+        let mut normalized = JsonMap::with_capacity(schema.len());
+        let mut indexed = Vec::new();
         for (key, value) in schema {
             let value = match (key.as_str(), value) {
                 ("nullable", _) => continue,
                 ("type", Value::String(name)) if name == "TYPE_UNSPECIFIED" => continue,
-                (key, _) if TELLING.contains(&key) || key.starts_with(OWN) => continue,
+                (key, _) if ANNOTATIONS.contains(&key) || key.starts_with(OWN_PREFIX) => continue,
                 ("type", Value::String(name)) => Value::String(name.to_ascii_lowercase()),
                 ("type", Value::Array(names)) => {
                     names.iter().map(|name| self.type_name(name)).collect::<Result<_, String>>()?
                 }
-                ("enum", Value::Array(values)) if values.len() > FEW || !values.iter().all(is_plain) => {
-                    compared.push(self.add(Index::of_enum(values)));
+                ("enum", Value::Array(values)) if values.len() > MAX_PLAIN_ENUM || !values.iter().all(is_scalar) => {
+                    indexed.push(self.add_index(Index::of_enum(values)));
                     continue;
                 }
                 ("enum", value) if !value.is_array() => return Err(format!("`enum` is {}, not a list", kind(value))),
-                ("const", value) if !is_plain(value) => {
-                    compared.push(self.add(Index::of_const(value)));
+                ("const", value) if !is_scalar(value) => {
+                    indexed.push(self.add_index(Index::of_const(value)));
                     continue;
                 }
                 ("enum" | "const", value) => value.clone(),
@@ -88,36 +89,36 @@ impl Indexes {
                     Value::String(limit),
                 ) => limit.parse::<u64>().map_or_else(|_| value.clone(), Value::from),
                 (key, Value::Object(map)) if BY_NAME.contains(&key) => {
-                    let schemas = map.iter().map(|(name, schema)| Ok((name.clone(), self.normalized(schema)?)));
+                    let schemas = map.iter().map(|(name, schema)| Ok((name.clone(), self.value(schema)?)));
                     Value::Object(schemas.collect::<Result<_, String>>()?)
                 }
-                (_, value) => self.normalized(value)?,
+                (_, value) => self.value(value)?,
             };
-            plain.insert(key.clone(), value);
+            normalized.insert(key.clone(), value);
         }
-        require(&mut plain, compared);
-        count_references(&mut plain);
+        add_constraints(&mut normalized, indexed);
+        count_references(&mut normalized);
         Ok(match schema.get("nullable") {
-            Some(Value::Bool(true)) => or_null(plain),
-            _ => Value::Object(plain),
+            Some(Value::Bool(true)) => or_null(normalized),
+            _ => Value::Object(normalized),
         })
     }
 
     fn type_name(&mut self, name: &Value) -> Result<Value, String> {
         match name {
             Value::String(name) => Ok(Value::String(name.to_ascii_lowercase())),
-            other => self.normalized(other),
+            other => self.value(other),
         }
     }
 
-    /// A schema of the values of an index.
-    fn add(&mut self, index: Index) -> Value {
-        self.0.push(Arc::new(index));
-        json!({ index::KEYWORD: self.0.len() - 1 })
+    /// Adds an index. Returns a schema that matches its values.
+    fn add_index(&mut self, index: Index) -> Value {
+        self.indexes.push(Arc::new(index));
+        json!({ index::KEYWORD: self.indexes.len() - 1 })
     }
 }
 
-fn is_plain(value: &Value) -> bool {
+fn is_scalar(value: &Value) -> bool {
     !value.is_object() && !value.is_array()
 }
 
@@ -132,24 +133,25 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Adds schemas of values: the first where the values stood, the second, of an `enum` beside a `const`, in `allOf`.
-fn require(schema: &mut JsonMap, compared: Vec<Value>) {
-    let mut compared = compared.into_iter().filter_map(|schema| match schema {
+/// Adds the schemas of indexed values: the first one inline, and a second one, of an `enum` beside a `const`, in
+/// `allOf`.
+fn add_constraints(schema: &mut JsonMap, indexed: Vec<Value>) {
+    let mut indexed = indexed.into_iter().filter_map(|schema| match schema {
         Value::Object(schema) => Some(schema),
         _ => None,
     });
-    schema.extend(compared.next().into_iter().flatten());
-    let others: Vec<_> = compared.map(Value::Object).collect();
+    schema.extend(indexed.next().into_iter().flatten());
+    let others: Vec<_> = indexed.map(Value::Object).collect();
     if others.is_empty() {
         return;
     }
-    // A schema whose `allOf` is no list is refused when it is compiled.
+    // An `allOf` that is not a list is rejected by the compiler.
     if let Value::Array(all) = schema.entry("allOf").or_insert_with(|| json!([])) {
         all.extend(others);
     }
 }
 
-/// Moves references into `allOf`, behind a step that is counted each time. Older drafts would not look at a step beside a reference.
+/// Moves references into `allOf`, behind a keyword that counts a step. Older drafts ignore keywords beside a reference.
 fn count_references(schema: &mut JsonMap) {
     let mut references = Vec::new();
     for key in REFERENCES {
@@ -168,7 +170,7 @@ fn count_references(schema: &mut JsonMap) {
     schema.insert("allOf".into(), Value::Array(all));
 }
 
-/// The schema, or null. Keys that others refer to stay at the top.
+/// Returns a schema that also accepts null. Definitions stay at the top level, where references expect them.
 fn or_null(mut schema: JsonMap) -> Value {
     let mut outer = JsonMap::new();
     for key in ["$schema", "$defs", "definitions"] {

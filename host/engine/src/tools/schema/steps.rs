@@ -1,8 +1,8 @@
-//! What one check may cost, counted in steps: each look of a validator at a value is one, each comparison and each reference that is
-//! followed too. Reading a string costs steps by its length, and many more where patterns are matched, since a match cannot be stopped
-//! halfway.
+//! Fuel for checks: counts steps of the check on the current thread and interrupts it at a limit.
 //!
-//! A check that takes too many is left by unwinding, since a validator cannot be told to stop.
+//! Each access of the validator to a value is a step, and so is each comparison and each resolved reference. Reading a
+//! string costs steps in proportion to its length, and many more if patterns are matched, because a match cannot be
+//! interrupted. A check over its limit is interrupted by unwinding, because the validator has no way to stop early.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -16,70 +16,71 @@ use tokio_util::sync::CancellationToken;
 
 use super::counted::{Counted, CountedNode};
 
-/// The keyword that counts a followed reference. References may lead in circles without looking at anything.
+/// The keyword that counts a resolved reference. References can be circular without accessing a value.
 pub(super) const KEYWORD: &str = "hatchery:step";
 
-/// Steps between two looks at the clock and at whether the run is cancelled.
-const LOOK: u64 = 1024;
-/// [`Limits::per_byte`] counts in parts of a step.
-const PARTS: u64 = 64;
+/// Steps between two checks of the run's budget.
+const POLL_INTERVAL: u64 = 1024;
+/// The unit of [`Limits::per_byte`] is one step divided by this.
+const STEP_FRACTION: u64 = 64;
 
 thread_local! {
-    /// Steps that the check on this thread may still take.
+    /// The remaining steps of the check on this thread.
     static LEFT: Cell<u64> = const { Cell::new(0) };
-    /// What `LEFT` is at the next look around.
-    static NEXT_LOOK: Cell<u64> = const { Cell::new(0) };
-    /// What `LEFT` was when its steps were last charged to the run.
+    /// The value of `LEFT` below which the budget is checked next.
+    static NEXT_POLL: Cell<u64> = const { Cell::new(0) };
+    /// The value of `LEFT` when its steps were last charged to the run.
     static CHARGED: Cell<u64> = const { Cell::new(0) };
     static PER_BYTE: Cell<u64> = const { Cell::new(1) };
-    static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
+    static BUDGET: RefCell<Option<RunBudget>> = const { RefCell::new(None) };
 }
 
-/// Why a check has ended before its end.
+/// The reason why a check was interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stopped {
-    /// It has taken all its steps.
+pub(super) enum Interrupt {
+    /// The check exceeds its steps.
     Steps,
-    /// It has taken too long.
+    /// The check exceeds its duration.
     Deadline,
-    /// All checks of the run together have taken too many steps.
-    Run,
+    /// The checks of the run exceed their steps.
+    RunSteps,
     /// The run is cancelled.
     Cancelled,
 }
 
-/// What a check may cost.
+/// The limits of one check.
 pub(super) struct Limits {
     pub(super) steps: u64,
-    /// What reading a byte of a string costs, in 64ths of a step.
+    /// The cost of reading a byte of a string, in 64ths of a step.
     pub(super) per_byte: u64,
-    /// Who ends the check early.
-    pub(super) watch: Option<Watch>,
+    /// `None` for a check without a run.
+    pub(super) budget: Option<RunBudget>,
 }
 
-/// The run that a check is for.
+/// The limits of the run that a check belongs to.
 #[derive(Clone)]
-pub(super) struct Watch {
+pub(super) struct RunBudget {
     pub(super) cancel: CancellationToken,
     pub(super) spent: Arc<RunUsage>,
-    /// Most steps of all checks of the run.
+    /// Maximum number of steps of all checks of the run.
     pub(super) run_steps: u64,
     pub(super) deadline: Instant,
 }
 
-impl Watch {
-    fn look(&self) -> Option<Stopped> {
+impl RunBudget {
+    /// Returns the reason to interrupt the check, if any.
+    fn poll(&self) -> Option<Interrupt> {
         if self.cancel.is_cancelled() {
-            Some(Stopped::Cancelled)
+            Some(Interrupt::Cancelled)
         } else if self.spent.check_steps.load(Ordering::Relaxed) >= self.run_steps {
-            Some(Stopped::Run)
+            Some(Interrupt::RunSteps)
         } else {
-            (Instant::now() >= self.deadline).then_some(Stopped::Deadline)
+            (Instant::now() >= self.deadline).then_some(Interrupt::Deadline)
         }
     }
 }
 
-/// Counts the reference that it stands beside.
+/// Counts the reference beside it.
 pub(super) struct Step;
 
 impl<'i> Keyword<'i, Counted> for Step {
@@ -96,72 +97,72 @@ impl<'i> Keyword<'i, Counted> for Step {
 
 /// Counts steps of the check on this thread.
 pub(super) fn count(steps: u64) {
-    let Some(left) = LEFT.get().checked_sub(steps) else { stop(Stopped::Steps) };
+    let Some(left) = LEFT.get().checked_sub(steps) else { unwind(Interrupt::Steps) };
     LEFT.set(left);
-    if left < NEXT_LOOK.get() {
-        look();
+    if left < NEXT_POLL.get() {
+        poll_budget();
     }
 }
 
-/// Counts a string that is read as a whole.
+/// Counts a string that a pattern may be matched against.
 pub(super) fn count_string(text: &str) {
     let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
-    count(1 + bytes.saturating_mul(PER_BYTE.get()) / PARTS);
+    count(1 + bytes.saturating_mul(PER_BYTE.get()) / STEP_FRACTION);
 }
 
-/// Counts a string that is compared, copied or measured, whatever patterns there are.
+/// Counts a string that is compared, copied or measured, independent of patterns.
 pub(super) fn count_bytes(text: &str) {
-    count(1 + u64::try_from(text.len()).unwrap_or(u64::MAX) / PARTS);
+    count(1 + u64::try_from(text.len()).unwrap_or(u64::MAX) / STEP_FRACTION);
 }
 
 #[cold]
-fn look() {
-    NEXT_LOOK.set(LEFT.get().saturating_sub(LOOK));
-    let stopped = WATCH.with_borrow(|watch| {
-        let watch = watch.as_ref()?;
-        charge(watch);
-        watch.look()
+fn poll_budget() {
+    NEXT_POLL.set(LEFT.get().saturating_sub(POLL_INTERVAL));
+    let interrupt = BUDGET.with_borrow(|budget| {
+        let budget = budget.as_ref()?;
+        charge(budget);
+        budget.poll()
     });
-    if let Some(stopped) = stopped {
-        stop(stopped);
+    if let Some(interrupt) = interrupt {
+        unwind(interrupt);
     }
 }
 
-/// Charges the steps taken since the last time to the run.
-fn charge(watch: &Watch) {
+/// Charges the steps since the last charge to the run.
+fn charge(budget: &RunBudget) {
     let left = LEFT.get();
     let steps = CHARGED.replace(left).saturating_sub(left);
-    watch.spent.check_steps.fetch_add(steps, Ordering::Relaxed);
+    budget.spent.check_steps.fetch_add(steps, Ordering::Relaxed);
 }
 
-fn stop(stopped: Stopped) -> ! {
-    // Unlike a panic this says nothing on the way.
-    resume_unwind(Box::new(stopped))
+fn unwind(interrupt: Interrupt) -> ! {
+    // Does not call the panic hook.
+    resume_unwind(Box::new(interrupt))
 }
 
-/// What `work` gives within the limits.
+/// Runs `work` within the limits.
 ///
 /// # Errors
-/// Why it has ended before its end.
-pub(super) fn metered<T>(limits: Limits, work: impl FnOnce() -> T) -> Result<T, Stopped> {
-    let Limits { steps, per_byte, watch } = limits;
-    if let Some(stopped) = watch.as_ref().and_then(Watch::look) {
-        return Err(stopped);
+/// If it was interrupted.
+pub(super) fn metered<T>(limits: Limits, work: impl FnOnce() -> T) -> Result<T, Interrupt> {
+    let Limits { steps, per_byte, budget } = limits;
+    if let Some(interrupt) = budget.as_ref().and_then(RunBudget::poll) {
+        return Err(interrupt);
     }
     LEFT.set(steps);
     CHARGED.set(steps);
-    NEXT_LOOK.set(steps.saturating_sub(LOOK));
+    NEXT_POLL.set(steps.saturating_sub(POLL_INTERVAL));
     PER_BYTE.set(per_byte);
-    WATCH.set(watch);
-    // Validators don't change, so there is nothing that could be left half changed.
+    BUDGET.set(budget);
+    // Validators are immutable, so unwinding cannot leave one in an inconsistent state.
     let result = catch_unwind(AssertUnwindSafe(work));
-    if let Some(watch) = WATCH.take() {
-        charge(&watch);
+    if let Some(budget) = BUDGET.take() {
+        charge(&budget);
     }
     match result {
-        Ok(done) => Ok(done),
-        Err(reason) => match reason.downcast::<Stopped>() {
-            Ok(stopped) => Err(*stopped),
+        Ok(value) => Ok(value),
+        Err(reason) => match reason.downcast::<Interrupt>() {
+            Ok(interrupt) => Err(*interrupt),
             Err(panic) => resume_unwind(panic),
         },
     }

@@ -1,4 +1,4 @@
-//! Which values schemas accept, the messages for faults, and the cost of a check.
+//! Accepted values, messages for faults, and the cost of a check.
 
 use std::sync::atomic::Ordering;
 
@@ -14,25 +14,25 @@ fn fault_of(schema: Value, value: Value) -> String {
     super::fault_of(&schema, value)
 }
 
-/// Why a schema cannot be used.
-fn refusal(schema: &Value) -> String {
+/// Returns the reason why a schema is invalid.
+fn compile_error(schema: &Value) -> String {
     compile::compile(schema, compile::weight(schema)).map(|_| ()).unwrap_err()
 }
 
-/// A check without a run.
-fn checked(schema: &Value, value: &Value, steps: u64) -> Result<Option<String>, Stopped> {
-    check_here(&compile::compiled(schema).unwrap(), value, steps, None)
+/// Checks a value without a run.
+fn check_with_steps(schema: &Value, value: &Value, steps: u64) -> Result<Option<String>, Interrupt> {
+    check_inline(&compile::compiled(schema).unwrap(), value, steps, None)
 }
 
-/// What a check takes.
+/// Returns the number of steps of a check.
 fn steps_of(schema: &Value, value: &Value) -> u64 {
-    let watch = watch();
-    check_here(&compile::compiled(schema).unwrap(), value, MAX_STEPS, Some(watch.clone())).unwrap();
-    watch.spent.check_steps.load(Ordering::Relaxed)
+    let budget = budget();
+    check_inline(&compile::compiled(schema).unwrap(), value, MAX_STEPS, Some(budget.clone())).unwrap();
+    budget.spent.check_steps.load(Ordering::Relaxed)
 }
 
-fn watch() -> Watch {
-    Watch {
+fn budget() -> RunBudget {
+    RunBudget {
         cancel: CancellationToken::new(),
         spent: Arc::default(),
         run_steps: MAX_RUN_STEPS,
@@ -41,7 +41,7 @@ fn watch() -> Watch {
 }
 
 #[test]
-fn a_fault_says_where_and_what_was_expected() {
+fn a_fault_has_its_position_and_the_expectation() {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -75,7 +75,7 @@ fn a_fault_says_where_and_what_was_expected() {
 }
 
 #[test]
-fn long_values_and_long_lists_of_faults_are_cut() {
+fn long_values_and_long_lists_of_faults_are_truncated() {
     let fault = fault_of(json!({"type": "integer"}), json!("é".repeat(500)));
     assert!(fault.len() < 150 && fault.contains("é…"), "{fault}");
     let faults = fault_of(json!({"items": {"type": "integer"}}), json!(vec!["x"; 50]));
@@ -83,7 +83,7 @@ fn long_values_and_long_lists_of_faults_are_cut() {
 }
 
 #[test]
-fn schemas_in_geminis_words_are_understood() {
+fn schemas_in_geminis_dialect_are_accepted() {
     let schema = json!({
         "type": "OBJECT",
         "properties": {
@@ -100,7 +100,7 @@ fn schemas_in_geminis_words_are_understood() {
 }
 
 #[test]
-fn a_schema_that_cannot_be_used_says_where_and_why() {
+fn an_invalid_schema_is_an_error_with_position_and_reason() {
     for (schema, place) in [
         (json!({"$ref": "http://127.0.0.1:9/schema.json"}), "http://127.0.0.1:9/schema.json"),
         (json!({"$ref": "file:///etc/hostname"}), "file:///etc/hostname"),
@@ -109,14 +109,14 @@ fn a_schema_that_cannot_be_used_says_where_and_why() {
         (json!({"enum": "ab"}), "`enum` is a string, not a list"),
         (json!("text"), "\"text\""),
     ] {
-        let refusal = refusal(&schema);
+        let refusal = compile_error(&schema);
         assert!(refusal.contains(place), "{schema}: {refusal}");
-        assert_eq!(wrong_with(&schema), Some(refusal));
+        assert_eq!(schema_error(&schema), Some(refusal));
     }
 }
 
 #[test]
-fn schemas_that_refer_to_themselves_end() {
+fn checks_against_recursive_schemas_end() {
     for schema in [
         json!({"$ref": "#"}),
         json!({"allOf": [{"$ref": "#"}]}),
@@ -128,7 +128,7 @@ fn schemas_that_refer_to_themselves_end() {
     assert_eq!(fault_of(tree, json!({"left": {"left": 1}})), "at `/left/left`: 1 is not of type \"object\"");
 }
 
-/// A schema whose definitions each refer twice to the next.
+/// Returns a schema whose definitions each refer twice to the next.
 fn doubling(keyword: &str, place: &str) -> Value {
     let next = |number| json!({"$ref": format!("#/{place}/{number}")});
     let double = |number: usize| (number.to_string(), json!({keyword: [next(number + 1), next(number + 1)]}));
@@ -138,19 +138,23 @@ fn doubling(keyword: &str, place: &str) -> Value {
 }
 
 #[test]
-fn a_check_that_would_take_forever_is_given_up() {
+fn a_check_that_would_never_end_is_interrupted() {
     for (keyword, value) in [("allOf", json!("x")), ("anyOf", json!(1)), ("oneOf", json!(1))] {
         for place in ["$defs", "anywhere"] {
-            assert_eq!(checked(&doubling(keyword, place), &value, 20_000), Err(Stopped::Steps), "{keyword} {place}");
+            assert_eq!(
+                check_with_steps(&doubling(keyword, place), &value, 20_000),
+                Err(Interrupt::Steps),
+                "{keyword} {place}"
+            );
         }
     }
     let mut old = doubling("allOf", "definitions");
     old["$schema"] = json!("http://json-schema.org/draft-07/schema#");
-    assert_eq!(checked(&old, &json!("x"), 20_000), Err(Stopped::Steps));
+    assert_eq!(check_with_steps(&old, &json!("x"), 20_000), Err(Interrupt::Steps));
 }
 
 #[test]
-fn values_to_compare_with_are_no_place_to_hide_schemas() {
+fn schemas_cannot_be_hidden_in_values_of_enum_or_const() {
     let hidden = json!({"items": {"anyOf": vec![json!({"const": 1.5}); 100]}});
     for (schema, place) in [
         (json!({"not": {"const": hidden}, "$ref": "#/not/const"}), "/not/const"),
@@ -158,20 +162,20 @@ fn values_to_compare_with_are_no_place_to_hide_schemas() {
         (json!({"not": {"enum": [hidden]}, "$ref": "#/not/hatchery:among"}), "0"),
         (json!({"examples": [hidden], "$ref": "#/examples/0"}), "/examples/0"),
     ] {
-        let refusal = refusal(&schema);
+        let refusal = compile_error(&schema);
         assert!(refusal.contains(place), "{schema}: {refusal}");
     }
     for hidden in ["type", "minItems"] {
         let mut schema = json!({"x": {hidden: [doubling("allOf", "a")]}, "$ref": format!("#/x/{hidden}/0")});
         schema["a"] = schema["x"][hidden][0]["a"].clone();
-        assert_eq!(checked(&schema, &json!("x"), 20_000), Err(Stopped::Steps), "{hidden}");
+        assert_eq!(check_with_steps(&schema, &json!("x"), 20_000), Err(Interrupt::Steps), "{hidden}");
     }
     assert_eq!(fault_of(json!({"const": {"$ref": 1}}), json!({"$ref": 1})), "");
     assert_eq!(fault_of(json!({"const": {"a": 1}}), json!({"a": 2})), "{\"a\":2} is not {\"a\":1}");
 }
 
 #[test]
-fn the_host_s_own_keywords_mean_nothing_in_a_schema() {
+fn the_keywords_of_the_host_have_no_effect_in_a_schema() {
     let schema = json!({"hatchery:among": 0, "hatchery:step": true, "enum": [[1]]});
     assert_eq!(fault_of(schema.clone(), json!([1])), "");
     assert_eq!(fault_of(schema, json!([2])), "[2] is not one of [[1]]");
@@ -188,7 +192,7 @@ fn properties_may_have_the_names_of_keywords() {
 }
 
 #[test]
-fn a_list_of_values_is_not_gone_through_for_each_value() {
+fn a_long_enum_is_not_searched_linearly() {
     let floats: Vec<_> = (0..19_000).map(|number| f64::from(number) + 0.5).collect();
     let schema = json!({"type": "array", "items": {"enum": floats}});
     let few = json!({"type": "array", "items": {"enum": [0.5, 1.5]}});
@@ -200,7 +204,7 @@ fn a_list_of_values_is_not_gone_through_for_each_value() {
 }
 
 #[test]
-fn an_enum_and_a_const_that_are_both_indexed_have_to_fit() {
+fn an_enum_and_a_const_that_are_both_indexed_must_match() {
     let schema = json!({"enum": [[1], [2]], "const": [2], "allOf": [{"type": "array"}]});
     assert_eq!(fault_of(schema.clone(), json!([2])), "");
     assert_eq!(fault_of(schema.clone(), json!([1])), "[1] is not [2]");
@@ -208,7 +212,7 @@ fn an_enum_and_a_const_that_are_both_indexed_have_to_fit() {
 }
 
 #[test]
-fn everything_that_a_validator_does_is_counted() {
+fn every_access_of_the_validator_is_counted() {
     let items = json!((0..100).map(|number| json!({"a": number})).collect::<Vec<_>>());
     let names: JsonMap = (0..12_000).map(|number| (number.to_string(), json!(1))).collect();
     let failing = json!({"anyOf": vec![json!({"const": 1}); 500]});
@@ -227,18 +231,18 @@ fn everything_that_a_validator_does_is_counted() {
     ] {
         let steps = steps_of(&schema, value);
         assert!(steps > 10_000, "{what}: {steps}");
-        assert_eq!(checked(&schema, value, 10_000), Err(Stopped::Steps), "{what}");
+        assert_eq!(check_with_steps(&schema, value, 10_000), Err(Interrupt::Steps), "{what}");
     }
 }
 
 #[test]
-fn matching_a_pattern_costs_by_the_length_of_the_text_and_the_size_of_the_pattern() {
+fn the_cost_of_a_pattern_depends_on_the_length_of_the_text_and_the_size_of_the_pattern() {
     let text = json!("a".repeat(100_000));
     let steps = |pattern: &str| steps_of(&json!({"pattern": pattern}), &text);
     assert!((20_000..100_000).contains(&steps("^a*$")), "{}", steps("^a*$"));
     let large = json!({"pattern": "^\\p{L}{0,20}"});
-    assert_eq!(checked(&large, &text, MAX_STEPS), Err(Stopped::Steps));
-    assert_eq!(checked(&large, &json!("shortname"), INLINE_STEPS), Ok(None));
+    assert_eq!(check_with_steps(&large, &text, MAX_STEPS), Err(Interrupt::Steps));
+    assert_eq!(check_with_steps(&large, &json!("shortname"), INLINE_STEPS), Ok(None));
     assert!(steps_of(&json!({"minLength": 3}), &text) < 5_000);
     let names: JsonMap = (0..10).map(|number| (format!("{number}^"), json!({}))).collect();
     let value = json!({"a".repeat(10_000): 1});
@@ -247,38 +251,38 @@ fn matching_a_pattern_costs_by_the_length_of_the_text_and_the_size_of_the_patter
 }
 
 #[test]
-fn a_check_ends_at_its_deadline_with_its_run_and_when_the_run_has_no_steps_left() {
+fn a_check_is_interrupted_at_its_deadline_with_its_run_and_at_the_limit_of_the_run() {
     let (schema, value) = (doubling("allOf", "$defs"), json!("x"));
     let compiled = compile::compiled(&schema).unwrap();
-    let ended = |watch: Watch| check_here(&compiled, &value, MAX_STEPS, Some(watch)).unwrap_err();
-    assert_eq!(ended(Watch { deadline: Instant::now(), ..watch() }), Stopped::Deadline);
-    let cancelled = watch();
+    let interrupt_of = |budget: RunBudget| check_inline(&compiled, &value, MAX_STEPS, Some(budget)).unwrap_err();
+    assert_eq!(interrupt_of(RunBudget { deadline: Instant::now(), ..budget() }), Interrupt::Deadline);
+    let cancelled = budget();
     cancelled.cancel.cancel();
-    assert_eq!(ended(cancelled), Stopped::Cancelled);
-    let run = watch();
-    assert_eq!(ended(Watch { run_steps: 50_000, ..run.clone() }), Stopped::Run);
+    assert_eq!(interrupt_of(cancelled), Interrupt::Cancelled);
+    let run = budget();
+    assert_eq!(interrupt_of(RunBudget { run_steps: 50_000, ..run.clone() }), Interrupt::RunSteps);
     let taken = run.spent.check_steps.load(Ordering::Relaxed);
     assert!((50_000..60_000).contains(&taken), "{taken}");
 }
 
 #[test]
-fn what_ends_a_check_is_said() {
-    let said = |stopped| match outcome(Err(stopped), json!(1), 7, 9) {
-        Err(Failure::TooMuch(text)) => text,
+fn an_interrupted_check_reports_its_limit() {
+    let message = |interrupt| match into_result(Err(interrupt), json!(1), 7, 9) {
+        Err(Failure::LimitExceeded(text)) => text,
         other => panic!("{other:?}"),
     };
     let rest =
         "against a schema of weight 7, with 9 values; send fewer values at once, or have the schema made simpler";
-    assert_eq!(said(Stopped::Steps), format!("their check takes more than 4000000 steps {rest}"));
-    assert_eq!(said(Stopped::Deadline), format!("their check takes longer than 10 s {rest}"));
+    assert_eq!(message(Interrupt::Steps), format!("their check takes more than 4000000 steps {rest}"));
+    assert_eq!(message(Interrupt::Deadline), format!("their check takes longer than 10 s {rest}"));
     assert_eq!(
-        said(Stopped::Run),
+        message(Interrupt::RunSteps),
         "the checks of this run have taken 100000000 steps, which is the limit; go on in a new run"
     );
-    assert_eq!(outcome(Err(Stopped::Cancelled), json!(1), 7, 9), Err(Failure::Cancelled));
+    assert_eq!(into_result(Err(Interrupt::Cancelled), json!(1), 7, 9), Err(Failure::Cancelled));
 }
 
-/// Any JSON, with numbers that are equal in different forms.
+/// Generates any JSON, with equal numbers in different representations.
 fn any_json() -> impl Strategy<Value = Value> {
     let number = prop_oneof![
         (-3_i64..4).prop_map(|number| json!(number)),
@@ -307,7 +311,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn indexed_values_are_those_of_plain_validation(values in prop::collection::vec(any_json(), 1..20), value in any_json()) {
+    fn indexed_values_match_those_of_plain_validation(values in prop::collection::vec(any_json(), 1..20), value in any_json()) {
         for schema in [json!({"enum": values}), json!({"const": values[0]})] {
             let plain = jsonschema::validator_for(&schema).unwrap();
             for value in values.iter().chain([&value]) {
@@ -332,7 +336,7 @@ proptest! {
 }
 
 #[test]
-fn a_deep_value_with_many_ways_to_be_wrong_is_still_refused() {
+fn a_deep_value_with_many_faults_is_still_rejected() {
     let node = json!({"type": "object", "properties": {"left": {"$ref": "#/$defs/node"}}});
     let schema = json!({"$ref": "#/$defs/node", "$defs": {"node": {"anyOf": [node, node]}}});
     let nested = |depth| (0..depth).fold(json!(1), |inner, _| json!({"left": inner}));
@@ -340,44 +344,44 @@ fn a_deep_value_with_many_ways_to_be_wrong_is_still_refused() {
     assert_eq!(
         fault.matches("at `/left").count(),
         2 + 4,
-        "alternatives of alternatives are told, and no more: {fault}"
+        "alternatives of alternatives are listed, and no more: {fault}"
     );
     let compiled = compile::compiled(&schema).unwrap();
-    let fault = check_here(&compiled, &nested(30), 20_000, None).unwrap();
+    let fault = check_inline(&compiled, &nested(30), 20_000, None).unwrap();
     assert_eq!(fault.as_deref(), Some("the value does not fit its schema, in too many ways to tell them"));
 }
 
 #[test]
-fn many_items_of_a_schema_that_is_referred_to_can_be_checked() {
+fn many_items_of_a_referenced_schema_can_be_checked() {
     let schema = json!({"items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}});
     assert_eq!(fault_of(schema, json!(vec![1; 10_000])), "");
 }
 
 #[test]
-fn a_long_fault_is_cut() {
+fn a_long_fault_is_truncated() {
     let names: JsonMap = (0..1000).map(|number| (number.to_string(), json!(1))).collect();
     let fault = fault_of(json!({"properties": {"a": {}}, "additionalProperties": false}), Value::Object(names));
     assert!(fault.len() < 1100 && fault.ends_with('…'), "{fault}");
 }
 
 #[test]
-fn a_schema_that_is_too_large_is_refused() {
+fn a_schema_that_is_too_large_is_rejected() {
     let many = json!({"allOf": vec![json!({"pattern": "a"}); 101]});
-    assert!(refusal(&many).starts_with("it is too large: "));
-    assert!(refusal(&json!({"pattern": "((a{100}){100}){100}"})).contains("((a{100}){100}){100}"));
+    assert!(compile_error(&many).starts_with("it is too large: "));
+    assert!(compile_error(&json!({"pattern": "((a{100}){100}){100}"})).contains("((a{100}){100}){100}"));
     assert_eq!(
-        refusal(&json!({"enum": vec![1; 20_000]})),
+        compile_error(&json!({"enum": vec![1; 20_000]})),
         "it is too large: with 200 for each pattern and 1 for any other value it comes to 20002, of at most 20000"
     );
     assert_ne!(fault_of(json!({"pattern": "^[\\w-]{1,255}$"}), json!("")), "");
 }
 
 #[test]
-fn only_so_much_of_schemas_is_kept() {
+fn the_cache_of_schemas_is_bounded() {
     for number in 0..200 {
         assert_eq!(fault_of(json!({"enum": vec![number; 1000]}), json!(number)), "");
     }
-    let known = compile::KNOWN.read_unpoisoned();
-    assert!(known.weight <= compile::KEPT && known.schemas.len() < 200);
-    assert_eq!(known.weight, known.schemas.keys().map(compile::weight).sum::<usize>());
+    let cache = compile::CACHE.read_unpoisoned();
+    assert!(cache.weight <= compile::MAX_CACHED_WEIGHT && cache.schemas.len() < 200);
+    assert_eq!(cache.weight, cache.schemas.keys().map(compile::weight).sum::<usize>());
 }

@@ -1,4 +1,4 @@
-//! Running code: failures and retries, files that it writes, long outputs, cancellation.
+//! Running code: failures and retries, output files, long outputs, and cancellation.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use super::*;
 const FAIL: &str = "```python\nfail\n```";
 
 #[tokio::test]
-async fn code_that_fails_may_be_mended_and_ends_the_run_when_it_keeps_failing() {
+async fn code_that_fails_is_retried_and_ends_the_run_if_it_keeps_failing() {
     let model = sequence([FAIL, FAIL, FAIL, "never"]);
     let app = Harness::new(coder(&model, &Executor::simple())).await;
     let events = app.run("hi").await;
-    let said: Vec<_> = events.iter().map(|event| shown(event)).collect();
+    let lines: Vec<_> = events.iter().map(|event| format_event(event)).collect();
     let failed = "[OUTCOME_FAILED: it failed]";
-    assert_eq!(said, ["<fail>", failed, "<fail>", failed, "<fail>", failed]);
+    assert_eq!(lines, ["<fail>", failed, "<fail>", failed, "<fail>", failed]);
     assert_eq!(prompt(&model, 1).last().unwrap(), "user: ```tool_output\nit failed\n```");
     assert_eq!(events[3].error_code, None);
     assert_eq!(events[5].error_code.as_deref(), Some("CODE_FAILED"));
@@ -44,15 +44,15 @@ async fn without_retries_the_first_failure_ends_the_run() {
 }
 
 #[tokio::test]
-async fn failures_are_counted_in_a_row_and_in_one_run() {
+async fn consecutive_failures_of_one_run_are_counted() {
     let ok = "```python\nok\n```";
     let model = sequence([FAIL, ok, FAIL, "one", FAIL, "two"]);
     let agent = coder_with(&model, &Executor::simple(), |runner| runner.error_retries = 1);
     let app = Harness::new(agent).await;
-    assert_eq!(talk(&app, "hi").await.last().unwrap(), "one");
+    assert_eq!(run_lines(&app, "hi").await.last().unwrap(), "one");
     let first = app.session().await.events.last().unwrap().invocation_id.clone();
     assert_eq!(app.state().await["_code_executor_error_counts"], json!({ first: 1 }));
-    assert_eq!(talk(&app, "again").await.last().unwrap(), "two");
+    assert_eq!(run_lines(&app, "again").await.last().unwrap(), "two");
     let second = app.session().await.events.last().unwrap().invocation_id.clone();
     assert_eq!(app.state().await["_code_executor_error_counts"], json!({ second: 1 }), "earlier runs are forgotten");
 }
@@ -64,11 +64,11 @@ async fn the_next_agent_of_a_run_has_its_own_retries() {
     let second = coder_with(&sequence([FAIL, "mended"]), &Executor::simple(), one);
     let second = Agent { name: "second".into(), ..second };
     let app = Harness::new(workflow("both", AgentKind::Sequential, vec![first, second])).await;
-    assert_eq!(talk(&app, "hi").await.last().unwrap(), "mended");
+    assert_eq!(run_lines(&app, "hi").await.last().unwrap(), "mended");
 }
 
 #[tokio::test]
-async fn an_executor_that_cannot_run_code_counts_as_failed_code_or_ends_the_run() {
+async fn an_error_of_the_executor_counts_as_failed_code_or_ends_the_run() {
     let executor = Executor::new(|input, _| match input.code.as_str() {
         "a" => Err(ToolError::Recoverable("no network".into())),
         _ => Err(ToolError::Fatal { tool: "executor".into(), code: "GONE".into(), message: "out of order".into() }),
@@ -78,11 +78,11 @@ async fn an_executor_that_cannot_run_code_counts_as_failed_code_or_ends_the_run(
     assert_eq!(error.code(), "GONE");
     assert_eq!(events.last().unwrap(), "root: error GONE: tool `executor`: out of order");
     let stored = app.session().await.events;
-    assert_eq!(shown(&stored[2]), "[OUTCOME_FAILED: no network]");
+    assert_eq!(format_event(&stored[2]), "[OUTCOME_FAILED: no network]");
 }
 
 #[tokio::test]
-async fn an_agent_that_gave_up_on_its_code_fails_as_a_tool() {
+async fn an_agent_tool_fails_if_its_code_keeps_failing() {
     let inner = coder_with(&sequence([FAIL]), &Executor::simple(), |runner| runner.error_retries = 0);
     let inner = Agent { name: "inner".into(), ..inner };
     let model = Arc::new(Scripted::sequence([Reply::call("inner", json!({"request": "go"})), Reply::text("sorry")]));
@@ -96,7 +96,7 @@ fn file(name: &str, content: &'static str) -> CodeFile {
     CodeFile { name: name.into(), content: content.into(), mime_type: String::new() }
 }
 
-/// Allows nothing.
+/// Denies every capability.
 struct Nothing;
 
 impl Capabilities for Nothing {
@@ -107,7 +107,7 @@ impl Capabilities for Nothing {
 }
 
 #[tokio::test]
-async fn files_that_code_writes_are_not_saved_for_an_agent_that_may_not_save_artifacts() {
+async fn output_files_are_not_saved_without_the_capability_to_write_artifacts() {
     let executor =
         Executor::new(|_, _| Ok(CodeOutput { output_files: vec![file("user:a.txt", "hi")], ..printed("ok\n") }));
     let mut agent = coder(&sequence([CODE, "done"]), &executor);
@@ -115,12 +115,12 @@ async fn files_that_code_writes_are_not_saved_for_an_agent_that_may_not_save_art
     llm.capabilities = Some(Arc::new(Nothing));
     let app = Harness::new(agent).await;
     let events = app.run("hi").await;
-    assert_eq!(shown(&events[1]), "[OUTCOME_OK: ok\nFiles not saved: agent `root`: may not WriteArtifacts]");
+    assert_eq!(format_event(&events[1]), "[OUTCOME_OK: ok\nFiles not saved: agent `root`: may not WriteArtifacts]");
     assert!(app.runner.services().artifacts.list(&app.session().await.key).await.unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn files_that_code_writes_become_artifacts() {
+async fn output_files_become_artifacts() {
     let executor = Executor::new(|_, cx| {
         cx.set_state("runs", json!(1));
         let picture = CodeFile { mime_type: "image/png".into(), ..file("pic.png", "png") };
@@ -129,7 +129,7 @@ async fn files_that_code_writes_become_artifacts() {
     let app = Harness::new(coder(&sequence([CODE, "done"]), &executor)).await;
     let events = app.run("hi").await;
     assert_eq!(
-        shown(&events[1]),
+        format_event(&events[1]),
         "[OUTCOME_OK: ok\nSaved artifact: `pic.png`\nFile not saved: invalid name `../x`: the name of an artifact cannot have `..` \
          between its slashes\nSaved artifact: `a.txt`]"
     );
@@ -143,15 +143,15 @@ async fn files_that_code_writes_become_artifacts() {
 }
 
 #[tokio::test]
-async fn a_long_output_is_cut_and_says_so() {
+async fn a_long_output_is_truncated_with_a_note() {
     let executor = Executor::new(|_, _| Ok(printed(&"é".repeat(40_000))));
     let app = Harness::new(coder(&sequence([CODE, "done"]), &executor)).await;
-    let result = talk(&app, "hi").await.remove(1);
-    let kept = "é".repeat(32 * 1024);
-    assert_eq!(result, format!("[OUTCOME_OK: {kept}\n(cut: these are the first 65536 bytes of 80000)]"));
+    let result = run_lines(&app, "hi").await.remove(1);
+    let head = "é".repeat(32 * 1024);
+    assert_eq!(result, format!("[OUTCOME_OK: {head}\n(cut: these are the first 65536 bytes of 80000)]"));
 }
 
-/// Says that it runs, and never ends.
+/// Signals that it runs, and never returns.
 struct Endless(Arc<Semaphore>);
 
 #[async_trait]
@@ -167,7 +167,7 @@ impl CodeExecutor for Endless {
 }
 
 #[tokio::test]
-async fn cancelling_stops_code() {
+async fn cancellation_stops_code() {
     let entered = Arc::new(Semaphore::new(0));
     let runner = CodeRunner::new(Arc::new(Endless(entered.clone())));
     let agent =
@@ -182,6 +182,6 @@ async fn cancelling_stops_code() {
     app.runner.drain().await;
     let key = SessionKey::new("app", USER, SESSION);
     let session = app.runner.services().sessions.get(&key, Default::default()).await.unwrap().unwrap();
-    let said: Vec<_> = session.events.iter().map(|event| shown(event)).collect();
-    assert_eq!(said, ["hi", "Let me see.\n|<a>", ""], "the code is stored, and no result");
+    let lines: Vec<_> = session.events.iter().map(|event| format_event(event)).collect();
+    assert_eq!(lines, ["hi", "Let me see.\n|<a>", ""], "the code is stored, and no result");
 }

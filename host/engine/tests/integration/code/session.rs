@@ -1,4 +1,4 @@
-//! What code finds of its session: data files, a place of its own, and what state remembers.
+//! Session state of code execution: data files, the id of the executor's session, and stored results.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ async fn send(app: &Harness, message: Content) -> Vec<Arc<Event>> {
 }
 
 #[tokio::test]
-async fn data_files_reach_the_code_and_stay_out_of_the_prompt() {
+async fn data_files_are_sent_to_the_executor_and_not_to_the_model() {
     let (model, executor) = (sequence([CODE, "one", CODE, "two"]), Executor::simple());
     let app = Harness::new(coder_with(&model, &executor, |runner| runner.optimize_data_file = true)).await;
     send(&app, with_csv("sum it", "a,b\n1,2\n3,4\n")).await;
@@ -47,7 +47,7 @@ async fn data_files_reach_the_code_and_stay_out_of_the_prompt() {
 }
 
 #[tokio::test]
-async fn a_known_file_is_recorded_once() {
+async fn a_file_is_stored_in_the_state_once() {
     let (model, executor) = (sequence(["one", "two"]), Executor::simple());
     let app = Harness::new(coder_with(&model, &executor, |runner| runner.optimize_data_file = true)).await;
     let first = send(&app, with_csv("look", "a\n")).await;
@@ -57,7 +57,7 @@ async fn a_known_file_is_recorded_once() {
 }
 
 #[tokio::test]
-async fn of_many_files_the_newest_are_recorded_and_all_are_handed_over() {
+async fn the_newest_of_many_files_are_stored_and_all_are_sent_to_the_executor() {
     let (model, executor) = (sequence([CODE, "done"]), Executor::simple());
     let app = Harness::new(coder_with(&model, &executor, |runner| runner.optimize_data_file = true)).await;
     let csv = with_csv("", "a\n").parts.remove(1);
@@ -69,7 +69,7 @@ async fn of_many_files_the_newest_are_recorded_and_all_are_handed_over() {
 }
 
 #[tokio::test]
-async fn data_files_stay_in_the_prompt_unless_wanted_otherwise() {
+async fn data_files_stay_in_the_prompt_by_default() {
     let (model, executor) = (sequence(["one"]), Executor::simple());
     let app = Harness::new(coder(&model, &executor)).await;
     send(&app, with_csv("look", "a\n")).await;
@@ -78,11 +78,11 @@ async fn data_files_stay_in_the_prompt_unless_wanted_otherwise() {
 }
 
 #[tokio::test]
-async fn code_of_one_session_has_one_place_of_its_own() {
+async fn the_code_of_one_session_has_one_execution_id() {
     let (model, executor) = (sequence([CODE, CODE, "one", CODE, "two", CODE, "three"]), Executor::simple());
     let app = Harness::new(coder_with(&model, &executor, |runner| runner.stateful = true)).await;
-    talk(&app, "hi").await;
-    talk(&app, "again").await;
+    run_lines(&app, "hi").await;
+    run_lines(&app, "again").await;
     let mut request = RunRequest::new(USER, "other", Content::user("hi"));
     request.config.auto_create_session = true;
     app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
@@ -97,40 +97,40 @@ async fn code_of_one_session_has_one_place_of_its_own() {
 }
 
 #[tokio::test]
-async fn code_without_a_place_has_no_id() {
+async fn code_of_a_stateless_executor_has_no_execution_id() {
     let executor = Executor::simple();
     let app = Harness::new(coder(&sequence([CODE, "done"]), &executor)).await;
-    talk(&app, "hi").await;
+    run_lines(&app, "hi").await;
     assert_eq!(executor.ids(), [None]);
     assert_eq!(app.state().await.get("_code_execution_context"), None);
 }
 
 #[tokio::test]
-async fn state_remembers_the_newest_results_of_the_run_in_short() {
+async fn the_newest_results_of_the_run_are_stored_truncated() {
     let long = "x".repeat(5000);
     let executor = Executor::new(move |input, _| Ok(printed(&format!("{}{long}", input.code))));
     let codes = ["1", "2", "3", "4"].map(|code| format!("```python\n{code}\n```"));
     let model = Scripted::sequence(codes.into_iter().chain(["done".into(), CODE.into(), "done".into()]));
     let app = Harness::new(coder(&Arc::new(model), &executor)).await;
-    talk(&app, "hi").await;
+    run_lines(&app, "hi").await;
     let results = &app.state().await["_code_execution_results"];
     let results = results.as_object().unwrap().values().next().unwrap().as_array().unwrap().clone();
     assert_eq!(results.iter().map(|result| result["code"].clone()).collect::<Vec<_>>(), ["2", "3", "4"]);
     assert_eq!(results[0]["result_stdout"].as_str().unwrap().len(), 1024);
     assert_eq!(results[0]["result_stderr"], json!(""));
     assert!(results[0]["timestamp"].is_f64());
-    talk(&app, "again").await;
+    run_lines(&app, "again").await;
     let results = &app.state().await["_code_execution_results"];
     assert_eq!(results.as_object().unwrap().len(), 1, "earlier runs are forgotten");
 }
 
 #[tokio::test]
-async fn state_that_a_client_has_spoilt_does_no_harm() {
+async fn invalid_state_is_ignored() {
     let executor = Executor::simple();
     let spoilt = json!({
         "_code_execution_context": 1, "_code_executor_input_files": {}, "_code_executor_error_counts": [], "_code_execution_results": "x"
     });
     let agent = coder_with(&sequence([CODE, "done"]), &executor, |runner| runner.stateful = true);
-    assert_eq!(talk(&Harness::with_state(agent, spoilt).await, "hi").await.last().unwrap(), "done");
+    assert_eq!(run_lines(&Harness::with_state(agent, spoilt).await, "hi").await.last().unwrap(), "done");
     assert!(executor.ids()[0].is_some());
 }

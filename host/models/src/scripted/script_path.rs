@@ -1,7 +1,8 @@
-//! Where a script is, and reading it: from a regular file of bounded length, and for a script that a model's name names only below the
-//! scripts folder. Whoever writes an agent writes such names, so they must not lead to the host's other files, nor hold up its threads.
+//! The path of a script, and path traversal checks. Authors of agents choose the names of scripts, so a name must not
+//! resolve to other files of the host or block its threads: only regular files of bounded length below the scripts
+//! folder are read.
 //!
-//! Errors reach clients: they call a script what its model's name calls it, and paths of the host are in the log only.
+//! Errors reach clients, so they contain the script's name only. Paths of the host are only logged.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
@@ -10,35 +11,36 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::WritableFolders;
 
-/// No script is longer.
-const MOST_BYTES: u64 = 4 * 1024 * 1024;
+/// Maximum length of a script.
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Where a script is.
+/// The path of a script.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ScriptPath {
     path: PathBuf,
-    /// What errors call it.
+    /// The name in error messages.
     name: String,
-    /// The folder that it must be in, whatever links lead through.
+    /// The folder that must contain the file after links are resolved. `None` if it may be anywhere.
     folder: Option<PathBuf>,
-    /// Folders that it must not be in.
-    written: WritableFolders,
+    /// Folders that must not contain the file.
+    excluded: WritableFolders,
 }
 
-impl Place {
-    /// Anywhere.
+impl ScriptPath {
+    /// Creates a path to a file in any folder.
     pub(super) fn anywhere(path: PathBuf) -> Self {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Self { path, name, folder: None, written: WritableFolders::default() }
+        Self { path, name, folder: None, excluded: WritableFolders::default() }
     }
 
-    /// Below `folder`, and not in one of the folders `written`. `None` when `name` is not a plain relative path, or has a hidden part.
-    pub(super) fn below(folder: &Path, name: &str, written: WritableFolders) -> Option<Self> {
+    /// Creates a path below `folder` and outside of `excluded`. `None` if `name` is not a plain relative path, or has a
+    /// hidden part.
+    pub(super) fn below(folder: &Path, name: &str, excluded: WritableFolders) -> Option<Self> {
         let is_visible = |part: &OsStr| !part.as_encoded_bytes().starts_with(b".");
         let is_plain = |part| matches!(part, Component::Normal(part) if is_visible(part));
-        let place =
-            || Self { path: folder.join(name), name: name.to_owned(), folder: Some(folder.to_owned()), written };
-        Path::new(name).components().all(is_plain).then(place)
+        let path =
+            || Self { path: folder.join(name), name: name.to_owned(), folder: Some(folder.to_owned()), excluded };
+        Path::new(name).components().all(is_plain).then(path)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -49,10 +51,10 @@ impl Place {
         &self.name
     }
 
-    /// What the file system says about the script now.
+    /// Returns the file's current metadata.
     pub(super) fn metadata(&self) -> Result<Metadata, String> {
-        // Which folders are written can change after the script has been read.
-        if self.written.contain(&self.path) {
+        // The excluded folders can change after the script has been read.
+        if self.excluded.contain(&self.path) {
             return Err(format!(
                 "the script {} is in a folder that a component may write, so it is not read; move it elsewhere",
                 self.name
@@ -61,22 +63,23 @@ impl Place {
         fs::metadata(&self.path).map_err(|error| self.unreadable(&error))
     }
 
-    /// The script's text. The error names the script, and nothing of what is in it.
+    /// Reads the file. The error contains the script's name, but nothing of its text.
     pub(super) fn read(&self) -> Result<String, String> {
-        let path = self.confined()?;
-        // Opening a pipe would wait for a writer.
+        let path = self.resolve()?;
+        // Checked before opening too, because opening a named pipe blocks.
         self.check(&fs::metadata(&path).map_err(|error| self.unreadable(&error))?)?;
         let file = File::open(&path).map_err(|error| self.unreadable(&error))?;
         self.check(&file.metadata().map_err(|error| self.unreadable(&error))?)?;
         let mut bytes = Vec::new();
-        file.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|error| self.unreadable(&error))?;
-        if bytes.len() as u64 > MOST_BYTES {
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| self.unreadable(&error))?;
+        if bytes.len() as u64 > MAX_BYTES {
             return Err(self.too_long());
         }
         String::from_utf8(bytes).map_err(|_| format!("the script {} is wrong: it is not UTF-8 text", self.name))
     }
 
-    fn confined(&self) -> Result<PathBuf, String> {
+    /// Resolves links and checks that the file is in the scripts folder.
+    fn resolve(&self) -> Result<PathBuf, String> {
         let canonical = |path: &Path| path.canonicalize().map_err(|error| self.unreadable(&error));
         let path = canonical(&self.path)?;
         match &self.folder {
@@ -92,14 +95,14 @@ impl Place {
         if !metadata.is_file() {
             return Err(format!("the script {} is not a regular file", self.name));
         }
-        if metadata.len() > MOST_BYTES {
+        if metadata.len() > MAX_BYTES {
             return Err(self.too_long());
         }
         Ok(())
     }
 
     fn too_long(&self) -> String {
-        format!("the script {} has more than {MOST_BYTES} bytes, which is the most", self.name)
+        format!("the script {} has more than {MAX_BYTES} bytes, which is the most", self.name)
     }
 
     fn unreadable(&self, error: &io::Error) -> String {

@@ -1,34 +1,35 @@
-//! What a session's state holds about code. State is stored again with each change of it, so all of it is bounded: the files by their
-//! names alone, and of results only the newest of the newest run.
+//! Session state of code execution. State is stored again with each change, so its size is bounded: files are stored by
+//! name only, and results only of the newest run.
 
 use hatchery_core::{CallContext, CodeFile, CodeOutput, JsonMap, Timestamp, new_event_id};
 use serde_json::{Value, json};
 
-/// `{execution_session_id, processed_input_files}`: the place of the session's code, and names of the data files that the model knows of.
+/// `{execution_session_id, processed_input_files}`: the id of the stateful executor's session, and the names of the
+/// data files in the prompt.
 const CONTEXT: &str = "_code_execution_context";
-/// `[{name, mime_type, size}]`: the data files that code finds.
+/// `[{name, mime_type, size}]`: the data files that code can read.
 const INPUT_FILES: &str = "_code_executor_input_files";
-/// `{<invocation id>: n}`: how often in a row code has failed in the run.
+/// `{<invocation id>: n}`: the number of consecutive failures in the run.
 const ERROR_COUNTS: &str = "_code_executor_error_counts";
-/// `{<invocation id>: [{code, result_stdout, result_stderr, timestamp}]}`: what code has run, and what it gave.
+/// `{<invocation id>: [{code, result_stdout, result_stderr, timestamp}]}`: executed code and its results.
 const RESULTS: &str = "_code_execution_results";
 
-/// Of more files than these, the newest are recorded.
+/// Maximum number of files. The newest are stored.
 const MAX_FILES: usize = 64;
-/// Of more results than these, the newest of the run are recorded.
+/// Maximum number of results. The newest of the run are stored.
 const MAX_RESULTS: usize = 3;
-/// Code and outputs are recorded up to here.
+/// Maximum length of stored code and output.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// The state of a session, as far as it is about code.
-pub(super) struct Record<'a>(&'a CallContext);
+/// The session state of code execution.
+pub(super) struct CodeState<'a>(&'a CallContext);
 
-impl<'a> Record<'a> {
+impl<'a> CodeState<'a> {
     pub(super) fn new(cx: &'a CallContext) -> Self {
         Self(cx)
     }
 
-    /// The name of the session's own place for its code: made once, and of no use to anybody who guesses.
+    /// Returns the id of the executor's session. It is created once per session, and cannot be guessed.
     pub(super) fn execution_id(&self) -> String {
         let mut context = self.object(CONTEXT);
         if let Some(id) = context.get("execution_session_id").and_then(Value::as_str) {
@@ -40,8 +41,8 @@ impl<'a> Record<'a> {
         id
     }
 
-    /// Records those of the files that came after the last known one.
-    pub(super) fn note_files(&self, files: &[CodeFile]) {
+    /// Stores the files after the last one that is stored already.
+    pub(super) fn add_files(&self, files: &[CodeFile]) {
         if files.is_empty() {
             return;
         }
@@ -62,12 +63,12 @@ impl<'a> Record<'a> {
         self.0.set_state(INPUT_FILES, newest(entries, MAX_FILES));
     }
 
-    /// How often in a row code has failed in this run.
+    /// Returns the number of consecutive failures in this run.
     pub(super) fn failures(&self) -> u64 {
         self.object(ERROR_COUNTS).get(self.run()).and_then(Value::as_u64).unwrap_or(0)
     }
 
-    /// Sets how often in a row code has failed in this run. Earlier runs are over, and their counts with them.
+    /// Sets the number of consecutive failures in this run. Drops the counts of earlier runs.
     pub(super) fn set_failures(&self, count: u64) {
         if count > 0 {
             self.0.set_state(ERROR_COUNTS, json!({ self.run(): count }));
@@ -76,8 +77,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Records what code gave.
-    pub(super) fn note_result(&self, code: &str, output: &CodeOutput) {
+    /// Stores executed code and its result.
+    pub(super) fn add_result(&self, code: &str, output: &CodeOutput) {
         let mut results = list(self.object(RESULTS).remove(self.run()));
         results.push(json!({
             "code": head(code),
@@ -92,7 +93,7 @@ impl<'a> Record<'a> {
         &self.0.invocation.id
     }
 
-    /// An object in state. State can be set by clients, so it may be anything; what is no object counts as empty.
+    /// Returns an object in the state. Clients can set state to any value, so another type counts as empty.
     fn object(&self, key: &str) -> JsonMap {
         match self.0.state(key) {
             Some(Value::Object(map)) => map,
@@ -101,7 +102,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The items of a list; what is no list counts as empty.
+/// Returns the items of a list. Another type counts as empty.
 fn list(value: Option<Value>) -> Vec<Value> {
     match value {
         Some(Value::Array(items)) => items,
@@ -109,9 +110,9 @@ fn list(value: Option<Value>) -> Vec<Value> {
     }
 }
 
-/// The last so many items.
-fn newest(mut items: Vec<Value>, most: usize) -> Value {
-    items.drain(..items.len().saturating_sub(most));
+/// Returns the last `count` items.
+fn newest(mut items: Vec<Value>, count: usize) -> Value {
+    items.drain(..items.len().saturating_sub(count));
     Value::Array(items)
 }
 

@@ -1,43 +1,44 @@
-//! The end of a conversation: what a script looks at. Made in one walk back to the user's last text, never further.
+//! The conversation since the last user text, which is all that a script reads. Built in one backward pass that stops
+//! there.
 
 use std::borrow::Cow;
 
 use hatchery_core::{Content, FunctionResponse, JsonMap, LlmRequest, PartData};
 use serde_json::Value;
 
-/// How the engine begins a message that tells what another agent did.
+/// First part of a message in which the engine quotes another agent.
 const CONTEXT_MARK: &str = "For context:";
 
-/// What happened since the user last said something.
+/// The contents of a request from the last user text on.
 #[derive(Debug)]
-pub(super) struct Tail<'a> {
+pub(super) struct RecentHistory<'a> {
     request: &'a LlmRequest,
     user: Cow<'a, str>,
     step: usize,
     bytes: usize,
 }
 
-impl<'a> Tail<'a> {
+impl<'a> RecentHistory<'a> {
     pub(super) fn of(request: &'a LlmRequest) -> Self {
-        let mut tail = Self {
+        let mut history = Self {
             request,
             user: Cow::Borrowed(""),
             step: 1,
             bytes: request.system_instructions.iter().map(String::len).sum(),
         };
         for content in request.contents.iter().rev() {
-            tail.bytes += bytes_of(content);
+            history.bytes += bytes_of(content);
             if content.role.as_deref() == Some("model") {
-                tail.step += 1;
+                history.step += 1;
             } else if !is_context(content) && content.function_responses().next().is_none() {
                 let text = text_of(content);
                 if !text.is_empty() {
-                    tail.user = text;
+                    history.user = text;
                     break;
                 }
             }
         }
-        tail
+        history
     }
 
     pub(super) fn model(&self) -> &'a str {
@@ -48,7 +49,7 @@ impl<'a> Tail<'a> {
         &self.user
     }
 
-    /// Which model call since the user spoke this is, from 1.
+    /// Returns the number of this model call since the last user text, from 1.
     pub(super) fn step(&self) -> usize {
         self.step
     }
@@ -57,17 +58,17 @@ impl<'a> Tail<'a> {
         &self.request.system_instructions
     }
 
-    /// Tokens of the system instructions and of what came since the user's last text, at four bytes each.
+    /// Returns the tokens of the system instructions and of the recent history, at four bytes each.
     pub(super) fn tokens(&self) -> u64 {
         tokens(self.bytes)
     }
 
-    /// The tools' answers, when they are the last message.
-    pub(super) fn tools(&self) -> impl Iterator<Item = &'a FunctionResponse> + use<'a> {
+    /// Returns the tool results in the last message.
+    pub(super) fn tool_results(&self) -> impl Iterator<Item = &'a FunctionResponse> + use<'a> {
         self.request.contents.last().into_iter().flat_map(|content| content.function_responses())
     }
 
-    /// What other agents did since the user spoke, newest first.
+    /// Returns the texts of other agents since the last user text, newest first.
     pub(super) fn contexts(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.request
             .contents
@@ -83,9 +84,9 @@ impl<'a> Tail<'a> {
             .filter_map(|part| part.as_text())
     }
 
-    /// What the conversation ends with, for a person.
+    /// Describes the end of the conversation for an error message.
     pub(super) fn describe(&self) -> String {
-        match self.tools().last() {
+        match self.tool_results().last() {
             Some(response) => {
                 format!(
                     "the last message is the answer of tool `{}`, the last user text {:?}",
@@ -96,43 +97,39 @@ impl<'a> Tail<'a> {
         }
     }
 
-    /// The view of a reply that has no conditions.
-    pub(super) fn fit(&self) -> Fit<'_> {
-        Fit { tail: self, rest: self.user(), tool: self.tools().last() }
+    /// Returns the match of a turn without conditions.
+    pub(super) fn unconditional_match(&self) -> TurnMatch<'_> {
+        TurnMatch { history: self, rest: self.user(), tool_result: self.tool_results().last() }
     }
 }
 
-/// A tail as the turn that fits it sees it.
+/// A history with the values that a turn's conditions matched.
 #[derive(Debug)]
-pub(super) struct Fit<'a> {
-    pub(super) tail: &'a Tail<'a>,
-    /// What follows the phrase that `user` found.
+pub(super) struct TurnMatch<'a> {
+    pub(super) history: &'a RecentHistory<'a>,
+    /// The user's text after the phrase that matched `user`.
     pub(super) rest: &'a str,
-    /// The answer that `tool` found.
-    pub(super) tool: Option<&'a FunctionResponse>,
+    /// The result that matched `tool` and `result`.
+    pub(super) tool_result: Option<&'a FunctionResponse>,
 }
 
-impl<'a> Fit<'a> {
+impl<'a> TurnMatch<'a> {
     pub(super) fn user(&self) -> &'a str {
-        self.tail.user()
+        self.history.user()
     }
 
     pub(super) fn rest(&self) -> &'a str {
         self.rest.trim().trim_end_matches(['.', '?', '!']).trim_end()
     }
 
-    pub(super) fn tool(&self) -> Option<&'a FunctionResponse> {
-        self.tool
+    pub(super) fn tool_results(&self) -> impl Iterator<Item = &'a FunctionResponse> + use<'a> {
+        self.history.tool_results()
     }
 
-    pub(super) fn tools(&self) -> impl Iterator<Item = &'a FunctionResponse> + use<'a> {
-        self.tail.tools()
-    }
-
-    /// What another agent said last, without the words that introduce it.
+    /// Returns the last text of another agent, without the engine's introduction.
     pub(super) fn context(&self) -> Option<&'a str> {
-        let text = self.tail.contexts().next()?;
-        Some(text.split_once("] said: ").map_or(text, |(_, said)| said))
+        let text = self.history.contexts().next()?;
+        Some(text.split_once("] said: ").map_or(text, |(_, quote)| quote))
     }
 }
 

@@ -1,0 +1,248 @@
+//! The tool-call pipeline: the one path of every tool call, whether a model or code makes it.
+//!
+//! 1. `before_tool` hooks may change the arguments, or return a response instead of the tool.
+//! 2. The arguments are checked against the tool's JSON Schema.
+//! 3. A call that requires confirmation waits until a person has confirmed exactly these arguments.
+//! 4. The tool runs until it returns or the run is cancelled.
+//! 5. `on_tool_error` hooks may replace an error by a response.
+//! 6. `after_tool` hooks may replace the response.
+//!
+//! A call has its own [`EventActions`]. Only what it has changed is merged into the actions of its caller. [`HookChain`]
+//! and [`Caller`] hold all differences between calls by models and calls by code.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use hatchery_core::{
+    CallContext, EventActions, JsonMap, RunError, Tool, ToolConfirmation, ToolError, confirmation_hint,
+};
+use serde_json::{Value, json};
+
+use crate::plugins::{HookChain, Plugins};
+use crate::tools::arguments;
+use crate::tools::confirmation::{ConfirmationRequest, Consent, MAX_REQUESTS};
+
+/// The caller of a tool. It decides how confirmation, errors and results are handled.
+pub(crate) enum Caller {
+    /// The model of an LLM agent. An error becomes a response with the key `error`, a result becomes an object, and a
+    /// long-running tool may return its result later.
+    Model {
+        /// The request that a person has decided about. The decision is in the call's context. `None` if nobody has
+        /// been asked yet.
+        decided: Option<ConfirmationRequest>,
+    },
+    /// Code of an agent or a component. It gets results and errors unchanged. A call that requires confirmation fails,
+    /// because only the model of an LLM agent can wait for a person.
+    Code,
+}
+
+/// One tool call. It owns everything that it needs, so that it can run in a task of its own.
+pub(crate) struct ToolPipeline {
+    /// The tool after plugins have replaced it.
+    tool: Arc<dyn Tool>,
+    name: String,
+    /// True if the tool requires confirmation, with or without its replacement.
+    requires_confirmation: bool,
+    /// Plugins first, then the callbacks of the agent if its model calls.
+    hooks: HookChain,
+    caller: Caller,
+    cx: CallContext,
+}
+
+/// A finished call by a model.
+pub(crate) struct ToolResponse {
+    /// `None` if the result of a long-running tool is still pending.
+    pub(crate) response: Option<JsonMap>,
+    /// The changes that the call has made.
+    pub(crate) actions: EventActions,
+    /// The arguments after all hooks.
+    pub(crate) args: JsonMap,
+}
+
+/// The outcome of a call before it is converted for its caller.
+enum Outcome {
+    Completed(Value),
+    Failed(ToolError),
+    /// A long-running tool will return its result later.
+    Pending,
+}
+
+impl ToolPipeline {
+    /// Creates a call of `tool` in the context `cx`, which is the call's own.
+    pub(crate) fn new(
+        tool: &Arc<dyn Tool>,
+        plugins: &Plugins,
+        hooks: HookChain,
+        caller: Caller,
+        cx: CallContext,
+    ) -> Self {
+        let name = tool.declaration().name.clone();
+        let replaced = plugins.tool(&cx, tool.clone());
+        let requires_confirmation = tool.requires_confirmation() || replaced.requires_confirmation();
+        Self { tool: replaced, name, requires_confirmation, hooks, caller, cx }
+    }
+
+    /// Runs a call by a model.
+    ///
+    /// # Errors
+    /// If a hook fails, the tool fails with a fatal error, or the run is cancelled.
+    pub(crate) async fn respond(self, mut args: JsonMap) -> Result<ToolResponse, RunError> {
+        let response = match self.run(&mut args).await? {
+            Outcome::Completed(result) => Some(as_map(result)),
+            Outcome::Failed(error) => return Err(error.into()),
+            Outcome::Pending => None,
+        };
+        let mut actions = self.cx.take_actions();
+        // A call can only request its own confirmation.
+        let id = self.cx.function_call_id.as_deref();
+        actions.requested_tool_confirmations.retain(|requested, _| Some(requested.as_str()) == id);
+        Ok(ToolResponse { response, actions, args })
+    }
+
+    /// Runs a call by the code whose context is `code_cx`. The tool sees the state as the code has changed it.
+    ///
+    /// # Errors
+    /// As the tool. A failed hook and a cancelled run are fatal.
+    pub(crate) async fn call(self, mut args: JsonMap, code_cx: &CallContext) -> Result<Value, ToolError> {
+        let name = &self.name;
+        if self.requires_confirmation {
+            return Err(needs_person(name));
+        }
+        let initial_state = code_cx.actions().state_delta.clone();
+        self.cx.actions().state_delta = initial_state.clone();
+        let result = self.run(&mut args).await;
+        let mut actions = self.cx.take_actions();
+        // Otherwise the values of concurrent calls would be overwritten with older ones.
+        actions.state_delta.retain(|key, value| initial_state.get(key) != Some(value));
+        // A confirmation would be requested under the id of the code's own call.
+        let has_requested_confirmation = !std::mem::take(&mut actions.requested_tool_confirmations).is_empty();
+        code_cx.actions().merge(actions);
+        if has_requested_confirmation {
+            return Err(needs_person(name));
+        }
+        match result {
+            Ok(Outcome::Completed(result)) => Ok(result),
+            Ok(Outcome::Pending) => Ok(Value::Null),
+            Ok(Outcome::Failed(error)) => Err(error),
+            Err(error) => Err(ToolError::Fatal {
+                tool: name.clone(),
+                code: error.code().to_owned().into(),
+                message: error.client_message(),
+            }),
+        }
+    }
+
+    async fn run(&self, args: &mut JsonMap) -> Result<Outcome, RunError> {
+        let outcome = match self.hooks.before_tool(&self.cx, &self.name, args).await? {
+            Some(response) => Outcome::Completed(Value::Object(response)),
+            None => self.execute(args).await?,
+        };
+        let Outcome::Completed(result) = &outcome else { return Ok(outcome) };
+        let response = match result {
+            Value::Object(map) => Cow::Borrowed(map),
+            other => Cow::Owned(as_map(other.clone())),
+        };
+        let replacement = self.hooks.after_tool(&self.cx, &self.name, args, &response).await?;
+        Ok(replacement.map_or(outcome, |response| Outcome::Completed(Value::Object(response))))
+    }
+
+    async fn execute(&self, args: &JsonMap) -> Result<Outcome, RunError> {
+        let result = match arguments::check(self.tool.declaration(), args.clone(), &self.cx).await? {
+            Ok(args) => {
+                if let Caller::Model { decided } = &self.caller
+                    && let Some(reason) = self.confirmation_block(decided.as_ref(), &args)?
+                {
+                    return Ok(Outcome::Completed(Value::Object(error_map(reason))));
+                }
+                let cancel = &self.cx.invocation.cancel;
+                let result = cancel.run_until_cancelled(self.tool.call(args, &self.cx)).await;
+                result.ok_or(RunError::Cancelled)?.map_err(|error| error.named(&self.name))
+            }
+            Err(error) => Err(error),
+        };
+        let is_model = matches!(self.caller, Caller::Model { .. });
+        let error = match result {
+            Ok(Value::Null) if is_model && self.tool.is_long_running() => return Ok(Outcome::Pending),
+            Ok(result) if is_model => return Ok(Outcome::Completed(Value::Object(as_map(result)))),
+            Ok(result) => return Ok(Outcome::Completed(result)),
+            Err(error) => error,
+        };
+        if let Some(response) = self.hooks.on_tool_error(&self.cx, &self.name, args, &error).await? {
+            return Ok(Outcome::Completed(Value::Object(response)));
+        }
+        match error {
+            ToolError::Recoverable(message) if is_model => Ok(Outcome::Completed(Value::Object(error_map(&message)))),
+            error => Ok(Outcome::Failed(error)),
+        }
+    }
+
+    /// Returns the reason why the tool does not run with these arguments: a person has not confirmed them. Requests the
+    /// confirmation if nobody has been asked. `None` if the tool may run.
+    fn confirmation_block(
+        &self,
+        decided: Option<&ConfirmationRequest>,
+        args: &JsonMap,
+    ) -> Result<Option<&'static str>, RunError> {
+        let decision = self.cx.confirmation();
+        if let (Some(decision), Some(request)) = (decision, decided) {
+            let consent = match decision.confirmed {
+                true if *args != request.args => Consent::Mismatch,
+                true => Consent::Given,
+                false => Consent::Denied,
+            };
+            consent.audit(&self.name, &self.cx);
+            if matches!(consent, Consent::Mismatch) {
+                return self.request_again(request).map(Some);
+            }
+        }
+        if !self.requires_confirmation {
+            return Ok(None);
+        }
+        match decision {
+            Some(decision) if decision.confirmed => Ok(None),
+            Some(_) => Ok(Some("This tool call is rejected.")),
+            None if self.cx.invocation.depth > 0 => Ok(Some(
+                "This tool call requires confirmation, and nobody can be asked inside of an agent that is called as a tool.",
+            )),
+            None => {
+                self.cx.request_confirmation(confirmation_hint(&self.name), None)?;
+                Ok(Some("This tool call requires confirmation, please approve or reject."))
+            }
+        }
+    }
+
+    /// Requests confirmation of the changed arguments, unless they have changed too often.
+    fn request_again(&self, request: &ConfirmationRequest) -> Result<&'static str, RunError> {
+        if request.count >= MAX_REQUESTS {
+            return Ok(
+                "This tool call has not run: its arguments change each time after a person has agreed to them, who \
+                       is not asked any more.",
+            );
+        }
+        let ToolConfirmation { hint, payload, .. } = &request.question;
+        self.cx.request_confirmation(hint.clone(), payload.clone())?;
+        Ok(
+            "This tool call has not run: its arguments have changed after a person agreed to them. Please approve or reject \
+            it as it is now.",
+        )
+    }
+}
+
+/// Converts a tool's result to the object that a model gets.
+pub(crate) fn as_map(result: Value) -> JsonMap {
+    match result {
+        Value::Null => JsonMap::new(),
+        Value::Object(map) => map,
+        value => JsonMap::from_iter([("result".into(), value)]),
+    }
+}
+
+/// Creates the response to a model whose call has failed.
+pub(crate) fn error_map(message: &str) -> JsonMap {
+    JsonMap::from_iter([("error".into(), json!(message))])
+}
+
+fn needs_person(tool: &str) -> ToolError {
+    let reason = "it needs a person's agreement, which only the model of an LLM agent can wait for";
+    ToolError::Recoverable(format!("tool `{tool}` cannot be called here: {reason}"))
+}
