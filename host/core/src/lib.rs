@@ -3,6 +3,7 @@
 
 mod agent;
 mod agent_context;
+mod aggregator;
 mod artifact;
 pub mod base64_bytes;
 mod call_context;
@@ -43,6 +44,7 @@ pub use agent::{
     Instruction, InstructionProvider, LlmAgent, ModelRef, Planner, TreeError, check_agent_name,
 };
 pub use agent_context::{AgentContext, AgentHost, EventSink};
+pub use aggregator::Aggregator;
 pub use artifact::ArtifactService;
 pub use call_context::CallContext;
 pub use callback::{Callback, Callbacks, HookPoint};

@@ -1,6 +1,8 @@
-//! What a turn costs in process, with a scripted model that answers at once: a fresh session, and turn 8 against turn 800.
+//! The cost of a turn in process, with a scripted model that answers at once: in a new session, at turn 8 and at turn
+//! 800.
 //!
-//! `cargo bench -p hatchery-engine`. After the criterion report it prints each mean with its ratio to the first line of its table.
+//! `cargo bench -p hatchery-engine`. After the criterion report it prints each mean with its ratio to the first line of
+//! its table.
 #![allow(clippy::expect_used, missing_docs)]
 
 use std::sync::{Arc, Mutex};
@@ -20,10 +22,10 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 const USER: &str = "ada";
-/// Turns that one session takes before the next one is prepared, so that "turn 800" stays turn 800.
+/// Turns that are measured per session, so that "turn 800" stays turn 800.
 const TURNS_PER_SESSION: usize = 32;
-/// Turns that a prepared session takes through the runner before the measured ones.
-const WARM_TURNS: usize = 8;
+/// Turns that a prepared session runs before the measured ones.
+const WARM_UP_TURNS: usize = 8;
 
 struct Add(Arc<FunctionDeclaration>);
 
@@ -39,7 +41,7 @@ impl Tool for Add {
     }
 }
 
-/// An agent that calls one native tool and then answers: two model steps.
+/// Returns an app whose agent calls one native tool and then answers: two model calls.
 fn app() -> Arc<App> {
     let model =
         Scripted::new().on_tool("add", "The sum is three.").default_reply(Reply::call("add", json!({"a": 1, "b": 2})));
@@ -67,28 +69,28 @@ fn runner(sessions: Arc<dyn SessionService>) -> Runner {
     })
 }
 
-async fn turn(runner: &Runner, app: &Arc<App>, session: &str) {
+async fn run_turn(runner: &Runner, app: &Arc<App>, session: &str) {
     let request = RunRequest::new(USER, session, Content::user("What is one and two?"));
     let run = runner.run(app.clone(), request).await.expect("the session exists");
     let events = run.collect().await.expect("the run succeeds");
     assert_eq!(events.len(), 3);
 }
 
-/// Means by label, for the table at the end.
+/// Means in microseconds by label, for the table at the end.
 static MEANS: Mutex<Vec<(String, f64)>> = Mutex::new(Vec::new());
 
-fn note(label: &str, total: Duration, count: u64) {
+fn record_mean(label: &str, total: Duration, count: u64) {
     let mut means = MEANS.lock().expect("no bench panics");
     means.retain(|(known, _)| known != label);
     means.push((label.into(), total.as_secs_f64() * 1e6 / count as f64));
 }
 
-/// One thread, so that what is measured is the work, and not how fast the machine wakes another thread up.
+/// Returns a runtime with one thread, so that waking up other threads is not measured.
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-fn fresh_sessions(c: &mut Criterion) {
+fn new_sessions(c: &mut Criterion) {
     let runtime = runtime();
     let (app, runner) = (app(), runner(Arc::new(MemorySessions::new())));
     c.bench_function("fresh session, one native tool, two model steps", |bencher| {
@@ -104,31 +106,30 @@ fn fresh_sessions(c: &mut Criterion) {
                             .create("adder", USER, None, JsonMap::new())
                             .await
                             .expect("created");
-                        turn(&runner, &app, &session.key.id).await;
+                        run_turn(&runner, &app, &session.key.id).await;
                     }
                     begin.elapsed()
                 };
                 tokio::spawn(work).await.expect("the bench ends")
             });
-            note("fresh session, one native tool", total, count);
+            record_mean("fresh session, one native tool", total, count);
             total
         });
     });
 }
 
-/// A session that has had `turns` turns, the last ones through the runner: what is measured is a conversation under way, not how the
-/// machine gets over the preparation.
-async fn prepared(runner: &Runner, app: &Arc<App>, turns: usize) -> SessionKey {
+/// Returns a session with `turns` turns. The last ones are run by the runner, so that its caches are warm.
+async fn prepared_session(runner: &Runner, app: &Arc<App>, turns: usize) -> SessionKey {
     let sessions = &runner.services().sessions;
     let key = sessions.create("adder", USER, None, JsonMap::new()).await.expect("created").key;
-    let warm = turns.min(WARM_TURNS);
+    let warm = turns.min(WARM_UP_TURNS);
     for number in warm..turns {
         for event in old_turn(number) {
             sessions.append(&key, &event).await.expect("appended");
         }
     }
     for _ in 0..warm {
-        turn(runner, app, &key.id).await;
+        run_turn(runner, app, &key.id).await;
     }
     key
 }
@@ -173,22 +174,22 @@ fn late_turns(c: &mut Criterion) {
                     let (app, runner) = (app.clone(), runner.clone());
                     let work = async move {
                         let mut total = Duration::ZERO;
-                        let mut left = count as usize;
-                        while left > 0 {
-                            let key = prepared(&runner, &app, turns).await;
-                            let now = left.min(TURNS_PER_SESSION);
+                        let mut remaining = count as usize;
+                        while remaining > 0 {
+                            let key = prepared_session(&runner, &app, turns).await;
+                            let batch = remaining.min(TURNS_PER_SESSION);
                             let begin = Instant::now();
-                            for _ in 0..now {
-                                turn(&runner, &app, &key.id).await;
+                            for _ in 0..batch {
+                                run_turn(&runner, &app, &key.id).await;
                             }
                             total += begin.elapsed();
-                            left -= now;
+                            remaining -= batch;
                             runner.services().sessions.delete(&key).await.expect("deleted");
                         }
                         total
                     };
                     let total = runtime.block_on(async { tokio::spawn(work).await.expect("the bench ends") });
-                    note(&format!("{store}, turn {turns}"), total, count);
+                    record_mean(&format!("{store}, turn {turns}"), total, count);
                     total
                 });
             });
@@ -197,7 +198,7 @@ fn late_turns(c: &mut Criterion) {
     }
 }
 
-fn table() {
+fn print_table() {
     let means = MEANS.lock().expect("no bench panics");
     let mean = |label: &str| means.iter().find(|(known, _)| known == label).map(|(_, mean)| *mean);
     println!("\n{:<34} {:>10} {:>8}", "mean of the last sample", "µs", "ratio");
@@ -207,10 +208,10 @@ fn table() {
     }
 }
 
-criterion_group!(benches, fresh_sessions, late_turns);
+criterion_group!(benches, new_sessions, late_turns);
 
 fn main() {
     benches();
     Criterion::default().configure_from_args().final_summary();
-    table();
+    print_table();
 }

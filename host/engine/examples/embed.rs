@@ -3,7 +3,7 @@
 //!     cargo run -p hatchery-engine --example embed
 //!     GEMINI_API_KEY=… cargo run -p hatchery-engine --example embed -- gemini-2.5-flash
 //!
-//! Without a name it plays a script, so that it runs anywhere.
+//! Without the name of a model it uses a script, so that it runs without a network.
 
 use std::error::Error;
 use std::io::{Write, stdout};
@@ -18,14 +18,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-/// What the model fills in; it reads these comments.
+/// The arguments of the tool. The model gets these comments as descriptions.
 #[derive(Deserialize, JsonSchema)]
 struct CountWords {
     /// The text whose words are counted.
     text: String,
 }
 
-/// An agent with one tool.
+/// Returns an agent with one tool.
 fn word_counter(model: Option<&str>) -> Result<Agent, BuildError> {
     let count_words = function_tool("count_words", "Counts the words of a text.", |args: CountWords, cx| async move {
         let words = args.text.split_whitespace().count();
@@ -39,7 +39,7 @@ fn word_counter(model: Option<&str>) -> Result<Agent, BuildError> {
     }
 }
 
-/// What answers when no model is named.
+/// Returns the model that is used if none is named.
 fn script() -> Scripted {
     Scripted::new()
         .on_tool("count_words", Reply::text("These are {tool.result} words.").chunked(3))
@@ -47,8 +47,8 @@ fn script() -> Scripted {
         .default_reply("I only count words.")
 }
 
-/// Says `text` to the agent, and writes what comes back as it comes.
-pub async fn talk(model: Option<&str>, text: &str, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+/// Runs one turn with `text`, and streams the events to `out`.
+pub async fn run_turn(model: Option<&str>, text: &str, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let app = Arc::new(App::new("words", word_counter(model)?)?);
     let models = ModelProviders::with_defaults(Settings::from_env());
     let runner = Runner::new(hatchery_stores::in_memory(Arc::new(models)));
@@ -56,15 +56,16 @@ pub async fn talk(model: Option<&str>, text: &str, out: &mut impl Write) -> Resu
     let request = RunRequest { config, ..RunRequest::new("ada", "session-1", Content::user(text)) };
     let mut run = runner.run(app.clone(), request).await?;
     while let Some(event) = run.next().await {
-        show(event?.as_ref(), out)?;
+        write_event(event?.as_ref(), out)?;
     }
     runner.close().await;
     app.close().await;
     Ok(())
 }
 
-/// Pieces of text as they are, calls and their answers on lines of their own. The whole text comes again at the end, and is left out.
-fn show(event: &Event, out: &mut impl Write) -> std::io::Result<()> {
+/// Writes chunks of text as they are, and calls and their responses on lines of their own. The complete text at the end
+/// of a stream is left out.
+fn write_event(event: &Event, out: &mut impl Write) -> std::io::Result<()> {
     if event.partial {
         let text = event.content.as_ref().map(|content| content.text()).unwrap_or_default();
         write!(out, "{text}")?;
@@ -73,8 +74,8 @@ fn show(event: &Event, out: &mut impl Write) -> std::io::Result<()> {
     for call in event.function_calls() {
         writeln!(out, "→ {}({})", call.name, json!(call.args))?;
     }
-    for answer in event.function_responses() {
-        writeln!(out, "← {} {}", answer.name, json!(answer.response))?;
+    for response in event.function_responses() {
+        writeln!(out, "← {} {}", response.name, json!(response.response))?;
     }
     if event.is_final_response() {
         writeln!(out)?;
@@ -85,5 +86,5 @@ fn show(event: &Event, out: &mut impl Write) -> std::io::Result<()> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let model = std::env::args().nth(1);
-    talk(model.as_deref(), "Please count: a rose is a rose", &mut stdout()).await
+    run_turn(model.as_deref(), "Please count: a rose is a rose", &mut stdout()).await
 }

@@ -1,309 +1,176 @@
-//! One run of one agent: callbacks before, what its kind does, callbacks after.
+//! One run of one agent: callbacks before it, what its kind does, callbacks after it.
 
 mod custom;
 mod host;
-pub(crate) mod past;
 mod workflow;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use hatchery_core::sync::MutexExt;
-use hatchery_core::{
-    Agent, AgentContext, AgentId, AgentKind, CallContext, Content, Event, EventData, EventSink, Invocation, RunError,
-};
+use hatchery_core::{Agent, AgentContext, AgentId, AgentKind, Content, EventData, RunError};
 
-use crate::app::App;
-use crate::history::compaction::Compactions;
-use crate::history::contents::PromptViews;
 use crate::llm;
-use crate::plugins::{HookChain, Plugins};
-use crate::provenance::Verifier;
-use crate::tools::confirmation::{self, ConfirmedCall};
-use host::Host;
-pub(crate) use host::{resolve_model, unknown_tool};
-use past::{Past, is_first, is_last, is_mended};
+use crate::plugins::HookChain;
+use crate::run::{AgentOutcome, AgentScope, Replay, RunContext, agent_start, is_agent_end, is_recovery};
+pub(crate) use host::engine_host;
 
-/// What all agents of a run share.
-pub(crate) struct Frame {
-    pub(crate) app: Arc<App>,
-    pub(crate) invocation: Arc<Invocation>,
-    pub(crate) plugins: Plugins,
-    /// The prompts' views of the session, kept from turn to turn.
-    pub(crate) views: Mutex<PromptViews>,
-    /// Where compactions of the session go on; nothing for sessions that are not stored.
-    pub(crate) compactions: Option<Compactions>,
-    /// What the user said to begin the run, until an agent has done what it decides.
-    opening: Mutex<Option<Arc<Event>>>,
-    /// The agent that has failed, until an agent around it has dealt with that.
-    failed: Mutex<Option<AgentId>>,
-}
-
-impl Frame {
-    pub(crate) fn new(
-        app: Arc<App>,
-        invocation: Arc<Invocation>,
-        plugins: Plugins,
-        views: PromptViews,
-        compactions: Option<Compactions>,
-    ) -> Arc<Self> {
-        let (views, opening, failed) = (Mutex::new(views), Mutex::default(), Mutex::default());
-        Arc::new(Self { app, invocation, plugins, views, compactions, opening, failed })
-    }
-
-    /// Notes what the user said to begin the run, if it decides anything.
-    pub(crate) fn open(&self, message: Arc<Event>) {
-        if !confirmation::is_decision(&message) {
-            return;
-        }
-        *self.opening.lock_unpoisoned() = Some(message);
-    }
-
-    /// The calls of an agent that the user's first message decides about; once.
-    pub(crate) fn take_decided(&self, agent: &str) -> Vec<ConfirmedCall> {
-        let mut opening = self.opening.lock_unpoisoned();
-        let decided = opening.as_ref().map(|message| self.decided(message, agent)).unwrap_or_default();
-        if !decided.is_empty() {
-            *opening = None;
-        }
-        decided
-    }
-
-    /// The calls of an agent that this message of the user decides about.
-    pub(crate) fn decided(&self, message: &Event, agent: &str) -> Vec<ConfirmedCall> {
-        let events = self.invocation.events();
-        let place = events.iter().rposition(|event| event.id == message.id);
-        let before = events.take(place.unwrap_or_default());
-        confirmation::decisions_in(&before, message, agent, &Verifier::of(&self.invocation))
-    }
-
-    pub(crate) fn agent(&self, id: AgentId) -> &Agent {
-        self.app.tree.agent(id)
-    }
-
-    /// Whom a failure is put down to.
-    pub(crate) fn culprit(&self) -> String {
-        let failed = *self.failed.lock_unpoisoned();
-        self.agent(failed.unwrap_or(self.app.root_id())).name.clone()
-    }
-
-    /// Notes how an agent's run ended. The first to fail is the culprit; an agent that ends well has dealt with the failures below it.
-    fn note<T>(&self, id: AgentId, result: &Result<T, RunError>) {
-        let mut failed = self.failed.lock_unpoisoned();
-        match result {
-            Err(_) => {
-                failed.get_or_insert(id);
-            }
-            Ok(_)
-                if failed.is_some_and(|failed| failed == id || self.app.tree.ancestors(failed).any(|it| it == id)) =>
-            {
-                *failed = None;
-            }
-            Ok(_) => {}
-        }
-    }
-
-    pub(crate) fn take_views(&self) -> PromptViews {
-        std::mem::take(&mut *self.views.lock_unpoisoned())
-    }
-}
-
-/// How an agent's run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// It has said what it had to say.
-    Done,
-    /// It escalated without an answer: the agent that handed over to it goes on.
-    HandedBack,
-    /// It waits for a result that comes later, and so does everything after it.
-    Paused,
-}
-
-/// What an agent's own part of a run came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// It is over.
-    With(Outcome),
-    /// Another agent goes on in its place.
-    HandingOver(AgentId),
-}
-
-/// The branch of parallel agents that an agent runs in.
-pub(crate) type Branch = Option<Arc<str>>;
-
-/// Where an agent runs.
-#[derive(Clone)]
-pub(crate) struct Lane {
-    pub(crate) branch: Branch,
-    /// What has happened there already.
-    pub(crate) past: Arc<Past>,
-    /// Where events go.
-    pub(crate) sink: Arc<dyn EventSink>,
-}
-
-/// Runs an agent, and whoever it hands over to.
-pub(crate) fn run(frame: Arc<Frame>, id: AgentId, lane: Lane) -> BoxFuture<'static, Result<Outcome, RunError>> {
+/// Runs an agent, and the agents that it transfers to. Never returns [`AgentOutcome::Transfer`].
+pub(crate) fn run_agent(
+    run: Arc<RunContext>,
+    id: AgentId,
+    scope: AgentScope,
+) -> BoxFuture<'static, Result<AgentOutcome, RunError>> {
     async move {
-        // Agents that have handed over, the first at the bottom. They are kept here and not on the stack, since two agents that keep
-        // handing over to each other would use it up.
-        let mut waiting: Vec<Part> = Vec::new();
-        let mut part = Part::new(&frame, id, &lane);
-        let mut ended = part.noted(part.begin()).await?;
+        // Agents that have transferred, the first at the bottom. They are kept here and not on the stack, because two
+        // agents that keep transferring to each other would overflow it.
+        let mut callers: Vec<AgentRun> = Vec::new();
+        let mut current = AgentRun::new(&run, id, &scope);
+        let mut outcome = current.attribute_failure(current.start()).await?;
         loop {
-            let outcome = match ended {
-                Ended::HandingOver(target) => {
-                    let next = Part::new(&frame, target, &lane);
-                    waiting.push(std::mem::replace(&mut part, next));
-                    ended = part.noted(part.begin()).await?;
-                    continue;
+            match outcome {
+                AgentOutcome::Transfer(target) => {
+                    let next = AgentRun::new(&run, target, &scope);
+                    callers.push(std::mem::replace(&mut current, next));
+                    outcome = current.attribute_failure(current.start()).await?;
                 }
-                Ended::With(Outcome::Paused) => return Ok(Outcome::Paused),
-                Ended::With(outcome) => outcome,
-            };
-            let Some(before) = waiting.pop() else { return Ok(outcome) };
-            part = before;
-            ended = match outcome {
-                Outcome::HandedBack => part.noted(part.go_on()).await?,
-                Outcome::Done | Outcome::Paused => {
-                    part.noted(part.end()).await?;
-                    Ended::With(Outcome::Done)
+                AgentOutcome::Paused => return Ok(AgentOutcome::Paused),
+                AgentOutcome::Escalated => {
+                    let Some(caller) = callers.pop() else { return Ok(outcome) };
+                    current = caller;
+                    outcome = current.attribute_failure(current.resume()).await?;
                 }
-            };
+                AgentOutcome::Done => {
+                    let Some(caller) = callers.pop() else { return Ok(outcome) };
+                    current = caller;
+                    current.attribute_failure(current.finish()).await?;
+                }
+            }
         }
     }
     .boxed()
 }
 
-/// One agent's part of a run.
-struct Part {
-    frame: Arc<Frame>,
+/// The run of one agent, without the agents that it transfers to.
+struct AgentRun {
+    run: Arc<RunContext>,
     id: AgentId,
-    past: Arc<Past>,
+    replay: Arc<Replay>,
     cx: AgentContext,
 }
 
-impl Part {
-    fn new(frame: &Arc<Frame>, id: AgentId, lane: &Lane) -> Self {
-        let call = call_context(frame, id, lane.branch.clone(), lane.past.clone());
-        let cx = AgentContext { call, sink: lane.sink.clone() };
-        Self { frame: frame.clone(), id, past: lane.past.clone(), cx }
+impl AgentRun {
+    fn new(run: &Arc<RunContext>, id: AgentId, scope: &AgentScope) -> Self {
+        let call = run.call_context(id, scope.branch.clone(), &scope.replay);
+        let cx = AgentContext { call, sink: scope.sink.clone() };
+        Self { run: run.clone(), id, replay: scope.replay.clone(), cx }
     }
 
     fn agent(&self) -> &Agent {
-        self.frame.agent(self.id)
+        self.run.agent(self.id)
     }
 
     fn hooks(&self) -> HookChain {
-        self.frame.plugins.chain(&self.agent().callbacks)
+        self.run.plugins.chain(&self.agent().callbacks)
     }
 
-    /// Puts a failure down to the agent.
-    async fn noted<T>(&self, part: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
+    /// Awaits a part of the run, and attributes its failure to the agent.
+    async fn attribute_failure<T>(&self, part: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
         let result = part.await;
-        self.frame.note(self.id, &result);
+        self.run.attribute_failure(self.id, &result);
         result
     }
 
-    /// All of it, unless a callback takes its place.
-    async fn begin(&self) -> Result<Ended, RunError> {
-        let name = self.agent().name.as_str();
-        if self.past.is_over() {
-            if let Some(content) = self.hooks().before_agent(&self.cx.call).await? {
-                self.say(content, true).await?;
-                return Ok(Ended::With(Outcome::Done));
-            }
-            self.flush(false).await?;
-        } else if let Some(event) = self.past.take(name, |event| event.content.is_some() && is_last(event)) {
-            self.cx.sink.emit(event).await?;
-            return Ok(Ended::With(Outcome::Done));
-        } else if let Some(event) = self.past.take(name, is_first) {
-            self.cx.sink.emit(event).await?;
+    /// Runs the agent from its beginning, unless a callback answers in its place.
+    async fn start(&self) -> Result<AgentOutcome, RunError> {
+        let is_answered = self.replay.callback_step(&self.cx, agent_start, || self.call_before_agent()).await?;
+        if is_answered == Some(true) {
+            return Ok(AgentOutcome::Done);
         }
-        self.go_on().await
+        self.resume().await
     }
 
-    /// What is left of it from where the conversation is.
-    async fn go_on(&self) -> Result<Ended, RunError> {
-        let ended = match self.body().await {
-            Ok(ended) => ended,
-            Err(error) => self.mended(error).await?,
+    /// Calls the callbacks before the agent. Returns true if one of them answered in its place.
+    async fn call_before_agent(&self) -> Result<bool, RunError> {
+        if let Some(content) = self.hooks().before_agent(&self.cx.call).await? {
+            self.emit_content(content, true).await?;
+            return Ok(true);
+        }
+        self.flush(false).await?;
+        Ok(false)
+    }
+
+    /// Runs the agent from where the conversation is now.
+    async fn resume(&self) -> Result<AgentOutcome, RunError> {
+        let outcome = match self.run_body().await {
+            Ok(outcome) => outcome,
+            Err(error) => self.recover(error).await?,
         };
-        match ended {
-            Ended::With(Outcome::Done | Outcome::HandedBack) => self.end().await?,
-            Ended::With(Outcome::Paused) | Ended::HandingOver(_) => {}
+        match outcome {
+            AgentOutcome::Done | AgentOutcome::Escalated => self.finish().await?,
+            AgentOutcome::Paused | AgentOutcome::Transfer(_) => {}
         }
-        Ok(ended)
+        Ok(outcome)
     }
 
-    /// What callbacks make of a failure. An agent that was stopped has not failed.
-    async fn mended(&self, error: RunError) -> Result<Ended, RunError> {
+    /// Lets callbacks answer for a failure. Being cancelled or stopped is no failure.
+    async fn recover(&self, error: RunError) -> Result<AgentOutcome, RunError> {
         if matches!(error, RunError::Cancelled | RunError::Stopped) {
             return Err(error);
         }
-        if let Some(event) = self.past.take(&self.agent().name, is_mended) {
-            self.cx.sink.emit(event).await?;
-            return Ok(Ended::With(Outcome::Done));
+        if self.replay.next(&self.cx, is_recovery).await?.is_some() {
+            return Ok(AgentOutcome::Done);
         }
-        if self.past.has_more() {
-            // Somebody above has answered for it.
+        if self.replay.has_more() {
+            // An agent above recovered from it.
             return Err(error);
         }
         if let Some(content) = self.hooks().on_agent_error(&self.cx.call, &error).await? {
-            self.say(content, false).await?;
-            return Ok(Ended::With(Outcome::Done));
+            self.emit_content(content, false).await?;
+            return Ok(AgentOutcome::Done);
         }
         Err(error)
     }
 
-    async fn body(&self) -> Result<Ended, RunError> {
-        let Self { frame, id, past, cx } = self;
-        let lane = || Lane { branch: cx.call.branch.clone(), past: past.clone(), sink: cx.sink.clone() };
-        let outcome = match &self.agent().kind {
-            AgentKind::Llm(llm) => return llm::run(frame, *id, llm, cx, past).await,
-            AgentKind::Sequential => workflow::sequential(frame, *id, lane()).await?,
-            AgentKind::Parallel => workflow::parallel(frame, *id, lane()).await?,
-            AgentKind::Loop { max_iterations } => workflow::repeat(frame, *id, *max_iterations, lane()).await?,
-            AgentKind::Custom(custom) => custom::run(frame, *id, custom, lane()).await?,
-        };
-        Ok(Ended::With(outcome))
+    async fn run_body(&self) -> Result<AgentOutcome, RunError> {
+        let Self { run, id, replay, cx } = self;
+        let scope = || AgentScope { branch: cx.call.branch.clone(), replay: replay.clone(), sink: cx.sink.clone() };
+        match &self.agent().kind {
+            AgentKind::Llm(llm) => llm::run_llm_agent(run, *id, llm, cx, replay).await,
+            AgentKind::Sequential => workflow::run_sequential(run, *id, scope()).await,
+            AgentKind::Parallel => workflow::run_parallel(run, *id, scope()).await,
+            AgentKind::Loop { max_iterations } => workflow::run_loop(run, *id, *max_iterations, scope()).await,
+            AgentKind::Custom(custom) => custom::run_custom_agent(run, *id, custom, scope()).await,
+        }
     }
 
-    /// The callbacks after it.
-    async fn end(&self) -> Result<(), RunError> {
-        if !self.past.is_over() {
-            if let Some(event) = self.past.take(&self.agent().name, is_last) {
-                self.cx.sink.emit(event).await?;
-            }
-            return Ok(());
-        }
+    /// Calls the callbacks after the agent.
+    async fn finish(&self) -> Result<(), RunError> {
+        let recorded = |event: &_| is_agent_end(event).then_some(());
+        self.replay.callback_step(&self.cx, recorded, || self.call_after_agent()).await.map(|_| ())
+    }
+
+    async fn call_after_agent(&self) -> Result<(), RunError> {
         if let Some(content) = self.hooks().after_agent(&self.cx.call).await? {
-            return self.say(content, true).await;
+            return self.emit_content(content, true).await;
         }
         self.flush(true).await
     }
 
-    /// Stores what callbacks have set, if anything, before or after the agent's own part.
-    async fn flush(&self, is_last: bool) -> Result<(), RunError> {
+    /// Stores the changes that callbacks made before or after the agent, if any.
+    async fn flush(&self, is_end: bool) -> Result<(), RunError> {
         if self.cx.call.actions().is_empty() {
             return Ok(());
         }
-        self.cx.call.actions().end_of_agent = Some(is_last);
+        self.cx.call.actions().end_of_agent = Some(is_end);
         self.cx.flush().await
     }
 
-    /// Says what a callback says; the last that the agent says, or followed by what other callbacks say.
-    async fn say(&self, mut content: Content, is_last: bool) -> Result<(), RunError> {
+    /// Emits the content that a callback returned. `is_end` is false if callbacks after the agent follow.
+    async fn emit_content(&self, mut content: Content, is_end: bool) -> Result<(), RunError> {
         content.role.get_or_insert_with(|| "model".into());
-        self.cx.call.actions().end_of_agent = Some(is_last);
+        self.cx.call.actions().end_of_agent = Some(is_end);
         self.cx.emit(EventData { content: Some(Arc::new(content)), ..EventData::default() }).await?;
         Ok(())
     }
-}
-
-/// What code that works for an agent is given.
-pub(crate) fn call_context(frame: &Arc<Frame>, id: AgentId, branch: Branch, past: Arc<Past>) -> CallContext {
-    let name = frame.agent(id).name.as_str();
-    let host = Arc::new(Host::new(frame.clone(), id, past));
-    CallContext::new(frame.invocation.clone(), name, branch).with_host(host)
 }

@@ -1,4 +1,4 @@
-//! An app: a tree of agents under a name that clients use.
+//! An app: a tree of agents with a name and settings.
 
 use std::sync::Arc;
 
@@ -6,30 +6,31 @@ use hatchery_core::{Agent, AgentId, AgentKind, AgentTree, RunConfig, ToolExecuti
 
 use crate::history::compaction::CompactionConfig;
 
-/// What a client talks to. A run keeps the app that it began with, whatever is loaded meanwhile.
+/// A tree of agents that clients run by its name. A run keeps the app that it began with, even if the app is replaced
+/// meanwhile.
 #[derive(Debug, Clone)]
 pub struct App {
     /// The name in paths: the folder of a YAML app, the root agent's name of a component.
     pub name: String,
-    /// Its agents.
+    /// The agents.
     pub tree: Arc<AgentTree>,
-    /// How its runs go.
+    /// The operator's settings.
     pub settings: AppSettings,
 }
 
-/// How an app's runs go: what the operator chooses, not the agents' author.
+/// Settings of an app that the operator chooses, not the author of its agents.
 #[derive(Debug, Clone, Default)]
 pub struct AppSettings {
-    /// Whether a run pauses at a call whose result comes later, and goes on as the same invocation when it is there. Otherwise the model
-    /// is told that the result is pending, the run ends, and the result begins a new one.
+    /// Whether a run pauses at a call of a long-running tool, and continues as the same invocation when the result is
+    /// there. Otherwise the model gets a pending result, the run ends, and the result begins a new run.
     pub resumable: bool,
-    /// How older events of its sessions are summarized, if they are.
+    /// How older events of its sessions are summarized. `None` is not at all.
     pub compaction: Option<CompactionConfig>,
-    /// What is said here takes the place of what a run asks for.
+    /// Overrides the configuration of each run.
     pub run: RunSettings,
 }
 
-/// The parts of a [`RunConfig`] that are the operator's to choose; nothing leaves what the run asks for.
+/// Overrides for the fields of a [`RunConfig`]. `None` keeps the value of the run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunSettings {
     /// Most model calls of a run; 0 is no limit.
@@ -40,14 +41,14 @@ pub struct RunSettings {
     pub max_events: Option<u32>,
     /// Most bytes of the JSON of a run's events; 0 is no limit.
     pub max_run_bytes: Option<u64>,
-    /// Whether the tool calls of one model answer run at the same time.
+    /// Whether the tool calls of one model response run in parallel.
     pub tool_execution: Option<ToolExecution>,
     /// Whether files in the user's message are saved as artifacts.
     pub save_input_blobs_as_artifacts: Option<bool>,
 }
 
 impl RunSettings {
-    /// What a run asks for, with these settings.
+    /// Returns `config` with these overrides.
     pub fn over(&self, config: RunConfig) -> RunConfig {
         RunConfig {
             max_llm_calls: self.max_llm_calls.unwrap_or(config.max_llm_calls),
@@ -64,22 +65,23 @@ impl RunSettings {
 }
 
 impl App {
-    /// An app of the tree below `root`.
+    /// Returns an app of `root` and the agents below it, with default settings.
     ///
     /// # Errors
-    /// When the agents do not form a tree of unique names.
+    /// If two agents have the same name or one is invalid; see [`AgentTree::new`].
     pub fn new(name: impl Into<String>, root: Agent) -> Result<Self, TreeError> {
         Ok(Self { name: name.into(), tree: Arc::new(AgentTree::new(root)?), settings: AppSettings::default() })
     }
 
-    /// With these settings.
+    /// Replaces the settings.
     #[must_use]
     pub fn with_settings(self, settings: AppSettings) -> Self {
         Self { settings, ..self }
     }
 
-    /// Lets go of what its agents' toolsets hold, such as connections. For whoever made the app to call, when no run of it is under way
-    /// and none will follow; a program that serves one app calls it after [`Runner::close`](crate::Runner::close).
+    /// Closes the toolsets of its agents, and so their connections. To be called by the owner of the app when no run of
+    /// it is in progress and none will follow. A program that serves one app calls it after
+    /// [`Runner::close`](crate::Runner::close).
     pub async fn close(&self) {
         for (_, agent) in self.tree.iter() {
             if let AgentKind::Llm(llm) = &agent.kind {
@@ -90,17 +92,17 @@ impl App {
         }
     }
 
-    /// The agent at the top.
+    /// Returns the root agent.
     pub fn root(&self) -> &Agent {
         self.tree.agent(self.tree.root())
     }
 
-    /// Names of all agents, each before those below it.
+    /// Returns the names of all agents, parents before children.
     pub fn agent_names(&self) -> Vec<&str> {
         self.tree.iter().map(|(_, agent)| agent.name.as_str()).collect()
     }
 
-    /// The place of the root.
+    /// Returns the id of the root agent.
     pub fn root_id(&self) -> AgentId {
         self.tree.root()
     }

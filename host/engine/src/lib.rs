@@ -1,5 +1,5 @@
-//! Runs agents: one path for a message, from the [`Runner`] through an agent's loop to models, tools and callbacks, and back through the
-//! event log to the client.
+//! The engine: runs agents. A message takes one path, from the [`Runner`] through the agent loop to models, tools and
+//! callbacks, and back through the event log to the client.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -26,18 +26,20 @@
 //! let request = RunRequest { config, ..RunRequest::new("ada", "session-1", Content::user("Heads or tails?")) };
 //! let events = runner.run(app, request).await?.collect().await?;
 //! let texts: Vec<_> = events.iter().filter_map(|event| Some(event.content.as_ref()?.text())).collect();
-//! assert_eq!(texts, ["", "", "It is heads."]); // the call, its answer, the text
+//! assert_eq!(texts, ["", "", "It is heads."]); // the call, its response, the text
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! `examples/embed.rs` is the same as a program that writes the answer as it comes, `docs/embedding.md` a guide. Agents, tools and callbacks are
-//! made in [`build`].
+//! `examples/embed.rs` is a program that does the same and streams the answer; `docs/embedding.md` is a guide. Agents,
+//! tools and callbacks are made with [`build`].
 //!
-//! To change the engine, read it in this order: [`runner`] (a turn from start to end), `agents` (one run of one agent), `llm` (the loop of
-//! an LLM agent and its state machine), [`compaction`] (what keeps prompts of long sessions small), [`yaml`] (agents from files).
+//! To change the engine, read it in this order: [`runner`] (a turn from start to end), `run` (what the agents of a run
+//! share, and replay), `agents` (one run of one agent), `llm` (the agent loop and its state machine), [`compaction`]
+//! (summaries that keep the prompts of long sessions small), [`yaml`] (agents from files). Imports point the other way:
+//! `history` ← `run` ← `llm` ← `agents` ← `runner`.
 //!
-//! Nothing here knows about HTTP, wasm, a provider or a store: those come as the traits of `hatchery-core`.
+//! The engine knows nothing of HTTP, wasm, providers or stores: they implement the traits of `hatchery-core`.
 
 pub mod app;
 pub mod llm;
@@ -51,6 +53,7 @@ mod catalog_source;
 mod extensions;
 mod history;
 mod provenance;
+mod run;
 pub mod tasks;
 mod tools;
 

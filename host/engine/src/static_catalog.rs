@@ -1,4 +1,4 @@
-//! Native agents, tools, callbacks and the like by name: the catalog of a program that embeds the engine.
+//! A static catalog: native agents, tools, callbacks and other items by name, for programs that embed the engine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use hatchery_core::{
 
 use crate::tools::builtin;
 
-/// Stores things by name and finds them again, the built-in tools among them. A later registration of a name takes the place of an
-/// earlier one.
+/// An [`ItemResolver`] with items that are registered by the program, and the built-in tools. A later item of the same
+/// kind and name replaces an earlier one; built-in tools cannot be replaced.
 #[derive(Default)]
 pub struct StaticCatalog {
     tools: BTreeMap<String, Arc<dyn Tool>>,
@@ -46,7 +46,7 @@ impl StaticCatalog {
         self
     }
 
-    /// Adds a plugin under its own name. It is made already, and takes no arguments.
+    /// Adds a plugin under its own name. It takes no arguments.
     #[must_use]
     pub fn with_plugin(mut self, plugin: Arc<dyn Plugin>) -> Self {
         self.plugins.insert(plugin.name().into(), plugin);
@@ -67,14 +67,14 @@ impl StaticCatalog {
         self
     }
 
-    /// Adds a summarizer.
+    /// Adds a summarizer under `name`.
     #[must_use]
     pub fn with_summarizer(mut self, name: impl Into<String>, summarizer: Arc<dyn Summarizer>) -> Self {
         self.summarizers.insert(name.into(), summarizer);
         self
     }
 
-    /// Adds a provider of examples.
+    /// Adds a provider of examples under `name`.
     #[must_use]
     pub fn with_examples(mut self, name: impl Into<String>, examples: Arc<dyn ExampleProvider>) -> Self {
         self.examples.insert(name.into(), examples);

@@ -1,4 +1,4 @@
-//! Work in tasks of its own.
+//! Tokio tasks: work that survives its caller, and panics of tasks.
 
 use std::task::Poll;
 
@@ -6,21 +6,22 @@ use futures::poll;
 use hatchery_core::RunError;
 use tokio::task::JoinError;
 
-/// Does work that, once begun, is finished also when nobody waits for it any more.
-pub async fn finished<T: Send + 'static>(
+/// Runs `work` to completion even if the caller is dropped: polls it once inline, then spawns the rest.
+pub async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, RunError>> + Send + 'static,
 ) -> Result<T, RunError> {
     let mut work = Box::pin(work);
     match poll!(&mut work) {
         Poll::Ready(result) => result,
-        // From here on it may be half done, so it must not depend on whoever waits for it.
-        Poll::Pending => joined(tokio::spawn(work).await),
+        // The work has begun and may be half done from here on.
+        Poll::Pending => propagate_panic(tokio::spawn(work).await),
     }
 }
 
-/// What a task gave. A panic in it goes on in the task that waits for it, where the runner turns it into an error.
-pub(crate) fn joined<T>(ended: Result<Result<T, RunError>, JoinError>) -> Result<T, RunError> {
-    match ended {
+/// Returns the result of a task. A panic of the task is resumed in the caller's task, where the runner turns it into an
+/// error.
+pub(crate) fn propagate_panic<T>(joined: Result<Result<T, RunError>, JoinError>) -> Result<T, RunError> {
+    match joined {
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),

@@ -3,10 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{EventActions, FunctionCall, LlmRequest, LlmResponse, ModelError};
+use hatchery_core::{Aggregator, EventActions, FunctionCall, LlmRequest, LlmResponse, ModelError};
 
 use crate::{ModelCall, RecordedCall, Recording, ToolCall, ToolOutcome};
-use hatchery_engine::llm::Aggregator;
 
 /// Config keys that are not recorded, because the HTTP headers in them can contain API keys.
 const HTTP_OPTIONS: [&str; 2] = ["httpOptions", "http_options"];

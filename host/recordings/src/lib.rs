@@ -26,10 +26,9 @@ mod user_messages;
 mod yaml;
 
 use hatchery_core::{
-    Content, EventActions, FunctionCall, FunctionResponse, JsonMap, LlmRequest, LlmResponse, ModelError, ToolError,
+    Aggregator, Content, EventActions, FunctionCall, FunctionResponse, JsonMap, LlmRequest, LlmResponse, ModelError,
+    ToolError,
 };
-
-use hatchery_engine::llm::Aggregator;
 
 pub use plugins::{PLUGIN_NAMES, register};
 pub use recorder::Recorder;

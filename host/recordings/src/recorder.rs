@@ -19,8 +19,8 @@ use crate::intercepted_tool::{InterceptedTool, ToolInterceptor};
 use crate::location::{MessageLocation, RECORD_KEY, RecordingLocation};
 use crate::run_map::RunMap;
 use crate::{Recordings, ToolOutcome, UserMessage, user_messages};
-use hatchery_engine::llm::name_calls;
-use hatchery_engine::tasks::finished;
+use hatchery_engine::llm::assign_call_ids;
+use hatchery_engine::tasks::run_to_completion;
 
 /// Records the requests and responses of models and tools. The file of a session is rewritten at the end of each run,
 /// including failed runs. List it before all other plugins: it does not record a run that an earlier plugin answers.
@@ -232,13 +232,13 @@ impl Plugin for Recorder {
     }
 
     async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
-        finished(self.finish_run(cx, None)).await
+        run_to_completion(self.finish_run(cx, None)).await
     }
 
     /// Writes the recording in a task of its own, because a cancelled run does not wait for it.
     async fn on_run_error(&self, cx: &CallContext, error: &RunError) {
         let (write, invocation) = (self.finish_run(cx, Some(error.code())), cx.invocation.id.clone());
-        let _ = finished(async move {
+        let _ = run_to_completion(async move {
             write.await.inspect_err(|failure| tracing::error!(%invocation, "the run could not be recorded: {failure}"))
         })
         .await;
@@ -272,7 +272,7 @@ impl WrapperModel for RecordedModel {
             match &mut response {
                 Ok(response) => {
                     // The engine would assign these ids later. They link the tool calls to this response.
-                    name_calls(response);
+                    assign_call_ids(response);
                     calls.add_response(id, response);
                 }
                 Err(error) => calls.set_error(id, error),

@@ -221,7 +221,7 @@ pub(crate) mod tools {
     /// Calls a tool of the component. It sees the changes of its caller, and its caller sees its changes.
     async fn own(scope: &Scope, tool: Tool, args: String) -> Result<String, types::ToolError> {
         if tool.requires_confirmation {
-            let reason = "it needs a person's agreement, which only the model of an LLM agent can wait for";
+            let reason = "it requires confirmation, which only a tool call of an LLM agent's model can wait for";
             let message = format!("tool `{}` cannot be called here: {reason}", tool.name);
             return Err(types::ToolError::Model(message));
         }

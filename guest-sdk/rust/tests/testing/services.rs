@@ -246,7 +246,7 @@ fn a_tool_of_the_component_runs_with_its_callers_changes() {
 fn a_tool_that_needs_consent_cannot_be_called_by_code() {
     let host = Host::new().own_tool(pay);
     let (_, message) = failure_in_host!(host, async |cx| async { Ok(cx.call_tool::<()>("pay", &json!({})).await?) });
-    let reason = "it needs a person's agreement, which only the model of an LLM agent can wait for";
+    let reason = "it requires confirmation, which only a tool call of an LLM agent's model can wait for";
     assert_eq!(message, format!("tool `pay` cannot be called here: {reason}"));
 }
 

@@ -1,4 +1,4 @@
-//! Agents that are code.
+//! Custom agents: agents that are code.
 
 use std::sync::Arc;
 
@@ -8,60 +8,59 @@ use hatchery_core::{
     RunError,
 };
 
-use super::host::Host;
-use super::past::Past;
-use super::{Frame, Lane, Outcome};
+use super::host::EngineHost;
+use crate::run::{AgentOutcome, AgentScope, Replay, RunContext};
 
-/// Runs the code. Code has no steps that could be skipped: when an interrupted run goes on, it runs again from its beginning, and what it
-/// says is taken to be what it said the first time.
-pub(super) async fn run(
-    frame: &Arc<Frame>,
+/// Runs the code. The steps of code cannot be skipped: when an interrupted run is resumed, the code runs again from its
+/// beginning, and each event that it emits is replaced by the one that is recorded.
+pub(super) async fn run_custom_agent(
+    run: &Arc<RunContext>,
     id: AgentId,
     custom: &CustomAgentSpec,
-    lane: Lane,
-) -> Result<Outcome, RunError> {
-    let host = Arc::new(Host::new(frame.clone(), id, lane.past.clone()));
-    let name: Arc<str> = frame.agent(id).name.as_str().into();
-    let call = CallContext::new(frame.invocation.clone(), name.clone(), lane.branch).with_host(host.clone());
-    let sink = Arc::new(Retelling { agent: name, past: lane.past, host: host.clone(), inner: lane.sink });
-    let cx = AgentContext { call, sink };
+    scope: AgentScope,
+) -> Result<AgentOutcome, RunError> {
+    let host = Arc::new(EngineHost::new(run.clone(), id, scope.replay.clone()));
+    let name = run.agent(id).name.as_str();
+    let call = CallContext::new(run.invocation.clone(), name, scope.branch).with_host(host.clone());
+    let outer = AgentContext { call: call.clone(), sink: scope.sink };
+    let cx = AgentContext { call, sink: Arc::new(ReplaySink { outer, replay: scope.replay, host: host.clone() }) };
     let result = custom.code.run(cx.clone()).await;
     if host.is_paused() {
-        return Ok(Outcome::Paused);
+        return Ok(AgentOutcome::Paused);
     }
     result?;
-    // What it has set since it last said something.
+    // Changes since the last event.
     cx.flush().await?;
-    Ok(Outcome::Done)
+    Ok(AgentOutcome::Done)
 }
 
-/// Judges an event that a custom agent has made itself. Calls of its own whose result comes later are vouched for, so that they can be
-/// answered.
+/// Checks an event that a custom agent has made itself. Returns the claim to sign it with: [`Claim::Call`] if it calls
+/// long-running functions, so that they can be answered.
 ///
 /// # Errors
-/// When the event does what only the engine, or another agent, may do.
+/// [`RunError::Agent`] if the event does something that only the engine, or another agent, may do.
 pub(super) fn admit(tree: &AgentTree, cx: &CallContext, event: &EventData) -> Result<Option<Claim>, RunError> {
     if event.actions.compaction.is_some() {
-        return Err(refused(
+        return Err(rejected(
             cx,
             "may not emit `actions.compaction`: only the host summarizes a session; see `compaction` of the app",
         ));
     }
     let is_own = event.author == *cx.agent;
-    if !is_own && tree.find_agent(&event.author).is_some() && acts(event) {
+    if !is_own && tree.find_agent(&event.author).is_some() && has_effects(event) {
         let message = format!(
             "may not act as `{}`, which is another agent: events in its name hold no function calls, no function responses and no actions \
-             but state and artifacts; yield what it says as it is, or leave the author empty",
+             but state and artifacts; relay its events unchanged, or leave the author empty",
             event.author
         );
-        return Err(refused(cx, message));
+        return Err(rejected(cx, message));
     }
     let has_calls = event.content.iter().any(|content| content.function_calls().next().is_some());
     Ok((is_own && has_calls && !event.long_running_tool_ids.is_empty()).then_some(Claim::Call))
 }
 
-/// True when the event does more than saying something and setting state.
-fn acts(event: &EventData) -> bool {
+/// Returns true if the event has more than texts and changes of state and artifacts.
+fn has_effects(event: &EventData) -> bool {
     let EventActions {
         state_delta: _,
         artifact_delta: _,
@@ -84,36 +83,31 @@ fn acts(event: &EventData) -> bool {
     has_flags || has_requests || has_calls || is_pending || transfer_to_agent.is_some() || compaction.is_some()
 }
 
-fn refused(cx: &CallContext, message: impl Into<String>) -> RunError {
+fn rejected(cx: &CallContext, message: impl Into<String>) -> RunError {
     RunError::Agent { agent: cx.agent.to_string(), code: "AGENT_FAILED".into(), message: message.into() }
 }
 
-/// Where the code's events go.
-struct Retelling {
-    agent: Arc<str>,
-    past: Arc<Past>,
-    host: Arc<Host>,
-    inner: Arc<dyn EventSink>,
+/// Replaces the events that a custom agent emits with its recorded events, until the replay is finished.
+struct ReplaySink {
+    /// The agent with the sink around it.
+    outer: AgentContext,
+    replay: Arc<Replay>,
+    host: Arc<EngineHost>,
 }
 
 #[async_trait]
-impl EventSink for Retelling {
+impl EventSink for ReplaySink {
     async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
-        if self.host.is_paused() {
+        let Self { outer, replay, host } = self;
+        if host.is_paused() {
             return Err(RunError::Stopped);
         }
-        if self.past.is_over() || event.author != *self.agent {
-            return self.inner.emit(event).await;
+        if replay.is_finished() || event.author != *outer.call.agent {
+            return outer.sink.emit(event).await;
         }
         if event.partial {
             return Ok(event);
         }
-        match self.past.take(&self.agent, |_| true) {
-            Some(stored) => self.inner.emit(stored).await,
-            None => {
-                self.past.go_live(&self.agent)?;
-                self.inner.emit(event).await
-            }
-        }
+        replay.step(outer, |_| true, || outer.sink.emit(event)).await
     }
 }

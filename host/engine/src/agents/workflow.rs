@@ -1,4 +1,4 @@
-//! Sequential, parallel and loop agents.
+//! Workflow agents: sequential, parallel and loop.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,97 +6,107 @@ use async_trait::async_trait;
 use hatchery_core::{AgentId, AgentKind, Event, EventSink, RunError};
 use tokio::task::JoinSet;
 
-use super::{Branch, Frame, Lane, Outcome, run};
-use crate::tasks::joined;
+use super::run_agent;
+use crate::run::{AgentOutcome, AgentScope, Branch, RunContext};
+use crate::tasks::propagate_panic;
 
 /// Runs the sub agents in order.
-pub(super) async fn sequential(frame: &Arc<Frame>, id: AgentId, lane: Lane) -> Result<Outcome, RunError> {
-    let mut outcome = Outcome::Done;
-    for sub_agent in frame.app.tree.children(id) {
-        outcome = run(frame.clone(), *sub_agent, lane.clone()).await?;
-        if outcome == Outcome::Paused {
+pub(super) async fn run_sequential(
+    run: &Arc<RunContext>,
+    id: AgentId,
+    scope: AgentScope,
+) -> Result<AgentOutcome, RunError> {
+    let mut outcome = AgentOutcome::Done;
+    for sub_agent in run.app.tree.children(id) {
+        outcome = run_agent(run.clone(), *sub_agent, scope.clone()).await?;
+        if outcome == AgentOutcome::Paused {
             break;
         }
     }
     Ok(outcome)
 }
 
-/// Runs the sub agents in order, round after round, until one escalates or the rounds are used up.
-pub(super) async fn repeat(
-    frame: &Arc<Frame>,
+/// Runs the sub agents in order, round after round, until one escalates or `max_iterations` rounds are over. `None` is
+/// no limit.
+pub(super) async fn run_loop(
+    run: &Arc<RunContext>,
     id: AgentId,
     max_iterations: Option<u32>,
-    lane: Lane,
-) -> Result<Outcome, RunError> {
-    let sub_agents = frame.app.tree.children(id);
+    scope: AgentScope,
+) -> Result<AgentOutcome, RunError> {
+    let sub_agents = run.app.tree.children(id);
     let mut round = 0;
     while !sub_agents.is_empty() && max_iterations.is_none_or(|most| round < most) {
         for sub_agent in sub_agents {
-            let exit = ExitOnEscalate::around(lane.sink.clone());
-            let outcome = run(frame.clone(), *sub_agent, Lane { sink: exit.clone(), ..lane.clone() }).await;
-            if let Some(outcome) = exit.outcome() {
+            let sink = EscalationSink::new(scope.sink.clone());
+            let outcome = run_agent(run.clone(), *sub_agent, AgentScope { sink: sink.clone(), ..scope.clone() }).await;
+            if let Some(outcome) = sink.outcome() {
                 return Ok(outcome);
             }
-            if outcome? == Outcome::Paused {
-                return Ok(Outcome::Paused);
+            if outcome? == AgentOutcome::Paused {
+                return Ok(AgentOutcome::Paused);
             }
         }
         round += 1;
-        // Rounds of agents that never wait must not keep the run from being cancelled.
+        // A loop of agents that never wait could otherwise not be cancelled.
         tokio::task::yield_now().await;
     }
-    Ok(Outcome::Done)
+    Ok(AgentOutcome::Done)
 }
 
-/// Runs the sub agents at the same time, each in a task and a branch of its own. A sub agent goes on only after its event has been stored
-/// and taken by the client's queue, so a slow client slows all of them down. The first failure or escalation ends the others; one that
-/// pauses does not.
-pub(super) async fn parallel(frame: &Arc<Frame>, id: AgentId, lane: Lane) -> Result<Outcome, RunError> {
-    let exit = ExitOnEscalate::around(lane.sink.clone());
-    let children = frame.app.tree.children(id);
-    let branch = |child: &AgentId| branch_of(&lane.branch, &frame.agent(id).name, &frame.agent(*child).name);
-    let names: Vec<Arc<str>> = children.iter().map(branch).collect();
-    let strands = lane.past.split(&names, |event| is_code_around(frame, id, event));
-    let mut branches = JoinSet::new();
-    for ((sub_agent, branch), past) in children.iter().zip(names).zip(&strands) {
-        let lane = Lane { branch: Some(branch), past: past.clone(), sink: exit.clone() };
-        branches.spawn(run(frame.clone(), *sub_agent, lane));
+/// Runs the sub agents at the same time, each in a task and a branch of its own. A sub agent continues only after its
+/// event was stored and queued for the client, so a slow client slows all of them down. The first failure or escalation
+/// ends the others; a pause does not.
+pub(super) async fn run_parallel(
+    run: &Arc<RunContext>,
+    id: AgentId,
+    scope: AgentScope,
+) -> Result<AgentOutcome, RunError> {
+    let sink = EscalationSink::new(scope.sink.clone());
+    let children = run.app.tree.children(id);
+    let branch = |child: &AgentId| nested_branch(&scope.branch, &run.agent(id).name, &run.agent(*child).name);
+    let branches: Vec<Arc<str>> = children.iter().map(branch).collect();
+    let replays = scope.replay.fork(&branches, |event| is_from_code_above(run, id, event));
+    let mut tasks = JoinSet::new();
+    for ((sub_agent, branch), replay) in children.iter().zip(branches).zip(&replays) {
+        let scope = AgentScope { branch: Some(branch), replay: replay.clone(), sink: sink.clone() };
+        tasks.spawn(run_agent(run.clone(), *sub_agent, scope));
     }
-    let (mut result, mut is_over) = (Ok(Outcome::Done), false);
-    while let Some(ended) = branches.join_next().await {
-        result = match (joined(ended), result) {
-            (Err(RunError::Stopped), result) if strands.iter().any(|strand| strand.is_closed()) => {
+    let (mut result, mut is_over) = (Ok(AgentOutcome::Done), false);
+    while let Some(joined) = tasks.join_next().await {
+        result = match (propagate_panic(joined), result) {
+            (Err(RunError::Stopped), result) if replays.iter().any(|replay| replay.is_closed()) => {
                 is_over = true;
                 result
             }
-            (Ok(Outcome::Paused), _) | (Ok(_), Ok(Outcome::Paused)) => Ok(Outcome::Paused),
-            (Ok(Outcome::Done | Outcome::HandedBack), _) => Ok(Outcome::Done),
+            (Ok(AgentOutcome::Paused), _) | (Ok(_), Ok(AgentOutcome::Paused)) => Ok(AgentOutcome::Paused),
+            (Ok(AgentOutcome::Done | AgentOutcome::Escalated | AgentOutcome::Transfer(_)), _) => Ok(AgentOutcome::Done),
             (Err(error), _) => Err(error),
         };
-        if exit.outcome().is_some() || result.is_err() {
+        if sink.outcome().is_some() || result.is_err() {
             break;
         }
     }
-    // Until the others have really stopped, they might still say something.
-    branches.shutdown().await;
-    lane.past.join(&strands);
-    match exit.outcome() {
+    // The other branches may emit events until their tasks have ended.
+    tasks.shutdown().await;
+    scope.replay.join(&replays);
+    match sink.outcome() {
         Some(outcome) => Ok(outcome),
-        None if is_over => lane.past.check_failure(&frame.agent(id).name).and(result),
+        None if is_over => scope.replay.check_failure(&run.agent(id).name).and(result),
         None => result,
     }
 }
 
-/// True for what code around the agent says: it may come between the events of the agent's branches.
-fn is_code_around(frame: &Frame, id: AgentId, event: &Event) -> bool {
-    let tree = &frame.app.tree;
+/// Returns true for events of custom agents above the agent, which may come between the events of its branches.
+fn is_from_code_above(run: &RunContext, id: AgentId, event: &Event) -> bool {
+    let tree = &run.app.tree;
     tree.find_agent(&event.author).is_some_and(|author| {
         matches!(tree.agent(author).kind, AgentKind::Custom(_)) && tree.ancestors(id).any(|above| above == author)
     })
 }
 
-/// `outer.parallel.sub`: each parallel agent adds its name and that of the sub agent once, however deep it is nested.
-fn branch_of(outer: &Branch, parallel: &str, sub_agent: &str) -> Arc<str> {
+/// Returns `outer.parallel.sub`. The name of a parallel agent that `outer` ends in is not repeated.
+fn nested_branch(outer: &Branch, parallel: &str, sub_agent: &str) -> Arc<str> {
     let parent = outer.as_deref().filter(|outer| outer.rsplit('.').next() == Some(parallel));
     match (outer, parent) {
         (None, _) => format!("{parallel}.{sub_agent}").into(),
@@ -105,25 +115,25 @@ fn branch_of(outer: &Branch, parallel: &str, sub_agent: &str) -> Arc<str> {
     }
 }
 
-/// Passes events on until one escalates; from then on the agents inside are told to stop.
-struct ExitOnEscalate {
+/// Forwards events until one escalates. After that, it stops the agents that emit to it.
+struct EscalationSink {
     outer: Arc<dyn EventSink>,
-    /// How the agent around ends, once an event has escalated.
-    ended: OnceLock<Outcome>,
+    /// The outcome of the agent around, once an event has escalated.
+    outcome: OnceLock<AgentOutcome>,
 }
 
-impl ExitOnEscalate {
-    fn around(outer: Arc<dyn EventSink>) -> Arc<Self> {
-        Arc::new(Self { outer, ended: OnceLock::new() })
+impl EscalationSink {
+    fn new(outer: Arc<dyn EventSink>) -> Arc<Self> {
+        Arc::new(Self { outer, outcome: OnceLock::new() })
     }
 
-    fn outcome(&self) -> Option<Outcome> {
-        self.ended.get().copied()
+    fn outcome(&self) -> Option<AgentOutcome> {
+        self.outcome.get().copied()
     }
 }
 
 #[async_trait]
-impl EventSink for ExitOnEscalate {
+impl EventSink for EscalationSink {
     async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
         if self.outcome().is_some() {
             return Err(RunError::Stopped);
@@ -131,14 +141,14 @@ impl EventSink for ExitOnEscalate {
         if event.partial || event.actions.escalate != Some(true) {
             return self.outer.emit(event).await;
         }
-        let outcome = if event.is_final_response() { Outcome::Done } else { Outcome::HandedBack };
+        let outcome = if event.is_final_response() { AgentOutcome::Done } else { AgentOutcome::Escalated };
         match self.outer.emit(event).await {
-            // Also when the outer loop has ended with it.
+            // `Stopped` if the event ended an outer loop too.
             Ok(_) | Err(RunError::Stopped) => {
-                let _ = self.ended.set(outcome);
+                let _ = self.outcome.set(outcome);
                 Err(RunError::Stopped)
             }
-            // What could not be stored has not been said.
+            // An event that was not stored does not escalate.
             Err(error) => Err(error),
         }
     }

@@ -22,44 +22,59 @@ pub use resolve::ConfiguredCompaction;
 pub(crate) use size::PromptSize;
 pub use summarizer::LlmSummarizer;
 
+use std::sync::{Arc, Mutex};
+
 use hatchery_core::sync::MutexExt;
+use hatchery_core::{AgentTree, CallContext, Invocation};
+use tokio_util::sync::CancellationToken;
 
-use crate::agents::Frame;
+use super::contents::PromptViews;
 
-/// Starts a compaction if the prompt is too large. It does not change this prompt, but later ones.
-pub(crate) fn before_model_call(frame: &Frame) {
-    let Some((config, compactions)) = enabled(frame) else { return };
-    if let Some(tail) = config.tail {
-        let events = frame.invocation.events();
-        let mut views = frame.views.lock_unpoisoned();
-        views.size.read(&events);
-        views.size.prompt_sent();
-        if views.size.is_over(tail.token_threshold) {
-            compactions.start(frame, config, || window::tail(&events, tail));
-        }
-    }
+/// A session that may be compacted, as one run of it sees it.
+pub(crate) struct CompactionTarget<'a, F> {
+    pub(crate) config: &'a CompactionConfig,
+    pub(crate) tree: &'a Arc<AgentTree>,
+    pub(crate) invocation: &'a Invocation,
+    /// Makes the context of the summarizer. The token cancels the compaction.
+    pub(crate) make_context: F,
 }
 
-/// Starts a compaction after a run if one is due. It does not matter whether the run failed.
-pub(crate) fn after_run(frame: &Frame) {
-    let Some((config, compactions)) = enabled(frame) else { return };
-    let events = frame.invocation.events();
-    if let Some(sliding) = config.sliding
-        && compactions.start(frame, config, || window::sliding(&events, sliding))
+impl Compactions {
+    /// Starts a compaction if the prompt is too large. It does not change this prompt, but later ones.
+    pub(crate) fn before_model_call<F>(&self, target: &CompactionTarget<'_, F>, views: &Mutex<PromptViews>)
+    where
+        F: Fn(&CancellationToken) -> CallContext,
     {
-        return;
-    }
-    if let Some(tail) = config.tail {
-        let mut views = frame.views.lock_unpoisoned();
-        views.size.read(&events);
-        if views.size.is_over(tail.token_threshold) {
-            compactions.start(frame, config, || window::tail(&events, tail));
+        if let Some(tail) = target.config.tail {
+            let events = target.invocation.events();
+            let mut views = views.lock_unpoisoned();
+            views.size.read(&events);
+            views.size.prompt_sent();
+            if views.size.is_over(tail.token_threshold) {
+                self.start(target, || window::tail(&events, tail));
+            }
         }
     }
-}
 
-fn enabled(frame: &Frame) -> Option<(&CompactionConfig, &Compactions)> {
-    Some((frame.app.settings.compaction.as_ref()?, frame.compactions.as_ref()?))
+    /// Starts a compaction after a run if one is due. It does not matter whether the run failed.
+    pub(crate) fn after_run<F>(&self, target: &CompactionTarget<'_, F>, views: &Mutex<PromptViews>)
+    where
+        F: Fn(&CancellationToken) -> CallContext,
+    {
+        let events = target.invocation.events();
+        if let Some(sliding) = target.config.sliding
+            && self.start(target, || window::sliding(&events, sliding))
+        {
+            return;
+        }
+        if let Some(tail) = target.config.tail {
+            let mut views = views.lock_unpoisoned();
+            views.size.read(&events);
+            if views.size.is_over(tail.token_threshold) {
+                self.start(target, || window::tail(&events, tail));
+            }
+        }
+    }
 }
 
 #[cfg(test)]

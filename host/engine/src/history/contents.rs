@@ -9,6 +9,8 @@
 //! Adding an event takes constant time, independent of the length of the history. Only a new summary, or a response to
 //! a call that is no longer open, rebuilds the view.
 
+mod code_markers;
+mod data_files;
 mod pair_calls;
 mod visible;
 
@@ -19,7 +21,8 @@ use hatchery_core::{CodeFile, Content, Event, ResponseGrouping};
 use imbl::Vector;
 
 use crate::history::compaction::{HistoryItem, PromptSize, effective_history};
-use crate::llm::code::{CodeMarkers, PromptRewriter};
+use code_markers::PromptRewriter;
+pub(crate) use code_markers::{CodeMarkers, between};
 use pair_calls::PairedContents;
 use visible::{VisibleContent, visible_to};
 

@@ -10,18 +10,15 @@
 //! and result together, and the host does not change them.
 
 mod block;
-mod data_files;
 mod execution;
-mod markers;
 mod state;
 
 use hatchery_core::{CodeExecution, CodeRunner, Content, LlmAgent, LlmRequest, LlmResponse, RunError, Tool};
 
 pub(super) use block::{ends_in_result, pending_code};
-pub(crate) use markers::{CodeMarkers, PromptRewriter};
 use state::CodeState;
 
-use super::{Step, request};
+use super::{LoopDriver, request};
 use crate::tools::builtin::ModelTool;
 
 /// Returns the code runner of the agent. `None` if the host does not run its code.
@@ -37,7 +34,7 @@ pub(super) fn has_pending_code(llm: &LlmAgent, content: &Content) -> bool {
     on_host(llm).is_some() && pending_code(content).is_some()
 }
 
-impl Step<'_> {
+impl LoopDriver<'_> {
     /// Adds built-in code execution to a request, or the data files of the prompt to the state.
     pub(super) async fn prepare_code(&self, request: &mut LlmRequest) -> Result<(), RunError> {
         match &self.llm.code_execution {

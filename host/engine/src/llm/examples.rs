@@ -1,44 +1,44 @@
-//! Examples that show a model how to answer, as it is told them.
+//! Few-shot examples in the system instruction.
 
 use hatchery_core::{CallContext, Content, Example, Examples, PartData, RunError};
 use serde_json::Value;
 
-/// What the model is told, if there are examples for what the user says.
+/// Returns the instruction with the agent's examples. `None` if there are none for the user's message.
 pub(super) async fn instruction(examples: Option<&Examples>, cx: &CallContext) -> Result<Option<String>, RunError> {
     match examples {
         None => Ok(None),
-        Some(Examples::Fixed(examples)) => Ok(told(examples)),
+        Some(Examples::Fixed(examples)) => Ok(format_examples(examples)),
         Some(Examples::Chosen(provider)) => {
             let query = cx.invocation.user_content().text();
-            Ok(told(&provider.examples(&query, cx).await?))
+            Ok(format_examples(&provider.examples(&query, cx).await?))
         }
     }
 }
 
-/// The examples as a text; nothing when there are none.
-pub(crate) fn told(examples: &[Example]) -> Option<String> {
+/// Returns the examples as text, or `None` if the list is empty.
+pub(crate) fn format_examples(examples: &[Example]) -> Option<String> {
     if examples.is_empty() {
         return None;
     }
     let mut text = String::from("<EXAMPLES>\nThese conversations show how you are to answer.\n");
     for (index, example) in examples.iter().enumerate() {
         text.push_str(&format!("\nEXAMPLE {}:\n[user]\n{}\n", index + 1, example.input.text()));
-        example.output.iter().for_each(|content| tell(content, &mut text));
+        example.output.iter().for_each(|content| write_content(content, &mut text));
     }
     text.push_str("</EXAMPLES>");
     Some(text)
 }
 
-fn tell(content: &Content, text: &mut String) {
+fn write_content(content: &Content, text: &mut String) {
     text.push_str(&format!("[{}]\n", content.role.as_deref().unwrap_or("model")));
     for part in &content.parts {
         match &part.data {
-            PartData::Text(said) => text.push_str(&format!("{said}\n")),
+            PartData::Text(line) => text.push_str(&format!("{line}\n")),
             PartData::FunctionCall(call) => {
                 text.push_str(&format!("calls {}({})\n", call.name, Value::Object(call.args.clone())));
             }
-            PartData::FunctionResponse(answer) => {
-                text.push_str(&format!("{} answers {}\n", answer.name, Value::Object(answer.response.clone())));
+            PartData::FunctionResponse(response) => {
+                text.push_str(&format!("{} answers {}\n", response.name, Value::Object(response.response.clone())));
             }
             PartData::Other
             | PartData::InlineData(_)

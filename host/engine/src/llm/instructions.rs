@@ -1,14 +1,14 @@
-//! Instructions: templates filled in from state and artifacts, and what every agent is told about itself.
+//! System instructions: templates with placeholders for state and artifacts, and the identity of the agent.
 
 use std::sync::Arc;
 
 use hatchery_core::{Agent, CallContext, Capabilities, Capability, Instruction, RunError};
 use serde_json::Value;
 
-/// What the author of an instruction may reach; `None` is everything.
+/// The capabilities of an instruction's author. `None` is all of them.
 type Rights<'a> = Option<&'a Arc<dyn Capabilities>>;
 
-/// The text of an instruction, if there is one. What a template names must be within the rights of its author.
+/// Returns the text of an instruction. A template may only read what its author has the capabilities for.
 pub(crate) async fn text(
     instruction: &Instruction,
     rights: Rights<'_>,
@@ -16,12 +16,12 @@ pub(crate) async fn text(
 ) -> Result<Option<String>, RunError> {
     match instruction {
         Instruction::None => Ok(None),
-        Instruction::Template(template) => fill(template, rights, cx).await.map(Some),
+        Instruction::Template(template) => render(template, rights, cx).await.map(Some),
         Instruction::Computed(provider) => provider.instruction(cx).await.map(Some),
     }
 }
 
-/// What an agent is told about itself.
+/// Returns the instruction that names and describes the agent.
 pub(super) fn identity(agent: &Agent) -> String {
     if agent.description.is_empty() {
         format!("You are an agent. Your internal name is \"{}\".", agent.name)
@@ -33,26 +33,26 @@ pub(super) fn identity(agent: &Agent) -> String {
     }
 }
 
-/// Fills in `{key}`, `{key?}` (empty when missing), `{app:key}`, `{artifact.name}`. Braces around anything that is not a key stay as
-/// they are, so that JSON and code in an instruction need no escapes.
-async fn fill(template: &str, rights: Rights<'_>, cx: &CallContext) -> Result<String, RunError> {
+/// Replaces `{key}`, `{key?}` (empty if missing), `{app:key}` and `{artifact.name}`. Braces around anything else stay
+/// as they are, so that JSON and code in an instruction need no escapes.
+async fn render(template: &str, rights: Rights<'_>, cx: &CallContext) -> Result<String, RunError> {
     if !template.contains('{') {
         return Ok(template.into());
     }
-    let mut filled = String::with_capacity(template.len());
+    let mut rendered = String::with_capacity(template.len());
     for piece in pieces(template) {
         match piece {
-            Piece::Text(text) => filled.push_str(text),
-            Piece::Placeholder { whole, name, optional } => match value(name, optional, rights, cx).await? {
-                Some(value) => filled.push_str(&value),
-                None => filled.push_str(whole),
+            Piece::Text(text) => rendered.push_str(text),
+            Piece::Placeholder { source, name, optional } => match value(name, optional, rights, cx).await? {
+                Some(value) => rendered.push_str(&value),
+                None => rendered.push_str(source),
             },
         }
     }
-    Ok(filled)
+    Ok(rendered)
 }
 
-/// What a template reads when it is filled in.
+/// A value that a template reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placeholder<'a> {
     /// A state key, with its prefix.
@@ -62,8 +62,7 @@ pub enum Placeholder<'a> {
 }
 
 impl<'a> Placeholder<'a> {
-    /// Returns what `name`, which stands between braces, is a placeholder of; `None` for text that only has braces
-    /// around it.
+    /// Parses the text between braces. `None` if it is not a placeholder.
     fn of(name: &'a str) -> Option<Self> {
         match name.strip_prefix("artifact.") {
             Some(artifact) => Some(Self::Artifact(artifact)),
@@ -80,11 +79,11 @@ pub fn placeholders(template: &str) -> impl Iterator<Item = Placeholder<'_>> {
     })
 }
 
-/// A stretch of a template.
+/// A part of a template.
 #[derive(Debug, PartialEq)]
 enum Piece<'a> {
     Text(&'a str),
-    Placeholder { whole: &'a str, name: &'a str, optional: bool },
+    Placeholder { source: &'a str, name: &'a str, optional: bool },
 }
 
 /// Splits a template at its placeholders: one or more `{`, no brace, one or more `}`.
@@ -105,13 +104,13 @@ fn pieces(template: &str) -> Vec<Piece<'_>> {
             continue;
         }
         pieces.push(Piece::Text(before));
-        let (whole, after) = from_open.split_at(inner_at + inner_len + close_len);
+        let (source, after) = from_open.split_at(inner_at + inner_len + close_len);
         let name = inner.trim();
         let (name, optional) = match name.strip_suffix('?') {
             Some(name) => (name.trim_end(), true),
             None => (name, false),
         };
-        pieces.push(Piece::Placeholder { whole, name, optional });
+        pieces.push(Piece::Placeholder { source, name, optional });
         rest = after;
     }
     pieces.push(Piece::Text(rest));
@@ -119,7 +118,7 @@ fn pieces(template: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// What stands for a placeholder; nothing when it is not one.
+/// Returns the value of a placeholder, or `None` if `name` is not one.
 async fn value(name: &str, optional: bool, rights: Rights<'_>, cx: &CallContext) -> Result<Option<String>, RunError> {
     let check = |capability| rights.map_or(Ok(()), |rights| rights.check(cx, capability));
     let missing = |what: &str| match optional {
@@ -177,20 +176,20 @@ mod tests {
     }
 
     #[test]
-    fn pieces_put_together_are_the_template() {
+    fn concatenated_pieces_are_the_template() {
         for template in ["", "{", "}", "{a", "{a}{", "{{a}", "x{a}}y", "{a{b}c}", "é{ü}"] {
-            let whole: String = pieces(template)
+            let source: String = pieces(template)
                 .into_iter()
                 .map(|piece| match piece {
-                    Piece::Text(text) | Piece::Placeholder { whole: text, .. } => text,
+                    Piece::Text(text) | Piece::Placeholder { source: text, .. } => text,
                 })
                 .collect();
-            assert_eq!(whole, template);
+            assert_eq!(source, template);
         }
     }
 
     #[test]
-    fn placeholders_are_what_filling_in_would_read() {
+    fn placeholders_are_the_values_that_rendering_reads() {
         let found: Vec<_> = placeholders("{a?} {{user:b}} {artifact.c.txt} {\"json\": 1} { app:d }").collect();
         let expected = [
             Placeholder::State("a"),

@@ -10,25 +10,25 @@ use hatchery_core::{
 };
 use serde_json::Value;
 
-use super::{Step, output_schema, transfer};
-use crate::agents::Frame;
+use super::{LoopDriver, output_schema, transfer};
+use crate::run::RunContext;
 
 /// Names of the engine's own tools. Other tools cannot have them.
 pub(crate) const RESERVED: [&str; 3] = [transfer::TRANSFER, output_schema::SET_MODEL_RESPONSE, REQUEST_CONFIRMATION];
 
-impl Step<'_> {
+impl LoopDriver<'_> {
     /// Resolves the tools of the toolsets for the next request and the calls in its response.
     pub(super) async fn resolve_tools(&mut self) -> Result<(), RunError> {
         if !self.llm.toolsets.is_empty() {
-            self.tools = all_tools(self.frame, self.id, self.llm, &self.cx.call).await?;
+            self.tools = all_tools(self.run, self.id, self.llm, &self.cx.call).await?;
         }
         Ok(())
     }
 }
 
 /// Returns the agent's own tools, with those for transfers and structured output.
-pub(super) fn own_tools(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Vec<Arc<dyn Tool>> {
-    let mut tools = transfer::with_transfer_tool(frame, id, llm);
+pub(super) fn own_tools(run: &RunContext, id: AgentId, llm: &LlmAgent) -> Vec<Arc<dyn Tool>> {
+    let mut tools = transfer::with_transfer_tool(run, id, llm);
     tools.extend(output_schema::tool(llm));
     tools
 }
@@ -36,12 +36,12 @@ pub(super) fn own_tools(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Vec<Arc<d
 /// Returns the own tools and those of the toolsets. The tool for structured output is last, because it depends on the
 /// others.
 async fn all_tools(
-    frame: &Frame,
+    run: &RunContext,
     id: AgentId,
     llm: &LlmAgent,
     cx: &CallContext,
 ) -> Result<Vec<Arc<dyn Tool>>, RunError> {
-    let mut tools = own_tools(frame, id, llm);
+    let mut tools = own_tools(run, id, llm);
     let own_count = tools.len();
     add_toolsets(&mut tools, &llm.toolsets, cx).await?;
     if llm.output_schema.is_some()

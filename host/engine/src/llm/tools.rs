@@ -8,9 +8,9 @@ use hatchery_core::{
 };
 use tokio::task::JoinSet;
 
-use super::Step;
-use crate::agents::unknown_tool;
-use crate::tasks::joined;
+use super::LoopDriver;
+use crate::run::unknown_tool;
+use crate::tasks::propagate_panic;
 use crate::tools::confirmation::{self, ConfirmationRequest, ConfirmedCall};
 use crate::tools::pipeline::{Caller, ToolPipeline, ToolResponse, error_map};
 
@@ -21,7 +21,7 @@ type Answers = (Option<Arc<Event>>, Vec<String>);
 /// A call with a person's decision. `None` if no decision was requested.
 type PendingCall = (FunctionCall, Option<(ToolConfirmation, ConfirmationRequest)>);
 
-impl Step<'_> {
+impl LoopDriver<'_> {
     /// Runs the tool calls in `answer`.
     pub(super) async fn call_tools(&self, answer: &Event) -> Result<Answers, RunError> {
         let calls: Vec<_> = answer.function_calls().map(|call| (call.clone(), None)).collect();
@@ -37,44 +37,44 @@ impl Step<'_> {
         self.answers(due.collect(), &later).await
     }
 
-    /// Returns the results of `calls`, replayed or from the tools. They are one event, in the order of the calls. An
-    /// event before it requests confirmation of the calls that require it. The ids in `later` are those of long-running
-    /// tools.
+    /// Returns the results of `calls` as one event, in the order of the calls. An event before it requests confirmation of
+    /// the calls that require it. The ids in `later` are those of long-running tools.
     async fn answers(&self, calls: Vec<PendingCall>, later: &[String]) -> Result<Answers, RunError> {
-        let mut asked = self.recall(confirmation::is_request).await?;
-        let answered = self.recall(is_answer).await?;
-        if answered.is_none() && self.past.has_more() {
-            self.past.check_failure(&self.cx.call.agent)?;
-            return Ok((None, pending(asked.as_deref(), later, None)));
-        }
-        if let Some(answered) = answered {
-            let pending = pending(asked.as_deref(), later, Some(&answered));
-            return Ok((Some(answered), pending));
-        }
-        self.past.go_live(&self.cx.call.agent)?;
+        let mut request = self.replay.next(self.cx, confirmation::is_request).await?;
+        let live = || self.emit_answers(calls, &mut request);
+        let response = self.replay.optional_step(self.cx, is_answer, live).await?;
+        let pending = pending(request.as_deref(), later, response.as_deref());
+        Ok((response, pending))
+    }
+
+    /// Runs the calls and emits their results. `request` is the confirmation that was requested before the run was
+    /// interrupted, which is not requested again.
+    async fn emit_answers(
+        &self,
+        calls: Vec<PendingCall>,
+        request: &mut Option<Arc<Event>>,
+    ) -> Result<Option<Arc<Event>>, RunError> {
         let (content, actions, final_args) = self.run_tools(&calls).await?;
-        // A confirmation that was requested before the run was interrupted is not requested again.
-        let shown = calls.iter().map(|(call, _)| call).zip(&final_args);
-        if asked.is_none()
-            && let Some(request) = confirmation::request(shown, &actions)
+        let final_calls = calls.iter().map(|(call, _)| call).zip(&final_args);
+        if request.is_none()
+            && let Some(data) = confirmation::request(final_calls, &actions)
         {
-            asked = Some(self.cx.emit_with_proof(request, Claim::Confirmation).await?);
+            *request = Some(self.cx.emit_with_proof(data, Claim::Confirmation).await?);
         }
-        let nothing_yet = content.is_none() && actions.is_empty();
-        if nothing_yet && !self.frame.app.settings.resumable {
-            return Ok((None, pending(asked.as_deref(), later, None)));
+        let is_empty = content.is_none() && actions.is_empty();
+        if is_empty && !self.run.app.settings.resumable {
+            return Ok(None);
         }
         // A resumed run must find that its tools have run, even if they have no results yet.
-        let ids = calls.iter().filter(|_| nothing_yet).filter_map(|(call, _)| call.id.clone());
+        let ids = calls.iter().filter(|_| is_empty).filter_map(|(call, _)| call.id.clone());
         let long_running_tool_ids = ids.collect();
-        let hands_over = [&actions, &*self.cx.call.actions()].iter().any(|actions| actions.transfer_to_agent.is_some());
+        let transfers = [&actions, &*self.cx.call.actions()].iter().any(|actions| actions.transfer_to_agent.is_some());
         let data = EventData { content, actions, long_running_tool_ids, ..EventData::default() };
-        let event = match hands_over {
+        let event = match transfers {
             true => self.cx.emit_with_proof(data, Claim::Transfer).await?,
             false => self.cx.emit(data).await?,
         };
-        let pending = pending(asked.as_deref(), later, Some(&event));
-        Ok((Some(event), pending))
+        Ok(Some(event))
     }
 
     /// Runs the calls. Returns the content with their results, their changes, and the final arguments of each call.
@@ -101,7 +101,7 @@ impl Step<'_> {
     fn prepare(&self, call: &FunctionCall, decided: Option<(ToolConfirmation, ConfirmationRequest)>) -> PreparedCall {
         let (decision, decided) = decided.unzip();
         let cx = self.cx.call.for_call(call.id.as_deref()).with_confirmation(decision);
-        let plugins = &self.frame.plugins;
+        let plugins = &self.run.plugins;
         let pipeline = match self.tool(&call.name) {
             Some(tool) => Ok(ToolPipeline::new(tool, plugins, self.hooks(), Caller::Model { decided }, cx)),
             None => Err(unknown_tool(&call.name, &self.tools)),
@@ -176,7 +176,7 @@ async fn run_in_parallel(calls: Vec<PreparedCall>) -> Result<Vec<CallResult>, Ru
     }
     let mut results = Vec::with_capacity(tasks.len());
     while let Some(task) = tasks.join_next().await {
-        match joined(task) {
+        match propagate_panic(task) {
             Ok(result) => results.push(result),
             Err(error) => {
                 // The other calls must not have effects after the run has failed.

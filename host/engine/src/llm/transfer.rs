@@ -6,15 +6,15 @@ use async_trait::async_trait;
 use hatchery_core::{AgentId, AgentKind, CallContext, FunctionDeclaration, JsonMap, LlmAgent, Tool, ToolError};
 use serde_json::{Value, json};
 
-use crate::agents::Frame;
+use crate::run::RunContext;
 
 /// The name of the tool.
 pub(crate) const TRANSFER: &str = "transfer_to_agent";
 
 /// Returns the agent's tools, and [`TRANSFER`] if there is a target.
-pub(super) fn with_transfer_tool(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Vec<Arc<dyn Tool>> {
+pub(super) fn with_transfer_tool(run: &RunContext, id: AgentId, llm: &LlmAgent) -> Vec<Arc<dyn Tool>> {
     let mut tools = llm.tools.clone();
-    let names: Vec<_> = targets(frame, id, llm).into_iter().map(|target| frame.agent(target).name.clone()).collect();
+    let names: Vec<_> = targets(run, id, llm).into_iter().map(|target| run.agent(target).name.clone()).collect();
     if !names.is_empty() {
         tools.push(Arc::new(TransferTool::new(&names)));
     }
@@ -22,14 +22,14 @@ pub(super) fn with_transfer_tool(frame: &Frame, id: AgentId, llm: &LlmAgent) -> 
 }
 
 /// Returns the instruction that describes the targets. `None` if there are none.
-pub(super) fn instruction(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Option<String> {
-    let targets = targets(frame, id, llm);
+pub(super) fn instruction(run: &RunContext, id: AgentId, llm: &LlmAgent) -> Option<String> {
+    let targets = targets(run, id, llm);
     if targets.is_empty() {
         return None;
     }
     let mut text = String::from("You can hand the conversation over to one of these agents:\n");
     for target in &targets {
-        let agent = frame.agent(*target);
+        let agent = run.agent(*target);
         let description = if agent.description.is_empty() { &agent.name } else { &agent.description };
         text.push_str(&format!("\nAgent name: {}\nAgent description: {description}\n", agent.name));
     }
@@ -37,19 +37,19 @@ pub(super) fn instruction(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Option<
         "\nIf you are the best to answer by your description, answer. If another agent is better, call `{TRANSFER}` with its name, \
          and say nothing beside the call."
     ));
-    let parent = frame.app.tree.parent(id).filter(|parent| targets.contains(parent));
+    let parent = run.app.tree.parent(id).filter(|parent| targets.contains(parent));
     if let Some(parent) = parent {
         text.push_str(&format!(
             " If neither you nor the others are fit to answer, hand over to your parent agent `{}`.",
-            frame.agent(parent).name
+            run.agent(parent).name
         ));
     }
     Some(text)
 }
 
 /// Returns the agents to which this agent may transfer: its sub agents, then its parent, then its peers.
-fn targets(frame: &Frame, id: AgentId, llm: &LlmAgent) -> Vec<AgentId> {
-    let tree = &frame.app.tree;
+fn targets(run: &RunContext, id: AgentId, llm: &LlmAgent) -> Vec<AgentId> {
+    let tree = &run.app.tree;
     let mut targets = tree.children(id).to_vec();
     let Some(parent) = tree.parent(id).filter(|parent| matches!(tree.agent(*parent).kind, AgentKind::Llm(_))) else {
         return targets;

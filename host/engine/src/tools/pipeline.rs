@@ -243,6 +243,6 @@ pub(crate) fn error_map(message: &str) -> JsonMap {
 }
 
 fn needs_person(tool: &str) -> ToolError {
-    let reason = "it needs a person's agreement, which only the model of an LLM agent can wait for";
+    let reason = "it requires confirmation, which only a tool call of an LLM agent's model can wait for";
     ToolError::Recoverable(format!("tool `{tool}` cannot be called here: {reason}"))
 }

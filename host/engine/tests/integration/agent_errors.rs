@@ -1,4 +1,4 @@
-//! What callbacks make of an agent that has failed.
+//! Callbacks that recover from the failure of an agent.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use hatchery_models::scripted::{Reply, Scripted};
 
 use crate::support::*;
 
-/// Answers failures of this kind.
+/// Recovers from failures with this code.
 struct Mends(&'static str);
 
 #[async_trait]
@@ -34,7 +34,7 @@ pub fn with(mut agent: Agent, callbacks: &[&'static str]) -> Agent {
 }
 
 #[tokio::test]
-async fn the_first_callback_that_has_one_gives_the_answer_and_the_run_goes_on() {
+async fn the_first_callback_with_an_answer_recovers_and_the_run_continues() {
     let first = with(fails("first"), &["LIMIT_REACHED", "MODEL_SERVER_ERROR", "MODEL_SERVER_ERROR"]);
     let second = llm("second", Scripted::new().default_reply("here I am"));
     let app = Harness::new(workflow("all", AgentKind::Sequential, vec![first, second])).await;
@@ -45,21 +45,21 @@ async fn the_first_callback_that_has_one_gives_the_answer_and_the_run_goes_on() 
 }
 
 #[tokio::test]
-async fn an_agent_around_the_one_that_failed_may_answer_for_it() {
+async fn an_agent_above_the_one_that_failed_may_recover() {
     let all = with(workflow("all", AgentKind::Sequential, vec![fails("inner")]), &["MODEL_SERVER_ERROR"]);
     let app = Harness::new(all).await;
     assert_eq!(app.transcript("hi").await, ["all: all could not: model `scripted`: out of order"]);
 }
 
 #[tokio::test]
-async fn a_failure_that_no_callback_answers_ends_the_run() {
+async fn a_failure_that_no_callback_recovers_ends_the_run() {
     let (events, error) = Harness::new(with(fails("root"), &["LIMIT_REACHED"])).await.expect_error("hi").await;
     assert_eq!(error.code(), "MODEL_SERVER_ERROR");
     assert_eq!(events, ["root: error MODEL_SERVER_ERROR: model `scripted`: out of order"]);
 }
 
 #[tokio::test]
-async fn a_cancelled_run_is_no_failure_to_answer() {
+async fn callbacks_do_not_recover_a_cancelled_run() {
     let app = Harness::new(with(fails("root"), &["CANCELLED"])).await;
     let request = app.request(Content::user("hi"));
     request.cancel.cancel();

@@ -107,7 +107,7 @@ async fn an_on_tool_error_callback_gets_the_validation_error() {
 
 #[tokio::test]
 async fn a_tool_with_an_invalid_schema_is_not_called() {
-    let warnings = Warnings::heard();
+    let warnings = Warnings::capture();
     let parameters = json!({"properties": {"x": {"type": "nonsense"}}});
     let transcript = answer(parameters, json!({"x": 1}), |_| {}).await;
     let start = "root: answer echo{\"error\":\"`echo` cannot be called, since the JSON Schema of its parameters cannot be used, which only its \

@@ -1,4 +1,4 @@
-//! Files in the user's message, kept as artifacts.
+//! Files in the user's message that are saved as artifacts.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ fn picture() -> Part {
     PartData::InlineData(blob).into()
 }
 
-/// What is stored of a message with a text and a picture.
+/// Returns the stored event of a message with a text and a picture.
 async fn stored(app: &Harness) -> Arc<Event> {
     let message = Content::new("user", vec![Part::text("look"), picture()]);
     app.runner.run(app.app.clone(), app.request(message)).await.unwrap().collect().await.unwrap();
@@ -44,19 +44,19 @@ async fn a_file_is_saved_and_only_named_in_the_session() {
 }
 
 #[tokio::test]
-async fn unless_asked_for_files_stay_in_the_session() {
+async fn by_default_files_stay_in_the_session() {
     let app = Harness::new(llm("root", Scripted::sequence(["nice"]))).await;
     assert_eq!(stored(&app).await.content.as_ref().unwrap().parts[1], picture());
 }
 
-/// Notes what the user said, and says something else in their place.
+/// Replaces the user's message, and records the message that agents get.
 #[derive(Default)]
-struct Says(Option<Content>, Mutex<Vec<Content>>);
+struct Replaces(Option<Content>, Mutex<Vec<Content>>);
 
 #[async_trait]
-impl Callback for Says {
+impl Callback for Replaces {
     fn name(&self) -> &str {
-        "says"
+        "replaces"
     }
     async fn before_agent(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
         self.1.lock().unwrap().push(Content::clone(&cx.invocation.user_content()));
@@ -65,24 +65,24 @@ impl Callback for Says {
 }
 
 #[async_trait]
-impl Plugin for Says {
+impl Plugin for Replaces {
     async fn on_user_message(&self, _: &CallContext, _: &Content) -> Result<Option<Content>, RunError> {
         Ok(self.0.clone())
     }
 }
 
 #[tokio::test]
-async fn agents_still_find_the_file_in_what_the_user_said() {
-    let heard = Arc::new(Says::default());
+async fn agents_still_find_the_file_in_the_message_of_the_user() {
+    let callback = Arc::new(Replaces::default());
     let mut agent = llm("root", Scripted::sequence(["nice"]));
-    agent.callbacks.push(HookPoint::BeforeAgent, heard.clone());
+    agent.callbacks.push(HookPoint::BeforeAgent, callback.clone());
     stored(&saving(agent).await).await;
-    assert_eq!(heard.1.lock().unwrap()[0].parts[1], picture());
+    assert_eq!(callback.1.lock().unwrap()[0].parts[1], picture());
 }
 
 #[tokio::test]
-async fn what_a_plugin_makes_of_the_message_is_what_is_saved() {
-    let plugin = Says(Some(Content::new("user", vec![picture()])), Mutex::default());
+async fn the_message_that_a_plugin_replaced_is_the_one_that_is_saved() {
+    let plugin = Replaces(Some(Content::new("user", vec![picture()])), Mutex::default());
     let app = saving(llm("root", Scripted::sequence(["nice"]))).await;
     let plugins = Plugins::new(vec![Arc::new(plugin)]).unwrap();
     let app = Harness { runner: Runner::with_plugins(app.runner.services().clone(), plugins), ..app };

@@ -1,4 +1,4 @@
-//! A cancelled run ends wherever it waits.
+//! Cancellation: a run ends wherever it waits.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use crate::support::*;
 
-/// Waits for ever at one place.
+/// Waits forever at one place.
 struct Stuck {
     at: &'static str,
     entered: Notify,
@@ -172,7 +172,7 @@ impl ArtifactService for Stuck {
     }
 }
 
-/// Cancels the run once it is stuck, and gives how it ends.
+/// Cancels the run once it is stuck, and returns its error.
 async fn end(app: &Harness, stuck: &Stuck, message: Content) -> RunError {
     let request = app.request(message);
     let cancel = request.cancel.clone();
@@ -185,7 +185,7 @@ async fn end(app: &Harness, stuck: &Stuck, message: Content) -> RunError {
     ending.await.unwrap().unwrap_err()
 }
 
-async fn assert_left(app: Harness, stuck: &Stuck) {
+async fn assert_cancellable(app: Harness, stuck: &Stuck) {
     let error = end(&app, stuck, Content::user("hi")).await;
     assert!(matches!(error, RunError::Cancelled), "{}: {error:?}", stuck.at);
     assert_eq!(app.session().await.events.last().unwrap().error_code.as_deref(), Some("CANCELLED"), "{}", stuck.at);
@@ -198,33 +198,33 @@ fn agent(change: impl FnOnce(&mut LlmAgent)) -> Agent {
 }
 
 #[tokio::test]
-async fn a_run_is_left_in_a_model_request_and_in_its_answer() {
+async fn a_run_is_cancelled_in_a_model_request_and_in_its_answer() {
     for at in ["model", "answer"] {
         let stuck = Stuck::at(at);
         let model = Some(ModelRef::Object("stuck".into(), stuck.clone()));
-        assert_left(Harness::new(agent(|llm| llm.model = model)).await, &stuck).await;
+        assert_cancellable(Harness::new(agent(|llm| llm.model = model)).await, &stuck).await;
     }
 }
 
 #[tokio::test]
-async fn a_run_is_left_in_a_tool() {
+async fn a_run_is_cancelled_in_a_tool() {
     for at in ["tool", "prepare"] {
         let stuck = Stuck::at(at);
         let tool = stuck.clone();
-        assert_left(Harness::new(agent(|llm| llm.tools = vec![tool])).await, &stuck).await;
+        assert_cancellable(Harness::new(agent(|llm| llm.tools = vec![tool])).await, &stuck).await;
     }
 }
 
 #[tokio::test]
-async fn a_run_is_left_in_tools_that_run_at_the_same_time_and_in_parallel_agents() {
+async fn a_run_is_cancelled_in_tools_that_run_at_the_same_time_and_in_parallel_agents() {
     let stuck = Stuck::at("tool");
     let twice = Reply::call("stuck", json!({})).and_call("stuck", json!({}));
     let child = llm_with("child", Scripted::sequence([twice]), |llm| llm.tools = vec![stuck.clone()]);
-    assert_left(Harness::new(workflow("root", AgentKind::Parallel, vec![child])).await, &stuck).await;
+    assert_cancellable(Harness::new(workflow("root", AgentKind::Parallel, vec![child])).await, &stuck).await;
 }
 
 #[tokio::test]
-async fn a_run_is_left_in_a_callback() {
+async fn a_run_is_cancelled_in_a_callback() {
     for at in ["before_agent", "before_model", "after_model", "before_tool", "after_tool", "after_agent"] {
         let stuck = Stuck::at(at);
         let mut agent = agent(|llm| {
@@ -236,7 +236,7 @@ async fn a_run_is_left_in_a_callback() {
         });
         agent.callbacks.push(HookPoint::BeforeAgent, stuck.clone());
         agent.callbacks.push(HookPoint::AfterAgent, stuck.clone());
-        assert_left(Harness::new(agent).await, &stuck).await;
+        assert_cancellable(Harness::new(agent).await, &stuck).await;
     }
 }
 
@@ -247,15 +247,15 @@ async fn with_plugin(agent: Agent, stuck: &Arc<Stuck>) -> Harness {
 }
 
 #[tokio::test]
-async fn a_run_is_left_in_a_plugins_hook() {
+async fn a_run_is_cancelled_in_a_plugins_hook() {
     for at in ["on_user_message", "before_run", "on_event", "before_model", "after_run"] {
         let stuck = Stuck::at(at);
-        assert_left(with_plugin(llm("root", Scripted::sequence(["ok"])), &stuck).await, &stuck).await;
+        assert_cancellable(with_plugin(llm("root", Scripted::sequence(["ok"])), &stuck).await, &stuck).await;
     }
 }
 
 #[tokio::test]
-async fn a_run_is_left_in_a_hook_for_failures() {
+async fn a_run_is_cancelled_in_a_hook_for_failures() {
     for at in ["on_tool_error", "on_model_error", "on_run_error"] {
         let stuck = Stuck::at(at);
         let model = Scripted::sequence([Reply::call("broken", json!({})), Reply::status(500, "down")]);
@@ -268,7 +268,7 @@ async fn a_run_is_left_in_a_hook_for_failures() {
 }
 
 #[tokio::test]
-async fn a_run_is_left_in_an_artifact_service() {
+async fn a_run_is_cancelled_in_an_artifact_service() {
     for at in ["save", "load"] {
         let stuck = Stuck::at(at);
         let tool = Stuck::at("nowhere");
@@ -280,12 +280,12 @@ async fn a_run_is_left_in_an_artifact_service() {
         });
         let app = Harness::new(agent).await;
         let services = hatchery_core::Services { artifacts: stuck.clone(), ..app.runner.services().clone() };
-        assert_left(Harness { runner: Runner::new(services), ..app }, &stuck).await;
+        assert_cancellable(Harness { runner: Runner::new(services), ..app }, &stuck).await;
     }
 }
 
 #[tokio::test]
-async fn a_run_is_left_while_it_saves_the_users_files() {
+async fn a_run_is_cancelled_while_it_saves_the_users_files() {
     let stuck = Stuck::at("save");
     let mut app = Harness::new(llm("root", Scripted::sequence(["ok"]))).await;
     app.config.save_input_blobs_as_artifacts = true;
@@ -299,8 +299,8 @@ async fn a_run_is_left_while_it_saves_the_users_files() {
 }
 
 #[tokio::test]
-async fn a_run_is_left_while_examples_are_chosen() {
+async fn a_run_is_cancelled_while_examples_are_chosen() {
     let stuck = Stuck::at("examples");
     let provider = stuck.clone();
-    assert_left(Harness::new(agent(|llm| llm.examples = Some(Examples::Chosen(provider)))).await, &stuck).await;
+    assert_cancellable(Harness::new(agent(|llm| llm.examples = Some(Examples::Chosen(provider)))).await, &stuck).await;
 }

@@ -128,7 +128,7 @@ async fn a_check_that_takes_too_many_steps_is_interrupted_and_the_tool_does_not_
 
 #[tokio::test]
 async fn a_check_that_could_exceed_the_limit_is_not_started() {
-    let audit = Audit::heard();
+    let audit = Audit::capture();
     let (error, calls, steps) =
         error_of(list(alternatives(6000)), json!({"list": vec![0.5; 100_000]}), Spies::default()).await;
     assert_eq!(

@@ -315,7 +315,7 @@ async fn code_cannot_call_a_tool_that_requires_confirmation() {
     assert_eq!(
         app.transcript("hi").await,
         [
-            "code: tool `echo` cannot be called here: it needs a person's agreement, which only the model of an LLM agent can wait for"
+            "code: tool `echo` cannot be called here: it requires confirmation, which only a tool call of an LLM agent's model can wait for"
         ]
     );
     assert_eq!(runs.load(Ordering::Relaxed), 0);

@@ -274,7 +274,7 @@ async fn a_tool_called_by_code_cannot_request_confirmation_for_its_caller() {
     let kind =
         AgentKind::Custom(CustomAgentSpec { code: Arc::new(Calls), model: None, tools: vec![careful_pay(&paid)] });
     let transcript = Harness::new(Agent::new("code", "", kind)).await.transcript("hi").await;
-    let reason = "it needs a person's agreement, which only the model of an LLM agent can wait for";
+    let reason = "it requires confirmation, which only a tool call of an LLM agent's model can wait for";
     assert_eq!(transcript, [format!("code: tool `pay` cannot be called here: {reason}")]);
     assert!(paid.lock().unwrap().is_empty());
 }
@@ -296,7 +296,7 @@ async fn a_tool_in_an_agent_tool_cannot_request_confirmation() {
 async fn decisions_are_written_to_the_audit_log() {
     let paid = Paid::default();
     let tool: Arc<dyn Tool> = Arc::new(RequireConfirmation::new(pay(&paid)));
-    let audit = Audit::heard();
+    let audit = Audit::capture();
     let app = Harness::new(payer(tool.clone(), vec![Meddles::new(Changes::AfterConsent)])).await;
     let (id, _) = request(&app.run("hi").await);
     let (id, _) = request(&app.send(approval(&id)).await);

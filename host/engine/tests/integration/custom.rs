@@ -1,4 +1,4 @@
-//! Custom agents: what code can do through its context.
+//! Custom agents: the capabilities of code through its context.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ fn custom(name: &str, code: impl CustomAgent + 'static) -> Agent {
     Agent::new(name, "", AgentKind::Custom(CustomAgentSpec { code: Arc::new(code), model: None, tools: vec![] }))
 }
 
-/// Says something before and after each of its sub agents.
+/// Emits an event before and after each of its sub agents.
 struct Frames(&'static [&'static str]);
 
 #[async_trait]
@@ -40,13 +40,13 @@ async fn a_custom_agent_relays_its_sub_agents_and_sets_state() {
 }
 
 #[tokio::test]
-async fn a_sub_agent_that_does_not_exist_is_named_with_those_that_do() {
+async fn the_error_for_an_unknown_sub_agent_lists_the_existing_ones() {
     let root = custom("root", Frames(&["chidl"])).with_sub_agents(vec![llm("child", Scripted::new())]);
     let (_, error) = Harness::new(root).await.expect_error("hi").await;
     assert_eq!(error.to_string(), "Agent not found: chidl below `root`, which has `child`");
 }
 
-/// Keeps what its sub agent says from the session.
+/// Keeps the events of its sub agent from the session.
 #[derive(Default)]
 struct Listens(Mutex<Vec<String>>);
 
@@ -63,15 +63,15 @@ struct Retells;
 #[async_trait]
 impl CustomAgent for Retells {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
-        let heard = Arc::new(Listens::default());
-        cx.call.host()?.run_sub_agent(&cx.call, "child", heard.clone()).await?;
-        let text = heard.0.lock().unwrap().join(", ");
+        let sink = Arc::new(Listens::default());
+        cx.call.host()?.run_sub_agent(&cx.call, "child", sink.clone()).await?;
+        let text = sink.0.lock().unwrap().join(", ");
         cx.say(format!("heard {text}")).await.map(|_| ())
     }
 }
 
 #[tokio::test]
-async fn what_is_not_relayed_is_not_stored() {
+async fn events_that_are_not_relayed_are_not_stored() {
     let root = custom("root", Retells).with_sub_agents(vec![llm("child", Scripted::new().default_reply("psst"))]);
     let app = Harness::new(root).await;
     assert_eq!(app.transcript("hi").await, ["root: heard child: psst"]);
@@ -114,7 +114,7 @@ impl CustomAgent for Panics {
 }
 
 #[tokio::test]
-async fn a_panic_in_native_code_is_an_error_and_the_session_goes_on() {
+async fn a_panic_in_native_code_is_an_error_and_the_session_continues() {
     let app = Harness::new(custom("root", Panics)).await;
     for _ in 0..2 {
         let (events, error) = app.expect_error("hi").await;
@@ -134,7 +134,7 @@ impl CustomAgent for Forges {
 }
 
 #[tokio::test]
-async fn an_agent_may_not_speak_as_the_user() {
+async fn an_agent_may_not_emit_events_of_the_user() {
     let (events, _) = Harness::new(custom("root", Forges)).await.expect_error("hi").await;
     let message = "agent `root`: may not speak as `user`; leave the author of its events empty";
     assert_eq!(events, [format!("root: error AGENT_FAILED: {message}")]);
@@ -153,7 +153,7 @@ impl CustomAgent for Prepares {
 }
 
 #[tokio::test]
-async fn sub_agents_and_tools_see_what_the_agent_around_them_has_changed() {
+async fn sub_agents_and_tools_see_the_changes_of_the_agent_around_them() {
     let model = Arc::new(Scripted::sequence(["buzz"]));
     let writer = llm_on("writer", &model, |llm| {
         llm.instruction = hatchery_core::Instruction::Template("Write about {topic}.".into());

@@ -1,4 +1,4 @@
-//! Plugins that guard: nothing of a run goes around them.
+//! Plugins that guard a run: nothing bypasses them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// Lets no tool named `delete` run, and has every model be polite.
+/// Blocks the tool `delete`, and adds an instruction to every model request.
 struct Guard;
 
 #[async_trait]

@@ -1,4 +1,5 @@
-//! What an interrupted run does not do twice: the work of branches, of callbacks, of code that sets state, and questions to a person.
+//! Work that a resumed run does not repeat: that of branches, of callbacks, of code that sets state, and questions to a
+//! person.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,10 +14,10 @@ use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 
 use super::agent_errors::{fails, with};
-use super::resumption::{calls_then_says, counter, ends_alike, interrupted, later, workflow_code};
+use super::resumption::{assert_resumable, calls_then_answers, counter, interrupted, later, workflow_code};
 use crate::support::*;
 
-/// Sets state before it says anything and after it has said the last.
+/// Sets state before its first event and after its last.
 struct SetsState;
 
 #[async_trait]
@@ -31,8 +32,8 @@ impl CustomAgent for SetsState {
 }
 
 #[tokio::test]
-async fn code_that_sets_state_goes_on_where_it_was() {
-    let session = ends_alike(|| {
+async fn code_that_sets_state_resumes_where_it_was() {
+    let session = assert_resumable(|| {
         let inner = counter("inner", &["x"], "inner!");
         let mut code = workflow_code("code", Arc::new(SetsState)).with_sub_agents(vec![inner]);
         code.callbacks.push(
@@ -47,9 +48,9 @@ async fn code_that_sets_state_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn a_failure_that_was_answered_for_is_not_answered_for_again() {
+async fn a_recovered_failure_is_not_recovered_again() {
     for (kind, first) in [(AgentKind::Sequential, 3), (AgentKind::Parallel, 0)] {
-        let session = ends_alike(|| {
+        let session = assert_resumable(|| {
             let mut below = vec![counter("p", &["x"], "p!"), fails("inner")];
             if first == 0 {
                 below.remove(0);
@@ -70,7 +71,7 @@ async fn an_agent_whose_tool_has_failed_is_not_run_again() {
         counted.fetch_add(1, Ordering::Relaxed);
         Err(ToolError::Fatal { tool: "breaks".into(), code: "BROKEN".into(), message: "it broke".into() })
     });
-    let a = llm_with("a", calls_then_says(&["breaks"], "never said"), |llm| llm.tools = vec![breaks]);
+    let a = llm_with("a", calls_then_answers(&["breaks"], "not emitted"), |llm| llm.tools = vec![breaks]);
     let a = with(a, &["BROKEN"]);
     let all = workflow("all", AgentKind::Sequential, vec![a, counter("b", &["x"], "b!")]);
     let (stored, session) = interrupted(&Arc::new(App::new("app", all).unwrap()), 4).await;
@@ -78,7 +79,7 @@ async fn an_agent_whose_tool_has_failed_is_not_run_again() {
     assert_eq!(runs.load(Ordering::Relaxed), 1);
 }
 
-/// Counts how often it is asked after an agent.
+/// Counts the calls after an agent.
 struct Counts(Arc<AtomicUsize>);
 
 #[async_trait]
@@ -94,24 +95,24 @@ impl Callback for Counts {
 }
 
 #[tokio::test]
-async fn callbacks_after_branches_are_not_asked_twice() {
-    let asked = Arc::new(AtomicUsize::new(0));
+async fn callbacks_after_branches_are_not_called_twice() {
+    let calls = Arc::new(AtomicUsize::new(0));
     let branches = ["p", "q"].map(|name| {
         let mut branch = counter(name, &[], "!");
-        branch.callbacks.push(HookPoint::AfterAgent, Arc::new(Counts(asked.clone())));
+        branch.callbacks.push(HookPoint::AfterAgent, Arc::new(Counts(calls.clone())));
         branch
     });
     let both = workflow("both", AgentKind::Parallel, branches.into());
     let all = workflow("all", AgentKind::Sequential, vec![both, counter("last", &["x"], "last!")]);
-    // The user's message, what the branches say, and the call of the last agent are stored.
+    // The user's message, the events of the branches and the call of the last agent are stored.
     interrupted(&Arc::new(App::new("app", all).unwrap()), 4).await;
-    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
-async fn a_tool_in_a_branch_that_has_said_nothing_yet_does_not_run_again() {
+async fn a_tool_in_a_branch_that_has_not_responded_yet_does_not_run_again() {
     let runs = Arc::new(AtomicUsize::new(0));
-    let orders = llm_with("orders", calls_then_says(&["order"], "never said"), |llm| {
+    let orders = llm_with("orders", calls_then_answers(&["order"], "not emitted"), |llm| {
         llm.tools = vec![later(&runs, Value::Null)];
     });
     let both = workflow("both", AgentKind::Parallel, vec![orders, counter("other", &[], "!")]);
@@ -123,7 +124,7 @@ async fn a_tool_in_a_branch_that_has_said_nothing_yet_does_not_run_again() {
 #[tokio::test]
 async fn a_person_is_not_asked_twice_about_one_call() {
     for resumable in [false, true] {
-        let root = llm_with("root", calls_then_says(&["echo"], "please decide"), |llm| {
+        let root = llm_with("root", calls_then_answers(&["echo"], "please decide"), |llm| {
             llm.tools = vec![guarded("echo", |_, _| Ok(json!("ran")))];
         });
         let settings = AppSettings { resumable, ..AppSettings::default() };
@@ -138,7 +139,7 @@ async fn a_person_is_not_asked_twice_about_one_call() {
 
 #[tokio::test]
 async fn a_branch_whose_agents_have_changed_does_not_keep_the_run_from_ending() {
-    /// Escalates the first time, and says nothing when it is run again.
+    /// Escalates the first time, and emits nothing when it is run again.
     #[derive(Default)]
     struct EscalatesOnce(AtomicUsize);
 
@@ -153,7 +154,7 @@ async fn a_branch_whose_agents_have_changed_does_not_keep_the_run_from_ending() 
         }
     }
 
-    /// Has something to say only when it is run again.
+    /// Emits an event only when it is run again.
     #[derive(Default)]
     struct Late(AtomicUsize);
 
@@ -178,7 +179,7 @@ async fn a_branch_whose_agents_have_changed_does_not_keep_the_run_from_ending() 
 }
 
 #[tokio::test]
-async fn a_run_that_failed_in_a_tool_goes_on_with_the_tool() {
+async fn a_run_that_failed_in_a_tool_resumes_with_the_tool() {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = runs.clone();
     let flaky = tool("flaky", move |_, _| match counted.fetch_add(1, Ordering::Relaxed) {
@@ -206,7 +207,7 @@ impl CustomAgent for Escalates {
 }
 
 #[tokio::test]
-async fn an_escalation_that_could_not_be_stored_has_ended_nothing() {
+async fn an_escalation_that_could_not_be_stored_ends_nothing() {
     let leaves = workflow_code("leaves", Arc::new(Escalates));
     let round = workflow("round", AgentKind::Loop { max_iterations: None }, vec![leaves]);
     // The user's message is stored.

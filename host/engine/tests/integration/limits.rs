@@ -1,4 +1,4 @@
-//! Limits of a run: each is tripped, and says what it is and where to raise it.
+//! Limits of a run: each has a test that reaches it, and an error that names the key to raise.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::logs::Warnings;
 use crate::support::*;
 
-/// Answers with this part, and tells these tokens piece by piece.
+/// Answers with this part, and reports these tokens chunk by chunk.
 #[derive(Clone)]
 struct Metered(Part, Vec<UsageMetadata>);
 
@@ -27,7 +27,7 @@ impl Model for Metered {
     async fn generate(&self, _: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
         let Self(part, usages) = self.clone();
         let last = usages.len() - 1;
-        let pieces = usages.into_iter().enumerate().map(move |(index, usage)| {
+        let chunks = usages.into_iter().enumerate().map(move |(index, usage)| {
             let parts = if index == last { vec![part.clone()] } else { vec![] };
             Ok(LlmResponse {
                 content: Some(Content::new("model", parts)),
@@ -36,7 +36,7 @@ impl Model for Metered {
                 ..LlmResponse::default()
             })
         });
-        Ok(futures::stream::iter(pieces).boxed())
+        Ok(futures::stream::iter(chunks).boxed())
     }
 }
 
@@ -52,7 +52,7 @@ fn on(model: Metered) -> Option<ModelRef> {
     Some(ModelRef::Object("metered".into(), Arc::new(model)))
 }
 
-/// An agent that calls a tool which answers with the tokens that are spent, again and again.
+/// An agent that keeps calling a tool which returns the tokens that are used.
 async fn spender(usages: Vec<UsageMetadata>, max_tokens: u64) -> Harness {
     let agent = llm_with("root", Scripted::new(), |llm| {
         llm.model = on(Metered(calls("spent"), usages));
@@ -64,7 +64,7 @@ async fn spender(usages: Vec<UsageMetadata>, max_tokens: u64) -> Harness {
 }
 
 #[tokio::test]
-async fn once_the_tokens_are_spent_the_next_model_call_is_refused() {
+async fn once_the_tokens_are_spent_the_next_model_call_is_rejected() {
     let (events, error) = spender(vec![total(4)], 10).await.expect_error("hi").await;
     assert_eq!(
         error.to_string(),
@@ -75,13 +75,13 @@ async fn once_the_tokens_are_spent_the_next_model_call_is_refused() {
 }
 
 #[tokio::test]
-async fn tokens_told_piece_by_piece_are_counted_once() {
+async fn tokens_reported_chunk_by_chunk_are_counted_once() {
     let (events, _) = spender(vec![total(1), total(5), total(5)], 5).await.expect_error("hi").await;
     assert_eq!(events[1], "root: answer spent{\"result\":5}");
 }
 
 #[tokio::test]
-async fn without_a_sum_what_was_sent_thought_and_answered_is_added_up() {
+async fn without_a_total_prompt_thought_and_answer_tokens_are_added_up() {
     let usage = UsageMetadata {
         prompt_token_count: Some(1),
         candidates_token_count: Some(2),
@@ -106,26 +106,26 @@ async fn tokens_of_an_agent_called_as_a_tool_count_for_the_run() {
     assert!(matches!(error, RunError::Limit { value: 1_000_000, agent, .. } if agent == "root"));
 }
 
-/// Asks its model twice, and does not read the first answer to its end.
-struct Asks;
+/// Calls its model twice, and does not read the first response to its end.
+struct CallsModel;
 
 #[async_trait]
-impl CustomAgent for Asks {
+impl CustomAgent for CallsModel {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         let (name, model) = cx.call.host()?.model(&cx.call)?;
         for _ in 0..2 {
             let request = LlmRequest { model: name.clone(), ..LlmRequest::default() };
-            let asked = cx.call.invocation.generate("code", model.as_ref(), request, StreamingMode::On);
-            asked.await?.next().await;
+            let responses = cx.call.invocation.generate("code", model.as_ref(), request, StreamingMode::On);
+            responses.await?.next().await;
         }
         Ok(())
     }
 }
 
 #[tokio::test]
-async fn tokens_of_codes_own_model_calls_count() {
+async fn tokens_of_model_calls_by_code_count() {
     let model = on(Metered(Part::text("x"), vec![total(6), total(7)]));
-    let custom = CustomAgentSpec { code: Arc::new(Asks), model, tools: vec![] };
+    let custom = CustomAgentSpec { code: Arc::new(CallsModel), model, tools: vec![] };
     let mut app = Harness::new(Agent::new("root", "", AgentKind::Custom(custom))).await;
     app.config.max_tokens = 6;
     let (_, error) = app.expect_error("hi").await;
@@ -142,7 +142,7 @@ async fn without_a_limit_tokens_are_only_counted() {
 }
 
 #[tokio::test]
-async fn the_limit_of_steps_names_itself_and_where_to_raise_it() {
+async fn the_error_of_the_step_limit_names_the_key_to_raise() {
     let agent = llm_with("root", Scripted::new().default_reply(Reply::call("again", json!({}))), |llm| {
         llm.tools = vec![tool("again", |_, _| Ok(json!(1)))];
         llm.max_steps = Some(2);
@@ -154,7 +154,7 @@ async fn the_limit_of_steps_names_itself_and_where_to_raise_it() {
     );
 }
 
-/// Says a text so many times, in whole or in pieces, and goes on although it is told to stop, if it is stubborn.
+/// Emits a text `times` times, complete or partial. Ignores errors if it is `stubborn`.
 struct Chatters {
     text: String,
     times: usize,
@@ -167,9 +167,9 @@ impl CustomAgent for Chatters {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         for _ in 0..self.times {
             let content = Some(Arc::new(Content::model(&*self.text)));
-            let said = cx.emit(EventData { content, partial: self.partial, ..EventData::default() }).await;
+            let emitted = cx.emit(EventData { content, partial: self.partial, ..EventData::default() }).await;
             if !self.stubborn {
-                said?;
+                emitted?;
             }
         }
         Ok(())
@@ -187,13 +187,13 @@ fn runs_are_bounded_by_default() {
 }
 
 #[tokio::test]
-async fn a_run_that_says_too_much_ends_with_an_event_that_says_so() {
+async fn a_run_that_emits_too_much_ends_with_an_event_that_reports_it() {
     let expected = "the limit of events in one run of 3 reached by agent `root`; raise `max_events` to allow more";
     for stubborn in [false, true] {
         let code = Chatters { text: "more".into(), times: 100, partial: false, stubborn };
         let mut app = Harness::new(chatters(code)).await;
         app.config.max_events = 3;
-        let warnings = Warnings::heard();
+        let warnings = Warnings::capture();
         let (events, error) = app.expect_error("hi").await;
         assert_eq!(error.to_string(), expected);
         assert!(matches!(error, RunError::Limit { limit: RunLimit::Events, .. }));
@@ -206,7 +206,7 @@ async fn a_run_that_says_too_much_ends_with_an_event_that_says_so() {
 }
 
 #[tokio::test]
-async fn bytes_of_whole_events_and_of_pieces_count() {
+async fn bytes_of_complete_events_and_of_chunks_count() {
     for partial in [false, true] {
         let code = Chatters { text: "x".repeat(1500), times: 100, partial, stubborn: false };
         let mut app = Harness::new(chatters(code)).await.streaming();
@@ -250,7 +250,7 @@ async fn events_of_an_agent_called_as_a_tool_count_for_the_run() {
 }
 
 #[tokio::test]
-async fn an_app_s_own_limits_of_events_win() {
+async fn the_limits_of_events_of_an_app_take_precedence() {
     let code = Chatters { text: "more".into(), times: 100, partial: false, stubborn: false };
     let mut app = Harness::new(chatters(code)).await;
     let run = RunSettings { max_events: Some(1), max_run_bytes: Some(0), ..RunSettings::default() };
@@ -259,11 +259,11 @@ async fn an_app_s_own_limits_of_events_win() {
     assert!(matches!(error, RunError::Limit { limit: RunLimit::Events, value: 1, .. }));
 }
 
-/// Notes who asked for the run.
-struct Asked(std::sync::Mutex<Vec<Caller>>);
+/// Records the caller of the run.
+struct RecordsCaller(std::sync::Mutex<Vec<Caller>>);
 
 #[async_trait]
-impl CustomAgent for Asked {
+impl CustomAgent for RecordsCaller {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         self.0.lock().unwrap().push(cx.call.caller().clone());
         Ok(())
@@ -271,21 +271,24 @@ impl CustomAgent for Asked {
 }
 
 #[tokio::test]
-async fn an_agent_sees_who_asked_for_the_run_and_how() {
-    let asked = Arc::new(Asked(std::sync::Mutex::default()));
-    let agent =
-        Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code: asked.clone(), model: None, tools: vec![] }));
+async fn an_agent_sees_the_caller_of_the_run() {
+    let recorder = Arc::new(RecordsCaller(std::sync::Mutex::default()));
+    let agent = Agent::new(
+        "root",
+        "",
+        AgentKind::Custom(CustomAgentSpec { code: recorder.clone(), model: None, tools: vec![] }),
+    );
     let app = Harness::new(agent).await;
     for origin in [CallerOrigin::InProcess, CallerOrigin::Http] {
         let request = RunRequest { origin, ..app.request(Content::user("hi")) };
         app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
-        let caller = asked.0.lock().unwrap().pop().unwrap();
+        let caller = recorder.0.lock().unwrap().pop().unwrap();
         assert_eq!(caller, Caller { user: USER.into(), origin, is_authenticated: false });
     }
 }
 
 #[tokio::test]
-async fn a_run_with_ids_that_nobody_may_have_does_not_begin() {
+async fn a_run_with_invalid_ids_does_not_begin() {
     let app = Harness::new(llm("root", Scripted::new().default_reply("ok"))).await;
     for (user, session) in [("x".repeat(257), SESSION.to_owned()), (USER.to_owned(), "a\nb".to_owned())] {
         let request = RunRequest::new(user, session, Content::user("hi"));

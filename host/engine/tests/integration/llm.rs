@@ -1,4 +1,4 @@
-//! LLM agents: answers, streaming, instructions, limits, failures.
+//! LLM agents: responses, streaming, instructions, limits, failures.
 
 use std::sync::Arc;
 
@@ -18,29 +18,29 @@ async fn a_text_is_answered_and_stored() {
 }
 
 #[tokio::test]
-async fn pieces_are_yielded_but_only_the_whole_is_stored() {
+async fn chunks_are_yielded_but_only_the_complete_response_is_stored() {
     let app =
         Harness::new(llm("root", Scripted::new().default_reply(Reply::chunks(["You ", "win"])))).await.streaming();
     let events = app.run("hi").await;
     let short: Vec<_> = events.iter().map(|event| brief(event)).collect();
     assert_eq!(short, ["root~: You ", "root~: win", "root: You win"]);
-    assert!(events.iter().all(|event| event.id == events[0].id), "pieces and whole share an id");
+    assert!(events.iter().all(|event| event.id == events[0].id), "chunks and the complete response share an id");
     assert_eq!(app.session().await.events.len(), 2);
 }
 
 #[tokio::test]
-async fn without_streaming_there_are_no_pieces() {
+async fn without_streaming_there_are_no_chunks() {
     let app = Harness::new(llm("root", Scripted::new().default_reply(Reply::chunks(["You ", "win"])))).await;
     assert_eq!(app.transcript("hi").await, ["root: You win"]);
 }
 
 #[tokio::test]
-async fn thoughts_and_answers_keep_their_order_in_the_whole() {
+async fn thoughts_and_answers_keep_their_order_in_the_complete_response() {
     let reply = Reply::new().and_thought("hm ").and_thought("so").and_text("A").and_thought("wait").and_text("B");
     let app = Harness::new(llm("root", Scripted::new().default_reply(reply))).await.streaming();
     let events = app.run("hi").await;
-    let whole = events.last().unwrap().content.as_ref().unwrap();
-    let parts: Vec<_> = whole.parts.iter().map(|part| (part.thought, part.as_text().unwrap())).collect();
+    let response = events.last().unwrap().content.as_ref().unwrap();
+    let parts: Vec<_> = response.parts.iter().map(|part| (part.thought, part.as_text().unwrap())).collect();
     assert_eq!(parts, [(true, "hm so"), (false, "A"), (true, "wait"), (false, "B")]);
 }
 
@@ -70,7 +70,7 @@ async fn the_next_turn_sees_the_last_one() {
 }
 
 #[tokio::test]
-async fn without_contents_only_the_turn_is_sent() {
+async fn without_history_only_the_turn_is_sent() {
     let model = Arc::new(Scripted::sequence(["one", "two"]));
     let app = Harness::new(llm_on("root", &model, |llm| llm.include_contents = IncludeContents::None)).await;
     app.run("a").await;
@@ -80,7 +80,7 @@ async fn without_contents_only_the_turn_is_sent() {
 }
 
 #[tokio::test]
-async fn instructions_come_global_own_identity_and_are_filled_in() {
+async fn instructions_are_rendered_in_the_order_global_own_identity() {
     let model = Arc::new(Scripted::sequence(["ok"]));
     let agent = llm_on("root", &model, |llm| {
         llm.global_instruction = Instruction::Template("Speak {user:tongue}.".into());
@@ -99,7 +99,7 @@ async fn instructions_come_global_own_identity_and_are_filled_in() {
 }
 
 #[tokio::test]
-async fn a_missing_key_of_an_instruction_is_named() {
+async fn the_error_for_a_missing_key_of_an_instruction_names_it() {
     let agent = llm_with("root", Scripted::new().default_reply("x"), |llm| {
         llm.instruction = Instruction::Template("City: {city}".into());
     });
@@ -111,7 +111,7 @@ async fn a_missing_key_of_an_instruction_is_named() {
 }
 
 #[tokio::test]
-async fn an_artifact_is_filled_in_as_json() {
+async fn an_artifact_is_rendered_as_json() {
     let model = Arc::new(Scripted::sequence(["ok"]));
     let agent = llm_on("root", &model, |llm| llm.instruction = Instruction::Template("{artifact.note}".into()));
     let app = Harness::new(agent).await;
@@ -131,7 +131,7 @@ async fn the_answer_goes_to_the_output_key() {
 }
 
 #[tokio::test]
-async fn an_answer_with_a_schema_is_kept_as_json_and_asked_for_as_such() {
+async fn an_answer_with_a_schema_is_saved_and_requested_as_json() {
     let model = Arc::new(Scripted::sequence(["{\"n\": 42}"]));
     let schema = json!({"type": "object"});
     let agent = llm_on("root", &model, |llm| {
@@ -160,7 +160,7 @@ async fn a_model_failure_is_an_event_and_then_the_error() {
 }
 
 #[tokio::test]
-async fn a_failure_in_mid_stream_keeps_the_pieces_and_the_session_goes_on() {
+async fn a_failure_in_mid_stream_keeps_the_chunks_and_the_session_continues() {
     let broken = Reply::chunks(["You ", "win"]).with_error(ModelErrorKind::Network, "gone").after(1);
     let app = Harness::new(llm("root", Scripted::sequence([broken, Reply::text("again")]))).await.streaming();
     let (events, error) = app.expect_error("hi").await;
@@ -170,7 +170,7 @@ async fn a_failure_in_mid_stream_keeps_the_pieces_and_the_session_goes_on() {
 }
 
 #[tokio::test]
-async fn an_agent_without_model_says_so() {
+async fn an_agent_without_model_fails_with_a_message() {
     let agent = llm_with("root", Scripted::new(), |llm| llm.model = None);
     let (_, error) = Harness::new(agent).await.expect_error("hi").await;
     assert!(error.to_string().contains("no model found for agent `root` or its ancestors"), "{error}");
@@ -188,7 +188,7 @@ async fn a_sub_agent_uses_the_model_above() {
 }
 
 #[tokio::test]
-async fn the_limit_of_model_calls_names_itself_and_where_to_raise_it() {
+async fn the_error_of_the_model_call_limit_names_the_key_to_raise() {
     let model = Scripted::new().default_reply(Reply::call("again", json!({})));
     let agent = llm_with("root", model, |llm| llm.tools = vec![tool("again", |_, _| Ok(json!(1)))]);
     let mut app = Harness::new(agent).await;
@@ -203,7 +203,7 @@ async fn the_limit_of_model_calls_names_itself_and_where_to_raise_it() {
 }
 
 #[tokio::test]
-async fn the_settings_of_an_app_win_over_what_a_run_asks_for() {
+async fn the_settings_of_an_app_override_those_of_a_run() {
     let model = Scripted::new().default_reply(Reply::call("again", json!({})));
     let agent = llm_with("root", model, |llm| llm.tools = vec![tool("again", |_, _| Ok(json!(1)))]);
     let mut app = Harness::new(agent).await;
@@ -215,7 +215,7 @@ async fn the_settings_of_an_app_win_over_what_a_run_asks_for() {
 }
 
 #[tokio::test]
-async fn the_limit_of_steps_names_the_agent_and_the_key() {
+async fn the_error_of_the_step_limit_names_the_agent_and_the_key() {
     let model = Scripted::new().default_reply(Reply::call("again", json!({})));
     let agent = llm_with("root", model, |llm| {
         llm.tools = vec![tool("again", |_, _| Ok(json!(1)))];

@@ -1,4 +1,4 @@
-//! What is logged while a test runs.
+//! Captures log events while a test runs.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -9,14 +9,14 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// The warnings of this thread, for as long as it lives.
+/// Captures the warnings of this thread until it is dropped.
 pub struct Warnings {
     lines: Arc<Mutex<Vec<String>>>,
     _guard: DefaultGuard,
 }
 
 impl Warnings {
-    pub fn heard() -> Self {
+    pub fn capture() -> Self {
         let lines = Arc::default();
         let guard = tracing::subscriber::set_default(Listener(Arc::clone(&lines)));
         Self { lines, _guard: guard }
@@ -55,7 +55,7 @@ impl Visit for Message<'_> {
     }
 }
 
-/// The audit events of this thread, for as long as it lives: each in a line of its fields and its kind.
+/// Captures the audit events of this thread until it is dropped, as one line of fields per event.
 pub struct Audit(Lines);
 
 type Lines = Arc<Mutex<Vec<String>>>;
@@ -65,7 +65,7 @@ thread_local! {
 }
 
 impl Audit {
-    pub fn heard() -> Self {
+    pub fn capture() -> Self {
         // One listener for all threads, because callsites cache which subscribers want them.
         static LISTEN: Once = Once::new();
         LISTEN.call_once(|| tracing::subscriber::set_global_default(AuditListener).unwrap());

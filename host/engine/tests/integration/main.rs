@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod agent_errors;
+mod agent_loop;
 mod arguments;
 mod blobs;
 mod build;
@@ -24,7 +25,6 @@ mod interruptions;
 mod limits;
 mod llm;
 mod logs;
-mod machine;
 mod messages;
 mod output_schema;
 mod pauses;

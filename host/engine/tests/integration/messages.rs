@@ -1,4 +1,4 @@
-//! What clients say, and events that cannot be stored: nothing of what is refused is kept, and no model is asked.
+//! Messages of clients, and events that cannot be stored: nothing that is rejected is stored, and no model is called.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use serde_json::json;
 
 use crate::support::*;
 
-async fn refusal(app: &Harness, message: Content) -> String {
+async fn rejection(app: &Harness, message: Content) -> String {
     let error = app.runner.run(app.app.clone(), app.request(message)).await.unwrap_err();
     assert_eq!(error.code(), "INVALID_MESSAGE");
     error.to_string()
 }
 
 #[tokio::test]
-async fn what_no_user_can_say_is_refused_before_anything_is_stored() {
+async fn an_invalid_message_is_rejected_before_anything_is_stored() {
     let model = Arc::new(Scripted::new().default_reply("hello").record_requests());
     let app = Harness::new(llm_on("root", &model, |_| {})).await;
     let call = FunctionCall { id: Some("c1".into()), name: "pay".into(), ..FunctionCall::default() };
@@ -33,17 +33,17 @@ async fn what_no_user_can_say_is_refused_before_anything_is_stored() {
         ),
     ] {
         let message = Content::new("user", vec![Part::text("hi"), part]);
-        assert_eq!(refusal(&app, message).await, wrong);
+        assert_eq!(rejection(&app, message).await, wrong);
     }
     let request = RunRequest { message: None, ..app.request(Content::default()) };
     let error = app.runner.run(app.app.clone(), request).await.unwrap_err();
-    assert_eq!(error.to_string(), "there is no message, and no invocation to go on with");
+    assert_eq!(error.to_string(), "the request has neither a message nor an invocation to resume");
     assert!(app.session().await.events.is_empty() && model.requests().is_empty());
     assert_eq!(app.transcript("hi").await, ["root: hello"], "the session goes on");
 }
 
 #[tokio::test]
-async fn only_calls_that_wait_for_the_user_are_answered() {
+async fn only_calls_that_wait_for_the_user_can_be_responded_to() {
     let order = long_running("order", |_, _| Ok(json!({"status": "pending"})));
     let add = tool("add", |_, _| Ok(json!(3)));
     let calls = Reply::call("order", json!({})).with_id("c1");
@@ -70,19 +70,19 @@ async fn only_calls_that_wait_for_the_user_are_answered() {
         ),
         (
             answer("c2", "add", json!({"result": 1_000_000})),
-            "newMessage.parts[0] has a `functionResponse` of id `c2`, but that call of `add` has its answer already",
+            "newMessage.parts[0] has a `functionResponse` of id `c2`, but that call of `add` already has a response",
         ),
     ] {
-        assert_eq!(refusal(&app, message).await, wrong);
+        assert_eq!(rejection(&app, message).await, wrong);
     }
     assert_eq!(app.session().await.events.len(), before, "nothing is stored");
-    // A result that comes later may come in pieces.
+    // A long-running call may get several responses.
     assert_eq!(briefs(&app.send(answer("c1", "order", json!({"status": "shipped"}))).await), ["root: half way"]);
     assert_eq!(briefs(&app.send(answer("c1", "order", json!({"status": "done"}))).await), ["root: arrived"]);
 }
 
 #[tokio::test]
-async fn state_that_could_not_be_read_again_is_refused() {
+async fn state_that_could_not_be_read_again_is_rejected() {
     let app = Harness::new(llm("root", Scripted::new().default_reply("ok"))).await;
     let deep = (0..101).fold(json!(1), |inner, _| json!([inner]));
     let request = RunRequest { state_delta: map(json!({ "a": deep })), ..app.request(Content::user("hi")) };
@@ -92,7 +92,7 @@ async fn state_that_could_not_be_read_again_is_refused() {
     assert!(app.session().await.events.is_empty());
 }
 
-/// Emits this.
+/// Emits this event.
 struct Emits(fn() -> EventData);
 
 #[async_trait::async_trait]
@@ -126,11 +126,11 @@ async fn an_event_that_could_not_be_read_again_ends_the_run_and_is_not_stored() 
     for (emits, wrong) in cases {
         let custom = CustomAgentSpec { code: Arc::new(Emits(emits)), model: None, tools: Vec::new() };
         let app = Harness::new(workflow("root", AgentKind::Custom(custom), Vec::new())).await;
-        let (said, error) = app.expect_error("hi").await;
-        assert_eq!((error.code(), said.len()), ("INVALID_EVENT", 1), "{said:?}");
-        assert_eq!(error.to_string(), format!("agent `root`: an event of it cannot be stored: {wrong}"));
+        let (events, error) = app.expect_error("hi").await;
+        assert_eq!((error.code(), events.len()), ("INVALID_EVENT", 1), "{events:?}");
+        assert_eq!(error.to_string(), format!("agent `root`: it emitted an event that cannot be stored: {wrong}"));
         let session = app.session().await;
-        assert_eq!(session.events.len(), 2, "what the user said, and the failure");
+        assert_eq!(session.events.len(), 2, "the user's message and the failure");
         for event in &session.events {
             assert_eq!(***event, **Event::from_json(event.json().clone()).unwrap());
         }
@@ -153,7 +153,7 @@ impl Capabilities for SessionOnly {
 }
 
 #[tokio::test]
-async fn an_agent_is_kept_within_its_capabilities_while_it_runs() {
+async fn an_agent_is_confined_to_its_capabilities_while_it_runs() {
     let state = json!({"user:ssn": "078-05-1120", "app:theme": "dark", "own": "{user:ssn}"});
     for (instruction, output_key, denied) in [
         ("Say {user:ssn}.", None, Some("ReadState(\"user:ssn\")")),
@@ -171,9 +171,9 @@ async fn an_agent_is_kept_within_its_capabilities_while_it_runs() {
         let app = Harness::with_state(root, state.clone()).await;
         let Some(denied) = denied else {
             app.run("hi").await;
-            let told = &model.requests()[0].system_instructions;
+            let instructions = &model.requests()[0].system_instructions;
             // What is filled in is not filled in again.
-            assert!(told.iter().any(|text| text == "Say {user:ssn}."), "{told:?}");
+            assert!(instructions.iter().any(|text| text == "Say {user:ssn}."), "{instructions:?}");
             continue;
         };
         let (_, error) = app.expect_error("hi").await;
@@ -184,7 +184,7 @@ async fn an_agent_is_kept_within_its_capabilities_while_it_runs() {
 }
 
 #[tokio::test]
-async fn the_global_instruction_is_within_the_capabilities_of_the_root() {
+async fn the_global_instruction_is_confined_to_the_capabilities_of_the_root() {
     let model = Arc::new(Scripted::new().default_reply("said").record_requests());
     let root = llm_on("root", &model, |llm| {
         llm.global_instruction = Instruction::Template("Know {user:ssn}.".into());

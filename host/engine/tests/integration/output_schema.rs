@@ -8,7 +8,7 @@ use hatchery_core::{
     LlmAgent, LlmRequest, ModelCapabilities, PartData, Planner, Tool, ToolError,
 };
 use hatchery_engine::builtin::ExampleTool;
-use hatchery_engine::llm::machine::{Machine, Next, Settings};
+use hatchery_engine::llm::agent_loop::{AgentLoop, AgentLoopSettings, AgentStep};
 use hatchery_engine::toolsets::{IntoToolset, StaticToolset};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
@@ -115,7 +115,7 @@ async fn built_in_code_execution_counts_as_a_tool() {
 #[tokio::test]
 async fn text_before_the_result_of_code_is_not_the_answer() {
     let result = PartData::CodeExecutionResult(CodeExecutionResult::default());
-    let warnings = Warnings::heard();
+    let warnings = Warnings::capture();
     let app = app(number(), vec![Reply::text("Let me see.").and_part(result.into()), Reply::text("{\"n\":1}")]).await;
     assert_eq!(app.transcript("hi").await, ["root: Let me see.", "root: {\"n\":1}"]);
     assert_eq!(app.state().await, json!({"answer": {"n": 1}}));
@@ -233,16 +233,16 @@ async fn the_answer_can_be_replayed_from_stored_events() {
     let app = app(number(), vec![Reply::call("add", json!({})), answers(json!({"n": 42}))]).await;
     app.run("hi").await;
     let stored = app.session().await.events;
-    let mut machine = Machine::new(Settings { answers_by_tool: true, ..Settings::default() });
+    let mut agent_loop = AgentLoop::new(AgentLoopSettings { answers_by_tool: true, ..AgentLoopSettings::default() });
     for event in stored.iter().skip(1).take(4) {
         match event.function_responses().next() {
-            Some(_) => machine.tools_answered(Some(event.clone()), Vec::new()),
-            None => machine.model_answered(event.clone()),
+            Some(_) => agent_loop.record_tool_event(Some(event.clone()), Vec::new()),
+            None => agent_loop.record_model_event(event.clone()),
         }
     }
-    assert!(matches!(machine.next(), Next::Answer(answer) if answer == "{\"n\":42}"));
-    machine.model_answered(stored[5].clone());
-    assert!(matches!(machine.next(), Next::Done));
+    assert!(matches!(agent_loop.next_step(), AgentStep::EmitAnswer(answer) if answer == "{\"n\":42}"));
+    agent_loop.record_model_event(stored[5].clone());
+    assert!(matches!(agent_loop.next_step(), AgentStep::Done));
 }
 
 #[tokio::test]
@@ -251,7 +251,7 @@ async fn an_invalid_answer_is_kept_as_text_with_a_warning() {
         ("forty-two", "it is not JSON: expected ident at line 1 column 2"),
         ("{\"n\":\"x\"}", "at `/n`: \"x\" is not of type \"integer\""),
     ] {
-        let warnings = Warnings::heard();
+        let warnings = Warnings::capture();
         let app = app(number(), vec![Reply::text(text)]).await;
         app.run("hi").await;
         assert_eq!(app.state().await, json!({ "answer": text }));

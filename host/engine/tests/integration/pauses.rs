@@ -1,4 +1,4 @@
-//! Runs of resumable apps that wait: for all results of a step, for as long as there is something to wait for.
+//! Pauses: runs of resumable apps wait for all results of a step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ fn request_ids(events: &[Arc<Event>]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_model_is_asked_once_all_of_its_calls_have_their_results() {
+async fn the_model_is_called_once_all_of_its_calls_have_their_results() {
     let runs = Arc::new(AtomicUsize::new(0));
     let app = resumable(llm_with("root", twice("order"), |llm| llm.tools = vec![later(&runs, Value::Null)])).await;
     app.run("hi").await;
@@ -49,7 +49,7 @@ async fn each_approved_call_runs_when_its_approval_comes() {
 }
 
 #[tokio::test]
-async fn what_comes_after_a_result_begins_a_run_of_its_own() {
+async fn a_second_result_of_a_call_begins_a_new_run() {
     let runs = Arc::new(AtomicUsize::new(0));
     let model = ["half", "done", "done again"].map(Reply::text);
     let model = Scripted::sequence(std::iter::once(Reply::call("order", json!({})).with_id("c1")).chain(model));

@@ -1,4 +1,4 @@
-//! Runs that go on: after a crash, a pause, a failure.
+//! Resuming runs: after a crash, a pause, a failure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,20 +14,20 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// Sessions that fail after so many events, as if the process had been killed there.
-pub struct Crashing {
+/// A session service that fails after so many events, as if the process had been killed there.
+pub struct CrashingSessions {
     inner: Arc<dyn SessionService>,
     left: AtomicUsize,
 }
 
-impl Crashing {
+impl CrashingSessions {
     pub fn new(inner: Arc<dyn SessionService>, survive: usize) -> Self {
         Self { inner, left: AtomicUsize::new(survive) }
     }
 }
 
 #[async_trait]
-impl SessionService for Crashing {
+impl SessionService for CrashingSessions {
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
         self.inner.create(app, user, id, state).await
     }
@@ -45,23 +45,23 @@ impl SessionService for Crashing {
     }
 
     async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError> {
-        let spend = |left: usize| left.checked_sub(1);
-        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, spend).is_err() {
+        let decrement = |left: usize| left.checked_sub(1);
+        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, decrement).is_err() {
             return Err(StoreError::backend("append", "the plug was pulled"));
         }
         self.inner.append(key, event).await
     }
 }
 
-/// Says `hi` to a new session of `app`, on services that fail after `survive` events, and goes on with a new runner. Gives the
-/// session as it was at the interruption, and as it was in the end.
+/// Says `hi` to a new session of `app`, on services that fail after `survive` events, and resumes the run with a new
+/// runner. Returns the session at the interruption and at the end.
 pub async fn interrupted(app: &Arc<App>, survive: usize) -> (Session, Session) {
     let services = services();
     let key = services.sessions.create(&app.name, USER, Some(SESSION), JsonMap::new()).await.unwrap().key;
-    let crashing = Crashing::new(services.sessions.clone(), survive);
+    let crashing = CrashingSessions::new(services.sessions.clone(), survive);
     let first = Runner::new(hatchery_core::Services { sessions: Arc::new(crashing), ..services.clone() });
     let request = RunRequest::new(USER, SESSION, Content::user("hi"));
-    // It fails, or has ended before the crash.
+    // Fails, unless it ends before the crash.
     let _ = first.run(app.clone(), request).await.unwrap().collect().await;
     first.drain().await;
     let stored = services.sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
@@ -73,8 +73,8 @@ pub async fn interrupted(app: &Arc<App>, survive: usize) -> (Session, Session) {
     (stored, session)
 }
 
-/// The events of a session in short form, those of each branch by themselves, since branches have no order between them.
-pub fn told(session: &Session) -> Vec<(String, Vec<String>)> {
+/// Returns the events of a session in short form, grouped by branch, because branches have no order between them.
+pub fn branch_transcripts(session: &Session) -> Vec<(String, Vec<String>)> {
     let mut branches: Vec<(String, Vec<String>)> = Vec::new();
     for event in &session.events {
         let branch = event.branch.clone().unwrap_or_default();
@@ -88,20 +88,24 @@ pub fn told(session: &Session) -> Vec<(String, Vec<String>)> {
     branches
 }
 
-/// Whatever the run is interrupted after, the session ends as that of a run that was not.
-pub async fn ends_alike(make: impl Fn() -> hatchery_core::Agent) -> Session {
+/// Asserts that a run that is interrupted after any of its events ends with the same session as one that is not.
+pub async fn assert_resumable(make: impl Fn() -> hatchery_core::Agent) -> Session {
     let app = || Arc::new(App::new("app", make()).unwrap());
-    let (_, whole) = interrupted(&app(), usize::MAX).await;
-    for survive in 1..whole.events.len() {
+    let (_, uninterrupted) = interrupted(&app(), usize::MAX).await;
+    for survive in 1..uninterrupted.events.len() {
         let (_, resumed) = interrupted(&app(), survive).await;
-        assert_eq!(told(&resumed), told(&whole), "interrupted after {survive} events");
-        assert_eq!(resumed.state, whole.state, "interrupted after {survive} events");
+        assert_eq!(
+            branch_transcripts(&resumed),
+            branch_transcripts(&uninterrupted),
+            "interrupted after {survive} events"
+        );
+        assert_eq!(resumed.state, uninterrupted.state, "interrupted after {survive} events");
     }
-    whole
+    uninterrupted
 }
 
-/// Answers by what the request shows, so that it says the same however often it is asked.
-pub fn calls_then_says(calls: &[&str], text: &str) -> Scripted {
+/// Returns a model that answers by the content of the request, so that it answers the same however often it is called.
+pub fn calls_then_answers(calls: &[&str], text: &str) -> Scripted {
     let mut model = Scripted::new();
     let mut names = calls.iter();
     let Some(first) = names.next() else { return model.default_reply(text) };
@@ -125,15 +129,15 @@ fn counts(name: &str, runs: &Arc<AtomicUsize>) -> Arc<dyn Tool> {
 
 pub fn counter(name: &str, calls: &'static [&'static str], text: &str) -> hatchery_core::Agent {
     let runs = Arc::default();
-    llm_with(name, calls_then_says(calls, text), |llm| {
+    llm_with(name, calls_then_answers(calls, text), |llm| {
         llm.tools = calls.iter().map(|call| counts(call, &runs)).collect();
-        llm.output_key = Some(format!("said_by_{name}"));
+        llm.output_key = Some(format!("answer_of_{name}"));
     })
 }
 
 #[tokio::test]
-async fn an_llm_agent_goes_on_where_it_was() {
-    let session = ends_alike(|| counter("root", &["one", "two"], "three")).await;
+async fn an_llm_agent_resumes_where_it_was() {
+    let session = assert_resumable(|| counter("root", &["one", "two"], "three")).await;
     assert_eq!(session.events.len(), 6);
     assert_eq!(session.state.get("count"), Some(&json!(2)));
 }
@@ -141,7 +145,7 @@ async fn an_llm_agent_goes_on_where_it_was() {
 #[tokio::test]
 async fn a_tool_whose_answer_is_stored_does_not_run_again() {
     let runs = Arc::new(AtomicUsize::new(0));
-    let root = llm_with("root", calls_then_says(&["one", "two"], "three"), |llm| {
+    let root = llm_with("root", calls_then_answers(&["one", "two"], "three"), |llm| {
         llm.tools = vec![counts("one", &runs), counts("two", &runs)];
     });
     // The user's message, the first call and its answer are stored.
@@ -150,8 +154,8 @@ async fn a_tool_whose_answer_is_stored_does_not_run_again() {
 }
 
 #[tokio::test]
-async fn sequences_loops_and_branches_go_on_where_they_were() {
-    let session = ends_alike(|| {
+async fn sequences_loops_and_branches_resume_where_they_were() {
+    let session = assert_resumable(|| {
         let both = workflow("both", AgentKind::Parallel, vec![counter("p", &["x"], "p!"), counter("q", &[], "q!")]);
         let round =
             workflow("round", AgentKind::Loop { max_iterations: Some(2) }, vec![counter("l", &["y"], "l!"), both]);
@@ -163,8 +167,8 @@ async fn sequences_loops_and_branches_go_on_where_they_were() {
 
 #[tokio::test]
 async fn a_loop_that_was_left_is_not_entered_again() {
-    let session = ends_alike(|| {
-        let model = calls_then_says(&["exit_loop"], "never said");
+    let session = assert_resumable(|| {
+        let model = calls_then_answers(&["exit_loop"], "not emitted");
         let leaves =
             llm_with("leaves", model, |llm| llm.tools = vec![hatchery_engine::builtin::tool("exit_loop").unwrap()]);
         let round =
@@ -176,9 +180,9 @@ async fn a_loop_that_was_left_is_not_entered_again() {
 }
 
 #[tokio::test]
-async fn a_branch_that_was_ended_by_another_does_nothing_more() {
+async fn a_branch_that_was_ended_by_another_does_not_run_again() {
     let leave = || hatchery_engine::builtin::tool("exit_loop").unwrap();
-    let leaves = llm_with("leaves", calls_then_says(&["exit_loop"], "never said"), |llm| llm.tools = vec![leave()]);
+    let leaves = llm_with("leaves", calls_then_answers(&["exit_loop"], "not emitted"), |llm| llm.tools = vec![leave()]);
     let waits = workflow_code("waits", Arc::new(WaitsOnce::default()));
     let both = workflow("both", AgentKind::Parallel, vec![waits, leaves]);
     let all = workflow("all", AgentKind::Sequential, vec![both, counter("after", &[], "after!")]);
@@ -188,7 +192,7 @@ async fn a_branch_that_was_ended_by_another_does_nothing_more() {
     assert_eq!(events[2..], [r"leaves: answer exit_loop{}", "after: after!"]);
 }
 
-/// Waits until it is ended; speaks when it is run again.
+/// Waits until it is stopped; emits an event when it is run again.
 #[derive(Default)]
 struct WaitsOnce(AtomicUsize);
 
@@ -208,8 +212,8 @@ pub fn workflow_code(name: &str, code: Arc<dyn CustomAgent>) -> hatchery_core::A
 }
 
 #[tokio::test]
-async fn a_handover_is_not_made_twice() {
-    let session = ends_alike(|| {
+async fn a_transfer_is_not_made_twice() {
+    let session = assert_resumable(|| {
         let model = Scripted::new().default_reply(Reply::call("transfer_to_agent", json!({"agent_name": "sub"})));
         llm("root", model).with_sub_agents(vec![counter("sub", &["one"], "done")])
     })
@@ -218,13 +222,13 @@ async fn a_handover_is_not_made_twice() {
 }
 
 #[tokio::test]
-async fn callbacks_around_agents_are_not_asked_twice() {
-    let session = ends_alike(|| {
+async fn callbacks_around_agents_are_not_called_twice() {
+    let session = assert_resumable(|| {
         let says = |name: &'static str, agent| Answers { name, agent, state: Some(name), ..Answers::default() }.arc();
         let mut a = counter("a", &["x"], "a!");
         a.callbacks.push(HookPoint::BeforeAgent, says("before_a", None));
         a.callbacks.push(HookPoint::AfterAgent, says("after_a", Some("after a")));
-        let mut b = counter("b", &["x"], "never said");
+        let mut b = counter("b", &["x"], "not emitted");
         b.callbacks.push(HookPoint::BeforeAgent, says("before_b", Some("instead of b")));
         let mut round = workflow("round", AgentKind::Loop { max_iterations: Some(2) }, vec![a, b]);
         round.callbacks.push(HookPoint::BeforeAgent, says("before_round", None));
@@ -235,7 +239,7 @@ async fn callbacks_around_agents_are_not_asked_twice() {
     assert_eq!(session.events.len(), 1 + 1 + 2 * (1 + 3 + 1 + 1) + 1);
 }
 
-/// Says two things around its sub agent.
+/// Emits an event before and after its sub agent.
 struct Around;
 
 #[async_trait]
@@ -249,8 +253,8 @@ impl CustomAgent for Around {
 }
 
 #[tokio::test]
-async fn code_is_run_again_and_what_it_has_said_is_not_said_again() {
-    let session = ends_alike(|| {
+async fn code_is_run_again_and_its_events_are_not_stored_again() {
+    let session = assert_resumable(|| {
         let around =
             workflow_code("around", Arc::new(Around)).with_sub_agents(vec![counter("inner", &["x"], "inner!")]);
         workflow("all", AgentKind::Sequential, vec![around, counter("last", &[], "last!")])
@@ -276,7 +280,7 @@ async fn a_failed_model_call_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_run_that_has_ended_has_nothing_to_go_on_with() {
+async fn resuming_a_run_that_has_ended_does_nothing() {
     let app = Harness::new(counter("root", &["one"], "done")).await;
     let invocation = app.run("hi").await[0].invocation_id.clone();
     let run = app.runner.run(app.app.clone(), RunRequest::resume(USER, SESSION, invocation)).await.unwrap();
@@ -285,14 +289,14 @@ async fn a_run_that_has_ended_has_nothing_to_go_on_with() {
 }
 
 #[tokio::test]
-async fn an_unknown_run_cannot_go_on() {
+async fn an_unknown_run_cannot_be_resumed() {
     let app = Harness::new(counter("root", &[], "done")).await;
     let error = app.runner.run(app.app.clone(), RunRequest::resume(USER, SESSION, "e-1")).await.unwrap_err();
-    assert_eq!(error.to_string(), "Invocation not found: e-1; the session has no message of the user that began it");
+    assert_eq!(error.to_string(), "Invocation not found: e-1; the session has no user message that began it");
 }
 
 #[tokio::test]
-async fn a_run_goes_on_with_answers_only() {
+async fn a_run_is_resumed_by_function_responses_only() {
     let app = Harness::new(counter("root", &[], "done")).await;
     let invocation = app.run("hi").await[0].invocation_id.clone();
     let request = RunRequest { invocation_id: Some(invocation.clone()), ..app.request(Content::user("and now?")) };
@@ -300,13 +304,13 @@ async fn a_run_goes_on_with_answers_only() {
     assert_eq!(
         error.to_string(),
         format!(
-            "a message that goes on with `{invocation}` must hold function responses; leave the invocation's id out to say something new"
+            "a message that resumes invocation `{invocation}` must contain function responses; omit the invocation's id to begin a new run"
         )
     );
 }
 
 #[tokio::test]
-async fn an_answer_to_a_run_that_did_not_wait_begins_a_new_one() {
+async fn a_response_to_a_run_that_did_not_wait_begins_a_new_one() {
     let runs = Arc::new(AtomicUsize::new(0));
     let app = Harness::new(orders(&runs, json!({"status": "pending"}), &["wait", "done"])).await;
     let first = app.run("hi").await;
@@ -317,7 +321,7 @@ async fn an_answer_to_a_run_that_did_not_wait_begins_a_new_one() {
     assert_ne!(events[0].invocation_id, first[0].invocation_id);
 }
 
-/// A tool whose result comes later, and how often it was asked for.
+/// Returns a long-running tool, which counts its calls in `runs`.
 pub fn later(runs: &Arc<AtomicUsize>, first: Value) -> Arc<dyn Tool> {
     let runs = runs.clone();
     long_running("order", move |_, _| {
@@ -337,7 +341,7 @@ fn call_id(events: &[Arc<Event>]) -> String {
 }
 
 #[tokio::test]
-async fn a_pending_result_is_told_to_the_model_and_each_later_one_begins_a_run() {
+async fn a_pending_result_is_sent_to_the_model_and_each_later_one_begins_a_run() {
     let runs = Arc::new(AtomicUsize::new(0));
     let root = orders(&runs, json!({"status": "pending"}), &["wait", "half", "done", "done again"]);
     let app = Harness::new(root).await;
@@ -359,7 +363,7 @@ async fn without_a_first_result_the_run_ends_at_the_call() {
 }
 
 #[tokio::test]
-async fn a_resumable_run_pauses_and_goes_on_as_the_same_invocation() {
+async fn a_resumable_run_pauses_and_continues_as_the_same_invocation() {
     let runs = Arc::new(AtomicUsize::new(0));
     let [a, c] = ["a", "c"].map(|name| counter(name, &[], "!"));
     let orders = orders(&runs, json!({"status": "pending"}), &["done"]);
@@ -374,14 +378,14 @@ async fn a_resumable_run_pauses_and_goes_on_as_the_same_invocation() {
 }
 
 #[tokio::test]
-async fn a_paused_run_that_goes_on_without_an_answer_stays_paused() {
+async fn a_paused_run_that_is_resumed_without_a_response_stays_paused() {
     let runs = Arc::new(AtomicUsize::new(0));
     let mut app = Harness::new(orders(&runs, Value::Null, &["done"])).await;
     app.resumable();
     let first = app.run("hi").await;
     assert_eq!(
         first[1].long_running_tool_ids, first[0].long_running_tool_ids,
-        "what is stored of a tool that has said nothing"
+        "the event of a tool that has not responded"
     );
     let request = RunRequest::resume(USER, SESSION, first[0].invocation_id.clone());
     let run = app.runner.run(app.app.clone(), request).await.unwrap();
@@ -413,7 +417,8 @@ async fn a_loop_stops_at_a_call_whose_result_comes_later() {
 #[tokio::test]
 async fn the_other_branches_of_a_paused_one_end_and_do_not_run_again() {
     let (runs, others) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let other = llm_with("other", calls_then_says(&["one"], "other!"), |llm| llm.tools = vec![counts("one", &others)]);
+    let other =
+        llm_with("other", calls_then_answers(&["one"], "other!"), |llm| llm.tools = vec![counts("one", &others)]);
     let both = workflow("both", AgentKind::Parallel, vec![orders(&runs, Value::Null, &["done"]), other]);
     let mut app = Harness::new(workflow("all", AgentKind::Sequential, vec![both, counter("after", &[], "!")])).await;
     app.resumable();
@@ -439,7 +444,7 @@ async fn code_around_a_paused_agent_pauses_with_it() {
 }
 
 #[tokio::test]
-async fn an_answer_to_no_call_is_refused() {
+async fn a_response_to_no_call_is_rejected() {
     let mut app = Harness::new(counter("root", &[], "what?")).await;
     app.resumable();
     let unknown = app.request(answer("adk-unknown", "order", json!({})));

@@ -1,4 +1,4 @@
-//! The runner: sessions, turns, cancellation, and what a turn costs.
+//! The runner: sessions, turns, cancellation, and the cost of a turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ async fn an_unknown_session_is_an_error_unless_it_is_to_be_created() {
 }
 
 #[tokio::test]
-async fn a_message_without_parts_is_refused() {
+async fn a_message_without_parts_is_rejected() {
     let app = Harness::new(llm("root", Scripted::new())).await;
     let error = app.runner.run(app.app.clone(), app.request(Content::default())).await.unwrap_err();
     assert_eq!(error.code(), "INVALID_MESSAGE");
@@ -47,7 +47,7 @@ async fn a_state_delta_is_stored_with_the_message() {
 }
 
 #[tokio::test]
-async fn what_is_yielded_is_what_is_stored() {
+async fn yielded_events_are_the_stored_ones() {
     let model = Scripted::sequence([Reply::call("t", json!({})), Reply::chunks(["a", "b"])]);
     let agent = llm_with("root", model, |llm| llm.tools = vec![tool("t", |_, _| Ok(json!(1)))]);
     let app = Harness::new(agent).await.streaming();
@@ -55,11 +55,11 @@ async fn what_is_yielded_is_what_is_stored() {
     let stored: Vec<_> = app.session().await.events.iter().skip(1).cloned().collect();
     assert_eq!(yielded.len(), 3);
     for (yielded, stored) in yielded.iter().zip(&stored) {
-        assert!(Arc::ptr_eq(yielded, stored), "the very same event");
+        assert!(Arc::ptr_eq(yielded, stored), "the same object");
     }
 }
 
-/// Says when it runs, waits to be let go, and notes how many run at once.
+/// Signals when it runs, waits for a permit to leave, and counts how many run at the same time.
 struct Gate {
     entered: Arc<Semaphore>,
     leave: Arc<Semaphore>,
@@ -101,8 +101,8 @@ async fn turns_of_a_session_follow_each_other_in_order() {
     for run in runs {
         run.collect().await.unwrap();
     }
-    let said: Vec<_> = app.session().await.events.iter().map(|event| brief(event)).collect();
-    assert_eq!(said, ["user: 1", "root: 1", "user: 2", "root: 2", "user: 3", "root: 3"]);
+    let transcript: Vec<_> = app.session().await.events.iter().map(|event| brief(event)).collect();
+    assert_eq!(transcript, ["user: 1", "root: 1", "user: 2", "root: 2", "user: 3", "root: 3"]);
     assert_eq!(most.load(Ordering::SeqCst), 1);
 }
 
@@ -140,7 +140,7 @@ async fn a_client_that_goes_away_does_not_stop_the_run() {
 }
 
 #[tokio::test]
-async fn a_cancelled_run_ends_with_an_event_that_says_so() {
+async fn a_cancelled_run_ends_with_an_event_that_reports_it() {
     let (agent, entered, _leave, _) = gate();
     let app = Harness::new(agent).await;
     let request = app.request(Content::user("hi"));
@@ -167,7 +167,7 @@ async fn cancelling_ends_a_model_call_that_never_answers() {
 }
 
 #[tokio::test]
-async fn a_session_deleted_between_turns_is_not_brought_back() {
+async fn a_session_deleted_between_turns_is_not_restored() {
     let app = Harness::new(llm("root", Scripted::new().default_reply("ok"))).await;
     app.run("hi").await;
     let key = SessionKey::new("app", USER, SESSION);
@@ -204,7 +204,7 @@ async fn a_turn_at_history_800_serialises_only_its_own_events() {
     }
     let old: Vec<_> = app.session().await.events.iter().cloned().collect();
     assert_eq!(old.len(), 800);
-    // What agents say has been counted as JSON in its own turn; what the user said has not.
+    // The JSON of agents' events was made when they were counted; that of the user's events was not.
     let is_made: Vec<bool> = old.iter().map(|event| event.has_json()).collect();
     assert_eq!(is_made.iter().filter(|is_made| !**is_made).count(), 400);
     let new = app.run("hi").await;
@@ -212,7 +212,7 @@ async fn a_turn_at_history_800_serialises_only_its_own_events() {
     assert!(old.iter().zip(now.iter()).all(|(old, now)| Arc::ptr_eq(old, now)), "old events are the same objects");
     let json: Vec<_> = new.iter().map(|event| event.json().as_ptr()).collect();
     let again: Vec<_> = new.iter().map(|event| event.json().as_ptr()).collect();
-    assert_eq!(json, again, "an event's JSON is made once and kept");
+    assert_eq!(json, again, "an event's JSON is made once");
     assert!(old.iter().map(|event| event.has_json()).eq(is_made), "no old event has been serialised");
 }
 
@@ -252,7 +252,7 @@ impl hatchery_core::SessionService for Full {
 }
 
 #[tokio::test]
-async fn a_failing_store_ends_the_run_and_its_words_do_not_reach_the_client() {
+async fn a_failing_store_ends_the_run_and_its_message_does_not_reach_the_client() {
     let mut app = Harness::new(llm("root", Scripted::new().default_reply("ok"))).await;
     let sessions = Arc::new(Full(hatchery_stores::MemorySessions::new()));
     app.runner = hatchery_engine::Runner::new(hatchery_core::Services { sessions, ..services() });
@@ -262,11 +262,11 @@ async fn a_failing_store_ends_the_run_and_its_words_do_not_reach_the_client() {
     assert_eq!(events, ["root: error STORE_FAILED: the storage failed; the server's log holds the cause"]);
 }
 
-/// Says `count` things, one after the other.
-struct Talks(usize);
+/// Emits `count` events, one after the other.
+struct Emits(usize);
 
 #[async_trait]
-impl CustomAgent for Talks {
+impl CustomAgent for Emits {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         for number in 0..self.0 {
             cx.say(number.to_string()).await?;
@@ -275,14 +275,14 @@ impl CustomAgent for Talks {
     }
 }
 
-fn talks(count: usize) -> Agent {
-    let code = Arc::new(Talks(count));
+fn emits(count: usize) -> Agent {
+    let code = Arc::new(Emits(count));
     Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code, model: None, tools: vec![] }))
 }
 
 #[tokio::test]
-async fn a_cancelled_run_stops_and_its_client_learns_of_it_without_a_gap() {
-    let app = Harness::new(talks(1000)).await;
+async fn a_cancelled_run_stops_and_its_client_gets_the_report_without_a_gap() {
+    let app = Harness::new(emits(1000)).await;
     let request = app.request(Content::user("hi"));
     let cancel = request.cancel.clone();
     let mut run = app.runner.run(app.app.clone(), request).await.unwrap();
@@ -309,7 +309,7 @@ async fn a_cancelled_run_stops_and_its_client_learns_of_it_without_a_gap() {
     assert!(stored.len() < 200, "the agent was stopped: {}", stored.len());
 }
 
-/// Lets somebody else change the session in the middle of the turn.
+/// Changes the session in the middle of the turn, as another client would.
 struct Interrupted(hatchery_core::Services);
 
 #[async_trait]
@@ -328,8 +328,8 @@ impl CustomAgent for Interrupted {
 }
 
 #[tokio::test]
-async fn what_others_append_during_a_turn_is_seen_by_it_and_by_the_next() {
-    let mut app = Harness::new(talks(0)).await;
+async fn events_appended_by_others_during_a_turn_are_seen_by_it_and_by_the_next() {
+    let mut app = Harness::new(emits(0)).await;
     let code = Arc::new(Interrupted(app.runner.services().clone()));
     let root = Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code, model: None, tools: vec![] }));
     app.app = Arc::new(hatchery_engine::App::new("app", root).unwrap());
@@ -340,7 +340,7 @@ async fn what_others_append_during_a_turn_is_seen_by_it_and_by_the_next() {
 }
 
 #[tokio::test]
-async fn a_model_that_answers_with_nothing_has_failed() {
+async fn a_model_that_answers_with_nothing_fails() {
     struct Silent;
     #[async_trait]
     impl hatchery_core::Model for Silent {
@@ -356,11 +356,11 @@ async fn a_model_that_answers_with_nothing_has_failed() {
         llm.model = Some(hatchery_core::ModelRef::Object("silent".into(), Arc::new(Silent)));
     });
     let (_, error) = Harness::new(root).await.expect_error("hi").await;
-    assert_eq!(error.to_string(), "model `silent`: its answer ended before it began");
+    assert_eq!(error.to_string(), "model `silent`: its response is empty");
 }
 
 #[tokio::test]
-async fn a_late_answer_goes_on_in_the_branch_of_its_call() {
+async fn a_late_response_continues_in_the_branch_of_its_call() {
     let order = long_running("order", |_, _| Ok(json!(null)));
     let model = Scripted::sequence([Reply::call("order", json!({})).with_id("c1"), Reply::text("arrived")]);
     let asks = llm_with("asks", model, |llm| llm.tools = vec![order]);

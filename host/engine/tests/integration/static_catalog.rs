@@ -1,4 +1,4 @@
-//! The catalog of a program that embeds the engine.
+//! The static catalog of a program that embeds the engine.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::support::{Answers, map, tool};
 
-/// Summarizes nothing, and knows no examples.
+/// A summarizer and an example provider that return nothing.
 struct Empty;
 
 #[async_trait]
@@ -32,7 +32,7 @@ impl ExampleProvider for Empty {
     }
 }
 
-fn registry() -> StaticCatalog {
+fn catalog() -> StaticCatalog {
     StaticCatalog::default()
         .with_tool(tool("add", |_, _| Ok(json!(1))))
         .with_toolset(Arc::new(StaticToolset::new("maths")))
@@ -44,8 +44,8 @@ fn registry() -> StaticCatalog {
 }
 
 #[test]
-fn everything_is_found_by_its_name() {
-    let registry = registry();
+fn items_are_resolved_by_name() {
+    let registry = catalog();
     assert_eq!(registry.tool("add").unwrap().declaration().name, "add");
     assert_eq!(registry.tool("exit_loop").unwrap().declaration().name, "exit_loop");
     assert_eq!(registry.toolset("maths").unwrap().name(), "maths");
@@ -56,26 +56,26 @@ fn everything_is_found_by_its_name() {
 }
 
 #[test]
-fn what_is_not_found_is_named_with_what_there_is() {
-    let registry = registry();
-    let said = |error: Option<ResolveError>| error.unwrap().to_string();
-    assert_eq!(said(registry.toolset("x").err()), "toolset `x` not found; there is `maths`");
-    assert_eq!(said(registry.callback("x").err()), "callback `x` not found; there is `guard`");
-    assert_eq!(said(registry.plugin("x", JsonMap::new()).err()), "plugin `x` not found; there is `audit`");
-    assert_eq!(said(registry.agent("x").err()), "agent `x` not found; there is `helper`");
-    assert_eq!(said(registry.summarizer("x").err()), "summarizer `x` not found; there is `short`");
-    assert_eq!(said(registry.examples("x").err()), "example provider `x` not found; there is `polite`");
-    assert_eq!(said(StaticCatalog::default().toolset("x").err()), "toolset `x` not found; there is none");
+fn the_error_for_an_unknown_item_lists_the_known_ones() {
+    let registry = catalog();
+    let message = |error: Option<ResolveError>| error.unwrap().to_string();
+    assert_eq!(message(registry.toolset("x").err()), "toolset `x` not found; there is `maths`");
+    assert_eq!(message(registry.callback("x").err()), "callback `x` not found; there is `guard`");
+    assert_eq!(message(registry.plugin("x", JsonMap::new()).err()), "plugin `x` not found; there is `audit`");
+    assert_eq!(message(registry.agent("x").err()), "agent `x` not found; there is `helper`");
+    assert_eq!(message(registry.summarizer("x").err()), "summarizer `x` not found; there is `short`");
+    assert_eq!(message(registry.examples("x").err()), "example provider `x` not found; there is `polite`");
+    assert_eq!(message(StaticCatalog::default().toolset("x").err()), "toolset `x` not found; there is none");
 }
 
 #[test]
-fn a_plugin_that_is_made_already_takes_no_arguments() {
-    let error = registry().plugin("audit", map(json!({"level": 3}))).err().unwrap();
+fn a_registered_plugin_takes_no_arguments() {
+    let error = catalog().plugin("audit", map(json!({"level": 3}))).err().unwrap();
     assert_eq!(error.to_string(), "plugin `audit` cannot be used: it takes no arguments");
 }
 
 #[test]
-fn a_later_registration_takes_the_place_of_an_earlier_one() {
-    let registry = registry().with_agent(llm("helper").description("New.").build().unwrap());
+fn a_later_registration_replaces_an_earlier_one() {
+    let registry = catalog().with_agent(llm("helper").description("New.").build().unwrap());
     assert_eq!(registry.agent("helper").unwrap().description, "New.");
 }

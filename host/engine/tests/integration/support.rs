@@ -1,4 +1,4 @@
-//! What the engine's tests share: an app on in-memory services, and a short way to write down events.
+//! Shared by the engine's tests: an app on in-memory services, and a short form of events.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 pub const USER: &str = "ada";
 pub const SESSION: &str = "s1";
 
-/// An app with a session, ready to be talked to.
+/// An app with one session on in-memory services.
 pub struct Harness {
     pub runner: Runner,
     pub app: Arc<App>,
@@ -50,7 +50,7 @@ impl Harness {
         self
     }
 
-    /// From now on runs pause and go on.
+    /// Makes later runs resumable.
     pub fn resumable(&mut self) {
         let app = App::clone(&self.app);
         self.app = Arc::new(app.with_settings(AppSettings { resumable: true, ..AppSettings::default() }));
@@ -64,21 +64,22 @@ impl Harness {
         self.runner.run(self.app.clone(), self.request(Content::user(text))).await.unwrap()
     }
 
-    /// Says something that is more than a text.
+    /// Runs a turn with this message, and returns its events.
     pub async fn send(&self, message: Content) -> Vec<Arc<Event>> {
         self.runner.run(self.app.clone(), self.request(message)).await.unwrap().collect().await.unwrap()
     }
 
+    /// Runs a turn with this text, and returns its events.
     pub async fn run(&self, text: &str) -> Vec<Arc<Event>> {
         self.start(text).await.collect().await.unwrap()
     }
 
-    /// The events in short form.
+    /// Runs a turn with this text, and returns its events in short form.
     pub async fn transcript(&self, text: &str) -> Vec<String> {
         self.run(text).await.iter().map(|event| brief(event)).collect()
     }
 
-    /// What was yielded before the run failed, and how it failed.
+    /// Runs a turn that fails, and returns its events in short form and its error.
     pub async fn expect_error(&self, text: &str) -> (Vec<String>, RunError) {
         let mut run = self.start(text).await;
         let mut events = Vec::new();
@@ -105,7 +106,7 @@ pub fn briefs(events: &[Arc<Event>]) -> Vec<String> {
     events.iter().map(|event| brief(event)).collect()
 }
 
-/// What a client sends to answer a function call.
+/// Returns the message with which a client responds to a function call.
 pub fn answer(id: &str, name: &str, response: Value) -> Content {
     let response = FunctionResponse {
         id: Some(id.into()),
@@ -120,28 +121,30 @@ pub fn map(value: Value) -> JsonMap {
     value.as_object().unwrap().clone()
 }
 
-/// An event in a line: `author: text`, `author: call name{args}`, `author: answer name{response}`; `~` marks partial ones.
+/// Returns an event in short form: `author: text`, `author: call name{args}`, `author: answer name{response}`; `~`
+/// marks partial ones.
 pub fn brief(event: &Event) -> String {
-    let mut said: Vec<String> = Vec::new();
+    let mut items: Vec<String> = Vec::new();
     let content = event.content.as_deref().cloned().unwrap_or_default();
     let text = content.text();
     if !text.is_empty() {
-        said.push(text);
+        items.push(text);
     }
-    said.extend(content.function_calls().map(|call| format!("call {}{}", call.name, Value::Object(call.args.clone()))));
-    said.extend(
+    items
+        .extend(content.function_calls().map(|call| format!("call {}{}", call.name, Value::Object(call.args.clone()))));
+    items.extend(
         content
             .function_responses()
             .map(|answer| format!("answer {}{}", answer.name, Value::Object(answer.response.clone()))),
     );
     if let Some(code) = &event.error_code {
-        said.push(format!("error {code}: {}", event.error_message.as_deref().unwrap_or_default()));
+        items.push(format!("error {code}: {}", event.error_message.as_deref().unwrap_or_default()));
     }
     let partial = if event.partial { "~" } else { "" };
-    format!("{}{partial}: {}", event.author, said.join("; "))
+    format!("{}{partial}: {}", event.author, items.join("; "))
 }
 
-/// An LLM agent with a model of its own.
+/// Returns an LLM agent with this model.
 pub fn llm(name: &str, model: Scripted) -> Agent {
     llm_with(name, model, |_| {})
 }
@@ -150,7 +153,7 @@ pub fn llm_with(name: &str, model: Scripted, change: impl FnOnce(&mut LlmAgent))
     llm_on(name, &Arc::new(model), change)
 }
 
-/// The same for a model that the test looks at afterwards.
+/// Like [`llm_with`], for a model whose requests the test reads.
 pub fn llm_on(name: &str, model: &Arc<Scripted>, change: impl FnOnce(&mut LlmAgent)) -> Agent {
     let mut agent = LlmAgent {
         model: Some(ModelRef::Object("scripted".into(), model.clone())),
@@ -167,7 +170,7 @@ pub fn workflow(name: &str, kind: AgentKind, sub_agents: Vec<Agent>) -> Agent {
 
 type ToolBody = dyn Fn(JsonMap, &CallContext) -> Result<Value, ToolError> + Send + Sync;
 
-/// A tool made of a closure.
+/// A tool that calls a closure.
 pub struct FnTool {
     declaration: Arc<FunctionDeclaration>,
     kind: FnKind,
@@ -225,7 +228,7 @@ impl Tool for FnTool {
     }
 }
 
-/// A callback that answers with what it is made of, and changes what it can.
+/// A callback that returns these answers.
 #[derive(Default, Clone)]
 pub struct Answers {
     pub name: &'static str,
@@ -234,7 +237,7 @@ pub struct Answers {
     pub tool: Option<Value>,
     /// Merged into tool arguments and added to system instructions.
     pub mark: Option<&'static str>,
-    /// Set in state whenever it is called.
+    /// The state key that is set by each call.
     pub state: Option<&'static str>,
     pub fails: bool,
 }

@@ -1,4 +1,4 @@
-//! The tree of agents: names, places, and what is refused.
+//! The agent tree: names, positions, and invalid trees.
 
 use hatchery_core::{Agent, AgentKind, AgentTree, TreeError};
 use hatchery_engine::App;
@@ -14,7 +14,7 @@ fn family() -> AgentTree {
     AgentTree::new(workflow("root", AgentKind::Sequential, vec![left, leaf("right")])).unwrap()
 }
 
-fn refused(root: Agent) -> String {
+fn tree_error(root: Agent) -> String {
     App::new("app", root).unwrap_err().to_string()
 }
 
@@ -28,7 +28,7 @@ fn every_agent_is_found_by_its_name() {
 }
 
 #[test]
-fn an_agent_has_the_one_parent_that_it_was_put_below() {
+fn an_agent_has_the_parent_that_it_was_added_to() {
     let tree = family();
     let parent = |name: &str| tree.parent(tree.find_agent(name).unwrap()).map(|id| tree.agent(id).name.clone());
     assert_eq!(parent("l2").as_deref(), Some("left"));
@@ -47,7 +47,7 @@ fn the_root_is_above_all_others() {
 }
 
 #[test]
-fn a_sub_agent_is_found_only_below_the_agent_that_is_asked() {
+fn a_sub_agent_is_found_only_below_its_own_parent() {
     let tree = family();
     let id = |name: &str| tree.find_agent(name).unwrap();
     assert_eq!(tree.find_sub_agent(id("root"), "l1"), Some(id("l1")), "however deep");
@@ -66,31 +66,31 @@ fn agents_are_listed_each_before_those_below_it() {
 }
 
 #[test]
-fn two_agents_of_one_name_are_refused_and_both_are_named() {
+fn two_agents_of_one_name_are_rejected_and_both_are_named() {
     let other = workflow("other", AgentKind::Parallel, vec![leaf("twin")]);
     assert_eq!(
-        refused(workflow("root", AgentKind::Sequential, vec![leaf("twin"), other])),
+        tree_error(workflow("root", AgentKind::Sequential, vec![leaf("twin"), other])),
         "two agents are named `twin`: one is `root/twin`, the other is `root/other/twin`; names must be unique in the whole tree"
     );
 }
 
 #[test]
-fn an_agent_below_one_of_its_own_name_is_refused_and_both_are_named() {
+fn an_agent_below_one_of_its_own_name_is_rejected_and_both_are_named() {
     assert_eq!(
-        refused(workflow("root", AgentKind::Sequential, vec![leaf("root")])),
+        tree_error(workflow("root", AgentKind::Sequential, vec![leaf("root")])),
         "two agents are named `root`: one is `root`, the other is `root/root`; names must be unique in the whole tree"
     );
 }
 
 #[test]
-fn the_same_agent_in_two_places_is_refused() {
+fn the_same_agent_in_two_places_is_rejected() {
     let shared = leaf("shared");
     let root = workflow("root", AgentKind::Sequential, vec![shared.clone(), shared]);
     assert!(matches!(AgentTree::new(root), Err(TreeError::Duplicate { name, .. }) if name == "shared"));
 }
 
 #[test]
-fn unusable_names_are_refused() {
+fn unusable_names_are_rejected() {
     for (name, reason) in [
         ("", "is empty"),
         ("user", "is reserved for what a person says"),
@@ -100,12 +100,12 @@ fn unusable_names_are_refused() {
         ("-a", "must start with a letter, a digit or `_`"),
         (" a", "must start with a letter, a digit or `_`"),
     ] {
-        assert_eq!(refused(leaf(name)), format!("agent name `{name}` {reason}"));
+        assert_eq!(tree_error(leaf(name)), format!("agent name `{name}` {reason}"));
     }
 }
 
 #[test]
-fn usable_names_are_taken() {
+fn usable_names_are_accepted() {
     for name in ["a", "A1", "_a", "1a", "my agent", "my-agent_2", "users"] {
         assert!(AgentTree::new(leaf(name)).is_ok(), "{name}");
     }

@@ -1,5 +1,5 @@
-//! Random trees of agents: they end, lose and repeat nothing, and end alike whether they are interrupted or not. Where they wait for
-//! results and decisions, these come in an order of chance.
+//! Random trees of agents: they end, lose and repeat nothing, and end the same whether they are interrupted or not. The
+//! results and decisions that they wait for come in random order.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -18,41 +18,41 @@ use hatchery_engine::{App, AppSettings, RunRequest, Runner};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::resumption::{Crashing, told};
+use super::resumption::{CrashingSessions, branch_transcripts};
 use crate::support::*;
 
-/// What a tree is made of. Names are given by [`Grown`], in the order of the tree.
+/// The shape of a tree. [`TreeBuilder`] names the agents, in the order of the tree.
 #[derive(Debug, Clone)]
 enum Plan {
-    /// Does these things, then says something; as a last call, if its answer has a schema.
+    /// Performs these acts, then answers; by a tool call if its answer has a schema.
     Llm {
         acts: Vec<Act>,
         has_schema: bool,
     },
-    /// Hands over to an agent below it.
-    HandsOver(Box<Plan>),
-    /// Says so many things; then ends the loops and parallel agents around it, if it is to.
+    /// Transfers to an agent below it.
+    Transfers(Box<Plan>),
+    /// Emits so many events; then escalates, if it is to.
     Code {
         says: usize,
         escalates: bool,
     },
-    /// Says something before and after the agent below it.
+    /// Emits an event before and after the agent below it.
     Around(Box<Plan>),
     Sequential(Vec<Plan>),
     Parallel(Vec<Plan>),
     Loop(Vec<Plan>, u32),
 }
 
-/// What a model has done for it.
+/// Something that a model asks for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Act {
-    /// By a tool.
+    /// Calls a tool.
     Work,
-    /// By two calls whose results come later.
+    /// Calls a long-running tool twice.
     Orders,
-    /// By a tool that a person has to agree to, beside one that answers at once.
+    /// Calls a tool that needs a confirmation, beside one that does not.
     Asks,
-    /// By code that the host runs.
+    /// Writes code that the host runs.
     Code,
 }
 
@@ -77,7 +77,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     leaf.prop_recursive(3, 10, 3, |inner| {
         let several = || prop::collection::vec(inner.clone(), 1..4);
         prop_oneof![
-            inner.clone().prop_map(|below| Plan::HandsOver(Box::new(below))),
+            inner.clone().prop_map(|below| Plan::Transfers(Box::new(below))),
             inner.clone().prop_map(|below| Plan::Around(Box::new(below))),
             several().prop_map(Plan::Sequential),
             several().prop_map(Plan::Parallel),
@@ -86,24 +86,24 @@ fn plan() -> impl Strategy<Value = Plan> {
     })
 }
 
-/// Makes agents of plans.
+/// Builds agents from plans.
 #[derive(Default)]
-struct Grown {
+struct TreeBuilder {
     agents: usize,
     /// Ids of the calls that tools have served, in all runs of the tree.
     served: Arc<Mutex<Vec<String>>>,
 }
 
-impl Grown {
+impl TreeBuilder {
     fn agent(&mut self, plan: &Plan) -> Agent {
         let name = format!("a{}", self.agents);
         self.agents += 1;
         let has_callbacks = self.agents.is_multiple_of(3);
         let (kind, below) = match plan {
             Plan::Llm { acts, has_schema } => (self.llm(Acts(acts.clone(), *has_schema), *has_schema), Vec::new()),
-            Plan::HandsOver(below) => {
+            Plan::Transfers(below) => {
                 let target = format!("a{}", self.agents);
-                (self.llm(HandsOver(target), false), vec![self.agent(below)])
+                (self.llm(Transfers(target), false), vec![self.agent(below)])
             }
             Plan::Code { says, escalates } => (code(Says { says: *says, escalates: *escalates }), Vec::new()),
             Plan::Around(below) => (code(Around(format!("a{}", self.agents))), vec![self.agent(below)]),
@@ -165,7 +165,7 @@ fn code(code: impl CustomAgent + 'static) -> AgentKind {
     AgentKind::Custom(CustomAgentSpec { code: Arc::new(code), model: None, tools: Vec::new() })
 }
 
-/// Does these things, then says how often it has spoken before: what it says depends on the prompt alone.
+/// Performs these acts, then answers with the number of its earlier answers, which depends on the prompt alone.
 struct Acts(Vec<Act>, bool);
 
 #[async_trait]
@@ -182,39 +182,39 @@ impl Model for Acts {
         let acts = request.contents.iter().rev().take_while(is_act).filter(is_result).count();
         let spoken = request.contents.iter().filter(|content| content.role.as_deref() == Some("model")).count();
         Ok(match self.0.get(acts) {
-            Some(Act::Code) => said(format!("```tool_code\n{spoken}\n```")),
-            Some(act) => called(act.calls(), json!({"turn": spoken})),
-            None if self.1 => called(&["set_model_response"], json!({"after": spoken})),
-            None => said(format!("done after {spoken}")),
+            Some(Act::Code) => text_response(format!("```tool_code\n{spoken}\n```")),
+            Some(act) => call_response(act.calls(), json!({"turn": spoken})),
+            None if self.1 => call_response(&["set_model_response"], json!({"after": spoken})),
+            None => text_response(format!("done after {spoken}")),
         })
     }
 }
 
-/// Hands over to the agent of this name; says that it got the conversation back when it did.
-struct HandsOver(String);
+/// Transfers to the agent of this name, and answers if the conversation came back.
+struct Transfers(String);
 
 #[async_trait]
-impl Model for HandsOver {
+impl Model for Transfers {
     async fn generate(&self, request: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
-        // Its own handover is the last thing that it said, unless somebody has spoken since.
-        let got_it_back = request
+        // Its own transfer is its last content, unless other agents have emitted events since.
+        let has_returned = request
             .contents
             .iter()
             .rev()
             .take(2)
             .any(|content| content.parts.iter().filter_map(Part::as_text).any(|text| text.contains("over!")));
-        Ok(match got_it_back {
-            true => said("got it back".into()),
-            false => called(&["transfer_to_agent"], json!({"agent_name": self.0})),
+        Ok(match has_returned {
+            true => text_response("got it back".into()),
+            false => call_response(&["transfer_to_agent"], json!({"agent_name": self.0})),
         })
     }
 }
 
-fn said(text: String) -> ResponseStream {
+fn text_response(text: String) -> ResponseStream {
     futures::stream::iter([Ok(LlmResponse::text(text))]).boxed()
 }
 
-fn called(names: &[&str], args: Value) -> ResponseStream {
+fn call_response(names: &[&str], args: Value) -> ResponseStream {
     let call = |name: &&str| {
         let (id, args) = (Some(new_function_call_id()), map(args.clone()));
         PartData::FunctionCall(FunctionCall { id, name: (*name).into(), args, ..Default::default() }).into()
@@ -244,7 +244,7 @@ impl CustomAgent for Says {
     }
 }
 
-/// Says something before and after the agent of this name.
+/// Emits an event before and after the agent of this name.
 struct Around(String);
 
 #[async_trait]
@@ -256,20 +256,20 @@ impl CustomAgent for Around {
     }
 }
 
-/// Runs the tree, interrupted after so many events, and gives the session in the end.
+/// Runs the tree, interrupted after `survive` events, and returns the session at the end.
 async fn run(plan: &Plan, survive: usize, chance: u64) -> Session {
-    let mut grown = Grown::default();
+    let mut builder = TreeBuilder::default();
     let settings = AppSettings { resumable: true, ..AppSettings::default() };
-    let app = Arc::new(App::new("app", grown.agent(plan)).unwrap().with_settings(settings));
-    // No tree takes this long: it stands for "never ends".
-    let played = tokio::time::timeout(Duration::from_secs(60), played(&app, survive, chance));
-    let (stored, session) = played.await.expect("a deadlock");
+    let app = Arc::new(App::new("app", builder.agent(plan)).unwrap().with_settings(settings));
+    // No tree takes this long: it has deadlocked then.
+    let conversation = tokio::time::timeout(Duration::from_secs(60), converse(&app, survive, chance));
+    let (stored, session) = conversation.await.expect("a deadlock");
     let ids: HashSet<_> = session.events.iter().map(|event| event.id.as_str()).collect();
     assert_eq!(ids.len(), session.events.len(), "no event is stored twice");
     assert!(stored.events.iter().zip(&session.events).all(|(before, after)| before.id == after.id), "and none is lost");
     let invocation = &session.events[0].invocation_id;
-    assert!(session.events.iter().all(|event| event.invocation_id == *invocation), "all of it is one run");
-    let served = grown.served.lock().unwrap();
+    assert!(session.events.iter().all(|event| event.invocation_id == *invocation), "all events are of one run");
+    let served = builder.served.lock().unwrap();
     for id in answers(&stored) {
         let times = served.iter().filter(|served| **served == id).count();
         assert_eq!(times, 1, "a tool that has answered does not run again");
@@ -279,21 +279,21 @@ async fn run(plan: &Plan, survive: usize, chance: u64) -> Session {
     session
 }
 
-/// Ids of the calls that tools have answered with what they did.
+/// Returns the ids of the calls that tools have answered.
 fn answers(session: &Session) -> Vec<String> {
-    let said = session.events.iter().filter(|event| event.author != USER_AUTHOR);
-    let answers = said.flat_map(|event| event.function_responses());
+    let agent_events = session.events.iter().filter(|event| event.author != USER_AUTHOR);
+    let answers = agent_events.flat_map(|event| event.function_responses());
     let done = answers.filter(|answer| answer.response.get("result") == Some(&json!("done")));
     done.filter_map(|answer| answer.id.clone()).collect()
 }
 
-/// Says `hi`, then answers whatever waits, in an order of `chance`. The services fail once after `survive` events; then the run goes on
-/// with a new runner. Gives the session as it was at the interruption, and as it was in the end.
-async fn played(app: &Arc<App>, survive: usize, mut chance: u64) -> (Session, Session) {
+/// Sends `hi`, then answers the waiting calls in an order that `chance` determines. The services fail once after
+/// `survive` events; then the run is resumed with a new runner. Returns the session at the interruption and at the end.
+async fn converse(app: &Arc<App>, survive: usize, mut chance: u64) -> (Session, Session) {
     let services = services();
     let key = services.sessions.create(&app.name, USER, Some(SESSION), Default::default()).await.unwrap().key;
     let session = async || services.sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
-    let crashing = Arc::new(Crashing::new(services.sessions.clone(), survive));
+    let crashing = Arc::new(CrashingSessions::new(services.sessions.clone(), survive));
     let mut runner = Runner::new(Services { sessions: crashing, ..services.clone() });
     let (mut stored, mut message) = (None, Content::user("hi"));
     loop {
@@ -327,7 +327,8 @@ async fn played(app: &Arc<App>, survive: usize, mut chance: u64) -> (Session, Se
     }
 }
 
-/// Ids and names of the calls that the user has not answered, in an order that does not depend on which branch was faster.
+/// Returns the ids and names of the calls that the user has not answered, in an order that does not depend on the
+/// timing of branches.
 fn waiting(session: &Session) -> Vec<(String, String)> {
     let (users, others): (Vec<_>, Vec<_>) = session.events.iter().partition(|event| event.author == USER_AUTHOR);
     let answered: HashSet<_> =
@@ -346,10 +347,10 @@ fn waiting(session: &Session) -> Vec<(String, String)> {
     waiting.into_iter().map(|(.., call)| call).collect()
 }
 
-/// What agents have said, without ids, which are made anew by each run.
-fn told_by_agents(session: &Session) -> Vec<(String, Vec<String>)> {
-    let mut told = told(session);
-    for (_, lines) in &mut told {
+/// Returns the events of agents in short form, without the ids, which differ in each run.
+fn agent_transcript(session: &Session) -> Vec<(String, Vec<String>)> {
+    let mut transcripts = branch_transcripts(session);
+    for (_, lines) in &mut transcripts {
         lines.retain(|line| !line.starts_with("user"));
         for line in lines {
             if line.contains(REQUEST_CONFIRMATION) {
@@ -357,29 +358,29 @@ fn told_by_agents(session: &Session) -> Vec<(String, Vec<String>)> {
             }
         }
     }
-    told
+    transcripts
 }
 
-/// The state, without the times at which code has run.
-fn lasting(session: &Session) -> State {
+/// Returns the state without the records of code, which hold times.
+fn comparable_state(session: &Session) -> State {
     let mut state = session.state.clone();
     state.retain(|key| !key.starts_with("_code"));
     state
 }
 
-/// True when branches may end each other: then which events came before is chance.
+/// Returns true if branches may end each other, so that the events before that depend on timing.
 fn races(plan: &Plan) -> bool {
     fn escalates(plan: &Plan) -> bool {
         match plan {
             Plan::Llm { .. } => false,
             Plan::Code { escalates, .. } => *escalates,
-            Plan::HandsOver(below) | Plan::Around(below) => escalates(below),
+            Plan::Transfers(below) | Plan::Around(below) => escalates(below),
             Plan::Sequential(below) | Plan::Parallel(below) | Plan::Loop(below, _) => below.iter().any(escalates),
         }
     }
     match plan {
         Plan::Llm { .. } | Plan::Code { .. } => false,
-        Plan::HandsOver(below) | Plan::Around(below) => races(below),
+        Plan::Transfers(below) | Plan::Around(below) => races(below),
         Plan::Sequential(below) | Plan::Loop(below, _) => below.iter().any(races),
         Plan::Parallel(below) => below.len() > 1 && below.iter().any(|plan| escalates(plan) || races(plan)),
     }
@@ -389,19 +390,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_tree_ends_alike_whether_it_is_interrupted_or_not(
+    fn any_tree_ends_the_same_whether_it_is_interrupted_or_not(
         plan in plan(),
         at in any::<prop::sample::Index>(),
         chance in any::<u64>(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let whole = run(&plan, usize::MAX, chance).await;
-            let survive = 1 + at.index(whole.events.len());
+            let uninterrupted = run(&plan, usize::MAX, chance).await;
+            let survive = 1 + at.index(uninterrupted.events.len());
             let resumed = run(&plan, survive, chance).await;
             if !races(&plan) {
-                assert_eq!(told_by_agents(&resumed), told_by_agents(&whole), "interrupted after {survive} events");
-                assert_eq!(lasting(&resumed), lasting(&whole));
+                assert_eq!(agent_transcript(&resumed), agent_transcript(&uninterrupted), "interrupted after {survive} events");
+                assert_eq!(comparable_state(&resumed), comparable_state(&uninterrupted));
             }
         });
     }

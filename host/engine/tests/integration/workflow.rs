@@ -48,7 +48,7 @@ async fn a_loop_stops_after_its_rounds() {
 }
 
 #[tokio::test]
-async fn a_loop_without_sub_agents_or_rounds_says_nothing() {
+async fn a_loop_without_sub_agents_or_rounds_emits_nothing() {
     assert!(Harness::new(rounds(None, vec![])).await.transcript("hi").await.is_empty());
     assert!(Harness::new(rounds(Some(0), vec![leaf("a", "A")])).await.transcript("hi").await.is_empty());
 }
@@ -72,7 +72,7 @@ async fn escalating_outside_a_loop_changes_nothing() {
     assert_eq!(app.transcript("hi").await.last().unwrap(), "c: C");
 }
 
-/// Says its name when all have come.
+/// Emits an event when all agents have reached the barrier.
 struct Meets(Arc<Barrier>);
 
 #[async_trait]
@@ -152,23 +152,23 @@ async fn an_escalation_in_one_branch_ends_the_others() {
 }
 
 #[tokio::test]
-async fn a_failed_branch_ends_the_others_and_what_they_said_is_kept() {
+async fn a_failed_branch_ends_the_others_and_their_events_stay() {
     let failing = llm("fails", Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down")));
-    let first = workflow("first", AgentKind::Sequential, vec![leaf("said", "kept"), custom("waits", Waits)]);
+    let first = workflow("first", AgentKind::Sequential, vec![leaf("first_leaf", "stays"), custom("waits", Waits)]);
     let app = Harness::new(workflow("all", AgentKind::Parallel, vec![first, failing])).await;
     let (_, error) = app.expect_error("hi").await;
     assert_eq!(error.code(), "MODEL_SERVER_ERROR");
-    assert_eq!(app.talk_session().await.first().unwrap(), "user: hi");
+    assert_eq!(app.session_transcript().await.first().unwrap(), "user: hi");
 }
 
 impl Harness {
-    async fn talk_session(&self) -> Vec<String> {
+    async fn session_transcript(&self) -> Vec<String> {
         self.session().await.events.iter().map(|event| brief(event)).collect()
     }
 }
 
 #[tokio::test]
-async fn a_failure_is_put_down_to_the_agent_that_failed() {
+async fn a_failure_is_attributed_to_the_agent_that_failed() {
     let failing = llm("fails", Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down")));
     let agents = vec![custom("waits", Waits), failing, custom("waits_too", Waits)];
     let (events, _) = Harness::new(workflow("all", AgentKind::Parallel, agents)).await.expect_error("hi").await;
@@ -189,7 +189,7 @@ async fn a_loop_of_one_round_runs_its_agents_once() {
 }
 
 #[tokio::test]
-async fn a_loop_without_limit_goes_on_until_it_is_cancelled() {
+async fn a_loop_without_limit_continues_until_it_is_cancelled() {
     let app = Harness::new(rounds(None, vec![leaf("a", "A"), leaf("b", "B")])).await;
     let request = app.request(hatchery_core::Content::user("hi"));
     let cancel = request.cancel.clone();
@@ -225,7 +225,7 @@ async fn an_agent_that_ends_its_own_run_does_not_end_the_loop() {
 }
 
 #[tokio::test]
-async fn parallel_agents_speak_in_the_order_in_which_they_are_done() {
+async fn parallel_agents_emit_in_the_order_in_which_they_are_done() {
     let done = Arc::new(tokio::sync::Notify::new());
     let fast = {
         let done = done.clone();
@@ -251,28 +251,28 @@ async fn parallel_agents_speak_in_the_order_in_which_they_are_done() {
 }
 
 #[tokio::test]
-async fn a_parallel_agent_without_sub_agents_says_nothing() {
+async fn a_parallel_agent_without_sub_agents_emits_nothing() {
     assert!(Harness::new(workflow("all", AgentKind::Parallel, vec![])).await.transcript("hi").await.is_empty());
 }
 
 #[tokio::test]
-async fn what_was_said_before_an_escalation_is_kept_and_what_would_come_after_it_is_not() {
-    let said = Arc::new(tokio::sync::Notify::new());
+async fn events_before_an_escalation_stay_and_none_come_after_it() {
+    let emitted = Arc::new(tokio::sync::Notify::new());
     let fast = {
-        let said = said.clone();
+        let emitted = emitted.clone();
         custom_fn("fast", move |cx| {
-            let said = said.clone();
+            let emitted = emitted.clone();
             async move {
                 cx.say("fast").await?;
-                said.notify_one();
+                emitted.notify_one();
                 Ok(())
             }
         })
     };
     let stops = custom_fn("stops", move |cx| {
-        let said = said.clone();
+        let emitted = emitted.clone();
         async move {
-            said.notified().await;
+            emitted.notified().await;
             let actions = EventActions { escalate: Some(true), ..EventActions::default() };
             cx.emit(EventData { actions, ..EventData::default() }).await?;
             Ok(())

@@ -6,21 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use hatchery_core::{CallContext, EventWindow, RunConfig, RunError, Session, SessionKey, StreamingMode, Summarizer};
+use hatchery_core::{CallContext, EventWindow, RunError, Session, SessionKey, Summarizer};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::CompactionConfig;
+use super::CompactionTarget;
 use super::window::Plan;
-use crate::agents::past::Past;
-use crate::agents::{self, Frame};
-use crate::history::contents::PromptViews;
-use crate::plugins::Plugins;
 
 /// How long [`Compactions::drain`] waits before it cancels compactions.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum number of model calls per compaction.
-const MAX_MODEL_CALLS: u32 = 10;
 
 /// The sessions with a compaction in progress, with its cancellation token.
 type Sessions = watch::Sender<HashMap<SessionKey, CancellationToken>>;
@@ -30,19 +24,22 @@ type Sessions = watch::Sender<HashMap<SessionKey, CancellationToken>>;
 pub(crate) struct Compactions(Arc<Sessions>);
 
 impl Compactions {
-    /// Starts a compaction of the run's session if `plan` returns one and none is in progress. Returns true if it was
-    /// started.
-    pub(super) fn start(&self, frame: &Frame, config: &CompactionConfig, plan: impl FnOnce() -> Option<Plan>) -> bool {
-        let Some(in_progress) = InProgress::begin(&self.0, &frame.invocation.session_key) else { return false };
+    /// Starts a compaction of the session if `plan` returns one and none is in progress. Returns true if it was started.
+    pub(super) fn start<F>(&self, target: &CompactionTarget<'_, F>, plan: impl FnOnce() -> Option<Plan>) -> bool
+    where
+        F: Fn(&CancellationToken) -> CallContext,
+    {
+        let CompactionTarget { config, tree, invocation, make_context } = target;
+        let Some(in_progress) = InProgress::begin(&self.0, &invocation.session_key) else { return false };
         let Some(plan) = plan() else { return false };
-        let cx = summarizer_context(frame, &in_progress.cancel);
-        let (app, summarizer) = (frame.app.clone(), config.summarizer.clone());
+        let cx = make_context(&in_progress.cancel);
+        let (tree, summarizer) = (Arc::clone(tree), config.summarizer.clone());
         tokio::spawn(async move {
-            let compaction = async { compact(&cx, plan, summarizer.for_app(&app)?.as_ref()).await };
+            let compaction = async { compact(&cx, plan, summarizer.for_agents(&tree)?.as_ref()).await };
             let result = AssertUnwindSafe(compaction).catch_unwind().await;
             if let Err(error) = result.unwrap_or_else(|_| Err(RunError::Internal("the summarizer panicked".into()))) {
                 let session = &cx.invocation.session_key;
-                tracing::warn!(app = %app.name, %session, code = error.code(), "compaction failed: {error}");
+                tracing::warn!(app = %session.app, %session, code = error.code(), "compaction failed: {error}");
             }
             drop(in_progress);
         });
@@ -88,16 +85,6 @@ impl Drop for InProgress {
             sessions.remove(&self.key);
         });
     }
-}
-
-/// Returns the context of the summarizer: a new invocation with the session in its current state.
-fn summarizer_context(frame: &Frame, cancel: &CancellationToken) -> CallContext {
-    let run = &frame.invocation;
-    let run_config =
-        RunConfig { streaming_mode: StreamingMode::Off, max_llm_calls: MAX_MODEL_CALLS, ..run.run_config.clone() };
-    let invocation = run.detached(run_config, cancel.clone());
-    let frame = Frame::new(frame.app.clone(), invocation, Plugins::default(), PromptViews::default(), None);
-    agents::call_context(&frame, frame.app.root_id(), None, Past::none())
 }
 
 /// Creates a summary and appends it to the session, unless it would hide events that it does not cover.

@@ -5,13 +5,13 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use hatchery_core::{
-    AgentKind, ItemKind, ItemResolver, ModelError, ModelErrorKind, ModelRef, ResolveError, RunError, Summarizer,
+    AgentKind, AgentTree, ItemKind, ItemResolver, ModelError, ModelErrorKind, ModelRef, ResolveError, RunError,
+    Summarizer,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::LlmSummarizer;
-use crate::app::App;
 
 /// Compaction of an app's sessions. If both strategies are set, the sliding window is tried first.
 #[derive(Debug, Clone, Default)]
@@ -57,12 +57,12 @@ pub enum SummarizerRef {
 
 impl SummarizerRef {
     /// Returns the summarizer for an app.
-    pub(super) fn for_app(&self, app: &App) -> Result<Arc<dyn Summarizer>, RunError> {
+    pub(super) fn for_agents(&self, tree: &AgentTree) -> Result<Arc<dyn Summarizer>, RunError> {
         match self {
             Self::Custom(summarizer) => Ok(summarizer.clone()),
             Self::Model(model) => Ok(Arc::new(LlmSummarizer::new(model.clone()))),
             Self::Default => {
-                let model = app.tree.iter().find_map(|(_, agent)| match &agent.kind {
+                let model = tree.iter().find_map(|(_, agent)| match &agent.kind {
                     AgentKind::Llm(llm) => llm.model.clone(),
                     AgentKind::Custom(custom) => custom.model.clone(),
                     AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => None,

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::{
-    CallContext, Content, Event, LlmRequest, ModelError, ModelErrorKind, ModelRef, Part, PartData,
+    Aggregator, CallContext, Content, Event, LlmRequest, ModelError, ModelErrorKind, ModelRef, Part, PartData,
     REQUEST_CONFIRMATION, RunError, StreamingMode, Summarizer,
 };
 use serde_json::Value;
 
 use super::CompactionError;
-use crate::llm::Aggregator;
 
 /// The placeholder for the conversation in a prompt.
 const HISTORY_PLACEHOLDER: &str = "{conversation_history}";

@@ -2,7 +2,7 @@
 
 use hatchery_core::{Content, ExecutableCode, Part, PartData};
 
-use super::markers::between;
+use crate::history::contents::between;
 
 /// Returns the code at the end of a content.
 pub(crate) fn pending_code(content: &Content) -> Option<&str> {

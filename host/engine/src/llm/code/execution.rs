@@ -8,8 +8,7 @@ use hatchery_core::{
 };
 
 use super::{CodeState, on_host, pending_code};
-use crate::agents::resolve_model;
-use crate::llm::{Step, request};
+use crate::llm::{LoopDriver, request};
 
 /// Maximum length of the output that is sent to a model.
 const MAX_OUTPUT_BYTES: usize = 64 * 1024;
@@ -22,7 +21,7 @@ struct Outcome {
     has_failed: bool,
 }
 
-impl Step<'_> {
+impl LoopDriver<'_> {
     /// Runs the code at the end of `event`. Returns the event with the result. It has an error code, which ends the
     /// agent's run, if the code has failed too often.
     pub(in crate::llm) async fn run_code(&self, event: &Event) -> Result<Arc<Event>, RunError> {
@@ -33,8 +32,7 @@ impl Step<'_> {
         let call = self.cx.call.for_call(None);
         let state = CodeState::new(&call);
         // The model of the request, so that the view is not arranged differently.
-        let model =
-            resolve_model(self.frame, self.id, &call).map(|(_, model)| model.capabilities()).unwrap_or_default();
+        let model = self.run.resolve_model(self.id, &call).map(|(_, model)| model.capabilities()).unwrap_or_default();
         let input = CodeInput {
             code: code.into(),
             input_files: request::with_view(self, model, |view| view.data_files().to_vec()),

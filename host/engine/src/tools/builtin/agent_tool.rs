@@ -11,12 +11,11 @@ use hatchery_core::{
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::agents::past::Past;
-use crate::agents::{self, Frame, Lane};
+use crate::agents::{engine_host, run_agent};
 use crate::app::App;
-use crate::history::contents::PromptViews;
 use crate::plugins::Plugins;
-use crate::tasks::joined;
+use crate::run::{AgentScope, Replay, RunContext};
+use crate::tasks::propagate_panic;
 
 use super::declaration;
 
@@ -69,12 +68,12 @@ impl AgentTool {
         collector.emit(Event::new(input)).await?;
         let plugins = cx.host().map(|host| host.plugins()).unwrap_or_default();
         let plugins = Plugins::new_unchecked(plugins);
-        let frame = Frame::new(self.app.clone(), invocation.clone(), plugins, PromptViews::default(), None);
+        let run = Arc::new(RunContext::new(self.app.clone(), invocation.clone(), plugins, engine_host));
         // A separate task, because nested agents could overflow the stack of one. Dropping the set aborts the task.
         let mut task = JoinSet::new();
-        let lane = Lane { branch: None, past: Past::none(), sink: collector };
-        task.spawn(agents::run(frame, self.app.root_id(), lane));
-        task.join_next().await.map_or(Err(RunError::Cancelled), joined)?;
+        let scope = AgentScope { branch: None, replay: Replay::empty(), sink: collector };
+        task.spawn(run_agent(run, self.app.root_id(), scope));
+        task.join_next().await.map_or(Err(RunError::Cancelled), propagate_panic)?;
         let events = invocation.events();
         Ok(events.iter().skip(1).rev().find(|event| event.content.is_some()).cloned())
     }

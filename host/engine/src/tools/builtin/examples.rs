@@ -7,7 +7,7 @@ use hatchery_core::{CallContext, Example, FunctionDeclaration, JsonMap, LlmReque
 use serde_json::Value;
 
 use super::declaration;
-use crate::llm::examples::told;
+use crate::llm::examples::format_examples;
 
 /// Adds few-shot examples to each request. The model cannot call it.
 pub struct ExampleTool {
@@ -18,7 +18,7 @@ pub struct ExampleTool {
 impl ExampleTool {
     /// Creates a tool for these examples.
     pub fn new(examples: &[Example]) -> Self {
-        Self { declaration: declaration("example_tool", "Shows examples.", None), text: told(examples) }
+        Self { declaration: declaration("example_tool", "Shows examples.", None), text: format_examples(examples) }
     }
 }
 

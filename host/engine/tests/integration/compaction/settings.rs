@@ -113,7 +113,7 @@ fn snapshot(generation: u64, resolver: Arc<dyn ItemResolver>) -> CatalogSnapshot
 
 #[test]
 fn a_removed_summarizer_is_logged_once_and_not_replaced_by_a_model() {
-    let warnings = Warnings::heard();
+    let warnings = Warnings::capture();
     let compaction = configured("notes/short", Summarizers);
     assert!(matches!(
         compaction.resolve(snapshot(1, Arc::new(Summarizers))).unwrap().summarizer,

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures::Stream;
-use hatchery_core::{LlmRequest, LlmResponse, ResponseStream, RunError, StreamingMode, TokenCounter};
-use hatchery_engine::llm::Aggregator;
+use hatchery_core::{Aggregator, LlmRequest, LlmResponse, ResponseStream, RunError, StreamingMode, TokenCounter};
 use wasmtime::component::{HasSelf, StreamReader};
 
 use super::{Access, StoreAccess, allowed, context, reserve, wit_error};

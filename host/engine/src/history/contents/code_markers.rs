@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Blob, CodeFile, Content, Event, LlmAgent, Part, PartData, USER_AUTHOR};
+use hatchery_core::{Blob, CodeFile, CodeRunner, Content, Event, Part, PartData, USER_AUTHOR};
 
-use super::{data_files, on_host};
+use super::data_files;
 
 /// The delimiters of code and results, and whether data files are replaced.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,13 +18,13 @@ pub(crate) struct CodeMarkers {
 }
 
 impl CodeMarkers {
-    /// Returns the markers of an agent. `None` if the host does not run its code.
-    pub(crate) fn of(llm: &LlmAgent) -> Option<Self> {
-        on_host(llm).map(|runner| Self {
+    /// Returns the markers of an agent whose code the host runs.
+    pub(crate) fn of(runner: &CodeRunner) -> Self {
+        Self {
             code: runner.code_delimiters.first().cloned(),
             result: runner.result_delimiters.clone(),
             data_files: runner.optimize_data_file,
-        })
+        }
     }
 }
 
@@ -125,7 +125,7 @@ impl PromptRewriter {
 }
 
 /// Returns the text between delimiters, or only the text without any.
-pub(super) fn between(delimiters: Option<&(String, String)>, text: &str) -> String {
+pub(crate) fn between(delimiters: Option<&(String, String)>, text: &str) -> String {
     let (open, close) = delimiters.map_or(("", ""), |(open, close)| (open, close));
     format!("{open}{text}{close}")
 }

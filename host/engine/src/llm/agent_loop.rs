@@ -1,0 +1,168 @@
+//! The agent loop: a state machine without I/O that decides the next step of an LLM agent.
+//!
+//! The driver performs the step that [`AgentLoop::next_step`] returns, and records the event that came of it. Recording
+//! the stored events of an interrupted run brings the loop to the state that the run had.
+
+use std::sync::Arc;
+
+use hatchery_core::Event;
+use serde_json::Value;
+
+use super::{code, output_schema};
+use crate::tools::confirmation::ConfirmedCall;
+
+/// The state of one run of an LLM agent.
+#[derive(Debug)]
+pub struct AgentLoop {
+    state: State,
+    /// Model calls so far.
+    model_calls: u32,
+    /// Ids of the calls whose results are not there yet.
+    pending: Vec<String>,
+    settings: AgentLoopSettings,
+}
+
+/// Settings of an [`AgentLoop`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AgentLoopSettings {
+    /// Most model calls. `None` is no limit.
+    pub max_steps: Option<u32>,
+    /// Whether the run pauses at a call whose result comes later. Otherwise the model continues without the result.
+    pub pauses: bool,
+    /// Whether the host runs the code that the model's responses end in.
+    pub runs_code: bool,
+    /// Whether the model may give its final answer by a tool call.
+    pub answers_by_tool: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    CallModel,
+    CallTools(Arc<Event>),
+    CallDecided(Vec<ConfirmedCall>),
+    RunCode(Arc<Event>),
+    EmitAnswer(String),
+    Transfer(String),
+    Paused,
+    Done,
+}
+
+/// What the driver has to do next.
+#[derive(Debug)]
+pub enum AgentStep {
+    /// Call the model.
+    CallModel,
+    /// Call the tools that this event calls.
+    CallTools(Arc<Event>),
+    /// Call tools whose calls a person has approved or rejected.
+    CallDecided(Vec<ConfirmedCall>),
+    /// Run the code that this event ends in.
+    RunCode(Arc<Event>),
+    /// Emit the answer that the model gave by a tool call.
+    EmitAnswer(String),
+    /// Transfer to the agent of this name.
+    Transfer(String),
+    /// Wait for the user's response to any of these calls. The model is called once all of them have a response.
+    Pause(Vec<String>),
+    /// Fail: the agent has made this many model calls, which is `max_steps`.
+    LimitReached(u32),
+    /// Stop: the run is over.
+    Done,
+}
+
+impl AgentLoop {
+    /// Returns the loop of a run that begins with a model call.
+    pub fn new(settings: AgentLoopSettings) -> Self {
+        Self { state: State::CallModel, model_calls: 0, pending: Vec::new(), settings }
+    }
+
+    /// Returns the next step. Returns the same step until an event is recorded.
+    pub fn next_step(&self) -> AgentStep {
+        match &self.state {
+            State::CallModel => match self.settings.max_steps {
+                Some(most) if self.model_calls >= most => AgentStep::LimitReached(most),
+                _ => AgentStep::CallModel,
+            },
+            State::CallTools(event) => AgentStep::CallTools(event.clone()),
+            State::CallDecided(calls) => AgentStep::CallDecided(calls.clone()),
+            State::RunCode(event) => AgentStep::RunCode(event.clone()),
+            State::EmitAnswer(answer) => AgentStep::EmitAnswer(answer.clone()),
+            State::Transfer(target) => AgentStep::Transfer(target.clone()),
+            State::Paused => AgentStep::Pause(self.pending.clone()),
+            State::Done => AgentStep::Done,
+        }
+    }
+
+    /// Records the event of [`AgentStep::CallModel`] or [`AgentStep::EmitAnswer`].
+    pub fn record_model_event(&mut self, event: Arc<Event>) {
+        self.model_calls += 1;
+        let calls_tools = event.function_calls().next().is_some();
+        self.state = if ends_run(&event) {
+            State::Done
+        } else if calls_tools {
+            State::CallTools(event)
+        } else if self.settings.runs_code && ends_in_code(&event) {
+            State::RunCode(event)
+        } else if event.content.as_deref().is_some_and(code::ends_in_result) {
+            State::CallModel
+        } else {
+            State::Done
+        };
+    }
+
+    /// Records the event of [`AgentStep::CallTools`] or [`AgentStep::CallDecided`]; `None` if all of the tools answer
+    /// later. `pending` are the ids of the calls whose results come later, or that wait for a person's decision.
+    pub fn record_tool_event(&mut self, event: Option<Arc<Event>>, pending: Vec<String>) {
+        let transfer = event.as_ref().and_then(|event| event.actions.transfer_to_agent.clone());
+        let answer = event.as_ref().and_then(|event| self.answer_in(event));
+        if self.settings.pauses {
+            self.pending.extend(pending);
+        }
+        let is_over = |event: &Event| event.actions.end_of_agent == Some(true) || event.is_final_response();
+        self.state = match (event, transfer, answer) {
+            (_, Some(target), _) => State::Transfer(target),
+            (_, None, Some(answer)) => State::EmitAnswer(answer),
+            (_, None, None) if !self.pending.is_empty() => State::Paused,
+            (None, None, None) => State::Done,
+            (Some(event), None, None) if is_over(&event) => State::Done,
+            (Some(_), None, None) => State::CallModel,
+        };
+    }
+
+    fn answer_in(&self, event: &Event) -> Option<String> {
+        self.settings.answers_by_tool.then(|| output_schema::answer(event)).flatten().map(Value::to_string)
+    }
+
+    /// Records the user's response to [`AgentStep::Pause`]: the ids of the calls that have a result now, and those that
+    /// a person has decided.
+    pub fn record_user_response<'a>(
+        &mut self,
+        responded: impl IntoIterator<Item = &'a str>,
+        decided: Vec<ConfirmedCall>,
+    ) {
+        for id in responded {
+            self.pending.retain(|pending| pending != id);
+        }
+        self.state = if !decided.is_empty() {
+            State::CallDecided(decided)
+        } else if !self.pending.is_empty() {
+            State::Paused
+        } else {
+            State::CallModel
+        };
+    }
+
+    /// Records the event of [`AgentStep::RunCode`].
+    pub fn record_code_event(&mut self, event: &Event) {
+        self.state = if ends_run(event) { State::Done } else { State::CallModel };
+    }
+}
+
+fn ends_run(event: &Event) -> bool {
+    event.actions.end_of_agent == Some(true) || event.error_code.is_some()
+}
+
+/// Returns true if the model has written code and stopped there. A model that runs code itself goes on to the result.
+fn ends_in_code(event: &Event) -> bool {
+    event.content.as_deref().is_some_and(|content| code::pending_code(content).is_some())
+}

@@ -1,0 +1,16 @@
+//! What all agents of a run share: the run context, the replay of an interrupted run, and how one agent's run ends.
+//!
+//! The modules above use it in this order: `llm`, `agents`, [`runner`](crate::runner).
+
+mod compaction;
+mod context;
+mod lookup;
+mod outcome;
+mod replay;
+mod scope;
+
+pub(crate) use context::RunContext;
+pub(crate) use lookup::{list_names, unknown_tool};
+pub(crate) use outcome::AgentOutcome;
+pub(crate) use replay::{Replay, agent_start, is_agent_end, is_failure, is_recovery};
+pub(crate) use scope::{AgentScope, Branch};

@@ -1,0 +1,119 @@
+//! The run context: what all agents of one run share.
+
+use std::sync::{Arc, Mutex};
+
+use hatchery_core::sync::MutexExt;
+use hatchery_core::{Agent, AgentHost, AgentId, CallContext, Event, Invocation, RunError};
+
+use super::{Branch, Replay};
+use crate::app::App;
+use crate::history::compaction::Compactions;
+use crate::history::contents::PromptViews;
+use crate::plugins::Plugins;
+use crate::provenance::Verifier;
+use crate::tools::confirmation::{self, ConfirmedCall};
+
+/// Makes the [`AgentHost`] of an agent's run. Injected, because the host runs agents and those are built on this
+/// module.
+pub(crate) type MakeHost = fn(&Arc<RunContext>, AgentId, &Arc<Replay>) -> Arc<dyn AgentHost>;
+
+/// What all agents of a run share.
+pub(crate) struct RunContext {
+    pub(crate) app: Arc<App>,
+    pub(crate) invocation: Arc<Invocation>,
+    pub(crate) plugins: Plugins,
+    /// The agents' prompt views of the session, kept between turns.
+    pub(crate) views: Mutex<PromptViews>,
+    /// `None` if the session is not stored.
+    pub(super) compactions: Option<Compactions>,
+    pub(super) make_host: MakeHost,
+    /// The user's first message, if it answers confirmation requests. Taken by the agent that made them.
+    first_message: Mutex<Option<Arc<Event>>>,
+    /// The agent whose failure is not yet handled by an agent above it.
+    failed_agent: Mutex<Option<AgentId>>,
+}
+
+impl RunContext {
+    /// Returns the context of a run whose session is not stored.
+    pub(crate) fn new(app: Arc<App>, invocation: Arc<Invocation>, plugins: Plugins, make_host: MakeHost) -> Self {
+        Self {
+            app,
+            invocation,
+            plugins,
+            views: Mutex::default(),
+            compactions: None,
+            make_host,
+            first_message: Mutex::default(),
+            failed_agent: Mutex::default(),
+        }
+    }
+
+    /// Sets what a stored session keeps between turns.
+    pub(crate) fn with_history(self, views: PromptViews, compactions: Compactions) -> Self {
+        Self { views: Mutex::new(views), compactions: Some(compactions), ..self }
+    }
+
+    pub(crate) fn agent(&self, id: AgentId) -> &Agent {
+        self.app.tree.agent(id)
+    }
+
+    /// Returns a context for code that works for an agent, with a host of its own.
+    pub(crate) fn call_context(self: &Arc<Self>, id: AgentId, branch: Branch, replay: &Arc<Replay>) -> CallContext {
+        let name = self.agent(id).name.as_str();
+        let host = (self.make_host)(self, id, replay);
+        CallContext::new(self.invocation.clone(), name, branch).with_host(host)
+    }
+
+    /// Removes and returns the prompt views.
+    pub(crate) fn take_views(&self) -> PromptViews {
+        std::mem::take(&mut *self.views.lock_unpoisoned())
+    }
+
+    /// Sets the user's message that began the run, if it answers confirmation requests.
+    pub(crate) fn set_first_message(&self, message: Arc<Event>) {
+        if confirmation::is_decision(&message) {
+            *self.first_message.lock_unpoisoned() = Some(message);
+        }
+    }
+
+    /// Returns the calls of an agent that the user's first message decides. Later calls return nothing.
+    pub(crate) fn take_decisions(&self, agent: &str) -> Vec<ConfirmedCall> {
+        let mut message = self.first_message.lock_unpoisoned();
+        let decisions = message.as_ref().map(|message| self.decisions_in(message, agent)).unwrap_or_default();
+        if !decisions.is_empty() {
+            *message = None;
+        }
+        decisions
+    }
+
+    /// Returns the calls of an agent that a user's message decides.
+    pub(crate) fn decisions_in(&self, message: &Event, agent: &str) -> Vec<ConfirmedCall> {
+        let events = self.invocation.events();
+        let index = events.iter().rposition(|event| event.id == message.id);
+        let before = events.take(index.unwrap_or_default());
+        confirmation::decisions_in(&before, message, agent, &Verifier::of(&self.invocation))
+    }
+
+    /// Returns the name of the agent that a failure of the run is attributed to: the root if no agent failed.
+    pub(crate) fn failed_agent(&self) -> String {
+        let failed = *self.failed_agent.lock_unpoisoned();
+        self.agent(failed.unwrap_or(self.app.root_id())).name.clone()
+    }
+
+    /// Attributes a failure to an agent, unless it is attributed to another one already. An agent that succeeds clears
+    /// its own failure and those of agents below it.
+    pub(crate) fn attribute_failure<T>(&self, id: AgentId, result: &Result<T, RunError>) {
+        let mut failed = self.failed_agent.lock_unpoisoned();
+        match result {
+            Err(_) => {
+                failed.get_or_insert(id);
+            }
+            Ok(_)
+                if failed.is_some_and(|failed| failed == id || self.app.tree.ancestors(failed).any(|it| it == id)) =>
+            {
+                *failed = None;
+            }
+            Ok(_) => {}
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Resolves an agent's model, and words the errors for names of tools and agents that do not exist.
+
+use std::sync::Arc;
+
+use hatchery_core::{AgentId, AgentKind, CallContext, Model, ModelError, ModelErrorKind, ModelRef, RunError, Tool};
+
+use super::RunContext;
+
+impl RunContext {
+    /// Returns the name and the model of an agent: its own model, or that of its nearest ancestor that has one. Plugins
+    /// may replace it.
+    pub(crate) fn resolve_model(&self, id: AgentId, cx: &CallContext) -> Result<(String, Arc<dyn Model>), RunError> {
+        let (name, model) = match self.model_ref(id) {
+            Some(ModelRef::Named(name)) => (name, self.invocation.services.models.model(name)),
+            Some(ModelRef::Object(name, model)) => (name, Ok(model.clone())),
+            None => {
+                let message =
+                    format!("no model found for agent `{}` or its ancestors; give one of them a `model`", cx.agent);
+                return Err(ModelError::new(ModelErrorKind::UnknownModel, "none", message).into());
+            }
+        };
+        Ok((name.clone(), self.plugins.model(cx, name, model)?))
+    }
+
+    /// Returns the model that is declared for an agent or for its nearest ancestor that declares one, before plugins
+    /// replace it.
+    fn model_ref(&self, id: AgentId) -> Option<&ModelRef> {
+        let tree = &self.app.tree;
+        std::iter::once(id).chain(tree.ancestors(id)).find_map(|id| match &tree.agent(id).kind {
+            AgentKind::Llm(llm) => llm.model.as_ref(),
+            AgentKind::Custom(custom) => custom.model.as_ref(),
+            AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => None,
+        })
+    }
+}
+
+/// Returns the error message for a call of a tool that the agent does not have.
+pub(crate) fn unknown_tool(name: &str, tools: &[Arc<dyn Tool>]) -> String {
+    let callable = tools.iter().filter(|tool| tool.is_callable());
+    let names: Vec<_> = callable.map(|tool| tool.declaration().name.as_str()).collect();
+    format!("there is no tool `{name}`; the tools are {}", list_names(&names))
+}
+
+/// Returns the names in backticks, separated by commas, or `none`.
+pub(crate) fn list_names(names: &[&str]) -> String {
+    if names.is_empty() {
+        return "none".into();
+    }
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,18 @@
+//! Where an agent runs: its branch, its part of the replay and its event sink.
+
+use std::sync::Arc;
+
+use hatchery_core::EventSink;
+
+use super::Replay;
+
+/// The branch of parallel agents that an agent runs in, such as `fan_out.left`. `None` outside of parallel agents.
+pub(crate) type Branch = Option<Arc<str>>;
+
+/// What an agent is started with, besides the [`RunContext`](super::RunContext).
+#[derive(Clone)]
+pub(crate) struct AgentScope {
+    pub(crate) branch: Branch,
+    pub(crate) replay: Arc<Replay>,
+    pub(crate) sink: Arc<dyn EventSink>,
+}

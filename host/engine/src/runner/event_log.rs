@@ -1,0 +1,170 @@
+//! The event log of one run: the only writer of its session.
+//!
+//! Storing an event, applying it to the session in memory and sending it to the client are one step. Steps run one at a
+//! time, and a step that has begun is completed even if the agent that emitted the event is cancelled.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hatchery_core::{CallContext, Content, Event, EventSink, EventWindow, InvocationWriter, RevisionGap, RunError};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Mutex, mpsc};
+
+use crate::plugins::Plugins;
+use crate::tasks::run_to_completion;
+
+/// The channel to a run's client.
+pub(super) type EventSender = mpsc::Sender<Result<Arc<Event>, RunError>>;
+
+/// How long a run waits for a client that does not read. After that it continues without the client.
+const CLIENT_STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The outermost [`EventSink`] of a run. Clones are the same log.
+#[derive(Clone)]
+pub(super) struct EventLog(Arc<EventLogInner>);
+
+struct EventLogInner {
+    /// The context that plugins get.
+    cx: CallContext,
+    writer: InvocationWriter,
+    plugins: Plugins,
+    /// Ids of the events that were stored before the run was interrupted. When they are replayed, only agents see them.
+    delivered_ids: HashSet<String>,
+    /// Held while an event is stored and sent, so that the service, the session and the client have the same order.
+    state: Mutex<LogState>,
+}
+
+enum LogState {
+    /// Events go into the session and to the client.
+    Open(EventSender),
+    /// Events go into the session only: the client has missed one and must not get later ones.
+    Detached,
+    /// The run is over: events are rejected.
+    Closed,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum EventOrigin {
+    /// The user. The client does not get the event.
+    User,
+    /// An agent.
+    Agent,
+    /// The runner's report of a failure. Stored and sent even if the run is cancelled or a plugin fails.
+    Failure,
+}
+
+impl EventLog {
+    pub(super) fn new(
+        cx: CallContext,
+        writer: InvocationWriter,
+        plugins: Plugins,
+        client: EventSender,
+        delivered_ids: HashSet<String>,
+    ) -> Self {
+        let state = Mutex::new(LogState::Open(client));
+        Self(Arc::new(EventLogInner { cx, writer, plugins, delivered_ids, state }))
+    }
+
+    /// Replaces the user's message, before it is stored.
+    pub(super) fn set_user_content(&self, content: Arc<Content>) {
+        self.0.writer.set_user_content(content);
+    }
+
+    /// Stores an event of the user.
+    pub(super) async fn append_user_event(&self, event: Arc<Event>) -> Result<(), RunError> {
+        self.append(event, EventOrigin::User).await.map(|_| ())
+    }
+
+    /// Stores and sends the report of a failure.
+    pub(super) async fn append_failure(&self, event: Arc<Event>) -> Result<(), RunError> {
+        self.append(event, EventOrigin::Failure).await.map(|_| ())
+    }
+
+    /// Waits for an event that is being stored, and rejects all later ones.
+    pub(super) async fn close(&self) {
+        *self.0.state.lock().await = LogState::Closed;
+    }
+
+    async fn append(&self, event: Arc<Event>, origin: EventOrigin) -> Result<Arc<Event>, RunError> {
+        run_to_completion(self.0.clone().append(event, origin)).await
+    }
+}
+
+#[async_trait]
+impl EventSink for EventLog {
+    async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
+        self.append(event, EventOrigin::Agent).await
+    }
+}
+
+impl EventLogInner {
+    async fn append(self: Arc<Self>, event: Arc<Event>, origin: EventOrigin) -> Result<Arc<Event>, RunError> {
+        let mut state = self.state.lock().await;
+        if matches!(*state, LogState::Closed) {
+            return Err(RunError::Stopped);
+        }
+        if origin != EventOrigin::Failure && self.cx.invocation.cancel.is_cancelled() {
+            return Err(RunError::Cancelled);
+        }
+        if self.delivered_ids.contains(&event.id) {
+            return Ok(event);
+        }
+        let event = match origin {
+            EventOrigin::User => event,
+            EventOrigin::Agent => self.plugins.on_event(&self.cx, &event).await?.unwrap_or(event),
+            EventOrigin::Failure => self.plugins.on_event(&self.cx, &event).await.unwrap_or_default().unwrap_or(event),
+        };
+        if origin == EventOrigin::Agent {
+            self.cx.invocation.count_event(&event)?;
+        }
+        if !event.partial {
+            self.store(&event).await?;
+        }
+        if origin != EventOrigin::User
+            && let LogState::Open(client) = &*state
+            && !self.send(client, event.clone()).await
+        {
+            *state = LogState::Detached;
+        }
+        Ok(event)
+    }
+
+    /// Appends the event to the session service and to the run's session.
+    async fn store(&self, event: &Arc<Event>) -> Result<(), RunError> {
+        let invocation = &self.cx.invocation;
+        event.check_storable().map_err(|error| {
+            let (key, agent) = (&invocation.session_key, &event.author);
+            tracing::warn!(
+                target: "hatchery::audit", app = &*key.app, user = &*key.user, session = &*key.id,
+                invocation = invocation.id, action = "store an event", agent, detail = %error, "denied"
+            );
+            let message = format!("it emitted an event that cannot be stored: {error}");
+            RunError::Agent { agent: agent.clone(), code: "INVALID_EVENT".into(), message }
+        })?;
+        let sessions = &invocation.services.sessions;
+        let revision = sessions.append(&invocation.session_key, event).await?;
+        let Err(RevisionGap { known }) = self.writer.append(event, revision) else { return Ok(()) };
+        // Someone else has appended events since, such as a client that changed the state.
+        let window = EventWindow::AfterRevision(known);
+        if let Some(now) = sessions.get(&invocation.session_key, window).await? {
+            self.writer.catch_up(now, event);
+        }
+        Ok(())
+    }
+
+    /// Sends an event, and waits if the client is slow. Returns false if the event cannot be delivered: the client is
+    /// gone or does not read, or the run is cancelled.
+    async fn send(&self, client: &EventSender, event: Arc<Event>) -> bool {
+        match client.try_send(Ok(event)) {
+            Ok(()) => true,
+            Err(TrySendError::Closed(_)) => false,
+            Err(TrySendError::Full(event)) => {
+                let sending = client.send_timeout(event, CLIENT_STALL_TIMEOUT);
+                let sent = self.cx.invocation.cancel.run_until_cancelled(sending).await;
+                matches!(sent, Some(Ok(())))
+            }
+        }
+    }
+}

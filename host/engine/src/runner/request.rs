@@ -1,0 +1,118 @@
+//! Run requests, and their checks. A request that is rejected stores nothing and calls no model.
+
+use std::sync::Arc;
+
+use hatchery_core::{
+    CallerOrigin, Content, Event, FunctionResponse, JsonMap, MAX_JSON_DEPTH, PartData, RunConfig, RunError,
+    USER_AUTHOR, check_message, invalid_message, is_json_too_deep,
+};
+use imbl::Vector;
+use tokio_util::sync::CancellationToken;
+
+/// A request for one turn of a session.
+#[derive(Debug, Clone)]
+pub struct RunRequest {
+    /// The user's id.
+    pub user: String,
+    /// The session's id.
+    pub session: String,
+    /// The user's message. `None` resumes an interrupted run without a message.
+    pub message: Option<Content>,
+    /// The run to resume. `None` begins a new run. If the app is resumable, a message that responds to a function call
+    /// resumes the run of that call by itself, for as long as the run waits for it.
+    pub invocation_id: Option<String>,
+    /// Changes of state that are stored with the message.
+    pub state_delta: JsonMap,
+    /// The run's settings. Those of the app take precedence.
+    pub config: RunConfig,
+    /// How the request reached the host.
+    pub origin: CallerOrigin,
+    /// Stops the run when cancelled.
+    pub cancel: CancellationToken,
+}
+
+impl RunRequest {
+    /// Returns a request with defaults for everything else.
+    pub fn new(user: impl Into<String>, session: impl Into<String>, message: Content) -> Self {
+        Self {
+            user: user.into(),
+            session: session.into(),
+            message: Some(message),
+            invocation_id: None,
+            state_delta: JsonMap::new(),
+            config: RunConfig::default(),
+            origin: CallerOrigin::default(),
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// Returns a request that resumes an interrupted run.
+    pub fn resume(user: impl Into<String>, session: impl Into<String>, invocation_id: impl Into<String>) -> Self {
+        let request = Self::new(user, session, Content::default());
+        Self { message: None, invocation_id: Some(invocation_id.into()), ..request }
+    }
+
+    /// Checks the parts of the request that do not depend on the session.
+    ///
+    /// # Errors
+    /// If there is neither a message nor a run to resume, the message is not one of a user, or a state value is nested
+    /// too deeply.
+    pub(super) fn check(&self) -> Result<(), RunError> {
+        match &self.message {
+            Some(message) => check_message(message)?,
+            None if self.invocation_id.is_some() => {}
+            None => {
+                return Err(RunError::BadInput("the request has neither a message nor an invocation to resume".into()));
+            }
+        }
+        match self.state_delta.iter().find(|(_, value)| is_json_too_deep(value)) {
+            Some((key, _)) => Err(RunError::BadInput(format!(
+                "the value of the state key `{}` is nested more than {MAX_JSON_DEPTH} levels deep",
+                key.escape_debug()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that each function response of the message belongs to a call of the session that waits for the user: a
+    /// call of a long-running tool, a request for confirmation, or a call that an interrupted run left without a
+    /// response.
+    ///
+    /// # Errors
+    /// [`RunError::InvalidMessage`] for any other response.
+    pub(super) fn check_responses(&self, events: &Vector<Arc<Event>>) -> Result<(), RunError> {
+        let parts = self.message.iter().flat_map(|message| message.parts.iter().enumerate());
+        for (index, part) in parts {
+            if let PartData::FunctionResponse(response) = &part.data {
+                check_response(response, events).map_err(|reason| invalid_message(index, &reason))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_response(response: &FunctionResponse, events: &Vector<Arc<Event>>) -> Result<(), String> {
+    let id = response.id.as_deref().unwrap_or_default();
+    let agent_events = || events.iter().rev().filter(|event| event.author != USER_AUTHOR);
+    let mut calls = agent_events().flat_map(|event| event.function_calls());
+    let Some(call) = calls.find(|call| call.id.as_deref() == Some(id)) else {
+        return Err(format!(
+            "has a `functionResponse` of id `{}`, but the session has no such call",
+            id.escape_debug()
+        ));
+    };
+    if call.name != response.name {
+        return Err(format!(
+            "has a `functionResponse` named `{}`, but the call of id `{id}` is of `{}`",
+            response.name.escape_debug(),
+            call.name
+        ));
+    }
+    let is_long_running = agent_events().any(|event| event.long_running_tool_ids.iter().any(|pending| pending == id));
+    let has_response =
+        || agent_events().flat_map(|event| event.function_responses()).any(|it| it.id.as_deref() == Some(id));
+    if is_long_running || !has_response() {
+        return Ok(());
+    }
+    Err(format!("has a `functionResponse` of id `{id}`, but that call of `{}` already has a response", call.name))
+}

@@ -1,0 +1,227 @@
+//! One turn: sets up the run, appends the user's message, runs the agent, and reports a failure.
+
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use hatchery_core::{
+    CallContext, Caller, Claim, Content, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError,
+    SessionKey, USER_AUTHOR, check_message, new_invocation_id,
+};
+use imbl::Vector;
+
+use super::agent_selection::agent_to_run;
+use super::event_log::{EventLog, EventSender};
+use super::request::RunRequest;
+use super::resumption::ResumedRun;
+use super::session_queue::{CachedSession, json_bytes};
+use super::{RunnerInner, blobs};
+use crate::agents::{engine_host, run_agent};
+use crate::app::App;
+use crate::plugins::Plugins;
+use crate::provenance::Verifier;
+use crate::run::{AgentScope, Replay, RunContext};
+
+/// What a turn is started with.
+pub(super) struct TurnRequest {
+    pub(super) app: Arc<App>,
+    pub(super) plugins: Plugins,
+    pub(super) request: RunRequest,
+    pub(super) client: EventSender,
+}
+
+/// What the user adds to the session in a turn.
+struct UserInput {
+    /// `None` if an interrupted run is resumed without a message.
+    message: Option<Arc<Content>>,
+    state_delta: JsonMap,
+}
+
+impl RunnerInner {
+    /// Runs one turn. `cached` is the session before it; `slot` receives the session after it, for the next turn.
+    pub(super) async fn run_turn(
+        &self,
+        key: SessionKey,
+        turn: TurnRequest,
+        cached: CachedSession,
+        slot: &mut Option<CachedSession>,
+    ) -> Result<(), RunError> {
+        let TurnRequest { app, plugins, request, client } = turn;
+        let checked = request.check_responses(&cached.session.events);
+        let found =
+            checked.and_then(|()| ResumedRun::find(&app, &request, &cached.session.events, &self.verifier(&key)));
+        let resumed = match found {
+            Ok(resumed) => resumed,
+            Err(error) => {
+                *slot = Some(cached);
+                return Err(error);
+            }
+        };
+        let CachedSession { session, views, bytes } = cached;
+        let events_before = session.events.len();
+        let message = request.message.map(|message| Arc::new(with_role(message, USER_AUTHOR)));
+        let (id, user_content, delivered_ids) = match &resumed {
+            Some(resumed) => {
+                let events = &session.events;
+                (resumed.invocation_id.clone(), resumed.user_content(events), resumed.event_ids(events))
+            }
+            None => (new_invocation_id(), message.clone().unwrap_or_default(), HashSet::new()),
+        };
+        let (invocation, writer) = Invocation::new(NewInvocation {
+            id,
+            session,
+            user_content,
+            caller: Caller::claimed(key.user, request.origin),
+            run_config: app.settings.run.over(request.config),
+            services: self.services.clone(),
+            cancel: request.cancel,
+            signer: self.signer.clone(),
+        });
+        let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
+        let log = EventLog::new(cx.clone(), writer, plugins.clone(), client, delivered_ids);
+        let run = RunContext::new(app, invocation.clone(), plugins.clone(), engine_host);
+        let run = Arc::new(run.with_history(views, self.compactions.clone()));
+        let input = UserInput { message, state_delta: request.state_delta };
+        let result = AssertUnwindSafe(execute(&run, &cx, &log, input, resumed)).catch_unwind().await;
+        let result = result.unwrap_or_else(|panic| Err(panic_error(panic.as_ref())));
+        // A limit ends the run even if the agent that reached it ignored the error.
+        let result = match invocation.exceeded_limit().map_or(result, Err) {
+            Ok(()) | Err(RunError::Stopped) => Ok(()),
+            Err(error) => {
+                plugins.on_run_error(&cx, &error).await;
+                Err(report(&run, &log, error).await)
+            }
+        };
+        log.close().await;
+        run.compact_after_run();
+        let session = invocation.session();
+        let bytes = bytes + json_bytes(&session.events.skip(events_before));
+        self.queue.record_size(&session.key, session.events.len(), bytes);
+        *slot = Some(CachedSession { session, views: run.take_views(), bytes });
+        result
+    }
+}
+
+/// Appends the user's message, then runs the selected agent, unless a plugin answers in its place.
+async fn execute(
+    run: &Arc<RunContext>,
+    cx: &CallContext,
+    log: &EventLog,
+    input: UserInput,
+    resumed: Option<ResumedRun>,
+) -> Result<(), RunError> {
+    let RunContext { app, invocation, plugins, .. } = run.as_ref();
+    let message = append_user_message(run, cx, log, input, resumed.is_none()).await?;
+    let answer = plugins.before_run(cx).await?;
+    if answer.is_some() || !cx.actions().is_empty() {
+        let content = answer.clone().map(|answer| Arc::new(with_role(answer, "model")));
+        log.emit(Event::new(event_data(cx, "model", content))).await?;
+    }
+    if answer.is_none() {
+        let events = invocation.events();
+        let (beginning, replay) = match &resumed {
+            Some(resumed) => (resumed.beginning(&events), resumed.replay(&app.tree, &events)),
+            None => (up_to(events, message.as_deref()), Replay::empty()),
+        };
+        // A summary of older events may have been appended after the user's message.
+        let is_message = |event: &&Arc<Event>| event.author == USER_AUTHOR && event.actions.compaction.is_none();
+        if let Some(first) = beginning.iter().rev().find(is_message) {
+            run.set_first_message(first.clone());
+        }
+        let (agent, branch) = agent_to_run(&app.tree, &beginning, &Verifier::of(invocation));
+        let scope = AgentScope { branch, replay, sink: Arc::new(log.clone()) };
+        let running = run_agent(run.clone(), agent, scope);
+        invocation.cancel.run_until_cancelled(running).await.ok_or(RunError::Cancelled)??;
+    }
+    plugins.after_run(cx).await?;
+    if !cx.actions().is_empty() {
+        log.emit(Event::new(event_data(cx, "model", None))).await?;
+    }
+    Ok(())
+}
+
+/// Returns the events up to `message`. Plugins and compactions may have appended others after it.
+fn up_to(events: Vector<Arc<Event>>, message: Option<&Event>) -> Vector<Arc<Event>> {
+    let index = message.and_then(|message| events.iter().rposition(|event| event.id == message.id));
+    match index {
+        Some(index) if index + 1 < events.len() => events.take(index + 1),
+        Some(_) | None => events,
+    }
+}
+
+/// Appends the user's message and state delta. Returns the stored message. `begins_run` is false for a response to a
+/// run that is resumed.
+async fn append_user_message(
+    run: &RunContext,
+    cx: &CallContext,
+    log: &EventLog,
+    UserInput { message, state_delta }: UserInput,
+    begins_run: bool,
+) -> Result<Option<Arc<Event>>, RunError> {
+    let RunContext { invocation, plugins, .. } = run;
+    let state_delta = invocation.apply_temp_state(state_delta);
+    cx.actions().state_delta.extend(state_delta);
+    let Some(mut message) = message else {
+        if !cx.actions().is_empty() {
+            log.append_user_event(Event::new(event_data(cx, USER_AUTHOR, None))).await?;
+        }
+        return Ok(None);
+    };
+    if let Some(replacement) = plugins.on_user_message(cx, &message).await? {
+        check_message(&replacement)?;
+        message = Arc::new(with_role(replacement, USER_AUTHOR));
+        if begins_run {
+            log.set_user_content(message.clone());
+        }
+    }
+    let message = blobs::save_as_artifacts(cx, message).await?;
+    let mut data = event_data(cx, USER_AUTHOR, Some(message));
+    if begins_run {
+        invocation.signer.sign(&invocation.session_key, &mut data, Claim::Run);
+    }
+    let message = Event::new(data);
+    log.append_user_event(message.clone()).await?;
+    Ok(Some(message))
+}
+
+/// Returns an event of the run itself, with the pending actions of `cx`.
+fn event_data(cx: &CallContext, author: &str, content: Option<Arc<Content>>) -> EventData {
+    let mut actions = cx.take_actions();
+    actions.state_delta = cx.invocation.apply_temp_state(actions.state_delta);
+    let invocation_id = cx.invocation.id.clone();
+    EventData { invocation_id, author: author.into(), content, actions, ..EventData::default() }
+}
+
+/// Appends a failure to the session, where the client and later readers find it, unless an event reports it already.
+async fn report(run: &RunContext, log: &EventLog, error: RunError) -> RunError {
+    if matches!(error, RunError::AlreadyReported { .. }) {
+        return error;
+    }
+    let invocation = &run.invocation;
+    tracing::warn!(
+        invocation = %invocation.id, session = %invocation.session_key, code = error.code(), "run failed: {error}"
+    );
+    let event = Event::new(EventData {
+        invocation_id: invocation.id.clone(),
+        author: run.failed_agent(),
+        error_code: Some(error.code().into()),
+        error_message: Some(error.client_message()),
+        ..EventData::default()
+    });
+    if let Err(failure) = log.append_failure(event).await {
+        tracing::error!(invocation = %invocation.id, "the failure could not be stored: {failure}");
+    }
+    error
+}
+
+fn with_role(mut content: Content, role: &str) -> Content {
+    content.role.get_or_insert_with(|| role.into());
+    content
+}
+
+/// Returns the error for a panic in native code, which must not cost the client its answer, or the session its lock.
+fn panic_error(panic: &(dyn std::any::Any + Send)) -> RunError {
+    let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    RunError::Internal(text.unwrap_or("no message").into())
+}
