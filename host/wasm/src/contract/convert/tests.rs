@@ -269,7 +269,7 @@ fn key() -> impl Strategy<Value = String> {
 }
 
 fn text_of(value: &Value) -> String {
-    super::to_json(value)
+    to_json(value)
 }
 
 /// Returns an event with this `extra` in one of its places.
