@@ -51,8 +51,8 @@ fn add_contents(driver: &LoopDriver<'_>, request: &mut LlmRequest) -> usize {
     turn_len
 }
 
-/// Updates the agent's view of the session for a model with these capabilities, and passes it to `read`. The view is kept between model calls and between
-/// turns, so only new events are processed.
+/// Updates the agent's view of the session for a model with these capabilities, and passes it to `read`. The view is
+/// kept between model calls and between turns, so only new events are processed.
 pub(super) fn with_view<T>(
     driver: &LoopDriver<'_>,
     model: ModelCapabilities,
