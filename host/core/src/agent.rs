@@ -159,7 +159,8 @@ pub enum Capability<'a> {
     WriteArtifacts,
 }
 
-/// The capabilities of an agent, checked whenever the engine performs an access for it that is known only at run time. Must not block.
+/// The capabilities of an agent, checked whenever the engine performs an access for it that is known only at run time.
+/// Must not block.
 pub trait Capabilities: Send + Sync {
     /// Checks that the agent has a capability.
     ///
@@ -173,7 +174,8 @@ pub trait Capabilities: Send + Sync {
 pub enum Planner {
     /// By the model's own thinking, with these settings (`thinkingConfig`: `includeThoughts`, `thinkingBudget` …).
     Thinking(Value),
-    /// By instructions (Plan-ReAct): the model writes a plan, follows it and marks its final answer. Everything else counts as thought.
+    /// By instructions (Plan-ReAct): the model writes a plan, follows it and marks its final answer. Everything else
+    /// counts as thought.
     PlanReAct,
 }
 
@@ -229,8 +231,9 @@ pub enum IncludeContents {
 
 /// An agent implemented in code, native or in a component.
 ///
-/// [`CustomAgent::run`] is called once per run of the agent, in the agent's task, which may serve other agents of the run too: it may
-/// await, but not block. One instance serves many runs at the same time. If the run is cancelled, the future is dropped.
+/// [`CustomAgent::run`] is called once per run of the agent, in the agent's task, which may serve other agents of the
+/// run too: it may await, but not block. One instance serves many runs at the same time. If the run is cancelled, the
+/// future is dropped.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -401,8 +404,8 @@ impl fmt::Debug for AgentTree {
     }
 }
 
-/// Checks the characters of a name: a letter, a digit or `_`, then letters, digits, `_`, `-` and spaces. ADK also allows dots, but here a
-/// dot joins the names of a branch, so that `a.b` would be both an agent and `b` inside `a`.
+/// Checks the characters of a name: a letter, a digit or `_`, then letters, digits, `_`, `-` and spaces. ADK also
+/// allows dots, but here a dot joins the names of a branch, so that `a.b` would be both an agent and `b` inside `a`.
 ///
 /// # Errors
 /// [`TreeError::BadName`] if no agent can have this name.

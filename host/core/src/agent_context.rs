@@ -20,8 +20,8 @@ use crate::tool::ToolAuthorizer;
 /// The destination of an agent's events: the session's log, or an agent that relays them.
 #[async_trait]
 pub trait EventSink: Send + Sync {
-    /// Accepts an event. When this returns, the event is stored, unless it is partial, and is visible in the session. Returns the stored
-    /// event, which a plugin may have replaced.
+    /// Accepts an event. When this returns, the event is stored, unless it is partial, and is visible in the session.
+    /// Returns the stored event, which a plugin may have replaced.
     ///
     /// # Errors
     /// If the event cannot be stored, or the run is cancelled: the agent must stop.
@@ -37,8 +37,8 @@ pub trait AgentHost: Send + Sync {
     /// [`RunError::NotFound`] if there is no such agent, and the error of its run.
     async fn run_sub_agent(&self, cx: &CallContext, name: &str, sink: Arc<dyn EventSink>) -> Result<(), RunError>;
 
-    /// Checks an event that the agent of `cx` is about to emit, complete except for its proof. Returns the claim that the host proves for
-    /// it, if any.
+    /// Checks an event that the agent of `cx` is about to emit, complete except for its proof. Returns the claim that
+    /// the host proves for it, if any.
     ///
     /// # Errors
     /// If the agent may not emit this event.
@@ -60,7 +60,8 @@ pub trait AgentHost: Send + Sync {
         self.call_checked_tool(cx, name, args, &|_| Ok(())).await
     }
 
-    /// Calls one of the tools of the agent of `cx` if `check` accepts its [qualified name](crate::Tool::qualified_name).
+    /// Calls one of the tools of the agent of `cx` if `check` accepts its [qualified
+    /// name](crate::Tool::qualified_name).
     ///
     /// # Errors
     /// The error of the check, without a call; otherwise as [`AgentHost::call_tool`].
@@ -89,16 +90,18 @@ pub struct AgentContext {
 }
 
 impl AgentContext {
-    /// Completes an event (author, branch, invocation, pending state changes) and sends it. A proof that it carries is removed.
+    /// Completes an event (author, branch, invocation, pending state changes) and sends it. A proof that it carries is
+    /// removed.
     ///
     /// # Errors
-    /// As [`EventSink::emit`] and [`AgentHost::admit`]. Also if the author is the user, or if the event requests a confirmation in the
-    /// name of another agent, whose tool would then run.
+    /// As [`EventSink::emit`] and [`AgentHost::admit`]. Also if the author is the user, or if the event requests a
+    /// confirmation in the name of another agent, whose tool would then run.
     pub async fn emit(&self, data: EventData) -> Result<Arc<Event>, RunError> {
         self.complete(data, None).await
     }
 
-    /// Sends an event with a proof of its claim. Only the engine should call this, because only it knows whether the claim is true.
+    /// Sends an event with a proof of its claim. Only the engine should call this, because only it knows whether the
+    /// claim is true.
     ///
     /// # Errors
     /// As [`AgentContext::emit`].

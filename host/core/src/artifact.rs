@@ -9,8 +9,9 @@ use crate::usage::ArtifactUsage;
 
 /// Stores artifacts. All implementations pass the same contract tests.
 ///
-/// Called from the tasks of runs and of HTTP requests, concurrently. Methods may await, but not block: blocking I/O belongs into
-/// `spawn_blocking`. A caller may drop a future at any time, and then a version is either stored completely or not at all.
+/// Called from the tasks of runs and of HTTP requests, concurrently. Methods may await, but not block: blocking I/O
+/// belongs into `spawn_blocking`. A caller may drop a future at any time, and then a version is either stored
+/// completely or not at all.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -32,7 +33,12 @@ use crate::usage::ArtifactUsage;
 ///         Ok(versions.len() as u64 - 1)
 ///     }
 ///
-///     async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
+///     async fn load(
+///         &self,
+///         session: &SessionKey,
+///         name: &str,
+///         version: Option<u64>,
+///     ) -> Result<Option<Part>, StoreError> {
 ///         let artifacts = self.0.lock().unwrap();
 ///         let Some(versions) = artifacts.get(&(session.clone(), name.into())) else { return Ok(None) };
 ///         Ok(match version {
@@ -86,8 +92,9 @@ pub trait ArtifactService: Send + Sync {
     /// Deletes all versions. Succeeds if there are none.
     async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError>;
 
-    /// Returns the storage used by the artifacts of the session and of its user. The default reads every version that the session sees,
-    /// and does not count those of the user's other sessions: implementations should keep running totals.
+    /// Returns the storage used by the artifacts of the session and of its user. The default reads every version that
+    /// the session sees, and does not count those of the user's other sessions: implementations should keep running
+    /// totals.
     async fn usage(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
         let mut usage = ArtifactUsage::default();
         for name in self.list(session).await? {

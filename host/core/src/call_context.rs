@@ -15,8 +15,9 @@ use crate::memory::MemoryEntry;
 use crate::state::{State, is_state_removal};
 use crate::sync::MutexExt;
 
-/// The context of one call of a tool or a callback, or of one run of an agent. Changes are collected as the [`EventActions`] of the event
-/// that reports the call. They are visible at once to code that reads state through the same context. Clones share their changes.
+/// The context of one call of a tool or a callback, or of one run of an agent. Changes are collected as the
+/// [`EventActions`] of the event that reports the call. They are visible at once to code that reads state through the
+/// same context. Clones share their changes.
 #[derive(Clone)]
 pub struct CallContext {
     /// The run.
@@ -79,8 +80,9 @@ impl CallContext {
         self.confirmation.as_deref()
     }
 
-    /// Requests a person's decision about this call. The tool should return a result that says that it waits. After the decision the tool
-    /// is called again with the same arguments, and [`CallContext::confirmation`] returns the decision.
+    /// Requests a person's decision about this call. The tool should return a result that says that it waits. After the
+    /// decision the tool is called again with the same arguments, and [`CallContext::confirmation`] returns the
+    /// decision.
     ///
     /// # Errors
     /// [`RunError::BadInput`] outside a function call, and inside an agent that is called as a tool.
@@ -119,8 +121,8 @@ impl CallContext {
         state
     }
 
-    /// Sets a state key; `null` deletes it. Tool calls of one model response run concurrently: each sees the state from before all of them
-    /// and its own changes. If several set the same key, the last of them in the model's order wins.
+    /// Sets a state key; `null` deletes it. Tool calls of one model response run concurrently: each sees the state from
+    /// before all of them and its own changes. If several set the same key, the last of them in the model's order wins.
     pub fn set_state(&self, key: impl Into<String>, value: Value) {
         self.actions().state_delta.insert(key.into(), value);
     }

@@ -53,8 +53,9 @@ impl CodeRunner {
 
 /// Runs code in isolation from the host.
 ///
-/// Called in the agent's task after a model response that contains code; the agent waits for the result. Implementations may await, but
-/// not block, and must enforce their own limits on time and memory. If the run is cancelled, the future is dropped.
+/// Called in the agent's task after a model response that contains code; the agent waits for the result.
+/// Implementations may await, but not block, and must enforce their own limits on time and memory. If the run is
+/// cancelled, the future is dropped.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -89,7 +90,8 @@ pub trait CodeExecutor: Send + Sync {
     /// Runs one piece of code to completion. Code that fails is not an error: its message is in [`CodeOutput::stderr`].
     ///
     /// # Errors
-    /// If the code could not be run at all. [`ToolError::Recoverable`] is sent to the model, [`ToolError::Fatal`] ends the run.
+    /// If the code could not be run at all. [`ToolError::Recoverable`] is sent to the model, [`ToolError::Fatal`] ends
+    /// the run.
     async fn execute(&self, input: CodeInput, cx: &CallContext) -> Result<CodeOutput, ToolError>;
 }
 

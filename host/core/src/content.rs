@@ -1,7 +1,7 @@
 //! Messages between people, models and tools: [`Content`] consists of [`Part`]s.
 //!
-//! The JSON format is that of Gemini's `Content` and `Part` (camelCase, bytes as base64). Unknown keys are kept in `extra` and written
-//! back, so that nothing is lost between a client, a store and a component.
+//! The JSON format is that of Gemini's `Content` and `Part` (camelCase, bytes as base64). Unknown keys are kept in
+//! `extra` and written back, so that nothing is lost between a client, a store and a component.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -124,7 +124,8 @@ impl Part {
         }
     }
 
-    /// Returns the size in bytes that quotas count for the part as an artifact: that of inline data, and of the JSON of all else.
+    /// Returns the size in bytes that quotas count for the part as an artifact: that of inline data, and of the JSON of
+    /// all else.
     pub fn stored_bytes(&self) -> u64 {
         match &self.data {
             PartData::InlineData(blob) => {

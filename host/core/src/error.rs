@@ -1,4 +1,5 @@
-//! Errors that cross crate boundaries. Each has a stable code for clients, and a message that names the culprit and the next step.
+//! Errors that cross crate boundaries. Each has a stable code for clients, and a message that names the culprit and the
+//! next step.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -362,8 +363,8 @@ pub enum RunError {
     /// The run was cancelled.
     #[error("the run was cancelled")]
     Cancelled,
-    /// The events of this agent are not needed any more: the enclosing loop has ended, or its relay was dropped. The agent stops; this is
-    /// not a failure.
+    /// The events of this agent are not needed any more: the enclosing loop has ended, or its relay was dropped. The
+    /// agent stops; this is not a failure.
     #[error("the agent was stopped by the agent around it")]
     Stopped,
     /// A bug in the host or in native code within it.

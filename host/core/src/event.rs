@@ -1,8 +1,8 @@
-//! Events: the entries of a session's log, and the items that a run yields. The event log is the source of truth; state, prompts and
-//! traces are derived from it.
+//! Events: the entries of a session's log, and the items that a run yields. The event log is the source of truth;
+//! state, prompts and traces are derived from it.
 //!
-//! An event is built as [`EventData`], then frozen into a shared [`Event`]. Neither can be cloned: events are shared as `Arc<Event>`. The
-//! JSON of an event is created at most once, when a store or a client first needs it, and cached.
+//! An event is built as [`EventData`], then frozen into a shared [`Event`]. Neither can be cloned: events are shared as
+//! `Arc<Event>`. The JSON of an event is created at most once, when a store or a client first needs it, and cached.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -21,11 +21,13 @@ use crate::time::Timestamp;
 /// The author of events of the user.
 pub const USER_AUTHOR: &str = "user";
 
-/// The data of an event. Names and meaning of the fields follow ADK's `Event`; `None` and empty fields are omitted from the JSON.
+/// The data of an event. Names and meaning of the fields follow ADK's `Event`; `None` and empty fields are omitted from
+/// the JSON.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EventData {
-    /// A unique id; [`Event::new`] replaces an empty one by a UUID. Partial events have the id of the final event that they lead to.
+    /// A unique id; [`Event::new`] replaces an empty one by a UUID. Partial events have the id of the final event that
+    /// they lead to.
     pub id: String,
     /// The id of the run, `e-<uuid>`.
     pub invocation_id: String,
@@ -131,7 +133,8 @@ pub struct EventActions {
     /// Whether enclosing loop and parallel agents end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub escalate: Option<bool>,
-    /// Whether the agent has ended its run. False in events of callbacks before it starts, and of callbacks that recover from its failure.
+    /// Whether the agent has ended its run. False in events of callbacks before it starts, and of callbacks that
+    /// recover from its failure.
     #[serde(skip_serializing_if = "Option::is_none", alias = "endInvocation")]
     pub end_of_agent: Option<bool>,
     /// Credentials that tools request, by function call id.
@@ -185,8 +188,8 @@ impl EventActions {
     }
 }
 
-/// A summary that replaces the events of a time range in prompts. It never covers events that follow it in the session, whatever their
-/// time.
+/// A summary that replaces the events of a time range in prompts. It never covers events that follow it in the session,
+/// whatever their time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Compaction {
@@ -306,8 +309,8 @@ impl Event {
         self.data.content.iter().flat_map(|content| content.function_responses())
     }
 
-    /// Returns true if the agent has nothing more to do after this event: a response without open calls, a result that needs no summary,
-    /// or a call whose result arrives later.
+    /// Returns true if the agent has nothing more to do after this event: a response without open calls, a result that
+    /// needs no summary, or a call whose result arrives later.
     pub fn is_final_response(&self) -> bool {
         if self.actions.skip_summarization == Some(true) || !self.long_running_tool_ids.is_empty() {
             return true;

@@ -28,7 +28,8 @@ pub enum Examples {
     Chosen(Arc<dyn ExampleProvider>),
 }
 
-/// Selects examples that fit a user message. Called before each model call, in the agent's task: it may await, but not block.
+/// Selects examples that fit a user message. Called before each model call, in the agent's task: it may await, but not
+/// block.
 #[async_trait]
 pub trait ExampleProvider: Send + Sync {
     /// Returns the examples that fit `query`, the text of the user's message.

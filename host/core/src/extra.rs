@@ -1,7 +1,7 @@
 //! Unknown JSON keys that are preserved.
 //!
-//! A type that preserves them lists by [`KnownKeys`] which keys have a field. Those must not be in its [`Extra`]: they would be written
-//! in addition to the field, and parsing the JSON would return something else or fail.
+//! A type that preserves them lists by [`KnownKeys`] which keys have a field. Those must not be in its [`Extra`]: they
+//! would be written in addition to the field, and parsing the JSON would return something else or fail.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;
@@ -14,7 +14,8 @@ use crate::json::JsonMap;
 
 static EMPTY: LazyLock<JsonMap> = LazyLock::new(JsonMap::new);
 
-/// A [`JsonMap`] that is almost always empty, and then takes 8 bytes instead of 72: events and parts have several of them.
+/// A [`JsonMap`] that is almost always empty, and then takes 8 bytes instead of 72: events and parts have several of
+/// them.
 #[derive(Debug, Clone, Default)]
 pub struct Extra(Option<Box<JsonMap>>);
 
@@ -27,8 +28,8 @@ pub trait KnownKeys {
     const KEYS: &'static [&'static str];
 }
 
-/// Returns the first key of `map` for which `T` has a field. Ignores underscores and case, because readers in other languages accept
-/// `function_call` for `functionCall`.
+/// Returns the first key of `map` for which `T` has a field. Ignores underscores and case, because readers in other
+/// languages accept `function_call` for `functionCall`.
 pub fn known_key<T: KnownKeys>(map: &JsonMap) -> Option<&str> {
     map.keys().map(String::as_str).find(|key| T::KEYS.iter().any(|known| is_same_key(known, key)))
 }

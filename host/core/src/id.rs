@@ -69,8 +69,8 @@ pub struct InvalidId {
 }
 
 impl IdKind {
-    /// Checks a name: at most [`MAX_ID_BYTES`] bytes and no control characters. An empty name is valid here; services that need one
-    /// check that themselves.
+    /// Checks a name: at most [`MAX_ID_BYTES`] bytes and no control characters. An empty name is valid here; services
+    /// that need one check that themselves.
     ///
     /// # Errors
     /// [`InvalidId`], which is safe to print.

@@ -23,8 +23,8 @@ use crate::sync::RwLockExt;
 
 /// One run for one user message: the data that all its agents, tools and callbacks share.
 ///
-/// The session and the user's message can be read by everyone. They are changed only through the [`InvocationWriter`] that
-/// [`Invocation::new`] returns once, and that the run's event log keeps.
+/// The session and the user's message can be read by everyone. They are changed only through the [`InvocationWriter`]
+/// that [`Invocation::new`] returns once, and that the run's event log keeps.
 pub struct Invocation {
     /// `e-<uuid>`.
     pub id: String,
@@ -104,8 +104,8 @@ impl Invocation {
         invocation.with_writer()
     }
 
-    /// Creates the invocation of an agent that is called as a tool. It has no events yet, starts with `state`, counts as usage of this
-    /// run, and is cancelled with it.
+    /// Creates the invocation of an agent that is called as a tool. It has no events yet, starts with `state`, counts
+    /// as usage of this run, and is cancelled with it.
     pub fn child(&self, user_content: Arc<Content>, state: State) -> (Arc<Self>, InvocationWriter) {
         let session = Session { state, events: Vector::new(), revision: 0, ..self.session() };
         let cancel = self.cancel.child_token();
@@ -117,8 +117,8 @@ impl Invocation {
         child.with_writer()
     }
 
-    /// Creates an invocation that outlives this one, such as for work in the background. It sees the session as it is now, has no user
-    /// message, its own usage counters, and is cancelled by `cancel` only.
+    /// Creates an invocation that outlives this one, such as for work in the background. It sees the session as it is
+    /// now, has no user message, its own usage counters, and is cancelled by `cancel` only.
     pub fn detached(&self, run_config: RunConfig, cancel: CancellationToken) -> Arc<Self> {
         Arc::new(self.derived(self.session(), Arc::default(), run_config, cancel))
     }
@@ -179,12 +179,14 @@ impl Invocation {
         self.session.write_unpoisoned()
     }
 
-    /// Returns true if the event carries a valid proof of the claim, that is, if this host has created it in this session.
+    /// Returns true if the event carries a valid proof of the claim, that is, if this host has created it in this
+    /// session.
     pub fn proves(&self, event: &EventData, claim: Claim) -> bool {
         self.signer.proves(&self.session_key, event, claim)
     }
 
-    /// Moves the `temp:` keys of a state delta into the state of this run, and returns the other keys. `temp:` keys are never stored.
+    /// Moves the `temp:` keys of a state delta into the state of this run, and returns the other keys. `temp:` keys are
+    /// never stored.
     #[must_use]
     pub fn apply_temp_state(&self, mut delta: JsonMap) -> JsonMap {
         if delta.keys().any(|key| StateScope::of(key).0 == StateScope::Temp) {
@@ -251,7 +253,8 @@ impl Invocation {
         exceeded.into()
     }
 
-    /// Returns the error of the limit of events or bytes that the run has exceeded. It ends the run even if the agent ignores the error.
+    /// Returns the error of the limit of events or bytes that the run has exceeded. It ends the run even if the agent
+    /// ignores the error.
     pub fn exceeded_limit(&self) -> Option<RunError> {
         self.usage.exceeded().cloned().map(RunError::from)
     }
@@ -264,7 +267,8 @@ impl Invocation {
         Ok(())
     }
 
-    /// Calls a model for `agent`, and counts the call and the tokens of the response. All model calls of a run use this function.
+    /// Calls a model for `agent`, and counts the call and the tokens of the response. All model calls of a run use this
+    /// function.
     ///
     /// # Errors
     /// If the model refuses the request, a limit is reached or the run is cancelled.
@@ -284,13 +288,14 @@ impl Invocation {
     }
 }
 
-/// The handle that changes the session and the user's message of one [`Invocation`]. There is one per invocation, and it cannot
-/// be cloned: the event log of the run owns it.
+/// The handle that changes the session and the user's message of one [`Invocation`]. There is one per invocation, and
+/// it cannot be cloned: the event log of the run owns it.
 pub struct InvocationWriter {
     invocation: Arc<Invocation>,
 }
 
-/// Events are missing between those that the invocation has seen and the one that was stored: others have written to the session.
+/// Events are missing between those that the invocation has seen and the one that was stored: others have written to
+/// the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RevisionGap {
     /// The last revision that the invocation has seen.
@@ -318,7 +323,8 @@ impl InvocationWriter {
     /// Adds an event that was stored as `revision`.
     ///
     /// # Errors
-    /// If there are events before it that the session does not have: it is unchanged, and [`InvocationWriter::catch_up`] adds them all.
+    /// If there are events before it that the session does not have: it is unchanged, and
+    /// [`InvocationWriter::catch_up`] adds them all.
     pub fn append(&self, event: &Arc<Event>, revision: u64) -> Result<(), RevisionGap> {
         let mut session = self.invocation.write_session();
         if revision != session.revision + 1 {
@@ -331,8 +337,8 @@ impl InvocationWriter {
         Ok(())
     }
 
-    /// Adds the events of `stored`, which are those after [`RevisionGap::known`], and takes over its state. `temp:` state is kept, and
-    /// `own` is added as the object that was stored, not as a copy of it.
+    /// Adds the events of `stored`, which are those after [`RevisionGap::known`], and takes over its state. `temp:`
+    /// state is kept, and `own` is added as the object that was stored, not as a copy of it.
     pub fn catch_up(&self, stored: Session, own: &Arc<Event>) {
         let mut session = self.invocation.write_session();
         let mut state = stored.state;

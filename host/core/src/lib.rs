@@ -1,5 +1,5 @@
-//! The vocabulary of Hatchery: what agents, events, sessions, models and tools are, and the small traits at which the other crates meet.
-//! No I/O, no wasm, no provider and no store.
+//! The vocabulary of Hatchery: what agents, events, sessions, models and tools are, and the small traits at which the
+//! other crates meet. No I/O, no wasm, no provider and no store.
 
 mod agent;
 mod agent_context;

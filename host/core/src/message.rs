@@ -1,6 +1,7 @@
 //! Validation of user messages from clients, before they are stored or sent to a model.
 //!
-//! A message stays in its session and is sent to the model in every later turn. A message that models reject would make all of them fail.
+//! A message stays in its session and is sent to the model in every later turn. A message that models reject would make
+//! all of them fail.
 
 use serde::Deserialize;
 

@@ -141,11 +141,12 @@ pub enum StreamingMode {
     On,
 }
 
-/// What a model supports, as it reports it by [`Model::capabilities`]. The default is what any model can be expected to support.
+/// What a model supports, as it reports it by [`Model::capabilities`]. The default is what any model can be expected to
+/// support.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ModelCapabilities {
-    /// True if the model keeps to a response schema also when the request has tools. Otherwise the final answer is requested as a tool
-    /// call.
+    /// True if the model keeps to a response schema also when the request has tools. Otherwise the final answer is
+    /// requested as a tool call.
     pub schema_with_tools: bool,
     /// True if the model runs tools of its own, such as a web search ([`LlmRequest::model_tools`]).
     pub built_in_tools: bool,
@@ -168,9 +169,9 @@ pub type ResponseStream = BoxStream<'static, Result<LlmResponse, ModelError>>;
 
 /// A language model.
 ///
-/// One model serves many runs at the same time. [`Model::generate`] and the stream are polled in the task of the agent that calls the
-/// model, so they may await, but not block. All model calls of agents go through [`Invocation::generate`](crate::Invocation::generate),
-/// which enforces limits and cancellation: the model need not.
+/// One model serves many runs at the same time. [`Model::generate`] and the stream are polled in the task of the agent
+/// that calls the model, so they may await, but not block. All model calls of agents go through
+/// [`Invocation::generate`](crate::Invocation::generate), which enforces limits and cancellation: the model need not.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -205,8 +206,9 @@ pub type ResponseStream = BoxStream<'static, Result<LlmResponse, ModelError>>;
 /// ```
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Sends a request. With [`StreamingMode::Off`] the stream yields one response. With [`StreamingMode::On`] it yields chunks that are
-    /// marked partial, and no response that repeats them. A function call is never split across chunks.
+    /// Sends a request. With [`StreamingMode::Off`] the stream yields one response. With [`StreamingMode::On`] it
+    /// yields chunks that are marked partial, and no response that repeats them. A function call is never split across
+    /// chunks.
     ///
     /// # Errors
     /// If the request cannot be sent or is refused. Later failures are items of the stream.
@@ -220,15 +222,15 @@ pub trait Model: Send + Sync {
 
 /// Finds models by name. Shared by all runs.
 pub trait ModelResolver: Send + Sync {
-    /// Returns the model of this name, such as `gemini-2.5-flash`, `openai/gpt-5` or `scripted:answers.yaml`. Called before each model
-    /// call, in the agent's task: it must neither block nor connect.
+    /// Returns the model of this name, such as `gemini-2.5-flash`, `openai/gpt-5` or `scripted:answers.yaml`. Called
+    /// before each model call, in the agent's task: it must neither block nor connect.
     ///
     /// # Errors
     /// [`ModelError`] of kind `UnknownModel`, or of kind `Auth` if a key is missing.
     fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError>;
 
-    /// Returns what the model of this name supports, also if it cannot be called because its key is missing: a replay needs no key, but
-    /// must build the requests that were recorded.
+    /// Returns what the model of this name supports, also if it cannot be called because its key is missing: a replay
+    /// needs no key, but must build the requests that were recorded.
     fn capabilities(&self, name: &str) -> ModelCapabilities {
         self.model(name).map(|model| model.capabilities()).unwrap_or_default()
     }

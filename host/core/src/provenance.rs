@@ -1,9 +1,9 @@
 //! Signatures (HMAC-SHA256) that prove that this host has created an event.
 //!
-//! Sessions contain events that others have written: imported history, and events of components. Before the engine acts on an event (a
-//! person's approval, a late result, a resumed run, a transfer), it verifies the event's proof: an HMAC over the fields that it acts on,
-//! with a key that only the host has. The proof is a text under [`PROOF_KEY`] in the event's custom metadata. Clients can read it, but not
-//! forge it.
+//! Sessions contain events that others have written: imported history, and events of components. Before the engine acts
+//! on an event (a person's approval, a late result, a resumed run, a transfer), it verifies the event's proof: an HMAC
+//! over the fields that it acts on, with a key that only the host has. The proof is a text under [`PROOF_KEY`] in the
+//! event's custom metadata. Clients can read it, but not forge it.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -59,7 +59,8 @@ impl Claim {
 pub struct EventSigner(Hmac<Sha256>);
 
 impl EventSigner {
-    /// Creates a signer. The secret should have at least 32 random bytes. Hosts that share sessions need the same secret.
+    /// Creates a signer. The secret should have at least 32 random bytes. Hosts that share sessions need the same
+    /// secret.
     pub fn new(secret: &[u8]) -> Self {
         let mut key = Key::<Hmac<Sha256>>::default();
         key.iter_mut().zip(Sha256::digest(secret)).for_each(|(byte, digest)| *byte = digest);
@@ -71,8 +72,8 @@ impl EventSigner {
         PROCESS.clone()
     }
 
-    /// Adds a proof to an event that is otherwise complete, and an id if it has none. Does nothing else if the custom metadata is not an
-    /// object, because such an event cannot carry a proof.
+    /// Adds a proof to an event that is otherwise complete, and an id if it has none. Does nothing else if the custom
+    /// metadata is not an object, because such an event cannot carry a proof.
     pub fn sign(&self, session: &SessionKey, event: &mut EventData, claim: Claim) {
         remove_proof(event);
         if event.id.is_empty() {

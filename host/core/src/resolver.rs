@@ -16,8 +16,8 @@ use crate::tool::{Tool, Toolset};
 
 /// Finds items by name: `component/item`, or `item` if that is unambiguous.
 ///
-/// Called while agents and settings are resolved, which can be at the start of a run and in its task. Methods must return quickly: they
-/// may neither block nor wait for the network. Each call may return a new object.
+/// Called while agents and settings are resolved, which can be at the start of a run and in its task. Methods must
+/// return quickly: they may neither block nor wait for the network. Each call may return a new object.
 ///
 /// ```
 /// use std::collections::HashMap;

@@ -21,8 +21,8 @@ pub struct RunConfig {
     pub max_run_bytes: u64,
     /// Whether files in the user's message are saved as artifacts, so that the session stores only their names.
     pub save_input_blobs_as_artifacts: bool,
-    /// Whether the responses of consecutive function calls follow the last of the calls in a prompt. `None` leaves this to
-    /// [`ModelCapabilities::response_grouping`](crate::ModelCapabilities::response_grouping).
+    /// Whether the responses of consecutive function calls follow the last of the calls in a prompt. `None` leaves this
+    /// to [`ModelCapabilities::response_grouping`](crate::ModelCapabilities::response_grouping).
     pub group_function_responses: Option<bool>,
 }
 

@@ -63,7 +63,8 @@ impl From<ExceededLimit> for RunError {
     }
 }
 
-/// Counts the tokens of one model call. Each response reports the total of the call so far, so only increases are added.
+/// Counts the tokens of one model call. Each response reports the total of the call so far, so only increases are
+/// added.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TokenCounter {
     total: u64,

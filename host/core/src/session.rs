@@ -61,8 +61,9 @@ pub enum EventWindow {
 
 /// Stores sessions and their events. All implementations pass the same contract tests.
 ///
-/// Called from the tasks of runs and of HTTP requests, concurrently, also for the same session. Methods may await, but not block: blocking
-/// I/O belongs into `spawn_blocking`. A caller may drop a future at any time, and then a change is either made completely or not at all.
+/// Called from the tasks of runs and of HTTP requests, concurrently, also for the same session. Methods may await, but
+/// not block: blocking I/O belongs into `spawn_blocking`. A caller may drop a future at any time, and then a change is
+/// either made completely or not at all.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -88,8 +89,14 @@ pub enum EventWindow {
 ///         let mut state = State::from(&state);
 ///         state.retain(|key| StateScope::of(key).0 != StateScope::Temp);
 ///         let now = Timestamp::now();
-///         let session =
-///             Session { key: key.clone(), state, events: Default::default(), revision: 0, created: now, last_update_time: now };
+///         let session = Session {
+///             key: key.clone(),
+///             state,
+///             events: Default::default(),
+///             revision: 0,
+///             created: now,
+///             last_update_time: now,
+///         };
 ///         sessions.insert(key, session.clone());
 ///         Ok(session)
 ///     }
@@ -111,7 +118,8 @@ pub enum EventWindow {
 ///     async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError> {
 ///         let sessions = self.0.lock().unwrap();
 ///         let own = sessions.values().filter(|session| *session.key.app == *app && *session.key.user == *user);
-///         let mut own: Vec<_> = own.map(|session| Session { events: Default::default(), ..session.clone() }).collect();
+///         let mut own: Vec<_> =
+///             own.map(|session| Session { events: Default::default(), ..session.clone() }).collect();
 ///         own.sort_by_key(|session| std::cmp::Reverse(session.last_update_time));
 ///         Ok(own)
 ///     }
@@ -144,8 +152,8 @@ pub enum EventWindow {
 /// ```
 #[async_trait]
 pub trait SessionService: Send + Sync {
-    /// Creates a session, with a UUID as its id if `id` is `None` or blank. Keys `app:` and `user:` in `state` are added to the shared
-    /// state; `temp:` keys are dropped.
+    /// Creates a session, with a UUID as its id if `id` is `None` or blank. Keys `app:` and `user:` in `state` are
+    /// added to the shared state; `temp:` keys are dropped.
     ///
     /// # Errors
     /// [`StoreError::SessionExists`] if the id is taken.
@@ -160,16 +168,16 @@ pub trait SessionService: Send + Sync {
     /// Deletes a session with its events. Succeeds if it does not exist. Shared state is kept.
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError>;
 
-    /// Appends an event and applies its state delta atomically. Returns the session's new revision. When this returns, both survive a crash
-    /// of the process. `temp:` keys are never stored. Partial events are rejected.
+    /// Appends an event and applies its state delta atomically. Returns the session's new revision. When this returns,
+    /// both survive a crash of the process. `temp:` keys are never stored. Partial events are rejected.
     ///
     /// # Errors
-    /// [`StoreError::SessionNotFound`] if the session does not exist, [`StoreError::Full`] if there is no space left. After an error
-    /// nothing of the event is stored.
+    /// [`StoreError::SessionNotFound`] if the session does not exist, [`StoreError::Full`] if there is no space left.
+    /// After an error nothing of the event is stored.
     async fn append(&self, key: &SessionKey, event: &Arc<Event>) -> Result<u64, StoreError>;
 
-    /// Returns the storage used by the session, its user and its app. The default reads all sessions of the user, and does not see the
-    /// shared state of a user without sessions: implementations should keep running totals.
+    /// Returns the storage used by the session, its user and its app. The default reads all sessions of the user, and
+    /// does not see the shared state of a user without sessions: implementations should keep running totals.
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
         let mut usage = Usage::default();
         for listed in self.list(&key.app, &key.user).await? {

@@ -1,7 +1,7 @@
 //! Validation of events before they are stored, and placeholders for stored events that cannot be read.
 //!
-//! JSON that is nested too deeply, or that has two values for one key, can be written but not parsed. Such an event would make its session
-//! unreadable for ever, so it is rejected before it is stored.
+//! JSON that is nested too deeply, or that has two values for one key, can be written but not parsed. Such an event
+//! would make its session unreadable for ever, so it is rejected before it is stored.
 
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ pub enum UnstorableEvent {
 }
 
 impl Event {
-    /// Checks that parsing the event's JSON returns the same event. Costs a walk over its values, and a parse if it has unknown keys.
+    /// Checks that parsing the event's JSON returns the same event. Costs a walk over its values, and a parse if it has
+    /// unknown keys.
     pub fn check_storable(&self) -> Result<(), UnstorableEvent> {
         let mut walk = Walk { has_extra: false };
         walk.event(self)?;
@@ -56,8 +57,8 @@ impl Event {
         }
     }
 
-    /// Returns a placeholder for an event whose stored `json` cannot be read for this reason. It keeps the id, author, run and time as far
-    /// as they can be read, and has neither content nor actions.
+    /// Returns a placeholder for an event whose stored `json` cannot be read for this reason. It keeps the id, author,
+    /// run and time as far as they can be read, and has neither content nor actions.
     pub fn unreadable(json: &[u8], revision: u64, reason: &str) -> Arc<Self> {
         let stored: Value = serde_json::from_slice(json).unwrap_or_default();
         let text = |key: &str| stored.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());

@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-/// Microseconds since 1970 (UTC). Written to JSON as float seconds. When read, a number above 10^11 is taken as milliseconds.
+/// Microseconds since 1970 (UTC). Written to JSON as float seconds. When read, a number above 10^11 is taken as
+/// milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(i64);
 
@@ -13,8 +14,8 @@ pub struct Timestamp(i64);
 const MAX_SECONDS: f64 = 4_294_967_296.0;
 
 impl Timestamp {
-    /// Returns the current time. Strictly increasing within a process, even if the clock is set back: timestamps order events and
-    /// identify them.
+    /// Returns the current time. Strictly increasing within a process, even if the clock is set back: timestamps order
+    /// events and identify them.
     pub fn now() -> Self {
         static LAST: AtomicI64 = AtomicI64::new(0);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

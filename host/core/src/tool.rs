@@ -14,11 +14,13 @@ use crate::model::{FunctionDeclaration, LlmRequest};
 /// Decides whether the tool with this [qualified name](Tool::qualified_name) may be called.
 pub type ToolAuthorizer<'a> = &'a (dyn Fn(&str) -> Result<(), ToolError> + Send + Sync);
 
-/// A function that a model can call, or a change of the model's requests. Native tools and those of components are the same to an agent.
+/// A function that a model can call, or a change of the model's requests. Native tools and those of components are the
+/// same to an agent.
 ///
-/// One tool serves many runs at the same time. [`Tool::prepare`] runs in the agent's task before each model call. [`Tool::call`] runs once
-/// per function call, and the calls of one model response run concurrently. Neither may block its thread: use `spawn_blocking` for work
-/// that takes more than about a millisecond. If the run is cancelled, the future of a call is dropped.
+/// One tool serves many runs at the same time. [`Tool::prepare`] runs in the agent's task before each model call.
+/// [`Tool::call`] runs once per function call, and the calls of one model response run concurrently. Neither may block
+/// its thread: use `spawn_blocking` for work that takes more than about a millisecond. If the run is cancelled, the
+/// future of a call is dropped.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -35,7 +37,7 @@ pub type ToolAuthorizer<'a> = &'a (dyn Fn(&str) -> Result<(), ToolError> + Send 
 ///         Self(Arc::new(FunctionDeclaration {
 ///             name: "take_note".into(),
 ///             description: "Remembers a short text.".into(),
-///             parameters: Some(json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]})),
+///             parameters: Some(json!({"type": "object", "properties": {"text": {"type": "string"}}})),
 ///             response: None,
 ///         }))
 ///     }
@@ -67,13 +69,15 @@ pub trait Tool: Send + Sync {
     /// Returns the name, description and argument schema that the model sees.
     fn declaration(&self) -> &Arc<FunctionDeclaration>;
 
-    /// Returns the name that identifies the tool whatever an agent calls it: `component/tool` for a tool of a component, `agent:NAME` for
-    /// an agent that is called as a tool, and the name of the declaration for any other. A wrapper returns that of the tool inside.
+    /// Returns the name that identifies the tool whatever an agent calls it: `component/tool` for a tool of a
+    /// component, `agent:NAME` for an agent that is called as a tool, and the name of the declaration for any other. A
+    /// wrapper returns that of the tool inside.
     fn qualified_name(&self) -> Cow<'_, str> {
         Cow::Borrowed(&self.declaration().name)
     }
 
-    /// Returns true if the result arrives later. The call's id is then reported in the event, and the turn may end without a result.
+    /// Returns true if the result arrives later. The call's id is then reported in the event, and the turn may end
+    /// without a result.
     fn is_long_running(&self) -> bool {
         false
     }
@@ -98,8 +102,8 @@ pub trait Tool: Send + Sync {
         Ok(())
     }
 
-    /// Runs the tool. The result may be any JSON: values other than objects are sent to the model as `{"result": …}`. A long-running tool
-    /// returns `null` if it has nothing to report yet.
+    /// Runs the tool. The result may be any JSON: values other than objects are sent to the model as `{"result": …}`. A
+    /// long-running tool returns `null` if it has nothing to report yet.
     ///
     /// # Errors
     /// [`ToolError::Recoverable`] is sent to the model as `{"error": …}`, [`ToolError::Fatal`] ends the run.
@@ -108,8 +112,8 @@ pub trait Tool: Send + Sync {
 
 /// A set of tools that is not known before an agent runs, such as those of a server, or those that a user may use.
 ///
-/// All methods run in the agent's task and may await, but not block. [`Toolset::tools`] is called before each model call, so it should
-/// cache what is expensive to fetch.
+/// All methods run in the agent's task and may await, but not block. [`Toolset::tools`] is called before each model
+/// call, so it should cache what is expensive to fetch.
 ///
 /// ```
 /// use std::sync::Arc;

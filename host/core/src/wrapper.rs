@@ -1,8 +1,9 @@
-//! Wrappers (decorators) of tools, toolsets and models: each forwards all methods to the one inside and overrides what it changes.
+//! Wrappers (decorators) of tools, toolsets and models: each forwards all methods to the one inside and overrides what
+//! it changes.
 //!
-//! A type that implements [`WrapperTool`] is a [`Tool`], and so on for the others. The blanket implementations name every method of the
-//! trait that they implement, default methods included; the lint on them fails the build when one is missing. So a new method cannot be
-//! lost in a wrapper.
+//! A type that implements [`WrapperTool`] is a [`Tool`], and so on for the others. The blanket implementations name
+//! every method of the trait that they implement, default methods included; the lint on them fails the build when one
+//! is missing. So a new method cannot be lost in a wrapper.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -68,8 +69,8 @@ pub trait WrapperTool: Send + Sync {
         self.inner().requires_confirmation()
     }
 
-    /// See [`Tool::prepare`]. A wrapper that overrides [`WrapperTool::declaration`] need not override this: its declaration replaces the
-    /// one that the inner tool has added to the request.
+    /// See [`Tool::prepare`]. A wrapper that overrides [`WrapperTool::declaration`] need not override this: its
+    /// declaration replaces the one that the inner tool has added to the request.
     async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
         let inner = self.inner();
         let len_before = request.tools.len();

@@ -17,7 +17,8 @@ fn map(value: Value) -> JsonMap {
     value.as_object().unwrap().clone()
 }
 
-/// Checks that the list of a type's keys contains those of the JSON of `values`, and that each is rejected in every spelling.
+/// Checks that the list of a type's keys contains those of the JSON of `values`, and that each is rejected in every
+/// spelling.
 fn check_keys<T: KnownKeys + Serialize>(values: &[T], aliases: &[&str]) {
     let written = values.iter().map(|value| serde_json::to_value(value).unwrap());
     let written: BTreeSet<String> = written.flat_map(|value| map(value).into_iter().map(|(key, _)| key)).collect();

@@ -1,8 +1,8 @@
 //! Session, artifact and memory services, in memory and on disk.
 //!
-//! Each service is selected by a URI (see [`open_sessions`], [`open_artifacts`], [`open_memory`]), implements a trait of `hatchery_core`,
-//! and passes the contract tests of its kind. Nothing here caches data that another process could change, except for the totals that
-//! [`quotas`] are checked against.
+//! Each service is selected by a URI (see [`open_sessions`], [`open_artifacts`], [`open_memory`]), implements a trait
+//! of `hatchery_core`, and passes the contract tests of its kind. Nothing here caches data that another process could
+//! change, except for the totals that [`quotas`] are checked against.
 
 pub mod artifacts;
 mod keyed_lock;

@@ -39,7 +39,8 @@ pub fn is_readable_by_others(path: &Path) -> bool {
     }
 }
 
-/// Removes all permissions on a folder except those of its owner. To be used only for folders that the host has created.
+/// Removes all permissions on a folder except those of its owner. To be used only for folders that the host has
+/// created.
 ///
 /// # Errors
 /// If the folder has another owner.
@@ -56,8 +57,8 @@ pub fn restrict_dir(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Logs a warning if other users may read a file or folder with data, and its parent folder does not prevent it. Changes nothing, because
-/// the host has not created it.
+/// Logs a warning if other users may read a file or folder with data, and its parent folder does not prevent it.
+/// Changes nothing, because the host has not created it.
 pub fn warn_if_readable(path: &Path) {
     let is_enclosed =
         path.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !is_readable_by_others(folder));

@@ -1,5 +1,6 @@
-//! Storage quotas of sessions, users and apps. They are checked in one place, by [`QuotaSessions`] and [`QuotaArtifacts`], which wrap the
-//! services of a host. So they apply to every backend, and to HTTP clients, components and commands.
+//! Storage quotas of sessions, users and apps. They are checked in one place, by [`QuotaSessions`] and
+//! [`QuotaArtifacts`], which wrap the services of a host. So they apply to every backend, and to HTTP clients,
+//! components and commands.
 //!
 //! | key | default | limits |
 //! |---|---|---|
@@ -20,8 +21,8 @@
 //! | `quotas.user_artifacts` | 10 000 | versions of all artifacts of a user in an app |
 //! | `quotas.user_artifact_bytes` | 1 GiB | their bytes |
 //!
-//! 0 means no limit. The size of state is that of its names and JSON values. When a quota is lowered, stored data is kept: it can be read,
-//! replaced by smaller data and deleted.
+//! 0 means no limit. The size of state is that of its names and JSON values. When a quota is lowered, stored data is
+//! kept: it can be read, replaced by smaller data and deleted.
 
 mod artifacts;
 mod sessions;

@@ -1,4 +1,5 @@
-//! Service URIs. The part after the scheme is a path without percent-encoding; relative paths start at the current directory.
+//! Service URIs. The part after the scheme is a path without percent-encoding; relative paths start at the current
+//! directory.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ const MEMORY: &str = "a memory service is `memory:`";
 /// Opens the session service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`.
 ///
 /// # Errors
-/// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and [`StoreError::InvalidRequest`] if
-/// the database cannot be used.
+/// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and
+/// [`StoreError::InvalidRequest`] if the database cannot be used.
 pub async fn open_sessions(uri: &str) -> Result<Arc<dyn SessionService>, StoreError> {
     open_sessions_with(uri, Durability::default()).await
 }
@@ -36,7 +37,8 @@ pub async fn open_sessions_with(uri: &str, durability: Durability) -> Result<Arc
 /// Opens the artifact service of a URI: `memory:`, `file:///absolute/folder` or `file:relative/folder`.
 ///
 /// # Errors
-/// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] if the folder cannot be created.
+/// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] if the folder
+/// cannot be created.
 pub async fn open_artifacts(uri: &str) -> Result<Arc<dyn ArtifactService>, StoreError> {
     match split(uri) {
         ("memory", "") => Ok(Arc::new(MemoryArtifacts::new())),
@@ -61,8 +63,8 @@ fn split(uri: &str) -> (&str, &str) {
     uri.split_once(':').unwrap_or((uri, ""))
 }
 
-/// Returns the path in `///absolute` or `relative`. Two slashes are rejected, because a host name would follow; and so is `:memory:`,
-/// SQLite's name for a database that connections do not share.
+/// Returns the path in `///absolute` or `relative`. Two slashes are rejected, because a host name would follow; and so
+/// is `:memory:`, SQLite's name for a database that connections do not share.
 fn path(uri: &str, rest: &str, valid: &'static str) -> Result<PathBuf, StoreError> {
     let path = match rest.strip_prefix("//") {
         Some(path) if path.len() > 1 && path.starts_with('/') => path,
@@ -72,7 +74,8 @@ fn path(uri: &str, rest: &str, valid: &'static str) -> Result<PathBuf, StoreErro
     Ok(PathBuf::from(path))
 }
 
-/// Returns the error that lists the valid forms. Repeats only the scheme of an unknown URI, because the rest may contain a password.
+/// Returns the error that lists the valid forms. Repeats only the scheme of an unknown URI, because the rest may
+/// contain a password.
 fn invalid(uri: &str, valid: &'static str) -> StoreError {
     let name = match split(uri) {
         ("memory" | "sqlite" | "file", _) => uri.to_owned(),

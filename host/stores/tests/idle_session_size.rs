@@ -1,4 +1,5 @@
-//! What a session costs in memory beyond its events. The only test of this file, because it counts all allocations of the process.
+//! What a session costs in memory beyond its events. The only test of this file, because it counts all allocations of
+//! the process.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 

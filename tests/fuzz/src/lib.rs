@@ -1,8 +1,8 @@
-//! Fuzz targets: entry points of the host for untrusted bytes, each as a function of bytes. A function must return quickly and must not
-//! panic; it asserts all other invariants.
+//! Fuzz targets: entry points of the host for untrusted bytes, each as a function of bytes. A function must return
+//! quickly and must not panic; it asserts all other invariants.
 //!
-//! `cargo test -p hatchery-fuzz` replays the corpus in `corpus/TARGET` and a fixed number of deterministic mutations. `cargo xtask fuzz`
-//! searches for failures with libFuzzer, and adds them to the corpus.
+//! `cargo test -p hatchery-fuzz` replays the corpus in `corpus/TARGET` and a fixed number of deterministic mutations.
+//! `cargo xtask fuzz` searches for failures with libFuzzer, and adds them to the corpus.
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "a panic reports a failure")]
 
 pub mod corpus;

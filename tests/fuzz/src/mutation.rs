@@ -26,8 +26,8 @@ impl Mutator {
         number.checked_rem(end).unwrap_or_default()
     }
 
-    /// Returns `bytes` with one to eight changes: flipped bits, inserted bytes and tokens, and slices of itself and of `other` that are cut,
-    /// copied or repeated.
+    /// Returns `bytes` with one to eight changes: flipped bits, inserted bytes and tokens, and slices of itself and of
+    /// `other` that are cut, copied or repeated.
     pub fn mutate(&mut self, bytes: &[u8], other: &[u8], tokens: &[&str]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         for _ in 0..=self.below(8) {

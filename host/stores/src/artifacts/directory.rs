@@ -6,11 +6,11 @@
 //! .unfinished/                                files that are being written or deleted
 //! .layout                                     the version of this layout
 //! ```
-//! A file consists of the part's JSON on one line, followed by the raw bytes of its inline data. A version is published atomically, under
-//! a number that no other writer gets, by a hard link to the finished file. An artifact is deleted atomically by moving its folder away. So
-//! several processes may share a directory, and a crash leaves only garbage in `.unfinished`, which the next opening removes once it is
-//! old. The file system must support hard links. Saving lists the versions of the artifact. Folders and files are accessible to their
-//! owner only.
+//! A file consists of the part's JSON on one line, followed by the raw bytes of its inline data. A version is published
+//! atomically, under a number that no other writer gets, by a hard link to the finished file. An artifact is deleted
+//! atomically by moving its folder away. So several processes may share a directory, and a crash leaves only garbage in
+//! `.unfinished`, which the next opening removes once it is old. The file system must support hard links. Saving lists
+//! the versions of the artifact. Folders and files are accessible to their owner only.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -287,8 +287,8 @@ fn remove_abandoned(unfinished: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a folder that was moved away, unless another process has done so. A save that found the folder before it was moved may still
-/// link a version into it. There are only as many of these as were running, so the loop ends.
+/// Removes a folder that was moved away, unless another process has done so. A save that found the folder before it was
+/// moved may still link a version into it. There are only as many of these as were running, so the loop ends.
 fn remove_folder(folder: &Path) -> io::Result<()> {
     loop {
         match fs::remove_dir_all(folder) {

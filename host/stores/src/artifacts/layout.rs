@@ -1,7 +1,7 @@
 //! The layout version of a directory of artifacts, and the upgrade from version 1.
 //!
-//! Version 1 kept capital letters in file names, so users whose ids differ only by case shared a folder on file systems that ignore case.
-//! The first opening renames the folders of such names, and then records the version in `.layout`.
+//! Version 1 kept capital letters in file names, so users whose ids differ only by case shared a folder on file systems
+//! that ignore case. The first opening renames the folders of such names, and then records the version in `.layout`.
 
 use std::fs;
 use std::io::{self, ErrorKind};

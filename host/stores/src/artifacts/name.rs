@@ -45,9 +45,9 @@ impl<'a> ArtifactName<'a> {
 /// The prefix of names of artifacts that belong to a user.
 pub(super) const USER_PREFIX: &str = "user:";
 
-/// Encodes any name as one file name: lower-case letters, letters without case, digits, `-`, `_` and dots other than a leading one are
-/// kept, and every other character becomes `%` and two hexadecimal digits per byte. The encodings of different names differ even on file
-/// systems that ignore case.
+/// Encodes any name as one file name: lower-case letters, letters without case, digits, `-`, `_` and dots other than a
+/// leading one are kept, and every other character becomes `%` and two hexadecimal digits per byte. The encodings of
+/// different names differ even on file systems that ignore case.
 ///
 /// # Errors
 /// [`StoreError::InvalidName`] if the encoding is longer than file systems allow.

@@ -1,7 +1,7 @@
 //! Keyword search in memory.
 //!
-//! A search scans all entries of one user, so its cost grows with their number. There is neither stemming nor semantic search: "run" does
-//! not find "running". Nothing is written to disk and nothing is evicted.
+//! A search scans all entries of one user, so its cost grows with their number. There is neither stemming nor semantic
+//! search: "run" does not find "running". Nothing is written to disk and nothing is evicted.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,8 +15,8 @@ use super::tokenizer::{TextKind, tokenize};
 
 const MAX_RESULTS: usize = 100;
 
-/// A [`MemoryService`] that finds entries with at least one word of the query: those with most of the words first, then the newest.
-/// Returns up to 100 entries. Everything is lost when the process ends.
+/// A [`MemoryService`] that finds entries with at least one word of the query: those with most of the words first, then
+/// the newest. Returns up to 100 entries. Everything is lost when the process ends.
 #[derive(Default)]
 pub struct KeywordMemory {
     users: RwLock<HashMap<AppAndUser, Sessions>>,

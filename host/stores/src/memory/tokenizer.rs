@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-/// Returns the distinct words of a text: runs of letters and digits in lower case. A run in a script that does not separate words by
-/// spaces is split into bigrams instead. In an entry, and in a query of one character, single characters are added, so that any part of
-/// such a run is found.
+/// Returns the distinct words of a text: runs of letters and digits in lower case. A run in a script that does not
+/// separate words by spaces is split into bigrams instead. In an entry, and in a query of one character, single
+/// characters are added, so that any part of such a run is found.
 pub(super) fn tokenize(text: &str, kind: TextKind) -> BTreeSet<Box<str>> {
     let mut words = BTreeSet::new();
     for run in text.split(|character: char| !character.is_alphanumeric()).filter(|run| !run.is_empty()) {

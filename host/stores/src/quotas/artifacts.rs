@@ -1,5 +1,5 @@
-//! An artifact service that enforces quotas. The totals of a session are read from the service once and then cached. Saves of other
-//! processes are noticed when the totals are read again, after a deletion or a failure.
+//! An artifact service that enforces quotas. The totals of a session are read from the service once and then cached.
+//! Saves of other processes are noticed when the totals are read again, after a deletion or a failure.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,7 +20,8 @@ type Owner = (Arc<str>, Arc<str>);
 /// Versions and bytes.
 type Totals = (u64, u64);
 
-/// An [`ArtifactService`] that rejects saves that exceed a quota, and names that are too long or contain control characters.
+/// An [`ArtifactService`] that rejects saves that exceed a quota, and names that are too long or contain control
+/// characters.
 pub struct QuotaArtifacts {
     inner: Arc<dyn ArtifactService>,
     quotas: Arc<AppQuotas>,

@@ -1,8 +1,9 @@
 //! A session service that enforces quotas.
 //!
-//! An append is checked against cached totals, which count every key that is set as a new one. So they are never less than what this
-//! process has stored. The exact totals are read from the service again when the cached ones reach a quota, and every 256 writes. The state
-//! itself is read only if the exact totals leave no room. Writes of one user are serialized, which makes check and write atomic.
+//! An append is checked against cached totals, which count every key that is set as a new one. So they are never less
+//! than what this process has stored. The exact totals are read from the service again when the cached ones reach a
+//! quota, and every 256 writes. The state itself is read only if the exact totals leave no room. Writes of one user are
+//! serialized, which makes check and write atomic.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -27,7 +28,8 @@ const MAX_CACHED_SESSIONS: usize = 16_384;
 /// App and user.
 type Owner = (Arc<str>, Arc<str>);
 
-/// A [`SessionService`] that rejects writes that exceed a quota, and names that are too long or contain control characters.
+/// A [`SessionService`] that rejects writes that exceed a quota, and names that are too long or contain control
+/// characters.
 pub struct QuotaSessions {
     inner: Arc<dyn SessionService>,
     quotas: Arc<AppQuotas>,

@@ -1,9 +1,9 @@
 //! Sessions in memory.
 //!
 //! Reading a session shares its events and state, so the cost does not depend on the length of its history, except for
-//! [`EventWindow::Since`], which examines the time of every event. Shared state is merged into a session when the session is read, if
-//! it has changed since the last time. Each session has its own lock; the map of sessions and the shared state are locked only during
-//! lookups. Nothing is written to disk and nothing is evicted.
+//! [`EventWindow::Since`], which examines the time of every event. Shared state is merged into a session when the
+//! session is read, if it has changed since the last time. Each session has its own lock; the map of sessions and the
+//! shared state are locked only during lookups. Nothing is written to disk and nothing is evicted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI64, Ordering};

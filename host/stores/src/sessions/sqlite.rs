@@ -1,12 +1,14 @@
 //! Sessions in a SQLite database (WAL mode).
 //!
-//! An event is one row with its unchanged JSON. Reading a session reads the rows of its events and state through indexes, so other
-//! sessions and, with [`EventWindow::AfterRevision`], earlier events cost nothing. An append is one transaction with one row, a few
-//! counters and the changed state keys. [`Durability`] determines what a crash can lose; it is never a part of an append.
+//! An event is one row with its unchanged JSON. Reading a session reads the rows of its events and state through
+//! indexes, so other sessions and, with [`EventWindow::AfterRevision`], earlier events cost nothing. An append is one
+//! transaction with one row, a few counters and the changed state keys. [`Durability`] determines what a crash can
+//! lose; it is never a part of an append.
 //!
-//! There is one writing connection. At most one write per user waits for it, and other writes of the user wait for that one, so that users
-//! get the connection in turn (round robin). A write waits for up to five seconds for each of the two, then it fails with
-//! [`StoreError::Busy`]. Several processes may use one file; they also wait for each other's writes for up to five seconds.
+//! There is one writing connection. At most one write per user waits for it, and other writes of the user wait for that
+//! one, so that users get the connection in turn (round robin). A write waits for up to five seconds for each of the
+//! two, then it fails with [`StoreError::Busy`]. Several processes may use one file; they also wait for each other's
+//! writes for up to five seconds.
 
 mod database;
 mod failure;
@@ -57,8 +59,8 @@ impl SqliteSessions {
     /// Opens the database, and creates the file and its parent folders if they are missing.
     ///
     /// # Errors
-    /// [`StoreError::InvalidRequest`] for the database of another program or of a newer version, [`StoreError::Backend`] if the file cannot
-    /// be used.
+    /// [`StoreError::InvalidRequest`] for the database of another program or of a newer version,
+    /// [`StoreError::Backend`] if the file cannot be used.
     pub async fn open(file: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(file, Durability::default()).await
     }

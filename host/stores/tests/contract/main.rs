@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
-/// Runs each of the named tests, which are functions of a service, against every backend. A backend is a name and an expression that
-/// creates the service in a temporary folder.
+/// Runs each of the named tests, which are functions of a service, against every backend. A backend is a name and an
+/// expression that creates the service in a temporary folder.
 macro_rules! every_backend {
     ($tests:tt, $($backend:ident($folder:ident) => $open:expr),+ $(,)?) => {
         $( every_backend!(@backend $tests, $backend, $folder, $open); )+

@@ -1,4 +1,5 @@
-//! Runs the target that `HATCHERY_FUZZ_TARGET` names. There is one binary for all, because each would contain the whole host.
+//! Runs the target that `HATCHERY_FUZZ_TARGET` names. There is one binary for all, because each would contain the whole
+//! host.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -12,8 +12,8 @@ use super::failure::is_busy;
 use crate::keyed_lock::MAX_WAIT;
 use crate::permissions;
 
-/// The migrations from an empty file to the current schema. Migration `n` ends by setting `user_version` to `n`. A migration that was
-/// released must not change.
+/// The migrations from an empty file to the current schema. Migration `n` ends by setting `user_version` to `n`. A
+/// migration that was released must not change.
 const MIGRATIONS: [&str; 2] = [include_str!("migrations/0001_sessions.sql"), include_str!("migrations/0002_usage.sql")];
 
 /// Set by the first migration.
@@ -33,8 +33,8 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Opens the file, and creates it and its parent folders if they are missing, with access for the owner only. SQLite creates its other
-    /// files with the mode of the database.
+    /// Opens the file, and creates it and its parent folders if they are missing, with access for the owner only.
+    /// SQLite creates its other files with the mode of the database.
     pub(super) async fn open(file: &Path, durability: Durability) -> Result<Self, StoreError> {
         let failed = |source| StoreError::backend(format!("cannot open session database {}", file.display()), source);
         let folder_failed = |error| {
@@ -62,16 +62,17 @@ impl Database {
         Ok(Self { writer, readers })
     }
 
-    /// Waits for running operations, then closes all connections. The last one moves the write-ahead log into the database file.
+    /// Waits for running operations, then closes all connections. The last one moves the write-ahead log into the
+    /// database file.
     pub(super) async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
     }
 }
 
-/// Creates a pool whose connections stay open, because each caches its prepared statements, and connections to a file do not become stale.
-/// A connection that is released within a transaction is replaced: SQLite ends a transaction by itself if the disk is full, and the driver
-/// then considers it open for ever.
+/// Creates a pool whose connections stay open, because each caches its prepared statements, and connections to a file
+/// do not become stale. A connection that is released within a transaction is replaced: SQLite ends a transaction by
+/// itself if the disk is full, and the driver then considers it open for ever.
 fn pool(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .max_connections(connections)
@@ -88,7 +89,8 @@ fn pool(connections: u32) -> SqlitePoolOptions {
         .max_lifetime(None)
 }
 
-/// Connects, with retries while another process connects: SQLite does not wait by itself while a new file is switched to WAL mode.
+/// Connects, with retries while another process connects: SQLite does not wait by itself while a new file is switched
+/// to WAL mode.
 async fn connect(options: SqliteConnectOptions) -> Result<SqlitePool, sqlx::Error> {
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {

@@ -36,7 +36,8 @@ pub(super) const CREATE: &str = "\
 /// Deletes a session with its events and its own state (cascade).
 pub(super) const DELETE: &str = "DELETE FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3";
 
-/// Appends an event with time and JSON to the session of app, user and id. Returns no row if the session does not exist.
+/// Appends an event with time and JSON to the session of app, user and id. Returns no row if the session does not
+/// exist.
 pub(super) const APPEND: &str = "\
     INSERT INTO events (session, revision, time, json) \
     SELECT session, revision + 1, ?4, ?5 FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3 \
