@@ -23,7 +23,7 @@ fn parrot() -> Result<Agent, BuildError> {
 }
 
 /// Opens the host, sends `text` to `app` and prints the events.
-pub async fn talk(builder: HostBuilder, app: &str, text: &str, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+pub async fn run_turn(builder: HostBuilder, app: &str, text: &str, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let host = builder.agent(parrot()?).open().await?;
     writeln!(out, "apps: {}", host.apps().app_names().join(", "))?;
     let config = RunConfig { streaming_mode: StreamingMode::On, auto_create_session: true, ..RunConfig::default() };
@@ -37,12 +37,15 @@ pub async fn talk(builder: HostBuilder, app: &str, text: &str, out: &mut impl Wr
 }
 
 fn print(event: &Event, out: &mut impl Write) -> std::io::Result<()> {
+    // Partial events are streamed parts of the complete event that follows.
+    if event.partial {
+        return Ok(());
+    }
     for call in event.function_calls() {
         writeln!(out, "→ {}", call.name)?;
     }
     let text = event.content.as_ref().map(|content| content.text()).unwrap_or_default();
-    // Partial events are streamed parts of the complete event that follows.
-    if !event.partial && !text.is_empty() {
+    if !text.is_empty() {
         writeln!(out, "{}: {text}", event.author)?;
     }
     Ok(())
@@ -52,8 +55,8 @@ fn print(event: &Event, out: &mut impl Write) -> std::io::Result<()> {
 async fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.as_slice() {
-        [folder, app, text] => talk(Host::builder().folder(folder), app, text, &mut stdout()).await,
-        [] => talk(Host::builder(), "parrot", "Hello", &mut stdout()).await,
+        [folder, app, text] => run_turn(Host::builder().folder(folder), app, text, &mut stdout()).await,
+        [] => run_turn(Host::builder(), "parrot", "Hello", &mut stdout()).await,
         _ => Err("usage: embed_host [FOLDER APP TEXT]".into()),
     }
 }

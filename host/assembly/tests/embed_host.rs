@@ -29,9 +29,9 @@ fn agents() -> tempfile::TempDir {
     folder
 }
 
-async fn talk(builder: HostBuilder, app: &str, text: &str) -> String {
+async fn run_turn(builder: HostBuilder, app: &str, text: &str) -> String {
     let mut out = Vec::new();
-    example::talk(builder, app, text, &mut out).await.unwrap();
+    example::run_turn(builder, app, text, &mut out).await.unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -40,11 +40,11 @@ async fn a_program_runs_agents_of_a_folder_and_its_own() {
     let folder = agents();
     let builder = || Host::builder().folder(folder.path()).storage(Storage::InMemory).code_cache(None);
     let expected = "apps: dice, parrot, primes\n→ check_prime\nmathematician: Prime: [7]\n";
-    assert_eq!(talk(builder(), "primes", "Which of 4, 7 and 9 are prime?").await, expected);
-    assert_eq!(talk(builder(), "parrot", "Hello").await, "apps: dice, parrot, primes\nparrot: Hello\n");
+    assert_eq!(run_turn(builder(), "primes", "Which of 4, 7 and 9 are prime?").await, expected);
+    assert_eq!(run_turn(builder(), "parrot", "Hello").await, "apps: dice, parrot, primes\nparrot: Hello\n");
 }
 
 #[tokio::test]
 async fn a_program_needs_no_folder() {
-    assert_eq!(talk(Host::builder(), "parrot", "Hello").await, "apps: parrot\nparrot: Hello\n");
+    assert_eq!(run_turn(Host::builder(), "parrot", "Hello").await, "apps: parrot\nparrot: Hello\n");
 }

@@ -109,7 +109,7 @@ mod tests {
         assert!(error(&["doctor", ".", "--fix"]).contains("--fix"));
         assert!(error(&["compile", ".", "x"]).contains("'x'"));
         assert!(error(&["push", "x.wasm"]).contains("<REFERENCE>"));
-        assert!(error(&["push", "x.wasm", "team/x:1"]).contains("does not begin with a registry's host"));
+        assert!(error(&["push", "x.wasm", "team/x:1"]).contains("does not start with the host of a registry"));
         assert!(error(&["pull", ".", "--name", "x"]).contains("REFERENCE"));
         assert!(error(&["pull", ".", "--signatures", "on"]).contains("is not `off`, `warn` or `require`"));
         assert!(error(&["pull", ".", "--trust", "x"]).contains("not a minisign public key"));

@@ -99,7 +99,7 @@ async fn a_recording_that_says_no_app_is_named() -> Result<()> {
     folder.write("helper/generated-recordings.yaml", "recordings: []\n")?;
     let output = hatchery(&folder.served(), &["test", "."]).await?;
     assert!(!output.success);
-    assert!(output.stdout.contains("it has no `app` or no `user_messages`"), "{}", output.stdout);
+    assert!(output.stdout.contains("the file has no `app` or no `user_messages`"), "{}", output.stdout);
     folder.write("helper/generated-recordings.yaml", "recordings: [{}]\n")?;
     let output = hatchery(&folder.served(), &["test", "."]).await?;
     assert!(!output.success);

@@ -203,7 +203,7 @@ async fn a_credential_helper_of_docker_is_asked_for_the_password() -> Result<()>
     let elsewhere = refusal(push(json!({"credHelpers": {"elsewhere.example": "vault"}})).await?)?;
     contains(&elsewhere, &["denies anonymous users access to"]);
     let broken = refusal(push(json!({"credHelpers": {address: "broken"}})).await?)?;
-    contains(&broken, &["docker-credential-broken, which has the login for", "does not work"]);
+    contains(&broken, &["docker-credential-broken failed to provide the login for", "No such file"]);
     for config in [json!({"credHelpers": {address: "vault"}}), json!({"credsStore": "vault"})] {
         content(push(config).await?)?;
     }
@@ -323,7 +323,7 @@ async fn other_bytes_than_the_manifest_says_are_refused() -> Result<()> {
     let pushed = stage.push("swap:1", &[]).await?;
     fs::write(stage.registry.blob(text_at(&pushed, "/digest"))?, swap(Newer)?)?;
     let said = stage.refusal(&[&stage.registry.reference("swap:1")]).await?;
-    contains(&said, &[&format!("expected {}, found sha256:", text_at(&pushed, "/digest")), "sends other bytes"]);
+    contains(&said, &[&format!("expected {}, found sha256:", text_at(&pushed, "/digest")), "the registry or a proxy has sent other bytes than requested"]);
     assert!(!stage.operator.file("swap.wasm").exists());
     Ok(())
 }
@@ -564,7 +564,7 @@ async fn what_is_too_large_neither_goes_nor_comes() -> Result<()> {
     fs::File::create(stage.author.file("large.wasm"))?.set_len((256 << 20) + 1)?;
     let reference = stage.registry.reference("large:1");
     let output = hatchery(&stage.author.served(), &["push", "large.wasm", &reference]).await?;
-    let limit = "has 268435457 bytes, and a component may have 268435456";
+    let limit = "has 268435457 bytes, but a component can have at most 268435456";
     contains(&refusal(output)?, &["large.wasm", limit]);
     stage.push("large:0", &[]).await?;
     let mut manifest = stage.registry.manifest("large", "0").await?;
@@ -593,7 +593,7 @@ async fn what_is_no_component_neither_goes_nor_comes() -> Result<()> {
     stage.registry.put_manifest("core", "2", &manifest).await?;
     contains(
         &stage.refusal(&[&stage.registry.reference("core:2")]).await?,
-        &["not exactly one layer of type application/wasm"],
+        &["does not have exactly one layer of type application/wasm"],
     );
     manifest["layers"][0]["mediaType"] = json!("application/wasm");
     stage.registry.put_manifest("core", "1", &manifest).await?;
@@ -659,6 +659,6 @@ async fn one_pushes_a_file_that_is_there_to_a_tag() -> Result<()> {
     let folder = Folder::empty()?;
     let push = async |reference: &str| refusal(hatchery(&folder.served(), &["push", "x.wasm", reference]).await?);
     contains(&push("localhost:1/x:1").await?, &["x.wasm: cannot be read: "]);
-    contains(&push(&format!("localhost:1/x@{NO_DIGEST}")).await?, &["one pushes to a tag"]);
+    contains(&push(&format!("localhost:1/x@{NO_DIGEST}")).await?, &["a push needs a tag, because the digest is computed from the file"]);
     Ok(())
 }

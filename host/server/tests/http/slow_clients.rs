@@ -63,7 +63,7 @@ async fn a_body_has_a_timeout_at_any_rate() {
     let host = Host::with(config).await;
     let answer = drip(host.connect(HEAD.as_bytes()).await).await;
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
-    assert!(answer.contains("send at least 1 bytes a second, and all of it within 0.1 s"), "{answer}");
+    assert!(answer.contains("send at least 1 bytes per second and the whole body within 0.1 s"), "{answer}");
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn one_peer_cannot_use_all_connections() {
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
     let body: serde_json::Value = serde_json::from_str(body).unwrap();
     assert_eq!(body["code"], "TOO_MANY_CONNECTIONS");
-    let advice = "use them for more than one request, or raise server.max_connections_per_peer in hatchery.yaml";
+    let advice = "close some, reuse them, or raise server.max_connections_per_peer in hatchery.yaml";
     assert!(body["detail"].as_str().unwrap().ends_with(advice), "{body}");
 
     let mut other = host.connect_from("127.0.0.3", ask).await;

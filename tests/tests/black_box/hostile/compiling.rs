@@ -82,7 +82,7 @@ async fn rights_are_taken_back_while_something_dear_is_compiled() -> Result<()> 
 
 #[tokio::test]
 async fn a_host_serves_the_others_before_something_dear_is_compiled() -> Result<()> {
-    let folder = Stage::folder("compile: {time: 2s}\n")?;
+    let folder = Stage::folder("compile: {time: 1s, max_function_size: 4MiB}\n")?;
     folder.put("slow.wasm", slow_component()?)?;
     let stage = Stage::serve(folder).await?;
     let reason = stage.withstand(stage.host.until_refused("slow.wasm")).await?;
