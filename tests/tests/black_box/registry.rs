@@ -323,7 +323,13 @@ async fn other_bytes_than_the_manifest_says_are_refused() -> Result<()> {
     let pushed = stage.push("swap:1", &[]).await?;
     fs::write(stage.registry.blob(text_at(&pushed, "/digest"))?, swap(Newer)?)?;
     let said = stage.refusal(&[&stage.registry.reference("swap:1")]).await?;
-    contains(&said, &[&format!("expected {}, found sha256:", text_at(&pushed, "/digest")), "the registry or a proxy has sent other bytes than requested"]);
+    contains(
+        &said,
+        &[
+            &format!("expected {}, found sha256:", text_at(&pushed, "/digest")),
+            "the registry or a proxy has sent other bytes than requested",
+        ],
+    );
     assert!(!stage.operator.file("swap.wasm").exists());
     Ok(())
 }
@@ -659,6 +665,9 @@ async fn one_pushes_a_file_that_is_there_to_a_tag() -> Result<()> {
     let folder = Folder::empty()?;
     let push = async |reference: &str| refusal(hatchery(&folder.served(), &["push", "x.wasm", reference]).await?);
     contains(&push("localhost:1/x:1").await?, &["x.wasm: cannot be read: "]);
-    contains(&push(&format!("localhost:1/x@{NO_DIGEST}")).await?, &["a push needs a tag, because the digest is computed from the file"]);
+    contains(
+        &push(&format!("localhost:1/x@{NO_DIGEST}")).await?,
+        &["a push needs a tag, because the digest is computed from the file"],
+    );
     Ok(())
 }

@@ -58,8 +58,7 @@ async fn a_host_with_few_descriptors_serves_fewer_connections_and_says_so() -> R
         let mut seen = String::new();
         while let Some(line) = log.next_line().await? {
             seen.push_str(&line);
-            let limits =
-                "server.max_connections is 4096, but this process may open only 200 files, so it serves 100 connections at a time";
+            let limits = "server.max_connections is 4096, but this process may open only 200 files, so it serves 100 connections at a time";
             if seen.contains(limits) && seen.contains("a peer has the maximum number of connections") {
                 return anyhow::Ok(());
             }

@@ -150,7 +150,7 @@ pub fn invocation_with_writer(text: &str) -> (Arc<Invocation>, InvocationWriter)
         last_update_time: Timestamp::now(),
     };
     let new = NewInvocation::new(session, services(Scripted::new()));
-    Invocation::new(NewInvocation { user_content: Arc::new(Content::user(text)), ..new })
+    Invocation::new(NewInvocation { id: "e-test".into(), user_content: Arc::new(Content::user(text)), ..new })
 }
 
 /// Returns an invocation without an engine, with the user message `text`.
