@@ -114,7 +114,7 @@ fn try_archive(archive: &Path, name: &str) -> anyhow::Result<()> {
     fs::write(agents.join("hello/root_agent.yaml"), HELLO_AGENT)?;
     fs::write(agents.join("hello/answers.yaml"), HELLO_ANSWERS)?;
     let mut run = Command::new(&hatchery);
-    run.arg("run").arg(&agents).args(["hello", "--message", "hi", "--memory"]);
+    run.arg("run").arg(&agents).args(["hello", "--message", "hi"]);
     let output = run.output().with_context(|| format!("cannot start {}", hatchery.display()))?;
     let answer = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
