@@ -139,7 +139,7 @@ async fn a_person_is_not_asked_twice_about_one_call() {
 
 #[tokio::test]
 async fn a_branch_whose_agents_have_changed_does_not_keep_the_run_from_ending() {
-    /// Escalates the first time, and emits nothing when it is run again.
+    /// Escalates in its first run. Later runs emit nothing.
     #[derive(Default)]
     struct EscalatesOnce(AtomicUsize);
 

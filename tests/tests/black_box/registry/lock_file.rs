@@ -1,0 +1,137 @@
+//! The lock file: restoring, updating, and files that differ from it.
+
+use super::*;
+
+#[tokio::test]
+async fn a_folder_is_restored_as_it_is_locked_until_an_update_is_asked_for() -> Result<()> {
+    let Some(stage) = Stage::new().await? else { return Ok(()) };
+    stage.push("swap:1", &[]).await?;
+    content(stage.pull_by_name("swap:1", &[]).await?)?;
+    contains(&content(stage.pull(&[]).await?)?, &["swap unchanged"]);
+    stage.author.write("swap.wasm", swap(Newer)?)?;
+    let newer = stage.push("swap:1", &[]).await?;
+    stage.operator.remove("swap.wasm")?;
+    contains(&content(stage.pull(&[]).await?)?, &["swap restored"]);
+    assert_eq!(stage.pulled("swap.wasm")?, swap(Older)?, "what is locked, not what the tag means now");
+    contains(&content(stage.pull(&["--update"]).await?)?, &["swap updated", text_at(&newer, "/manifest")]);
+    assert_eq!(stage.pulled("swap.wasm")?, swap(Newer)?);
+    contains(&content(stage.pull(&["--update"]).await?)?, &["swap unchanged"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_locked_pull_restores_and_changes_nothing_that_is_locked() -> Result<()> {
+    let Some(stage) = Stage::new().await? else { return Ok(()) };
+    contains(&stage.refusal(&["--locked"]).await?, &["hatchery.lock: nothing has been pulled into this folder"]);
+    stage.push("swap:1", &[]).await?;
+    stage.push("swap:2", &[]).await?;
+    content(stage.pull_by_name("swap:1", &[]).await?)?;
+    let lock = stage.pulled("hatchery.lock")?;
+    stage.operator.remove("swap.wasm")?;
+    contains(&content(stage.pull(&["--locked"]).await?)?, &["swap restored"]);
+    contains(&content(stage.pull_by_name("swap:1", &["--locked"]).await?)?, &["swap unchanged"]);
+    let (locked, asked) = (stage.registry.reference("swap:1"), stage.registry.reference("swap:2"));
+    contains(
+        &stage.refusal(&[&asked, "--locked"]).await?,
+        &[&format!("component `swap` is locked to {locked}, not {asked}")],
+    );
+    contains(
+        &stage.refusal(&[&asked, "--locked", "--name", "other"]).await?,
+        &["hatchery.lock: component `other` is not locked there; pull it without --locked"],
+    );
+    contains(&stage.refusal(&["--locked", "--update"]).await?, &["cannot be used with"]);
+    assert_eq!(stage.pulled("hatchery.lock")?, lock);
+    assert!(!stage.operator.file("other.wasm").exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_lock_that_differs_from_the_registry_names_both_digests_and_how_to_accept() -> Result<()> {
+    let Some(stage) = Stage::new().await? else { return Ok(()) };
+    let pushed = stage.push("swap:1", &[]).await?;
+    for key in ["/manifest", "/digest"] {
+        content(stage.pull_by_name("swap:1", &["--update"]).await?)?;
+        let digest = text_at(&pushed, key);
+        stage.change_lock(digest, NO_DIGEST)?;
+        stage.operator.remove("swap.wasm")?;
+        let said = stage.refusal(&[]).await?;
+        contains(
+            &said,
+            &[&format!("expected {NO_DIGEST}, found {digest}; accept the current one of the registry with --update")],
+        );
+        assert!(!stage.operator.file("swap.wasm").exists());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tampered_file_is_an_error_that_names_it_and_both_digests() -> Result<()> {
+    let Some(stage) = Stage::new().await? else { return Ok(()) };
+    let pushed = stage.push("swap:1", &[]).await?;
+    for name in ["swap", "other"] {
+        content(stage.pull_by_name("swap:1", &["--name", name]).await?)?;
+    }
+    stage.operator.write("swap.wasm", swap(Newer)?)?;
+    let output = stage.pull(&[]).await?;
+    contains(&output.stdout, &["other unchanged"]);
+    let said = refusal(output)?;
+    contains(
+        &said,
+        &["swap.wasm: expected ", text_at(&pushed, "/digest"), ", found sha256:", "delete the file and pull again"],
+    );
+    let json = stage.pull(&["--json"]).await?;
+    ensure!(!json.success);
+    contains(&json.stdout, &["{\"error\":", "swap.wasm: expected sha256:"]);
+    content(stage.pull(&["--update"]).await?)?;
+    assert_eq!(stage.pulled("swap.wasm")?, swap(Older)?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn other_bytes_than_the_manifest_says_are_refused() -> Result<()> {
+    let Some(stage) = Stage::new().await? else { return Ok(()) };
+    let pushed = stage.push("swap:1", &[]).await?;
+    fs::write(stage.registry.blob(text_at(&pushed, "/digest"))?, swap(Newer)?)?;
+    let said = stage.refusal(&[&stage.registry.reference("swap:1")]).await?;
+    contains(
+        &said,
+        &[
+            &format!("expected {}, found sha256:", text_at(&pushed, "/digest")),
+            "the registry or a proxy has sent other bytes than requested",
+        ],
+    );
+    assert!(!stage.operator.file("swap.wasm").exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_name_is_not_handed_to_another_component_unasked() -> Result<()> {
+    let Some(stage) = Stage::new().await? else { return Ok(()) };
+    stage.push("swap:1", &[]).await?;
+    stage.push("stranger/swap:1", &[]).await?;
+    stage.operator.write("swap.wasm", component("misbehaver")?)?;
+    let said = refusal(stage.pull_by_name("swap:1", &[]).await?)?;
+    contains(&said, &["swap.wasm: exists, and is not from a registry", "--name", "--update"]);
+    content(stage.pull_by_name("swap:1", &["--update"]).await?)?;
+    let said = refusal(stage.pull_by_name("stranger/swap:1", &[]).await?)?;
+    let (locked, asked) = (stage.registry.reference("swap:1"), stage.registry.reference("stranger/swap:1"));
+    contains(&said, &[&format!("component `swap` is locked to {locked}, not {asked}; replace it with --update")]);
+    contains(
+        &refusal(stage.pull_by_name("swap:1", &["--name", "../x"]).await?)?,
+        &["`../x` is not a valid component name"],
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_folder_without_a_lock_has_nothing_to_restore() -> Result<()> {
+    let folder = Folder::empty()?;
+    let said = refusal(hatchery(&folder.served(), &["pull", "."]).await?)?;
+    contains(&said, &["hatchery.lock: nothing has been pulled into this folder; name what to pull"]);
+    folder.write("hatchery.lock", "version: 1\ncomponents:\n  x: {reference: x}\n")?;
+    contains(
+        &refusal(hatchery(&folder.served(), &["pull", "."]).await?)?,
+        &["hatchery.lock:3:", "`x` is not a reference"],
+    );
+    Ok(())
+}
