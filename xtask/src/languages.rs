@@ -26,8 +26,8 @@ const MISSING_TOOLS: [&str; 5] = [
     "was not found",
     "is too old",
     "could not install componentize-",
-    "cannot make a virtual environment",
-    "there is no place for build tools",
+    "cannot create a virtual environment",
+    "no folder for build tools",
 ];
 
 /// Errors that mean that a tool was downloaded but is not the expected one.

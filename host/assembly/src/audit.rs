@@ -26,7 +26,7 @@ pub(crate) fn record_trust(loaded: &LoadedConfig) {
         TrustStatus::NotRequired => {}
         TrustStatus::Trusted => tracing::info!(target: TARGET, decision = "trusted", %file, sha256, detail, "trust"),
         TrustStatus::Named => {
-            tracing::info!(target: TARGET, decision = "named by --config", %file, sha256, detail, "trust")
+            tracing::info!(target: TARGET, decision = "named by the operator", %file, sha256, detail, "trust")
         }
         TrustStatus::Untrusted(reason) => {
             tracing::warn!(target: TARGET, decision = "refused", %reason, %file, sha256, detail, "trust");

@@ -33,7 +33,7 @@ pub enum HostKeyError {
     /// The key in the data folder cannot be read or created.
     #[error(
         "host key {}: {reason}; set `server.secret_file` in hatchery.yaml or {SECRET_FILE} to a file with a key, or choose \
-         another data folder with --data-dir",
+         another data folder",
         file.display()
     )]
     File { file: PathBuf, reason: String },
@@ -193,7 +193,7 @@ mod tests {
             error(&Config::default(), &Storage::Directory(folder.path().to_owned())),
             format!(
                 "host key {}: the key has 0 bytes; it needs at least 32; set `server.secret_file` in hatchery.yaml or \
-                 HATCHERY_SECRET_FILE to a file with a key, or choose another data folder with --data-dir",
+                 HATCHERY_SECRET_FILE to a file with a key, or choose another data folder",
                 file.display()
             )
         );

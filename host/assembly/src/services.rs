@@ -44,7 +44,7 @@ impl Storage {
 #[derive(Debug, Error)]
 pub enum ServicesError {
     /// The data folder cannot be created.
-    #[error("data folder {}: {source}; choose another one with --data-dir, or store nothing with --memory", folder.display())]
+    #[error("data folder {}: {source}; choose another data folder, or store data in memory", folder.display())]
     Folder { folder: PathBuf, source: io::Error },
     /// A service cannot be opened.
     #[error("{key} `{uri}`: {source}")]

@@ -25,8 +25,8 @@ use tracing_subscriber::registry::LookupSpan;
 
 use file::RotatingFile;
 
-/// Maximum size of a field's value in bytes. Many values come from components.
-const MAX_VALUE: usize = 2048;
+/// Maximum size of the value of a field in bytes. Components provide many of the values.
+const MAX_VALUE_BYTES: usize = 2048;
 
 /// The open log.
 static LOG: Mutex<Option<Log>> = Mutex::new(None);
@@ -37,7 +37,7 @@ struct Log {
     is_failing: bool,
 }
 
-fn log() -> MutexGuard<'static, Option<Log>> {
+fn lock_log() -> MutexGuard<'static, Option<Log>> {
     LOG.lock_unpoisoned()
 }
 
@@ -54,13 +54,14 @@ impl AuditLayer {
 
 impl<S: Subscriber> Layer<S> for AuditLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut open = log();
-        let Some(log) = open.as_mut() else { return };
-        let error = log.file.append(&line(event)).err();
+        let mut guard = lock_log();
+        let Some(log) = guard.as_mut() else { return };
+        let error = log.file.append(&format_line(event)).err();
         // Not logged by `tracing`, which would call this function again.
         if let Some(error) = error.as_ref().filter(|_| !log.is_failing) {
             anstream::eprintln!(
-                "error: audit log {}: {error}; audit events are only in this log",
+                "error: cannot write the audit log {}: {error}; until it can be written, audit events appear in \
+                 these log lines only",
                 log.file.path().display()
             );
         }
@@ -71,35 +72,35 @@ impl<S: Subscriber> Layer<S> for AuditLayer {
 /// Opens the log at `path`. Audit events are written to it from now on.
 pub fn open(path: &Path, config: &AuditConfig) -> anyhow::Result<()> {
     let file = RotatingFile::open(path, config.max_size.bytes() as u64, config.max_backups).with_context(|| {
-        format!("audit log {}: choose another file with `audit.file` in hatchery.yaml", path.display())
+        format!("cannot open the audit log {}; set `audit.file` in hatchery.yaml to another file", path.display())
     })?;
-    *log() = Some(Log { file, is_failing: false });
+    *lock_log() = Some(Log { file, is_failing: false });
     Ok(())
 }
 
 /// Formats an event as a line of JSON: time, level, kind and fields.
-fn line(event: &Event<'_>) -> String {
+fn format_line(event: &Event<'_>) -> String {
     let mut time = String::new();
     // Writing to a string cannot fail.
     let _ = SystemTime.format_time(&mut Writer::new(&mut time));
-    let mut fields = Fields { kind: String::new(), rest: Map::new() };
+    let mut fields = Fields { kind: String::new(), values: Map::new() };
     event.record(&mut fields);
     let mut line = Map::new();
     line.insert("time".into(), time.into());
     line.insert("level".into(), event.metadata().level().to_string().into());
     line.insert("kind".into(), fields.kind.into());
-    line.extend(fields.rest);
+    line.extend(fields.values);
     format!("{}\n", Value::Object(line))
 }
 
 struct Fields {
     kind: String,
-    rest: Map<String, Value>,
+    values: Map<String, Value>,
 }
 
 impl Fields {
     fn insert(&mut self, field: &Field, value: Value) {
-        self.rest.insert(field.name().into(), value);
+        self.values.insert(field.name().into(), value);
     }
 
     fn insert_text(&mut self, field: &Field, text: String) {
@@ -129,26 +130,26 @@ impl Visit for Fields {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        let mut text = Bounded::default();
+        let mut text = TruncatedString::default();
         // Returns an error if the value is truncated.
         let _ = text.write_str(value);
         self.insert_text(field, text.0);
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let mut text = Bounded::default();
+        let mut text = TruncatedString::default();
         let _ = write!(text, "{value:?}");
         self.insert_text(field, text.0);
     }
 }
 
-/// A string that is truncated to [`MAX_VALUE`] bytes and `…`.
+/// A string that is truncated to [`MAX_VALUE_BYTES`] bytes and `…`.
 #[derive(Default)]
-struct Bounded(String);
+struct TruncatedString(String);
 
-impl Write for Bounded {
+impl Write for TruncatedString {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = MAX_VALUE.saturating_sub(self.0.len());
+        let room = MAX_VALUE_BYTES.saturating_sub(self.0.len());
         if text.len() <= room {
             self.0.push_str(text);
             return Ok(());
@@ -180,10 +181,10 @@ mod tests {
             open(&path, &AuditConfig::default()).unwrap();
             tracing::warn!("of another target");
             tracing::debug!(target: TARGET, "below the level");
-            let (text, long) = ("two\nlines \u{1b}[2K", "ä".repeat(MAX_VALUE));
+            let (text, long) = ("two\nlines \u{1b}[2K", "ä".repeat(MAX_VALUE_BYTES));
             tracing::warn!(target: TARGET, component = "spy", action = %text, limit = 16, ok = false, detail = long, "denied");
             tracing::info!(target: TARGET, removed = ?["a"], "grants");
-            *log() = None;
+            *lock_log() = None;
             tracing::warn!(target: TARGET, "after it is closed");
         });
         let lines = lines(&path);
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!((denied["component"].as_str(), denied["limit"].as_u64()), (Some("spy"), Some(16)));
         assert_eq!(denied["action"], "two\nlines \u{1b}[2K");
         let detail = denied["detail"].as_str().unwrap();
-        assert!(detail.len() <= MAX_VALUE + 3 && detail.ends_with("ä…"), "{}", detail.len());
+        assert!(detail.len() <= MAX_VALUE_BYTES + 3 && detail.ends_with("ä…"), "{}", detail.len());
         let time = denied["time"].as_str().unwrap();
         assert!(time.len() == 27 && time.ends_with('Z') && time.as_bytes()[10] == b'T', "{time}");
         assert_eq!((lines[1]["kind"].as_str(), lines[1]["removed"].as_str()), (Some("grants"), Some("[\"a\"]")));

@@ -9,18 +9,18 @@ use hatchery_wasm::compile::worker as compile_worker;
 use hatchery_wasm::{LoadError, LoadOptions, Worker};
 
 /// The first argument of a child process.
-const VERB: &str = "compile-worker";
+const WORKER_COMMAND: &str = "compile-worker";
 
-/// Compiles one component if this process was started for that. Must be called before any thread is started, since the
-/// process limits itself first.
+/// Compiles one component and returns the exit code if this process is a worker, otherwise `None`. Must be called before
+/// any thread is started, since a worker limits its own resources first.
 pub fn run_worker() -> Option<ExitCode> {
     let mut args = env::args_os().skip(1);
-    (args.next()? == VERB).then(|| compile_worker::run(args))
+    (args.next()? == WORKER_COMMAND).then(|| compile_worker::run(args))
 }
 
 /// Returns the worker that compiles in child processes.
 pub fn worker() -> Worker {
-    Worker::ChildProcess { program: executable(), args: vec![VERB.into()] }
+    Worker::ChildProcess { program: executable(), args: vec![WORKER_COMMAND.into()] }
 }
 
 /// Returns the options for loading components with a configuration, with compilation in child processes.

@@ -1,4 +1,4 @@
-//! Scripted conversations: what is said, and what must come back.
+//! Conversation files of `hatchery test`: messages of the user, and the expected calls, responses, texts and state.
 
 use std::path::Path;
 
@@ -8,79 +8,77 @@ use hatchery_wasm::RecordedResponse;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::terminal::shortened;
+use crate::terminal::truncate;
 
-/// The file's name.
 pub const FILE_NAME: &str = "conversation.yaml";
 
-/// Most characters of a value in a message.
-const MOST_SHOWN: usize = 200;
+/// Maximum number of characters of a value in a message.
+const MAX_CHARS: usize = 200;
 
 /// A conversation with an app.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conversation {
-    /// The app.
     pub app: String,
-    /// What answers HTTP requests of components; the network is not used.
+    /// Responses to the HTTP requests of components. The network is not used.
     #[serde(default)]
     pub http: Vec<RecordedResponse>,
-    /// What is said, one turn after the other in one session.
+    /// The turns of one session.
     pub turns: Vec<Turn>,
 }
 
-/// One turn.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Turn {
-    /// What the user says.
+    /// The message of the user.
     pub user: String,
-    /// What the session has of it, where a plugin changes it; otherwise that is not looked at.
+    /// The message as it has to be stored, for plugins that change it. `None` skips the check.
     #[serde(default)]
     pub stored: Option<String>,
-    /// What must come back, in this order; anything else may lie between.
+    /// The expected items, in this order. Other items may be in between.
     #[serde(default)]
-    pub expect: Vec<Expected>,
-    /// Values that the session's state must have afterwards; keys that are not named may have any, `null` means that there is none.
+    pub expect: Vec<Expectation>,
+    /// The expected values of keys in the session's state. `null` means that the key must not exist; other keys may have
+    /// any value.
     #[serde(default)]
     pub state: JsonMap,
 }
 
-/// Something that must come back.
+/// An expected item of a turn.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(try_from = "ExpectedYaml")]
-pub enum Expected {
-    /// A call of the tool of this name.
+#[serde(try_from = "ExpectationYaml")]
+pub enum Expectation {
+    /// A call of the tool with this name.
     Call(String),
-    /// An answer of the tool of this name.
+    /// A response of the tool with this name.
     Response(String),
-    /// An event whose text holds this.
+    /// A text that contains this text.
     Text(String),
 }
 
-/// A mapping with one key.
+/// An expectation in YAML: a mapping with exactly one key.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ExpectedYaml {
+struct ExpectationYaml {
     call: Option<String>,
     response: Option<String>,
     text: Option<String>,
 }
 
-impl TryFrom<ExpectedYaml> for Expected {
+impl TryFrom<ExpectationYaml> for Expectation {
     type Error = &'static str;
 
-    fn try_from(yaml: ExpectedYaml) -> Result<Self, Self::Error> {
+    fn try_from(yaml: ExpectationYaml) -> Result<Self, Self::Error> {
         match yaml {
-            ExpectedYaml { call: Some(name), response: None, text: None } => Ok(Self::Call(name)),
-            ExpectedYaml { call: None, response: Some(name), text: None } => Ok(Self::Response(name)),
-            ExpectedYaml { call: None, response: None, text: Some(text) } => Ok(Self::Text(text)),
-            _ => Err("an expectation is one of `call: TOOL`, `response: TOOL` and `text: PART OF IT`"),
+            ExpectationYaml { call: Some(name), response: None, text: None } => Ok(Self::Call(name)),
+            ExpectationYaml { call: None, response: Some(name), text: None } => Ok(Self::Response(name)),
+            ExpectationYaml { call: None, response: None, text: Some(text) } => Ok(Self::Text(text)),
+            _ => Err("an expectation has exactly one of the keys `call: TOOL`, `response: TOOL` and `text: SUBSTRING`"),
         }
     }
 }
 
-impl std::fmt::Display for Expected {
+impl std::fmt::Display for Expectation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Call(name) => write!(f, "call: {name}"),
@@ -91,13 +89,12 @@ impl std::fmt::Display for Expected {
 }
 
 impl Conversation {
-    /// Reads a conversation; `file` is named in errors.
+    /// Parses a conversation. Errors name `file`.
     pub fn parse(text: &str, file: &Path) -> anyhow::Result<Self> {
         serde_yaml::from_str(text).map_err(|error| {
-            let place = error.location().map(|place| (place.line(), place.column()));
             let mut message = error.to_string();
             let mut position = String::new();
-            if let Some((line, column)) = place {
+            if let Some((line, column)) = error.location().map(|location| (location.line(), location.column())) {
                 message = message.replace(&format!(" at line {line} column {column}"), "");
                 position = format!(":{line}:{column}");
             }
@@ -106,59 +103,63 @@ impl Conversation {
     }
 }
 
-/// Something that came back, with what a person would want to see of it.
+/// An item of a turn: a tool call, a tool response, or a text.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Seen {
-    /// A call and its arguments.
-    Call(String, String),
-    /// An answer.
-    Response(String, String),
-    /// The text of an event.
+pub enum ObservedItem {
+    Call {
+        tool: String,
+        /// As JSON.
+        args: String,
+    },
+    Response {
+        tool: String,
+        /// As JSON.
+        response: String,
+    },
     Text(String),
 }
 
-impl std::fmt::Display for Seen {
+impl std::fmt::Display for ObservedItem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Call(name, args) => write!(f, "call: {name} {}", shortened(args, MOST_SHOWN)),
-            Self::Response(name, response) => write!(f, "response: {name} {}", shortened(response, MOST_SHOWN)),
-            Self::Text(text) => write!(f, "text: \"{}\"", shortened(text, MOST_SHOWN)),
+            Self::Call { tool, args } => write!(f, "call: {tool} {}", truncate(args, MAX_CHARS)),
+            Self::Response { tool, response } => write!(f, "response: {tool} {}", truncate(response, MAX_CHARS)),
+            Self::Text(text) => write!(f, "text: \"{}\"", truncate(text, MAX_CHARS)),
         }
     }
 }
 
-/// What an event holds, in order; its text parts count as one text, where the first of them is.
-pub fn seen(event: &Event) -> Vec<Seen> {
-    let mut seen = Vec::new();
-    if event.partial {
-        return seen;
-    }
-    let Some(content) = &event.content else { return seen };
-    let text = content.text();
-    let mut text = Some(text).filter(|text| !text.is_empty());
+/// Returns the items of an event. Its text parts are one item, at the position of the first of them. Partial events and
+/// thoughts are ignored.
+pub fn observe(event: &Event) -> Vec<ObservedItem> {
+    let Some(content) = event.content.as_ref().filter(|_| !event.partial) else { return Vec::new() };
+    let mut text = Some(content.text()).filter(|text| !text.is_empty());
+    let mut items = Vec::new();
     for part in &content.parts {
         match &part.data {
             PartData::FunctionCall(call) => {
-                seen.push(Seen::Call(call.name.clone(), Value::from(call.args.clone()).to_string()));
+                let args = Value::from(call.args.clone()).to_string();
+                items.push(ObservedItem::Call { tool: call.name.clone(), args });
             }
             PartData::FunctionResponse(response) => {
-                seen.push(Seen::Response(response.name.clone(), Value::from(response.response.clone()).to_string()));
+                let (tool, response) = (response.name.clone(), Value::from(response.response.clone()).to_string());
+                items.push(ObservedItem::Response { tool, response });
             }
-            PartData::Text(_) if !part.thought => seen.extend(text.take().map(Seen::Text)),
+            PartData::Text(_) if !part.thought => items.extend(text.take().map(ObservedItem::Text)),
             _ => {}
         }
     }
-    seen
+    items
 }
 
-/// For each expectation, whether it is met behind those before it. One that is not met does not hide those after it.
-pub fn compare(expected: &[Expected], seen: &[Seen]) -> Vec<bool> {
+/// Returns for each expectation whether it is met after the previous one that is met. One that is not met is skipped.
+pub fn match_in_order(expectations: &[Expectation], items: &[ObservedItem]) -> Vec<bool> {
     let mut position = Position::default();
-    expected
+    expectations
         .iter()
-        .map(|expected| match find(expected, seen, position) {
-            Some(found) => {
-                position = found;
+        .map(|expectation| match find(expectation, items, position) {
+            Some(end) => {
+                position = end;
                 true
             }
             None => false,
@@ -166,41 +167,45 @@ pub fn compare(expected: &[Expected], seen: &[Seen]) -> Vec<bool> {
         .collect()
 }
 
-/// Behind what has been found: the item, and where in its text.
+/// The end of the last match: the index of an item, and an offset in its text.
 #[derive(Clone, Copy, Default)]
 struct Position {
     item: usize,
     offset: usize,
 }
 
-fn find(expected: &Expected, seen: &[Seen], from: Position) -> Option<Position> {
-    seen.iter().enumerate().skip(from.item).find_map(|(item, seen)| {
-        let offset = if item == from.item { from.offset } else { 0 };
-        let behind = Position { item: item + 1, offset: 0 };
-        match (expected, seen) {
-            (Expected::Call(name), Seen::Call(seen, _)) | (Expected::Response(name), Seen::Response(seen, _)) => {
-                (name == seen).then_some(behind)
-            }
-            (Expected::Text(part), Seen::Text(text)) => {
-                let start = text.get(offset..)?.find(part.as_str())?;
-                Some(Position { item, offset: offset + start + part.len() })
+/// Returns the end of the first match at or after `start`. `None` if there is no match.
+fn find(expectation: &Expectation, items: &[ObservedItem], start: Position) -> Option<Position> {
+    items.iter().enumerate().skip(start.item).find_map(|(index, item)| {
+        let next = Position { item: index + 1, offset: 0 };
+        match (expectation, item) {
+            (Expectation::Call(name), ObservedItem::Call { tool, .. })
+            | (Expectation::Response(name), ObservedItem::Response { tool, .. }) => (name == tool).then_some(next),
+            (Expectation::Text(part), ObservedItem::Text(text)) => {
+                let offset = if index == start.item { start.offset } else { 0 };
+                let found = text.get(offset..)?.find(part.as_str())?;
+                Some(Position { item: index, offset: offset + found + part.len() })
             }
             _ => None,
         }
     })
 }
 
-/// What is wrong with the state, a line for each key.
+/// Returns the differences between the expected and the actual state, one message per key.
 pub fn compare_state(expected: &JsonMap, state: &State) -> Vec<String> {
-    let wrong = expected.iter().filter_map(|(key, expected)| {
+    let differences = expected.iter().filter_map(|(key, expected)| {
         let actual = state.get(key).unwrap_or(&Value::Null);
-        let shown = match actual {
-            Value::Null => "there is none".to_owned(),
-            value => format!("it is {}", shortened(&value.to_string(), MOST_SHOWN)),
-        };
-        (actual != expected).then(|| format!("state `{key}` should be {expected}, {shown}"))
+        (actual != expected)
+            .then(|| format!("state `{key}`: expected {}, found {}", format_value(expected), format_value(actual)))
     });
-    wrong.collect()
+    differences.collect()
+}
+
+fn format_value(value: &Value) -> String {
+    match value {
+        Value::Null => "no value".to_owned(),
+        value => truncate(&value.to_string(), MAX_CHARS),
+    }
 }
 
 #[cfg(test)]
@@ -214,16 +219,16 @@ mod tests {
         Conversation::parse(text, Path::new("dice/conversation.yaml")).map_err(|error| error.to_string())
     }
 
-    fn call(name: &str) -> Seen {
-        Seen::Call(name.into(), "{}".into())
+    fn call(name: &str) -> ObservedItem {
+        ObservedItem::Call { tool: name.into(), args: "{}".into() }
     }
 
-    fn text(text: &str) -> Seen {
-        Seen::Text(text.into())
+    fn text(text: &str) -> ObservedItem {
+        ObservedItem::Text(text.into())
     }
 
     #[test]
-    fn a_conversation_is_read() {
+    fn a_conversation_is_parsed() {
         let conversation = parse(
             "app: dice\nturns:\n  - user: Roll a d20\n    expect:\n      - call: roll_die\n      - response: roll_die\n      \
              - text: You rolled\n    state: {rolls_count: 1}\n  - user: Bye\n",
@@ -233,9 +238,9 @@ mod tests {
         assert_eq!(
             conversation.turns[0].expect,
             [
-                Expected::Call("roll_die".into()),
-                Expected::Response("roll_die".into()),
-                Expected::Text("You rolled".into())
+                Expectation::Call("roll_die".into()),
+                Expectation::Response("roll_die".into()),
+                Expectation::Text("You rolled".into())
             ]
         );
         assert_eq!(conversation.turns[0].state["rolls_count"], 1);
@@ -246,44 +251,44 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_their_place() {
+    fn errors_name_the_file_and_the_line() {
         let error = parse("app: dice\nturns:\n  - user: hi\n    expects: []\n").unwrap_err();
         assert!(error.starts_with("dice/conversation.yaml:4:5: "), "{error}");
         assert!(error.contains("unknown field `expects`"), "{error}");
         for wrong in ["{}", "{call: a, text: b}"] {
             let error = parse(&format!("app: dice\nturns:\n  - user: hi\n    expect: [{wrong}]\n")).unwrap_err();
-            assert!(error.contains("an expectation is one of `call: TOOL`, `response: TOOL`"), "{error}");
+            assert!(error.contains("an expectation has exactly one of the keys `call: TOOL`"), "{error}");
         }
         assert!(parse("turns: []").unwrap_err().contains("missing field `app`"));
     }
 
     #[test]
-    fn expectations_are_met_in_order_with_anything_between() {
-        let seen = [text("I will roll."), call("roll"), call("other"), text("You rolled 7.")];
-        let expected = [Expected::Call("roll".into()), Expected::Text("rolled 7".into())];
-        assert_eq!(compare(&expected, &seen), [true, true]);
-        let reversed = [Expected::Text("rolled 7".into()), Expected::Call("roll".into())];
-        assert_eq!(compare(&reversed, &seen), [true, false]);
+    fn expectations_are_met_in_order_with_anything_in_between() {
+        let items = [text("I will roll."), call("roll"), call("other"), text("You rolled 7.")];
+        let expected = [Expectation::Call("roll".into()), Expectation::Text("rolled 7".into())];
+        assert_eq!(match_in_order(&expected, &items), [true, true]);
+        let reversed = [Expectation::Text("rolled 7".into()), Expectation::Call("roll".into())];
+        assert_eq!(match_in_order(&reversed, &items), [true, false]);
     }
 
     #[test]
     fn one_call_meets_one_expectation_and_a_text_may_meet_several() {
-        let roll = Expected::Call("roll".into());
-        assert_eq!(compare(&[roll.clone(), roll], &[call("roll")]), [true, false]);
-        let parts = ["rolled", "7"].map(|part| Expected::Text(part.into()));
-        assert_eq!(compare(&parts, &[text("You rolled 7.")]), [true, true]);
-        let twice = ["7", "7"].map(|part| Expected::Text(part.into()));
-        assert_eq!(compare(&twice, &[text("You rolled 7.")]), [true, false]);
+        let roll = Expectation::Call("roll".into());
+        assert_eq!(match_in_order(&[roll.clone(), roll], &[call("roll")]), [true, false]);
+        let parts = ["rolled", "7"].map(|part| Expectation::Text(part.into()));
+        assert_eq!(match_in_order(&parts, &[text("You rolled 7.")]), [true, true]);
+        let twice = ["7", "7"].map(|part| Expectation::Text(part.into()));
+        assert_eq!(match_in_order(&twice, &[text("You rolled 7.")]), [true, false]);
     }
 
     #[test]
     fn an_unmet_expectation_does_not_hide_the_next() {
-        let expected = [Expected::Call("missing".into()), Expected::Text("7".into())];
-        assert_eq!(compare(&expected, &[text("7")]), [false, true]);
+        let expected = [Expectation::Call("missing".into()), Expectation::Text("7".into())];
+        assert_eq!(match_in_order(&expected, &[text("7")]), [false, true]);
     }
 
     #[test]
-    fn an_event_s_text_parts_are_one_text_and_thoughts_and_pieces_do_not_count() {
+    fn text_parts_of_an_event_are_one_text_without_thoughts_and_partial_events() {
         let parts = vec![
             Part { thought: true, ..Part::text("hm") },
             Part::text("You "),
@@ -292,21 +297,21 @@ mod tests {
         ];
         let content = Some(std::sync::Arc::new(Content::new("model", parts)));
         let event = Event::new(EventData { content: content.clone(), ..EventData::default() });
-        assert_eq!(seen(&event), [text("You rolled"), call("roll")]);
-        assert_eq!(seen(&Event::new(EventData { content, partial: true, ..EventData::default() })), []);
+        assert_eq!(observe(&event), [text("You rolled"), call("roll")]);
+        assert_eq!(observe(&Event::new(EventData { content, partial: true, ..EventData::default() })), []);
     }
 
     #[test]
-    fn only_named_keys_of_the_state_are_compared() {
+    fn only_expected_keys_of_the_state_are_compared() {
         let map = |json: Value| json.as_object().unwrap().clone();
         let state = State::from(&map(json!({"a": 1, "b": "x"})));
         assert_eq!(compare_state(&map(json!({"a": 1, "c": null})), &state), Vec::<String>::new());
         assert_eq!(
             compare_state(&map(json!({"a": 2, "b": null, "c": true})), &state),
             [
-                "state `a` should be 2, it is 1",
-                "state `b` should be null, it is \"x\"",
-                "state `c` should be true, there is none"
+                "state `a`: expected 2, found 1",
+                "state `b`: expected no value, found \"x\"",
+                "state `c`: expected true, found no value"
             ]
         );
     }

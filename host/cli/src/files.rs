@@ -4,20 +4,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// Output folders of build tools.
-const SKIPPED: [&str; 4] = ["target", "node_modules", "venv", "__pycache__"];
+/// Folders of build tools, which are not searched.
+const IGNORED_FOLDERS: [&str; 4] = ["target", "node_modules", "venv", "__pycache__"];
 
 /// Returns the files below `folder` whose name `matches`, sorted. Skips hidden folders and those of build tools.
 pub fn find(folder: &Path, matches: impl Fn(&str) -> bool) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
             let entry = entry?;
             let name = entry.file_name();
             let name = name.to_string_lossy();
             if entry.file_type()?.is_dir() {
-                if !name.starts_with('.') && !SKIPPED.contains(&&*name) {
+                if !name.starts_with('.') && !IGNORED_FOLDERS.contains(&&*name) {
                     folders.push(entry.path());
                 }
             } else if matches(&name) && entry.path().is_file() {

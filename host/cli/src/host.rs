@@ -4,18 +4,19 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use hatchery::trust::{ConfigSource, ProtectedPaths, TrustStore};
+use hatchery::trust::{ConfigSource, LoadedConfig, ProtectedPaths, TrustStore};
 use hatchery::{Config, Host, HostBuilder, Storage, protected_paths, user_code_cache};
 
 use crate::compiler;
+use crate::flags::TRUST_FLAGS;
 use crate::languages::Language;
 use crate::progress::LoadProgress;
 
-/// Which configuration is used.
+/// The configuration of a served folder.
 #[derive(Debug, Default, clap::Args)]
 pub struct ConfigArgs {
-    /// Use this configuration instead of DIR/hatchery.yaml and trust all of it; relative paths in it start at its own
-    /// folder
+    /// Use this configuration file instead of DIR/hatchery.yaml and trust it; its relative paths start at the folder of
+    /// the file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -27,34 +28,39 @@ impl ConfigArgs {
     }
 }
 
+/// Returns which access is not trusted and how to trust it. `None` if all of it is trusted.
+pub fn explain_trust(loaded: &LoadedConfig) -> Option<String> {
+    loaded.explanation().map(|explanation| format!("{explanation} ({TRUST_FLAGS})"))
+}
+
 /// Returns the user's list of trusted folders. `None` if there is no home or configuration folder.
 pub fn trust_store() -> Option<TrustStore> {
     TrustStore::of_user(|name| std::env::var_os(name))
 }
 
-/// Which services are used, and where they store their data. Arguments override `hatchery.yaml`.
+/// Services and where they store their data. Arguments override `hatchery.yaml`.
 #[derive(Debug, Default, clap::Args)]
 pub struct StorageArgs {
-    /// Where sessions are stored: `memory:`, `sqlite:relative.db`, `sqlite:///absolute.db`
+    /// Where to store sessions: `memory:`, `sqlite:relative.db` or `sqlite:///absolute.db`
     #[arg(long, value_name = "URI")]
     session_service: Option<String>,
-    /// Where artifacts are stored: `memory:`, `file:relative`, `file:///absolute`
+    /// Where to store artifacts: `memory:`, `file:relative` or `file:///absolute`
     #[arg(long, value_name = "URI")]
     artifact_service: Option<String>,
-    /// Where memory is stored: `memory:`
+    /// Where to store long-term memory: `memory:`
     #[arg(long, value_name = "URI")]
     memory_service: Option<String>,
-    /// The folder for data of services without a URI (default: DIR/.hatchery) and for compiled code (default: the
-    /// user's cache folder)
+    /// Folder for the data of services without a URI (default: DIR/.hatchery) and for compiled code (default: the user's
+    /// cache folder)
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Store nothing: sessions, artifacts and compiled code are lost when the process ends
+    /// Keep sessions, artifacts and compiled code in memory only; they are lost on exit
     #[arg(long, conflicts_with = "data_dir")]
     memory: bool,
 }
 
 impl StorageArgs {
-    /// Sessions and artifacts in memory, whatever `hatchery.yaml` says. Compiled code is cached.
+    /// Returns arguments that keep sessions and artifacts in memory and override `hatchery.yaml`. Compiled code is cached.
     pub fn in_memory() -> Self {
         let memory = || Some("memory:".to_owned());
         Self {
@@ -66,7 +72,7 @@ impl StorageArgs {
         }
     }
 
-    /// As `hatchery.yaml` says, with this data folder if it is given.
+    /// Returns arguments that use the services of `hatchery.yaml`, with this data folder if there is one.
     pub fn in_directory(data_dir: Option<PathBuf>) -> Self {
         Self { data_dir, ..Self::default() }
     }
@@ -100,8 +106,8 @@ impl StorageArgs {
         protected_paths(Some(source), &self.storage(source.folder()), cache.as_deref(), config)
     }
 
-    /// Returns the folder for compiled code. It is never in the served folder by default: everyone who can write to it
-    /// can make the host execute native code. `None` if there is none.
+    /// Returns the folder for compiled code, or `None` if there is none. It is never in the served folder by default:
+    /// everyone who can write to it can make the host execute native code.
     pub fn code_cache(&self, environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         match &self.data_dir {
             _ if self.memory => None,
@@ -137,25 +143,25 @@ pub async fn start(builder: HostBuilder) -> anyhow::Result<Host> {
 }
 
 /// Returns true for the folder of a YAML app or of a component's crate, and false for a workspace of crates.
-fn is_of_one_app(folder: &Path) -> bool {
+fn is_app_folder(folder: &Path) -> bool {
     let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
     let is_crate = manifest.lines().any(|line| line.trim() == "[package]");
-    let is_script = matches!(Language::of(folder), Ok(Language::Python | Language::JavaScript));
-    folder.join("root_agent.yaml").is_file() || is_crate || is_script
+    let is_python_or_js = matches!(Language::detect(folder), Ok(Language::Python | Language::JavaScript));
+    folder.join("root_agent.yaml").is_file() || is_crate || is_python_or_js
 }
 
 /// Returns the folder to load for `folder`, and the name of the app if `folder` is the folder of one app or component.
-pub fn served_folder(folder: &Path) -> anyhow::Result<(PathBuf, Option<String>)> {
+pub fn find_served_folder(folder: &Path) -> anyhow::Result<(PathBuf, Option<String>)> {
     if !folder.is_dir() {
         bail!("{} is not a folder", folder.display());
     }
-    if !is_of_one_app(folder) {
+    if !is_app_folder(folder) {
         return Ok((folder.to_owned(), None));
     }
     let folder = folder.canonicalize().with_context(|| folder.display().to_string())?;
     match (folder.parent(), folder.file_name().and_then(|name| name.to_str())) {
         (Some(parent), Some(name)) => Ok((parent.to_owned(), Some(name.to_owned()))),
-        _ => bail!("{} cannot be an app: its name cannot be used", folder.display()),
+        _ => bail!("{}: the folder's name cannot be the name of an app; rename the folder", folder.display()),
     }
 }
 
@@ -219,16 +225,16 @@ mod tests {
             std::fs::create_dir(root.join(file).parent().unwrap()).unwrap();
             std::fs::write(root.join(file), text).unwrap();
         }
-        assert_eq!(served_folder(&root.join("yaml")).unwrap(), (root.clone(), Some("yaml".into())));
-        assert_eq!(served_folder(&root.join("crate")).unwrap(), (root.clone(), Some("crate".into())));
-        assert_eq!(served_folder(&root.join("python")).unwrap(), (root.clone(), Some("python".into())));
-        assert_eq!(served_folder(&root.join("js")).unwrap(), (root.clone(), Some("js".into())));
-        assert_eq!(served_folder(&root.join("many")).unwrap(), (root.join("many"), None));
-        assert_eq!(served_folder(&root).unwrap(), (root, None));
+        assert_eq!(find_served_folder(&root.join("yaml")).unwrap(), (root.clone(), Some("yaml".into())));
+        assert_eq!(find_served_folder(&root.join("crate")).unwrap(), (root.clone(), Some("crate".into())));
+        assert_eq!(find_served_folder(&root.join("python")).unwrap(), (root.clone(), Some("python".into())));
+        assert_eq!(find_served_folder(&root.join("js")).unwrap(), (root.clone(), Some("js".into())));
+        assert_eq!(find_served_folder(&root.join("many")).unwrap(), (root.join("many"), None));
+        assert_eq!(find_served_folder(&root).unwrap(), (root, None));
     }
 
     #[test]
     fn a_missing_folder_is_named() {
-        assert_eq!(served_folder(Path::new("/no/such")).unwrap_err().to_string(), "/no/such is not a folder");
+        assert_eq!(find_served_folder(Path::new("/no/such")).unwrap_err().to_string(), "/no/such is not a folder");
     }
 }

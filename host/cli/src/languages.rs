@@ -1,13 +1,13 @@
 //! Building components, one file per language.
 //!
-//! Rust is cargo's business. For Python and JavaScript the host brings the guest SDK and the contract along, has their build tools installed
-//! by locked versions into the user's cache ([`workshop`]), and lets the SDK do the rest.
+//! Rust is built by cargo. For Python and JavaScript the guest SDK and the contract are embedded in this command. Their
+//! build tools are installed in locked versions into the user's cache folder ([`build_cache`]) and called by the SDK.
 
+mod build_cache;
 pub mod javascript;
 pub mod python;
 pub mod rust;
 mod sdk;
-mod workshop;
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,65 +16,65 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-/// A component that was built.
+/// The result of a build.
 #[derive(Debug)]
-pub struct Built {
-    /// Where it is.
+pub struct BuiltComponent {
+    /// The component, in a folder of the build tool.
     pub file: PathBuf,
-    /// The name that its project has.
+    /// The name of the project.
     pub name: String,
-    /// The project's folder.
+    /// The folder of the project.
     pub folder: PathBuf,
 }
 
-/// A language that components are written in.
+/// The language of a component's sources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Language {
-    /// Rust.
     Rust,
-    /// Python.
     Python,
-    /// JavaScript.
     #[value(name = "js", alias = "javascript")]
     JavaScript,
 }
 
 impl Language {
-    /// That of the project in a folder.
-    pub fn of(dir: &Path) -> anyhow::Result<Self> {
-        let says =
+    /// Detects the language of the project in a folder by its manifest.
+    pub fn detect(dir: &Path) -> anyhow::Result<Self> {
+        let contains =
             |file: &str, word: &str| std::fs::read_to_string(dir.join(file)).is_ok_and(|text| text.contains(word));
-        let mut found = Vec::new();
+        let mut languages = Vec::new();
         if dir.join("Cargo.toml").is_file() {
-            found.push(Self::Rust);
+            languages.push(Self::Rust);
         }
-        if says("pyproject.toml", "[tool.hatchery]") {
-            found.push(Self::Python);
+        if contains("pyproject.toml", "[tool.hatchery]") {
+            languages.push(Self::Python);
         }
-        if says("package.json", "\"hatchery\":") {
-            found.push(Self::JavaScript);
+        if contains("package.json", "\"hatchery\":") {
+            languages.push(Self::JavaScript);
         }
-        match found.as_slice() {
+        match languages.as_slice() {
             [language] => Ok(*language),
             [] => bail!(
-                "{}: there is no Cargo.toml, no pyproject.toml with [tool.hatchery] and no package.json with \"hatchery\"; `hatchery new` begins a component",
+                "{} is not a component project: no Cargo.toml, no pyproject.toml with [tool.hatchery], and no package.json \
+                 with \"hatchery\"; create a project with `hatchery new`",
                 dir.display()
             ),
-            _ => bail!(
-                "{}: it could be built as {}; keep one of them in a folder",
-                dir.display(),
-                found.iter().map(|language| format!("{language:?}")).collect::<Vec<_>>().join(" or as ")
-            ),
+            _ => {
+                let languages: Vec<_> = languages.iter().map(|language| format!("{language:?}")).collect();
+                bail!(
+                    "{} has projects in several languages: {}; move each to a folder of its own",
+                    dir.display(),
+                    languages.join(", ")
+                )
+            }
         }
     }
 }
 
-/// What a program of the machine says on stdout.
+/// Runs a program and returns its stdout. Errors end with `advice`, which says how to install the program.
 ///
-/// It is started in the folder `place`, which is none of the project's: programs look for settings and modules where they are. Errors name the
-/// program; `advice` says how one gets it.
-fn ask(program: &OsStr, args: &[&str], place: &Path, advice: &str) -> anyhow::Result<String> {
-    let output = Command::new(program).args(args).current_dir(place).stderr(Stdio::null()).output();
+/// `working_dir` must not be in the project, because programs read settings and modules from there.
+fn capture_stdout(program: &OsStr, args: &[&str], working_dir: &Path, advice: &str) -> anyhow::Result<String> {
+    let output = Command::new(program).args(args).current_dir(working_dir).stderr(Stdio::null()).output();
     let name = program.display();
     let output = match output {
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!("{name} was not found; {advice}"),
@@ -86,20 +86,20 @@ fn ask(program: &OsStr, args: &[&str], place: &Path, advice: &str) -> anyhow::Re
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// True when a version such as `3.11.2` or `v20.1.0` is at least `wanted`.
-fn is_at_least(version: &str, wanted: (u32, u32)) -> bool {
+/// Returns true if a version such as `3.11.2` or `v20.1.0` is at least `minimum`.
+fn is_at_least(version: &str, minimum: (u32, u32)) -> bool {
     let mut numbers = version.trim_start_matches('v').split('.').map_while(|number| number.parse::<u32>().ok());
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= wanted
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= minimum
 }
 
-/// Copies files to the same places below another folder.
-fn copy(from: &Path, files: &[PathBuf], to: &Path) -> anyhow::Result<()> {
+/// Copies files below `from` to the same relative paths below `to`.
+fn copy_files(from: &Path, files: &[PathBuf], to: &Path) -> anyhow::Result<()> {
     for file in files {
         let target = to.join(file.strip_prefix(from).unwrap_or(file));
         if let Some(parent) = target.parent() {
-            std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+            std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
         }
-        std::fs::copy(file, &target).with_context(|| target.display().to_string())?;
+        std::fs::copy(file, &target).with_context(|| format!("cannot copy {}", file.display()))?;
     }
     Ok(())
 }
@@ -113,38 +113,36 @@ mod tests {
         for (name, text) in files {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
-        Language::of(folder.path()).map_err(|error| error.to_string())
+        Language::detect(folder.path()).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn a_project_s_manifest_tells_its_language() {
+    fn the_manifest_determines_the_language() {
         let (python, js) = (("pyproject.toml", "[tool.hatchery]\n"), ("package.json", r#"{"hatchery": {}}"#));
         assert_eq!(language(&[("Cargo.toml", "")]), Ok(Language::Rust));
         assert_eq!(language(&[python]), Ok(Language::Python));
         assert_eq!(language(&[js]), Ok(Language::JavaScript));
         assert_eq!(language(&[("Cargo.toml", ""), ("package.json", "{}")]), Ok(Language::Rust));
         let error = language(&[python, js]).unwrap_err();
-        assert!(
-            error.ends_with("it could be built as Python or as JavaScript; keep one of them in a folder"),
-            "{error}"
-        );
+        assert!(error.ends_with("several languages: Python, JavaScript; move each to a folder of its own"), "{error}");
     }
 
     #[test]
-    fn a_folder_without_a_component_is_told_how_to_begin() {
+    fn a_folder_without_a_project_is_explained() {
         let error = language(&[("pyproject.toml", "[project]\n")]).unwrap_err();
         assert!(error.contains("no pyproject.toml with [tool.hatchery]"), "{error}");
-        assert!(error.ends_with("`hatchery new` begins a component"), "{error}");
+        assert!(error.ends_with("create a project with `hatchery new`"), "{error}");
     }
 
     #[test]
-    fn programs_that_are_missing_or_fail_come_with_advice() {
+    fn errors_of_programs_end_with_advice() {
         let here = Path::new(".");
-        let error =
-            ask(OsStr::new("/no/such/python3"), &["--version"], here, "install Python").unwrap_err().to_string();
+        let error = capture_stdout(OsStr::new("/no/such/python3"), &["--version"], here, "install Python")
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "/no/such/python3 was not found; install Python");
-        let error = ask(OsStr::new("false"), &["-v"], here, "install it anew").unwrap_err().to_string();
-        assert!(error.starts_with("`false -v` failed") && error.ends_with("install it anew"), "{error}");
+        let error = capture_stdout(OsStr::new("false"), &["-v"], here, "reinstall it").unwrap_err().to_string();
+        assert!(error.starts_with("`false -v` failed") && error.ends_with("reinstall it"), "{error}");
     }
 
     #[test]

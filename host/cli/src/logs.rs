@@ -7,7 +7,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::audit::AuditLayer;
-use crate::progress::BehindBar;
+use crate::progress::LogWriter;
 
 /// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -25,14 +25,15 @@ const VARIABLE: &str = "HATCHERY_LOG";
 pub fn start(format: LogFormat, default: &str) -> anyhow::Result<()> {
     let directives = std::env::var(VARIABLE).ok().filter(|directives| !directives.trim().is_empty());
     let directives = directives.as_deref().unwrap_or(default);
-    let filter = EnvFilter::try_new(directives).with_context(|| format!("{VARIABLE}=`{directives}`"))?;
-    let lines = tracing_subscriber::fmt::layer().with_writer(|| BehindBar);
+    let filter =
+        EnvFilter::try_new(directives).with_context(|| format!("invalid log filter {VARIABLE}=`{directives}`"))?;
+    let format_layer = tracing_subscriber::fmt::layer().with_writer(|| LogWriter);
     let log = tracing_subscriber::registry().with(AuditLayer::filtered());
     match format {
         LogFormat::Text => {
-            log.with(lines.with_ansi(crate::terminal::stderr_has_colours()).with_filter(filter)).try_init()
+            log.with(format_layer.with_ansi(crate::terminal::stderr_has_colours()).with_filter(filter)).try_init()
         }
-        LogFormat::Json => log.with(lines.json().with_filter(filter)).try_init(),
+        LogFormat::Json => log.with(format_layer.json().with_filter(filter)).try_init(),
     }
     .map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
 }

@@ -1,42 +1,42 @@
-//! The `hatchery` command: one file per verb in `verbs/`. Results go to stdout, everything else to stderr.
+//! The `hatchery` command line: one file per command in `commands/`. Results go to stdout, everything else to stderr.
 
 #[cfg(not(target_env = "msvc"))]
 mod allocator;
 mod audit;
 mod chat;
+mod commands;
 mod compiler;
 mod conversation;
 mod doctor;
 mod files;
+mod flags;
 mod host;
-mod interrupt;
+mod interrupts;
 mod languages;
 mod logs;
-mod open_calls;
 mod progress;
 mod recordings;
-mod report;
 mod template;
 mod terminal;
-mod verbs;
+mod test_report;
 
 use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use clap::Parser;
 
+use commands::{Command, Outcome};
 use logs::LogFormat;
-use verbs::{Outcome, Verb};
 
 /// Serves AI agents, tools and callbacks that are WebAssembly components.
 #[derive(Parser)]
 #[command(name = "hatchery", version, max_term_width = 100)]
 struct Cli {
-    /// How log lines look; which ones are written is up to HATCHERY_LOG (such as `debug` or `hatchery_wasm=trace`)
+    /// Format of log lines on stderr; the environment variable HATCHERY_LOG sets the filter, such as `debug` or `hatchery_wasm=trace`
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     log_format: LogFormat,
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
 }
 
 fn main() -> ExitCode {
@@ -47,24 +47,25 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(Outcome::Success) => ExitCode::SUCCESS,
         Ok(Outcome::Failure) => ExitCode::FAILURE,
-        Ok(Outcome::Undecided) => ExitCode::from(verbs::UNDECIDED_EXIT_CODE),
-        Ok(Outcome::Interrupted) => ExitCode::from(interrupt::EXIT_CODE),
-        Err(error) if terminal::is_closed(&error) => ExitCode::SUCCESS,
+        Ok(Outcome::ApprovalRequired) => ExitCode::from(commands::APPROVAL_REQUIRED_EXIT_CODE),
+        Ok(Outcome::Interrupted) => ExitCode::from(interrupts::EXIT_CODE),
+        Err(error) if terminal::is_stdout_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            anstream::eprintln!("{}error:{:#} {}", terminal::ERROR, terminal::ERROR, terminal::explain(&error));
+            anstream::eprintln!("{}error:{:#} {}", terminal::ERROR, terminal::ERROR, terminal::format_error(&error));
             ExitCode::FAILURE
         }
     }
 }
 
 fn run(cli: Cli) -> anyhow::Result<Outcome> {
-    logs::start(cli.log_format, cli.verb.default_log_level())?;
+    logs::start(cli.log_format, cli.command.default_log_filter())?;
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()
-        .map_err(|_| anyhow!("another TLS provider is installed already"))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
-    let outcome = runtime.block_on(cli.verb.run());
-    // Reading stdin blocks a thread that cannot be woken; waiting for it would hang.
+        .map_err(|_| anyhow!("cannot install the TLS provider: another one is already installed"))?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the async runtime")?;
+    let outcome = runtime.block_on(cli.command.run());
+    // A thread that reads stdin cannot be woken, so waiting for it could hang.
     runtime.shutdown_background();
     outcome
 }
@@ -86,16 +87,17 @@ mod tests {
     }
 
     #[test]
-    fn every_verb_has_a_help_text_with_an_example() {
-        for verb in Cli::command().get_subcommands() {
-            assert!(verb.get_about().is_some(), "{} says nothing about itself", verb.get_name());
-            let example = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(example.contains(&format!("hatchery {}", verb.get_name())), "{} has no example", verb.get_name());
+    fn every_command_has_a_help_text_with_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            assert!(command.get_about().is_some(), "`{name}` has no help text");
+            let example = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(example.contains(&format!("hatchery {name}")), "`{name}` has no example");
         }
     }
 
     #[test]
-    fn wrong_arguments_are_named() {
+    fn invalid_arguments_are_named() {
         assert!(error(&["fly"]).contains("unrecognized subcommand 'fly'"));
         assert!(error(&["serve"]).contains("<DIR>"));
         assert!(error(&["serve", ".", "--port", "99999"]).contains("99999"));

@@ -1,23 +1,25 @@
-//! A bar on the terminal while components are compiled or are on their way. In a pipe there are lines instead: of the log for each that is
-//! compiled, and one for each that begins to move.
+//! Progress bars on stderr while components are loaded, downloaded or uploaded. If stderr is not a terminal, downloads and
+//! uploads print one line each instead.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use hatchery_registry::{Progress as Transfer, ProgressListener};
-use hatchery_wasm::Progress;
+use hatchery_core::sync::MutexExt;
+use hatchery_registry::{Progress as TransferEvent, ProgressListener};
+use hatchery_wasm::Progress as LoadEvent;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// The bar that is on the terminal, which log lines must not run into.
-static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+/// The bar on the terminal. Other output suspends it.
+static ACTIVE_BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// A bar that is shown until it is dropped.
-struct Shown {
-    bar: ProgressBar,
+fn active_bar() -> MutexGuard<'static, Option<ProgressBar>> {
+    ACTIVE_BAR.lock_unpoisoned()
 }
 
-impl Shown {
-    /// A bar if stderr is a terminal.
+/// A bar that is visible until it is dropped. It is hidden if stderr is not a terminal.
+struct Bar(ProgressBar);
+
+impl Bar {
     fn start(template: &str) -> Self {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -25,41 +27,39 @@ impl Shown {
         }
         if io::stderr().is_terminal() {
             bar.set_draw_target(ProgressDrawTarget::stderr());
-            *shown() = Some(bar.clone());
+            *active_bar() = Some(bar.clone());
         }
-        Self { bar }
+        Self(bar)
     }
 }
 
-impl Drop for Shown {
+impl Drop for Bar {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
-        *shown() = None;
+        self.0.finish_and_clear();
+        *active_bar() = None;
     }
 }
 
-/// How far the loading of components is.
-pub struct LoadProgress(Shown);
+/// The progress of loading components. Visible until it is dropped.
+pub struct LoadProgress(Bar);
 
 impl LoadProgress {
-    /// Shows it until it is dropped.
     pub fn start() -> Self {
-        Self(Shown::start("loading {bar:30} {pos}/{len} {msg}"))
+        Self(Bar::start("loading {bar:30} {pos}/{len} {msg}"))
     }
 
-    /// What tells the bar how far it is.
-    pub fn listener(&self) -> Arc<dyn Fn(Progress) + Send + Sync> {
-        // When the bar is gone, what is loaded later has nobody to tell.
-        let bar = self.0.bar.downgrade();
-        Arc::new(move |progress| {
+    /// Returns the listener that updates the bar. It does nothing after the bar is dropped.
+    pub fn listener(&self) -> Arc<dyn Fn(LoadEvent) + Send + Sync> {
+        let bar = self.0.0.downgrade();
+        Arc::new(move |event| {
             let Some(bar) = bar.upgrade() else { return };
-            match progress {
-                Progress::Found(components) => bar.inc_length(components as u64),
-                Progress::Compiling { name, size } => {
-                    let line = compiling(&name, size);
+            match event {
+                LoadEvent::Found(components) => bar.inc_length(components as u64),
+                LoadEvent::Compiling { name, size } => {
+                    let line = format_compiling(&name, size);
                     bar.suspend(|| anstream::eprintln!("{line}"));
                 }
-                Progress::Loaded { name, .. } | Progress::Rejected { name, .. } => {
+                LoadEvent::Loaded { name, .. } | LoadEvent::Rejected { name, .. } => {
                     bar.set_message(name);
                     bar.inc(1);
                 }
@@ -68,61 +68,56 @@ impl LoadProgress {
     }
 }
 
-/// What people read who wait for a large component.
-fn compiling(name: &str, size: u64) -> String {
-    let size = size.div_ceil(1024);
-    format!("compiling {name} ({size} KiB), which takes a while the first time; `hatchery compile` does it ahead")
+/// Formats the line that explains why a large component takes long. `size` is in bytes.
+fn format_compiling(name: &str, size: u64) -> String {
+    let kib = size.div_ceil(1024);
+    format!("compiling {name} ({kib} KiB); later starts use the cache, which `hatchery compile` can fill in advance")
 }
 
-/// How far a component is on its way from or to a registry.
-pub struct TransferProgress(Shown);
+/// The progress of one download or upload after another. Visible until it is dropped.
+pub struct TransferProgress(Bar);
 
 impl TransferProgress {
-    /// Shows it until it is dropped.
     pub fn start() -> Self {
-        Self(Shown::start("{msg} {bar:30} {bytes}/{total_bytes}"))
+        Self(Bar::start("{msg} {bar:30} {bytes}/{total_bytes}"))
     }
 
-    /// What tells the bar how far it is, or writes a line where there is no bar.
+    /// Returns the listener that updates the bar, or prints a line per transfer if stderr is not a terminal.
     pub fn listener(&self) -> ProgressListener {
-        let bar = self.0.bar.downgrade();
-        Arc::new(move |progress| {
+        let bar = self.0.0.downgrade();
+        Arc::new(move |event| {
             let Some(bar) = bar.upgrade() else { return };
-            let (verb, reference, bytes) = match progress {
-                Transfer::Download { reference, bytes } => ("pulling", reference, bytes),
-                Transfer::Upload { reference, bytes } => ("pushing", reference, bytes),
-                Transfer::Transferred(bytes) => return bar.inc(bytes),
+            let (action, reference, bytes) = match event {
+                TransferEvent::Download { reference, bytes } => ("pulling", reference, bytes),
+                TransferEvent::Upload { reference, bytes } => ("pushing", reference, bytes),
+                TransferEvent::Transferred(bytes) => return bar.inc(bytes),
             };
             bar.reset();
             bar.set_length(bytes);
-            bar.set_message(format!("{verb} {reference}"));
+            bar.set_message(format!("{action} {reference}"));
             if !io::stderr().is_terminal() {
-                anstream::eprintln!("{verb} {reference} ({} KiB)", bytes.div_ceil(1024));
+                anstream::eprintln!("{action} {reference} ({} KiB)", bytes.div_ceil(1024));
             }
         })
     }
 }
 
-fn shown() -> std::sync::MutexGuard<'static, Option<ProgressBar>> {
-    SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Writes something while no bar is on the terminal.
+/// Runs `write` while the bar is hidden.
 pub fn suspend<T>(write: impl FnOnce() -> T) -> T {
-    let shown = shown().clone();
-    match shown {
+    let bar = active_bar().clone();
+    match bar {
         Some(bar) => bar.suspend(write),
         None => write(),
     }
 }
 
-/// Stderr, on which a bar makes way for each write.
-pub struct BehindBar;
+/// Stderr for log lines. Hides the bar during each write.
+pub struct LogWriter;
 
-impl Write for BehindBar {
+impl Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let write = || io::stderr().write(bytes);
-        match &*shown() {
+        match &*active_bar() {
             Some(bar) => bar.suspend(write),
             None => write(),
         }
@@ -138,35 +133,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bar_counts_what_is_loaded_and_what_is_rejected() {
+    fn the_bar_counts_loaded_and_rejected_components() {
         let progress = LoadProgress::start();
-        let tell = progress.listener();
-        tell(Progress::Found(2));
-        tell(Progress::Loaded { name: "a".into(), took: Default::default(), is_from_cache: true });
-        tell(Progress::Rejected { name: "b".into(), reason: "no".into() });
-        assert_eq!((progress.0.bar.position(), progress.0.bar.length()), (2, Some(2)));
+        let notify = progress.listener();
+        notify(LoadEvent::Found(2));
+        notify(LoadEvent::Loaded { name: "a".into(), took: Default::default(), is_from_cache: true });
+        notify(LoadEvent::Rejected { name: "b".into(), reason: "no".into() });
+        assert_eq!((progress.0.0.position(), progress.0.0.length()), (2, Some(2)));
         drop(progress);
-        tell(Progress::Found(1));
+        notify(LoadEvent::Found(1));
     }
 
     #[test]
-    fn who_waits_for_a_large_component_is_told_why() {
+    fn a_large_component_explains_why_it_takes_long() {
         assert_eq!(
-            compiling("python-tools", 21_000_000),
-            "compiling python-tools (20508 KiB), which takes a while the first time; `hatchery compile` does it ahead"
+            format_compiling("python-tools", 21_000_000),
+            "compiling python-tools (20508 KiB); later starts use the cache, which `hatchery compile` can fill in advance"
         );
     }
 
     #[test]
     fn the_bar_counts_the_bytes_of_one_component_after_the_other() {
         let progress = TransferProgress::start();
-        let tell = progress.listener();
+        let notify = progress.listener();
         let reference = "localhost:5000/x:1".parse().unwrap();
-        tell(Transfer::Download { reference: &reference, bytes: 9 });
-        tell(Transfer::Transferred(9));
-        tell(Transfer::Upload { reference: &reference, bytes: 4 });
-        tell(Transfer::Transferred(3));
-        assert_eq!((progress.0.bar.position(), progress.0.bar.length()), (3, Some(4)));
-        assert_eq!(progress.0.bar.message(), "pushing localhost:5000/x:1");
+        notify(TransferEvent::Download { reference: &reference, bytes: 9 });
+        notify(TransferEvent::Transferred(9));
+        notify(TransferEvent::Upload { reference: &reference, bytes: 4 });
+        notify(TransferEvent::Transferred(3));
+        assert_eq!((progress.0.0.position(), progress.0.0.length()), (3, Some(4)));
+        assert_eq!(progress.0.0.message(), "pushing localhost:5000/x:1");
     }
 }

@@ -8,7 +8,8 @@ use hatchery_core::{EventWindow, SessionKey};
 use hatchery_engine::{App, AppSettings, RunRequest, Runner};
 use hatchery_recordings::{Recordings, Replayer, UserMessage};
 
-use crate::report::{self, Heard, Report, TurnReport};
+use crate::terminal::list_names;
+use crate::test_report::{ObservedTurn, TestReport, TurnReport, describe_failure};
 
 const USER: &str = "test";
 
@@ -19,18 +20,18 @@ pub fn without_compaction(app: &App) -> Arc<App> {
     Arc::new(app.clone().with_settings(settings))
 }
 
-/// Sends the messages of a recorded session, up to the first turn that differs from the recording.
-pub async fn replay(host: &Host, recordings: Recordings, file: PathBuf) -> anyhow::Result<Report> {
+/// Replays a recorded session up to the first turn that differs from the recording.
+pub async fn replay(host: &Host, recordings: Recordings, file: PathBuf) -> anyhow::Result<TestReport> {
     let Recordings { app, initial_state, user_messages, .. } = recordings;
-    let mut report = Report::new(file, app.unwrap_or_default());
+    let mut report = TestReport::new(file, app.unwrap_or_default());
     if report.app.is_empty() || user_messages.is_empty() {
         report.error =
-            Some("the file has no `app` or no `user_messages`; record the session with `hatchery run --record`".into());
+            Some("the file has no `app` or no `user_messages`; record it again with `hatchery run --record`".into());
         return Ok(report);
     }
     let Some(app) = host.apps().app(&report.app) else {
-        let known = host.apps().app_names().join(", ");
-        report.error = Some(format!("app `{}` not found; there is {known}", report.app));
+        let available = list_names(&host.apps().app_names());
+        report.error = Some(format!("app `{}` not found; available: {available}", report.app));
         return Ok(report);
     };
     let app = without_compaction(&app);
@@ -47,7 +48,7 @@ pub async fn replay(host: &Host, recordings: Recordings, file: PathBuf) -> anyho
             break;
         }
     }
-    Ok(report.judged())
+    Ok(report.complete())
 }
 
 async fn replay_message(
@@ -59,18 +60,18 @@ async fn replay_message(
     let session = runner.services().sessions.get(key, EventWindow::All).await?;
     let content = message.content_for(&session.map(|session| session.events).unwrap_or_default());
     let request = RunRequest { state_delta: message.state_delta, ..RunRequest::new(&*key.user, &*key.id, content) };
-    let Heard { seen, failure } = Heard::all(runner.run(app.clone(), request).await?).await;
+    let ObservedTurn { items, failure } = ObservedTurn::collect(runner.run(app.clone(), request).await?).await;
     let problem = match (&failure, &message.error_code) {
         (None, None) => None,
         (Some(error), Some(code)) if error.code() == code => None,
-        (Some(error), _) => Some(report::failed(error)),
-        (None, Some(code)) => Some(format!("the recorded run failed with {code}, this one did not")),
+        (Some(error), _) => Some(describe_failure(error)),
+        (None, Some(code)) => Some(format!("the recorded run failed with {code}, but this run succeeded")),
     };
     Ok(TurnReport {
         user: message.content.text(),
         passed: problem.is_none(),
-        expected: Vec::new(),
-        seen: seen.iter().map(ToString::to_string).collect(),
+        expectations: Vec::new(),
+        observed: items.iter().map(ToString::to_string).collect(),
         problems: problem.into_iter().collect(),
     })
 }

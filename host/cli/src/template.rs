@@ -1,4 +1,4 @@
-//! Templates of new components and agents, embedded in the binary.
+//! Project templates of `hatchery new`, embedded in the binary.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use clap::ValueEnum;
 
 use crate::languages::Language;
 
-/// What a template makes.
+/// What a template creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
-    /// A component with an agent, a tool and a script for its model.
+pub enum TemplateKind {
+    /// A component with an agent, a tool and a scripted model.
     Agent,
     /// A component with a tool.
     Tool,
@@ -21,35 +21,35 @@ pub enum Kind {
     Yaml,
 }
 
-/// Path in the new folder, and text.
-type File = (&'static str, &'static str);
+/// A file of a template: its path in the new folder, and its text with placeholders.
+type TemplateFile = (&'static str, &'static str);
 
-/// Embeds a file of a template, under its own name or another one.
+/// Embeds a file of a template under the name that it has in the new folder.
 macro_rules! template {
     ($path:literal as $name:literal) => {
         ($name, include_str!(concat!("../templates/", $path)))
     };
 }
 
-const MANIFEST: File = ("Cargo.toml", include_str!("../templates/Cargo.toml"));
-const IGNORED: File = (".gitignore", include_str!("../templates/gitignore"));
+const CARGO_MANIFEST: TemplateFile = ("Cargo.toml", include_str!("../templates/Cargo.toml"));
+const GITIGNORE: TemplateFile = (".gitignore", include_str!("../templates/gitignore"));
 
-impl Kind {
-    fn files(self, language: Language) -> Vec<File> {
+impl TemplateKind {
+    fn files(self, language: Language) -> Vec<TemplateFile> {
         match (self, language) {
             (Self::Yaml, _) => vec![
                 template!("yaml/root_agent.yaml" as "root_agent.yaml"),
                 template!("yaml/answers.yaml" as "answers.yaml"),
                 template!("yaml/conversation.yaml" as "conversation.yaml"),
             ],
-            (kind, Language::Rust) => kind.rust(),
-            (kind, Language::Python) => kind.python(),
-            (kind, Language::JavaScript) => kind.javascript(),
+            (kind, Language::Rust) => kind.rust_files(),
+            (kind, Language::Python) => kind.python_files(),
+            (kind, Language::JavaScript) => kind.javascript_files(),
         }
     }
 
-    fn rust(self) -> Vec<File> {
-        let mut files = vec![MANIFEST, IGNORED];
+    fn rust_files(self) -> Vec<TemplateFile> {
+        let mut files = vec![CARGO_MANIFEST, GITIGNORE];
         match self {
             Self::Tool => files.push(template!("tool/lib.rs" as "src/lib.rs")),
             Self::Callback => files.push(template!("callback/lib.rs" as "src/lib.rs")),
@@ -59,13 +59,13 @@ impl Kind {
         files
     }
 
-    fn python(self) -> Vec<File> {
+    fn python_files(self) -> Vec<TemplateFile> {
         let mut files = vec![
             template!("python/pyproject.toml" as "pyproject.toml"),
             template!("python/gitignore" as ".gitignore"),
             template!("python/README.md" as "README.md"),
         ];
-        let own = match self {
+        let sources = match self {
             Self::Tool => {
                 [template!("python/tool/app.py" as "app.py"), template!("python/tool/test_app.py" as "test_app.py")]
             }
@@ -78,17 +78,17 @@ impl Kind {
                 [template!("python/agent/app.py" as "app.py"), template!("python/agent/test_app.py" as "test_app.py")]
             }
         };
-        files.extend(own);
+        files.extend(sources);
         files
     }
 
-    fn javascript(self) -> Vec<File> {
+    fn javascript_files(self) -> Vec<TemplateFile> {
         let mut files = vec![
             template!("js/package.json" as "package.json"),
             template!("js/gitignore" as ".gitignore"),
             template!("js/README.md" as "README.md"),
         ];
-        let own = match self {
+        let sources = match self {
             Self::Tool => {
                 [template!("js/tool/index.js" as "index.js"), template!("js/tool/index.test.js" as "index.test.js")]
             }
@@ -101,11 +101,11 @@ impl Kind {
                 [template!("js/agent/index.js" as "index.js"), template!("js/agent/index.test.js" as "index.test.js")]
             }
         };
-        files.extend(own);
+        files.extend(sources);
         files
     }
 
-    /// True for what is built.
+    /// Returns true if the project has to be built.
     pub fn is_component(self) -> bool {
         match self {
             Self::Agent | Self::Tool | Self::Callback => true,
@@ -114,18 +114,18 @@ impl Kind {
     }
 }
 
-/// Where a component finds the guest SDK.
+/// The source of the guest SDK of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sdk {
-    /// In a folder.
+pub enum SdkSource {
+    /// A folder on this machine.
     Path(PathBuf),
-    /// In the registry.
+    /// A version in the package registry of the language.
     Version(&'static str),
 }
 
-impl Sdk {
-    /// As a manifest of the language says it.
-    fn written_for(&self, language: Language) -> String {
+impl SdkSource {
+    /// Returns the dependency in the syntax of the language's manifest.
+    fn to_dependency(&self, language: Language) -> String {
         match (self, language) {
             (Self::Path(path), Language::Rust) => format!("{{ path = {:?} }}", path.display().to_string()),
             (Self::Version(version), Language::Rust) => format!("{version:?}"),
@@ -137,28 +137,28 @@ impl Sdk {
     }
 }
 
-/// A name that can be a crate, a file, an agent and, with `_` for `-`, a function.
+/// The name of a project. Valid as the name of a crate, a file, an agent and, with `_` instead of `-`, a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Name(String);
+pub struct ProjectName(String);
 
-impl std::str::FromStr for Name {
-    type Err = &'static str;
+impl std::str::FromStr for ProjectName {
+    type Err = String;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
-            return Err("a name starts with a lower-case letter");
+            return Err("a name must start with a lower-case letter".into());
         }
         if !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_')) {
-            return Err("a name holds only lower-case letters, digits, `-` and `_`");
+            return Err("a name may contain only lower-case letters, digits, `-` and `_`".into());
         }
         if RESERVED.contains(&name) {
-            return Err("this name means something else in Rust or to agents; choose another");
+            return Err(format!("`{name}` is a reserved word; choose another name"));
         }
         Ok(Self(name.to_owned()))
     }
 }
 
-/// Keywords, and names that other things have already.
+/// Rust keywords, and names with a meaning for agents.
 const RESERVED: [&str; 42] = [
     "as", "async", "await", "break", "const", "continue", "crate", "dyn", "else", "enum", "extern", "false", "fn",
     "for", "gen", "if", "impl", "in", "let", "loop", "match", "mod", "move", "mut", "pub", "ref", "return", "self",
@@ -166,38 +166,44 @@ const RESERVED: [&str; 42] = [
     "agent",
 ];
 
-impl fmt::Display for Name {
+impl fmt::Display for ProjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Name {
-    /// As a Rust function.
-    pub fn function(&self) -> String {
+impl ProjectName {
+    /// Returns the name of a function.
+    fn to_function(&self) -> String {
         self.0.replace('-', "_")
     }
 }
 
-/// Writes the files of a template into a folder, which must not hold anything yet. Gives their paths.
-pub fn write(kind: Kind, language: Language, name: &Name, sdk: &Sdk, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// Writes the files of a template into a folder, which must be empty or not exist. Returns their paths.
+pub fn write(
+    kind: TemplateKind,
+    language: Language,
+    name: &ProjectName,
+    sdk: &SdkSource,
+    folder: &Path,
+) -> anyhow::Result<Vec<PathBuf>> {
     if folder.is_file() || folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        bail!("{} exists already; choose another name, or another place with --path", folder.display());
+        bail!("{} already exists; choose another name, or another folder with --path", folder.display());
     }
-    let mut written = Vec::new();
+    let mut paths = Vec::new();
     for (path, text) in kind.files(language) {
         let path = folder.join(path);
         let parent = path.parent().unwrap_or(folder);
         std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
-        std::fs::write(&path, render(text, name, &sdk.written_for(language)))
+        std::fs::write(&path, render(text, name, &sdk.to_dependency(language)))
             .with_context(|| path.display().to_string())?;
-        written.push(path);
+        paths.push(path);
     }
-    Ok(written)
+    Ok(paths)
 }
 
-fn render(text: &str, name: &Name, sdk: &str) -> String {
-    text.replace("@NAME@", &name.0).replace("@FUNCTION@", &name.function()).replace("@SDK@", sdk)
+fn render(text: &str, name: &ProjectName, sdk: &str) -> String {
+    text.replace("@NAME@", &name.0).replace("@FUNCTION@", &name.to_function()).replace("@SDK@", sdk)
 }
 
 #[cfg(test)]
@@ -205,30 +211,33 @@ mod tests {
     use super::*;
     use crate::conversation::Conversation;
 
-    fn name(name: &str) -> Name {
+    fn name(name: &str) -> ProjectName {
         name.parse().unwrap()
     }
 
     #[test]
-    fn names_must_suit_everything_that_gets_them() {
+    fn names_are_valid_for_crates_files_and_agents() {
         for good in ["dice", "my-tool", "a_1"] {
-            assert!(good.parse::<Name>().is_ok(), "{good}");
+            assert!(good.parse::<ProjectName>().is_ok(), "{good}");
         }
-        assert_eq!("Dice".parse::<Name>(), Err("a name starts with a lower-case letter"));
-        assert_eq!("".parse::<Name>(), Err("a name starts with a lower-case letter"));
-        assert_eq!("../x".parse::<Name>(), Err("a name starts with a lower-case letter"));
-        assert_eq!("a/b".parse::<Name>(), Err("a name holds only lower-case letters, digits, `-` and `_`"));
-        assert_eq!("user".parse::<Name>(), Err("this name means something else in Rust or to agents; choose another"));
+        assert_eq!("Dice".parse::<ProjectName>(), Err("a name must start with a lower-case letter".into()));
+        assert_eq!("".parse::<ProjectName>(), Err("a name must start with a lower-case letter".into()));
+        assert_eq!("../x".parse::<ProjectName>(), Err("a name must start with a lower-case letter".into()));
+        assert_eq!(
+            "a/b".parse::<ProjectName>(),
+            Err("a name may contain only lower-case letters, digits, `-` and `_`".into())
+        );
+        assert_eq!("user".parse::<ProjectName>(), Err("`user` is a reserved word; choose another name".into()));
     }
 
     #[test]
-    fn nothing_is_left_to_fill_in() {
-        for kind in Kind::value_variants() {
+    fn every_placeholder_is_replaced() {
+        for kind in TemplateKind::value_variants() {
             for language in [Language::Rust, Language::Python, Language::JavaScript] {
                 for (path, text) in kind.files(language) {
-                    let text = render(text, &name("my-thing"), &Sdk::Version("0.1").written_for(language));
-                    for place in ["@NAME@", "@FUNCTION@", "@SDK@"] {
-                        assert!(!text.contains(place), "{kind:?} {language:?} {path}: {text}");
+                    let text = render(text, &name("my-thing"), &SdkSource::Version("0.1").to_dependency(language));
+                    for placeholder in ["@NAME@", "@FUNCTION@", "@SDK@"] {
+                        assert!(!text.contains(placeholder), "{kind:?} {language:?} {path}: {text}");
                     }
                 }
             }
@@ -237,35 +246,41 @@ mod tests {
 
     #[test]
     fn a_component_depends_on_the_sdk_by_path_or_version() {
-        let (_, manifest) = MANIFEST;
-        let written = |sdk: Sdk, language| sdk.written_for(language);
-        let path = written(Sdk::Path("../guest-sdk/rust".into()), Language::Rust);
+        let (_, manifest) = CARGO_MANIFEST;
+        let dependency = |sdk: SdkSource, language| sdk.to_dependency(language);
+        let path = dependency(SdkSource::Path("../guest-sdk/rust".into()), Language::Rust);
         let by_path = render(manifest, &name("dice"), &path);
         assert!(by_path.contains("hatchery-guest = { path = \"../guest-sdk/rust\" }\n"), "{by_path}");
         assert!(by_path.contains("name = \"dice\"\n"), "{by_path}");
-        let version = written(Sdk::Version("0.1"), Language::Rust);
+        let version = dependency(SdkSource::Version("0.1"), Language::Rust);
         assert!(render(manifest, &name("dice"), &version).contains("hatchery-guest = \"0.1\"\n"));
-        assert_eq!(written(Sdk::Version("0.1"), Language::Python), "\"hatchery-guest~=0.1.0\"");
-        assert_eq!(written(Sdk::Version("0.1"), Language::JavaScript), "^0.1.0");
-        assert_eq!(written(Sdk::Path("../js".into()), Language::JavaScript), "file:../js");
+        assert_eq!(dependency(SdkSource::Version("0.1"), Language::Python), "\"hatchery-guest~=0.1.0\"");
+        assert_eq!(dependency(SdkSource::Version("0.1"), Language::JavaScript), "^0.1.0");
+        assert_eq!(dependency(SdkSource::Path("../js".into()), Language::JavaScript), "file:../js");
     }
 
     #[test]
-    fn a_folder_that_holds_something_is_left_alone() {
+    fn a_folder_with_files_is_not_changed() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("mine"), "x").unwrap();
-        let error = write(Kind::Yaml, Language::Rust, &name("dice"), &Sdk::Version("0.1"), folder.path()).unwrap_err();
-        assert!(error.to_string().contains("exists already"), "{error}");
+        let error = write(TemplateKind::Yaml, Language::Rust, &name("dice"), &SdkSource::Version("0.1"), folder.path())
+            .unwrap_err();
+        assert!(error.to_string().contains("already exists"), "{error}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn files_are_written_with_their_folders() {
         let folder = tempfile::tempdir().unwrap();
-        let written =
-            write(Kind::Tool, Language::Rust, &name("my-tool"), &Sdk::Version("0.1"), &folder.path().join("new"))
-                .unwrap();
-        assert_eq!(written.len(), 3);
+        let files = write(
+            TemplateKind::Tool,
+            Language::Rust,
+            &name("my-tool"),
+            &SdkSource::Version("0.1"),
+            &folder.path().join("new"),
+        )
+        .unwrap();
+        assert_eq!(files.len(), 3);
         let code = std::fs::read_to_string(folder.path().join("new/src/lib.rs")).unwrap();
         assert!(code.contains("async fn my_tool("), "{code}");
     }
@@ -273,7 +288,14 @@ mod tests {
     #[test]
     fn the_conversation_of_a_yaml_agent_is_valid() {
         let folder = tempfile::tempdir().unwrap();
-        write(Kind::Yaml, Language::Rust, &name("dice"), &Sdk::Version("0.1"), &folder.path().join("dice")).unwrap();
+        write(
+            TemplateKind::Yaml,
+            Language::Rust,
+            &name("dice"),
+            &SdkSource::Version("0.1"),
+            &folder.path().join("dice"),
+        )
+        .unwrap();
         let file = folder.path().join("dice/conversation.yaml");
         let conversation = Conversation::parse(&std::fs::read_to_string(&file).unwrap(), &file).unwrap();
         assert_eq!(conversation.app, "dice");

@@ -1,99 +1,117 @@
-//! Writing for people: colours, and text that came from models and tools.
+//! Terminal output: styles, stdout, and text from models, tools and other untrusted sources.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 
-/// Of what matters less.
+use crate::flags::flags_for;
+
+/// Style of less important text.
 pub const DIM: Style = Style::new().dimmed();
-/// Of what went wrong.
+/// Style of errors.
 pub const ERROR: Style = AnsiColor::Red.on_default().bold();
-/// Of what is as it should be.
-pub const GOOD: Style = AnsiColor::Green.on_default();
-/// Of headings.
+/// Style of warnings.
+pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+/// Style of successful checks.
+pub const SUCCESS: Style = AnsiColor::Green.on_default();
+/// Style of headings.
 pub const BOLD: Style = Style::new().bold();
 
-/// True when log lines may be coloured.
+/// Returns true if log lines may have colours.
 pub fn stderr_has_colours() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// Stdout, with colours where it has them. Every write to stdout goes through this or [`plain_stdout`]: they tell a reader that has gone
-/// from any other broken pipe.
+/// Returns stdout, with colours if it supports them. All output to stdout goes through this or [`plain_stdout`], so that
+/// [`is_stdout_closed`] can tell a closed stdout from other broken pipes.
 pub fn stdout() -> impl Write {
     Stdout(anstream::stdout())
 }
 
-/// Stdout for programs.
+/// Returns stdout for JSON, without changes to the bytes.
 pub fn plain_stdout() -> impl Write {
     Stdout(io::stdout())
 }
 
 struct Stdout<W>(W);
 
-/// The cause of an error that says that the reader of our stdout has gone.
+/// The cause of write errors if the reader of stdout has closed the pipe.
 #[derive(Debug)]
-struct ReaderGone;
+struct StdoutClosed;
 
-impl std::fmt::Display for ReaderGone {
+impl std::fmt::Display for StdoutClosed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("nobody reads stdout any more")
+        f.write_str("stdout is closed")
     }
 }
 
-impl std::error::Error for ReaderGone {}
+impl std::error::Error for StdoutClosed {}
 
-fn tagged(error: io::Error) -> io::Error {
+fn mark_closed(error: io::Error) -> io::Error {
     match error.kind() {
-        io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, ReaderGone),
+        io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, StdoutClosed),
         _ => error,
     }
 }
 
 impl<W: Write> Write for Stdout<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(tagged)
+        self.0.write(bytes).map_err(mark_closed)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(tagged)
+        self.0.flush().map_err(mark_closed)
     }
 }
 
-/// True when the reader of stdout has gone, which is no failure of ours.
-pub fn is_closed(error: &anyhow::Error) -> bool {
+/// Returns true if the error is that the reader of stdout has closed the pipe, as `head` does. That is no failure.
+pub fn is_stdout_closed(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let cause = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        cause.is_some_and(|cause| cause.is::<ReaderGone>())
+        cause.is_some_and(|cause| cause.is::<StdoutClosed>())
     })
 }
 
-/// An error with its causes, each said once: many messages hold their cause's already.
-pub fn explain(error: &anyhow::Error) -> String {
-    error
-        .chain()
-        .map(ToString::to_string)
-        .reduce(|said, cause| if said.contains(&cause) { said } else { format!("{said}: {cause}") })
-        .unwrap_or_default()
+/// Formats an error with its causes and the flags that help. A cause that the message already contains is not repeated.
+pub fn format_error(error: &anyhow::Error) -> String {
+    let causes = error.chain().map(ToString::to_string);
+    let message = causes
+        .reduce(|message, cause| if message.contains(&cause) { message } else { format!("{message}: {cause}") })
+        .unwrap_or_default();
+    match flags_for(error) {
+        Some(flags) => format!("{message} ({flags})"),
+        None => message,
+    }
 }
 
-/// Text from elsewhere without what would steer the terminal: control characters become visible.
-pub fn harmless(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
-    if !text.contains(steers) {
+/// Returns the text with visible control characters instead of ones that control the terminal. Line breaks and tabs are
+/// kept.
+pub fn escape_control(text: &str) -> Cow<'_, str> {
+    let is_escaped = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(is_escaped) {
         return text.into();
     }
-    text.chars().map(|c| if steers(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
+    text.chars().map(|c| if is_escaped(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 
-/// A text in one line of at most `most` characters.
-pub fn shortened(text: &str, most: usize) -> String {
-    let text = harmless(text).replace('\n', "\\n");
-    match text.char_indices().nth(most) {
+/// Returns the text as one line of at most `max_chars` characters.
+pub fn truncate(text: &str, max_chars: usize) -> String {
+    let text = escape_control(text).replace('\n', "\\n");
+    match text.char_indices().nth(max_chars) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text,
     }
+}
+
+/// Joins names for an error message. Returns `none` if there are none.
+pub fn list_names(names: &[String]) -> String {
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+/// Returns the count with its noun in singular or plural.
+pub fn pluralize(count: usize, singular: &str, plural: &str) -> String {
+    format!("{count} {}", if count == 1 { singular } else { plural })
 }
 
 #[cfg(test)]
@@ -101,26 +119,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_from_elsewhere_cannot_steer_the_terminal() {
-        assert_eq!(harmless("two\nlines\tand ü"), "two\nlines\tand ü");
-        assert_eq!(harmless("\x1b]0;title\x07\r"), "\\u{1b}]0;title\\u{7}\\u{d}");
+    fn untrusted_text_cannot_control_the_terminal() {
+        assert_eq!(escape_control("two\nlines\tand ü"), "two\nlines\tand ü");
+        assert_eq!(escape_control("\x1b]0;title\x07\r"), "\\u{1b}]0;title\\u{7}\\u{d}");
     }
 
     #[test]
-    fn long_texts_are_shortened_at_a_character() {
-        assert_eq!(shortened("ääää", 3), "äää…");
-        assert_eq!(shortened("a\nb", 9), "a\\nb");
+    fn long_texts_are_truncated_at_a_character() {
+        assert_eq!(truncate("ääää", 3), "äää…");
+        assert_eq!(truncate("a\nb", 9), "a\\nb");
     }
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn a_cause_is_not_repeated() {
         let cause = || anyhow::anyhow!("no such file");
-        assert_eq!(explain(&cause().context("x.yaml")), "x.yaml: no such file");
-        assert_eq!(explain(&cause().context("x.yaml: no such file; make it")), "x.yaml: no such file; make it");
+        assert_eq!(format_error(&cause().context("x.yaml")), "x.yaml: no such file");
+        assert_eq!(format_error(&cause().context("x.yaml: no such file; make it")), "x.yaml: no such file; make it");
     }
 
     #[test]
-    fn only_a_reader_of_stdout_that_has_gone_is_no_failure() {
+    fn nouns_follow_their_count() {
+        assert_eq!((pluralize(1, "file", "files"), pluralize(0, "file", "files")), ("1 file".into(), "0 files".into()));
+        assert_eq!((list_names(&[]), list_names(&["a".into(), "b".into()])), ("none".into(), "a, b".into()));
+    }
+
+    #[test]
+    fn only_a_closed_stdout_is_no_failure() {
         struct Broken;
         impl Write for Broken {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -132,9 +156,9 @@ mod tests {
             }
         }
         let context = |error: io::Error| anyhow::Error::from(error).context("writing");
-        assert!(is_closed(&context(writeln!(Stdout(Broken), "x").unwrap_err())));
-        assert!(is_closed(&context(Stdout(Broken).flush().unwrap_err())));
-        assert!(!is_closed(&context(writeln!(Broken, "x").unwrap_err())));
-        assert!(!is_closed(&anyhow::anyhow!("something else")));
+        assert!(is_stdout_closed(&context(writeln!(Stdout(Broken), "x").unwrap_err())));
+        assert!(is_stdout_closed(&context(Stdout(Broken).flush().unwrap_err())));
+        assert!(!is_stdout_closed(&context(writeln!(Broken, "x").unwrap_err())));
+        assert!(!is_stdout_closed(&anyhow::anyhow!("something else")));
     }
 }

@@ -67,22 +67,32 @@ pub enum RegistryError {
     /// The registry returned an error or an unexpected response.
     #[error("the registry does not serve {reference}: {reason}")]
     UnexpectedResponse { reference: String, reason: String },
-    /// A digest or a signature does not match.
+    /// A digest or a signature is not the one that the registry or the signer promised.
     #[error("{what}: expected {expected}, found {found}; {advice}")]
     Mismatch {
         /// The file or the reference.
         what: String,
         expected: String,
         found: String,
-        /// How to accept the change, or to restore the expected state.
         advice: String,
     },
+    /// A digest or a signature is not the one in the lockfile. [`PullMode::Update`](crate::PullMode::Update) accepts the
+    /// new one.
+    #[error("{what}: expected {expected}, found {found}; {advice}")]
+    LockMismatch {
+        /// The file or the reference.
+        what: String,
+        expected: String,
+        found: String,
+        /// How to accept the change, or to restore the locked state.
+        advice: &'static str,
+    },
     /// The file of the component already exists.
-    #[error("{}: exists, and is not from a registry; give the component another name with --name, or replace the file with --update", path.display())]
+    #[error("{}: the file exists, and is not from a registry; give the component another name, or update to replace the file", path.display())]
     FileExists { path: PathBuf },
     /// The lockfile has another reference for this name.
     #[error(
-        "component `{name}` is locked to {locked}, not {requested}; replace it with --update, or give the new one another name with --name"
+        "component `{name}` is locked to {locked}, not {requested}; update to replace it, or give the new one another name"
     )]
     ReferenceConflict {
         name: String,
@@ -90,8 +100,8 @@ pub enum RegistryError {
         locked: String,
         requested: String,
     },
-    /// A component is not in the lockfile, and `--locked` was used.
-    #[error("{}: component `{name}` is not locked there; pull it without --locked, and keep the file with the others", path.display())]
+    /// A component is not in the lockfile, which [`PullMode::Locked`](crate::PullMode::Locked) does not change.
+    #[error("{}: component `{name}` is not in the lockfile; pull it once without locked mode, and keep the lockfile with the components", path.display())]
     NotLocked {
         name: String,
         /// The lockfile.
@@ -132,7 +142,7 @@ pub enum RegistryError {
     },
     /// Signatures are required, but no key is trusted.
     #[error(
-        "signatures are required, but no key is trusted; name one in `registry.trusted_keys` of hatchery.yaml or with --trust"
+        "signatures are required, but no key is trusted; add a public key to `registry.trusted_keys` of hatchery.yaml"
     )]
     NoTrustedKeys,
     /// A required signature is missing or not accepted.
@@ -178,7 +188,7 @@ pub enum RegistryError {
 }
 
 fn plain_http_advice(is_https: bool) -> &'static str {
-    if is_https { "; if it speaks only plain HTTP and you trust the network in between, add --plain-http" } else { "" }
+    if is_https { "; if it speaks only plain HTTP and you trust the network in between, allow plain HTTP" } else { "" }
 }
 
 fn position(location: &Option<(usize, usize)>) -> String {

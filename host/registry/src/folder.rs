@@ -241,9 +241,9 @@ impl ComponentFolder {
         let lost_signer = lost_signer.filter(|_| status != SignatureStatus::NotChecked);
         let locked = LockEntry { reference: reference.clone(), manifest, file: layer.digest, signer };
         let mut pulled = self.pulled(name, &locked, change, signer, status);
-        pulled
-            .warnings
-            .extend(lost_signer.map(|previous| format!("{reference} was signed by the key {previous} until now")));
+        pulled.warnings.extend(lost_signer.map(|previous| {
+            format!("{reference}: the previous version was signed by the key {previous}, this version is not")
+        }));
         Ok(pulled)
     }
 
@@ -325,13 +325,11 @@ async fn verify_file(
 ) -> Result<SignatureStatus, RegistryError> {
     let found = Digest::of(bytes);
     if found != locked.file {
-        return Err(RegistryError::Mismatch {
+        return Err(RegistryError::LockMismatch {
             what: path.display().to_string(),
             expected: locked.file.to_string(),
             found: found.to_string(),
-            advice:
-                "delete the file and pull again to restore the locked one, or accept the current one of the registry with --update"
-                    .to_owned(),
+            advice: "delete the file and pull again to restore the locked version, or update to the registry's current version",
         });
     }
     let signature = file::read_text(&signature_path(path)).await?;
@@ -354,20 +352,19 @@ fn check_locked_signer(
         (SignatureStatus::Verified(found), Some(_)) => format!("one by {found}"),
         (SignatureStatus::Unverified(reason), Some(_)) => format!("that {reason}"),
     };
-    Err(RegistryError::Mismatch {
+    Err(RegistryError::LockMismatch {
         what: path.display().to_string(),
         expected: format!("a signature by the trusted key {}", locked.signer.map(String::from).unwrap_or_default()),
         found,
-        advice: "delete the file and pull again to restore the locked one, or accept another signer with --update"
-            .to_owned(),
+        advice: "delete the file and pull again to restore the locked version, or update to accept another signer",
     })
 }
 
 fn mismatch(what: String, expected: &Digest, found: &Digest) -> RegistryError {
-    RegistryError::Mismatch {
+    RegistryError::LockMismatch {
         what,
         expected: expected.to_string(),
         found: found.to_string(),
-        advice: "accept the current one of the registry with --update".to_owned(),
+        advice: "update to accept the registry's current version",
     }
 }

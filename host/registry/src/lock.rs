@@ -15,7 +15,7 @@ use crate::signature::{KeyId, Subject};
 /// The name of the file in the served folder.
 pub const LOCK_FILE: &str = "hatchery.lock";
 
-const HEADER: &str = "# What `hatchery pull` has put into this folder; keep it with the other files. `hatchery pull --update` renews it.\n";
+const HEADER: &str = "# Components that `hatchery pull` has added to this folder. Keep this file with them.\n";
 const VERSION: u32 = 1;
 
 /// The content of the file.

@@ -301,7 +301,7 @@ struct SignatureProblem {
 }
 
 impl SignatureProblem {
-    const HOW_TO_SIGN: &str = "have it signed with `hatchery push --sign-with`, or trust its key with --trust or `registry.trusted_keys` of hatchery.yaml";
+    const HOW_TO_SIGN: &str = "sign it, or add its key to `registry.trusted_keys` of hatchery.yaml";
 
     fn unsigned() -> Self {
         Self { problem: "is not signed".into(), advice: Self::HOW_TO_SIGN.into() }

@@ -107,16 +107,16 @@ async fn code_that_has_no_place_is_an_error_that_says_where_it_could_be() -> Res
     fs::write(folder.data().join("code"), "a file")?;
     let output = compile(&folder, &[]).await?;
     assert!(!output.success);
-    for part in ["../data/code: cannot keep compiled code: ", "choose another place with --data-dir"] {
+    for part in ["cannot write compiled code to ../data/code: ", "choose another folder with --data-dir"] {
         assert!(output.stderr.contains(part), "{part:?} is not in {:?}", output.stderr);
     }
     let homeless = [("XDG_CACHE_HOME", ""), ("HOME", "")];
     let output = hatchery_with(&folder.served(), &["compile"], &homeless).await?;
-    let none = "there is no place for compiled code; set HOME or XDG_CACHE_HOME, or pass --data-dir";
+    let none = "no folder for compiled code; set HOME or XDG_CACHE_HOME, or pass --data-dir";
     assert!(!output.success && output.stderr.contains(none), "{}", output.stderr);
     let empty = Folder::empty()?;
     let output = compile(&empty, &[]).await?;
-    assert!(!output.success && output.stderr.contains("no component in .; `hatchery build` makes one"));
+    assert!(!output.success && output.stderr.contains("no component found in .; create one with `hatchery build`"));
     Ok(())
 }
 

@@ -10,7 +10,8 @@ use crate::cli::{Output, hatchery};
 
 /// True when the machine is at fault: a tool that could be had but is not the one that it must be is a defect.
 fn lacks_tools(said: &str) -> bool {
-    let lacks = ["was not found", "is too old", "could not install componentize-", "cannot make a virtual environment"];
+    let lacks =
+        ["was not found", "is too old", "could not install componentize-", "cannot create a virtual environment"];
     let faults = ["DO NOT MATCH THE HASHES", "EINTEGRITY", "can only install packages when"];
     lacks.iter().any(|it| said.contains(it)) && !faults.iter().any(|it| said.contains(it))
 }
@@ -138,7 +139,7 @@ async fn what_a_build_runs_is_told_before_it_runs() -> Result<()> {
     for part in [
         "A build runs code of the project and of its dependencies on this machine",
         "build.rs",
-        "Build only what you would run",
+        "Build only code that you trust",
     ] {
         assert!(help.contains(part), "{help}");
     }
@@ -207,8 +208,8 @@ async fn tools_that_cannot_be_downloaded_are_named_with_the_next_step() -> Resul
     // Nothing listens on this port.
     let (index, registry) = ("http://127.0.0.1:9/simple", "http://127.0.0.1:9/");
     for (project, reason) in [
-        ("py", "pip could not install componentize-py; this once it needs the network"),
-        ("js", "npm could not install componentize-qjs; this once it needs the network"),
+        ("py", "pip could not install componentize-py; the first build needs network access"),
+        ("js", "npm could not install componentize-qjs; the first build needs network access"),
     ] {
         let mut command = paths::command()?;
         command.args(["build", project]).current_dir(folder.served()).env("HATCHERY_BUILD_CACHE", cache.path());
@@ -222,7 +223,7 @@ async fn tools_that_cannot_be_downloaded_are_named_with_the_next_step() -> Resul
         command.env("npm_config_cache", cache.path().join("npm"));
         let output = command.output().await?;
         let stderr = String::from_utf8_lossy(&output.stderr);
-        if ["was not found", "is too old", "cannot make a virtual environment"].iter().any(|it| stderr.contains(it)) {
+        if ["was not found", "is too old", "cannot create a virtual environment"].iter().any(|it| stderr.contains(it)) {
             skip(project, stderr.trim());
             continue;
         }

@@ -114,7 +114,7 @@ async fn a_folder_with_nothing_to_play_is_named() -> Result<()> {
     folder.write("helper/root_agent.yaml", AGENT)?;
     let output = hatchery(&folder.served(), &["test", "."]).await?;
     assert!(!output.success);
-    let expected = "no conversation.yaml and no generated-recordings.yaml in . or below it";
+    let expected = "no conversation.yaml or generated-recordings.yaml found in . or below it";
     assert!(output.stderr.contains(expected), "{}", output.stderr);
     Ok(())
 }

@@ -58,7 +58,7 @@ async fn a_bad_version_is_taken_back_and_the_old_one_answers_again() -> Result<(
 
     let list = rollback(&folder, &["swap", "--list", "--json"]).await?.json()?;
     let in_place: Vec<_> =
-        list["revisions"].as_array().context("revisions")?.iter().map(|it| &it["isInPlace"]).collect();
+        list["revisions"].as_array().context("revisions")?.iter().map(|it| &it["isCurrent"]).collect();
     assert_eq!(in_place, [true, false], "{list}");
     let shown = rollback(&folder, &["swap", "--list"]).await?.stdout;
     let newer = event::text_at(&list, "/revisions/0/sha256").to_owned();
@@ -66,7 +66,7 @@ async fn a_bad_version_is_taken_back_and_the_old_one_answers_again() -> Result<(
     let mut lines = shown.lines();
     let first = lines.next().context("a line")?;
     assert!(
-        first.starts_with(&newer[..12]) && first.contains("served since ") && first.ends_with("in place"),
+        first.starts_with(&newer[..12]) && first.contains("served since ") && first.ends_with("current"),
         "{shown}"
     );
     assert!(lines.next().context("a second line")?.starts_with(&older[..12]), "{shown}");
@@ -77,7 +77,7 @@ async fn a_bad_version_is_taken_back_and_the_old_one_answers_again() -> Result<(
     assert_eq!(
         done.stdout.trim(),
         format!(
-            "./deep/swap.wasm is {} now, and was {}; a server that watches the folder runs it within a second",
+            "restored ./deep/swap.wasm ({}); it replaces {}. A server that watches the folder reloads it",
             &older[..12],
             &newer[..12]
         )
@@ -86,7 +86,7 @@ async fn a_bad_version_is_taken_back_and_the_old_one_answers_again() -> Result<(
     until(&host, Older).await?;
 
     let done = rollback(&folder, &["swap", "--to", &newer[..8], "--json"]).await?.json()?;
-    assert_eq!((event::text_at(&done, "/sha256"), event::text_at(&done, "/replaced")), (&*newer, &*older));
+    assert_eq!((event::text_at(&done, "/sha256"), event::text_at(&done, "/previousSha256")), (&*newer, &*older));
     until(&host, Newer).await?;
     host.until_logged("replaced").await
 }
@@ -112,8 +112,8 @@ async fn what_cannot_be_gone_back_to_is_said() -> Result<()> {
     let folder = Folder::empty()?;
     assert_eq!(
         refusal(&folder, &["swap"]).await?,
-        "error: no revision of `swap` is kept in ./.hatchery/revisions; there is none of any component. `hatchery serve` keeps \
-         what it loads"
+        "error: no stored revision of `swap` in ./.hatchery/revisions; available: none. `hatchery serve` stores each revision \
+         that it serves"
     );
     folder.put("swap.wasm", swap(Older)?)?;
     drop(Host::serve(&folder).await?);
@@ -121,26 +121,25 @@ async fn what_cannot_be_gone_back_to_is_said() -> Result<()> {
     let older = hash(&swap(Older)?, &list)?;
     assert_eq!(
         refusal(&folder, &["swpa"]).await?,
-        "error: no revision of `swpa` is kept in ./.hatchery/revisions; there is `swap`. `hatchery serve` keeps what it loads"
+        "error: no stored revision of `swpa` in ./.hatchery/revisions; available: swap. `hatchery serve` stores each revision \
+         that it serves"
     );
     assert_eq!(
         refusal(&folder, &["../swap"]).await?,
-        "error: no revision of `../swap` is kept in ./.hatchery/revisions; there is `swap`. `hatchery serve` keeps what it loads"
+        "error: no stored revision of `../swap` in ./.hatchery/revisions; available: swap. `hatchery serve` stores each revision \
+         that it serves"
     );
     assert_eq!(
         refusal(&folder, &["swap"]).await?,
-        format!(
-            "error: `swap` has nothing to go back to: no revision is kept that served before {}, which is in place",
-            &older[..12]
-        )
+        format!("error: `swap` has no stored revision before the current one, {}", &older[..12])
     );
     assert_eq!(
         refusal(&folder, &["swap", "--to", "xyz"]).await?,
-        "error: no kept revision of `swap` begins with `xyz`; `hatchery rollback swap --list` shows them"
+        "error: no stored revision of `swap` starts with `xyz`; see `hatchery rollback swap --list`"
     );
     assert_eq!(
         refusal(&folder, &["swap", "--to", &older]).await?,
-        format!("error: `swap` is at {} already", &older[..12])
+        format!("error: `swap` is already at revision {}", &older[..12])
     );
     assert_eq!(refusal(&folder, &["swap", "--dir", "missing"]).await?, "error: missing is not a folder");
     folder.put("other/swap.wasm", swap(Newer)?)?;

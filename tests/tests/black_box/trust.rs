@@ -167,12 +167,12 @@ async fn trust_shows_the_requested_access_and_asks() -> Result<()> {
     for line in [
         "./hatchery.yaml requests access outside of its folder:",
         "  components.seeker.grants.environment.TOKEN: from HATCHERY_TESTS_TOKEN",
-        "error: there is no terminal for the question; review the lines above and run `hatchery trust . --yes`",
+        "error: cannot ask without a terminal; review the lines above and run `hatchery trust . --yes`",
     ] {
         assert!(output.stderr.lines().any(|it| it == line), "{line}: {}", output.stderr);
     }
     assert!(!output.stderr.contains(TOKEN));
-    assert_eq!(untrusted.hatchery(&["trust", "--list"]).await?.stdout, "no folder is trusted\n");
+    assert_eq!(untrusted.hatchery(&["trust", "--list"]).await?.stdout, "no trusted folders\n");
     assert_eq!(
         untrusted.hatchery(&["trust", ".", "--yes"]).await?.stdout,
         ". is trusted until hatchery.yaml changes\n"
@@ -181,13 +181,10 @@ async fn trust_shows_the_requested_access_and_asks() -> Result<()> {
     let folder = untrusted.folder.served().canonicalize()?;
     assert_eq!(untrusted.hatchery(&["trust", "--list"]).await?.stdout, format!("{}  trusted\n", folder.display()));
     untrusted.folder.write("hatchery.yaml", "limits: {cpu: 1s}")?;
-    assert_eq!(
-        untrusted.hatchery(&["trust", "--list"]).await?.stdout,
-        format!("{}  changed since\n", folder.display())
-    );
+    assert_eq!(untrusted.hatchery(&["trust", "--list"]).await?.stdout, format!("{}  changed\n", folder.display()));
     assert_eq!(
         untrusted.hatchery(&["trust"]).await?.stdout,
-        ".: hatchery.yaml requests no access outside of the folder, so it needs no trust\n"
+        ". needs no trust: hatchery.yaml requests no access outside of the folder\n"
     );
     untrusted.folder.remove("hatchery.yaml")?;
     let none = untrusted.hatchery(&["trust"]).await?;
@@ -243,7 +240,7 @@ async fn a_folder_cannot_choose_where_the_users_key_goes() -> Result<()> {
         let refused = hatchery_with(&untrusted.folder.served(), args, &key).await?;
         ensure!(!refused.success, "{args:?}");
         for part in
-            [format!("  models.openai_base_url: {url}\n"), "run `hatchery trust ".into(), "`--config FILE`".into()]
+            [format!("  models.openai_base_url: {url}\n"), "run `hatchery trust ".into(), "(see --config FILE)".into()]
         {
             assert!(refused.stderr.contains(&part), "{args:?}: {part}: {}", refused.stderr);
         }
@@ -260,14 +257,16 @@ async fn a_required_configuration_exists_at_the_start_and_remains_in_force() -> 
     let refused = untrusted.hatchery(&["serve", ".", "--config-required", "--port", "0"]).await?;
     ensure!(!refused.success);
     assert!(
-        refused.stderr.contains("./hatchery.yaml: file not found, but --config-required is set"),
+        refused.stderr.contains(
+            "./hatchery.yaml: file not found; a configuration file is required, so create it (see --config-required)"
+        ),
         "{}",
         refused.stderr
     );
     untrusted.folder.write("hatchery.yaml", "components: {seeker: {grants: {memory: true}}}")?;
     let host = untrusted.serve(&["--config-required"]).await?;
     untrusted.folder.remove("hatchery.yaml")?;
-    host.until_logged("--config-required is set; the previous settings remain in force").await?;
+    host.until_logged("a configuration file is required, so create it; the previous settings remain in force").await?;
     assert_eq!(answer(&host, "rememberer", "remember", "still").await?, json!({"result": 0}));
     Ok(())
 }
@@ -346,10 +345,9 @@ async fn what_belongs_to_the_host_is_granted_to_nobody() -> Result<()> {
         untrusted.folder.write("hatchery.yaml", grants)?;
         let refused = untrusted.hatchery(&["serve", ".", "--port", "0"]).await?;
         ensure!(!refused.success);
-        for part in [
-            "components.seeker.grants.files: `./",
-            "the data of the host (`--data-dir`); grant a folder that is outside of it",
-        ] {
+        for part in
+            ["components.seeker.grants.files: `./", "the data folder of the host; grant a folder that is outside of it"]
+        {
             assert!(refused.stderr.contains(part), "{host}: {}", refused.stderr);
         }
     }

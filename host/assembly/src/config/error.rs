@@ -12,12 +12,12 @@ pub enum ConfigError {
     Read { file: PathBuf, source: io::Error },
     /// The file does not exist although it is required.
     #[error(
-        "{}: file not found, but {}", file.display(),
-        if *is_named { "--config names it" } else { "--config-required is set" }
+        "{}: file not found; {}", file.display(),
+        if *is_named { "name an existing configuration file" } else { "a configuration file is required, so create it" }
     )]
     Missing {
         file: PathBuf,
-        /// True if the command line names the file.
+        /// True if the operator names the file, with [`ConfigSource::with_file`](crate::trust::ConfigSource::with_file).
         is_named: bool,
     },
     /// The file requests access for the whole host that is not trusted.

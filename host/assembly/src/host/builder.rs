@@ -436,7 +436,7 @@ pub fn protected_paths(
     }
 }
 
-const DATA_PURPOSE: &str = "the data of the host (`--data-dir`)";
+const DATA_PURPOSE: &str = "the data folder of the host";
 
 fn make_reproducible(config: &mut Config) {
     config.plugins.retain(|plugin| plugin.name != "recorder");

@@ -109,7 +109,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let paths = ProtectedPaths::new()
-            .private("the data folder (`--data-dir`)", root.join(".hatchery"))
+            .private("the data folder", root.join(".hatchery"))
             .private("the cache of compiled code", root.join("cache/code"))
             .read_only("the list of trusted folders", root.join("config/trusted.json"));
         for (host, access) in
@@ -120,7 +120,7 @@ mod tests {
             assert!(error.ends_with("; grant a folder that is outside of it"), "{error}");
         }
         let error = check(&paths, &root, &grant(".", "read")).unwrap_err();
-        assert!(error.contains("contains `.hatchery`, the data folder (`--data-dir`)"), "{error}");
+        assert!(error.contains("contains `.hatchery`, the data folder"), "{error}");
         let error = check(&paths, &root, &grant("config", "write")).unwrap_err();
         assert!(error.contains("the list of trusted folders"), "{error}");
         check(&paths, &root, &grant("config", "read")).unwrap();

@@ -258,7 +258,7 @@ impl LoadedConfig {
             UntrustedReason::WritableByAll { path } => format!("run `chmod o-w {}`", quoted_path(path)),
             UntrustedReason::NoList(error) => error.clone(),
             UntrustedReason::Undecided | UntrustedReason::Changed => format!(
-                "to allow it, review this list and run `hatchery trust {}`, or use your own configuration with `--config FILE`",
+                "to allow it, review this list and run `hatchery trust {}`, or use a configuration file of your own",
                 quoted_path(&self.folder)
             ),
         };

@@ -1,61 +1,65 @@
-//! The files: which contract each component wants, what is rejected and why, which files have one name.
+//! Checks files: the contract version of each component, rejected files, and name conflicts.
 
 use std::path::Path;
 
+use hatchery::shell::quoted_path;
 use hatchery_core::ItemKind;
 use hatchery_engine::yaml::ROOT_FILE;
 use hatchery_wasm::version::{self, OFFERED};
 use hatchery_wasm::{Component, FileState, FileStatus};
 
-use super::report::shell;
-use super::{Finding, Visit};
+use super::{Diagnosis, Finding};
+use crate::terminal::pluralize;
 
-pub(super) fn findings(visit: &Visit<'_>) -> Vec<Finding> {
-    if visit.catalog.files.is_empty() {
-        let none = format!("{}: there is neither a component nor a YAML agent", visit.folder.display());
-        let fix = format!("hatchery new hello --kind yaml --path {}", shell(visit.folder));
-        return vec![Finding::doubtful(none).fixed_by(fix)];
+pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
+    if diagnosis.catalog.files.is_empty() {
+        let message = format!("{}: no component and no YAML agent found", diagnosis.folder.display());
+        let fix = format!("hatchery new hello --kind yaml --path {}", quoted_path(diagnosis.folder));
+        return vec![Finding::warning(message).with_fix(fix)];
     }
-    visit.catalog.files.iter().map(|status| finding(visit, status)).collect()
+    diagnosis.catalog.files.iter().map(|status| check_file(diagnosis, status)).collect()
 }
 
-fn finding(visit: &Visit<'_>, status: &FileStatus) -> Finding {
-    let file = visit.relative(&status.path);
+fn check_file(diagnosis: &Diagnosis<'_>, status: &FileStatus) -> Finding {
+    let file = diagnosis.relative_path(&status.path);
     match &status.state {
-        FileState::Loaded => match visit.catalog.components.get(&status.name) {
-            Some(component) if !is_root(&status.path) => Finding::good(format!("{file}: {}", offers(component))),
-            _ => Finding::good(format!("{file}: the app `{}`", status.name)),
+        FileState::Loaded => match diagnosis.catalog.components.get(&status.name) {
+            Some(component) if !is_root_agent(&status.path) => {
+                Finding::ok(format!("{file}: {}", describe_component(component)))
+            }
+            _ => Finding::ok(format!("{file}: app `{}`", status.name)),
         },
         FileState::Pending | FileState::Compiling { .. } => {
-            Finding::doubtful(format!("{file}: it is still changing; look again when it is written"))
+            Finding::warning(format!("{file}: the file is still being written; run `hatchery doctor` again"))
         }
         FileState::Conflict { reason } => {
-            let aside = status.path.with_added_extension("unused");
-            let fix = format!("mv {} {}", shell(&status.path), shell(&aside));
-            Finding::broken(format!("{file}: {reason}")).fixed_by(fix)
+            let renamed = status.path.with_added_extension("unused");
+            let fix = format!("mv {} {}", quoted_path(&status.path), quoted_path(&renamed));
+            Finding::error(format!("{file}: {reason}")).with_fix(fix)
         }
         FileState::Rejected { reason, .. } => {
-            let rejected = Finding::broken(format!("{file}: {reason}"));
-            match rebuilds(&status.path) {
-                true => rejected.fixed_by(format!("hatchery build CRATE --out {}", shell(&status.path))),
-                false => rejected,
+            let finding = Finding::error(format!("{file}: {reason}"));
+            match needs_rebuild(&status.path) {
+                true => finding.with_fix(format!("hatchery build CRATE --out {}", quoted_path(&status.path))),
+                false => finding,
             }
         }
     }
 }
 
-fn is_root(path: &Path) -> bool {
+fn is_root_agent(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == ROOT_FILE)
 }
 
-/// True for a component that was built for a contract which this host does not serve.
-fn rebuilds(path: &Path) -> bool {
-    let wanted = std::fs::read(path).ok().and_then(|bytes| version::required_version(&bytes));
-    wanted.is_some_and(|wanted| !version::is_supported(&wanted))
+/// Returns true for a component that requires a contract version that this host does not support.
+fn needs_rebuild(path: &Path) -> bool {
+    let required = std::fs::read(path).ok().and_then(|bytes| version::required_version(&bytes));
+    required.is_some_and(|required| !version::is_supported(&required))
 }
 
-/// `wants hatchery:agent 0.1.0, offered is 0.1.0; 1 agent, 2 tools`, or `wants no hatchery:agent, its functions are tools; 2 tools`.
-fn offers(component: &Component) -> String {
+/// Returns the contract and the number of items, for example `requires hatchery:agent 0.1.0, host has 0.1.1; 1 agent, 2
+/// tools`.
+fn describe_component(component: &Component) -> String {
     let mut counts: Vec<(ItemKind, usize)> = Vec::new();
     for (kind, _) in component.items() {
         match counts.last_mut() {
@@ -63,13 +67,10 @@ fn offers(component: &Component) -> String {
             _ => counts.push((kind, 1)),
         }
     }
-    let items: Vec<_> = counts
-        .into_iter()
-        .map(|(kind, count)| format!("{count} {}", if count == 1 { kind.label() } else { kind.plural() }))
-        .collect();
-    let wants = match &component.contract().version {
-        Some(version) => format!("wants hatchery:agent {version}, offered is {OFFERED}"),
-        None => "wants no hatchery:agent, its functions are tools".to_owned(),
+    let items: Vec<_> = counts.into_iter().map(|(kind, count)| pluralize(count, kind.label(), kind.plural())).collect();
+    let contract = match &component.contract().version {
+        Some(version) => format!("requires hatchery:agent {version}, host has {OFFERED}"),
+        None => "plain WIT component, its functions are tools".to_owned(),
     };
-    format!("{wants}; {}", items.join(", "))
+    format!("{contract}; {}", items.join(", "))
 }

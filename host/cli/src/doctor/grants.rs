@@ -1,38 +1,34 @@
-//! What components request and are not granted, and what they are granted and do not request.
+//! Checks grants: those that components request and do not have, and those that they have and do not request.
 
-use hatchery_wasm::{Component, GrantReport};
+use hatchery_wasm::Component;
+use hatchery_wasm::policy::GrantEntries;
 
-use super::{Finding, Visit};
+use super::{Diagnosis, Finding};
 
-pub(super) fn findings(visit: &Visit<'_>) -> Vec<Finding> {
-    visit.catalog.components.values().flat_map(|component| of(component)).collect()
+pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
+    diagnosis.catalog.components.values().flat_map(|component| check_component(component)).collect()
 }
 
-fn of(component: &Component) -> Vec<Finding> {
-    let (name, compared) = (component.name(), component.grant_report());
+fn check_component(component: &Component) -> Vec<Finding> {
+    let (name, report) = (component.name(), component.grant_report());
     let mut findings = Vec::new();
-    if let Some(lines) = compared.missing_lines(name) {
-        let said = format!("`{name}` requests more than it is granted: {}", keys(&compared.missing));
-        findings.push(Finding::doubtful(said).fixed_by(lines));
+    if let Some(yaml) = report.missing_lines(name) {
+        let message = format!("`{name}` requests grants that it does not have: {}", format_entries(&report.missing));
+        findings.push(Finding::warning(message).with_fix(yaml));
     }
-    if !compared.unused.is_empty() {
-        let said = format!("`{name}` is granted what it does not request: {}", keys(&compared.unused));
-        findings.push(
-            Finding::doubtful(said).fixed_by(format!("take it out of `components.{name}.grants` in hatchery.yaml")),
-        );
+    if !report.unused.is_empty() {
+        let message = format!("`{name}` has grants that it does not request: {}", format_entries(&report.unused));
+        let fix = format!("remove them from `components.{name}.grants` in hatchery.yaml");
+        findings.push(Finding::warning(message).with_fix(fix));
     }
-    if findings.is_empty() && is_concerned(&compared) {
-        findings.push(Finding::good(format!("`{name}` is granted what it requests")));
+    let requests_grants = report.requested.as_ref().is_some_and(|requested| !requested.is_empty());
+    if findings.is_empty() && requests_grants {
+        findings.push(Finding::ok(format!("`{name}` has all grants that it requests")));
     }
     findings
 }
 
-/// True when there is anything to say of requests and grants.
-fn is_concerned(compared: &GrantReport) -> bool {
-    compared.requested.as_ref().is_some_and(|requested| !requested.is_empty())
-}
-
-fn keys(listed: &hatchery_wasm::policy::GrantEntries) -> String {
-    let entries = listed.iter().map(|(key, entries)| format!("{key} {}", entries.join(", ")));
+fn format_entries(entries: &GrantEntries) -> String {
+    let entries = entries.iter().map(|(key, values)| format!("{key} {}", values.join(", ")));
     entries.collect::<Vec<_>>().join("; ")
 }

@@ -1,81 +1,79 @@
-//! The machine: this host's version, its pool of instances, the cache of compiled code, the data folder.
+//! Checks the machine: host version, instance pool, code cache, and data folder.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use hatchery::Storage;
+use hatchery::shell::quoted_path;
 use hatchery_wasm::{CacheState, version};
 
-use super::report::shell;
-use super::{Finding, Visit};
+use super::{Diagnosis, Finding};
+use crate::terminal::pluralize;
 
-pub(super) fn findings(visit: &Visit<'_>) -> Vec<Finding> {
-    let versions = format!("hatchery {}, offers hatchery:agent {}", env!("CARGO_PKG_VERSION"), version::OFFERED);
+pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
+    let versions = format!("hatchery {}, contract hatchery:agent {}", env!("CARGO_PKG_VERSION"), version::OFFERED);
     vec![
-        Finding::good(versions),
-        pool(visit.options.engine.is_pooled()),
-        cache(visit.options.cache.state()),
-        data(visit),
+        Finding::ok(versions),
+        check_pool(diagnosis.options.engine.is_pooled()),
+        check_cache(diagnosis.options.cache.state()),
+        check_data(diagnosis),
     ]
 }
 
-fn pool(is_there: bool) -> Finding {
-    if is_there {
-        return Finding::good("instances come from a pool");
+fn check_pool(is_available: bool) -> Finding {
+    if is_available {
+        return Finding::ok("instance pool: available");
     }
-    Finding::doubtful(
-        "no address space for a pool of instances, so each call is some 25 µs slower; the process may reserve too little of it",
+    Finding::warning(
+        "instance pool: not available, since the process may not reserve enough address space; each call takes some 25 µs longer",
     )
-    .fixed_by("ulimit -v unlimited")
+    .with_fix("ulimit -v unlimited")
 }
 
-fn cache(state: CacheState) -> Finding {
+fn check_cache(state: CacheState) -> Finding {
     match state {
         CacheState::Open { directory, files, bytes } => {
-            let mib = bytes.div_ceil(1 << 20);
-            let files = if files == 1 { "1 file".to_owned() } else { format!("{files} files") };
-            Finding::good(format!("compiled code is kept in {}: {files}, {mib} MiB", directory.display()))
+            let (files, mib) = (pluralize(files, "file", "files"), bytes.div_ceil(1 << 20));
+            Finding::ok(format!("code cache: {} ({files}, {mib} MiB)", directory.display()))
         }
-        CacheState::Off => {
-            Finding::doubtful("there is no place for compiled code, so components are compiled at each start")
-                .fixed_by("export XDG_CACHE_HOME=/var/cache")
-        }
+        CacheState::Off => Finding::warning("code cache: no cache folder; components are compiled at each start")
+            .with_fix("export XDG_CACHE_HOME=/var/cache"),
         CacheState::Unusable { directory, reason } => {
-            let fix = format!("mv {} {}", shell(&directory), shell(&directory.with_added_extension("old")));
+            let fix = format!("mv {} {}", quoted_path(&directory), quoted_path(&directory.with_added_extension("old")));
             let directory = directory.display();
-            let said = "compiled code is not kept, components are compiled at each start";
-            Finding::doubtful(format!("{directory}: {said}: {reason}")).fixed_by(fix)
+            Finding::warning(format!(
+                "code cache: cannot use {directory}: {reason}; components are compiled at each start"
+            ))
+            .with_fix(fix)
         }
     }
 }
 
-fn data(visit: &Visit<'_>) -> Finding {
-    let own = visit.config.is_ok_and(|config| config.session_service.is_some() && config.artifact_service.is_some());
-    match &visit.storage {
-        Storage::Directory(folder) if !own => data_folder(folder),
+fn check_data(diagnosis: &Diagnosis<'_>) -> Finding {
+    let has_services =
+        diagnosis.config.is_ok_and(|config| config.session_service.is_some() && config.artifact_service.is_some());
+    match &diagnosis.storage {
+        Storage::Directory(folder) if !has_services => check_data_folder(folder),
         Storage::Directory(_) | Storage::InMemory => {
-            Finding::good("sessions and artifacts are where hatchery.yaml says")
+            Finding::ok("data: sessions and artifacts are stored in the services of hatchery.yaml")
         }
     }
 }
 
-fn data_folder(folder: &Path) -> Finding {
-    match try_to_write(folder) {
-        Ok(()) => Finding::good(format!("sessions and artifacts are kept in {}", folder.display())),
-        Err(error) => {
-            let folder = folder.display();
-            Finding::broken(format!("{folder}: sessions and artifacts cannot be kept there: {error}"))
-                .fixed_by("hatchery serve DIR --data-dir /var/lib/hatchery")
-        }
+fn check_data_folder(folder: &Path) -> Finding {
+    match try_write(folder) {
+        Ok(()) => Finding::ok(format!("data folder: {}", folder.display())),
+        Err(error) => Finding::error(format!("data folder: cannot write to {}: {error}", folder.display()))
+            .with_fix("hatchery serve DIR --data-dir /var/lib/hatchery"),
     }
 }
 
-/// Writes a file and takes it away again: into the folder, or where it would be made.
-fn try_to_write(folder: &Path) -> io::Result<()> {
-    let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
-    let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
-    let file = there.join(format!(".hatchery-doctor-{}", std::process::id()));
+/// Creates and removes a file in the folder, or in the nearest parent if the folder does not exist.
+fn try_write(folder: &Path) -> io::Result<()> {
+    let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
+    let existing = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
+    let file = existing.join(format!(".hatchery-doctor-{}", std::process::id()));
     File::create_new(&file)?;
     std::fs::remove_file(file)
 }
@@ -85,35 +83,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_pool_and_a_missing_cache_are_doubtful() {
-        assert_eq!(pool(true), Finding::good("instances come from a pool"));
-        let slow = "no address space for a pool of instances, so each call is some 25 µs slower; the process may reserve too little of it";
-        assert_eq!(pool(false), Finding::doubtful(slow).fixed_by("ulimit -v unlimited"));
-        let none = "there is no place for compiled code, so components are compiled at each start";
-        assert_eq!(cache(CacheState::Off), Finding::doubtful(none).fixed_by("export XDG_CACHE_HOME=/var/cache"));
-        let unusable = CacheState::Unusable { directory: "/c/code".into(), reason: "it is a link".into() };
-        let said = "/c/code: compiled code is not kept, components are compiled at each start: it is a link";
-        assert_eq!(cache(unusable), Finding::doubtful(said).fixed_by("mv /c/code /c/code.old"));
+    fn a_missing_pool_and_a_missing_cache_are_warnings() {
+        assert_eq!(check_pool(true), Finding::ok("instance pool: available"));
+        let slow = "instance pool: not available, since the process may not reserve enough address space; each call takes \
+                    some 25 µs longer";
+        assert_eq!(check_pool(false), Finding::warning(slow).with_fix("ulimit -v unlimited"));
+        let off = "code cache: no cache folder; components are compiled at each start";
+        assert_eq!(check_cache(CacheState::Off), Finding::warning(off).with_fix("export XDG_CACHE_HOME=/var/cache"));
+        let state = CacheState::Unusable { directory: "/c/code".into(), reason: "it is a link".into() };
+        let unusable = "code cache: cannot use /c/code: it is a link; components are compiled at each start";
+        assert_eq!(check_cache(state), Finding::warning(unusable).with_fix("mv /c/code /c/code.old"));
     }
 
     #[test]
-    fn the_cache_is_told_with_its_size() {
+    fn the_cache_is_shown_with_its_size() {
         let state = |files| CacheState::Open { directory: "/c".into(), files, bytes: 3 << 20 };
-        assert_eq!(cache(state(1)), Finding::good("compiled code is kept in /c: 1 file, 3 MiB"));
-        assert_eq!(cache(state(2)), Finding::good("compiled code is kept in /c: 2 files, 3 MiB"));
+        assert_eq!(check_cache(state(1)), Finding::ok("code cache: /c (1 file, 3 MiB)"));
+        assert_eq!(check_cache(state(2)), Finding::ok("code cache: /c (2 files, 3 MiB)"));
     }
 
     #[test]
-    fn a_data_folder_that_cannot_be_written_is_broken() {
+    fn a_data_folder_that_cannot_be_written_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("not/yet/there");
-        assert_eq!(data_folder(&data), Finding::good(format!("sessions and artifacts are kept in {}", data.display())));
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+        assert_eq!(check_data_folder(&data), Finding::ok(format!("data folder: {}", data.display())));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no file is left behind");
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
-        let error = try_to_write(&file.join("data")).unwrap_err();
-        let said = format!("{}: sessions and artifacts cannot be kept there: {error}", file.join("data").display());
+        let data = file.join("data");
+        let error = try_write(&data).unwrap_err();
+        let message = format!("data folder: cannot write to {}: {error}", data.display());
         let fix = "hatchery serve DIR --data-dir /var/lib/hatchery";
-        assert_eq!(data_folder(&file.join("data")), Finding::broken(said).fixed_by(fix));
+        assert_eq!(check_data_folder(&data), Finding::error(message).with_fix(fix));
     }
 }

@@ -1,6 +1,5 @@
-//! Limits that are tight: what a component needs only to start, beside what it may use.
-//!
-//! Each component describes itself once more with half of each limit. What it then exceeds would leave too little for its work.
+//! Checks whether limits are tight: loads each component again with half of each limit. A component that fails then uses
+//! more than half of the limit before it does any work.
 
 use std::fmt;
 
@@ -9,53 +8,54 @@ use hatchery_wasm::{
     requirements,
 };
 
-use super::{Finding, Visit};
+use super::{Diagnosis, Finding};
 
-pub(super) async fn findings(visit: &Visit<'_>) -> Vec<Finding> {
-    let mut findings: Vec<_> = visit.catalog.files.iter().filter_map(too_low(visit)).collect();
-    if !matches!(visit.options.cache.state(), CacheState::Open { .. }) {
-        let untried = "how tight limits are was not tried: without kept code, each try compiles a component again";
-        findings.push(Finding::doubtful(untried));
+pub(super) async fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
+    let mut findings: Vec<_> = diagnosis.catalog.files.iter().filter_map(check_initial_memory(diagnosis)).collect();
+    if !matches!(diagnosis.options.cache.state(), CacheState::Open { .. }) {
+        let message = "limits were not tested: without a code cache each test would compile the components again";
+        findings.push(Finding::warning(message));
         return findings;
     }
-    for status in visit.catalog.files.iter().filter(|status| status.state == FileState::Loaded) {
-        let Some(component) = visit.catalog.components.get(&status.name) else { continue };
+    for status in diagnosis.catalog.files.iter().filter(|status| status.state == FileState::Loaded) {
+        let Some(component) = diagnosis.catalog.components.get(&status.name) else { continue };
         let Ok(bytes) = std::fs::read(&status.path) else { continue };
         if status.path.extension().is_some_and(|extension| extension == "wasm") {
-            findings.extend(tight(&visit.options, component, &bytes).await);
+            findings.extend(check_half_limits(&diagnosis.options, component, &bytes).await);
         }
     }
     findings
 }
 
-/// What helps a component whose memories begin larger than they may ever be. That it is rejected is said of its file.
-fn too_low<'a>(visit: &'a Visit<'_>) -> impl Fn(&FileStatus) -> Option<Finding> + 'a {
+/// Returns an error if the initial memory of a component exceeds its limit, with the lines that raise the limit.
+fn check_initial_memory<'a>(diagnosis: &'a Diagnosis<'_>) -> impl Fn(&FileStatus) -> Option<Finding> + 'a {
     |status| {
         let FileState::Rejected { .. } = &status.state else { return None };
         let bytes = std::fs::read(&status.path).ok().filter(|bytes| bytes.starts_with(b"\0asm"))?;
-        let (needed, most) = (requirements::initial_memory(&bytes)?, limits_of(&visit.options, &status.name).memory);
-        (needed > most).then(|| {
-            let (name, memory) = (&status.name, Size(needed.saturating_mul(2)));
-            let said =
-                format!("`{name}` begins with {} of memory, and `limits.memory` is {}", Size(needed), Size(most));
-            Finding::broken(said).fixed_by(lines(name, "memory", &memory))
+        let initial = requirements::initial_memory(&bytes)?;
+        let max = limits_of(&diagnosis.options, &status.name).memory;
+        (initial > max).then(|| {
+            let (name, doubled) = (&status.name, Size(initial.saturating_mul(2)));
+            let message =
+                format!("`{name}` has {} of initial memory, more than `limits.memory`, {}", Size(initial), Size(max));
+            Finding::error(message).with_fix(limit_yaml(name, "memory", &doubled))
         })
     }
 }
 
-/// Limits of which a component needs more than half to describe itself.
-async fn tight(options: &LoadOptions, component: &Component, bytes: &[u8]) -> Vec<Finding> {
-    let (name, most) = (component.name(), component.limits());
+/// Returns a warning for each limit of which loading the component uses more than half.
+async fn check_half_limits(options: &LoadOptions, component: &Component, bytes: &[u8]) -> Vec<Finding> {
+    let (name, limits) = (component.name(), component.limits());
     let mut findings = Vec::new();
-    for tried in Tried::ALL {
+    for limit in TestedLimit::ALL {
         let mut options = options.clone();
-        let settings = ComponentSettings { limits: tried.halved(most), ..options.settings.of(name) };
+        let settings = ComponentSettings { limits: limit.halve(limits), ..options.settings.of(name) };
         options.settings.components.insert(name.to_owned(), settings);
         options.load_policy = None;
         if let Err(LoadError::Describe { .. }) = inspect(&options, name, bytes.to_vec()).await {
-            let (key, value) = (tried.key(), tried.value(most));
-            let said = format!("`{name}` needs more than half of `limits.{key}`, {value}, only to describe itself");
-            findings.push(Finding::doubtful(said).fixed_by(lines(name, key, &tried.doubled(most))));
+            let (key, value) = (limit.key(), limit.format(limits));
+            let message = format!("`{name}` uses more than half of `limits.{key}`, {value}, when it is loaded");
+            findings.push(Finding::warning(message).with_fix(limit_yaml(name, key, &limit.format_doubled(limits))));
         }
     }
     findings
@@ -63,17 +63,17 @@ async fn tight(options: &LoadOptions, component: &Component, bytes: &[u8]) -> Ve
 
 fn limits_of<'a>(options: &'a LoadOptions, component: &str) -> &'a Limits {
     let settings = &options.settings;
-    settings.components.get(component).map_or(&settings.limits, |own| &own.limits)
+    settings.components.get(component).map_or(&settings.limits, |settings| &settings.limits)
 }
 
-/// What to add to `hatchery.yaml`.
-fn lines(component: &str, key: &str, value: &dyn fmt::Display) -> String {
+/// Returns the lines for `hatchery.yaml` that set a limit.
+fn limit_yaml(component: &str, key: &str, value: &dyn fmt::Display) -> String {
     format!("components:\n  {component}:\n    limits:\n      {key}: {value}")
 }
 
-/// A limit that describing can exceed.
+/// A limit that loading a component can exceed.
 #[derive(Clone, Copy)]
-enum Tried {
+enum TestedLimit {
     Memory,
     Tables,
     Instances,
@@ -81,7 +81,7 @@ enum Tried {
     Log,
 }
 
-impl Tried {
+impl TestedLimit {
     const ALL: [Self; 5] = [Self::Memory, Self::Tables, Self::Instances, Self::Cpu, Self::Log];
 
     fn key(self) -> &'static str {
@@ -94,7 +94,7 @@ impl Tried {
         }
     }
 
-    fn halved(self, limits: &Limits) -> Limits {
+    fn halve(self, limits: &Limits) -> Limits {
         let mut limits = limits.clone();
         match self {
             Self::Memory => limits.memory /= 2,
@@ -106,7 +106,7 @@ impl Tried {
         limits
     }
 
-    fn value(self, limits: &Limits) -> String {
+    fn format(self, limits: &Limits) -> String {
         match self {
             Self::Memory => Size(limits.memory).to_string(),
             Self::Tables => limits.tables.to_string(),
@@ -116,7 +116,7 @@ impl Tried {
         }
     }
 
-    fn doubled(self, limits: &Limits) -> String {
+    fn format_doubled(self, limits: &Limits) -> String {
         match self {
             Self::Memory => Size(limits.memory.saturating_mul(2)).to_string(),
             Self::Tables => limits.tables.saturating_mul(2).to_string(),
@@ -127,7 +127,7 @@ impl Tried {
     }
 }
 
-/// Bytes, as hatchery.yaml takes them: in the largest unit that divides them.
+/// A size in bytes. Formatted as in hatchery.yaml, in the largest unit without a remainder.
 struct Size(u64);
 
 impl fmt::Display for Size {
@@ -147,12 +147,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_halved_one_at_a_time_and_doubled_as_the_file_takes_them() {
+    fn limits_are_halved_one_at_a_time_and_doubled_in_the_syntax_of_the_file() {
         let limits = Limits { memory: 3 << 20, cpu: Duration::from_millis(300), log: 1000, ..Limits::default() };
-        let halved = Tried::Memory.halved(&limits);
+        let halved = TestedLimit::Memory.halve(&limits);
         assert_eq!(halved, Limits { memory: 3 << 19, ..limits.clone() });
-        let doubled = Tried::ALL.map(|tried| format!("{}: {}", tried.key(), tried.doubled(&limits)));
+        let doubled = TestedLimit::ALL.map(|limit| format!("{}: {}", limit.key(), limit.format_doubled(&limits)));
         assert_eq!(doubled, ["memory: 6MiB", "tables: 200000", "instances: 60", "cpu: 600ms", "log: 2000"]);
-        assert_eq!(Tried::Memory.value(&halved), "1536KiB");
+        assert_eq!(TestedLimit::Memory.format(&halved), "1536KiB");
     }
 }

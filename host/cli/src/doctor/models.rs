@@ -1,42 +1,43 @@
-//! Models that agents name: whether there is one of that name, its key, its script.
+//! Checks the models of agents: providers, API keys, and scripts of `scripted:` models.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use hatchery::services::{self, Scripts};
+use hatchery::shell::quoted_path;
 use hatchery_core::{Agent, AgentId, AgentKind, ModelRef, ModelResolver};
 use hatchery_engine::App;
 use hatchery_wasm::CatalogModels;
 
-use super::report::shell;
-use super::{Finding, Visit};
+use super::{Diagnosis, Finding};
 
-const SCRIPTED: &str = "scripted:";
+const SCRIPT_PREFIX: &str = "scripted:";
 
-pub(super) fn findings(visit: &Visit<'_>) -> Vec<Finding> {
-    let config = visit.config.ok().cloned().unwrap_or_default();
-    let rest = services::models(&config, &Scripts::in_folder(visit.folder, &config));
-    let models = CatalogModels { catalog: visit.handle.clone(), fallback: rest };
+pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
+    let config = diagnosis.config.ok().cloned().unwrap_or_default();
+    let fallback = services::models(&config, &Scripts::in_folder(diagnosis.folder, &config));
+    let resolver = CatalogModels { catalog: diagnosis.catalog_handle.clone(), fallback };
+    let apps = &diagnosis.catalog.apps;
     let mut users: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for app in visit.catalog.apps.values() {
-        for model in models_of(app) {
+    for app in apps.values() {
+        for model in model_names(app) {
             users.entry(model).or_default().insert(&app.name);
         }
     }
-    let named = users.into_iter().map(|(model, apps)| finding(visit.folder, &models, model, &apps));
-    named.chain(visit.catalog.apps.values().flat_map(|app| without_model(app))).collect()
+    let models = users.into_iter().map(|(model, apps)| check_model(diagnosis.folder, &resolver, model, &apps));
+    models.chain(apps.values().flat_map(|app| check_agents(app))).collect()
 }
 
-/// Agents that would ask a model, and have none. A plugin may give them one.
-fn without_model(app: &App) -> impl Iterator<Item = Finding> {
-    let has_none = |id: AgentId| {
-        let mut above = std::iter::once(id).chain(app.tree.ancestors(id));
-        !above.any(|id| model_of(app.tree.agent(id)).is_some())
+/// Returns a warning for each LLM agent that neither has a model nor inherits one. A plugin can still provide it.
+fn check_agents(app: &App) -> impl Iterator<Item = Finding> {
+    let has_model = |id: AgentId| {
+        let mut agents = std::iter::once(id).chain(app.tree.ancestors(id));
+        agents.any(|id| model_of(app.tree.agent(id)).is_some())
     };
-    let asks = app.tree.iter().filter(|(_, agent)| matches!(agent.kind, AgentKind::Llm(_)));
-    asks.filter(move |(id, _)| has_none(*id)).map(|(_, agent)| {
-        let said = format!("app `{}`: neither the agent `{}` nor one above it has a model", app.name, agent.name);
-        Finding::doubtful(said).fixed_by("model: gemini-2.5-flash")
+    let llm_agents = app.tree.iter().filter(|(_, agent)| matches!(agent.kind, AgentKind::Llm(_)));
+    llm_agents.filter(move |(id, _)| !has_model(*id)).map(|(_, agent)| {
+        let message = format!("app `{}`: the agent `{}` has no model and inherits none", app.name, agent.name);
+        Finding::warning(message).with_fix("model: gemini-2.5-flash")
     })
 }
 
@@ -48,34 +49,38 @@ fn model_of(agent: &Agent) -> Option<&ModelRef> {
     }
 }
 
-/// The models that an app's agents name.
-fn models_of(app: &App) -> impl Iterator<Item = &str> {
+/// Returns the model names of an app's agents.
+fn model_names(app: &App) -> impl Iterator<Item = &str> {
     app.tree.iter().filter_map(|(_, agent)| model_of(agent)).map(ModelRef::name)
 }
 
-fn finding(folder: &Path, models: &dyn ModelResolver, model: &str, apps: &BTreeSet<&str>) -> Finding {
+fn check_model(folder: &Path, resolver: &dyn ModelResolver, model: &str, apps: &BTreeSet<&str>) -> Finding {
     let apps = apps.iter().map(|app| format!("`{app}`")).collect::<Vec<_>>().join(", ");
-    if let Err(error) = models.model(model) {
-        let broken = Finding::broken(format!("{error} (used by {apps})"));
-        return match missing_key(&error.to_string()) {
-            Some(variable) => broken.fixed_by(format!("export {variable}=")),
-            None => broken,
+    if let Err(error) = resolver.model(model) {
+        let finding = Finding::error(format!("{error} (used by {apps})"));
+        return match missing_key_variable(&error.to_string()) {
+            Some(variable) => finding.with_fix(format!("export {variable}=")),
+            None => finding,
         };
     }
-    match model.strip_prefix(SCRIPTED).map(|file| folder.join(file)).filter(|file| !file.is_file()) {
+    match model.strip_prefix(SCRIPT_PREFIX).map(|file| folder.join(file)).filter(|file| !file.is_file()) {
         Some(file) => {
-            let make = file.parent().filter(|folder| !folder.is_dir());
-            let make = make.map(|folder| format!("mkdir -p {} && ", shell(folder))).unwrap_or_default();
-            let fix = format!("{make}printf 'turns:\\n  - reply: \"Hello\"\\n' > {}", shell(&file));
-            let file = file.display();
-            Finding::broken(format!("model `{model}`: there is no file {file} (used by {apps})")).fixed_by(fix)
+            let message = format!("model `{model}`: script {} not found (used by {apps})", file.display());
+            Finding::error(message).with_fix(create_script_command(&file))
         }
-        None => Finding::good(format!("model `{model}`, used by {apps}")),
+        None => Finding::ok(format!("model `{model}` (used by {apps})")),
     }
 }
 
-/// The first of the variables that a model's error asks for.
-fn missing_key(error: &str) -> Option<&str> {
-    let (_, wanted) = error.split_once("no key: set ")?;
-    wanted.split([' ', ',']).next()
+/// Returns a shell command that creates a minimal script.
+fn create_script_command(file: &Path) -> String {
+    let missing_folder = file.parent().filter(|folder| !folder.is_dir());
+    let mkdir = missing_folder.map(|folder| format!("mkdir -p {} && ", quoted_path(folder))).unwrap_or_default();
+    format!("{mkdir}printf 'turns:\\n  - reply: \"Hello\"\\n' > {}", quoted_path(file))
+}
+
+/// Returns the first environment variable that the error of a provider names for the API key.
+fn missing_key_variable(error: &str) -> Option<&str> {
+    let (_, variables) = error.split_once("no key: set ")?;
+    variables.split([' ', ',']).next()
 }

@@ -1,4 +1,4 @@
-//! Names that several components offer: whoever uses one must say whose.
+//! Checks for names that several components export, which need a full name such as `COMPONENT/NAME`.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use hatchery_wasm::Catalog;
 
 use super::Finding;
 
-/// The kinds of items that are found by their name alone, in the order of the findings.
+/// The item kinds that can be used by their short name, in the order of the findings.
 const KINDS: [ItemKind; 7] = [
     ItemKind::Agent,
     ItemKind::Tool,
@@ -18,23 +18,23 @@ const KINDS: [ItemKind; 7] = [
     ItemKind::Examples,
 ];
 
-pub(super) fn findings(catalog: &Catalog) -> Vec<Finding> {
+pub(super) fn check(catalog: &Catalog) -> Vec<Finding> {
     let mut findings = Vec::new();
     for kind in KINDS {
         let mut owners: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for component in catalog.components.values() {
             component.names(kind).for_each(|name| owners.entry(name).or_default().push(component.name()));
         }
-        findings.extend(owners.into_iter().filter_map(|(name, owners)| ambiguous(kind.label(), name, &owners)));
+        findings.extend(owners.into_iter().filter_map(|(name, owners)| check_owners(kind.label(), name, &owners)));
     }
     findings
 }
 
-fn ambiguous(kind: &str, name: &str, owners: &[&str]) -> Option<Finding> {
+fn check_owners(kind: &str, name: &str, owners: &[&str]) -> Option<Finding> {
     let [first, _, ..] = owners else { return None };
     let owners = owners.join("`, `");
-    let said = format!("the {kind} `{name}` is offered by `{owners}`: whoever uses it must say whose");
-    Some(Finding::doubtful(said).fixed_by(format!("name: {first}/{name}")))
+    let message = format!("{kind} `{name}` is exported by `{owners}`; use the full name, such as `{first}/{name}`");
+    Some(Finding::warning(message).with_fix(format!("name: {first}/{name}")))
 }
 
 #[cfg(test)]
@@ -42,14 +42,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_several_components_is_ambiguous() {
-        assert_eq!(ambiguous("tool", "search", &["web"]), None);
+    fn a_name_of_several_components_needs_a_full_name() {
+        assert_eq!(check_owners("tool", "search", &["web"]), None);
+        let message = "tool `search` is exported by `files`, `web`; use the full name, such as `files/search`";
         assert_eq!(
-            ambiguous("tool", "search", &["files", "web"]),
-            Some(
-                Finding::doubtful("the tool `search` is offered by `files`, `web`: whoever uses it must say whose")
-                    .fixed_by("name: files/search")
-            )
+            check_owners("tool", "search", &["files", "web"]),
+            Some(Finding::warning(message).with_fix("name: files/search"))
         );
     }
 }

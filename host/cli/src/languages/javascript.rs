@@ -1,7 +1,7 @@
-//! Components in JavaScript: componentize-qjs, a build tool with a small engine, driven by the guest SDK.
+//! Builds components in JavaScript with componentize-qjs, which embeds QuickJS and is called by the guest SDK.
 //!
-//! Nothing of the project runs before its program does: npm and Node are started outside of the project, whose `.npmrc` is not read, and no
-//! package runs scripts when it is installed. The program itself is imported natively.
+//! No other code of the project runs before its main module is imported: npm and Node are started outside of the project,
+//! its `.npmrc` is ignored, and install scripts of packages are disabled.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,53 +10,55 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
-use super::workshop::Workshop;
-use super::{Built, ask, copy, is_at_least, sdk};
+use super::build_cache::BuildCache;
+use super::{BuiltComponent, capture_stdout, copy_files, is_at_least, sdk};
 use crate::files;
 
-/// The oldest Node that the SDK runs on.
-const OLDEST: (u32, u32) = (20, 0);
+/// The minimum version of Node for the SDK.
+const MIN_VERSION: (u32, u32) = (20, 0);
 
-/// What of `package.json` counts.
+/// The parts of `package.json` that are used.
 #[derive(Deserialize)]
 struct Manifest {
     name: Option<String>,
-    hatchery: Settings,
+    hatchery: BuildSettings,
     #[serde(default)]
     dependencies: serde_json::Map<String, serde_json::Value>,
 }
 
-/// The key `hatchery`.
+/// The value of the key `hatchery`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settings {
-    /// The module whose default export is the component, below the project's folder.
-    #[serde(default = "index")]
+struct BuildSettings {
+    /// The main module, relative to the folder of the project. Its default export is the component.
+    #[serde(default = "default_module")]
     module: String,
 }
 
-fn index() -> String {
+fn default_module() -> String {
     "index.js".into()
 }
 
-/// Builds the project in a folder; nothing when the program is wrong, which has been said.
-pub fn build(dir: &Path) -> anyhow::Result<Option<Built>> {
+/// Builds the project in a folder. `None` if its code is invalid, after the SDK has printed the errors.
+pub fn build(dir: &Path) -> anyhow::Result<Option<BuiltComponent>> {
     let folder = dir.canonicalize().with_context(|| dir.display().to_string())?;
     let manifest = Manifest::read(&folder.join("package.json"))?;
-    let workshop = Workshop::open()?;
-    let node = Node::find(workshop.folder())?;
-    let tools = workshop.tools("javascript", &[sdk::JAVASCRIPT_LOCK, &node.version], |tools| node.install(tools))?;
-    let sdk = workshop.sdk()?;
-    let component = workshop.component(&folder, &[&sdk.to_string_lossy(), &tools.to_string_lossy()], |work, out| {
-        anstream::eprintln!("building {} with componentize-qjs", folder.display());
-        let app = node.assemble(&folder, &manifest, &sdk, work)?;
-        node.compile(&manifest.hatchery.module, &tools, &sdk, work, &app, out)
-    })?;
-    let own_name = folder.file_name().map_or_else(|| "component".into(), |name| name.to_string_lossy().into_owned());
-    let name = manifest.name.unwrap_or(own_name);
-    // Names such as `@ada/dice` belong to a scope, which is not part of a file's name.
+    let cache = BuildCache::open()?;
+    let node = Node::find(cache.folder())?;
+    let tools =
+        cache.install_tools("javascript", &[sdk::JAVASCRIPT_LOCK, &node.version], |tools| node.install(tools))?;
+    let sdk = cache.unpack_sdk()?;
+    let component =
+        cache.build_component(&folder, &[&sdk.to_string_lossy(), &tools.to_string_lossy()], |work, out| {
+            anstream::eprintln!("building {} with componentize-qjs", folder.display());
+            let app = node.assemble(&folder, &manifest, &sdk, work)?;
+            node.compile(&manifest.hatchery.module, &tools, &sdk, work, &app, out)
+        })?;
+    let folder_name = folder.file_name().map_or_else(|| "component".into(), |name| name.to_string_lossy().into_owned());
+    let name = manifest.name.unwrap_or(folder_name);
+    // The scope of a name such as `@ada/dice` is not part of the file name.
     let name = name.rsplit('/').next().unwrap_or(&name).to_owned();
-    Ok(component.map(|file| Built { file, name, folder }))
+    Ok(component.map(|file| BuiltComponent { file, name, folder }))
 }
 
 impl Manifest {
@@ -65,50 +67,50 @@ impl Manifest {
         serde_json::from_str(&text).with_context(|| path.display().to_string())
     }
 
-    /// True when it depends on more than the SDK, which is brought along.
+    /// Returns true if there are dependencies other than the SDK, which is embedded.
     fn has_packages(&self) -> bool {
-        self.dependencies.keys().any(|name| name != SDK)
+        self.dependencies.keys().any(|name| name != SDK_PACKAGE)
     }
 }
 
-/// The SDK's own name.
-const SDK: &str = "hatchery-guest";
+/// The package name of the SDK.
+const SDK_PACKAGE: &str = "hatchery-guest";
 
-/// The machine's Node.
+/// The Node of the machine.
 struct Node {
     program: OsString,
     version: String,
 }
 
 impl Node {
-    fn find(place: &Path) -> anyhow::Result<Self> {
-        let advice = "install Node 20 or newer with npm, from https://nodejs.org or your package manager, or set HATCHERY_NODE to it";
-        let program = std::env::var_os("HATCHERY_NODE").filter(|chosen| !chosen.is_empty());
+    fn find(working_dir: &Path) -> anyhow::Result<Self> {
+        let advice = "install Node 20 or newer with npm, from https://nodejs.org or your package manager, or set HATCHERY_NODE to its path";
+        let program = std::env::var_os("HATCHERY_NODE").filter(|program| !program.is_empty());
         let program = program.unwrap_or_else(|| "node".into());
-        let version = ask(&program, &["--version"], place, advice)?;
-        if !is_at_least(&version, OLDEST) {
-            bail!("{} is Node {version}, which is too old; {advice}", program.display());
+        let version = capture_stdout(&program, &["--version"], working_dir, advice)?;
+        if !is_at_least(&version, MIN_VERSION) {
+            bail!("{} is too old: it is Node {version}; {advice}", program.display());
         }
         Ok(Self { program, version })
     }
 
-    /// Has npm install what a lock file in a folder says.
-    fn install_locked(folder: &Path, what: &str) -> anyhow::Result<()> {
+    /// Installs the packages of the lock file in a folder with npm. `packages` describes them in errors.
+    fn install_locked(folder: &Path, packages: &str) -> anyhow::Result<()> {
         let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
-        ask(
+        capture_stdout(
             npm.as_ref(),
             &["--version"],
             folder,
-            "npm comes with Node, from https://nodejs.org or your package manager",
+            "install npm with Node, from https://nodejs.org or your package manager",
         )?;
         let mut install = Command::new(npm);
         install.args(["ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
-        // What npm says of its own on stdout is not what was asked for.
-        let installed = install.current_dir(folder).stdout(std::process::Stdio::null()).status();
-        if !installed.with_context(|| format!("cannot start {npm}"))?.success() {
+        // Stdout is for the result of this command.
+        let status = install.current_dir(folder).stdout(std::process::Stdio::null()).status();
+        if !status.with_context(|| format!("cannot start {npm}"))?.success() {
             bail!(
-                "npm could not install {what}; this once it needs the network. Behind a mirror or a proxy, set `npm config set registry` or \
-                 HTTPS_PROXY, and build again"
+                "npm could not install {packages}; the first build needs network access. Behind a mirror or proxy, run `npm config \
+                 set registry URL` or set HTTPS_PROXY, and build again"
             );
         }
         Ok(())
@@ -116,35 +118,39 @@ impl Node {
 
     fn install(&self, tools: &Path) -> anyhow::Result<()> {
         anstream::eprintln!(
-            "installing componentize-qjs for Node {}, once; it is kept in {}",
+            "installing componentize-qjs for Node {} into {} (first build only)",
             self.version,
             tools.display()
         );
         for (name, text) in [("package.json", sdk::JAVASCRIPT_TOOLS), ("package-lock.json", sdk::JAVASCRIPT_LOCK)] {
-            std::fs::write(tools.join(name), text).with_context(|| tools.join(name).display().to_string())?;
+            std::fs::write(tools.join(name), text)
+                .with_context(|| format!("cannot write {}", tools.join(name).display()))?;
         }
         Self::install_locked(tools, "componentize-qjs")
     }
 
-    /// Puts the program, its packages and the SDK into one folder, as the build tool wants them.
+    /// Copies the sources, the packages and the SDK into one folder for the build tool. Returns the folder.
     fn assemble(&self, project: &Path, manifest: &Manifest, sdk: &Path, work: &Path) -> anyhow::Result<PathBuf> {
         let app = work.join("app");
         let _ = std::fs::remove_dir_all(&app);
         let is_source = |name: &str| [".js", ".mjs", ".json"].iter().any(|extension| name.ends_with(extension));
-        copy(project, &files::find(project, is_source)?, &app)?;
+        copy_files(project, &files::find(project, is_source)?, &app)?;
         if manifest.has_packages() {
             if !app.join("package-lock.json").is_file() {
-                bail!("{}: its packages are not locked; run `npm install` there once", project.display());
+                bail!(
+                    "{} has no package-lock.json; run `npm install` in the project and build again",
+                    project.display()
+                );
             }
             anstream::eprintln!("installing the packages of {}", project.display());
             Self::install_locked(&app, "the packages")?;
         }
-        let own = sdk.join("javascript");
-        // npm leaves a link there when the project has the SDK by its folder; nothing may be written through it.
-        let brought = app.join("node_modules").join(SDK);
-        let _ = std::fs::remove_file(&brought);
-        let _ = std::fs::remove_dir_all(&brought);
-        copy(&own, &files::find(&own, |_| true)?, &brought)?;
+        let sdk_sources = sdk.join("javascript");
+        // If the project depends on the SDK by path, npm creates a link. Files must not be written through it.
+        let sdk_target = app.join("node_modules").join(SDK_PACKAGE);
+        let _ = std::fs::remove_file(&sdk_target);
+        let _ = std::fs::remove_dir_all(&sdk_target);
+        copy_files(&sdk_sources, &files::find(&sdk_sources, |_| true)?, &sdk_target)?;
         Ok(app)
     }
 
@@ -158,7 +164,11 @@ impl Node {
         out: &Path,
     ) -> anyhow::Result<bool> {
         let mut prepare = Command::new(&self.program);
-        prepare.arg(app.join("node_modules").join(SDK).join("src/build.js")).arg(module).arg(sdk.join("wit")).arg(work);
+        prepare
+            .arg(app.join("node_modules").join(SDK_PACKAGE).join("src/build.js"))
+            .arg(module)
+            .arg(sdk.join("wit"))
+            .arg(work);
         if !prepare.current_dir(work).status().context("cannot start Node")?.success() {
             return Ok(false);
         }
@@ -192,13 +202,16 @@ mod tests {
     }
 
     #[test]
-    fn packages_that_are_not_locked_are_refused() {
+    fn packages_without_a_lock_file_are_refused() {
         let (project, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let manifest = r#"{"hatchery": {}, "dependencies": {"left-pad": "1"}}"#;
         std::fs::write(project.path().join("package.json"), manifest).unwrap();
         let manifest = Manifest::read(&project.path().join("package.json")).unwrap();
         let node = Node { program: "node".into(), version: "v20".into() };
         let error = node.assemble(project.path(), &manifest, project.path(), work.path()).unwrap_err().to_string();
-        assert!(error.ends_with("its packages are not locked; run `npm install` there once"), "{error}");
+        assert!(
+            error.ends_with("has no package-lock.json; run `npm install` in the project and build again"),
+            "{error}"
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! Components in Python: componentize-py, in a virtual environment of its own, driven by the guest SDK.
+//! Builds components in Python with componentize-py, which is installed in a virtual environment and called by the guest
+//! SDK.
 //!
-//! Nothing of the project runs before its program does: Python is isolated (`-I`, or `-P` where it needs to find the SDK) and started outside of
-//! the project, so that a `json.py` or `pip.py` there is not taken for the module of that name. The program itself is imported natively.
+//! No other code of the project runs before its main module is imported: Python is isolated (`-I`, or `-P` where it has
+//! to find the SDK) and started outside of the project, so that a `json.py` or `pip.py` there does not shadow a module.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -10,17 +11,17 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
-use super::workshop::Workshop;
-use super::{Built, ask, copy, is_at_least, sdk};
+use super::build_cache::BuildCache;
+use super::{BuiltComponent, capture_stdout, copy_files, is_at_least, sdk};
 use crate::files;
 
-/// The oldest Python that the SDK runs on.
-const OLDEST: (u32, u32) = (3, 11);
+/// The minimum version of Python for the SDK.
+const MIN_VERSION: (u32, u32) = (3, 11);
 
-/// The Python inside of components, for which packages are chosen.
-const INSIDE: &str = "3.14";
+/// The version of Python in components, for which packages are installed.
+const GUEST_VERSION: &str = "3.14";
 
-/// What of `pyproject.toml` counts.
+/// The parts of `pyproject.toml` that are used.
 #[derive(Deserialize)]
 struct Manifest {
     #[serde(default)]
@@ -35,103 +36,104 @@ struct ManifestProject {
 
 #[derive(Deserialize)]
 struct ManifestTool {
-    hatchery: Settings,
+    hatchery: BuildSettings,
 }
 
-/// `[tool.hatchery]`.
+/// The table `[tool.hatchery]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settings {
-    /// The module that exports.
-    #[serde(default = "app")]
+struct BuildSettings {
+    /// The main module, which calls `export`.
+    #[serde(default = "default_module")]
     module: String,
 }
 
-fn app() -> String {
+fn default_module() -> String {
     "app".into()
 }
 
-/// Builds the project in a folder; nothing when the program is wrong, which has been said.
-pub fn build(dir: &Path) -> anyhow::Result<Option<Built>> {
+/// Builds the project in a folder. `None` if its code is invalid, after the SDK has printed the errors.
+pub fn build(dir: &Path) -> anyhow::Result<Option<BuiltComponent>> {
     let folder = dir.canonicalize().with_context(|| dir.display().to_string())?;
-    let workshop = Workshop::open()?;
-    let python = Python::find(workshop.folder())?;
-    let manifest = python.read(&folder.join("pyproject.toml"), workshop.folder())?;
-    let tools = workshop.tools("python", &[sdk::PYTHON_LOCK, &python.version], |tools| python.install(tools))?;
-    let sdk = workshop.sdk()?;
-    let built_with = [sdk::PYTHON_LOCK, &sdk.to_string_lossy(), &python.version].map(ToOwned::to_owned);
-    let built_with: Vec<_> = built_with.iter().map(String::as_str).collect();
-    let component = workshop.component(&folder, &built_with, |work, out| {
-        let paths = paths(&folder, work, &tools)?;
-        anstream::eprintln!("building {} with componentize-py; that takes half a minute", folder.display());
+    let cache = BuildCache::open()?;
+    let python = Python::find(cache.folder())?;
+    let manifest = python.read_manifest(&folder.join("pyproject.toml"), cache.folder())?;
+    let tools = cache.install_tools("python", &[sdk::PYTHON_LOCK, &python.version], |tools| python.install(tools))?;
+    let sdk = cache.unpack_sdk()?;
+    let sdk_path = sdk.to_string_lossy();
+    let component = cache.build_component(&folder, &[sdk::PYTHON_LOCK, &sdk_path, &python.version], |work, out| {
+        let paths = prepare_modules(&folder, work, &tools)?;
+        anstream::eprintln!("building {} with componentize-py; this takes about half a minute", folder.display());
         compile(&manifest.tool.hatchery.module, &tools, &sdk, work, &paths, out)
     })?;
-    let own_name = folder.file_name().map_or_else(|| "component".into(), |name| name.to_string_lossy().into_owned());
-    let name = manifest.project.name.unwrap_or(own_name);
-    Ok(component.map(|file| Built { file, name, folder }))
+    let folder_name = folder.file_name().map_or_else(|| "component".into(), |name| name.to_string_lossy().into_owned());
+    let name = manifest.project.name.unwrap_or(folder_name);
+    Ok(component.map(|file| BuiltComponent { file, name, folder }))
 }
 
-/// The machine's Python.
+/// The Python interpreter of the machine.
 struct Python {
     program: OsString,
-    /// Its version and where it is, as it says.
+    /// Version and path of the executable.
     version: String,
 }
 
 impl Python {
-    fn find(place: &Path) -> anyhow::Result<Self> {
-        let advice = "install Python 3.11 or newer, for example with `apt install python3 python3-venv`, or set HATCHERY_PYTHON to it";
-        let program = std::env::var_os("HATCHERY_PYTHON").filter(|chosen| !chosen.is_empty());
+    fn find(working_dir: &Path) -> anyhow::Result<Self> {
+        let advice = "install Python 3.11 or newer, for example with `apt install python3 python3-venv`, or set HATCHERY_PYTHON to its path";
+        let program = std::env::var_os("HATCHERY_PYTHON").filter(|program| !program.is_empty());
         let program = program.unwrap_or_else(|| "python3".into());
-        let say = "import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable)";
-        let version = ask(&program, &["-I", "-c", say], place, advice)?;
+        let script = "import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable)";
+        let version = capture_stdout(&program, &["-I", "-c", script], working_dir, advice)?;
         let number = version.split(' ').next().unwrap_or_default();
-        if !is_at_least(number, OLDEST) {
-            bail!("{} is Python {number}, which is too old; {advice}", program.display());
+        if !is_at_least(number, MIN_VERSION) {
+            bail!("{} is too old: it is Python {number}; {advice}", program.display());
         }
         Ok(Self { program, version })
     }
 
-    /// Reads a project's manifest: Python knows TOML.
-    fn read(&self, manifest: &Path, place: &Path) -> anyhow::Result<Manifest> {
-        let load = "import json, sys, tomllib; print(json.dumps(tomllib.load(open(sys.argv[1], 'rb')), default=str))";
-        let mut read = Command::new(&self.program);
-        let read = read.args(["-I", "-c", load]).arg(manifest).current_dir(place).output();
-        let read = read.with_context(|| format!("cannot start {}", self.program.display()))?;
-        if !read.status.success() {
-            let said = String::from_utf8_lossy(&read.stderr);
-            bail!("{}: {}", manifest.display(), said.lines().last().unwrap_or("it cannot be read"));
+    /// Reads the manifest of a project, with the TOML parser of Python.
+    fn read_manifest(&self, manifest: &Path, working_dir: &Path) -> anyhow::Result<Manifest> {
+        let script = "import json, sys, tomllib; print(json.dumps(tomllib.load(open(sys.argv[1], 'rb')), default=str))";
+        let mut command = Command::new(&self.program);
+        let output = command.args(["-I", "-c", script]).arg(manifest).current_dir(working_dir).output();
+        let output = output.with_context(|| format!("cannot start {}", self.program.display()))?;
+        if !output.status.success() {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            bail!("{}: {}", manifest.display(), stderr.lines().last().unwrap_or("cannot be read"));
         }
-        serde_json::from_slice(&read.stdout).with_context(|| manifest.display().to_string())
+        serde_json::from_slice(&output.stdout).with_context(|| manifest.display().to_string())
     }
 
-    /// Makes a virtual environment with the build tools in it.
+    /// Creates a virtual environment with the build tools.
     fn install(&self, tools: &Path) -> anyhow::Result<()> {
-        anstream::eprintln!("installing componentize-py for Python, once; it is kept in {}", tools.display());
-        let made = Command::new(&self.program)
+        anstream::eprintln!("installing componentize-py into {} (first build only)", tools.display());
+        let status = Command::new(&self.program)
             .args(["-I", "-m", "venv"])
             .arg(tools)
             .current_dir(tools)
             .stdout(Stdio::null())
             .status();
-        let made = made.with_context(|| format!("cannot start {}", self.program.display()))?;
-        if !made.success() {
-            bail!("Python cannot make a virtual environment; on Debian and Ubuntu `apt install python3-venv` helps");
+        let status = status.with_context(|| format!("cannot start {}", self.program.display()))?;
+        if !status.success() {
+            bail!(
+                "cannot create a virtual environment for Python; on Debian and Ubuntu, run `apt install python3-venv`"
+            );
         }
         let lock = tools.join("requirements.txt");
-        std::fs::write(&lock, sdk::PYTHON_LOCK).with_context(|| lock.display().to_string())?;
-        let installed = pip(tools).args(["--require-hashes", "--no-deps", "-r"]).arg(&lock).status();
-        if !installed.context("cannot start pip")?.success() {
+        std::fs::write(&lock, sdk::PYTHON_LOCK).with_context(|| format!("cannot write {}", lock.display()))?;
+        let status = pip(tools).args(["--require-hashes", "--no-deps", "-r"]).arg(&lock).status();
+        if !status.context("cannot start pip")?.success() {
             bail!(
-                "pip could not install componentize-py; this once it needs the network. Behind a mirror or a proxy, set PIP_INDEX_URL or \
-                 HTTPS_PROXY, and build again"
+                "pip could not install componentize-py; the first build needs network access. Behind a mirror or proxy, set \
+                 PIP_INDEX_URL or HTTPS_PROXY, and build again"
             );
         }
         Ok(())
     }
 }
 
-/// A program of a virtual environment.
+/// Returns the path of a program in a virtual environment.
 fn program(tools: &Path, name: &str) -> PathBuf {
     if cfg!(windows) { tools.join("Scripts").join(format!("{name}.exe")) } else { tools.join("bin").join(name) }
 }
@@ -142,12 +144,12 @@ fn pip(tools: &Path) -> Command {
     pip
 }
 
-/// Where the program's modules are: in the project, and in the packages that it lists, which are installed now.
-fn paths(project: &Path, work: &Path, tools: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    // A copy, because the interpreter leaves compiled modules beside the sources.
+/// Copies the modules of the project and installs its packages. Returns the module search paths.
+fn prepare_modules(project: &Path, work: &Path, tools: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    // Built from a copy, because the interpreter writes compiled modules next to the sources.
     let program = work.join("program");
     let _ = std::fs::remove_dir_all(&program);
-    copy(project, &files::find(project, |name| !name.ends_with(".wasm") && !name.ends_with(".pyc"))?, &program)?;
+    copy_files(project, &files::find(project, |name| !name.ends_with(".wasm") && !name.ends_with(".pyc"))?, &program)?;
     let mut paths = vec![program.join("src")];
     paths.retain(|path| path.is_dir());
     paths.push(program);
@@ -158,11 +160,12 @@ fn paths(project: &Path, work: &Path, tools: &Path) -> anyhow::Result<Vec<PathBu
         anstream::eprintln!("installing the packages of {}", list.display());
         let mut pip = pip(tools);
         pip.args(["--only-binary", ":all:", "--platform", "any", "--implementation", "py", "--abi", "none"]);
-        let installed = pip.args(["--python-version", INSIDE, "--target"]).arg(&packages).arg("-r").arg(&list).status();
-        if !installed.context("cannot start pip")?.success() {
+        let status =
+            pip.args(["--python-version", GUEST_VERSION, "--target"]).arg(&packages).arg("-r").arg(&list).status();
+        if !status.context("cannot start pip")?.success() {
             bail!(
-                "pip could not install what {} lists; packages must be plain Python, as native code of other machines does not run in a \
-                 component",
+                "pip could not install the packages in {}; only pure Python packages work in a component, packages with native \
+                 code do not",
                 list.display()
             );
         }
@@ -177,7 +180,7 @@ fn compile(module: &str, tools: &Path, sdk: &Path, work: &Path, paths: &[PathBuf
     for (option, path) in [("--wit", &*sdk.join("wit")), ("--work", work), ("--out", out)] {
         build.arg(option).arg(path);
     }
-    // What lies about in the environment or in the current folder must not get into the component.
+    // Modules of the environment or the current folder must not get into the component.
     build.args(paths).current_dir(work).env("PYTHONPATH", sdk.join("python")).env_remove("PYTHONHOME");
     build.env("PYTHONDONTWRITEBYTECODE", OsStr::new("1"));
     Ok(build.status().context("cannot start Python")?.success())

@@ -1,4 +1,4 @@
-//! Components in Rust: crates, built by cargo.
+//! Builds components in Rust with cargo.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,24 +8,24 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
 
-use super::Built;
+use super::BuiltComponent;
 
 const TARGET: &str = "wasm32-wasip2";
 
-/// Builds the crate in a folder; nothing when its code does not compile, which cargo has explained.
-pub fn build(dir: &Path, profile: &str) -> anyhow::Result<Option<Built>> {
+/// Builds the crate in a folder. `None` if it does not compile, after cargo has printed the errors.
+pub fn build(dir: &Path, profile: &str) -> anyhow::Result<Option<BuiltComponent>> {
     let package = Package::find(dir)?;
     ensure_target(dir)?;
     let Some(file) = compile(&package, profile)? else { return Ok(None) };
-    Ok(Some(Built { file, name: package.name, folder: package.folder }))
+    Ok(Some(BuiltComponent { file, name: package.name, folder: package.folder }))
 }
 
 fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// A program that is not there, in words that help.
-fn starting(program: &str, error: io::Error) -> anyhow::Error {
+/// Returns the error of a program that cannot be started, with advice if it is not installed.
+fn explain_start_error(program: &str, error: io::Error) -> anyhow::Error {
     match error.kind() {
         io::ErrorKind::NotFound => {
             anyhow!("{program} was not found; install Rust from https://rustup.rs, or put {program} on the PATH")
@@ -34,13 +34,13 @@ fn starting(program: &str, error: io::Error) -> anyhow::Error {
     }
 }
 
-/// The crate to build.
+/// The crate of a component.
 struct Package {
     name: String,
     folder: PathBuf,
 }
 
-/// What of `cargo metadata` counts.
+/// The output of `cargo metadata`.
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<MetadataPackage>,
@@ -63,28 +63,29 @@ impl Package {
         let manifest = dir.join("Cargo.toml");
         let manifest = manifest
             .canonicalize()
-            .with_context(|| format!("{}: a component is a crate; `hatchery new` begins one", manifest.display()))?;
+            .with_context(|| format!("{}: no crate found; create one with `hatchery new`", manifest.display()))?;
         let output = Command::new(cargo())
             .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
             .arg(&manifest)
             .stderr(Stdio::inherit())
             .output()
-            .map_err(|error| starting("cargo", error))?;
+            .map_err(|error| explain_start_error("cargo", error))?;
         if !output.status.success() {
-            bail!("cargo cannot read {}", manifest.display());
+            bail!("`cargo metadata` failed for {}", manifest.display());
         }
         Self::in_metadata(&output.stdout, &manifest)
     }
 
     fn in_metadata(metadata: &[u8], manifest: &Path) -> anyhow::Result<Self> {
-        let metadata: Metadata = serde_json::from_slice(metadata).context("the answer of `cargo metadata`")?;
+        let metadata: Metadata =
+            serde_json::from_slice(metadata).context("cannot parse the output of `cargo metadata`")?;
         let package = metadata.packages.into_iter().find(|package| package.manifest_path == manifest);
         let package = package.ok_or_else(|| {
-            anyhow!("{} is a workspace without a crate of its own; name a crate's folder", manifest.display())
+            anyhow!("{} is a workspace without a root package; name the folder of a crate", manifest.display())
         })?;
         let mut types = package.targets.iter().flat_map(|target| &target.crate_types);
         if !types.any(|kind| kind == "cdylib") {
-            bail!("{} builds no component; add\n\n[lib]\ncrate-type = [\"cdylib\"]", manifest.display());
+            bail!("{} does not build a component; add\n\n[lib]\ncrate-type = [\"cdylib\"]", manifest.display());
         }
         let folder = manifest.parent().unwrap_or(Path::new(".")).to_owned();
         Ok(Self { name: package.name, folder })
@@ -98,29 +99,29 @@ fn ensure_target(dir: &Path) -> anyhow::Result<()> {
         .current_dir(dir)
         .stderr(Stdio::inherit())
         .output()
-        .map_err(|error| starting("rustc", error))?;
+        .map_err(|error| explain_start_error("rustc", error))?;
     if !output.status.success() {
-        bail!("rustc does not say where it is installed");
+        bail!("`rustc --print sysroot` failed; check the Rust toolchain");
     }
     let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
     if sysroot.join("lib/rustlib").join(TARGET).is_dir() {
         return Ok(());
     }
-    anstream::eprintln!("adding the target {TARGET} through rustup");
+    anstream::eprintln!("adding the target {TARGET} with rustup");
     let status = Command::new("rustup").args(["target", "add", TARGET]).current_dir(dir).stdout(Stdio::null()).status();
     match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(_) => bail!("rustup cannot add the target {TARGET}; try `rustup target add {TARGET}` by hand"),
+        Ok(_) => bail!("rustup cannot add the target {TARGET}; run `rustup target add {TARGET}` to see why"),
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
-            "the Rust in {} cannot build for {TARGET}, and there is no rustup to add it; install the target with your \
+            "the Rust toolchain in {} lacks the target {TARGET}, and rustup was not found; install the target with your \
              package manager, or Rust from https://rustup.rs",
             sysroot.display()
         ),
-        Err(error) => Err(starting("rustup", error)),
+        Err(error) => Err(explain_start_error("rustup", error)),
     }
 }
 
-/// What cargo says about a file that it made.
+/// A message of `cargo build` in JSON.
 #[derive(Deserialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 enum Message {
@@ -132,7 +133,7 @@ enum Message {
     Other,
 }
 
-/// Builds and gives the component's file; nothing when the code does not compile, which cargo has explained.
+/// Builds the component and returns its file. `None` if it does not compile, after cargo has printed the errors.
 fn compile(package: &Package, profile: &str) -> anyhow::Result<Option<PathBuf>> {
     let manifest = package.folder.join("Cargo.toml");
     let output = Command::new(cargo())
@@ -142,20 +143,22 @@ fn compile(package: &Package, profile: &str) -> anyhow::Result<Option<PathBuf>> 
         .current_dir(&package.folder)
         .stderr(Stdio::inherit())
         .output()
-        .map_err(|error| starting("cargo", error))?;
+        .map_err(|error| explain_start_error("cargo", error))?;
     if !output.status.success() {
         return Ok(None);
     }
-    let built = built_file(&String::from_utf8_lossy(&output.stdout), &manifest);
-    built.map(Some).ok_or_else(|| anyhow!("cargo built {} but names no .wasm file", package.name))
+    let file = find_wasm_file(&String::from_utf8_lossy(&output.stdout), &manifest);
+    file.map(Some).ok_or_else(|| {
+        anyhow!("cargo built {} without a .wasm file; check that its crate-type is cdylib", package.name)
+    })
 }
 
-fn built_file(messages: &str, manifest: &Path) -> Option<PathBuf> {
-    let made = messages.lines().filter_map(|line| match serde_json::from_str(line) {
+fn find_wasm_file(messages: &str, manifest: &Path) -> Option<PathBuf> {
+    let files = messages.lines().filter_map(|line| match serde_json::from_str(line) {
         Ok(Message::CompilerArtifact { manifest_path, filenames }) if manifest_path == manifest => Some(filenames),
         _ => None,
     });
-    made.flatten().find(|file| file.extension().is_some_and(|extension| extension == "wasm"))
+    files.flatten().find(|file| file.extension().is_some_and(|extension| extension == "wasm"))
 }
 
 #[cfg(test)]
@@ -173,21 +176,21 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_that_makes_no_component_is_told_how() {
+    fn a_crate_without_a_component_is_explained() {
         let error = package("lib").map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("crate-type = [\"cdylib\"]"), "{error}");
         let error = Package::in_metadata(b"{\"packages\":[]}", Path::new("/w/Cargo.toml")).map(|_| ()).unwrap_err();
-        assert!(error.to_string().contains("is a workspace without a crate of its own"), "{error}");
+        assert!(error.to_string().contains("is a workspace without a root package"), "{error}");
     }
 
     #[test]
     fn a_missing_program_is_explained() {
-        let error = starting("cargo", io::Error::from(io::ErrorKind::NotFound)).to_string();
+        let error = explain_start_error("cargo", io::Error::from(io::ErrorKind::NotFound)).to_string();
         assert!(error.starts_with("cargo was not found; install Rust"), "{error}");
     }
 
     #[test]
-    fn the_built_file_is_found_among_cargo_s_messages() {
+    fn the_wasm_file_is_found_in_the_messages_of_cargo() {
         let messages = [
             json!({"reason": "compiler-artifact", "manifest_path": "/r/serde/Cargo.toml", "filenames": ["/t/libserde.rlib"]}),
             json!({"reason": "build-script-executed", "out_dir": "/t"}),
@@ -195,7 +198,7 @@ mod tests {
             json!({"reason": "build-finished", "success": true}),
         ];
         let messages = messages.map(|message| message.to_string()).join("\n");
-        assert_eq!(built_file(&messages, Path::new("/w/tool/Cargo.toml")), Some("/t/my_tool.wasm".into()));
-        assert_eq!(built_file(&messages, Path::new("/w/other/Cargo.toml")), None);
+        assert_eq!(find_wasm_file(&messages, Path::new("/w/tool/Cargo.toml")), Some("/t/my_tool.wasm".into()));
+        assert_eq!(find_wasm_file(&messages, Path::new("/w/other/Cargo.toml")), None);
     }
 }

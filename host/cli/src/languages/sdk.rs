@@ -1,11 +1,11 @@
-//! The guest SDKs and the contract, embedded, so that a component is always built with what fits this host.
+//! The embedded guest SDKs and contract. A component is always built with the versions of this host.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// Path below the folder that it is unpacked to, and text.
-pub type File = (&'static str, &'static str);
+/// A file: its path below the folder that it is unpacked to, and its text.
+pub type EmbeddedFile = (&'static str, &'static str);
 
 /// Embeds files of one folder of the repository.
 macro_rules! embed {
@@ -14,40 +14,38 @@ macro_rules! embed {
     };
 }
 
-/// The contract.
-pub const CONTRACT: &[File] = embed!("wit", "wit": "types.wit" "imports.wit" "exports.wit" "sync.wit" "worlds.wit");
+pub const CONTRACT: &[EmbeddedFile] =
+    embed!("wit", "wit": "types.wit" "imports.wit" "exports.wit" "sync.wit" "worlds.wit");
 
-/// The SDK for Python.
-pub const PYTHON: &[File] = embed!("guest-sdk/python/src/hatchery_guest", "python/hatchery_guest":
+pub const PYTHON: &[EmbeddedFile] = embed!("guest-sdk/python/src/hatchery_guest", "python/hatchery_guest":
     "__init__.py" "agent.py" "build.py" "callback.py" "component/__init__.py" "component/convert.py" "component/exports.py"
     "component/host.py" "component/specs.py" "content.py" "context.py" "errors.py" "offer.py" "py.typed" "schema.py" "signature.py"
     "testing.py" "tool.py");
 
-/// The SDK for JavaScript.
-pub const JAVASCRIPT: &[File] = embed!("guest-sdk/js", "javascript":
+pub const JAVASCRIPT: &[EmbeddedFile] = embed!("guest-sdk/js", "javascript":
     "package.json" "src/build.js" "src/component.js" "src/content.js" "src/context.js" "src/convert.js" "src/errors.js" "src/index.d.ts"
     "src/index.js" "src/schema.js" "src/testing.d.ts" "src/testing.js");
 
-/// What `npm` is to install to build components in JavaScript, and its lock.
+/// The `package.json` with the build tools for JavaScript.
 pub const JAVASCRIPT_TOOLS: &str = include_str!("../../../../guest-sdk/js/build-tools/package.json");
-/// See [`JAVASCRIPT_TOOLS`].
+/// The `package-lock.json` of [`JAVASCRIPT_TOOLS`].
 pub const JAVASCRIPT_LOCK: &str = include_str!("../../../../guest-sdk/js/build-tools/package-lock.json");
 
-/// What `pip` is to install to build components in Python.
+/// The `requirements.txt` with the build tools for Python.
 pub const PYTHON_LOCK: &str = include_str!("../../../../guest-sdk/python/build-requirements.txt");
 
-/// Everything that is embedded to be unpacked.
-pub fn all() -> [&'static [File]; 3] {
+/// Returns all files to unpack.
+pub fn all_files() -> [&'static [EmbeddedFile]; 3] {
     [CONTRACT, PYTHON, JAVASCRIPT]
 }
 
-/// Writes files below a folder.
-pub fn unpack(files: &[&[File]], folder: &Path) -> anyhow::Result<PathBuf> {
+/// Writes files below a folder and returns the folder.
+pub fn unpack(files: &[&[EmbeddedFile]], folder: &Path) -> anyhow::Result<PathBuf> {
     for (name, text) in files.iter().copied().flatten() {
         let path = folder.join(name);
         let parent = path.parent().unwrap_or(folder);
-        std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
-        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+        std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(folder.to_owned())
 }
@@ -58,14 +56,14 @@ mod tests {
 
     use super::*;
 
-    fn embedded(files: &[File], folder: &str) -> BTreeSet<PathBuf> {
+    fn embedded(files: &[EmbeddedFile], folder: &str) -> BTreeSet<PathBuf> {
         files.iter().map(|(name, _)| Path::new(name).strip_prefix(folder).unwrap().to_owned()).collect()
     }
 
     fn in_repository(folder: &str, extensions: &[&str]) -> BTreeSet<PathBuf> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
-        let fits = |name: &str| extensions.iter().any(|extension| name.ends_with(extension));
-        let found = crate::files::find(&root, fits).unwrap();
+        let has_extension = |name: &str| extensions.iter().any(|extension| name.ends_with(extension));
+        let found = crate::files::find(&root, has_extension).unwrap();
         found.iter().map(|path| path.strip_prefix(&root).unwrap().to_owned()).collect()
     }
 
@@ -87,7 +85,7 @@ mod tests {
         assert!(packages.len() > 1);
         for (name, package) in packages.iter().filter(|(name, _)| !name.is_empty()) {
             assert!(package["integrity"].as_str().is_some_and(|hash| hash.starts_with("sha512-")), "{name}");
-            assert!(package.get("resolved").is_none(), "{name}: comes from the registry that is set");
+            assert!(package.get("resolved").is_none(), "{name}: must come from the configured registry");
         }
     }
 

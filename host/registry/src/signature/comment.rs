@@ -31,8 +31,8 @@ impl<'a> Comment<'a> {
             return Some(SignatureProblem {
                 problem: "has a signature that names no file".into(),
                 advice: format!(
-                    "sign it again with `hatchery push --sign-with` or `minisign -S -t file:{expected}.wasm`, or pin its digest \
-                     with `components.{name}.sha256` of hatchery.yaml"
+                    "sign it again with `minisign -S -t file:{expected}.wasm`, or pin its digest with \
+                     `components.{name}.sha256` of hatchery.yaml"
                 ),
             });
         };
@@ -115,8 +115,8 @@ mod tests {
     fn a_signature_without_a_file_name_is_explained() {
         assert_eq!(
             problem("timestamp:1795295339", "dice", None, None).unwrap(),
-            "has a signature that names no file; sign it again with `hatchery push --sign-with` or `minisign -S -t file:dice.wasm`, \
-             or pin its digest with `components.dice.sha256` of hatchery.yaml"
+            "has a signature that names no file; sign it again with `minisign -S -t file:dice.wasm`, or \
+             pin its digest with `components.dice.sha256` of hatchery.yaml"
         );
     }
 }

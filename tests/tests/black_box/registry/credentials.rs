@@ -81,7 +81,10 @@ async fn plain_http_goes_to_other_machines_only_when_asked_for() -> Result<()> {
         hatchery_with(&stage.operator.served(), &args, &[("NO_PROXY", "*")]).await
     };
     let said = refusal(pull(&[]).await?)?;
-    contains(&said, &[&format!("the registry 0.0.0.0:{port} cannot be reached"), "add --plain-http"]);
+    contains(
+        &said,
+        &[&format!("the registry 0.0.0.0:{port} cannot be reached"), "allow plain HTTP (see --plain-http)"],
+    );
     content(pull(&["--plain-http"]).await?)?;
     Ok(())
 }

@@ -37,7 +37,10 @@ async fn a_locked_pull_restores_and_changes_nothing_that_is_locked() -> Result<(
     );
     contains(
         &stage.refusal(&[&asked, "--locked", "--name", "other"]).await?,
-        &["hatchery.lock: component `other` is not locked there; pull it without --locked"],
+        &[
+            "hatchery.lock: component `other` is not in the lockfile; pull it once without locked mode",
+            "(see --locked)",
+        ],
     );
     contains(&stage.refusal(&["--locked", "--update"]).await?, &["cannot be used with"]);
     assert_eq!(stage.pulled("hatchery.lock")?, lock);
@@ -57,7 +60,9 @@ async fn a_lock_that_differs_from_the_registry_names_both_digests_and_how_to_acc
         let said = stage.refusal(&[]).await?;
         contains(
             &said,
-            &[&format!("expected {NO_DIGEST}, found {digest}; accept the current one of the registry with --update")],
+            &[&format!(
+                "expected {NO_DIGEST}, found {digest}; update to accept the registry's current version (see --update)"
+            )],
         );
         assert!(!stage.operator.file("swap.wasm").exists());
     }
@@ -111,11 +116,11 @@ async fn a_name_is_not_handed_to_another_component_unasked() -> Result<()> {
     stage.push("stranger/swap:1", &[]).await?;
     stage.operator.write("swap.wasm", component("misbehaver")?)?;
     let said = refusal(stage.pull_by_name("swap:1", &[]).await?)?;
-    contains(&said, &["swap.wasm: exists, and is not from a registry", "--name", "--update"]);
+    contains(&said, &["swap.wasm: the file exists, and is not from a registry", "(see --name and --update)"]);
     content(stage.pull_by_name("swap:1", &["--update"]).await?)?;
     let said = refusal(stage.pull_by_name("stranger/swap:1", &[]).await?)?;
     let (locked, asked) = (stage.registry.reference("swap:1"), stage.registry.reference("stranger/swap:1"));
-    contains(&said, &[&format!("component `swap` is locked to {locked}, not {asked}; replace it with --update")]);
+    contains(&said, &[&format!("component `swap` is locked to {locked}, not {asked}; update to replace it")]);
     contains(
         &refusal(stage.pull_by_name("swap:1", &["--name", "../x"]).await?)?,
         &["`../x` is not a valid component name"],

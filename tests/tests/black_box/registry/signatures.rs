@@ -13,7 +13,7 @@ async fn a_required_signature_lets_only_trusted_keys_in() -> Result<()> {
     let stranger = stage.push("swap:stranger", &["--sign-with", "minisign.key"]).await?;
     let config = format!("registry:\n  signatures: require\n  trusted_keys: [{trusted}]\n");
     stage.operator.write("hatchery.yaml", &config)?;
-    let required = "and signatures are required; have it signed with `hatchery push --sign-with`";
+    let required = "and signatures are required; sign it, or add its key to `registry.trusted_keys` of hatchery.yaml";
     for (tag, problem) in [
         ("swap:unsigned", "is not signed".to_owned()),
         ("swap:stranger", format!("is signed by the key {}, which is not trusted", text_at(&stranger, "/signer"))),
@@ -167,7 +167,7 @@ async fn flags_say_whom_to_trust_and_what_happens_to_the_others() -> Result<()> 
     }
     let nobody = Folder::empty()?;
     let output = hatchery(&nobody.served(), &["pull", ".", "--signatures", "require"]).await?;
-    contains(&refusal(output)?, &["signatures are required, but no key is trusted"]);
+    contains(&refusal(output)?, &["signatures are required, but no key is trusted", "(see --trust)"]);
     Ok(())
 }
 
@@ -206,7 +206,8 @@ async fn an_update_warns_when_the_signer_is_gone() -> Result<()> {
     content(stage.pull_by_name("swap:1", &["--trust", &key]).await?)?;
     stage.push("swap:1", &[]).await?;
     let updated = stage.pull(&["--update", "--trust", &key]).await?;
-    let until_now = format!("was signed by the key {} until now", text_at(&signed, "/signer"));
+    let until_now =
+        format!("the previous version was signed by the key {}, this version is not", text_at(&signed, "/signer"));
     contains(&updated.stderr, &["is not signed", &until_now]);
     contains(&content(updated)?, &["swap updated"]);
     assert!(!stage.operator.file("swap.wasm.minisig").exists());

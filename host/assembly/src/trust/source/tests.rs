@@ -57,8 +57,8 @@ fn a_component_with_untrusted_access_loses_all_grants_and_the_others_keep_theirs
         loaded.explanation().unwrap(),
         format!(
             "{0}/hatchery.yaml requests access outside of its folder, but it is not trusted:\n\n  \
-             components.web.grants.network: example.com\n\nto allow it, review this list and run `hatchery trust {0}`, or use \
-             your own configuration with `--config FILE`",
+             components.web.grants.network: example.com\n\nto allow it, review this list and run `hatchery trust {0}`, or use a \
+             configuration file of your own",
             folder.display()
         )
     );
@@ -95,7 +95,7 @@ fn a_file_that_the_operator_names_is_trusted_and_replaces_the_one_of_the_folder(
     assert!(loaded.config.components["web"].refusal.is_none());
     fs::remove_file(&own).unwrap();
     let error = fixture.source().with_file(Some(own.clone())).load().unwrap_err().to_string();
-    assert_eq!(error, format!("{}: file not found, but --config names it", own.display()));
+    assert_eq!(error, format!("{}: file not found; name an existing configuration file", own.display()));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_missing_required_file_is_an_error() {
     assert_eq!(fixture.load().config, Config::default());
     let error = fixture.source().required(true).load().unwrap_err().to_string();
     let file = fixture.folder().join(FILE_NAME);
-    assert_eq!(error, format!("{}: file not found, but --config-required is set", file.display()));
+    assert_eq!(error, format!("{}: file not found; a configuration file is required, so create it", file.display()));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! How scripted conversations and replays went, for people and for programs.
+//! Reports of `hatchery test`, as text and JSON.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -7,95 +7,84 @@ use hatchery_core::RunError;
 use hatchery_engine::Run;
 use serde::Serialize;
 
-use crate::conversation::{self, Seen};
-use crate::terminal::{DIM, ERROR, GOOD, harmless};
+use crate::conversation::{ObservedItem, observe};
+use crate::terminal::{DIM, ERROR, SUCCESS, escape_control};
 
-/// How a conversation went.
+/// The report of one conversation or recording.
 #[derive(Serialize)]
-pub struct Report {
-    /// The file that it is from.
+pub struct TestReport {
     pub file: PathBuf,
-    /// The app.
     pub app: String,
-    /// Whether all of it was as it should be.
     pub passed: bool,
-    /// Why it could not even begin.
+    /// Why the test could not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// How its turns went.
     pub turns: Vec<TurnReport>,
 }
 
-/// How a turn went.
 #[derive(Serialize)]
 pub struct TurnReport {
-    /// What the user said.
+    /// The message of the user.
     pub user: String,
-    /// Whether it was as it should be.
     pub passed: bool,
-    /// What had to come back.
-    pub expected: Vec<Met>,
-    /// What came back.
-    pub seen: Vec<String>,
-    /// What is wrong beside unmet expectations.
+    pub expectations: Vec<ExpectationResult>,
+    /// The calls, responses and texts of the turn.
+    pub observed: Vec<String>,
+    /// Problems other than expectations that are not met.
     pub problems: Vec<String>,
 }
 
-/// Whether an expectation was met.
 #[derive(Serialize)]
-pub struct Met {
-    /// The expectation.
+#[serde(rename_all = "camelCase")]
+pub struct ExpectationResult {
     pub expectation: String,
-    /// Whether it was met.
-    pub met: bool,
+    pub is_met: bool,
 }
 
-/// What came back in a turn, and how it failed if it did.
-pub struct Heard {
-    /// What came back.
-    pub seen: Vec<Seen>,
-    /// How it failed.
+/// The items of a turn, and its error if it failed.
+pub struct ObservedTurn {
+    pub items: Vec<ObservedItem>,
     pub failure: Option<RunError>,
 }
 
-impl Heard {
-    /// Listens to a run until it ends.
-    pub async fn all(mut run: Run) -> Self {
-        let mut heard = Self { seen: Vec::new(), failure: None };
+impl ObservedTurn {
+    /// Collects the items of a run until it ends.
+    pub async fn collect(mut run: Run) -> Self {
+        let mut turn = Self { items: Vec::new(), failure: None };
         while let Some(item) = run.next().await {
             match item {
-                Ok(event) => heard.seen.extend(conversation::seen(&event)),
-                Err(error) => heard.failure = Some(error),
+                Ok(event) => turn.items.extend(observe(&event)),
+                Err(error) => turn.failure = Some(error),
             }
         }
-        heard
+        turn
     }
 }
 
-/// What is said of a run that should not have failed.
-pub fn failed(error: &RunError) -> String {
+/// Describes the error of a run that was expected to succeed.
+pub fn describe_failure(error: &RunError) -> String {
     format!("the run failed: {}: {error}", error.code())
 }
 
-impl Report {
-    /// A report on what has not begun.
+impl TestReport {
+    /// Creates the report of a test that has not run.
     pub fn new(file: PathBuf, app: String) -> Self {
         Self { file, app, passed: false, error: None, turns: Vec::new() }
     }
 
-    /// The same with what follows from its turns.
+    /// Sets `passed` from the turns.
     #[must_use]
-    pub fn judged(mut self) -> Self {
+    pub fn complete(mut self) -> Self {
         self.passed = self.error.is_none() && self.turns.iter().all(|turn| turn.passed);
         self
     }
 
-    /// Writes it for a person.
+    /// Prints the report as text. Turns are printed only if they failed.
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let (style, sign) = mark(self.passed);
-        writeln!(out, "{style}{sign}{style:#} {} {DIM}{}{DIM:#}", harmless(&self.app), self.file.display())?;
+        writeln!(out, "{style}{sign}{style:#} {} {DIM}{}{DIM:#}", escape_control(&self.app), self.file.display())?;
         if let Some(error) = &self.error {
-            writeln!(out, "    {}", harmless(error))?;
+            writeln!(out, "    {}", escape_control(error))?;
         }
         let mut failed = self.turns.iter().enumerate().filter(|(_, turn)| !turn.passed);
         failed.try_for_each(|(index, turn)| turn.print(index + 1, out))
@@ -105,32 +94,32 @@ impl Report {
 impl TurnReport {
     fn print(&self, number: usize, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "  turn {number}: {:?}", self.user)?;
-        for expected in &self.expected {
-            let (style, sign) = mark(expected.met);
-            writeln!(out, "    {style}{sign} {}{style:#}", harmless(&expected.expectation))?;
+        for result in &self.expectations {
+            let (style, sign) = mark(result.is_met);
+            writeln!(out, "    {style}{sign} {}{style:#}", escape_control(&result.expectation))?;
         }
         for problem in &self.problems {
             print_problem(problem, out)?;
         }
-        writeln!(out, "    {DIM}what came back:{DIM:#}")?;
-        for seen in &self.seen {
-            writeln!(out, "      {seen}")?;
+        writeln!(out, "    {DIM}observed:{DIM:#}")?;
+        for item in &self.observed {
+            writeln!(out, "      {item}")?;
         }
-        if self.seen.is_empty() {
-            writeln!(out, "      nothing")?;
+        if self.observed.is_empty() {
+            writeln!(out, "      no calls, responses or texts")?;
         }
         Ok(())
     }
 }
 
-/// What is wrong, and below it the lines of a diff in the colours of one.
+/// Prints a problem. The lines after the first are a diff and have its colours.
 fn print_problem(problem: &str, out: &mut impl Write) -> io::Result<()> {
-    let problem = harmless(problem);
+    let problem = escape_control(problem);
     let mut lines = problem.lines();
     writeln!(out, "    {ERROR}✗ {}{ERROR:#}", lines.next().unwrap_or_default())?;
     for line in lines {
         match line.as_bytes().first() {
-            Some(b'+') => writeln!(out, "      {GOOD}{line}{GOOD:#}")?,
+            Some(b'+') => writeln!(out, "      {SUCCESS}{line}{SUCCESS:#}")?,
             Some(b'-') => writeln!(out, "      {ERROR}{line}{ERROR:#}")?,
             Some(b'@') => writeln!(out, "      {DIM}{line}{DIM:#}")?,
             _ => writeln!(out, "      {line}")?,
@@ -139,8 +128,8 @@ fn print_problem(problem: &str, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn mark(good: bool) -> (anstyle::Style, &'static str) {
-    if good { (GOOD, "✓") } else { (ERROR, "✗") }
+fn mark(passed: bool) -> (anstyle::Style, &'static str) {
+    if passed { (SUCCESS, "✓") } else { (ERROR, "✗") }
 }
 
 #[cfg(test)]
@@ -148,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_diff_has_the_colours_of_one() {
+    fn a_diff_is_coloured() {
         let mut out = Vec::new();
         print_problem("it differs\n--- recorded\n@@ -1 +1 @@\n same\n-old\n+new\x1b[2J", &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
@@ -157,7 +146,7 @@ mod tests {
             format!("      {DIM}@@ -1 +1 @@{DIM:#}"),
             "       same".into(),
             format!("      {ERROR}-old{ERROR:#}"),
-            format!("      {GOOD}+new\\u{{1b}}[2J{GOOD:#}"),
+            format!("      {SUCCESS}+new\\u{{1b}}[2J{SUCCESS:#}"),
         ] {
             assert!(text.lines().any(|it| it == line), "{line:?} is not in {text:?}");
         }

@@ -1,4 +1,4 @@
-//! The verbs, one file each. A new verb is a file and a line in each of the two places below.
+//! The commands, one file each. A new command is a file here and a line in each of the three lists below.
 
 mod build;
 mod compile;
@@ -15,59 +15,58 @@ mod trust;
 
 use clap::Subcommand;
 
-/// Exit code of a process that needed a person's decision, and had nobody to ask.
-pub const UNDECIDED_EXIT_CODE: u8 = 3;
+/// Exit code of a command that needed a person's approval and could not ask.
+pub const APPROVAL_REQUIRED_EXIT_CODE: u8 = 3;
 
-/// How a verb ended when nothing was wrong with how it was called.
+/// How a command ended. Errors in its arguments or its environment are `Err` instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Exit code 0.
     Success,
-    /// Exit code 1; what failed has been said already.
+    /// Exit code 1. The command has printed what failed.
     Failure,
-    /// Exit code 3: a tool call waits for approval, and there was nobody to ask; what to do has been said already.
-    Undecided,
-    /// Exit code 130: a signal asked it to stop before it was done.
+    /// Exit code 3: a tool call needs approval and nobody could be asked. The command has printed what to do.
+    ApprovalRequired,
+    /// Exit code 130: a signal stopped the command.
     Interrupted,
 }
 
-/// What to do.
 #[derive(Subcommand)]
-pub enum Verb {
+pub enum Command {
     /// Serve the agents of a folder over HTTP
     Serve(serve::Args),
     /// Chat with an agent in the terminal
     Run(run::Args),
-    /// Begin a component or a YAML agent from a template
+    /// Create a component or a YAML agent from a template
     New(new::Args),
-    /// Build a component from sources in Rust, Python or JavaScript
+    /// Build a component from Rust, Python or JavaScript sources
     Build(build::Args),
-    /// Show what components export and want
+    /// Show what components export, import and are granted
     Inspect(inspect::Args),
-    /// Put an earlier revision of a component back in its place
+    /// Restore an earlier revision of a component
     Rollback(rollback::Args),
-    /// Play scripted conversations and compare
+    /// Run scripted conversations and compare the results
     Test(test::Args),
-    /// Say what works in a folder, what does not, and what to do
+    /// Check a folder and suggest fixes
     Doctor(doctor::Args),
-    /// Decide whether a folder's hatchery.yaml may access anything outside of the folder
+    /// Allow or deny a folder's hatchery.yaml access outside of the folder
     Trust(trust::Args),
-    /// Compile components ahead into the cache of compiled code
+    /// Compile components into the cache ahead of time
     Compile(compile::Args),
-    /// Put a component into a registry
+    /// Upload a component to a registry
     Push(push::Args),
-    /// Get components from registries, and verify those that are there
+    /// Download components from registries and verify them
     Pull(pull::Args),
 }
 
-impl Verb {
-    /// What is logged when nobody says anything else.
-    pub fn default_log_level(&self) -> &'static str {
+impl Command {
+    /// Returns the log filter that is used if `HATCHERY_LOG` is not set.
+    pub fn default_log_filter(&self) -> &'static str {
         match self {
             Self::Serve(_) => "info,notify=warn",
-            // They show failed runs themselves.
+            // These print failed runs themselves.
             Self::Run(_) | Self::Test(_) => "warn,hatchery_engine::runner=error",
-            // It says itself what is wrong.
+            // The report contains the warnings.
             Self::Doctor(_) => "error",
             Self::New(_)
             | Self::Build(_)
@@ -80,7 +79,7 @@ impl Verb {
         }
     }
 
-    /// Does it.
+    /// Runs the command.
     pub async fn run(self) -> anyhow::Result<Outcome> {
         match self {
             Self::Serve(args) => serve::run(args).await,

@@ -1,5 +1,5 @@
-//! `hatchery trust`: the user's decisions about folders whose configuration requests access outside of the folder. It
-//! reads `hatchery.yaml` and the list of trusted folders, and runs nothing.
+//! `hatchery trust`: allows or denies the access outside of a folder that its configuration requests. Reads only
+//! `hatchery.yaml` and the list of trusted folders, and runs nothing of the folder.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use hatchery::shell::quoted_path;
 use hatchery::trust::{ConfigSource, LoadedConfig, TrustStatus, TrustStore, UntrustedReason};
 use serde_json::json;
 
+use crate::commands::Outcome;
 use crate::host::trust_store;
-use crate::terminal::{BOLD, DIM, harmless, plain_stdout, stdout};
-use crate::verbs::Outcome;
+use crate::terminal::{BOLD, DIM, escape_control, plain_stdout, stdout};
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  hatchery trust my-agents\n  hatchery trust my-agents --yes\n  hatchery trust --list\n  \
+    after_help = "Examples:\n  hatchery trust my-agents\n  hatchery trust my-agents --yes\n  hatchery trust --list\n  \
                         hatchery trust --revoke my-agents\n\n\
-    Settings of a folder's hatchery.yaml that stay inside of the folder take effect at once. Access outside of it (network,\n\
-    secrets, environment variables, other folders, services and models elsewhere, trusted keys, allowed hosts) needs trust in\n\
-    the file, and new trust when the file changes. Trust does not cover the components in the folder: a component that\n\
-    replaces another one has the grants of its name.\n\n\
+    Settings in hatchery.yaml that only concern the folder need no trust. Access outside of the folder (network, secrets,\n\
+    environment variables, other folders, external services and models, trusted keys, allowed hosts) needs it, and needs it\n\
+    again after each change of the file. Trust is in the file, not in the components: a component that replaces another one\n\
+    gets the grants of its name.\n\n\
     Nothing in the folder is run. Decisions are stored in $XDG_CONFIG_HOME/hatchery/trusted.json, or in ~/.config."
 )]
 pub struct Args {
@@ -35,16 +35,16 @@ pub struct Args {
     /// List the trusted folders
     #[arg(long, conflicts_with = "revoke")]
     list: bool,
-    /// Remove the folder from the trusted ones; a running host withdraws its access at once
+    /// Stop trusting the folder; a running host withdraws its access immediately
     #[arg(long)]
     revoke: bool,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
-    let store = trust_store().context("cannot store decisions: set HOME or XDG_CONFIG_HOME")?;
+    let store = trust_store().context("no folder for the list of trusted folders; set HOME or XDG_CONFIG_HOME")?;
     if args.list {
         return list(&store, args.json);
     }
@@ -64,22 +64,22 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
             decide(&store, &args, &loaded)?
         }
     };
-    report(&args, &loaded, is_trusted)?;
+    print_result(&args, &loaded, is_trusted)?;
     Ok(if is_trusted { Outcome::Success } else { Outcome::Failure })
 }
 
 /// Prints the requested access and asks. The stored hash is that of the text that was printed.
 fn decide(store: &TrustStore, args: &Args, loaded: &LoadedConfig) -> anyhow::Result<bool> {
     let mut out = anstream::stderr();
-    writeln!(out, "{} requests access outside of its folder:\n", harmless(&loaded.file.display().to_string()))?;
-    for access in &loaded.external {
-        writeln!(out, "  {BOLD}{}{BOLD:#}: {}", harmless(&access.key), harmless(&access.value))?;
+    writeln!(out, "{} requests access outside of its folder:\n", escape_control(&loaded.file.display().to_string()))?;
+    for request in &loaded.external {
+        writeln!(out, "  {BOLD}{}{BOLD:#}: {}", escape_control(&request.key), escape_control(&request.value))?;
     }
     writeln!(out)?;
     if !args.yes {
         if !io::stdin().is_terminal() {
             bail!(
-                "there is no terminal for the question; review the lines above and run `hatchery trust {} --yes`",
+                "cannot ask without a terminal; review the lines above and run `hatchery trust {} --yes`",
                 quoted_path(&args.dir)
             );
         }
@@ -97,18 +97,18 @@ fn decide(store: &TrustStore, args: &Args, loaded: &LoadedConfig) -> anyhow::Res
     Ok(true)
 }
 
-fn report(args: &Args, loaded: &LoadedConfig, is_trusted: bool) -> io::Result<()> {
+fn print_result(args: &Args, loaded: &LoadedConfig, is_trusted: bool) -> io::Result<()> {
     let folder = args.dir.display();
     if args.json {
-        let rights: Vec<_> =
-            loaded.external.iter().map(|access| json!({"key": access.key, "value": access.value})).collect();
-        let line = json!({"folder": args.dir, "trusted": is_trusted, "sha256": loaded.sha256, "rights": rights});
+        let access: Vec<_> =
+            loaded.external.iter().map(|request| json!({"key": request.key, "value": request.value})).collect();
+        let line = json!({"folder": args.dir, "trusted": is_trusted, "sha256": loaded.sha256, "access": access});
         return writeln!(plain_stdout(), "{line}");
     }
     let mut out = stdout();
     match (&loaded.status, is_trusted) {
         (TrustStatus::NotRequired, _) => {
-            writeln!(out, "{folder}: {CONFIG_FILE} requests no access outside of the folder, so it needs no trust")
+            writeln!(out, "{folder} needs no trust: {CONFIG_FILE} requests no access outside of the folder")
         }
         (TrustStatus::Trusted, _) => writeln!(out, "{folder} is already trusted"),
         (_, true) => writeln!(out, "{folder} is trusted until {CONFIG_FILE} changes"),
@@ -131,14 +131,14 @@ fn revoke(store: &TrustStore, args: &Args) -> anyhow::Result<Outcome> {
 }
 
 fn list(store: &TrustStore, as_json: bool) -> anyhow::Result<Outcome> {
-    let state = |folder: &Path, trusted: &str| match std::fs::read(folder.join(CONFIG_FILE)) {
-        Ok(text) if hatchery::trust::sha256(&text) == trusted => "trusted",
-        Ok(_) => "changed since",
+    let state = |folder: &Path, trusted_hash: &str| match std::fs::read(folder.join(CONFIG_FILE)) {
+        Ok(text) if hatchery::trust::sha256(&text) == trusted_hash => "trusted",
+        Ok(_) => "changed",
         Err(_) => "missing",
     };
     let folders = store.list()?;
     if folders.is_empty() && !as_json {
-        writeln!(stdout(), "no folder is trusted")?;
+        writeln!(stdout(), "no trusted folders")?;
     }
     for entry in folders {
         let state = state(&entry.folder, &entry.sha256);

@@ -1,4 +1,4 @@
-//! `hatchery push`.
+//! `hatchery push`: uploads a component to a registry.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -6,17 +6,17 @@ use std::path::PathBuf;
 use hatchery_registry::{Credentials, PASSWORD_VARIABLE, Reference, RegistryClient, SigningKey};
 use serde_json::json;
 
+use crate::commands::Outcome;
+use crate::flags::with_push_flags;
 use crate::progress::TransferProgress;
 use crate::terminal::{BOLD, DIM, plain_stdout, stdout};
-use crate::verbs::Outcome;
 
-/// What to push, and where to.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  hatchery push dice.wasm registry.example/team/dice:1.0\n  hatchery push dice.wasm localhost:5000/dice:1.0 \
-                  --sign-with minisign.key\n\nCredentials come from HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD for the registry in \
-                  HATCHERY_REGISTRY, or from `docker login`. A signature is for the name in the reference and, if the tag is one, \
-                  the version. The password of a key is read from HATCHERY_SIGNING_PASSWORD."
+    after_help = "Examples:\n  hatchery push dice.wasm registry.example/team/dice:1.0\n  hatchery push dice.wasm localhost:5000/dice:1.0 \
+                  --sign-with minisign.key\n\nCredentials are HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD, for the registry in \
+                  HATCHERY_REGISTRY, or those of `docker login`. A signature covers the component's name and, if the tag is a \
+                  version, the version. HATCHERY_SIGNING_PASSWORD is the password of the signing key."
 )]
 pub struct Args {
     /// The component
@@ -26,10 +26,10 @@ pub struct Args {
     /// Sign the component with this minisign secret key
     #[arg(long, value_name = "KEYFILE")]
     sign_with: Option<PathBuf>,
-    /// Speak plain HTTP, as is done with registries on this machine anyway
+    /// Use HTTP instead of HTTPS; registries on this machine always use HTTP
     #[arg(long)]
     plain_http: bool,
-    /// Write the result as a line of JSON
+    /// Print the result as a line of JSON
     #[arg(long)]
     json: bool,
 }
@@ -41,8 +41,9 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     };
     let progress = TransferProgress::start();
     let client = RegistryClient::new(Credentials::from_env()?, args.plain_http, progress.listener());
-    let pushed = client.push(&args.file, &args.reference, key.as_ref()).await?;
+    let result = client.push(&args.file, &args.reference, key.as_ref()).await;
     drop(progress);
+    let pushed = result.map_err(with_push_flags)?;
     let pinned = args.reference.pinned(&pushed.manifest);
     if args.json {
         let mut line = json!({
@@ -53,8 +54,8 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         }
         writeln!(plain_stdout(), "{line}")?;
     } else {
-        let signed = pushed.signer.map(|signer| format!("  signed by {signer}")).unwrap_or_default();
-        writeln!(stdout(), "{BOLD}{}{BOLD:#}  {DIM}{pinned}{signed}{DIM:#}", args.reference)?;
+        let signer = pushed.signer.map(|signer| format!("  signed by {signer}")).unwrap_or_default();
+        writeln!(stdout(), "pushed {BOLD}{}{BOLD:#}  {DIM}{pinned}{signer}{DIM:#}", args.reference)?;
     }
     Ok(Outcome::Success)
 }

@@ -1,59 +1,59 @@
-//! `hatchery pull`.
+//! `hatchery pull`: downloads components from registries and verifies those in the folder.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use hatchery_registry::{
-    Change, ComponentFolder, Credentials, PullMode, PulledComponent, Reference, RegistryClient, RegistryError,
-    SignaturePolicy, SignatureVerifier, TrustedKey,
+    Change, ComponentFolder, Credentials, PullMode, PulledComponent, Reference, RegistryClient, SignaturePolicy,
+    SignatureVerifier, TrustedKey,
 };
 use serde_json::json;
 
+use crate::commands::Outcome;
+use crate::flags::with_pull_flags;
 use crate::host::ConfigArgs;
 use crate::progress::TransferProgress;
-use crate::terminal::{BOLD, DIM, ERROR, explain, plain_stdout, stdout};
-use crate::verbs::Outcome;
+use crate::terminal::{BOLD, DIM, ERROR, WARNING, format_error, plain_stdout, stdout};
 
-/// What to pull, and into which folder.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  hatchery pull my-agents registry.example/team/dice:1.0\n  hatchery pull my-agents\n  hatchery pull my-agents \
-                  --update\n\nThe first adds a component. The second restores and verifies all that hatchery.lock lists. The third takes \
-                  what the registries have now.\n\nCredentials come from HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD for the registry \
-                  in HATCHERY_REGISTRY, or from `docker login`."
+    after_help = "Examples:\n  hatchery pull my-agents registry.example/team/dice:1.0\n  hatchery pull my-agents\n  hatchery pull my-agents \
+                  --update\n\nThe first command adds a component. The second restores and verifies the components in hatchery.lock. The \
+                  third updates them to the current versions of their tags.\n\nCredentials are HATCHERY_REGISTRY_USER and \
+                  HATCHERY_REGISTRY_PASSWORD, for the registry in HATCHERY_REGISTRY, or those of `docker login`."
 )]
 pub struct Args {
     /// The served folder
     dir: PathBuf,
-    /// Registry, repository and tag or digest; all that is in hatchery.lock when left out
+    /// Registry, repository and tag or digest; all components in hatchery.lock by default
     reference: Option<Reference>,
-    /// The component's name in the folder; the last part of the repository's name by default
+    /// Name of the component in the folder; the last part of the repository's name by default
     #[arg(long, requires = "reference")]
     name: Option<String>,
-    /// Replace what is locked, and what has been changed in the folder, by what the registry has now
+    /// Replace locked and locally changed components by the registry's current versions
     #[arg(long, conflicts_with = "locked")]
     update: bool,
-    /// Leave hatchery.lock as it is: what it does not name, or names otherwise, is an error
+    /// Do not change hatchery.lock; fail if the component is not in it, or with another reference
     #[arg(long)]
     locked: bool,
-    /// What happens to components that no trusted key has signed: off, warn or require; as hatchery.yaml says by default
+    /// Check signatures of trusted keys: off, warn or require; overrides `registry.signatures` of hatchery.yaml
     #[arg(long, value_name = "POLICY")]
     signatures: Option<SignaturePolicy>,
-    /// Trust this minisign public key, or the one in this file, too
-    #[arg(long, value_name = "KEY_OR_FILE", value_parser = trusted_key)]
+    /// Trust this minisign public key, or the one in this file, in addition to those of hatchery.yaml
+    #[arg(long, value_name = "KEY_OR_FILE", value_parser = parse_trusted_key)]
     trust: Vec<TrustedKey>,
     #[command(flatten)]
     config: ConfigArgs,
-    /// Speak plain HTTP, as is done with registries on this machine anyway
+    /// Use HTTP instead of HTTPS; registries on this machine always use HTTP
     #[arg(long)]
     plain_http: bool,
-    /// Write a line of JSON for each component
+    /// Print a line of JSON for each component
     #[arg(long)]
     json: bool,
 }
 
-fn trusted_key(text: &str) -> anyhow::Result<TrustedKey> {
+fn parse_trusted_key(text: &str) -> anyhow::Result<TrustedKey> {
     let path = Path::new(text);
     if path.is_file() {
         let key = std::fs::read_to_string(path).with_context(|| text.to_owned())?;
@@ -64,14 +64,14 @@ fn trusted_key(text: &str) -> anyhow::Result<TrustedKey> {
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     if !args.dir.is_dir() {
-        bail!("{}: there is no such folder", args.dir.display());
+        bail!("{} is not a folder", args.dir.display());
     }
     let progress = TransferProgress::start();
     let client = RegistryClient::new(Credentials::from_env()?, args.plain_http, progress.listener());
     let folder = ComponentFolder::new(args.dir.clone(), client, args.signature_verifier()?);
     let results = match &args.reference {
         Some(reference) => vec![folder.add(reference, args.name.as_deref(), args.mode()).await],
-        None => folder.restore(args.mode()).await?,
+        None => folder.restore(args.mode()).await.map_err(with_pull_flags)?,
     };
     drop(progress);
     let mut outcome = Outcome::Success;
@@ -79,6 +79,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         if result.is_err() {
             outcome = Outcome::Failure;
         }
+        let result = result.map_err(with_pull_flags);
         if args.json { print_json(result)? } else { print(result)? }
     }
     Ok(outcome)
@@ -98,29 +99,29 @@ impl Args {
         let config = self.config.source(&self.dir).load()?.require_host_access()?.config;
         let keys = config.registry.trusted_keys.iter().chain(&self.trust).cloned().collect();
         let verifier = config.signature_verifier_with(self.signatures.unwrap_or(config.registry.signatures), keys);
-        verifier.check()?;
+        verifier.check().map_err(with_pull_flags)?;
         Ok(verifier)
     }
 }
 
-fn print_json(result: Result<PulledComponent, RegistryError>) -> anyhow::Result<()> {
+fn print_json(result: anyhow::Result<PulledComponent>) -> anyhow::Result<()> {
     let line = match result {
         Ok(pulled) => serde_json::to_value(pulled)?,
-        Err(error) => json!({"error": explain(&error.into())}),
+        Err(error) => json!({"error": format_error(&error)}),
     };
     Ok(writeln!(plain_stdout(), "{line}")?)
 }
 
-fn print(result: Result<PulledComponent, RegistryError>) -> io::Result<()> {
+fn print(result: anyhow::Result<PulledComponent>) -> io::Result<()> {
     let pulled = match result {
         Ok(pulled) => pulled,
         Err(error) => {
-            anstream::eprintln!("{ERROR}error:{ERROR:#} {}", explain(&error.into()));
+            anstream::eprintln!("{ERROR}error:{ERROR:#} {}", format_error(&error));
             return Ok(());
         }
     };
     for warning in &pulled.warnings {
-        anstream::eprintln!("{ERROR}warning:{ERROR:#} {warning}");
+        anstream::eprintln!("{WARNING}warning:{WARNING:#} {warning}");
     }
     let change = match pulled.change {
         Change::Added => "added",
@@ -129,6 +130,6 @@ fn print(result: Result<PulledComponent, RegistryError>) -> io::Result<()> {
         Change::Unchanged => "unchanged",
     };
     let (name, reference, manifest) = (&pulled.name, &pulled.reference, &pulled.manifest);
-    let signed = pulled.signer.map(|signer| format!("  signed by {signer}")).unwrap_or_default();
-    writeln!(stdout(), "{BOLD}{name}{BOLD:#} {change}  {DIM}{reference}  {manifest}{signed}{DIM:#}")
+    let signer = pulled.signer.map(|signer| format!("  signed by {signer}")).unwrap_or_default();
+    writeln!(stdout(), "{BOLD}{name}{BOLD:#} {change}  {DIM}{reference}  {manifest}{signer}{DIM:#}")
 }

@@ -1,4 +1,4 @@
-//! `hatchery serve`.
+//! `hatchery serve`: serves the agents of a folder over HTTP.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -14,22 +14,22 @@ use hatchery_server::{AppState, Server};
 use serde_json::json;
 
 use crate::audit;
-use crate::host::{self, ConfigArgs, StorageArgs};
-use crate::interrupt::Interrupts;
+use crate::commands::Outcome;
+use crate::host::{self, ConfigArgs, StorageArgs, explain_trust};
+use crate::interrupts::Interrupts;
 use crate::progress;
-use crate::terminal::{BOLD, DIM, ERROR, harmless, stdout};
-use crate::verbs::Outcome;
+use crate::terminal::{BOLD, DIM, ERROR, escape_control, stdout};
 
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  hatchery serve my-agents --port 9000\n  \
+#[command(after_help = "Examples:\n  hatchery serve my-agents --port 9000\n  \
                         hatchery serve my-agents --session-service sqlite:///var/lib/agents.db")]
 pub struct Args {
     /// The folder with components (*.wasm) and YAML agents (NAME/root_agent.yaml)
     dir: PathBuf,
-    /// The address to listen on; addresses other than loopback need server.allowed_hosts in hatchery.yaml
+    /// Address to listen on; an address other than loopback needs server.allowed_hosts in hatchery.yaml
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
-    /// The port; 0 for any free port
+    /// Port to listen on; 0 for any free port
     #[arg(long, default_value_t = 8080)]
     port: u16,
     /// Listen on an address other than loopback without server.allowed_hosts, and accept requests for any host name
@@ -39,15 +39,15 @@ pub struct Args {
     storage: StorageArgs,
     #[command(flatten)]
     config: ConfigArgs,
-    /// Refuse to start without a configuration file, and keep the settings in force if the file is removed while the
-    /// server runs: otherwise its signature policy and limits would be lost
+    /// Require a configuration file, so that removing it cannot disable signature checks and limits: the server does not
+    /// start without it, and keeps the last settings if it is removed
     #[arg(long)]
     config_required: bool,
     /// Do not watch the folder for changes
     #[arg(long)]
     no_watch: bool,
-    /// Write the address, the loaded apps and what is still loading as a line of JSON; if "loading" is not empty, a
-    /// second line follows when everything is loaded
+    /// Print the address, the apps, and the components that are still loading as a line of JSON; if "loading" is not
+    /// empty, a second line follows when everything is loaded
     #[arg(long)]
     json: bool,
 }
@@ -60,8 +60,8 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let loaded = builder.read_config()?;
     let allowed_hosts = allowed_hosts(address, &args, loaded)?;
     start_audit(&args, loaded)?;
-    let opened = interrupts.race(host::start(builder)).await;
-    let Some(mut host) = opened.transpose()? else { return Ok(Outcome::Interrupted) };
+    let started = interrupts.race(host::start(builder)).await;
+    let Some(mut host) = started.transpose()? else { return Ok(Outcome::Interrupted) };
     let is_loading = host.is_loading();
     if !is_loading {
         finish_loading(&mut host).await?;
@@ -71,14 +71,14 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let server = Server::bind(address, state).await?;
     let address = server.local_addr();
     if !address.ip().is_loopback() {
-        tracing::warn!(%address, "no authentication: everyone who can reach this address can run every agent");
+        tracing::warn!(%address, "the server has no authentication: every client that can reach this address can run every agent");
     }
     // A second announcement follows exactly if the first one lists something as loading.
     let loading = if is_loading { host.apps().loading() } else { Vec::new() };
     announce(address, host.apps().as_ref(), &loading, args.json)?;
-    let mut loaded = Ok(());
+    let mut load_result = Ok(());
     let stop = async {
-        let mut interrupted = pin!(interrupts.first());
+        let mut interrupt = pin!(interrupts.wait_for_first());
         if is_loading {
             let finish = async {
                 finish_loading(&mut host).await?;
@@ -88,17 +88,17 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
                 }
             };
             tokio::select! {
-                () = &mut interrupted => return,
-                finished = finish => loaded = finished,
+                () = &mut interrupt => return,
+                result = finish => load_result = result,
             }
         }
-        if loaded.is_ok() {
-            interrupted.await;
+        if load_result.is_ok() {
+            interrupt.await;
         }
     };
     server.serve(stop).await;
     host.close().await;
-    loaded.map(|()| Outcome::Success)
+    load_result.map(|()| Outcome::Success)
 }
 
 /// Waits until all components are loaded, then logs the settings and warns of unknown ones.
@@ -113,11 +113,12 @@ fn start_audit(args: &Args, loaded: &LoadedConfig) -> anyhow::Result<()> {
     let storage = args.storage.storage(&args.dir);
     if let Some(path) = loaded.config.audit.path(&storage) {
         if let Storage::Directory(folder) = &storage {
-            create_data_folder(folder).with_context(|| folder.display().to_string())?;
+            create_data_folder(folder)
+                .with_context(|| format!("cannot create the data folder {}", folder.display()))?;
         }
         audit::open(&path, &loaded.config.audit)?;
     }
-    if let Some(explanation) = loaded.explanation() {
+    if let Some(explanation) = explain_trust(loaded) {
         tracing::warn!("{explanation}");
     }
     hatchery::audit::record_start(loaded);
@@ -135,8 +136,8 @@ fn allowed_hosts(address: SocketAddr, args: &Args, loaded: &LoadedConfig) -> any
         return Ok(vec!["*".into()]);
     }
     bail!(
-        "--host {}: there is no authentication, so everyone who can reach this address could run every agent. List the host \
-         names that clients use in {}:\n\n  server:\n    allowed_hosts: [agents.example]\n\nor pass \
+        "--host {}: the server has no authentication, so every client that can reach this address could run every agent. \
+         List the host names that clients use in {}:\n\n  server:\n    allowed_hosts: [agents.example]\n\nor pass \
          --allow-unauthenticated to accept requests for any host name",
         args.host,
         loaded.file.display()
@@ -148,7 +149,7 @@ fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
         return Ok((ip, port).into());
     }
     let mut addresses = (host, port).to_socket_addrs().with_context(|| format!("--host {host}"))?;
-    addresses.next().ok_or_else(|| anyhow!("--host {host}: the host name has no address"))
+    addresses.next().ok_or_else(|| anyhow!("--host {host}: the host name does not resolve to an address"))
 }
 
 /// Prints the address of the server, and the apps or what is still loading.
@@ -157,11 +158,11 @@ fn announce(address: SocketAddr, source: &dyn AppSource, loading: &[String], as_
     if as_json {
         return write_json(address, source, loading);
     }
-    progress::suspend(|| writeln!(stdout(), "{BOLD}Serving {url}{BOLD:#}  {DIM}page {url}/dev-ui{DIM:#}"))?;
+    progress::suspend(|| writeln!(stdout(), "{BOLD}Serving {url}{BOLD:#}  {DIM}developer page: {url}/dev-ui{DIM:#}"))?;
     if loading.is_empty() {
         return write_apps(&url, source);
     }
-    progress::suspend(|| writeln!(stdout(), "loading: {}", loading.join(", ")))?;
+    progress::suspend(|| writeln!(stdout(), "still loading: {}", loading.join(", ")))?;
     Ok(stdout().flush()?)
 }
 
@@ -193,18 +194,18 @@ fn conflicts(report: &CatalogReport) -> impl Iterator<Item = &str> {
     files.chain(report.components.iter().flat_map(|component| &component.conflicts).map(String::as_str))
 }
 
-/// Prints the apps, commands for a first message, and name conflicts.
+/// Prints the apps, commands that send a first message, and name conflicts.
 fn write_apps(url: &str, source: &dyn AppSource) -> anyhow::Result<()> {
     let apps = source.app_names();
     let mut text = match apps.first() {
         Some(first) => {
-            let commands = indented(&harmless(&session_commands(url, first)));
-            format!("apps: {}\ntry:\n{commands}", harmless(&apps.join(", ")))
+            let commands = indent(&escape_control(&session_commands(url, first)));
+            format!("apps: {}\ntry:\n{commands}", escape_control(&apps.join(", ")))
         }
-        None => "no app is loaded: add a component or a folder with root_agent.yaml".into(),
+        None => "no app is loaded; add a component or a folder with root_agent.yaml, or run `hatchery doctor`".into(),
     };
     for conflict in conflicts(&source.report()) {
-        text.push_str(&format!("\n{ERROR}conflict:{ERROR:#} {}", harmless(conflict)));
+        text.push_str(&format!("\n{ERROR}conflict:{ERROR:#} {}", escape_control(conflict)));
     }
     progress::suspend(|| writeln!(stdout(), "{text}"))?;
     Ok(stdout().flush()?)
@@ -219,7 +220,7 @@ fn connectable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-fn indented(text: &str) -> String {
+fn indent(text: &str) -> String {
     text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
@@ -261,8 +262,8 @@ mod tests {
         assert_eq!(
             hosts("0.0.0.0", &[]).unwrap_err(),
             format!(
-                "--host 0.0.0.0: there is no authentication, so everyone who can reach this address could run every agent. List the \
-                 host names that clients use in {}:\n\n  server:\n    allowed_hosts: [agents.example]\n\nor pass \
+                "--host 0.0.0.0: the server has no authentication, so every client that can reach this address could run \
+                 every agent. List the host names that clients use in {}:\n\n  server:\n    allowed_hosts: [agents.example]\n\nor pass \
                  --allow-unauthenticated to accept requests for any host name",
                 file.display()
             )

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Exit code of a process that a signal has stopped, as shells expect it.
+/// Exit code after a stop signal, as shells expect it.
 pub const EXIT_CODE: u8 = 130;
 
 /// A listener for stop signals.
@@ -13,9 +13,9 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Starts to listen. From now on these signals do not end the process.
+    /// Installs the signal handlers. From now on these signals do not end the process.
     pub fn listen() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("cannot listen for signals");
+        let listen = |kind| signal(kind).context("cannot install signal handlers");
         Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
 
@@ -35,12 +35,12 @@ impl Interrupts {
         }
     }
 
-    /// Waits for the first signal. A second signal then ends the process at once.
-    pub async fn first(mut self) {
+    /// Waits for the first signal. After that, a second signal exits the process immediately.
+    pub async fn wait_for_first(mut self) {
         self.next().await;
         tokio::spawn(async move {
             self.next().await;
-            tracing::warn!("second stop signal: exiting at once");
+            tracing::warn!("second stop signal; exiting immediately");
             std::process::exit(EXIT_CODE.into());
         });
     }

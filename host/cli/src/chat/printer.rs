@@ -1,0 +1,280 @@
+//! Prints the events of a run on the terminal: text as it is streamed, thoughts and tool calls dimmed, errors on
+//! stderr.
+
+use std::io::{self, Write};
+
+use hatchery_core::{Event, Part, PartData, REQUEST_CONFIRMATION, USER_AUTHOR};
+use serde_json::{Value, json};
+
+use crate::terminal::{BOLD, DIM, ERROR, escape_control, truncate};
+
+/// Maximum number of printed characters of a tool's arguments or result.
+const MAX_CHARS: usize = 400;
+
+/// Maximum number of printed lines of code or of its output.
+const MAX_LINES: usize = 40;
+
+/// Prints events. Errors go to `errors`.
+pub struct ChatPrinter<O, E> {
+    out: O,
+    errors: E,
+    /// True if names of agents are printed.
+    has_several_agents: bool,
+    /// The agent whose name was printed last.
+    author: String,
+    /// The id and the text so far of the event whose parts are printed as they arrive. Events of parallel agents at the
+    /// same time are printed when they are complete.
+    stream: Option<(String, String)>,
+    /// True if the last line does not end with a line break yet.
+    is_line_open: bool,
+}
+
+impl<O: Write, E: Write> ChatPrinter<O, E> {
+    /// Creates a printer. It prints the names of agents if `has_several_agents` is set.
+    pub fn new(out: O, errors: E, has_several_agents: bool) -> Self {
+        Self { out, errors, has_several_agents, author: String::new(), stream: None, is_line_open: false }
+    }
+
+    /// Prints an event.
+    pub fn print(&mut self, event: &Event) -> io::Result<()> {
+        if event.author == USER_AUTHOR {
+            return Ok(());
+        }
+        let parts = event.content.as_ref().map(|content| content.parts.as_slice()).unwrap_or_default();
+        let text = parts.iter().filter_map(Part::as_text).collect();
+        let Some(is_printed) = self.update_stream(event, text) else { return Ok(()) };
+        if !event.partial && !is_printed {
+            self.end_line()?;
+        }
+        for part in parts {
+            match &part.data {
+                PartData::Text(_) if is_printed => {}
+                PartData::Text(text) => self.print_text(&event.author, text, part.thought)?,
+                // The complete event that follows contains it.
+                _ if event.partial => {}
+                other => self.print_line(&event.author, other, part)?,
+            }
+        }
+        if !event.partial {
+            self.end_line()?;
+        }
+        if let Some(message) = event.error_message.as_deref().or(event.error_code.as_deref()) {
+            let code = event.error_code.as_deref().unwrap_or("ERROR");
+            self.print_error(code, message)?;
+        }
+        self.out.flush()
+    }
+
+    /// Updates the stream. Returns true if the event's text is already printed, or `None` if the event is not printed.
+    fn update_stream(&mut self, event: &Event, text: String) -> Option<bool> {
+        if !event.partial {
+            // Callbacks may have replaced the streamed text.
+            let stream = self.stream.take_if(|(id, _)| *id == event.id);
+            return Some(stream.is_some_and(|(_, printed)| printed.starts_with(&text)));
+        }
+        let (id, printed) = self.stream.get_or_insert_with(|| (event.id.clone(), String::new()));
+        if *id != event.id {
+            return None;
+        }
+        printed.push_str(&text);
+        Some(false)
+    }
+
+    /// Prints the error of a run.
+    pub fn print_error(&mut self, code: &str, message: &str) -> io::Result<()> {
+        self.end_line()?;
+        self.out.flush()?;
+        writeln!(self.errors, "{ERROR}{}:{ERROR:#} {}", escape_control(code), escape_control(message))
+    }
+
+    fn print_author(&mut self, author: &str) -> io::Result<()> {
+        if self.has_several_agents && self.author != author {
+            self.end_line()?;
+            writeln!(self.out, "{BOLD}{}{BOLD:#}", escape_control(author))?;
+            self.author = author.to_owned();
+        }
+        Ok(())
+    }
+
+    fn print_text(&mut self, author: &str, text: &str, thought: bool) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.print_author(author)?;
+        let text = escape_control(text);
+        if thought {
+            write!(self.out, "{DIM}{text}{DIM:#}")?;
+        } else {
+            write!(self.out, "{text}")?;
+        }
+        self.is_line_open = !text.ends_with('\n');
+        Ok(())
+    }
+
+    fn print_line(&mut self, author: &str, data: &PartData, part: &Part) -> io::Result<()> {
+        let line = match data {
+            // The approval prompt shows it.
+            PartData::FunctionCall(call) if call.name == REQUEST_CONFIRMATION => return Ok(()),
+            PartData::FunctionCall(call) => format!("→ {}({})", call.name, Value::from(call.args.clone())),
+            PartData::FunctionResponse(response) => {
+                format!("← {} {}", response.name, Value::from(response.response.clone()))
+            }
+            PartData::InlineData(blob) => format!("[{}, {} bytes]", blob.mime_type, blob.data.len()),
+            PartData::FileData(file) => format!("[{}]", file.file_uri),
+            PartData::ExecutableCode(code) => return self.print_block(author, "code", &code.code),
+            PartData::CodeExecutionResult(result) => {
+                let result = result.output.as_deref().or(result.outcome.as_deref()).unwrap_or_default();
+                return self.print_block(author, "result", result);
+            }
+            PartData::Text(_) => return Ok(()),
+            PartData::Other if part.extra.is_empty() => return Ok(()),
+            PartData::Other => json!(part.extra).to_string(),
+        };
+        self.print_author(author)?;
+        self.end_line()?;
+        writeln!(self.out, "{DIM}{}{DIM:#}", truncate(&line, MAX_CHARS))
+    }
+
+    /// Prints a text of several lines under a title.
+    fn print_block(&mut self, author: &str, title: &str, text: &str) -> io::Result<()> {
+        self.print_author(author)?;
+        self.end_line()?;
+        writeln!(self.out, "{DIM}{title}:{DIM:#}")?;
+        for line in text.lines().take(MAX_LINES) {
+            writeln!(self.out, "{DIM}  {}{DIM:#}", truncate(line, MAX_CHARS))?;
+        }
+        if text.lines().nth(MAX_LINES).is_some() {
+            writeln!(self.out, "{DIM}  …{DIM:#}")?;
+        }
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.is_line_open) {
+            writeln!(self.out)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hatchery_core::{CodeExecutionResult, Content, EventData, ExecutableCode, FunctionCall};
+
+    use super::*;
+
+    fn event(id: &str, partial: bool, parts: Vec<Part>) -> Arc<Event> {
+        let content = Some(Arc::new(Content::new("model", parts)));
+        Event::new(EventData { id: id.into(), author: "dice".into(), partial, content, ..EventData::default() })
+    }
+
+    fn print_all(has_several_agents: bool, events: &[Arc<Event>]) -> (String, String) {
+        let (mut out, mut errors) = (Vec::new(), Vec::new());
+        let mut printer = ChatPrinter::new(
+            anstream::StripStream::new(&mut out),
+            anstream::StripStream::new(&mut errors),
+            has_several_agents,
+        );
+        for event in events {
+            printer.print(event).unwrap();
+        }
+        drop(printer);
+        (String::from_utf8(out).unwrap(), String::from_utf8(errors).unwrap())
+    }
+
+    #[test]
+    fn streamed_text_is_printed_once() {
+        let events = [
+            event("1", true, vec![Part::text("Hel")]),
+            event("1", true, vec![Part::text("lo")]),
+            event("1", false, vec![Part::text("Hello")]),
+            event("2", false, vec![Part::text("Bye")]),
+        ];
+        assert_eq!(print_all(false, &events).0, "Hello\nBye\n");
+    }
+
+    #[test]
+    fn text_of_parallel_agents_is_printed_once_and_in_one_piece() {
+        let text_event = |author: &str, partial, text| {
+            let content = Some(Arc::new(Content::new("model", vec![Part::text(text)])));
+            let (id, author) = (author.into(), author.into());
+            Event::new(EventData { id, author, partial, content, ..EventData::default() })
+        };
+        let events = [
+            text_event("a", true, "on"),
+            text_event("b", true, "tw"),
+            text_event("a", true, "e"),
+            text_event("b", true, "o"),
+            text_event("b", false, "two"),
+            text_event("a", true, "!"),
+            text_event("a", false, "one!"),
+        ];
+        assert_eq!(print_all(true, &events).0, "a\none\nb\ntwo\na\n!\n");
+    }
+
+    #[test]
+    fn an_answer_that_differs_from_the_streamed_text_is_printed_too() {
+        let events = [event("1", true, vec![Part::text("My PIN is")]), event("1", false, vec![Part::text("No.")])];
+        assert_eq!(print_all(false, &events).0, "My PIN is\nNo.\n");
+    }
+
+    #[test]
+    fn calls_have_their_own_lines_after_streamed_text() {
+        let call = FunctionCall {
+            name: "roll".into(),
+            args: [("sides".into(), 6.into())].into_iter().collect(),
+            ..Default::default()
+        };
+        let events = [
+            event("1", true, vec![Part::text("I roll.")]),
+            event("1", true, vec![PartData::FunctionCall(call.clone()).into()]),
+            event("1", false, vec![Part::text("I roll."), PartData::FunctionCall(call).into()]),
+        ];
+        assert_eq!(print_all(false, &events).0, "I roll.\n→ roll({\"sides\":6})\n");
+    }
+
+    #[test]
+    fn a_confirmation_request_is_not_printed_as_a_call() {
+        let call = FunctionCall { name: "adk_request_confirmation".into(), ..Default::default() };
+        assert_eq!(print_all(false, &[event("1", false, vec![PartData::FunctionCall(call).into()])]).0, "");
+    }
+
+    #[test]
+    fn code_and_its_output_keep_their_lines() {
+        let code = ExecutableCode { code: "a = 1\nprint(a)".into(), ..Default::default() };
+        let result = CodeExecutionResult { output: Some("line\n".repeat(41)), ..Default::default() };
+        let parts = vec![PartData::ExecutableCode(code).into(), PartData::CodeExecutionResult(result).into()];
+        let lines = "  line\n".repeat(40);
+        assert_eq!(
+            print_all(false, &[event("1", false, parts)]).0,
+            format!("code:\n  a = 1\n  print(a)\nresult:\n{lines}  …\n")
+        );
+    }
+
+    #[test]
+    fn agents_are_named_if_there_are_several() {
+        let events = [event("1", false, vec![Part::text("a")]), event("2", false, vec![Part::text("b")])];
+        assert_eq!(print_all(true, &events).0, "dice\na\nb\n");
+    }
+
+    #[test]
+    fn an_agent_without_output_is_not_named() {
+        let call = || vec![PartData::FunctionCall(FunctionCall { name: "roll".into(), ..Default::default() }).into()];
+        let events = [event("1", false, vec![]), event("2", true, call()), event("3", false, vec![Part::text("")])];
+        assert_eq!(print_all(true, &events).0, "");
+        assert_eq!(print_all(true, &[event("2", true, call()), event("2", false, call())]).0, "dice\n→ roll({})\n");
+    }
+
+    #[test]
+    fn errors_go_to_the_error_stream() {
+        let data = EventData {
+            author: "dice".into(),
+            error_code: Some("MODEL_AUTH".into()),
+            error_message: Some("no key".into()),
+            ..EventData::default()
+        };
+        assert_eq!(print_all(false, &[Event::new(data)]), (String::new(), "MODEL_AUTH: no key\n".into()));
+    }
+}

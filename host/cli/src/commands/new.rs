@@ -1,0 +1,134 @@
+//! `hatchery new`: creates a project from a template.
+
+use std::io::Write;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context, bail};
+use hatchery::shell::quoted_path;
+
+use crate::commands::Outcome;
+use crate::languages::Language;
+use crate::template::{self, ProjectName, SdkSource, TemplateKind};
+use crate::terminal::stdout;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  hatchery new dice --kind agent\n  hatchery new haiku --lang python\n  hatchery new greeter --kind yaml --path my-agents"
+)]
+pub struct Args {
+    /// Name of the component or app, and of the new folder
+    name: ProjectName,
+    /// What to create
+    #[arg(long, value_enum, default_value_t = TemplateKind::Agent)]
+    kind: TemplateKind,
+    /// Language of the component
+    #[arg(long, value_enum, default_value_t = Language::Rust)]
+    lang: Language,
+    /// Folder in which the new folder is created
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    path: PathBuf,
+    /// Folder of the SDK hatchery-guest; by default the one in the surrounding Hatchery repository, or the released version
+    #[arg(long, value_name = "DIR")]
+    sdk: Option<PathBuf>,
+}
+
+/// The released version of the SDK that is compatible with this host.
+const SDK_VERSION: &str = "0.1";
+
+/// Returns the folder of the SDK in the repository, and the name of its manifest.
+fn sdk_location(language: Language) -> (&'static str, &'static str) {
+    match language {
+        Language::Rust => ("guest-sdk/rust", "Cargo.toml"),
+        Language::Python => ("guest-sdk/python", "pyproject.toml"),
+        Language::JavaScript => ("guest-sdk/js", "package.json"),
+    }
+}
+
+pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    let name = args.name.to_string();
+    let folder = if args.path == Path::new(".") { name.into() } else { args.path.join(name) };
+    let sdk = find_sdk(args.lang, args.sdk.as_deref(), &args.path)?;
+    let files = template::write(args.kind, args.lang, &args.name, &sdk, &folder)?;
+    let mut out = stdout();
+    for file in files {
+        writeln!(out, "{}", file.display())?;
+    }
+    let (folder, served_folder) = (quoted_path(&folder), quoted_path(&args.path));
+    let first_step = if args.kind.is_component() { "build" } else { "run" };
+    writeln!(out, "\nnext steps:\n  hatchery {first_step} {folder}\n  hatchery serve {served_folder}")?;
+    Ok(Outcome::Success)
+}
+
+/// Returns the SDK to depend on: the folder of `--sdk`, the SDK of the repository around `parent`, or the released version.
+fn find_sdk(language: Language, sdk_folder: Option<&Path>, parent: &Path) -> anyhow::Result<SdkSource> {
+    let (repository_folder, manifest) = sdk_location(language);
+    if let Some(folder) = sdk_folder {
+        let path = folder.canonicalize().with_context(|| format!("--sdk {}", folder.display()))?;
+        let text = std::fs::read_to_string(path.join(manifest)).unwrap_or_default();
+        if !text.contains("hatchery-guest") || text.contains("[workspace]") {
+            bail!(
+                "--sdk {}: not the SDK for this language; name the folder {repository_folder} of the Hatchery repository",
+                folder.display()
+            );
+        }
+        return Ok(SdkSource::Path(path));
+    }
+    Ok(find_in_repository(language, parent).map_or(SdkSource::Version(SDK_VERSION), SdkSource::Path))
+}
+
+/// Returns the path of the SDK in the repository around `parent`, relative to a new folder in `parent`. `None` outside of
+/// the repository.
+fn find_in_repository(language: Language, parent: &Path) -> Option<PathBuf> {
+    let (sdk, manifest) = sdk_location(language);
+    // `canonicalize` would fail for a folder that does not exist yet.
+    let parent = std::path::absolute(parent).ok()?;
+    let parent: PathBuf = parent.components().filter(|part| *part != Component::CurDir).collect();
+    let (depth, root) = parent.ancestors().enumerate().find(|(_, root)| root.join(sdk).join(manifest).is_file())?;
+    if parent.components().any(|part| part == Component::ParentDir) {
+        return Some(root.join(sdk));
+    }
+    let mut relative: PathBuf = std::iter::repeat_n("..", depth + 1).collect();
+    relative.push(sdk);
+    Some(relative)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repository() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (folder, manifest) in [Language::Rust, Language::Python].map(sdk_location) {
+            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+            std::fs::write(root.path().join(folder).join(manifest), "name = \"hatchery-guest\"\n").unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn in_the_repository_its_own_sdk_is_used() {
+        let root = repository();
+        let find = |folder, parent: &Path| find_sdk(Language::Rust, folder, parent).unwrap();
+        let deep = root.path().join("agents/mine");
+        assert_eq!(find(None, root.path()), SdkSource::Path("../guest-sdk/rust".into()));
+        assert_eq!(find(None, &deep), SdkSource::Path("../../../guest-sdk/rust".into()));
+        let elsewhere = tempfile::tempdir().unwrap();
+        assert_eq!(find(None, elsewhere.path()), SdkSource::Version("0.1"));
+        let python = find_sdk(Language::Python, None, root.path()).unwrap();
+        assert_eq!(python, SdkSource::Path("../guest-sdk/python".into()));
+        let folder = root.path().join("guest-sdk/rust");
+        assert_eq!(find(Some(&folder), elsewhere.path()), SdkSource::Path(folder.canonicalize().unwrap()));
+    }
+
+    #[test]
+    fn a_folder_that_is_not_the_sdk_is_refused() {
+        let root = repository();
+        let error = |folder: &Path| find_sdk(Language::Rust, Some(folder), Path::new(".")).unwrap_err().to_string();
+        let expected = "not the SDK for this language; name the folder guest-sdk/rust of the Hatchery repository";
+        assert!(error(root.path()).ends_with(expected));
+        std::fs::write(root.path().join("Cargo.toml"), "[workspace]\nhatchery-guest = {}\n").unwrap();
+        assert!(error(root.path()).ends_with(expected), "the root of the repository is a workspace");
+        assert!(error(&root.path().join("guest-sdk/python")).ends_with(expected), "another language");
+        assert!(error(Path::new("/no/such")).contains("--sdk /no/such"));
+    }
+}

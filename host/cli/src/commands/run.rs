@@ -1,0 +1,147 @@
+//! `hatchery run`: a chat in the terminal, or a single message.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow, bail};
+use hatchery::AppSource;
+use hatchery_engine::{App, Runner};
+use hatchery_recordings::Recorder;
+
+use crate::chat::{ApprovalMode, ChatSession};
+use crate::commands::Outcome;
+use crate::host::{self, ConfigArgs, StorageArgs, find_served_folder};
+use crate::recordings;
+use crate::terminal::list_names;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  hatchery run my-agents dice\n  hatchery run my-agents/dice --message 'Roll a d20'\n  \
+                        echo 'Roll a d20' | hatchery run my-agents dice --json\n  \
+                        hatchery run my-agents bank --message 'Pay the rent' --yes\n  \
+                        hatchery run my-agents dice --record my-agents/dice/recorded/two-rolls\n\n\
+    Runs agents and components of the folder with the grants of hatchery.yaml. Grants for access outside of the folder need\n\
+    `hatchery trust`. The session is not stored.\n\n\
+    Exit codes: 1 if a run fails, 3 if a tool call needs approval and there is no terminal, 130 after Ctrl-C."
+)]
+pub struct Args {
+    /// The folder with the apps, the folder of one app, or the name of an app in the current folder
+    #[arg(value_name = "DIR_OR_APP")]
+    target: PathBuf,
+    /// The name of the app; optional if there is only one
+    app: Option<String>,
+    /// Send this message and exit; otherwise messages are read from stdin, one per line
+    #[arg(short, long, value_name = "TEXT")]
+    message: Option<String>,
+    /// Record the session in this folder, so that `hatchery test` can replay it; replaces an existing recording
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print every event as a line of JSON
+    #[arg(long)]
+    json: bool,
+    /// Approve every tool call that needs approval; by default the terminal asks
+    #[arg(long)]
+    yes: bool,
+    /// Reject every tool call that needs approval
+    #[arg(long, conflicts_with = "yes")]
+    no: bool,
+}
+
+const USER: &str = "user";
+
+pub async fn run(args: Args) -> anyhow::Result<Outcome> {
+    let (folder, app_name) = resolve_target(&args.target, args.app)?;
+    let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory());
+    let host = host::open(if args.record.is_some() { builder.reproducible() } else { builder }).await?;
+    let app = select_app(host.apps().as_ref(), app_name)?;
+    let key = host.services().sessions.create(&app.name, USER, None, Default::default()).await?.key;
+    let has_terminal = std::io::stdin().is_terminal() && !args.json;
+    let (runner, app) = match &args.record {
+        Some(folder) => (with_recorder(host.runner(), folder)?, recordings::without_compaction(&app)),
+        None => (host.runner().clone(), app),
+    };
+    let approval_mode = approval_mode(args.yes, args.no, has_terminal);
+    let mut chat = ChatSession::new(runner, app, key, approval_mode, args.json)?;
+    let outcome = match args.message {
+        Some(message) => chat.run_turn(&message).await,
+        None => chat.run(has_terminal).await,
+    };
+    // The runner of a recorder also closes the plugins of the host.
+    chat.close().await;
+    outcome
+}
+
+fn approval_mode(yes: bool, no: bool, has_terminal: bool) -> ApprovalMode {
+    match (yes, no, has_terminal) {
+        (true, _, _) => ApprovalMode::ApproveAll,
+        (false, true, _) => ApprovalMode::RejectAll,
+        (false, false, true) => ApprovalMode::Prompt,
+        (false, false, false) => ApprovalMode::Unavailable,
+    }
+}
+
+/// Returns the folder to load and the name of the app, if the arguments determine it.
+fn resolve_target(target: &Path, app: Option<String>) -> anyhow::Result<(PathBuf, Option<String>)> {
+    if target.is_dir() {
+        return match app {
+            Some(app) => Ok((target.to_owned(), Some(app))),
+            None => find_served_folder(target),
+        };
+    }
+    match (target.to_str(), app) {
+        (Some(name), None) if !name.contains(['/', '.']) => Ok((PathBuf::from("."), Some(name.to_owned()))),
+        _ => bail!("{} is not a folder", target.display()),
+    }
+}
+
+fn select_app(source: &dyn AppSource, name: Option<String>) -> anyhow::Result<Arc<App>> {
+    let names = source.app_names();
+    let name = match (name, names.as_slice()) {
+        (Some(name), _) => name,
+        (None, [only]) => only.clone(),
+        (None, []) => bail!(
+            "no app is loaded; add a folder with root_agent.yaml or a component that exports an agent, or run \
+             `hatchery doctor` to see what is wrong"
+        ),
+        (None, _) => bail!("there are several apps; name one of them: {}", list_names(&names)),
+    };
+    source.app(&name).ok_or_else(|| anyhow!("app `{name}` not found; available: {}", list_names(&names)))
+}
+
+/// Returns the runner with a plugin that records the session in a folder.
+fn with_recorder(runner: &Runner, folder: &Path) -> anyhow::Result<Runner> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let recorder = Arc::new(Recorder::single_session(folder));
+    Ok(runner.with_prepended_plugin(runner.services().clone(), recorder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_take_precedence_over_the_terminal() {
+        assert_eq!(approval_mode(true, false, true), ApprovalMode::ApproveAll);
+        assert_eq!(approval_mode(false, true, false), ApprovalMode::RejectAll);
+        assert_eq!(approval_mode(false, false, true), ApprovalMode::Prompt);
+        assert_eq!(approval_mode(false, false, false), ApprovalMode::Unavailable);
+    }
+
+    #[test]
+    fn the_target_is_a_folder_the_folder_of_an_app_or_a_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let dice = folder.path().join("dice");
+        std::fs::create_dir(&dice).unwrap();
+        std::fs::write(dice.join("root_agent.yaml"), "").unwrap();
+        let named = resolve_target(folder.path(), Some("x".into())).unwrap();
+        assert_eq!(named, (folder.path().to_owned(), Some("x".into())));
+        let (parent, app) = resolve_target(&dice, None).unwrap();
+        assert_eq!((parent.canonicalize().unwrap(), app), (folder.path().canonicalize().unwrap(), Some("dice".into())));
+        assert_eq!(resolve_target(Path::new("dice"), None).unwrap(), (".".into(), Some("dice".into())));
+        let error = resolve_target(Path::new("no/folder"), None).unwrap_err().to_string();
+        assert_eq!(error, "no/folder is not a folder");
+    }
+}

@@ -1,0 +1,159 @@
+//! `hatchery test`: runs scripted conversations, replays recordings, and compares the results.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use hatchery::AppSource;
+use hatchery_core::{Content, EventWindow, SessionKey};
+use hatchery_engine::{RunRequest, Runner};
+use hatchery_recordings::Recordings;
+use hatchery_wasm::DeterministicMode;
+use serde_json::json;
+
+use crate::commands::Outcome;
+use crate::conversation::{self, Conversation, Turn};
+use crate::files;
+use crate::host::{self, ConfigArgs, StorageArgs, find_served_folder};
+use crate::recordings;
+use crate::terminal::{list_names, stdout};
+use crate::test_report::{ExpectationResult, ObservedTurn, TestReport, TurnReport, describe_failure};
+
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  hatchery test my-agents\n\n\
+    runs every conversation.yaml in my-agents and the folders below it:\n\n  \
+    app: dice\n  turns:\n    - user: Roll a d20\n      expect:              # in this order, with anything in between\n        \
+    - call: roll_die\n        - response: roll_die\n        - text: You rolled\n      state: {rolls_count: 1}\n\n\
+    The clock and the random numbers of components are the same in each run. `http` contains the responses to their\n\
+    HTTP requests, as in\n  http: [{url: https://example.com/, body: Hello}]\n\n\
+    Sessions recorded by `hatchery run --record` (generated-recordings.yaml) are replayed: models and tools return the\n\
+    recorded responses, and a test fails if their requests differ from the recorded ones.\n\n\
+    Runs agents and components of the folder with the grants of hatchery.yaml. Grants for access outside of the folder need\n\
+    `hatchery trust`; the network is never used.")]
+pub struct Args {
+    /// The folder with the apps, or the folder of one app
+    dir: PathBuf,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print the results as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const USER: &str = "test";
+
+/// The content of a test file.
+enum TestCase {
+    Conversation(Conversation),
+    Recordings(Recordings),
+}
+
+pub async fn run(args: Args) -> anyhow::Result<Outcome> {
+    let (folder, _) = find_served_folder(&args.dir)?;
+    let tests = read_tests(&args.dir)?;
+    if tests.is_empty() {
+        bail!(
+            "no {} or {} found in {} or below it; `hatchery test --help` shows an example",
+            conversation::FILE_NAME,
+            hatchery_recordings::FILE_NAME,
+            args.dir.display()
+        );
+    }
+    let deterministic = DeterministicMode::default();
+    let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory());
+    let host = host::open(builder.deterministic(deterministic.clone())).await?;
+    let mut reports = Vec::new();
+    for (file, test) in tests {
+        let report = match test {
+            TestCase::Conversation(mut conversation) => {
+                deterministic.http.play(std::mem::take(&mut conversation.http));
+                run_conversation(host.runner(), host.apps().as_ref(), conversation, file).await?
+            }
+            TestCase::Recordings(recordings) => recordings::replay(&host, recordings, file).await?,
+        };
+        if !args.json {
+            report.print(&mut stdout())?;
+        }
+        reports.push(report);
+    }
+    host.close().await;
+    let failed = reports.iter().filter(|report| !report.passed).count();
+    let passed = reports.len() - failed;
+    let mut out = stdout();
+    if args.json {
+        writeln!(out, "{}", json!({"passed": passed, "failed": failed, "conversations": reports}))?;
+    } else {
+        writeln!(out, "{passed} passed, {failed} failed")?;
+    }
+    Ok(if failed == 0 { Outcome::Success } else { Outcome::Failure })
+}
+
+/// Reads all test files in a folder and below it.
+fn read_tests(folder: &Path) -> anyhow::Result<Vec<(PathBuf, TestCase)>> {
+    let files = files::find(folder, |name| [conversation::FILE_NAME, hatchery_recordings::FILE_NAME].contains(&name))?;
+    let read = |file: PathBuf| {
+        let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let test = if file.ends_with(hatchery_recordings::FILE_NAME) {
+            TestCase::Recordings(Recordings::parse(&text).with_context(|| file.display().to_string())?)
+        } else {
+            TestCase::Conversation(Conversation::parse(&text, &file)?)
+        };
+        Ok((file, test))
+    };
+    files.into_iter().map(read).collect()
+}
+
+async fn run_conversation(
+    runner: &Runner,
+    source: &dyn AppSource,
+    conversation: Conversation,
+    file: PathBuf,
+) -> anyhow::Result<TestReport> {
+    let Conversation { app, turns, .. } = conversation;
+    let mut report = TestReport::new(file, app);
+    let Some(app) = source.app(&report.app) else {
+        report.error = Some(format!("app `{}` not found; available: {}", report.app, list_names(&source.app_names())));
+        return Ok(report);
+    };
+    let key = runner.services().sessions.create(&app.name, USER, None, Default::default()).await?.key;
+    for turn in turns {
+        let request = RunRequest::new(&*key.user, &*key.id, Content::user(&turn.user));
+        let observed = ObservedTurn::collect(runner.run(app.clone(), request).await?).await;
+        report.turns.push(check_turn(runner, &key, turn, observed).await?);
+    }
+    Ok(report.complete())
+}
+
+/// Compares a turn with its expectations.
+async fn check_turn(
+    runner: &Runner,
+    key: &SessionKey,
+    turn: Turn,
+    observed: ObservedTurn,
+) -> anyhow::Result<TurnReport> {
+    let ObservedTurn { items, failure } = observed;
+    let session = runner.services().sessions.get(key, EventWindow::All).await?;
+    let mut events = session.iter().flat_map(|session| session.events.iter().rev());
+    let message = events.find(|event| event.author == "user").and_then(|event| event.content.as_ref());
+    let message = message.map(|content| content.text()).unwrap_or_default();
+    let mut problems: Vec<_> = failure.iter().map(describe_failure).collect();
+    if let Some(expected) = turn.stored.filter(|expected| *expected != message) {
+        problems.push(format!("stored user message: expected {expected:?}, found {message:?}"));
+    }
+    let state = session.map(|session| session.state).unwrap_or_default();
+    problems.extend(conversation::compare_state(&turn.state, &state));
+    let matches = conversation::match_in_order(&turn.expect, &items);
+    let expectations: Vec<_> = turn
+        .expect
+        .iter()
+        .zip(matches)
+        .map(|(expectation, is_met)| ExpectationResult { expectation: expectation.to_string(), is_met })
+        .collect();
+    Ok(TurnReport {
+        user: turn.user,
+        passed: problems.is_empty() && expectations.iter().all(|result| result.is_met),
+        expectations,
+        observed: items.iter().map(ToString::to_string).collect(),
+        problems,
+    })
+}

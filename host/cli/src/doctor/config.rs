@@ -1,0 +1,55 @@
+//! Checks `hatchery.yaml`: syntax, trust, and whether the apps, components and plugins named in it exist.
+
+use std::sync::Arc;
+
+use hatchery::shell::quoted_path;
+use hatchery::trust::{LoadedConfig, TrustStatus, UntrustedReason};
+use hatchery::{AppSource, CONFIG_FILE, Config, known_apps, unknown_apps, unknown_components};
+use hatchery_engine::plugins::ConfiguredPlugins;
+
+use super::{Diagnosis, Finding};
+use crate::flags::config_flags;
+
+pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
+    match (diagnosis.config, diagnosis.loaded_config) {
+        (Err(error), _) => {
+            let flags = config_flags(error).map(|flags| format!(" ({flags})")).unwrap_or_default();
+            vec![Finding::error(format!("{error}{flags}"))]
+        }
+        (Ok(config), Some(loaded)) if loaded.file.is_file() => check_config(diagnosis, config, loaded),
+        (Ok(_), _) => Vec::new(),
+    }
+}
+
+fn check_config(diagnosis: &Diagnosis<'_>, config: &Config, loaded: &LoadedConfig) -> Vec<Finding> {
+    let catalog = &diagnosis.catalog_handle;
+    let report = catalog.report();
+    let apps = unknown_apps(config, &known_apps(catalog.app_names(), &report));
+    let components = unknown_components(config, &report);
+    let mut findings: Vec<_> = apps.into_iter().chain(components).map(Finding::warning).collect();
+    findings.extend(check_trust(loaded));
+    // A host does not start without a configured plugin.
+    let plugins = ConfiguredPlugins::new(&config.plugins, hatchery::plugins::registered(), Arc::new(catalog.clone()));
+    if let Err(error) = plugins {
+        findings.push(Finding::error(format!("{CONFIG_FILE}: {error}")));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(format!("{CONFIG_FILE}: valid, and every app, component and plugin in it exists")));
+    }
+    findings
+}
+
+/// Returns an error if the file requests access that is not trusted.
+fn check_trust(loaded: &LoadedConfig) -> Option<Finding> {
+    let TrustStatus::Untrusted(reason) = &loaded.status else { return None };
+    let requested: String = loaded.external.iter().map(|access| format!("\n{access}")).collect();
+    let message = format!("{CONFIG_FILE} requests access outside of its folder, but {reason}:{requested}");
+    let fix = match reason {
+        UntrustedReason::WritableByAll { path } => format!("chmod o-w {}", quoted_path(path)),
+        UntrustedReason::NoList(error) => return Some(Finding::error(format!("{message}\n{error}"))),
+        UntrustedReason::Undecided | UntrustedReason::Changed => {
+            format!("hatchery trust {}", quoted_path(loaded.folder()))
+        }
+    };
+    Some(Finding::error(message).with_fix(fix))
+}
