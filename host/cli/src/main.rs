@@ -32,8 +32,15 @@ use logs::LogFormat;
 #[derive(Parser)]
 #[command(name = "hatchery", version, max_term_width = 100)]
 struct Cli {
-    /// Format of log lines on stderr; the environment variable HATCHERY_LOG sets the filter, such as `debug` or `hatchery_wasm=trace`
-    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    /// Format of log lines on stderr; the variable HATCHERY_LOG sets their filter, such as `debug` or `hatchery_wasm=trace`
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t = LogFormat::Text,
+        value_name = "FORMAT",
+        help_heading = "Global options"
+    )]
     log_format: LogFormat,
     #[command(subcommand)]
     command: Command,

@@ -76,7 +76,10 @@ impl RegistryClient {
             let reason = "a push needs a tag, because the digest is computed from the file".to_owned();
             return Err(RegistryError::InvalidReference { reference: reference.to_string(), reason });
         }
-        let missing = || RegistryError::Read { path: path.to_owned(), source: io::ErrorKind::NotFound.into() };
+        let missing = || RegistryError::Read {
+            path: path.to_owned(),
+            source: io::Error::new(io::ErrorKind::NotFound, "file not found"),
+        };
         let bytes = file::read(path).await?.ok_or_else(missing)?;
         let interfaces = Interfaces::read(&path.display().to_string(), &bytes)?;
         let subject = Subject { name: reference.name(), version: reference.version() };

@@ -17,8 +17,8 @@ use crate::{compiler, files};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery inspect dice.wasm\n  hatchery inspect my-agents --json\n\n\
-    Compiles each component and lets it describe itself, without any grants: it has no files, environment variables or\n\
-    network, and a fake clock. Components that are refused, for example by the signature policy, are not run; only their\n\
+    Compiles each component and lets it describe itself, without any grants: it has no files, environment variables or \
+    network, and a fake clock. Components that are refused, for example by the signature policy, are not run; only their \
     exports and imports are shown.")]
 pub struct Args {
     /// A component, or a folder with components; grants and limits are those of hatchery.yaml in the same folder

@@ -21,7 +21,7 @@ use crate::terminal::list_names;
                         echo 'Roll a d20' | hatchery run my-agents dice --json\n  \
                         hatchery run my-agents bank --message 'Pay the rent' --yes\n  \
                         hatchery run my-agents dice --record my-agents/dice/recorded/two-rolls\n\n\
-    Runs agents and components of the folder with the grants of hatchery.yaml. Grants for access outside of the folder need\n\
+    Runs agents and components of the folder with the grants of hatchery.yaml. Grants for access outside of the folder need \
     `hatchery trust`. The session is not stored.\n\n\
     Exit codes: 1 if a run fails, 3 if a tool call needs approval and there is no terminal, 130 after Ctrl-C."
 )]

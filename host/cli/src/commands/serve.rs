@@ -1,12 +1,13 @@
 //! `hatchery serve`: serves the agents of a folder over HTTP.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::pin::pin;
 
 use anyhow::{Context, anyhow, bail};
-use hatchery::services::create_data_folder;
+use hatchery::services::{ServicesError, create_data_folder};
 use hatchery::shell::session_commands;
 use hatchery::trust::LoadedConfig;
 use hatchery::{AppSource, CatalogReport, Host, ServerConfig, Storage};
@@ -113,8 +114,7 @@ fn start_audit(args: &Args, loaded: &LoadedConfig) -> anyhow::Result<()> {
     let storage = args.storage.storage(&args.dir);
     if let Some(path) = loaded.config.audit.path(&storage) {
         if let Storage::Directory(folder) = &storage {
-            create_data_folder(folder)
-                .with_context(|| format!("cannot create the data folder {}", folder.display()))?;
+            create_data_folder(folder).map_err(|source| ServicesError::Folder { folder: folder.clone(), source })?;
         }
         audit::open(&path, &loaded.config.audit)?;
     }
@@ -187,11 +187,11 @@ fn write_json(address: SocketAddr, source: &dyn AppSource, loading: &[String]) -
     Ok(out.flush()?)
 }
 
-/// Returns the name conflicts, one sentence each.
-fn conflicts(report: &CatalogReport) -> impl Iterator<Item = &str> {
+/// Returns the name conflicts, one sentence each. Files of the same conflict have the same sentence.
+fn conflicts(report: &CatalogReport) -> BTreeSet<&str> {
     let files = report.files.iter().filter(|file| file.state == "conflict");
     let files = files.filter_map(|file| file.reason.as_deref());
-    files.chain(report.components.iter().flat_map(|component| &component.conflicts).map(String::as_str))
+    files.chain(report.components.iter().flat_map(|component| &component.conflicts).map(String::as_str)).collect()
 }
 
 /// Prints the apps, commands that send a first message, and name conflicts.
@@ -275,16 +275,16 @@ mod tests {
     }
 
     #[test]
-    fn every_name_conflict_is_printed() {
+    fn every_name_conflict_is_printed_once() {
         let file = |state: &str| FileReport {
             state: state.into(),
             reason: Some(format!("{state}!")),
             ..FileReport::default()
         };
         let component = ComponentReport { conflicts: vec!["the tool is taken".into()], ..ComponentReport::default() };
-        let (files, components) = (vec![file("rejected"), file("conflict")], vec![component]);
+        let (files, components) = (vec![file("rejected"), file("conflict"), file("conflict")], vec![component]);
         let report = CatalogReport { files, components, ..CatalogReport::default() };
-        assert_eq!(conflicts(&report).collect::<Vec<_>>(), ["conflict!", "the tool is taken"]);
+        assert_eq!(Vec::from_iter(conflicts(&report)), ["conflict!", "the tool is taken"]);
     }
 
     #[test]

@@ -24,11 +24,11 @@ use crate::test_report::{ExpectationResult, ObservedTurn, TestReport, TurnReport
     runs every conversation.yaml in my-agents and the folders below it:\n\n  \
     app: dice\n  turns:\n    - user: Roll a d20\n      expect:              # in this order, with anything in between\n        \
     - call: roll_die\n        - response: roll_die\n        - text: You rolled\n      state: {rolls_count: 1}\n\n\
-    The clock and the random numbers of components are the same in each run. `http` contains the responses to their\n\
+    The clock and the random numbers of components are the same in each run. `http` contains the responses to their \
     HTTP requests, as in\n  http: [{url: https://example.com/, body: Hello}]\n\n\
-    Sessions recorded by `hatchery run --record` (generated-recordings.yaml) are replayed: models and tools return the\n\
+    Sessions recorded by `hatchery run --record` (generated-recordings.yaml) are replayed: models and tools return the \
     recorded responses, and a test fails if their requests differ from the recorded ones.\n\n\
-    Runs agents and components of the folder with the grants of hatchery.yaml. Grants for access outside of the folder need\n\
+    Runs agents and components of the folder with the grants of hatchery.yaml. Grants for access outside of the folder need \
     `hatchery trust`; the network is never used.")]
 pub struct Args {
     /// The folder with the apps, or the folder of one app

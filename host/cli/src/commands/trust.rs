@@ -4,11 +4,11 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-use hatchery::CONFIG_FILE;
+use anyhow::{Context, anyhow, bail};
 use hatchery::audit::TARGET;
 use hatchery::shell::quoted_path;
 use hatchery::trust::{ConfigSource, LoadedConfig, TrustStatus, TrustStore, UntrustedReason};
+use hatchery::{CONFIG_FILE, ConfigError};
 use serde_json::json;
 
 use crate::commands::Outcome;
@@ -19,9 +19,9 @@ use crate::terminal::{BOLD, DIM, escape_control, plain_stdout, stdout};
 #[command(
     after_help = "Examples:\n  hatchery trust my-agents\n  hatchery trust my-agents --yes\n  hatchery trust --list\n  \
                         hatchery trust --revoke my-agents\n\n\
-    Settings in hatchery.yaml that only concern the folder need no trust. Access outside of the folder (network, secrets,\n\
-    environment variables, other folders, external services and models, trusted keys, allowed hosts) needs it, and needs it\n\
-    again after each change of the file. Trust is in the file, not in the components: a component that replaces another one\n\
+    Settings in hatchery.yaml that only concern the folder need no trust. Access outside of the folder (network, secrets, \
+    environment variables, other folders, external services and models, trusted keys, allowed hosts) needs it, and needs it \
+    again after each change of the file. Trust is in the file, not in the components: a component that replaces another one \
     gets the grants of its name.\n\n\
     Nothing in the folder is run. Decisions are stored in $XDG_CONFIG_HOME/hatchery/trusted.json, or in ~/.config."
 )]
@@ -54,7 +54,13 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if !args.dir.is_dir() {
         bail!("{} is not a folder", args.dir.display());
     }
-    let loaded = ConfigSource::new(&args.dir).with_trust_store(Some(store.clone())).required(true).load()?;
+    let source = ConfigSource::new(&args.dir).with_trust_store(Some(store.clone())).required(true);
+    let loaded = source.load().map_err(|error| match error {
+        ConfigError::Missing { file, .. } => {
+            anyhow!("{}: file not found, so there is nothing to trust", file.display())
+        }
+        error => error.into(),
+    })?;
     let is_trusted = match &loaded.status {
         TrustStatus::NotRequired | TrustStatus::Trusted | TrustStatus::Named => true,
         TrustStatus::Untrusted(UntrustedReason::WritableByAll { .. } | UntrustedReason::NoList(_)) => {

@@ -1,8 +1,8 @@
-//! An agent with a tool. `hatchery build` makes a component of it.
+//! An agent with a tool. Build it with `hatchery build`.
 
 use hatchery_guest::prelude::*;
 
-/// What `count_words` needs. These comments are what the model reads.
+/// The arguments of `count_words`. The model reads these comments.
 #[derive(Deserialize, JsonSchema)]
 struct CountWords {
     /// The text whose words are counted.
@@ -20,8 +20,8 @@ async fn count_words(args: CountWords, cx: ToolContext) -> Result<usize, ToolErr
 /// Counts words.
 #[agent]
 fn @FUNCTION@() -> LlmAgent {
-    // The script answers without a network and a key. For a real model write its name, such as "gemini-2.5-flash", and
-    // grant it in hatchery.yaml: `components: {@NAME@: {grants: {models: ["gemini-*"]}}}`.
+    // The scripted model needs no network and no API key. To use a real model, set its name, such as "gemini-2.5-flash",
+    // and grant it in hatchery.yaml: `components: {@NAME@: {grants: {models: ["gemini-*"]}}}`.
     LlmAgent::new("@NAME@")
         .model("scripted:@NAME@/answers.yaml")
         .instruction("Count words when asked to.")
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_counted_and_kept() {
+    fn words_are_counted_and_stored() {
         let host = Host::new();
         let words: usize = host.call(count_words, json!({ "text": "one two" })).unwrap();
         assert_eq!((words, host.state_of("last_count")), (2, Some(2)));

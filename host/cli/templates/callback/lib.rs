@@ -1,8 +1,8 @@
-//! A callback. `hatchery build` makes a component of it, which any agent can use by the callback's name.
+//! A callback. Build it with `hatchery build`; any agent can use it by its name.
 
 use hatchery_guest::prelude::*;
 
-/// Refuses tool calls with an empty argument. `Some` takes the place of the tool's answer, `None` lets the call go on.
+/// Refuses tool calls with an empty argument. `Some` is returned instead of calling the tool, `None` calls the tool.
 #[callback(before_tool)]
 async fn @FUNCTION@(call: &ToolCall) -> Result<Option<Value>, Error> {
     let empty = call.args.iter().find(|(_, value)| value.as_str() == Some(""));

@@ -1,8 +1,8 @@
-//! A tool. `hatchery build` makes a component of it, which any agent can use by the tool's name.
+//! A tool. Build it with `hatchery build`; any agent can use it by its name.
 
 use hatchery_guest::prelude::*;
 
-/// What the tool needs. These comments are what a model reads.
+/// The arguments of the tool. The model reads these comments.
 #[derive(Deserialize, JsonSchema)]
 struct Args {
     /// The text whose words are counted.

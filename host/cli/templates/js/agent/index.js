@@ -1,4 +1,4 @@
-// An agent with a tool. `hatchery build` makes a component of it.
+// An agent with a tool. Build it with `hatchery build`.
 
 import { component, llmAgent, s, tool } from "hatchery-guest";
 
@@ -13,8 +13,8 @@ export const countWords = tool({
   },
 });
 
-// The script answers without a network and a key. For a real model write its name, such as "gemini-2.5-flash", and grant it in
-// hatchery.yaml: `components: {@NAME@: {grants: {models: ["gemini-*"]}}}`.
+// The scripted model needs no network and no API key. To use a real model, set its name, such as
+// "gemini-2.5-flash", and grant it in hatchery.yaml: `components: {@NAME@: {grants: {models: ["gemini-*"]}}}`.
 const root = llmAgent({
   name: "@NAME@",
   description: "Counts words.",

@@ -1,12 +1,12 @@
-// A callback. `hatchery build` makes a component of it; agents name it `@NAME@/check` at `before_tool_callbacks`.
+// A callback. Build it with `hatchery build`; agents list it as `@NAME@/check` in `before_tool_callbacks`.
 
 import { callback, component } from "hatchery-guest";
 
-/** Answers in place of a tool that is given an empty text. */
+/** Refuses tool calls with an empty text. A result is returned instead of calling the tool. */
 export const check = callback({
   name: "check",
   at: "beforeTool",
-  run: ({ args }) => (args.text === "" ? { error: "there is no text" } : undefined),
+  run: ({ args }) => (args.text === "" ? { error: "`text` must not be empty" } : undefined),
 });
 
 export default component({ callbacks: [check] });

@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { check } from "./index.js";
 
-test("an empty text is answered", () => {
-  assert.deepEqual(check.run({ tool: "any", args: { text: "" } }), { error: "there is no text" });
+test("an empty text is refused", () => {
+  assert.deepEqual(check.run({ tool: "any", args: { text: "" } }), { error: "`text` must not be empty" });
   assert.equal(check.run({ tool: "any", args: { text: "words" } }), undefined);
 });

@@ -1,4 +1,4 @@
-"""An agent with a tool. `hatchery build` makes a component of it."""
+"""An agent with a tool. Build it with `hatchery build`."""
 
 from hatchery_guest import LlmAgent, ToolContext, export, tool
 
@@ -15,8 +15,8 @@ async def count_words(text: str, cx: ToolContext) -> int:
     return words
 
 
-# The script answers without a network and a key. For a real model write its name, such as "gemini-2.5-flash", and grant it in
-# hatchery.yaml: `components: {@NAME@: {grants: {models: ["gemini-*"]}}}`.
+# The scripted model needs no network and no API key. To use a real model, set its name, such as
+# "gemini-2.5-flash", and grant it in hatchery.yaml: `components: {@NAME@: {grants: {models: ["gemini-*"]}}}`.
 root = LlmAgent(
     name="@NAME@",
     description="Counts words.",

@@ -7,7 +7,7 @@ from hatchery_guest.testing import FakeHost, run
 
 
 class CountWords(unittest.TestCase):
-    def test_words_are_counted_and_the_count_is_kept(self) -> None:
+    def test_words_are_counted_and_the_count_is_stored(self) -> None:
         host = FakeHost()
         self.assertEqual(run(count_words.call({"text": "one two  three"}, host.tool_context())), 3)
         self.assertEqual(host.state, {"last_count": 3})

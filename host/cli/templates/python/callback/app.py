@@ -1,13 +1,13 @@
-"""A callback. `hatchery build` makes a component of it; agents name it `@NAME@/check` at `before_tool_callbacks`."""
+"""A callback. Build it with `hatchery build`; agents list it as `@NAME@/check` in `before_tool_callbacks`."""
 
 from hatchery_guest import ToolCall, callback, export
 
 
 @callback("before_tool")
 async def check(call: ToolCall):
-    """Answers in place of a tool that is given an empty text."""
+    """Refuses tool calls with an empty text. A result is returned instead of calling the tool."""
     if call.args.get("text") == "":
-        return {"error": "there is no text"}
+        return {"error": "`text` must not be empty"}
     return None
 
 

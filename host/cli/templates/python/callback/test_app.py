@@ -8,9 +8,9 @@ from hatchery_guest.testing import FakeHost, run
 
 
 class Check(unittest.TestCase):
-    def test_an_empty_text_is_answered(self) -> None:
+    def test_an_empty_text_is_refused(self) -> None:
         cx = FakeHost().callback_context()
-        self.assertEqual(run(check.call(cx, ToolCall("any", {"text": ""}))), {"error": "there is no text"})
+        self.assertEqual(run(check.call(cx, ToolCall("any", {"text": ""}))), {"error": "`text` must not be empty"})
         self.assertIsNone(run(check.call(cx, ToolCall("any", {"text": "words"}))))
 
 

@@ -1,4 +1,4 @@
-"""A tool. `hatchery build` makes a component of it; agents in the same served folder use it as `@FUNCTION@`."""
+"""A tool. Build it with `hatchery build`; agents in the same served folder use it as `@FUNCTION@`."""
 
 from hatchery_guest import export, tool
 
