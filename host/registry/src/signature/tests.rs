@@ -62,7 +62,7 @@ async fn untrusted_and_missing_signatures_lead_to_a_warning_or_an_error() {
 #[test]
 fn requiring_signatures_without_trusted_keys_is_an_error() {
     let error = SignatureVerifier::new(SignaturePolicy::Require, Vec::new()).check().unwrap_err().to_string();
-    assert!(error.contains("no key is trusted; name one in `registry.trusted_keys`"), "{error}");
+    assert!(error.contains("no key is trusted; add a public key to `registry.trusted_keys`"), "{error}");
 }
 
 #[tokio::test]
