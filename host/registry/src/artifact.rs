@@ -86,7 +86,7 @@ impl ComponentLayer {
     /// Parses a manifest and finds the layer with the component.
     pub(crate) fn read(reference: &Reference, manifest: &[u8]) -> Result<Self, RegistryError> {
         let manifest = serde_json::from_slice(manifest).map_err(|error| RegistryError::NotComponent {
-            what: reference.to_string(),
+            origin: reference.to_string(),
             reason: format!("its manifest cannot be read: {error}"),
         })?;
         Self::find(reference, manifest)
@@ -94,7 +94,7 @@ impl ComponentLayer {
 
     fn find(reference: &Reference, manifest: OciImageManifest) -> Result<Self, RegistryError> {
         let not_component =
-            |reason: &str| RegistryError::NotComponent { what: reference.to_string(), reason: reason.to_owned() };
+            |reason: &str| RegistryError::NotComponent { origin: reference.to_string(), reason: reason.to_owned() };
         let mut layers = manifest.layers.into_iter().filter(|layer| layer.media_type == LAYER_MEDIA_TYPE);
         let (Some(mut layer), None) = (layers.next(), layers.next()) else {
             return Err(not_component(&format!(
@@ -103,7 +103,7 @@ impl ComponentLayer {
         };
         let size = u64::try_from(layer.size).map_err(|_| not_component("its manifest declares a negative size"))?;
         if size > MAX_BYTES {
-            return Err(RegistryError::TooLarge { what: reference.to_string(), size, max: MAX_BYTES });
+            return Err(RegistryError::TooLarge { origin: reference.to_string(), size, max: MAX_BYTES });
         }
         let signature = layer.annotations.as_mut().and_then(|annotations| annotations.remove(SIGNATURE_ANNOTATION));
         let digest = Digest::try_from(layer.digest).map_err(|reason| not_component(&reason))?;

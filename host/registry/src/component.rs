@@ -19,12 +19,12 @@ pub struct Interfaces {
 }
 
 impl Interfaces {
-    /// Parses a complete component. `what` is its name in errors.
+    /// Parses a complete component. `origin` is their file or reference, for errors.
     ///
     /// # Errors
     /// If the bytes are not a complete component.
-    pub fn read(what: &str, bytes: &[u8]) -> Result<Self, RegistryError> {
-        let not_component = |reason: String| RegistryError::NotComponent { what: what.to_owned(), reason };
+    pub fn read(origin: &str, bytes: &[u8]) -> Result<Self, RegistryError> {
+        let not_component = |reason: String| RegistryError::NotComponent { origin: origin.to_owned(), reason };
         if !bytes.starts_with(b"\0asm") {
             return Err(not_component("it is not WebAssembly".into()));
         }

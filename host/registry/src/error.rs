@@ -26,21 +26,21 @@ pub enum RegistryError {
     Write { path: PathBuf, source: io::Error },
     /// A component is too large.
     #[error(
-        "{what} has {size} bytes, but a component can have at most {max}; build it with `hatchery build`, which strips it"
+        "{origin} has {size} bytes, but a component can have at most {max}; build it with `hatchery build`, which strips it"
     )]
     TooLarge {
         /// The file or the reference.
-        what: String,
+        origin: String,
         /// In bytes.
         size: u64,
         /// In bytes.
         max: u64,
     },
     /// A file or a manifest is not a component.
-    #[error("{what} is not a component: {reason}; create a component with `hatchery build`")]
+    #[error("{origin} is not a component: {reason}; create a component with `hatchery build`")]
     NotComponent {
         /// The file or the reference.
-        what: String,
+        origin: String,
         reason: String,
     },
     /// The registry cannot be reached.
@@ -68,20 +68,20 @@ pub enum RegistryError {
     #[error("the registry does not serve {reference}: {reason}")]
     UnexpectedResponse { reference: String, reason: String },
     /// A digest or a signature is not the one that the registry or the signer promised.
-    #[error("{what}: expected {expected}, found {found}; {advice}")]
+    #[error("{origin}: expected {expected}, found {found}; {advice}")]
     Mismatch {
         /// The file or the reference.
-        what: String,
+        origin: String,
         expected: String,
         found: String,
         advice: String,
     },
     /// A digest or a signature is not the one in the lockfile. [`PullMode::Update`](crate::PullMode::Update) accepts the
     /// new one.
-    #[error("{what}: expected {expected}, found {found}; {advice}")]
+    #[error("{origin}: expected {expected}, found {found}; {advice}")]
     LockMismatch {
         /// The file or the reference.
-        what: String,
+        origin: String,
         expected: String,
         found: String,
         /// How to accept the change, or to restore the locked state.
@@ -133,10 +133,10 @@ pub enum RegistryError {
         missing: &'static str,
     },
     /// A key cannot be used.
-    #[error("{what}: {reason}")]
+    #[error("{origin}: {reason}")]
     InvalidKey {
         /// The file, or the text of the key.
-        what: String,
+        origin: String,
         /// The problem and the next step.
         reason: String,
     },
@@ -146,10 +146,10 @@ pub enum RegistryError {
     )]
     NoTrustedKeys,
     /// A required signature is missing or not accepted.
-    #[error("{what} {problem}, and signatures are required; {advice}")]
+    #[error("{origin} {problem}, and signatures are required; {advice}")]
     SignatureRequired {
         /// The file or the reference.
-        what: String,
+        origin: String,
         problem: String,
         advice: String,
     },

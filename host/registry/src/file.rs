@@ -25,7 +25,7 @@ pub(crate) async fn read(path: &Path) -> Result<Option<Vec<u8>>, RegistryError> 
     }
     let size = size.max(bytes.len() as u64);
     if size > MAX_BYTES {
-        return Err(RegistryError::TooLarge { what: path.display().to_string(), size, max: MAX_BYTES });
+        return Err(RegistryError::TooLarge { origin: path.display().to_string(), size, max: MAX_BYTES });
     }
     Ok(Some(bytes))
 }

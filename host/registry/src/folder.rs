@@ -326,7 +326,7 @@ async fn verify_file(
     let found = Digest::of(bytes);
     if found != locked.file {
         return Err(RegistryError::LockMismatch {
-            what: path.display().to_string(),
+            origin: path.display().to_string(),
             expected: locked.file.to_string(),
             found: found.to_string(),
             advice: "delete the file and pull again to restore the locked version, or update to the registry's current version",
@@ -353,16 +353,16 @@ fn check_locked_signer(
         (SignatureStatus::Unverified(reason), Some(_)) => format!("that {reason}"),
     };
     Err(RegistryError::LockMismatch {
-        what: path.display().to_string(),
+        origin: path.display().to_string(),
         expected: format!("a signature by the trusted key {}", locked.signer.map(String::from).unwrap_or_default()),
         found,
         advice: "delete the file and pull again to restore the locked version, or update to accept another signer",
     })
 }
 
-fn mismatch(what: String, expected: &Digest, found: &Digest) -> RegistryError {
+fn mismatch(origin: String, expected: &Digest, found: &Digest) -> RegistryError {
     RegistryError::LockMismatch {
-        what,
+        origin,
         expected: expected.to_string(),
         found: found.to_string(),
         advice: "update to accept the registry's current version",

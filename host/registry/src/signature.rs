@@ -83,7 +83,7 @@ impl FromStr for TrustedKey {
         let line = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
         let key = KeyId::from_base64(line).zip(PublicKey::from_base64(line).ok());
         key.map(|(id, key)| Self { id, key }).ok_or_else(|| RegistryError::InvalidKey {
-            what: line.to_owned(),
+            origin: line.to_owned(),
             reason: "not a minisign public key; use the line of `minisign.pub` that starts with RW".to_owned(),
         })
     }
@@ -244,30 +244,34 @@ impl SignatureVerifier {
         })
     }
 
-    /// Verifies that the bytes of `what` are the component `subject`.
+    /// Verifies that the bytes of `origin` are the component `subject`.
     pub(crate) fn verify(
         &self,
-        what: &str,
+        origin: &str,
         subject: Subject<'_>,
         bytes: &[u8],
         signature: Option<&str>,
     ) -> Result<SignatureStatus, RegistryError> {
         let identity = self.identities.get(subject.name).cloned().unwrap_or_default();
-        identity.check_bytes(what, subject.name, bytes)?;
-        let unverified = |problem| self.unverified(&identity, what, problem);
+        identity.check_bytes(origin, subject.name, bytes)?;
+        let unverified = |problem| self.unverified(&identity, origin, problem);
         if self.policy == SignaturePolicy::Off && identity.signed_by.is_none() {
             return Ok(SignatureStatus::NotChecked);
         }
         let Some(text) = signature else { return unverified(SignatureProblem::unsigned()) };
         let id = text.lines().nth(1).and_then(KeyId::from_base64);
         let Some((id, signature)) = id.zip(Signature::decode(text).ok()) else {
-            return Err(mismatch(what, "a minisign signature", "something else"));
+            return Err(mismatch(origin, "a minisign signature", "something else"));
         };
         let Some(trusted) = self.keys.iter().find(|trusted| trusted.id == id) else {
             return unverified(SignatureProblem::unknown_key(id));
         };
         if trusted.key.verify(bytes, &signature, false).is_err() {
-            return Err(mismatch(what, &format!("what the key {id} has signed"), "other bytes or a forged signature"));
+            return Err(mismatch(
+                origin,
+                &format!("what the key {id} has signed"),
+                "other bytes or a forged signature",
+            ));
         }
         let problem = identity.check_signer(subject.name, id).or_else(|| {
             // With a pinned digest, the operator has already decided the name of these bytes.
@@ -281,14 +285,14 @@ impl SignatureVerifier {
     fn unverified(
         &self,
         identity: &ExpectedIdentity,
-        what: &str,
+        origin: &str,
         problem: SignatureProblem,
     ) -> Result<SignatureStatus, RegistryError> {
         let SignatureProblem { problem, advice } = problem;
         if self.policy == SignaturePolicy::Require || identity.signed_by.is_some() {
-            return Err(RegistryError::SignatureRequired { what: what.to_owned(), problem, advice });
+            return Err(RegistryError::SignatureRequired { origin: origin.to_owned(), problem, advice });
         }
-        Ok(SignatureStatus::Unverified(format!("{what} {problem}")))
+        Ok(SignatureStatus::Unverified(format!("{origin} {problem}")))
     }
 }
 
@@ -318,9 +322,9 @@ pub(crate) fn signature_path(path: &Path) -> PathBuf {
     path.with_extension("wasm.minisig")
 }
 
-fn mismatch(what: &str, expected: &str, found: &str) -> RegistryError {
+fn mismatch(origin: &str, expected: &str, found: &str) -> RegistryError {
     RegistryError::Mismatch {
-        what: what.to_owned(),
+        origin: origin.to_owned(),
         expected: expected.to_owned(),
         found: found.to_owned(),
         advice: "do not use it; ask the signer".to_owned(),
@@ -339,7 +343,7 @@ impl SigningKey {
     /// # Errors
     /// If the file does not exist, or the password is missing or wrong.
     pub async fn read(path: &Path, password: Option<String>) -> Result<Self, RegistryError> {
-        let invalid_key = |reason: String| RegistryError::InvalidKey { what: path.display().to_string(), reason };
+        let invalid_key = |reason: String| RegistryError::InvalidKey { origin: path.display().to_string(), reason };
         let text = file::read_text(path).await?;
         let text =
             text.ok_or_else(|| invalid_key("the file does not exist; create a key with `minisign -G`".into()))?;
@@ -371,7 +375,7 @@ impl SigningKey {
         let trusted = Comment::new(subject).to_string();
         let signature = minisign::sign(None, &self.key, bytes, Some(&trusted), Some(&comment));
         let failed =
-            |error| RegistryError::InvalidKey { what: format!("the key {}", self.id), reason: format!("{error}") };
+            |error| RegistryError::InvalidKey { origin: format!("the key {}", self.id), reason: format!("{error}") };
         Ok(signature.map_err(failed)?.into_string())
     }
 }

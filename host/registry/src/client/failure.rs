@@ -67,7 +67,7 @@ pub(super) fn unexpected_response(reference: &Reference, reason: &str) -> Regist
 /// Returns the error for received bytes with another digest.
 pub(super) fn digest_mismatch(reference: &Reference, expected: String, found: String) -> RegistryError {
     RegistryError::Mismatch {
-        what: reference.to_string(),
+        origin: reference.to_string(),
         expected,
         found,
         advice: "the registry or a proxy has sent other bytes than requested; pull again".to_owned(),

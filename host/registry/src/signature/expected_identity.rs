@@ -16,14 +16,14 @@ pub struct ExpectedIdentity {
 }
 
 impl ExpectedIdentity {
-    pub(super) fn check_bytes(&self, what: &str, name: &str, bytes: &[u8]) -> Result<(), RegistryError> {
+    pub(super) fn check_bytes(&self, origin: &str, name: &str, bytes: &[u8]) -> Result<(), RegistryError> {
         let Some(expected) = &self.sha256 else { return Ok(()) };
         let found = Digest::of(bytes);
         if found == *expected {
             return Ok(());
         }
         Err(RegistryError::Mismatch {
-            what: what.to_owned(),
+            origin: origin.to_owned(),
             expected: expected.to_string(),
             found: found.to_string(),
             advice: format!("to use this file, set `components.{name}.sha256` of hatchery.yaml to its digest"),
