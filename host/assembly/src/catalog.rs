@@ -12,8 +12,8 @@ use hatchery_wasm::{
 
 use crate::audit;
 use crate::config::Config;
-use crate::services::DATA_FOLDER;
 use crate::source::{AppSource, CatalogReport, ComponentReport, DrainingReport, FileReport};
+use crate::storage::DATA_FOLDER;
 
 /// Returns the options for loading components with a configuration. `cache` is the folder for compiled code; `None`
 /// disables the cache.

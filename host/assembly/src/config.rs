@@ -5,6 +5,7 @@ mod app;
 mod audit;
 mod component;
 mod error;
+mod quotas;
 mod server;
 
 use std::collections::BTreeMap;
@@ -21,11 +22,10 @@ pub use app::{AppConfig, ToolExecutionConfig};
 pub use audit::AuditConfig;
 pub use component::ComponentConfig;
 pub use error::ConfigError;
+pub use quotas::{DurabilityConfig, QuotaOverrides};
 pub use server::ServerConfig;
 
 use crate::plugins;
-use crate::quotas::{DurabilityConfig, QuotaOverrides};
-use crate::trust::Authority;
 
 /// The name of the configuration file in the served folder.
 pub const FILE_NAME: &str = "hatchery.yaml";
@@ -38,6 +38,16 @@ const RENAMED_KEYS: [(&str, &str); 5] = [
     ("swapping", "it is now `hot_reload`"),
     ("body_deadline", "it is now `body_timeout`"),
 ];
+
+/// Who is responsible for the content of a configuration.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Authority {
+    /// The author of the folder.
+    #[default]
+    Folder,
+    /// The operator of the host.
+    Operator,
+}
 
 /// The content of `hatchery.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -203,6 +213,14 @@ pub(crate) fn path_of_uri(uri: &str) -> Option<PathBuf> {
     match uri.split_once(':')? {
         ("sqlite" | "file", path) if !path.is_empty() => Some(path.strip_prefix("//").unwrap_or(path).into()),
         _ => None,
+    }
+}
+
+/// Replaces the credentials in `scheme://user:password@host/…` by `…`.
+pub(crate) fn without_credentials(uri: &str) -> String {
+    match (uri.split_once("://"), uri.rfind('@')) {
+        (Some((scheme, _)), Some(at)) => format!("{scheme}://…{}", uri.get(at..).unwrap_or_default()),
+        _ => uri.to_owned(),
     }
 }
 

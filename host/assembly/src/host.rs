@@ -35,7 +35,6 @@ pub struct Host {
     apps: Arc<dyn AppSource>,
     runner: Runner,
     scripts: Scripts,
-    native_apps: Vec<String>,
     registered_plugins: Factories<Arc<dyn Plugin>>,
     catalog_source: Arc<dyn CatalogSource>,
     /// The components and YAML agents of the folder. `None` if there is no folder.
@@ -137,12 +136,6 @@ impl Host {
             ConfiguredPlugins::new(&self.config.plugins, &self.registered_plugins, self.catalog_source.clone())
                 .map_err(|source| HostError::Plugin { file: self.file.clone(), source })?;
         self.plugin_names = plugins.names();
-        if let Some(catalog) = &self.catalog {
-            let catalog = catalog.current();
-            for name in self.native_apps.iter().filter(|name| catalog.app(name).is_some()) {
-                tracing::warn!("the native app `{name}` hides the app of this name in the folder; rename one of them");
-            }
-        }
         Ok(())
     }
 

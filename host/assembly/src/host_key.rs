@@ -9,7 +9,8 @@ use hatchery_core::{EventSigner, generate_secret};
 use thiserror::Error;
 
 use crate::config::Config;
-use crate::services::{Storage, create_data_folder};
+use crate::services::create_data_folder;
+use crate::storage::Storage;
 
 /// The file of the key in the data folder.
 const FILE_NAME: &str = "host.key";

@@ -47,21 +47,21 @@ mod byte_size;
 mod config;
 mod host;
 mod host_key;
-mod quotas;
 mod source;
+mod storage;
 
 pub use byte_size::ByteSize;
 pub use config::{
-    AppConfig, AuditConfig, ComponentConfig, Config, ConfigError, FILE_NAME as CONFIG_FILE, ModelsConfig,
-    RegistryConfig, ServerConfig, ToolExecutionConfig,
+    AppConfig, AuditConfig, Authority, ComponentConfig, Config, ConfigError, DurabilityConfig,
+    FILE_NAME as CONFIG_FILE, ModelsConfig, QuotaOverrides, RegistryConfig, ServerConfig, ToolExecutionConfig,
 };
 pub use host::{
     Host, HostBuilder, HostError, known_apps, protected_paths, unknown_apps, unknown_components, user_code_cache,
 };
 pub use host_key::HostKeyError;
-pub use quotas::{DurabilityConfig, QuotaOverrides};
-pub use services::{ServiceSource, Storage};
+pub use services::ServiceSource;
 pub use source::{AppSource, CatalogReport, ComponentReport, DrainingReport, FileReport};
+pub use storage::Storage;
 
 /// The examples of the guide.
 #[cfg(doctest)]

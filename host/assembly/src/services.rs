@@ -10,9 +10,8 @@ use hatchery_stores::permissions;
 use thiserror::Error;
 
 use crate::catalog::component_settings;
-use crate::config::{Config, ModelsConfig};
-use crate::quotas;
-use crate::trust::Authority;
+use crate::config::{Authority, Config, ModelsConfig, without_credentials};
+use crate::storage::Storage;
 
 const SESSIONS_FILE: &str = "sessions.db";
 const ARTIFACTS_FOLDER: &str = "artifacts";
@@ -20,25 +19,6 @@ const ARTIFACTS_FOLDER: &str = "artifacts";
 /// The file that marks a data folder that was created by a host, and its content.
 const IGNORE_FILE: &str = ".gitignore";
 const IGNORE_ALL: &str = "*\n";
-
-/// The data folder of a served folder.
-pub(crate) const DATA_FOLDER: &str = ".hatchery";
-
-/// Where services without a URI store their data.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Storage {
-    /// In files of this folder, which is created if necessary.
-    Directory(PathBuf),
-    /// In the memory of the process. The data is lost when it exits.
-    InMemory,
-}
-
-impl Storage {
-    /// Returns the default storage of a served folder: the folder `.hatchery` in it.
-    pub fn in_folder(folder: &Path) -> Self {
-        Self::Directory(folder.join(DATA_FOLDER))
-    }
-}
 
 /// Reasons why services cannot be opened.
 #[derive(Debug, Error)]
@@ -184,7 +164,7 @@ pub(crate) async fn open_with(
         },
         models,
     };
-    Ok(quotas::app_quotas(config).enforce(services))
+    Ok(config.app_quotas().enforce(services))
 }
 
 /// Returns the hosted and scripted models of a configuration and the environment.
@@ -233,14 +213,6 @@ fn model_settings(env: Settings, config: &Config, scripts: &Scripts) -> Settings
         scripts_dir: scripts.directory.clone(),
         writable_folders: scripts.written.clone(),
         ..env
-    }
-}
-
-/// Replaces the credentials in `scheme://user:password@host/…` by `…`.
-pub(crate) fn without_credentials(uri: &str) -> String {
-    match (uri.split_once("://"), uri.rfind('@')) {
-        (Some((scheme, _)), Some(at)) => format!("{scheme}://…{}", uri.get(at..).unwrap_or_default()),
-        _ => uri.to_owned(),
     }
 }
 

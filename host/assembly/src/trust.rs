@@ -15,5 +15,5 @@ mod store;
 
 pub use external_access::{ExternalAccess, Section};
 pub use protected_paths::ProtectedPaths;
-pub use source::{Authority, ConfigSource, LoadedConfig, TrustStatus, UntrustedReason};
+pub use source::{ConfigSource, LoadedConfig, TrustStatus, UntrustedReason};
 pub use store::{TrustError, TrustStore, TrustedFolder, sha256};

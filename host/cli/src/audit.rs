@@ -48,7 +48,7 @@ impl AuditLayer {
     /// Returns the layer for audit events. It is independent of `HATCHERY_LOG`.
     pub fn filtered<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
         let is_audit: FilterFn<_> = filter_fn(|metadata| metadata.target() == TARGET);
-        Self.with_filter(is_audit.with_max_level_hint(LevelFilter::INFO))
+        Self.with_filter(is_audit.with_max_level_hint(LevelFilter::DEBUG))
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
             tracing::warn!(target: TARGET, "before it is open");
             open(&path, &AuditConfig::default()).unwrap();
             tracing::warn!("of another target");
-            tracing::debug!(target: TARGET, "below the level");
+            tracing::trace!(target: TARGET, "below the level");
             let (text, long) = ("two\nlines \u{1b}[2K", "ä".repeat(MAX_VALUE_BYTES));
             tracing::warn!(target: TARGET, component = "spy", action = %text, limit = 16, ok = false, detail = long, "denied");
             tracing::info!(target: TARGET, removed = ?["a"], "grants");

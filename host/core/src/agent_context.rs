@@ -113,10 +113,10 @@ impl AgentContext {
         if data.author.is_empty() {
             data.author = self.call.agent.to_string();
         } else if data.author == USER_AUTHOR {
-            let message = format!("may not speak as `{USER_AUTHOR}`; leave the author of its events empty");
+            let message = format!("may not emit events as `{USER_AUTHOR}`; leave the author of its events empty");
             return Err(self.error(message));
         } else if data.author != *self.call.agent && requests_confirmation(&data) {
-            let message = format!("may not ask for a confirmation as `{}`; that agent asks by itself", data.author);
+            let message = format!("may not request a confirmation as `{}`; that agent requests it itself", data.author);
             return Err(self.error(message));
         }
         let admitted = match self.call.host() {

@@ -88,10 +88,10 @@ impl CallContext {
     /// [`RunError::BadInput`] outside a function call, and inside an agent that is called as a tool.
     pub fn request_confirmation(&self, hint: impl Into<String>, payload: Option<Value>) -> Result<(), RunError> {
         let Some(id) = self.function_call_id.as_deref() else {
-            return Err(RunError::BadInput("a confirmation can be asked for only in a tool call".into()));
+            return Err(RunError::BadInput("a confirmation can only be requested in a tool call".into()));
         };
         if self.invocation.depth > 0 {
-            let message = "a confirmation cannot be asked for inside of an agent that is called as a tool";
+            let message = "a confirmation cannot be requested inside an agent that is called as a tool";
             return Err(RunError::BadInput(message.into()));
         }
         let request = ToolConfirmation { hint: hint.into(), confirmed: false, payload };

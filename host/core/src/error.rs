@@ -47,26 +47,26 @@ pub enum StoreError {
         is_request: bool,
     },
     /// The storage is busy with other requests; the same request may succeed later.
-    #[error("{what}; try again in {} s", retry_after.as_secs().max(1))]
+    #[error("{context}; try again in {} s", retry_after.as_secs().max(1))]
     Busy {
         /// The busy part, in words for clients.
-        what: String,
+        context: String,
         /// How long to wait before a retry.
         retry_after: Duration,
     },
     /// The disk or the file system's quota is full. Data stored before is intact.
-    #[error("{what}: no space is left: {source}")]
+    #[error("{context}: no space is left: {source}")]
     Full {
         /// The operation that failed, with the file or table.
-        what: String,
+        context: String,
         /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The storage itself failed.
-    #[error("{what}: {source}")]
+    #[error("{context}: {source}")]
     Backend {
         /// The operation that failed, with the file or table.
-        what: String,
+        context: String,
         /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -74,8 +74,8 @@ pub enum StoreError {
 
 impl StoreError {
     /// Creates an error for a failed operation of the storage.
-    pub fn backend(what: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::Backend { what: what.into(), source: source.into() }
+    pub fn backend(context: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Backend { context: context.into(), source: source.into() }
     }
 
     /// Returns the stable code that clients see.
@@ -283,10 +283,10 @@ pub enum RunError {
     #[error(transparent)]
     Tool(#[from] ToolError),
     /// The app, or an agent in it, does not exist.
-    #[error("{what} not found: {name}{hint}")]
+    #[error("{kind} not found: {name}{hint}")]
     NotFound {
         /// `Agent`, `App` …
-        what: &'static str,
+        kind: &'static str,
         /// The name.
         name: String,
         /// The alternatives, starting with a separator; empty if there are none.
@@ -365,7 +365,7 @@ pub enum RunError {
     Cancelled,
     /// The events of this agent are not needed any more: the enclosing loop has ended, or its relay was dropped. The
     /// agent stops; this is not a failure.
-    #[error("the agent was stopped by the agent around it")]
+    #[error("the agent was stopped by its parent agent")]
     Stopped,
     /// A bug in the host or in native code within it.
     #[error("internal error: {0}; please report it")]

@@ -89,11 +89,11 @@ impl IdKind {
             (Self::Artifact, true) => "the name of an artifact has at most 256 bytes",
             (Self::Artifact, false) => "the name of an artifact has no control characters",
         };
-        let mut shown: String = name.chars().take(MAX_SHOWN_CHARS).flat_map(char::escape_default).collect();
+        let mut escaped: String = name.chars().take(MAX_SHOWN_CHARS).flat_map(char::escape_default).collect();
         if name.chars().nth(MAX_SHOWN_CHARS).is_some() {
-            shown.push('…');
+            escaped.push('…');
         }
-        Err(InvalidId { name: shown, reason })
+        Err(InvalidId { name: escaped, reason })
     }
 }
 

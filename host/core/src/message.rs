@@ -68,7 +68,7 @@ impl TryFrom<ClientMessage> for Content {
 pub fn check_message(content: &Content) -> Result<(), RunError> {
     if let Some(role) = content.role.as_deref().filter(|role| *role != USER_AUTHOR) {
         let message =
-            format!("newMessage.role is `{}`; what a user says has the role `{USER_AUTHOR}`, or none", shown(role));
+            format!("newMessage.role is `{}`; a user's message has the role `{USER_AUTHOR}`, or none", excerpt(role));
         return Err(RunError::InvalidMessage(message));
     }
     if content.parts.is_empty() {
@@ -91,23 +91,23 @@ fn check_part(part: &Part) -> Result<(), String> {
         PartData::FunctionCall(_) => return Err("is a `functionCall`, which only a model can make".into()),
         PartData::ExecutableCode(_) => return Err("is `executableCode`, which only a model can write".into()),
         PartData::CodeExecutionResult(_) => {
-            return Err("is a `codeExecutionResult`, which only running code can give".into());
+            return Err("is a `codeExecutionResult`, which only code execution produces".into());
         }
         PartData::Other => {
             return Err(match part.extra.keys().next() {
                 Some(key) => format!(
                     "has `{}`, which is no kind of data; send `text`, `inlineData`, `fileData` or `functionResponse`",
-                    shown(key)
+                    excerpt(key)
                 ),
                 None => "is empty; send `text`, `inlineData`, `fileData` or `functionResponse`".into(),
             });
         }
     };
     if part.thought {
-        return Err("has `thought`, which marks what a model thinks; leave it out".into());
+        return Err("has `thought`, which marks a model's thinking; leave it out".into());
     }
     if part.thought_signature.is_some() {
-        return Err("has a `thoughtSignature`, which only a model can give; leave it out".into());
+        return Err("has a `thoughtSignature`, which only a model creates; leave it out".into());
     }
     check_keys(&part.extra, |key| PART_KEYS.contains(&key) && (takes_metadata || is_part_metadata(key)))?;
     match part.extra.iter().find(|(_, value)| !value.is_object() || is_json_too_deep(value)) {
@@ -152,7 +152,7 @@ fn check_response(response: &FunctionResponse) -> Result<(), String> {
 
 fn check_keys(extra: &JsonMap, is_allowed: impl Fn(&str) -> bool) -> Result<(), String> {
     match extra.keys().find(|key| !is_allowed(key)) {
-        Some(key) => Err(format!("has the unknown key `{}`", shown(key))),
+        Some(key) => Err(format!("has the unknown key `{}`", excerpt(key))),
         None => Ok(()),
     }
 }
@@ -163,7 +163,7 @@ pub fn invalid_message(index: usize, wrong: &str) -> RunError {
 }
 
 /// Returns the beginning of a client's text, escaped for a message.
-fn shown(text: &str) -> String {
+fn excerpt(text: &str) -> String {
     let begin = text.get(..text.floor_char_boundary(64)).unwrap_or(text);
     let dots = if begin.len() < text.len() { "…" } else { "" };
     format!("{}{dots}", begin.escape_debug())

@@ -180,8 +180,8 @@ pub trait SessionService: Send + Sync {
     /// does not see the shared state of a user without sessions: implementations should keep running totals.
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
         let mut usage = Usage::default();
-        for listed in self.list(&key.app, &key.user).await? {
-            let Some(session) = self.get(&listed.key, EventWindow::All).await? else { continue };
+        for entry in self.list(&key.app, &key.user).await? {
+            let Some(session) = self.get(&entry.key, EventWindow::All).await? else { continue };
             let own = SessionUsage {
                 events: session.revision,
                 event_bytes: session.events.iter().map(|event| event.json_len() as u64).sum(),

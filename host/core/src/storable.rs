@@ -37,7 +37,7 @@ pub enum UnstorableEvent {
         noun: &'static str,
     },
     /// Parsing the JSON of the event returns a different event.
-    #[error("its JSON does not say the same as the event{0}")]
+    #[error("its JSON differs from the event{0}")]
     Changed(String),
 }
 

@@ -20,8 +20,8 @@ impl Timestamp {
         static LAST: AtomicI64 = AtomicI64::new(0);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let clock = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
-        let later = |last: i64| Some(clock.max(last.saturating_add(1)));
-        let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later).unwrap_or_default();
+        let next = |last: i64| Some(clock.max(last.saturating_add(1)));
+        let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
         Self(clock.max(last.saturating_add(1)))
     }
 

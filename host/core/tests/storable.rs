@@ -164,7 +164,7 @@ fn an_event_whose_unknown_keys_override_its_fields_is_not_stored() {
     );
     assert_eq!(
         store_error(of_part(Part { extra: extra(json!({"x": null})), ..Part::text("hi") })),
-        "its JSON does not say the same as the event"
+        "its JSON differs from the event"
     );
     let fine = Part { extra: extra(json!({"videoMetadata": {"fps": 2}})), ..Part::text("hi") };
     Event::new(of_part(fine)).check_storable().unwrap();
@@ -237,7 +237,7 @@ fn invalid_messages_are_rejected_with_part_and_key() {
         (json!({}), "newMessage has no parts; send at least one, such as {\"text\": \"hello\"}".into()),
         (
             json!({"role": "model", "parts": [{"text": "I agree."}]}),
-            "newMessage.role is `model`; what a user says has the role `user`, or none".into(),
+            "newMessage.role is `model`; a user's message has the role `user`, or none".into(),
         ),
         (
             json!({"parts": [{"text": "hi"}, {"foo": 1}]}),
@@ -268,15 +268,15 @@ fn invalid_messages_are_rejected_with_part_and_key() {
         ),
         (
             json!({"parts": [{"codeExecutionResult": {"outcome": "OUTCOME_OK"}}]}),
-            "newMessage.parts[0] is a `codeExecutionResult`, which only running code can give".into(),
+            "newMessage.parts[0] is a `codeExecutionResult`, which only code execution produces".into(),
         ),
         (
             json!({"parts": [{"text": "hm", "thought": true}]}),
-            "newMessage.parts[0] has `thought`, which marks what a model thinks; leave it out".into(),
+            "newMessage.parts[0] has `thought`, which marks a model's thinking; leave it out".into(),
         ),
         (
             json!({"parts": [{"text": "hm", "thoughtSignature": "c2ln"}]}),
-            "newMessage.parts[0] has a `thoughtSignature`, which only a model can give; leave it out".into(),
+            "newMessage.parts[0] has a `thoughtSignature`, which only a model creates; leave it out".into(),
         ),
         (
             json!({"parts": [{"inlineData": {"data": "AAAA"}}]}),

@@ -1,5 +1,6 @@
 //! One run of one agent: callbacks before it, what its kind does, callbacks after it.
 
+mod agent_tool;
 mod custom;
 mod host;
 mod workflow;
@@ -13,6 +14,7 @@ use hatchery_core::{Agent, AgentContext, AgentId, AgentKind, Content, EventData,
 use crate::llm;
 use crate::plugins::HookChain;
 use crate::run::{AgentOutcome, AgentScope, Replay, RunContext, agent_start, is_agent_end, is_recovery};
+pub use agent_tool::AgentTool;
 pub(crate) use host::engine_host;
 
 /// Runs an agent, and the agents that it transfers to. Never returns [`AgentOutcome::Transfer`].

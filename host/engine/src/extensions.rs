@@ -22,7 +22,6 @@
 //! assert!(resolver.tool("exit_loop").is_ok());
 //! ```
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -31,96 +30,9 @@ use hatchery_core::{
     Summarizer, Tool, Toolset,
 };
 
+use crate::factories::Factories;
 use crate::plugins::builtin_plugins;
 use crate::tools::builtin;
-
-/// A function that creates an item from its arguments. The error is a reason for the operator.
-type Factory<T> = Arc<dyn Fn(JsonMap) -> Result<T, String> + Send + Sync>;
-
-/// Factories of one kind by name, in order of registration.
-pub struct Factories<T> {
-    entries: Vec<(String, Factory<T>)>,
-    /// Other spellings of a name: the alias, then the name.
-    aliases: Vec<(String, String)>,
-}
-
-impl<T> Factories<T> {
-    /// Registers a factory. It replaces an earlier one of the same name.
-    pub fn register(
-        &mut self,
-        name: impl Into<String>,
-        factory: impl Fn(JsonMap) -> Result<T, String> + Send + Sync + 'static,
-    ) {
-        self.insert(name.into(), Arc::new(factory));
-    }
-
-    /// Registers all factories and aliases of `others`. They replace earlier factories of the same name.
-    pub fn extend(&mut self, others: Self) {
-        for (name, factory) in others.entries {
-            self.insert(name, factory);
-        }
-        self.aliases.extend(others.aliases);
-    }
-
-    fn insert(&mut self, name: String, factory: Factory<T>) {
-        match self.entries.iter_mut().find(|(registered, _)| *registered == name) {
-            Some((_, registered)) => *registered = factory,
-            None => self.entries.push((name, factory)),
-        }
-    }
-
-    /// Registers another spelling of a name. [`Factories::names`] does not list it.
-    pub fn register_alias(&mut self, alias: impl Into<String>, name: impl Into<String>) {
-        self.aliases.push((alias.into(), name.into()));
-    }
-
-    /// Creates an item. `None` if no factory has this name.
-    pub fn create(&self, name: &str, args: JsonMap) -> Option<Result<T, String>> {
-        self.find(name).map(|factory| factory(args))
-    }
-
-    /// Returns true if a factory has this name or alias.
-    pub fn contains(&self, name: &str) -> bool {
-        self.find(name).is_some()
-    }
-
-    /// Returns the registered names in order of registration, without aliases.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().map(|(name, _)| name.as_str())
-    }
-
-    fn find(&self, name: &str) -> Option<&Factory<T>> {
-        let name = self.aliases.iter().find(|(alias, _)| alias == name).map_or(name, |(_, name)| name);
-        self.entries.iter().find(|(registered, _)| registered == name).map(|(_, factory)| factory)
-    }
-
-    fn resolve(&self, kind: ItemKind, name: &str, args: JsonMap) -> Result<T, ResolveError> {
-        match self.create(name, args) {
-            Some(item) => item.map_err(|reason| ResolveError::Unusable { kind, name: name.into(), reason }),
-            None => {
-                Err(ResolveError::Unknown { kind, name: name.into(), known: self.names().map(Into::into).collect() })
-            }
-        }
-    }
-}
-
-impl<T> Default for Factories<T> {
-    fn default() -> Self {
-        Self { entries: Vec::new(), aliases: Vec::new() }
-    }
-}
-
-impl<T> Clone for Factories<T> {
-    fn clone(&self) -> Self {
-        Self { entries: self.entries.clone(), aliases: self.aliases.clone() }
-    }
-}
-
-impl<T> fmt::Debug for Factories<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.names()).finish()
-    }
-}
 
 /// The registered extensions of a process. Models have a registry of the same shape in their own crate.
 #[derive(Debug, Clone, Default)]
@@ -131,7 +43,8 @@ pub struct Extensions {
     pub toolsets: Factories<Arc<dyn Toolset>>,
     /// Kinds of agents by the `agent_class` of YAML files, beside those that the engine runs itself.
     pub agent_classes: Factories<AgentKind>,
-    /// Plugins.
+    /// Plugins. [`ConfiguredPlugins`](crate::plugins::ConfiguredPlugins) creates those that the configuration names,
+    /// once.
     pub plugins: Factories<Arc<dyn Plugin>>,
     /// Code executors.
     pub code_executors: Factories<Arc<dyn CodeExecutor>>,
@@ -144,10 +57,11 @@ impl Extensions {
     }
 }
 
-/// Items that need no arguments, and plugins. Agents are created from files, so this resolver has none.
+/// Items that need no arguments. Agents are created from files and plugins by
+/// [`ConfiguredPlugins`](crate::plugins::ConfiguredPlugins), so this resolver has neither.
 impl ItemResolver for Extensions {
     fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, ResolveError> {
-        self.tools.resolve(ItemKind::Tool, name, JsonMap::new())
+        self.tools.resolve(ItemKind::Tool, name)
     }
 
     fn callback(&self, name: &str) -> Result<Arc<dyn Callback>, ResolveError> {
@@ -159,15 +73,11 @@ impl ItemResolver for Extensions {
     }
 
     fn toolset(&self, name: &str) -> Result<Arc<dyn Toolset>, ResolveError> {
-        self.toolsets.resolve(ItemKind::Toolset, name, JsonMap::new())
-    }
-
-    fn plugin(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Plugin>, ResolveError> {
-        self.plugins.resolve(ItemKind::Plugin, name, args)
+        self.toolsets.resolve(ItemKind::Toolset, name)
     }
 
     fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, ResolveError> {
-        self.code_executors.resolve(ItemKind::CodeExecutor, name, JsonMap::new())
+        self.code_executors.resolve(ItemKind::CodeExecutor, name)
     }
 }
 

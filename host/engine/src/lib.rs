@@ -42,6 +42,7 @@
 //! The engine knows nothing of HTTP, wasm, providers or stores: they implement the traits of `hatchery-core`.
 
 pub mod app;
+pub mod instructions;
 pub mod llm;
 pub mod plugins;
 pub mod runner;
@@ -51,6 +52,7 @@ mod agents;
 mod authoring;
 mod catalog_source;
 mod extensions;
+mod factories;
 mod history;
 mod provenance;
 mod run;
@@ -61,9 +63,11 @@ pub use authoring::{build, yaml};
 pub use history::{compaction, contents};
 pub use tools::{builtin, confirmation, toolsets};
 
+pub use agents::AgentTool;
 pub use app::{App, AppSettings, RunSettings};
 pub use catalog_source::{CatalogSnapshot, CatalogSource};
-pub use extensions::{Extensions, Factories, LayeredResolver};
+pub use extensions::{Extensions, LayeredResolver};
+pub use factories::Factories;
 pub use plugins::{DuplicatePlugin, PluginSource, Plugins};
 pub use runner::{Run, RunRequest, Runner};
 pub use static_catalog::StaticCatalog;

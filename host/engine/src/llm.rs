@@ -2,8 +2,7 @@
 
 pub mod agent_loop;
 pub(crate) mod code;
-pub(crate) mod examples;
-pub(crate) mod instructions;
+mod examples;
 mod model_call;
 mod output_schema;
 mod planning;
@@ -17,7 +16,6 @@ use std::sync::Arc;
 use hatchery_core::{AgentContext, AgentId, Event, LlmAgent, RunError, RunLimit, Tool};
 
 use agent_loop::{AgentLoop, AgentLoopSettings, AgentStep};
-pub use instructions::{Placeholder, placeholders};
 pub use model_call::assign_call_ids;
 
 use crate::plugins::HookChain;
@@ -70,7 +68,7 @@ pub(crate) async fn run_llm_agent(
             },
             AgentStep::Transfer(target) => match run.app.tree.find_agent(&target) {
                 Some(target) => return Ok(AgentOutcome::Transfer(target)),
-                None => return Err(RunError::NotFound { what: "Agent", name: target, hint: String::new() }),
+                None => return Err(RunError::NotFound { kind: "Agent", name: target, hint: String::new() }),
             },
             AgentStep::LimitReached(max_steps) => {
                 return Err(RunError::Limit {

@@ -3,7 +3,6 @@
 pub mod config;
 
 mod builtin;
-mod callbacks;
 mod chain;
 mod context_filter;
 mod global_instruction;
@@ -22,7 +21,6 @@ use thiserror::Error;
 use tokio::time::sleep;
 
 pub(crate) use builtin::plugins as builtin_plugins;
-pub use callbacks::CallbackPlugin;
 pub(crate) use chain::HookChain;
 pub use config::{ConfiguredPlugins, PluginConfig};
 pub use context_filter::ContextFilter;

@@ -20,8 +20,8 @@ pub async fn run_to_completion<T: Send + 'static>(
 
 /// Returns the result of a task. A panic of the task is resumed in the caller's task, where the runner turns it into an
 /// error.
-pub(crate) fn propagate_panic<T>(joined: Result<Result<T, RunError>, JoinError>) -> Result<T, RunError> {
-    match joined {
+pub(crate) fn propagate_panic<T>(output: Result<Result<T, RunError>, JoinError>) -> Result<T, RunError> {
+    match output {
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),

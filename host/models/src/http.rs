@@ -237,7 +237,7 @@ fn with_idle_timeout(
             Ok(Some(Err(error))) => Some((Err(error), None)),
             Err(_) => {
                 let seconds = IDLE_TIMEOUT.as_secs();
-                let message = format!("{} sent nothing for {seconds} s in the middle of its answer", origin.provider);
+                let message = format!("{} sent nothing for {seconds} s while it was answering", origin.provider);
                 Some((Err(origin.error(ModelErrorKind::Timeout, message)), None))
             }
         }
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(items[0].as_ref().unwrap(), "a");
         let error = items[1].as_ref().unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::Timeout);
-        assert_eq!(error.message, "Someone sent nothing for 60 s in the middle of its answer");
+        assert_eq!(error.message, "Someone sent nothing for 60 s while it was answering");
         assert_eq!(items.len(), 2);
     }
 

@@ -10,12 +10,6 @@ use serde_json::Value;
 
 use crate::{FILE_NAME, user_messages};
 
-/// The state key that requests recording of a session.
-pub(crate) const RECORD_KEY: &str = "_adk_recordings_config";
-/// The state key that requests replay of a session.
-pub(crate) const REPLAY_KEY: &str = "_adk_replay_config";
-pub(crate) const CONFIG_KEYS: [&str; 2] = [RECORD_KEY, REPLAY_KEY];
-
 /// Maps sessions to the files of their recordings.
 pub(crate) enum RecordingLocation {
     /// Only the first session that runs, in this folder.

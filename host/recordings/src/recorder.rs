@@ -16,8 +16,9 @@ use tokio::sync::Mutex;
 
 use crate::call_recorder::{CallRecorder, added_actions};
 use crate::intercepted_tool::{InterceptedTool, ToolInterceptor};
-use crate::location::{MessageLocation, RECORD_KEY, RecordingLocation};
+use crate::location::{MessageLocation, RecordingLocation};
 use crate::run_map::RunMap;
+use crate::user_messages::RECORD_KEY;
 use crate::{Recordings, ToolOutcome, UserMessage, user_messages};
 use hatchery_engine::llm::assign_call_ids;
 use hatchery_engine::tasks::run_to_completion;

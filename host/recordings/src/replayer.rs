@@ -16,8 +16,9 @@ use serde_json::Value;
 
 use crate::cursor::{Cursor, Mismatch, ModelOutcome, RecordedOutcome};
 use crate::intercepted_tool::{InterceptedTool, ToolInterceptor};
-use crate::location::{REPLAY_KEY, RecordingLocation};
+use crate::location::RecordingLocation;
 use crate::run_map::RunMap;
+use crate::user_messages::REPLAY_KEY;
 use crate::{Recordings, ToolCall, ToolOutcome};
 
 /// The error code of a run that differs from its recording.

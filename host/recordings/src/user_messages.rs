@@ -7,7 +7,12 @@ use hatchery_core::{Content, Event, JsonMap, PartData, USER_AUTHOR};
 use imbl::Vector;
 
 use crate::UserMessage;
-use crate::location::CONFIG_KEYS;
+
+/// The state key that requests recording of a session.
+pub(crate) const RECORD_KEY: &str = "_adk_recordings_config";
+
+/// The state key that requests replay of a session.
+pub(crate) const REPLAY_KEY: &str = "_adk_replay_config";
 
 /// Returns the user's messages in these events.
 pub(crate) fn collect(events: &Vector<Arc<Event>>) -> Vec<UserMessage> {
@@ -32,7 +37,7 @@ pub(crate) fn collect(events: &Vector<Arc<Event>>) -> Vec<UserMessage> {
 
 /// Removes the state keys that request recording or replay.
 pub(crate) fn without_config_keys(mut state: JsonMap) -> JsonMap {
-    state.retain(|key, _| !CONFIG_KEYS.contains(&key.as_str()));
+    state.retain(|key, _| ![RECORD_KEY, REPLAY_KEY].contains(&key.as_str()));
     state
 }
 

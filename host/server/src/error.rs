@@ -135,8 +135,8 @@ impl From<RunError> for ApiError {
 /// Returns the message of an error for clients, and logs its internal details.
 pub(crate) fn detail(error: &RunError) -> String {
     match error {
-        RunError::Store(StoreError::Backend { what, source } | StoreError::Full { what, source }) => {
-            tracing::error!(what, error = %source, "storage failed");
+        RunError::Store(StoreError::Backend { context, source } | StoreError::Full { context, source }) => {
+            tracing::error!(context, error = %source, "storage failed");
         }
         RunError::Internal(cause) => tracing::error!(cause, "a run failed because of a defect of the host"),
         _ => {}
@@ -201,14 +201,14 @@ mod tests {
         let key = || SessionKey::new("app", "user", "s");
         let (agent, message) = ("a".to_owned(), "no".to_owned());
         let quota = |is_request| StoreError::QuotaExceeded { message: "no".into(), key: "quotas.x", is_request };
-        let busy = StoreError::Busy { what: "no".into(), retry_after: Duration::from_secs(1) };
+        let busy = StoreError::Busy { context: "no".into(), retry_after: Duration::from_secs(1) };
         let cases: [(RunError, u16, &str); 32] = [
             (StoreError::SessionExists(key()).into(), 409, "SESSION_EXISTS"),
             (StoreError::SessionNotFound(key()).into(), 404, "SESSION_NOT_FOUND"),
             (StoreError::InvalidName { name: "..".into(), reason: "no" }.into(), 400, "INVALID_NAME"),
             (StoreError::InvalidRequest("no".into()).into(), 403, "REFUSED"),
             (StoreError::backend("table", "no").into(), 500, "STORE_FAILED"),
-            (StoreError::Full { what: "table".into(), source: "no".into() }.into(), 507, "STORE_FULL"),
+            (StoreError::Full { context: "table".into(), source: "no".into() }.into(), 507, "STORE_FULL"),
             (quota(true).into(), 413, "QUOTA_EXCEEDED"),
             (quota(false).into(), 429, "QUOTA_EXCEEDED"),
             (busy.into(), 503, "STORE_BUSY"),
@@ -226,7 +226,7 @@ mod tests {
                 500,
                 "X",
             ),
-            (RunError::NotFound { what: "Agent", name: agent.clone(), hint: String::new() }, 404, "NOT_FOUND"),
+            (RunError::NotFound { kind: "Agent", name: agent.clone(), hint: String::new() }, 404, "NOT_FOUND"),
             (RunError::Limit { limit: RunLimit::Tokens, value: 1, agent: agent.clone() }, 500, "LIMIT_REACHED"),
             (
                 RunError::Callback {
@@ -277,7 +277,7 @@ mod tests {
     fn internal_details_are_not_sent() {
         let error = ApiError::from(StoreError::backend("/srv/secret.db", "disk I/O error"));
         assert_eq!(error.detail, "the storage failed; the server's log holds the cause");
-        let full = StoreError::Full { what: "/srv/secret.db".into(), source: "disk full".into() };
+        let full = StoreError::Full { context: "/srv/secret.db".into(), source: "disk full".into() };
         let expected = "the storage is full, and nothing of this was stored; the operator must free some space";
         assert_eq!(ApiError::from(full).detail, expected);
         let error = ApiError::from(RunError::Internal("index 3 of 2".into()));
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_busy_store_has_a_retry_after_header() {
-        let busy = StoreError::Busy { what: "busy".into(), retry_after: Duration::from_secs(1) };
+        let busy = StoreError::Busy { context: "busy".into(), retry_after: Duration::from_secs(1) };
         let response = ApiError::from(busy).into_response();
         assert_eq!(
             (response.status().as_u16(), &response.headers()[header::RETRY_AFTER]),

@@ -15,10 +15,10 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(5);
 /// How long a client should wait before a retry.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Returns the error of a write that has waited for [`MAX_WAIT`]; `what` is the busy part.
-pub(crate) fn busy(what: &str) -> StoreError {
-    let what = format!("{what}: this request has waited for {} s and nothing was changed", MAX_WAIT.as_secs());
-    StoreError::Busy { what, retry_after: RETRY_AFTER }
+/// Returns the error of a write that has waited for [`MAX_WAIT`]; `activity` is what the write waits for.
+pub(crate) fn busy(activity: &str) -> StoreError {
+    let context = format!("{activity}: this request has waited for {} s and nothing was changed", MAX_WAIT.as_secs());
+    StoreError::Busy { context, retry_after: RETRY_AFTER }
 }
 
 /// A fair lock per key. A key that is neither held nor waited for uses no memory.

@@ -63,7 +63,7 @@ pub fn warn_if_readable(path: &Path) {
     let is_enclosed =
         path.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !is_readable_by_others(folder));
     if !is_enclosed && is_readable_by_others(path) {
-        let shown = path.display();
-        tracing::warn!("{shown} may be read by other users of this machine; to change that: chmod go= {shown}");
+        let folder = path.display();
+        tracing::warn!("{folder} may be read by other users of this machine; to change that: chmod go= {folder}");
     }
 }

@@ -78,7 +78,7 @@ pub enum FileState {
         /// True if the previous version still serves.
         previous_serves: bool,
     },
-    /// Another file has the same name and serves instead.
+    /// Another file or a native app has the same name and serves instead.
     Conflict { reason: String },
 }
 
@@ -194,6 +194,8 @@ pub(crate) struct Sources {
     pub(crate) writable_folders: Vec<PathBuf>,
     /// Items that YAML agents find before those of components.
     pub(crate) native_items: Option<Arc<dyn ItemResolver>>,
+    /// Names of native apps.
+    pub(crate) native_apps: BTreeSet<String>,
 }
 
 /// An app that claims a name in the catalog.
@@ -221,7 +223,7 @@ impl Catalog {
             let Some(file) = sources.component_files.get(name) else { continue };
             let roots = root_agents(component);
             if roots.is_empty() && component.names(ItemKind::Agent).next().is_some() {
-                let reason = "its agents are all below each other, so none of them is an app".into();
+                let reason = "all its agents are sub agents of each other, so none of them is an app".into();
                 issues.insert(file.clone(), FileState::Rejected { reason, previous_serves: false });
             }
             candidates.extend(roots.into_iter().map(|root| {
@@ -256,6 +258,15 @@ impl Catalog {
         }));
         let generation = self.generation + 1;
         let mut next = Self { generation, components: sources.components, owners, shadowed, ..Self::default() };
+        for AppCandidate { name, file, .. } in
+            candidates.extract_if(.., |candidate| sources.native_apps.contains(&candidate.name))
+        {
+            let reason = format!(
+                "`{}` and a native app of the host are apps named `{name}`; rename one of them",
+                file.display()
+            );
+            issues.insert(file, FileState::Conflict { reason });
+        }
         self.resolve_name_conflicts(candidates, &pending, &mut next, &mut issues);
         (next, issues)
     }

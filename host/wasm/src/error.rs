@@ -20,7 +20,7 @@ pub enum LoadError {
     #[error("{}: has {size} bytes, and a component may have {max}; build it with `hatchery build`, which strips it, or raise `compile.max_file_size` in hatchery.yaml", path.display())]
     TooLarge { path: PathBuf, size: u64, max: u64 },
     /// Loading panicked, which is a bug of this host.
-    #[error("{}: loading it broke off: {reason}; change the file to try again", path.display())]
+    #[error("{}: loading was aborted: {reason}; change the file to try again", path.display())]
     Panicked { path: PathBuf, reason: String },
     #[error("{}: {reason}; rename the file", path.display())]
     BadFileName { path: PathBuf, reason: &'static str },
@@ -57,7 +57,7 @@ pub enum LoadError {
     )]
     NothingExported { component: String },
     /// A grant cannot be fulfilled.
-    #[error("component `{component}` cannot have its grants: {reason}")]
+    #[error("component `{component}` cannot be given its grants: {reason}")]
     Grants { component: String, reason: String },
     /// A granted folder cannot be opened.
     #[error(
@@ -73,7 +73,7 @@ pub enum LoadError {
     Variable { component: String, variable: String, from: String, source: std::env::VarError },
     /// Its requested grants cannot be parsed.
     #[error(
-        "component `{component}` requests what this host does not understand: {reason}; rebuild it with `hatchery build`"
+        "component `{component}` has a request that this host does not understand: {reason}; rebuild it with `hatchery build`"
     )]
     Requests { component: String, reason: String },
     /// It cannot be compiled or linked.

@@ -25,7 +25,7 @@ pub use catalog::revisions::{Revisions, StoredRevision, component_files, write_a
 pub use catalog::{Catalog, FileState, FileStatus};
 pub use catalog::{inspect, loader, models, settings, watch};
 pub use compile::{CompileLimits, Compiler, Worker};
-pub use component::{Component, Hook};
+pub use component::{Component, ComponentSettings, Hook};
 pub use config::{InstancePoolConfig, InstanceSettings};
 pub use contract::{component, version};
 pub use engine::{Engine, EngineOptions};
@@ -40,5 +40,5 @@ pub use policy::{
 };
 pub use runtime::http::{RecordedHttp, RecordedResponse};
 pub use runtime::{cache, compile, config, engine, limits, requirements};
-pub use settings::{ComponentSettings, DeterministicMode, HotReload, Settings};
+pub use settings::{DeterministicMode, HotReload, Settings};
 pub use watch::CatalogHandle;

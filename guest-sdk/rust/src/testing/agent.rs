@@ -110,7 +110,7 @@ impl AgentRun {
         }
         let mut event = Event::try_from(event)?;
         if event.author == "user" {
-            let message = "may not speak as `user`; leave the author of its events empty";
+            let message = "may not emit events as `user`; leave the author of its events empty";
             return Err(Error::new("AGENT_FAILED", format!("agent `{}`: {message}", self.scope.call.agent)));
         }
         let mut world = self.scope.world.borrow_mut();

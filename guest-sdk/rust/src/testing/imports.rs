@@ -91,7 +91,7 @@ pub(crate) mod session {
         let scope = Scope::of_session()?;
         let payload = payload.map(|json| read(json, "the payload of a confirmation")).transpose()?;
         if scope.call.function_call_id.is_none() {
-            return Err(Error::new("BAD_INPUT", "a confirmation can be asked for only in a tool call").into());
+            return Err(Error::new("BAD_INPUT", "a confirmation can only be requested in a tool call").into());
         }
         let confirmation = ToolConfirmation { hint: hint.to_owned(), confirmed: false, payload };
         *scope.call.requested_confirmation.borrow_mut() = Some(confirmation);

@@ -95,7 +95,7 @@ impl Scope {
     pub(super) fn of_session() -> Result<Self, Error> {
         let scope = Self::current()?;
         match scope.call.caller {
-            Caller::Model => Err(Error::new("NO_SESSION", "there is no session while a component's model is asked")),
+            Caller::Model => Err(Error::new("NO_SESSION", "there is no session in a call of a component's model")),
             Caller::Run | Caller::Agent { .. } => Ok(scope),
         }
     }

@@ -66,7 +66,7 @@ async fn impostor(cx: AgentContext) -> Result<(), Error> {
 fn only_the_user_speaks_for_the_user() {
     let events = Host::new().run(impostor);
     assert_eq!(events.len(), 1);
-    let message = "agent `impostor`: may not speak as `user`; leave the author of its events empty";
+    let message = "agent `impostor`: may not emit events as `user`; leave the author of its events empty";
     assert_eq!(events[0].error_message.as_deref(), Some(message));
 }
 

@@ -135,7 +135,7 @@ fn a_model_gives_its_pieces_and_has_no_session() {
     let pieces = host.stream(parrot, LlmRequest::new("", "hello you"));
     let said: Vec<_> = pieces.iter().flatten().map(|piece| piece.text_content()).collect();
     assert_eq!(said, ["hello ", "you", " bye"]);
-    let error = Error::new("NO_SESSION", "there is no session while a component's model is asked");
+    let error = Error::new("NO_SESSION", "there is no session in a call of a component's model");
     assert_eq!(pieces.last(), Some(&Err(error.clone())));
     assert_eq!(host.answer(parrot, LlmRequest::new("", "hello")), Err(error));
     assert_eq!(host.log_lines().len(), 2);

@@ -8,8 +8,8 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::QuotaOverrides;
 use crate::byte_size::ByteSize;
-use crate::quotas::QuotaOverrides;
 
 /// Settings of an app, or defaults for all apps. `None` means not set. Displayed as `key: value, …` with the keys that
 /// are set.

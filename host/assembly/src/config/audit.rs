@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use crate::byte_size::ByteSize;
-use crate::services::Storage;
+use crate::storage::Storage;
 
 /// The audit log: a file of JSON lines that is rotated by size. Read at start only.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

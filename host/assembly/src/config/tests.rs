@@ -85,7 +85,7 @@ fn wrong_grants_are_an_error_with_their_position() {
         ("models: ['']", "a pattern is not empty; `*` stands for all names"),
         ("artifacts: all", "unknown variant `all`, expected `read` or `write`"),
         ("environment: {PORT: 8080}", "the value of a variable is a text, or `{from: VARIABLE OF THE HOST}`"),
-        ("files: [{host: data, guest: data}]", "`data` is no absolute path in the component, as `/data` is"),
+        ("files: [{host: data, guest: data}]", "`data` is not an absolute path in the component, such as `/data`"),
         ("files: [{guest: /data}]", "missing field `host`"),
         ("clock: noon", "`noon` is neither `real` nor a time such as `2026-01-01T00:00:00Z`"),
         ("random: 7", "random numbers are `real` or `{seed: NUMBER}`"),

@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery_core::{
-    Agent, AgentKind, ArtifactService, EventSigner, ItemResolver, MemoryService, Model, Plugin, Services,
-    SessionService,
+    Agent, ArtifactService, EventSigner, ItemResolver, MemoryService, Model, Plugin, Services, SessionService,
 };
 use hatchery_engine::plugins::ConfiguredPlugins;
-use hatchery_engine::{App, CatalogSource, Extensions, Factories, LayeredResolver, Runner, StaticCatalog};
+use hatchery_engine::{App, CatalogSource, Extensions, LayeredResolver, Runner, StaticCatalog};
 use hatchery_models::ModelProvider;
-use hatchery_wasm::{CatalogHandle, CatalogModels, DeterministicMode, Progress, Worker};
+use hatchery_wasm::{CatalogHandle, CatalogModels, DeterministicMode, LoadOptions, Progress, Worker};
 
 use super::native::{HostApps, HostCatalog, HostPlugins, NativeModels};
 use super::reload::{ConfigWatcher, FileStamps};
@@ -19,8 +18,9 @@ use crate::apps::ConfiguredApps;
 use crate::catalog;
 use crate::config::Config;
 use crate::host_key;
-use crate::services::{self, DATA_FOLDER, Scripts, ServiceOverrides, ServiceSource, Storage};
+use crate::services::{self, Scripts, ServiceOverrides, ServiceSource};
 use crate::source::AppSource;
+use crate::storage::{DATA_FOLDER, Storage};
 use crate::trust::{ConfigSource, LoadedConfig, ProtectedPaths, TrustStore};
 
 /// The file in the data folder that records which component owns which name.
@@ -135,7 +135,7 @@ impl HostBuilder {
         self
     }
 
-    /// Adds a native app. It hides an app of the folder with the same name.
+    /// Adds a native app. An app of the folder with the same name is reported as a conflict and does not serve.
     #[must_use]
     pub fn app(mut self, app: App) -> Self {
         self.apps.push(app);
@@ -291,9 +291,14 @@ impl HostBuilder {
         let mut registered_plugins = crate::plugins::registered().clone();
         registered_plugins.extend(plugins);
         let native_items = self.native_items();
+        let native_apps = self.native_apps()?;
         let catalog = match &folder {
             Some(folder) => {
-                Some(self.load(folder, &config, &storage, cache, native_items.clone(), agent_classes).await?)
+                let mut options = self.load_options(folder, &config, &storage, cache)?;
+                options.native_items = native_items.clone();
+                options.native_apps = native_apps.keys().cloned().collect();
+                options.agent_classes = agent_classes;
+                Some(CatalogHandle::start(folder, options).await?)
             }
             None => None,
         };
@@ -302,9 +307,7 @@ impl HostBuilder {
         let configured = ConfiguredPlugins::while_loading(&config.plugins, &registered_plugins, catalog_source.clone())
             .map_err(|source| HostError::Plugin { file: file.clone(), source })?;
         let plugin_names = configured.names();
-        let native = self.native_apps()?;
-        let native_apps = native.keys().cloned().collect();
-        let apps = HostApps { native, catalog: catalog.clone() };
+        let apps = HostApps { native: native_apps, catalog: catalog.clone() };
         let apps: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(apps, &config, catalog_source.clone()));
         let runner = Runner::with_signer(services, self.native_plugins(configured)?, signer);
         if let Some(catalog) = catalog.as_ref().filter(|_| self.watch) {
@@ -315,41 +318,26 @@ impl HostBuilder {
                 tokio::spawn(ConfigWatcher { source, initial, catalog, scripts, paths }.run(stamps));
             }
         }
-        Ok(Host {
-            config,
-            file,
-            plugin_names,
-            apps,
-            runner,
-            scripts,
-            native_apps,
-            registered_plugins,
-            catalog_source,
-            catalog,
-        })
+        Ok(Host { config, file, plugin_names, apps, runner, scripts, registered_plugins, catalog_source, catalog })
     }
 
-    /// Starts to load the components and YAML agents of a folder.
-    async fn load(
+    /// Returns the options for loading the components and YAML agents of a folder.
+    fn load_options(
         &mut self,
         folder: &Path,
         config: &Config,
         storage: &Storage,
         cache: Option<PathBuf>,
-        native_items: Option<Arc<dyn ItemResolver>>,
-        agent_classes: Factories<AgentKind>,
-    ) -> Result<CatalogHandle, HostError> {
+    ) -> Result<LoadOptions, HostError> {
         let worker = self.worker.take().unwrap_or(Worker::InProcess);
         let mut options = catalog::load_options(config, cache, worker)?;
         options.settings.deterministic = self.deterministic_mode.take();
         options.progress = self.progress.take();
-        options.native_items = native_items;
-        options.agent_classes = agent_classes;
         if let (true, Storage::Directory(data)) = (self.watch, storage) {
             options.names_file = Some(data.join(NAMES_FILE));
             options.revisions = Some(catalog::revisions(folder, Some(data), config));
         }
-        Ok(CatalogHandle::start(folder, options).await?)
+        Ok(options)
     }
 
     /// Returns the native items in layers: extensions, then single items. `None` if there are none.

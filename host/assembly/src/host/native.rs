@@ -11,7 +11,7 @@ use hatchery_wasm::CatalogHandle;
 
 use crate::source::{AppSource, CatalogReport};
 
-/// Native apps, and the apps of the folder. A native app hides an app of the folder with the same name.
+/// Native apps, and the apps of the folder. The catalog has no app with the name of a native one.
 pub(super) struct HostApps {
     pub(super) native: BTreeMap<String, Arc<App>>,
     pub(super) catalog: Option<CatalogHandle>,
@@ -28,7 +28,6 @@ impl AppSource for HostApps {
         if !self.native.is_empty() {
             names.extend(self.native.keys().cloned());
             names.sort();
-            names.dedup();
         }
         names
     }

@@ -8,7 +8,7 @@ use hatchery_engine::{App, Extensions, StaticCatalog};
 use hatchery_models::scripted::{Reply, Scripted};
 
 use super::*;
-use crate::services::Storage;
+use crate::storage::Storage;
 
 const YAML_AGENT: &str = "name: greeter\nmodel: native\ninstruction: Greet.\n";
 
@@ -85,11 +85,14 @@ async fn an_agent_of_the_folder_uses_native_items_by_name() {
 }
 
 #[tokio::test]
-async fn a_native_app_hides_an_app_of_the_folder() {
+async fn an_app_of_the_folder_with_the_name_of_a_native_app_is_a_conflict_that_names_both() {
     let folder = folder(&[("parrot/root_agent.yaml", YAML_AGENT)]);
     let host = in_memory(folder.path()).agent(parrot("parrot")).open().await.unwrap();
     assert_eq!(host.apps().app_names(), ["parrot"]);
     assert_eq!(answer(&host, "parrot", "Hi").await, "Hi");
+    let file = &host.apps().report().files[0];
+    let reason = "`parrot/root_agent.yaml` and a native app of the host are apps named `parrot`; rename one of them";
+    assert_eq!((file.state.as_str(), file.reason.as_deref()), ("conflict", Some(reason)));
 }
 
 #[tokio::test]

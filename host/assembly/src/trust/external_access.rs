@@ -7,9 +7,8 @@ use hatchery_registry::SignaturePolicy;
 use hatchery_wasm::policy::Variable;
 use hatchery_wasm::{CompileLimits, Grants, InstanceSettings};
 
-use crate::config::{Config, ServerConfig};
+use crate::config::{Config, ServerConfig, without_credentials};
 use crate::plugins;
-use crate::services::without_credentials;
 
 /// A setting that accesses something outside of the folder of its configuration, or raises a limit of the whole host.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,18 +8,8 @@ use hatchery_registry::SignaturePolicy;
 
 use super::external_access::{ExternalAccess, Section, external_access};
 use super::store::{TrustStore, sha256, writable_by};
-use crate::config::{Config, ConfigError, FILE_NAME};
+use crate::config::{Authority, Config, ConfigError, FILE_NAME};
 use crate::shell::quoted_path;
-
-/// Who is responsible for the content of a configuration.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Authority {
-    /// The author of the folder.
-    #[default]
-    Folder,
-    /// The operator of the host.
-    Operator,
-}
 
 /// Whether a configuration has the access outside of its folder that it requests.
 #[derive(Debug, Clone, PartialEq, Eq)]

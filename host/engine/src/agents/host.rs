@@ -36,7 +36,7 @@ impl AgentHost for EngineHost {
         let Some(sub_agent) = tree.find_sub_agent(self.agent, name) else {
             let below: Vec<_> = tree.children(self.agent).iter().map(|id| tree.agent(*id).name.as_str()).collect();
             let hint = format!(" below `{}`, which has {}", cx.agent, list_names(&below));
-            return Err(RunError::NotFound { what: "Agent", name: name.into(), hint });
+            return Err(RunError::NotFound { kind: "Agent", name: name.into(), hint });
         };
         let replay = self.replay.for_sub_agent(tree, sub_agent);
         let scope = AgentScope { branch: cx.branch.clone(), replay, sink };

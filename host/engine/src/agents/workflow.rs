@@ -73,8 +73,8 @@ pub(super) async fn run_parallel(
         tasks.spawn(run_agent(run.clone(), *sub_agent, scope));
     }
     let (mut result, mut is_over) = (Ok(AgentOutcome::Done), false);
-    while let Some(joined) = tasks.join_next().await {
-        result = match (propagate_panic(joined), result) {
+    while let Some(output) = tasks.join_next().await {
+        result = match (propagate_panic(output), result) {
             (Err(RunError::Stopped), result) if replays.iter().any(|replay| replay.is_closed()) => {
                 is_over = true;
                 result

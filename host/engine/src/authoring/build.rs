@@ -33,6 +33,7 @@
 
 mod arguments;
 pub mod callback;
+mod callback_plugin;
 mod common;
 mod error;
 mod llm;
@@ -40,11 +41,13 @@ pub(crate) mod schema;
 mod tool;
 mod workflow;
 
+pub use crate::tools::IntoTool;
+pub use callback_plugin::CallbackPlugin;
 pub use common::IntoAgent;
 pub use error::BuildError;
 pub use llm::{LlmAgentBuilder, llm};
 pub use schema::schema;
-pub use tool::{FunctionTool, IntoTool, function_tool};
+pub use tool::{FunctionTool, function_tool};
 pub use workflow::{
     CustomAgentBuilder, LoopAgentBuilder, ParallelAgentBuilder, SequentialAgentBuilder, custom, loop_agent, parallel,
     sequential,

@@ -17,7 +17,7 @@ use hatchery_core::{Agent, AgentKind, ItemResolver};
 
 pub use error::ConfigError;
 
-use crate::extensions::Factories;
+use crate::factories::Factories;
 use agent::TreeLoader;
 
 /// The file that makes a folder an app.

@@ -48,13 +48,15 @@ pub(super) async fn ensure_usable(llm: &LlmAgent, cx: &CallContext) -> Result<()
     let result = schema::check_schema(schema, &cx.invocation).await;
     result.map_err(|failure| match failure {
         Failure::Cancelled => RunError::Cancelled,
-        Failure::InvalidSchema(reason) | Failure::Mismatch(reason) | Failure::LimitExceeded(reason) => RunError::Agent {
-            agent: cx.agent.to_string(),
-            code: "OUTPUT_SCHEMA_UNUSABLE".into(),
-            message: format!(
-                "its output schema cannot be used, so no answer of it could be checked; mend `output_schema`: {reason}"
-            ),
-        },
+        Failure::InvalidSchema(reason) | Failure::Mismatch(reason) | Failure::LimitExceeded(reason) => {
+            RunError::Agent {
+                agent: cx.agent.to_string(),
+                code: "OUTPUT_SCHEMA_UNUSABLE".into(),
+                message: format!(
+                    "its output schema is invalid, so its answers cannot be checked; fix `output_schema`: {reason}"
+                ),
+            }
+        }
     })
 }
 
@@ -72,7 +74,10 @@ pub(super) async fn parse_answer(schema: &Value, text: String, cx: &CallContext)
         Err(error) => format!("it is not JSON: {error}"),
     };
     let agent = &*cx.agent;
-    tracing::warn!(agent, "the answer of agent `{agent}` does not fit its output schema and stays a text: {reason}");
+    tracing::warn!(
+        agent,
+        "the answer of agent `{agent}` does not match its output schema and is passed on as text: {reason}"
+    );
     Ok(Value::String(text))
 }
 
@@ -110,8 +115,8 @@ impl Tool for SetModelResponse {
         if self.text_has_other_content || has_tools && !request.capabilities.schema_with_tools {
             request.tools.push(self.declaration.clone());
             request.system_instructions.push(format!(
-                "When you have all you need, give your final answer by calling `{SET_MODEL_RESPONSE}`, and not as text. Should it \
-                 report an error, mend the answer and call it again."
+                "When you have all you need, give your final answer by calling `{SET_MODEL_RESPONSE}`, and not as text. If it \
+                 returns an error, correct the answer and call it again."
             ));
         } else {
             request.config.response_schema = Some(self.schema.clone());

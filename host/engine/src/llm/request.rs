@@ -5,8 +5,9 @@ use std::sync::Arc;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{AgentKind, IncludeContents, LlmRequest, Model, ModelCapabilities, ResponseGrouping, RunError};
 
-use super::{LoopDriver, code, examples, instructions, planning, transfer};
+use super::{LoopDriver, code, examples, planning, transfer};
 use crate::history::contents::{CodeMarkers, PromptView};
+use crate::instructions;
 
 /// Returns the model and the request of the next model call.
 pub(super) async fn build(driver: &LoopDriver<'_>) -> Result<(Arc<dyn Model>, LlmRequest), RunError> {

@@ -16,34 +16,34 @@ use crate::tools::pipeline::{Caller, ToolPipeline, ToolResponse, error_map};
 
 /// The event with the results of tools, if there are any yet, and the ids of the calls that wait for a result from the
 /// user.
-type Answers = (Option<Arc<Event>>, Vec<String>);
+type CallResults = (Option<Arc<Event>>, Vec<String>);
 
 /// A call with a person's decision. `None` if no decision was requested.
 type PendingCall = (FunctionCall, Option<(ToolConfirmation, ConfirmationRequest)>);
 
 impl LoopDriver<'_> {
     /// Runs the tool calls in `answer`.
-    pub(super) async fn call_tools(&self, answer: &Event) -> Result<Answers, RunError> {
+    pub(super) async fn call_tools(&self, answer: &Event) -> Result<CallResults, RunError> {
         let calls: Vec<_> = answer.function_calls().map(|call| (call.clone(), None)).collect();
-        self.answers(calls, &answer.long_running_tool_ids).await
+        self.run_calls(calls, &answer.long_running_tool_ids).await
     }
 
     /// Runs calls that a person has confirmed or rejected.
-    pub(super) async fn call_decided(&self, decided: Vec<ConfirmedCall>) -> Result<Answers, RunError> {
-        let is_later = |call: &&FunctionCall| self.tool(&call.name).is_some_and(|tool| tool.is_long_running());
+    pub(super) async fn call_decided(&self, decided: Vec<ConfirmedCall>) -> Result<CallResults, RunError> {
+        let is_long_running = |call: &&FunctionCall| self.tool(&call.name).is_some_and(|tool| tool.is_long_running());
         let calls = decided.iter().map(|it| &it.call);
-        let later: Vec<_> = calls.filter(is_later).filter_map(|call| call.id.clone()).collect();
+        let long_running: Vec<_> = calls.filter(is_long_running).filter_map(|call| call.id.clone()).collect();
         let due = decided.into_iter().map(|it| (it.call, Some((it.confirmation, it.request))));
-        self.answers(due.collect(), &later).await
+        self.run_calls(due.collect(), &long_running).await
     }
 
-    /// Returns the results of `calls` as one event, in the order of the calls. An event before it requests confirmation of
-    /// the calls that require it. The ids in `later` are those of long-running tools.
-    async fn answers(&self, calls: Vec<PendingCall>, later: &[String]) -> Result<Answers, RunError> {
+    /// Runs `calls` and returns their results as one event, in the order of the calls. An event before it requests
+    /// confirmation of the calls that require it. `long_running` are the ids of calls of long-running tools.
+    async fn run_calls(&self, calls: Vec<PendingCall>, long_running: &[String]) -> Result<CallResults, RunError> {
         let mut request = self.replay.next(self.cx, confirmation::is_request).await?;
         let live = || self.emit_answers(calls, &mut request);
         let response = self.replay.optional_step(self.cx, is_answer, live).await?;
-        let pending = pending(request.as_deref(), later, response.as_deref());
+        let pending = pending(request.as_deref(), long_running, response.as_deref());
         Ok((response, pending))
     }
 
@@ -112,10 +112,10 @@ impl LoopDriver<'_> {
 
 /// Returns the ids of the calls that wait for the user: the requests, and the long-running calls without a final
 /// result.
-fn pending(asked: Option<&Event>, later: &[String], answered: Option<&Event>) -> Vec<String> {
-    let requests = asked.into_iter().flat_map(|event| &event.long_running_tool_ids);
-    let later = later.iter().filter(|id| !answered.is_some_and(|event| has_final_result(event, id)));
-    requests.chain(later).cloned().collect()
+fn pending(request: Option<&Event>, long_running: &[String], answered: Option<&Event>) -> Vec<String> {
+    let requests = request.into_iter().flat_map(|event| &event.long_running_tool_ids);
+    let unfinished = long_running.iter().filter(|id| !answered.is_some_and(|event| has_final_result(event, id)));
+    requests.chain(unfinished).cloned().collect()
 }
 
 /// Returns true if no later result is expected: the call has failed, or it requires confirmation first.

@@ -40,7 +40,7 @@ pub(super) fn instruction(run: &RunContext, id: AgentId, llm: &LlmAgent) -> Opti
     let parent = run.app.tree.parent(id).filter(|parent| targets.contains(parent));
     if let Some(parent) = parent {
         text.push_str(&format!(
-            " If neither you nor the others are fit to answer, hand over to your parent agent `{}`.",
+            " If neither you nor the others can answer, hand over to your parent agent `{}`.",
             run.agent(parent).name
         ));
     }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{ContextFilter, GlobalInstruction, Logging, ReflectAndRetry};
-use crate::extensions::Factories;
+use crate::factories::Factories;
 
 static PLUGINS: LazyLock<Factories<Arc<dyn Plugin>>> = LazyLock::new(|| {
     let mut plugins = Factories::default();

@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use super::{PluginSource, Plugins, builtin};
 use crate::catalog_source::{CatalogSnapshot, CatalogSource};
-use crate::extensions::Factories;
+use crate::factories::Factories;
 
 /// A plugin in a list: `name`, or `{name, args}`. Arguments of a plugin that comes with the engine are checked when
 /// this is deserialized.
@@ -117,7 +117,7 @@ impl PluginSource for ConfiguredPlugins {
         if resolved.generation != generation {
             let plugins = resolve(&self.entries, &self.registered, resolver.as_ref());
             match (&resolved.plugins, &plugins) {
-                (Ok(_), Err(error)) => tracing::error!("{error}; no run starts before it is back"),
+                (Ok(_), Err(error)) => tracing::error!("{error}; no run starts until it is available"),
                 (Err(_), Ok(_)) => tracing::info!("all plugins are available again"),
                 (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
             }

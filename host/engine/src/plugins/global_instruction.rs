@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use hatchery_core::{CallContext, Callback, Instruction, LlmRequest, LlmResponse, Plugin, RunError};
 
-use crate::llm::instructions;
+use crate::instructions;
 
 /// Adds an instruction before those of every LLM agent.
 pub struct GlobalInstruction(Instruction);

@@ -74,7 +74,7 @@ impl Callback for ReflectAndRetry {
         }
         let guidance = format!(
             "The call of `{tool}` failed. Think about why before you go on: were the arguments wrong or missing, was something \
-             assumed that is not so, is another tool fit? Then call it with other arguments, or do without it. This was failure {retry} \
+             assumed that is not so, is another tool better suited? Then call it with other arguments, or do without it. This was failure {retry} \
              of {} that are allowed.",
             self.max_retries
         );

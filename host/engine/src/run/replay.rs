@@ -175,9 +175,13 @@ impl Replay {
             return Err(RunError::Stopped);
         }
         self.check_failure(agent)?;
-        let left = std::mem::take(&mut *self.events());
-        if !left.is_empty() {
-            tracing::warn!(agent, "the agents have changed: {} recorded events match no agent any more", left.len());
+        let remaining = std::mem::take(&mut *self.events());
+        if !remaining.is_empty() {
+            tracing::warn!(
+                agent,
+                "the agents have changed: {} recorded events match no agent any more",
+                remaining.len()
+            );
         }
         Ok(())
     }

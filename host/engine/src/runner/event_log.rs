@@ -162,8 +162,8 @@ impl EventLogInner {
             Err(TrySendError::Closed(_)) => false,
             Err(TrySendError::Full(event)) => {
                 let sending = client.send_timeout(event, CLIENT_STALL_TIMEOUT);
-                let sent = self.cx.invocation.cancel.run_until_cancelled(sending).await;
-                matches!(sent, Some(Ok(())))
+                let result = self.cx.invocation.cancel.run_until_cancelled(sending).await;
+                matches!(result, Some(Ok(())))
             }
         }
     }

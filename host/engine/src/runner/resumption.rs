@@ -50,7 +50,7 @@ impl ResumedRun {
             return Ok(None);
         }
         Self::new(invocation_id, events, verifier).map(Some).ok_or_else(|| RunError::NotFound {
-            what: "Invocation",
+            kind: "Invocation",
             name: invocation_id.clone(),
             hint: if events.iter().any(|event| is_message_of(event, invocation_id)) {
                 "; its message carries no proof that this host recorded it (it was imported, was stored by an older version, or the host's \
@@ -103,7 +103,7 @@ struct AnsweredCalls<'a> {
     /// The newest event with one of the calls.
     newest: &'a Event,
     /// The events after it.
-    later: Vector<Arc<Event>>,
+    later_events: Vector<Arc<Event>>,
 }
 
 impl<'a> AnsweredCalls<'a> {
@@ -115,13 +115,13 @@ impl<'a> AnsweredCalls<'a> {
             |event: &Arc<Event>| event.author != USER_AUTHOR && calls(event) && verifier.proves_open_calls(event);
         let index = events.iter().rposition(is_call)?;
         let newest = events.get(index)?;
-        Some(Self { ids, newest, later: events.skip(index + 1) })
+        Some(Self { ids, newest, later_events: events.skip(index + 1) })
     }
 
     /// Returns true if all of the calls were responded to before, and their agent has continued since.
     fn are_processed(&self) -> bool {
         let (mut received, mut processed) = (HashSet::new(), HashSet::new());
-        for event in self.later.iter().filter(|event| event.invocation_id == self.newest.invocation_id) {
+        for event in self.later_events.iter().filter(|event| event.invocation_id == self.newest.invocation_id) {
             if event.author == USER_AUTHOR {
                 received.extend(event.function_responses().filter_map(|response| response.id.as_deref()));
             } else if event.author == self.newest.author && !is_failure(event) {

@@ -23,24 +23,24 @@ pub(crate) async fn check(
     };
     Ok(Err(ToolError::Recoverable(match failure {
         Failure::Mismatch(faults) => {
-            format!("the arguments do not fit the parameters of `{name}`, which has not run: {faults}")
+            format!("the arguments do not match the parameters of `{name}`, which has not run: {faults}")
         }
         Failure::InvalidSchema(reason) => {
             tracing::warn!(
                 tool = name,
-                "tool `{name}` cannot be called: the JSON Schema of its parameters cannot be used: {reason}"
+                "tool `{name}` cannot be called: the JSON Schema of its parameters is invalid: {reason}"
             );
             format!(
-                "`{name}` cannot be called, since the JSON Schema of its parameters cannot be used, which only its author can mend: {reason}"
+                "`{name}` cannot be called, since the JSON Schema of its parameters is invalid, which only its author can fix: {reason}"
             )
         }
-        Failure::LimitExceeded(why) => {
+        Failure::LimitExceeded(reason) => {
             let key = &cx.invocation.session_key;
             let (app, user, session, invocation) = (&*key.app, &*key.user, &*key.id, cx.invocation.id.as_str());
             tracing::warn!(
-                target: "hatchery::audit", app, user, session, invocation, action = name, limit = "schema check", detail = why, "limit"
+                target: "hatchery::audit", app, user, session, invocation, action = name, limit = "schema check", detail = reason, "limit"
             );
-            format!("the arguments of `{name}` cannot be checked, and it has not run: {why}")
+            format!("the arguments of `{name}` cannot be checked, and it has not run: {reason}")
         }
         Failure::Cancelled => return Err(RunError::Cancelled),
     })))

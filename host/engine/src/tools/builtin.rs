@@ -1,8 +1,7 @@
 //! Built-in tools. Their names take precedence over those of components.
 
-mod agent_tool;
 mod artifacts;
-mod examples;
+pub(crate) mod examples;
 pub(crate) mod exit_loop;
 mod long_running;
 mod memory;
@@ -14,9 +13,8 @@ use std::sync::{Arc, LazyLock};
 use hatchery_core::{FunctionDeclaration, JsonMap, Tool};
 use serde_json::Value;
 
-use crate::extensions::Factories;
+use crate::factories::Factories;
 
-pub use agent_tool::AgentTool;
 pub use artifacts::LoadArtifacts;
 pub use examples::ExampleTool;
 pub use exit_loop::ExitLoop;
@@ -55,6 +53,7 @@ pub fn tool(name: &str) -> Option<Arc<dyn Tool>> {
     TOOLS.create(name, JsonMap::new())?.ok()
 }
 
-fn declaration(name: &str, description: &str, parameters: Option<Value>) -> Arc<FunctionDeclaration> {
+/// Creates the declaration of a built-in tool.
+pub(crate) fn declaration(name: &str, description: &str, parameters: Option<Value>) -> Arc<FunctionDeclaration> {
     Arc::new(FunctionDeclaration { name: name.into(), description: description.into(), parameters, response: None })
 }

@@ -162,7 +162,7 @@ impl Consent {
             Self::Given => "given",
             Self::Denied => "denied",
             Self::Mismatch => {
-                let detail = "the arguments have changed after a person agreed";
+                let detail = "the arguments have changed since a person approved";
                 tracing::warn!(
                     target: "hatchery::audit", app, user, session, invocation, action = tool, decision = "mismatch", detail, "consent"
                 );

@@ -10,7 +10,6 @@
 //! A call has its own [`EventActions`]. Only what it has changed is merged into the actions of its caller. [`HookChain`]
 //! and [`Caller`] hold all differences between calls by models and calls by code.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use hatchery_core::{
@@ -21,6 +20,9 @@ use serde_json::{Value, json};
 use crate::plugins::{HookChain, Plugins};
 use crate::tools::arguments;
 use crate::tools::confirmation::{ConfirmationRequest, Consent, MAX_REQUESTS};
+
+/// The key of a result that is not an object, in the object that models and hooks get.
+const RESULT_KEY: &str = "result";
 
 /// The caller of a tool. It decides how confirmation, errors and results are handled.
 pub(crate) enum Caller {
@@ -133,17 +135,21 @@ impl ToolPipeline {
     }
 
     async fn run(&self, args: &mut JsonMap) -> Result<Outcome, RunError> {
-        let outcome = match self.hooks.before_tool(&self.cx, &self.name, args).await? {
-            Some(response) => Outcome::Completed(Value::Object(response)),
-            None => self.execute(args).await?,
+        let result = match self.hooks.before_tool(&self.cx, &self.name, args).await? {
+            Some(response) => Value::Object(response),
+            None => match self.execute(args).await? {
+                Outcome::Completed(result) => result,
+                outcome @ (Outcome::Failed(_) | Outcome::Pending) => return Ok(outcome),
+            },
         };
-        let Outcome::Completed(result) = &outcome else { return Ok(outcome) };
-        let response = match result {
-            Value::Object(map) => Cow::Borrowed(map),
-            other => Cow::Owned(as_map(other.clone())),
-        };
+        let is_object = result.is_object();
+        let mut response = as_map(result);
         let replacement = self.hooks.after_tool(&self.cx, &self.name, args, &response).await?;
-        Ok(replacement.map_or(outcome, |response| Outcome::Completed(Value::Object(response))))
+        Ok(Outcome::Completed(match replacement {
+            Some(replacement) => Value::Object(replacement),
+            None if is_object => Value::Object(response),
+            None => response.remove(RESULT_KEY).unwrap_or_default(),
+        }))
     }
 
     async fn execute(&self, args: &JsonMap) -> Result<Outcome, RunError> {
@@ -202,7 +208,7 @@ impl ToolPipeline {
             Some(decision) if decision.confirmed => Ok(None),
             Some(_) => Ok(Some("This tool call is rejected.")),
             None if self.cx.invocation.depth > 0 => Ok(Some(
-                "This tool call requires confirmation, and nobody can be asked inside of an agent that is called as a tool.",
+                "This tool call requires confirmation, which is not possible inside an agent that is called as a tool.",
             )),
             None => {
                 self.cx.request_confirmation(confirmation_hint(&self.name), None)?;
@@ -215,15 +221,15 @@ impl ToolPipeline {
     fn request_again(&self, request: &ConfirmationRequest) -> Result<&'static str, RunError> {
         if request.count >= MAX_REQUESTS {
             return Ok(
-                "This tool call has not run: its arguments change each time after a person has agreed to them, who \
-                       is not asked any more.",
+                "This tool call has not run: its arguments changed again after a person had approved them, and no \
+                       further confirmation is requested.",
             );
         }
         let ToolConfirmation { hint, payload, .. } = &request.question;
         self.cx.request_confirmation(hint.clone(), payload.clone())?;
         Ok(
-            "This tool call has not run: its arguments have changed after a person agreed to them. Please approve or reject \
-            it as it is now.",
+            "This tool call has not run: its arguments have changed since a person approved it. Please approve or reject it \
+            as it is now.",
         )
     }
 }
@@ -233,7 +239,7 @@ pub(crate) fn as_map(result: Value) -> JsonMap {
     match result {
         Value::Null => JsonMap::new(),
         Value::Object(map) => map,
-        value => JsonMap::from_iter([("result".into(), value)]),
+        value => JsonMap::from_iter([(RESULT_KEY.into(), value)]),
     }
 }
 

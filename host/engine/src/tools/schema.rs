@@ -158,7 +158,7 @@ fn check_inline(
         },
         description => Some(description?),
     };
-    let default = || "the value does not fit its schema, in too many ways to tell them".into();
+    let default = || "the value does not match its schema; there are too many errors to list".into();
     Ok(Some(description.unwrap_or_else(default)))
 }
 

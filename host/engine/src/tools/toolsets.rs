@@ -20,7 +20,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hatchery_core::{CallContext, FunctionDeclaration, RunError, Tool, Toolset, WrapperTool, WrapperToolset};
 
-use crate::authoring::build::IntoTool;
+use crate::tools::IntoTool;
 use crate::tools::builtin::RequireConfirmation;
 
 /// Conversion into a toolset, and its adapters. Implemented for the toolsets of this module, and for any other in an

@@ -50,7 +50,7 @@ async fn answer(parameters: Value, args: Value, callbacks: impl FnOnce(&mut hatc
 async fn invalid_arguments_are_an_error_for_the_model_and_the_tool_does_not_run() {
     assert_eq!(
         answer(sides(), json!({"sides": "six"}), |_| {}).await,
-        "root: answer echo{\"error\":\"the arguments do not fit the parameters of `echo`, which has not run: at `/sides`: \
+        "root: answer echo{\"error\":\"the arguments do not match the parameters of `echo`, which has not run: at `/sides`: \
          \\\"six\\\" is not of type \\\"integer\\\"\"}"
     );
 }
@@ -110,12 +110,12 @@ async fn a_tool_with_an_invalid_schema_is_not_called() {
     let warnings = Warnings::capture();
     let parameters = json!({"properties": {"x": {"type": "nonsense"}}});
     let transcript = answer(parameters, json!({"x": 1}), |_| {}).await;
-    let start = "root: answer echo{\"error\":\"`echo` cannot be called, since the JSON Schema of its parameters cannot be used, which only its \
-                 author can mend: at `/properties/x/type`: ";
+    let start = "root: answer echo{\"error\":\"`echo` cannot be called, since the JSON Schema of its parameters is invalid, which only its author \
+                 can fix: at `/properties/x/type`: ";
     assert!(transcript.starts_with(start), "{transcript}");
     let lines = warnings.lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].starts_with("tool `echo` cannot be called: the JSON Schema of its parameters cannot be used: "));
+    assert!(lines[0].starts_with("tool `echo` cannot be called: the JSON Schema of its parameters is invalid: "));
 }
 
 /// Calls its tool with invalid arguments.

@@ -76,7 +76,7 @@ fn the_schema_of_a_tool_is_that_of_its_arguments() {
     );
 }
 
-const REJECTED: &str = "the arguments do not fit the parameters of `add`, which has not run: ";
+const REJECTED: &str = "the arguments do not match the parameters of `add`, which has not run: ";
 
 #[tokio::test]
 async fn the_error_of_invalid_arguments_names_the_field_to_the_model() {

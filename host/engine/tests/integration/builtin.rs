@@ -7,8 +7,8 @@ use hatchery_core::{
     Agent, Blob, Content, EventWindow, Example, MemoryEntry, MemoryService, PartData, Services, Session, SessionKey,
     StoreError, Tool,
 };
-use hatchery_engine::Runner;
-use hatchery_engine::builtin::{AgentTool, ExampleTool, LongRunning, ModelTool, tool as builtin};
+use hatchery_engine::builtin::{ExampleTool, LongRunning, ModelTool, tool as builtin};
+use hatchery_engine::{AgentTool, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 

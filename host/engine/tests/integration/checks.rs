@@ -213,7 +213,7 @@ async fn an_agent_with_an_invalid_output_schema_does_not_run() {
         llm_on("root", &model, |llm| llm.output_schema = Some(json!({"properties": {"a": {"type": "nonsense"}}})));
     let (_, error) = Harness::new(agent).await.expect_error("hi").await;
     assert_eq!(error.code(), "OUTPUT_SCHEMA_UNUSABLE");
-    let start = "agent `root`: its output schema cannot be used, so no answer of it could be checked; mend `output_schema`: at \
+    let start = "agent `root`: its output schema is invalid, so its answers cannot be checked; fix `output_schema`: at \
                  `/properties/a/type`: \"nonsense\" is not";
     assert!(error.to_string().starts_with(start), "{error}");
     assert!(model.requests().is_empty());

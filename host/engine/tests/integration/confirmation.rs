@@ -121,7 +121,7 @@ async fn confirmation_cannot_be_requested_outside_a_call() {
     let (app, ..) = app_with_request(&["?"]).await;
     let run = RunCode(|cx| {
         let error = cx.call.request_confirmation("?", None).unwrap_err();
-        assert_eq!(error.to_string(), "a confirmation can be asked for only in a tool call");
+        assert_eq!(error.to_string(), "a confirmation can only be requested in a tool call");
     });
     let agent = Agent::new(
         "code",
@@ -367,7 +367,10 @@ async fn code_cannot_request_confirmation_as_another_agent() {
     let code =
         AgentKind::Custom(hatchery_core::CustomAgentSpec { code: Arc::new(Forges), model: None, tools: Vec::new() });
     let (_, error) = Harness::new(Agent::new("code", "", code)).await.expect_error("hi").await;
-    assert_eq!(error.to_string(), "agent `code`: may not ask for a confirmation as `other`; that agent asks by itself");
+    assert_eq!(
+        error.to_string(),
+        "agent `code`: may not request a confirmation as `other`; that agent requests it itself"
+    );
 }
 
 /// Sets state before each run, and replaces tools.
@@ -409,12 +412,12 @@ async fn a_call_in_an_agent_tool_fails_because_nobody_can_be_asked() {
     let inner = Arc::new(Scripted::sequence([call_echo(), Reply::text("I may not")]));
     let inner_agent = llm_on("inner", &inner, |llm| llm.tools = vec![tool]);
     let model = Scripted::sequence([Reply::call("inner", json!({"request": "hello"})), Reply::text("too bad")]);
-    let inner_tool = hatchery_engine::builtin::AgentTool::new(inner_agent, false).unwrap();
+    let inner_tool = hatchery_engine::AgentTool::new(inner_agent, false).unwrap();
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![Arc::new(inner_tool)])).await;
     assert_eq!(app.transcript("hi").await[1..], [r#"root: answer inner{"result":"I may not"}"#, "root: too bad"]);
     assert_eq!(runs.load(Ordering::Relaxed), 0);
     let contents = serde_json::to_string(&inner.requests()[1].contents.iter().collect::<Vec<_>>()).unwrap();
     assert!(contents.contains(
-        "This tool call requires confirmation, and nobody can be asked inside of an agent that is called as a tool."
+        "This tool call requires confirmation, which is not possible inside an agent that is called as a tool."
     ));
 }

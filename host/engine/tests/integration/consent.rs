@@ -8,9 +8,9 @@ use hatchery_core::{
     Agent, AgentContext, AgentKind, CallContext, Callback, Content, CustomAgent, CustomAgentSpec, Event, EventData,
     HookPoint, JsonMap, Plugin, REQUEST_CONFIRMATION, RunError, Tool,
 };
-use hatchery_engine::builtin::{AgentTool, RequireConfirmation};
+use hatchery_engine::builtin::RequireConfirmation;
 use hatchery_engine::toolsets::{IntoToolset, StaticToolset};
-use hatchery_engine::{Plugins, Runner};
+use hatchery_engine::{AgentTool, Plugins, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 
@@ -119,8 +119,8 @@ fn approval(id: &str) -> Content {
     answer(id, REQUEST_CONFIRMATION, json!({"confirmed": true}))
 }
 
-const CHANGED: &str = "This tool call has not run: its arguments have changed after a person agreed to them. Please approve or reject it \
-                       as it is now.";
+const CHANGED: &str = "This tool call has not run: its arguments have changed since a person approved it. Please approve or reject it as \
+                       it is now.";
 
 #[tokio::test]
 async fn the_request_shows_the_arguments_after_all_callbacks() {
@@ -179,8 +179,8 @@ async fn the_number_of_requests_for_one_call_is_limited() {
     }
     assert_eq!(
         briefs(&events)[0],
-        "root: answer pay{\"error\":\"This tool call has not run: its arguments change each time after a person has agreed to \
-         them, who is not asked any more.\"}"
+        "root: answer pay{\"error\":\"This tool call has not run: its arguments changed again after a person had approved them, \
+         and no further confirmation is requested.\"}"
     );
     assert!(requests(&events).is_empty() && paid.lock().unwrap().is_empty());
 }
@@ -289,7 +289,7 @@ async fn a_tool_in_an_agent_tool_cannot_request_confirmation() {
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![tool])).await;
     assert!(requests(&app.run("hi").await).is_empty());
     let contents = serde_json::to_string(&inner.requests()[1].contents.iter().collect::<Vec<_>>()).unwrap();
-    assert!(contents.contains("a confirmation cannot be asked for inside of an agent that is called as a tool"));
+    assert!(contents.contains("a confirmation cannot be requested inside an agent that is called as a tool"));
 }
 
 #[tokio::test]
@@ -307,7 +307,7 @@ async fn decisions_are_written_to_the_audit_log() {
     let who = r#"app="app" user="ada" session="s1" action="pay""#;
     let lines = [
         format!(
-            "WARN message=consent {who} decision=\"mismatch\" detail=\"the arguments have changed after a person agreed\""
+            "WARN message=consent {who} decision=\"mismatch\" detail=\"the arguments have changed since a person approved\""
         ),
         format!("INFO message=consent {who} decision=\"given\""),
         format!("INFO message=consent {who} decision=\"denied\""),

@@ -136,7 +136,7 @@ impl CustomAgent for Forges {
 #[tokio::test]
 async fn an_agent_may_not_emit_events_of_the_user() {
     let (events, _) = Harness::new(custom("root", Forges)).await.expect_error("hi").await;
-    let message = "agent `root`: may not speak as `user`; leave the author of its events empty";
+    let message = "agent `root`: may not emit events as `user`; leave the author of its events empty";
     assert_eq!(events, [format!("root: error AGENT_FAILED: {message}")]);
 }
 

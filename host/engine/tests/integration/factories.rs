@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hatchery_core::{ItemResolver, JsonMap, Plugin, ResolveError, Toolset};
-use hatchery_engine::plugins::CallbackPlugin;
+use hatchery_engine::build::CallbackPlugin;
 use hatchery_engine::toolsets::StaticToolset;
 use hatchery_engine::{Extensions, LayeredResolver, StaticCatalog};
 use serde_json::json;
@@ -29,28 +29,25 @@ fn message<T>(result: Result<T, ResolveError>) -> String {
 #[test]
 fn a_factory_gets_the_arguments_of_the_configuration() {
     let extensions = extensions();
-    assert_eq!(extensions.plugin("audit", map(json!({"level": 3}))).unwrap().name(), "audit");
-    assert_eq!(
-        message(extensions.plugin("audit", JsonMap::new())),
-        "plugin `audit` cannot be used: `level` is missing"
-    );
+    let create = |args| extensions.plugins.create("audit", args).unwrap();
+    assert_eq!(create(map(json!({"level": 3}))).unwrap().name(), "audit");
+    assert_eq!(create(JsonMap::new()).err().unwrap(), "`level` is missing");
 }
 
 #[test]
 fn an_alias_resolves_to_its_factory_and_is_not_listed() {
-    let extensions = extensions();
-    assert!(extensions.plugin("audit_plugin", map(json!({"level": 3}))).is_ok());
-    assert_eq!(message(extensions.plugin("x", JsonMap::new())), "plugin `x` not found; there is `audit`");
+    let plugins = extensions().plugins;
+    assert!(plugins.create("audit_plugin", map(json!({"level": 3}))).unwrap().is_ok());
+    assert!(plugins.create("x", JsonMap::new()).is_none());
+    assert_eq!(plugins.names().collect::<Vec<_>>(), ["audit"]);
 }
 
 #[test]
 fn a_later_factory_replaces_an_earlier_one_of_the_same_name() {
     let mut extensions = extensions();
     extensions.plugins.register("audit", |_: JsonMap| Err("no longer available".into()));
-    assert_eq!(
-        message(extensions.plugin("audit", map(json!({"level": 3})))),
-        "plugin `audit` cannot be used: no longer available"
-    );
+    let created = extensions.plugins.create("audit", map(json!({"level": 3}))).unwrap();
+    assert_eq!(created.err().unwrap(), "no longer available");
     assert_eq!(extensions.plugins.names().collect::<Vec<_>>(), ["audit"]);
 }
 
@@ -59,13 +56,17 @@ fn the_first_layer_that_knows_a_name_resolves_it() {
     let catalog = StaticCatalog::default()
         .with_tool(tool("add", |_, _| Ok(json!(1))))
         .with_plugin(Arc::new(CallbackPlugin::new("audit")))
-        .with_toolset(Arc::new(StaticToolset::new("more")));
-    let layers: [Arc<dyn ItemResolver>; 2] = [Arc::new(extensions()), Arc::new(catalog)];
+        .with_toolset(Arc::new(StaticToolset::new("more")))
+        .with_toolset(Arc::new(StaticToolset::new("rest")));
+    let mut extensions = extensions();
+    extensions.toolsets.register("more", |_: JsonMap| Err("it is out of order".into()));
+    let layers: [Arc<dyn ItemResolver>; 2] = [Arc::new(extensions), Arc::new(catalog)];
     let resolver = LayeredResolver::new(layers);
     assert!(resolver.tool("exit_loop").is_ok() && resolver.tool("add").is_ok());
-    assert!(resolver.toolset("maths").is_ok() && resolver.toolset("more").is_ok());
-    let error = message(resolver.plugin("audit", JsonMap::new()));
-    assert_eq!(error, "plugin `audit` cannot be used: `level` is missing", "the second layer is not asked");
-    assert_eq!(message(resolver.toolset("x")), "toolset `x` not found; there is `maths`, `more`");
+    assert!(resolver.toolset("maths").is_ok() && resolver.toolset("rest").is_ok());
+    let error = message(resolver.toolset("more"));
+    assert_eq!(error, "toolset `more` cannot be used: it is out of order", "the second layer is not asked");
+    assert_eq!(message(resolver.toolset("x")), "toolset `x` not found; there is `maths`, `more`, `rest`");
+    assert!(resolver.plugin("audit", JsonMap::new()).is_ok(), "plugins of extensions are no items");
     assert_eq!(message(resolver.agent("x")), "agent `x` not found; there is none");
 }

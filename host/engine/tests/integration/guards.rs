@@ -7,8 +7,7 @@ use hatchery_core::{
     Agent, AgentContext, AgentKind, CallContext, Callback, CustomAgent, CustomAgentSpec, JsonMap, LlmRequest,
     LlmResponse, Plugin, RunError,
 };
-use hatchery_engine::builtin::AgentTool;
-use hatchery_engine::{Plugins, Runner};
+use hatchery_engine::{AgentTool, Plugins, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 

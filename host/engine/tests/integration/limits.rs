@@ -10,8 +10,7 @@ use hatchery_core::{
     FunctionCall, LlmRequest, LlmResponse, Model, ModelError, ModelRef, Part, PartData, ResponseStream, RunConfig,
     RunError, RunLimit, StreamingMode, UsageMetadata,
 };
-use hatchery_engine::builtin::AgentTool;
-use hatchery_engine::{App, AppSettings, RunRequest, RunSettings};
+use hatchery_engine::{AgentTool, App, AppSettings, RunRequest, RunSettings};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 

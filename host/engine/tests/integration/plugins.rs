@@ -7,7 +7,8 @@ use hatchery_core::{
     CallContext, Callback, Content, Event, EventData, HookPoint, Instruction, JsonMap, LlmRequest, LlmResponse,
     ModelError, ModelErrorKind, Plugin, RunError, ToolError,
 };
-use hatchery_engine::plugins::{CallbackPlugin, ContextFilter, GlobalInstruction, Logging, ReflectAndRetry};
+use hatchery_engine::build::CallbackPlugin;
+use hatchery_engine::plugins::{ContextFilter, GlobalInstruction, Logging, ReflectAndRetry};
 use hatchery_engine::{Plugins, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;

@@ -8,8 +8,7 @@ use hatchery_core::{
     Summarizer,
 };
 use hatchery_engine::StaticCatalog;
-use hatchery_engine::build::llm;
-use hatchery_engine::plugins::CallbackPlugin;
+use hatchery_engine::build::{CallbackPlugin, llm};
 use hatchery_engine::toolsets::StaticToolset;
 use serde_json::json;
 

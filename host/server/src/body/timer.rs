@@ -39,10 +39,10 @@ impl BodyTimer {
     /// # Errors
     /// 408 if it is not received in time.
     pub(super) async fn wait<T>(&self, chunk: impl Future<Output = T>) -> Result<T, ApiError> {
-        let left = self.deadline().saturating_sub(self.start.elapsed());
-        timeout(left.min(self.idle_timeout), chunk)
+        let remaining = self.deadline().saturating_sub(self.start.elapsed());
+        timeout(remaining.min(self.idle_timeout), chunk)
             .await
-            .map_err(|_| if left < self.idle_timeout { self.rate_error() } else { self.idle_error() })
+            .map_err(|_| if remaining < self.idle_timeout { self.rate_error() } else { self.idle_error() })
     }
 
     /// Returns when the next chunk must arrive, from the start. Each received byte extends it.

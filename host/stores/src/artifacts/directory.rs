@@ -83,9 +83,9 @@ impl ArtifactService for DirectoryArtifacts {
         let unfinished = self.unfinished();
         let part = part.clone();
         blocking("save", folder.clone(), move || {
-            let saved = write(&unfinished, part).and_then(|()| publish(&unfinished, &folder));
+            let result = write(&unfinished, part).and_then(|()| publish(&unfinished, &folder));
             let removed = fs::remove_file(&unfinished);
-            let version = saved?;
+            let version = result?;
             removed.map(|()| version)
         })
         .await
@@ -157,10 +157,10 @@ where
 {
     let result = tokio::task::spawn_blocking(operation).await.map_err(io::Error::other).and_then(|result| result);
     result.map_err(|error| {
-        let what = format!("cannot {doing} artifacts in {}", path.display());
+        let context = format!("cannot {doing} artifacts in {}", path.display());
         match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { what, source: error.into() },
-            _ => StoreError::backend(what, error),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { context, source: error.into() },
+            _ => StoreError::backend(context, error),
         }
     })
 }

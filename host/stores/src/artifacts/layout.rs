@@ -65,11 +65,8 @@ fn rename_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
             // Another process has renamed it.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
-                let shown = entry.path();
-                tracing::warn!(
-                    "artifacts in {} are not found any more: it cannot be renamed: {error}",
-                    shown.display()
-                );
+                let path = entry.path();
+                tracing::warn!("artifacts in {} are not found any more: it cannot be renamed: {error}", path.display());
             }
         }
     }

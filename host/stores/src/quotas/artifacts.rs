@@ -63,13 +63,13 @@ impl QuotaArtifacts {
             None => self.inner.usage(session).await?,
         };
         let after = add_version(self.quotas.of(&session.app), used, bytes, name.starts_with("user:"))?;
-        let saved = self.inner.save(session, name, part).await;
+        let result = self.inner.save(session, name, part).await;
         let mut cache = self.cache();
-        match &saved {
+        match &result {
             Ok(_) => cache.insert(session, after),
             Err(_) => cache.invalidate(session),
         }
-        saved
+        result
     }
 
     fn cache(&self) -> MutexGuard<'_, UsageCache> {
@@ -81,8 +81,8 @@ impl QuotaArtifacts {
 impl ArtifactService for QuotaArtifacts {
     async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
         check(session, name)?;
-        let saved = self.save_checked(session, name, part).await;
-        saved.inspect_err(|error| audit(error, &session.app, &session.user, &session.id))
+        let result = self.save_checked(session, name, part).await;
+        result.inspect_err(|error| audit(error, &session.app, &session.user, &session.id))
     }
 
     async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {

@@ -244,8 +244,8 @@ impl SessionService for SqliteSessions {
         let (app, user): (Arc<str>, Arc<str>) = (app.into(), user.into());
         self.read_list(&app, &user).await.map_err(|source| {
             let file = self.file.display();
-            let what = format!("session database {file}: cannot list the sessions of appName={app}, userId={user}");
-            store_error(what, source)
+            let context = format!("session database {file}: cannot list the sessions of appName={app}, userId={user}");
+            store_error(context, source)
         })
     }
 
@@ -382,7 +382,7 @@ mod tests {
         let sessions = SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap();
         let [ann, bob] = ["ann", "bob"].map(|user| SessionKey::new("app", user, "s"));
         sessions.create("app", "ann", Some("s"), JsonMap::new()).await.unwrap();
-        let held = sessions.database.writer.acquire().await.unwrap();
+        let connection = sessions.database.writer.acquire().await.unwrap();
         let (first, second) = (event("one", json!({})), event("two", json!({})));
         tokio::time::pause();
         // The second write of the user waits for the first one, not for the writer.
@@ -394,7 +394,7 @@ mod tests {
         let delete = sessions.delete(&bob).await.unwrap_err();
         assert_eq!(delete.to_string(), first.to_string());
         tokio::time::resume();
-        drop(held);
+        drop(connection);
         assert_eq!(sessions.append(&ann, &event("three", json!({}))).await.unwrap(), 1);
     }
 
@@ -406,7 +406,7 @@ mod tests {
         for key in [&ann, &bob] {
             sessions.create(&key.app, &key.user, Some(&key.id), JsonMap::new()).await.unwrap();
         }
-        let held = sessions.database.writer.acquire().await.unwrap();
+        let connection = sessions.database.writer.acquire().await.unwrap();
         let order = std::sync::Mutex::new(Vec::new());
         let append = async |key: &SessionKey| {
             sessions.append(key, &event("hi", json!({}))).await.unwrap();
@@ -415,7 +415,7 @@ mod tests {
         let flood = futures::future::join_all((0..50).map(|_| append(&ann)));
         let release = async {
             tokio::task::yield_now().await;
-            drop(held);
+            drop(connection);
         };
         // All writes of the flood are requested before that of the other user.
         futures::join!(flood, append(&bob), release);

@@ -9,9 +9,8 @@ use serde_json::Value;
 
 use crate::catalog::loader::{LoadOptions, check_load_policy, check_name, load_bytes, read};
 use crate::catalog::names::root_agents;
-use crate::catalog::settings::ComponentSettings;
 use crate::contract::bindings::hatchery::agent::specs::AgentKind;
-use crate::contract::component::{AgentSpec, Component, Hook, MODEL_PREFIX};
+use crate::contract::component::{AgentSpec, Component, ComponentSettings, Hook, MODEL_PREFIX};
 use crate::contract::version::Contract;
 use crate::error::LoadError;
 use crate::policy::{GrantReport, RequestedGrants};

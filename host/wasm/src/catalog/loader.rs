@@ -186,7 +186,10 @@ impl Loader {
         let removed = self.files.extract_if(.., |path, file| scan.is_missing(path) && file.seen.elapsed() >= settle);
         for (path, file) in removed {
             self.tasks.abort(&path);
-            audit::log_swap(&file.name, file.component.as_ref().map(|component| component.sha256()), None);
+            if let Some(component) = &file.component {
+                tracing::info!(component = file.name, sha256 = component.sha256(), "removed");
+                audit::log_swap(&file.name, Some(component.sha256()), None);
+            }
         }
         let files = &self.files;
         self.owners.retain(|_, owner| files.contains_key(owner));
@@ -258,8 +261,8 @@ impl Loader {
     }
 
     /// Takes over the result of a load. Returns true if the catalog is out of date.
-    fn finish_load(&mut self, task: LoadTask, finished: LoadResult) -> bool {
-        let LoadResult { path, took, result, .. } = finished;
+    fn finish_load(&mut self, task: LoadTask, load: LoadResult) -> bool {
+        let LoadResult { path, took, result, .. } = load;
         let Some(file) = self.files.get_mut(&path) else { return false };
         if FileVersion::of(&path) != Some(task.version) {
             // The file changed while it was read: the next scan loads it again.

@@ -18,8 +18,6 @@ use hatchery_engine::builtin;
 use crate::contract::component::Component;
 pub(crate) use owners::{NameOwners, ShadowedItems, StoredNames};
 
-pub(crate) use permissions::required_by_agents;
-
 /// Components by name.
 pub(crate) type Components = BTreeMap<String, Arc<Component>>;
 
@@ -86,10 +84,10 @@ impl NameResolver<'_> {
     /// Returns the component that exports `name`, and the item's name in it.
     fn find<'n>(&self, kind: ItemKind, name: &'n str) -> Result<(&Arc<Component>, &'n str), ResolveError> {
         if let Some((component, item)) = name.split_once('/') {
-            let component = self.components.get(component).filter(|component| offers(component, kind, item));
+            let component = self.components.get(component).filter(|component| component.exports_item(kind, item));
             return component.map(|component| (component, item)).ok_or_else(|| self.unknown(kind, name));
         }
-        let mut candidates = self.components.values().filter(|component| offers(component, kind, name));
+        let mut candidates = self.components.values().filter(|component| component.exports_item(kind, name));
         match (candidates.next(), candidates.next()) {
             (Some(component), None) => match self.owners.of(kind, name).filter(|owner| *owner != component.name()) {
                 None => Ok((component, name)),
@@ -97,7 +95,7 @@ impl NameResolver<'_> {
                     kind,
                     name: name.into(),
                     reason: format!(
-                        "it belongs to `{owner}`, which is not loaded; to use the one of another component, qualify it, as in `{}/{name}`",
+                        "it belongs to `{owner}`, which is not loaded; to use that of another component, qualify it, as in `{}/{name}`",
                         component.name()
                     ),
                 }),
@@ -105,7 +103,7 @@ impl NameResolver<'_> {
             (None, _) => Err(self.unknown(kind, name)),
             (Some(first), Some(second)) => {
                 let owner = self.owners.of(kind, name).and_then(|owner| self.components.get(owner));
-                if let Some(owner) = owner.filter(|owner| offers(owner, kind, name)) {
+                if let Some(owner) = owner.filter(|owner| owner.exports_item(kind, name)) {
                     return Ok((owner, name));
                 }
                 let all = [first, second].into_iter().chain(candidates);
@@ -118,7 +116,7 @@ impl NameResolver<'_> {
     fn unknown(&self, kind: ItemKind, name: &str) -> ResolveError {
         let mut known: Vec<String> = Vec::new();
         for component in self.components.values() {
-            known.extend(items(component, kind).map(|item| match kind {
+            known.extend(component.names_with_toolset(kind).map(|item| match kind {
                 ItemKind::Toolset => item.to_owned(),
                 _ => format!("{}/{item}", component.name()),
             }));
@@ -128,19 +126,6 @@ impl NameResolver<'_> {
         }
         ResolveError::Unknown { kind, name: name.into(), known }
     }
-}
-
-/// Returns the names of a component's items. A component with tools is also one toolset, which has the component's
-/// name.
-fn items(component: &Component, kind: ItemKind) -> Box<dyn Iterator<Item = &str> + '_> {
-    match kind {
-        ItemKind::Toolset => Box::new(component.names(ItemKind::Tool).next().map(|_| component.name()).into_iter()),
-        kind => Box::new(component.names(kind)),
-    }
-}
-
-fn offers(component: &Component, kind: ItemKind, name: &str) -> bool {
-    items(component, kind).any(|item| item == name)
 }
 
 /// Returns the agents of a component that are not sub-agents of its other agents. They become apps.

@@ -140,10 +140,10 @@ impl Revisions {
         copy_signature(file, &path)?;
         // An existing copy may be damaged, and reading it costs as much as writing it.
         write_atomically(&path, bytes)?;
-        for old in self.list(component)?.iter().skip(self.max_per_component) {
-            let old = self.path(component, &old.sha256);
-            fs::remove_file(&old)?;
-            remove_if_present(&signature_path(&old))?;
+        for revision in self.list(component)?.iter().skip(self.max_per_component) {
+            let file = self.path(component, &revision.sha256);
+            fs::remove_file(&file)?;
+            remove_if_present(&signature_path(&file))?;
         }
         Ok(())
     }

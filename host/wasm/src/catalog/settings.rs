@@ -1,38 +1,16 @@
-//! Settings of components in `hatchery.yaml`: of one component (`components.NAME`), of all (`limits`)
-//! and of hot reload (`hot_reload`).
+//! Settings of all components in `hatchery.yaml`, and of hot reload (`hot_reload`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::JsonMap;
 use serde::Deserialize;
 
-use crate::policy::{Access, ClockGrant, Grants, PathConflict, RandomGrant, check_folders_of};
-use crate::runtime::config::InstancePoolConfig;
+use crate::contract::component::ComponentSettings;
+use crate::policy::{Access, ClockGrant, PathConflict, RandomGrant, check_folders_of};
 use crate::runtime::http::RecordedHttp;
 use crate::runtime::limits::{Limits, units};
-
-/// Settings of one component.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ComponentSettings {
-    /// Limits of its calls.
-    pub limits: Limits,
-    /// What the component may access.
-    pub grants: Arc<Grants>,
-    /// Returned to the component by the `config` interface.
-    pub config: JsonMap,
-    /// Reuse of instances between calls. `None` uses a fresh instance for each call.
-    pub warm: Option<InstancePoolConfig>,
-    /// Recorded responses that replace the network, in tests.
-    pub recorded: Option<RecordedHttp>,
-    /// If true, only YAML agents and the component's own agents can use its items, regardless of the grants of other
-    /// components.
-    pub private: bool,
-    /// The reason not to load the component, if its settings are not trusted.
-    pub refusal: Option<String>,
-}
 
 /// Hot reload: `hot_reload` in `hatchery.yaml`. Read only at start.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

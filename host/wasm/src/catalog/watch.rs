@@ -3,10 +3,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{Model, ModelError};
 use hatchery_engine::{CatalogSnapshot, CatalogSource};
 use notify::{RecursiveMode, Watcher};
@@ -232,7 +233,7 @@ impl Shared {
     }
 
     fn draining(&self) -> MutexGuard<'_, Draining> {
-        self.draining.lock().unwrap_or_else(PoisonError::into_inner)
+        self.draining.lock_unpoisoned()
     }
 }
 

@@ -19,15 +19,9 @@ wasmtime::component::bindgen!({
     exports: {
         "hatchery:agent/sync-guest-agents.instruct": async | store,
         "hatchery:agent/sync-guest-tools.call": async | store,
-        "hatchery:agent/sync-guest-callbacks.before-agent": async | store,
-        "hatchery:agent/sync-guest-callbacks.after-agent": async | store,
-        "hatchery:agent/sync-guest-callbacks.on-agent-error": async | store,
-        "hatchery:agent/sync-guest-callbacks.before-model": async | store,
-        "hatchery:agent/sync-guest-callbacks.after-model": async | store,
-        "hatchery:agent/sync-guest-callbacks.on-model-error": async | store,
-        "hatchery:agent/sync-guest-callbacks.before-tool": async | store,
-        "hatchery:agent/sync-guest-callbacks.after-tool": async | store,
-        "hatchery:agent/sync-guest-callbacks.on-tool-error": async | store,
+        // The first rule that matches a function applies.
+        "hatchery:agent/sync-guest-callbacks.describe": async,
+        "hatchery:agent/sync-guest-callbacks": async | store,
         default: async,
     },
     with: {

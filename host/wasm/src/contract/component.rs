@@ -12,6 +12,8 @@ mod manifest;
 mod manifest_size;
 mod model;
 mod plugin;
+mod required_permissions;
+mod settings;
 mod summarizer;
 mod sync_agent;
 mod tool;
@@ -25,8 +27,6 @@ use hatchery_core::{
 use wasmtime::ResourcesRequired;
 use wasmtime::component::InstancePre;
 
-use crate::catalog::names::required_by_agents;
-use crate::catalog::settings::ComponentSettings;
 use crate::contract::convert::{BadValue, EstimateSize, truncate_error, wit};
 use crate::contract::version::Contract;
 use crate::error::{CallError, LoadError};
@@ -43,6 +43,9 @@ use manifest::ComponentManifest;
 
 pub(crate) use manifest::{AgentSpec, DescribedTool};
 pub(crate) use model::PREFIX as MODEL_PREFIX;
+use required_permissions::required_by_agents;
+pub(crate) use required_permissions::{RequiredPermission, required_permissions};
+pub use settings::ComponentSettings;
 
 /// A revision of a component that is ready to run.
 pub struct Component {
@@ -180,6 +183,19 @@ impl Component {
     /// Returns the names of its items of one kind, as in [`Self::items`].
     pub fn names(&self, kind: ItemKind) -> impl Iterator<Item = &str> {
         self.items().filter(move |(other, _)| *other == kind).map(|(_, name)| name)
+    }
+
+    /// Returns the names of its items of one kind. A component with tools is also one toolset, which has its name.
+    pub(crate) fn names_with_toolset(&self, kind: ItemKind) -> Box<dyn Iterator<Item = &str> + '_> {
+        match kind {
+            ItemKind::Toolset => Box::new(self.names(ItemKind::Tool).next().map(|_| self.name()).into_iter()),
+            kind => Box::new(self.names(kind)),
+        }
+    }
+
+    /// Returns true if it exports this item.
+    pub(crate) fn exports_item(&self, kind: ItemKind, name: &str) -> bool {
+        self.names_with_toolset(kind).any(|item| item == name)
     }
 
     /// Returns the hooks of a callback.

@@ -18,16 +18,16 @@ pub(crate) use size::{EstimateSize, ITEM_SIZE};
 
 /// A value of a guest that cannot be converted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{what} is not {expected}: {reason}")]
+#[error("{subject} is not {expected}: {reason}")]
 pub(crate) struct BadValue {
-    what: &'static str,
+    subject: &'static str,
     expected: &'static str,
     reason: String,
 }
 
 impl BadValue {
-    pub(crate) fn new(what: &'static str, expected: &'static str, reason: String) -> Self {
-        Self { what, expected, reason }
+    pub(crate) fn new(subject: &'static str, expected: &'static str, reason: String) -> Self {
+        Self { subject, expected, reason }
     }
 }
 

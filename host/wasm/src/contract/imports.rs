@@ -35,8 +35,8 @@ impl HostState {
     /// Returns the context of the current call.
     fn context(&self) -> Result<&CallContext, wit::Error> {
         match &self.caller {
-            Caller::Loader => Err(wit_error("NO_SESSION", "there is no session while a component describes itself")),
-            Caller::Model => Err(wit_error("NO_SESSION", "there is no session while a component's model is asked")),
+            Caller::Loader => Err(wit_error("NO_SESSION", "there is no session in `describe`")),
+            Caller::Model => Err(wit_error("NO_SESSION", "there is no session in a call of a component's model")),
             Caller::Call(cx) => Ok(cx),
             Caller::Agent(cx, _) => Ok(&cx.call),
         }

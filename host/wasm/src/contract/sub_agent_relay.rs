@@ -78,11 +78,11 @@ impl SubAgentRelay {
         let run = async move {
             let _permit = permit;
             let sink: Arc<dyn EventSink> = Arc::new(RelaySink(sender.clone()));
-            let ended = match cx.flush().await {
+            let outcome = match cx.flush().await {
                 Ok(()) => host.run_sub_agent(&cx.call, &sub_agent, sink).await,
                 Err(error) => Err(error),
             };
-            if let Err(error) = ended {
+            if let Err(error) = outcome {
                 // A guest that has dropped the stream ignores the failure.
                 let _ = sender.send(SubAgentItem::Failure(error)).await;
             }

@@ -56,7 +56,7 @@ impl TryFrom<String> for GuestPath {
 
     fn try_from(path: String) -> Result<Self, String> {
         if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
-            return Err(format!("`{path}` is no absolute path in the component, as `/data` is"));
+            return Err(format!("`{path}` is not an absolute path in the component, such as `/data`"));
         }
         Ok(Self(path))
     }

@@ -153,19 +153,19 @@ fn covers(key: &str, one: &str, other: &str) -> bool {
 }
 
 /// Returns the entries for which `is_met` returns false.
-fn without(listed: &GrantEntries, is_met: impl Fn(&str, &str) -> bool) -> GrantEntries {
-    let left = listed.iter().map(|(key, entries)| {
+fn without(entries_by_key: &GrantEntries, is_met: impl Fn(&str, &str) -> bool) -> GrantEntries {
+    let remaining = entries_by_key.iter().map(|(key, entries)| {
         let entries = entries.iter().filter(|entry| !is_met(key, entry)).cloned().collect::<Vec<_>>();
         (*key, entries)
     });
-    left.filter(|(_, entries)| !entries.is_empty()).collect()
+    remaining.filter(|(_, entries)| !entries.is_empty()).collect()
 }
 
 fn texts(patterns: &[Pattern]) -> Vec<String> {
     patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect()
 }
 
-fn listed(all: impl IntoIterator<Item = (&'static str, Vec<String>)>) -> GrantEntries {
+fn non_empty(all: impl IntoIterator<Item = (&'static str, Vec<String>)>) -> GrantEntries {
     all.into_iter().filter(|(_, entries)| !entries.is_empty()).collect()
 }
 
@@ -174,7 +174,7 @@ fn word(access: Option<Access>) -> Vec<String> {
 }
 
 fn requested(requests: &RequestedGrants) -> GrantEntries {
-    listed([
+    non_empty([
         ("models", texts(&requests.models)),
         ("memory", requests.memory.then(|| "true".into()).into_iter().collect()),
         ("artifacts", word(requests.artifacts)),
@@ -188,7 +188,7 @@ fn requested(requests: &RequestedGrants) -> GrantEntries {
 }
 
 fn granted(grants: &Grants) -> GrantEntries {
-    listed([
+    non_empty([
         ("models", texts(&grants.models)),
         ("memory", grants.memory.then(|| "true".into()).into_iter().collect()),
         ("artifacts", word(grants.artifacts)),

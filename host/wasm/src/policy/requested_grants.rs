@@ -136,7 +136,7 @@ mod tests {
     fn requests_that_cannot_be_understood_are_an_error() {
         let error = read(r#"(component (core module (@custom "hatchery:requests" "{\"gpu\": true}")))"#).unwrap_err();
         assert!(
-            error.starts_with("component `made` requests what this host does not understand: unknown field `gpu`, expected one of `models`"),
+            error.starts_with("component `made` has a request that this host does not understand: unknown field `gpu`, expected one of `models`"),
             "{error}"
         );
         assert!(error.ends_with("rebuild it with `hatchery build`"), "{error}");

@@ -172,7 +172,7 @@ fn open_without_links(entry: &Entry) -> io::Result<File> {
     options.read(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).share_mode(FILE_SHARE_READ_WRITE);
     let folder = options.open(&entry.path)?;
     if ResolvedPath::new(&entry.path).entries.iter().any(|entry| entry.is_link) || !folder.metadata()?.is_dir() {
-        return Err(io::Error::other("it is no folder, or was replaced while it was opened"));
+        return Err(io::Error::other("it is not a folder, or was replaced while it was opened"));
     }
     Ok(folder)
 }

@@ -65,7 +65,7 @@ impl TryFrom<SecretConfig> for Secret {
             (Some(variable), None) => Source::Variable(variable),
             (None, Some(file)) => Source::File(file),
             (Some(_), Some(_)) | (None, None) => {
-                return Err(wrong("say either `from:`, an environment variable, or `file:`".into()));
+                return Err(wrong("set either `from:`, an environment variable, or `file:`".into()));
             }
         };
         let host: HostPattern = host_text.parse().map_err(wrong)?;
@@ -143,7 +143,7 @@ impl Secret {
         };
         let secret = secret.trim_end_matches(['\r', '\n']);
         let mut value = HeaderValue::try_from(self.format.replace(PLACEHOLDER, secret))
-            .map_err(|_| format!("the secret `{name}` has characters that no header can have"))?;
+            .map_err(|_| format!("the secret `{name}` has characters that a header cannot contain"))?;
         value.set_sensitive(true);
         Ok(ResolvedSecret { host: self.host.clone(), header: self.header.clone(), value })
     }
@@ -166,7 +166,7 @@ mod tests {
         };
         assert_eq!(
             read(&|yaml| yaml["file"] = "f".into()),
-            "the secret `key`: say either `from:`, an environment variable, or `file:`"
+            "the secret `key`: set either `from:`, an environment variable, or `file:`"
         );
         assert_eq!(
             read(&|yaml| yaml["host"] = "*.a.com".into()),

@@ -131,7 +131,7 @@ fn open_folders(component: &str, grants: &Grants) -> Result<Preopens, LoadError>
             reason,
         };
         if !guest_paths.insert(folder.guest.as_str().to_owned()) {
-            return Err(failed("another one is there already".into()));
+            return Err(failed("another one exists already".into()));
         }
         let resolved = ResolvedPath::new(&folder.host);
         if let Some(link) = resolved.first_link(folder.base.as_deref()) {

@@ -92,8 +92,8 @@ impl Compiler {
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, CompileError> + Send + 'static,
 ) -> Result<T, CompileError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(CompileError::Crashed(error.to_string())))
+    let result = tokio::task::spawn_blocking(work).await;
+    result.unwrap_or_else(|error| Err(CompileError::Crashed(error.to_string())))
 }
 
 /// Why a component cannot be compiled.

@@ -127,17 +127,17 @@ impl WasiHttpHooks for Hooks {
     ) -> Box<dyn Future<Output = Result<(Response<WasiBody>, Rest), Error>> + Send> {
         let (egress, usage, is_describing) = (self.egress.clone(), self.usage.clone(), self.is_describing);
         let log = self.log.clone();
-        let sent = async move {
+        let response = async move {
             if is_describing {
                 return Err(HttpFault::Describing.into());
             }
-            let sent = egress.send(&usage, request, options.unwrap_or_default()).await;
-            if let Err(HttpFault::Denied(denial)) = &sent {
+            let result = egress.send(&usage, request, options.unwrap_or_default()).await;
+            if let Err(HttpFault::Denied(denial)) = &result {
                 denial.report(&log);
             }
-            let response = sent?;
+            let response = result?;
             Ok((response, Box::new(async { Ok(()) }) as Rest))
         };
-        Box::new(sent.in_current_span())
+        Box::new(response.in_current_span())
     }
 }

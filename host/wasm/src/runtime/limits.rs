@@ -215,7 +215,7 @@ limits! {
         };
         Describe {
             units::elapsed(DESCRIBE_TIMEOUT), "COMPONENT_TIMEOUT", "for that",
-            "let `describe` only return what the component offers"
+            "let `describe` only return the component's items"
         };
     }
 }

@@ -39,5 +39,5 @@ async fn a_tool_gets_the_decision_and_the_payload_of_a_confirmation() {
 async fn no_confirmation_can_be_requested_outside_of_a_tool_call() {
     let catalog = Lab::new().with("gallery").catalog().await;
     let error = call_in(&context(&catalog), &catalog, "asks", json!({})).await.unwrap_err();
-    assert!(error.to_string().contains("a confirmation can be asked for only in a tool call"), "{error}");
+    assert!(error.to_string().contains("a confirmation can only be requested in a tool call"), "{error}");
 }

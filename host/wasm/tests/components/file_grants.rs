@@ -158,7 +158,7 @@ async fn a_grant_inside_of_another_components_writable_folder_is_refused() {
     );
     for name in ["seeker", "reader"] {
         let reason = lab.reason(&catalog, &format!("{name}.wasm"));
-        assert_eq!(reason, format!("component `{name}` cannot have its grants: {conflict}"));
+        assert_eq!(reason, format!("component `{name}` cannot be given its grants: {conflict}"));
     }
     let apart = neighbours(root.path(), "data", "data");
     apart.catalog().await;

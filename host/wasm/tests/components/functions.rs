@@ -93,7 +93,7 @@ async fn errors_of_functions_are_returned_to_the_model() {
     assert_eq!((&failure["title"], &failure["repeat"]), (&json!("closed"), &json!("never")));
     assert_eq!(
         refused(&catalog, "weekday-of", json!({"date": {"year": 1, "month": 300, "day": 1}})).await,
-        "the arguments of `weekday-of` do not fit: `date.month` must be a whole number from 0 to 255, not 300"
+        "the arguments of `weekday-of` do not match their types: `date.month` must be a whole number from 0 to 255, not 300"
     );
     let crashed = refused(&catalog, "crash", json!({})).await;
     assert!(crashed.starts_with("tool `crash` of component `calendar` failed: it crashed: "), "{crashed}");

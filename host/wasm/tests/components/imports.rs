@@ -33,10 +33,7 @@ async fn a_component_does_not_see_the_settings_of_another_one() {
 #[tokio::test]
 async fn a_component_that_uses_the_session_in_describe_gets_an_error_and_is_loaded() {
     let catalog = Lab::new().with("gallery").catalog().await;
-    assert_eq!(
-        catalog.agent("gallery/curious").unwrap().description,
-        "there is no session while a component describes itself"
-    );
+    assert_eq!(catalog.agent("gallery/curious").unwrap().description, "there is no session in `describe`");
 }
 
 #[tokio::test]

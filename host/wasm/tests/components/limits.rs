@@ -97,8 +97,7 @@ async fn the_state_that_a_call_sets_is_limited() {
         Ok(value) => panic!("{value}"),
     };
     assert!(
-        error
-            .contains("state key `big` is not set, as all that this call sets is too much: it needs more than 10000 B")
+        error.contains("state key `big` is not set, because this call has set too much: it needs more than 10000 B")
             && error.contains("raise `limits.result` in hatchery.yaml"),
         "{error}"
     );

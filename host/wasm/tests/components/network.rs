@@ -206,7 +206,7 @@ async fn a_component_whose_secret_is_missing_is_not_loaded() {
     let catalog = lab.open().await.current();
     assert_eq!(
         lab.reason(&catalog, "browser.wasm"),
-        "component `browser` cannot have its grants: the secret `weather` is missing: set the environment variable \
+        "component `browser` cannot be given its grants: the secret `weather` is missing: set the environment variable \
          `HATCHERY_NO_SUCH_KEY` for the host"
     );
 }
@@ -387,7 +387,7 @@ async fn sockets_are_closed_regardless_of_grants() {
 async fn a_component_has_no_network_while_it_describes_itself() {
     let catalog = browser(json!({ "network": ["example.com"] }), Limits::default()).await;
     let description = &catalog.app("curious").unwrap().root().description;
-    assert_eq!(description, "there is no network while a component describes itself");
+    assert_eq!(description, "there is no network access in `describe`");
 }
 
 /// Calls a tool of the browser with only these limits and grants.

@@ -188,7 +188,7 @@ struct AllTools(Arc<Catalog>);
 #[async_trait]
 impl AgentHost for AllTools {
     async fn run_sub_agent(&self, _: &CallContext, name: &str, _: Arc<dyn EventSink>) -> Result<(), RunError> {
-        Err(RunError::NotFound { what: "Agent", name: name.into(), hint: String::new() })
+        Err(RunError::NotFound { kind: "Agent", name: name.into(), hint: String::new() })
     }
 
     async fn call_checked_tool(

@@ -14,7 +14,7 @@ use super::callback::llm_hook_methods;
 use super::common::{Common, builder, check_tools};
 use super::error::BuildError;
 use super::schema::{self, schema};
-use super::tool::IntoTool;
+use crate::tools::IntoTool;
 use crate::tools::toolsets::IntoToolset;
 
 /// Builds an agent that calls a model in a loop and runs the tools that the model calls.

@@ -12,10 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{arguments, schema};
-use crate::tools::builtin::{
-    AgentTool, ExampleTool, ExitLoop, LoadArtifacts, LoadMemory, LongRunning, ModelTool, PreloadMemory,
-    RequireConfirmation,
-};
+use crate::agents::AgentTool;
+use crate::tools::impl_into_tool;
 
 type Run = dyn Fn(JsonMap, CallContext) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync;
 
@@ -28,8 +26,8 @@ pub struct FunctionTool {
 }
 
 /// Creates a tool that runs a closure. The model receives the JSON Schema of the argument type `A` with its doc
-/// comments, and the closure the deserialized arguments. Arguments that do not fit are reported to the model. The
-/// result may be any value that serializes to JSON.
+/// comments, and the closure the deserialized arguments. Arguments that do not match the schema are reported to the
+/// model. The result may be any value that serializes to JSON.
 ///
 /// `A` may be [`JsonMap`] for arbitrary arguments. Set their schema with [`FunctionTool::parameters`].
 pub fn function_tool<A, F, R, T>(name: impl Into<String>, description: impl Into<String>, run: F) -> FunctionTool
@@ -104,43 +102,4 @@ impl Tool for FunctionTool {
     }
 }
 
-/// A tool for builders: a [`function_tool`], a [built-in tool](crate::tools::builtin), or any other in an [`Arc`].
-pub trait IntoTool {
-    /// Returns the tool.
-    fn into_tool(self) -> Arc<dyn Tool>;
-}
-
-impl IntoTool for Arc<dyn Tool> {
-    fn into_tool(self) -> Arc<dyn Tool> {
-        self
-    }
-}
-
-impl<T: Tool + 'static> IntoTool for Arc<T> {
-    fn into_tool(self) -> Arc<dyn Tool> {
-        self
-    }
-}
-
-macro_rules! tools {
-    ($($tool:ty),*) => { $(
-        impl IntoTool for $tool {
-            fn into_tool(self) -> Arc<dyn Tool> {
-                Arc::new(self)
-            }
-        }
-    )* };
-}
-
-tools!(
-    FunctionTool,
-    AgentTool,
-    ExampleTool,
-    ExitLoop,
-    LoadArtifacts,
-    LoadMemory,
-    LongRunning,
-    ModelTool,
-    PreloadMemory,
-    RequireConfirmation
-);
+impl_into_tool!(FunctionTool, AgentTool);

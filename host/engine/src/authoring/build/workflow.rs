@@ -7,7 +7,7 @@ use hatchery_core::{Agent, AgentContext, AgentKind, CustomAgent, CustomAgentSpec
 
 use super::common::{Common, builder, check_tools};
 use super::error::BuildError;
-use super::tool::IntoTool;
+use crate::tools::IntoTool;
 
 /// Builds an agent that runs its sub agents in order.
 #[must_use]

@@ -15,7 +15,7 @@ use super::file::{Source, read};
 use super::tools::TOOLSET;
 use super::{AgentLoader, code};
 use crate::authoring::build::schema;
-use crate::extensions::Factories;
+use crate::factories::Factories;
 
 /// How deep files may refer to files.
 const MAX_DEPTH: usize = 32;

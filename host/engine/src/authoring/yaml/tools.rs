@@ -10,8 +10,9 @@ use super::agent::TreeLoader;
 use super::config::{self, SubAgentRef, ToolRef};
 use super::error::ConfigError;
 use super::file::Source;
+use crate::agents::AgentTool;
 use crate::llm::tool_resolution::RESERVED;
-use crate::tools::builtin::{AgentTool, ExampleTool, LongRunning, ModelTool, RequireConfirmation};
+use crate::tools::builtin::{ExampleTool, LongRunning, ModelTool, RequireConfirmation};
 use crate::tools::toolsets::IntoToolset;
 
 /// The entry of `tools` that stands for all tools of a toolset.

@@ -113,11 +113,12 @@ impl CallPairs {
             }
         }
         calls.extend(newest.into_values());
-        let mut kept: Vec<_> = calls.iter().filter(|call| call.is_open).flat_map(|call| call.indices.clone()).collect();
-        kept.extend(first_user_messages(events, &kept));
+        let mut retained: Vec<_> =
+            calls.iter().filter(|call| call.is_open).flat_map(|call| call.indices.clone()).collect();
+        retained.extend(first_user_messages(events, &retained));
         let groups = calls.into_iter().map(|call| call.indices).collect();
         let mut pairs = Self { groups, is_kept: vec![false; events.len()] };
-        for index in kept.into_iter().chain(orphans) {
+        for index in retained.into_iter().chain(orphans) {
             pairs.keep(index);
         }
         pairs

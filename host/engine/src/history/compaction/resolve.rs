@@ -46,9 +46,9 @@ impl ConfiguredCompaction {
             let was_unavailable = resolved.generation.is_some() && resolved.config.is_none();
             match &result {
                 Err(error) if !was_unavailable => {
-                    tracing::warn!("{}: {error}; sessions are not compacted before it is back", self.key);
+                    tracing::warn!("{}: {error}; sessions are not compacted until it is available", self.key);
                 }
-                Ok(_) if was_unavailable => tracing::info!("{}: the summarizer is there again", self.key),
+                Ok(_) if was_unavailable => tracing::info!("{}: the summarizer is available again", self.key),
                 Ok(_) | Err(_) => {}
             }
             resolved.generation = Some(generation);

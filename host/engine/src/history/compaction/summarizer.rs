@@ -18,7 +18,7 @@ const HISTORY_PLACEHOLDER: &str = "{conversation_history}";
 /// The default prompt.
 const PROMPT: &str = "\
 Below is the older part of a conversation between a user and one or more AI agents. It is about to be replaced by your summary, so \
-whoever carries on knows nothing of it but what you write. Write down, as briefly as you can:
+the agents that continue see only what you write. Write down, as briefly as you can:
 - what the user wants, and what has been decided or promised;
 - facts, names, numbers, identifiers and preferences that may matter later, exactly as they were given;
 - what tools were called for and what they answered;

@@ -17,9 +17,9 @@ pub(super) fn describe(name: &str, csv: &[u8]) -> String {
     let mut records = records(csv);
     let Some(header) = records.next() else { return format!("Available file: `{name}`\nIt is empty.") };
     let header = String::from_utf8_lossy(header);
-    let shown = header.get(..header.floor_char_boundary(MAX_HEADER_BYTES)).unwrap_or_default();
-    let cut = if shown.len() < header.len() { " (cut)" } else { "" };
-    format!("Available file: `{name}`\nHeader line{cut}: {shown}\nRows after it: {}", records.count())
+    let excerpt = header.get(..header.floor_char_boundary(MAX_HEADER_BYTES)).unwrap_or_default();
+    let cut = if excerpt.len() < header.len() { " (cut)" } else { "" };
+    format!("Available file: `{name}`\nHeader line{cut}: {excerpt}\nRows after it: {}", records.count())
 }
 
 /// Returns the records of a CSV file without blank lines. A quoted line break is part of a record.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{CallContext, Example, FunctionDeclaration, JsonMap, LlmRequest, RunError, Tool, ToolError};
+use hatchery_core::{
+    CallContext, Content, Example, FunctionDeclaration, JsonMap, LlmRequest, PartData, RunError, Tool, ToolError,
+};
 use serde_json::Value;
 
 use super::declaration;
-use crate::llm::examples::format_examples;
 
 /// Adds few-shot examples to each request. The model cannot call it.
 pub struct ExampleTool {
@@ -39,5 +40,39 @@ impl Tool for ExampleTool {
 
     async fn call(&self, _: JsonMap, _: &CallContext) -> Result<Value, ToolError> {
         Err(ToolError::Recoverable("`example_tool` only shows examples and cannot be called".into()))
+    }
+}
+
+/// Returns the examples as text, or `None` if the list is empty.
+pub(crate) fn format_examples(examples: &[Example]) -> Option<String> {
+    if examples.is_empty() {
+        return None;
+    }
+    let mut text = String::from("<EXAMPLES>\nThese conversations show how you are to answer.\n");
+    for (index, example) in examples.iter().enumerate() {
+        text.push_str(&format!("\nEXAMPLE {}:\n[user]\n{}\n", index + 1, example.input.text()));
+        example.output.iter().for_each(|content| write_content(content, &mut text));
+    }
+    text.push_str("</EXAMPLES>");
+    Some(text)
+}
+
+fn write_content(content: &Content, text: &mut String) {
+    text.push_str(&format!("[{}]\n", content.role.as_deref().unwrap_or("model")));
+    for part in &content.parts {
+        match &part.data {
+            PartData::Text(line) => text.push_str(&format!("{line}\n")),
+            PartData::FunctionCall(call) => {
+                text.push_str(&format!("calls {}({})\n", call.name, Value::Object(call.args.clone())));
+            }
+            PartData::FunctionResponse(response) => {
+                text.push_str(&format!("{} answers {}\n", response.name, Value::Object(response.response.clone())));
+            }
+            PartData::Other
+            | PartData::InlineData(_)
+            | PartData::FileData(_)
+            | PartData::ExecutableCode(_)
+            | PartData::CodeExecutionResult(_) => {}
+        }
     }
 }

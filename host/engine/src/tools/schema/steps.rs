@@ -97,9 +97,9 @@ impl<'i> Keyword<'i, Counted> for Step {
 
 /// Counts steps of the check on this thread.
 pub(super) fn count(steps: u64) {
-    let Some(left) = LEFT.get().checked_sub(steps) else { unwind(Interrupt::Steps) };
-    LEFT.set(left);
-    if left < NEXT_POLL.get() {
+    let Some(remaining) = LEFT.get().checked_sub(steps) else { unwind(Interrupt::Steps) };
+    LEFT.set(remaining);
+    if remaining < NEXT_POLL.get() {
         poll_budget();
     }
 }
@@ -130,8 +130,8 @@ fn poll_budget() {
 
 /// Charges the steps since the last charge to the run.
 fn charge(budget: &RunBudget) {
-    let left = LEFT.get();
-    let steps = CHARGED.replace(left).saturating_sub(left);
+    let remaining = LEFT.get();
+    let steps = CHARGED.replace(remaining).saturating_sub(remaining);
     budget.spent.check_steps.fetch_add(steps, Ordering::Relaxed);
 }
 

@@ -7,7 +7,7 @@ use hatchery_core::{
     Agent, AgentKind, Blob, CallContext, Capabilities, Capability, CodeExecution, CodeExecutor, CodeFile, CodeInput,
     CodeOutput, CodeRunner, Content, PartData, RunError, SessionKey, ToolError,
 };
-use hatchery_engine::builtin::AgentTool;
+use hatchery_engine::AgentTool;
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 use tokio::sync::Semaphore;

@@ -125,7 +125,7 @@ fn a_removed_summarizer_is_logged_once_and_not_replaced_by_a_model() {
     let [warning] = &*warnings.lines() else { panic!("{:?}", warnings.lines()) };
     assert!(
         warning.contains("apps.x.compaction: `summarizer`: summarizer `notes/short` not found")
-            && warning.contains("; sessions are not compacted before it is back"),
+            && warning.contains("; sessions are not compacted until it is available"),
         "{warning}"
     );
     assert!(matches!(

@@ -123,15 +123,15 @@ async fn migrate(writer: &SqlitePool, file: &Path) -> Result<(), StoreError> {
         )));
     }
     let newest = MIGRATIONS.len();
-    let done = usize::try_from(version).unwrap_or(usize::MAX);
-    if done > newest {
+    let applied = usize::try_from(version).unwrap_or(usize::MAX);
+    if applied > newest {
         return Err(StoreError::InvalidRequest(format!(
             "session database {} has schema version {version}, but this version of Hatchery knows only up to {newest}: \
              use a newer Hatchery or another file",
             file.display()
         )));
     }
-    for step in MIGRATIONS.iter().skip(done) {
+    for step in MIGRATIONS.iter().skip(applied) {
         sqlx::raw_sql(*step).execute(&mut *transaction).await.map_err(failed)?;
     }
     transaction.commit().await.map_err(failed)

@@ -9,15 +9,15 @@ use crate::keyed_lock::busy;
 const SQLITE_BUSY: u32 = 5;
 const SQLITE_FULL: u32 = 13;
 
-/// Converts the error of an operation; `what` describes the operation.
-pub(super) fn store_error(what: String, source: sqlx::Error) -> StoreError {
+/// Converts the error of an operation; `context` describes the operation.
+pub(super) fn store_error(context: String, source: sqlx::Error) -> StoreError {
     match &source {
         sqlx::Error::PoolTimedOut => busy("the session database is busy"),
         sqlx::Error::Database(error) if is_busy(&**error) => busy("another process keeps the session database busy"),
         sqlx::Error::Database(error) if has_primary_code(&**error, SQLITE_FULL) => {
-            StoreError::Full { what, source: source.into() }
+            StoreError::Full { context, source: source.into() }
         }
-        _ => StoreError::backend(what, source),
+        _ => StoreError::backend(context, source),
     }
 }
 

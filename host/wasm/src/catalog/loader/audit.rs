@@ -1,6 +1,7 @@
 //! Audit log entries about loaded components.
 
-/// Logs that the code of a component was loaded, replaced or removed.
+/// Records that the code of a component was loaded, replaced or removed. The level keeps it out of the default log,
+/// which has a line of its own for each of them.
 pub(super) fn log_swap(component: &str, old: Option<&str>, new: Option<&str>) {
     let detail = match (old, new) {
         (Some(old), Some(new)) => format!("{old} is replaced by {new}"),
@@ -8,5 +9,5 @@ pub(super) fn log_swap(component: &str, old: Option<&str>, new: Option<&str>) {
         (Some(old), None) => format!("{old} is removed"),
         (None, None) => return,
     };
-    tracing::info!(target: "hatchery::audit", component, detail, "swap");
+    tracing::debug!(target: "hatchery::audit", component, detail, "swap");
 }

@@ -1,5 +1,6 @@
 //! Options of loading, and the progress that it reports.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,8 @@ pub struct LoadOptions {
     pub names_file: Option<PathBuf>,
     /// Items that YAML agents can use besides those of components and built-in tools. They take precedence.
     pub native_items: Option<Arc<dyn ItemResolver>>,
+    /// Names of native apps. An app of the directory with one of these names is a conflict and does not serve.
+    pub native_apps: BTreeSet<String>,
     /// Decides which files may be loaded. `None` allows all.
     pub load_policy: Option<LoadPolicy>,
     /// Called with progress reports.
@@ -60,6 +63,7 @@ impl LoadOptions {
             revisions: None,
             names_file: None,
             native_items: None,
+            native_apps: BTreeSet::new(),
             load_policy: None,
             progress: None,
             progress_delay: PROGRESS_DELAY,

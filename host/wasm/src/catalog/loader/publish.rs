@@ -26,6 +26,7 @@ impl Loader {
             agent_classes: self.options.agent_classes.clone(),
             writable_folders: self.options.settings.writable_folders(),
             native_items: self.options.native_items.clone(),
+            native_apps: self.options.native_apps.clone(),
             ..Sources::default()
         };
         for (path, file) in &self.files {
@@ -103,8 +104,8 @@ impl Loader {
 
     /// Returns the state of each file. A component that is loaded but whose agents cannot serve shows that reason.
     fn statuses(&self) -> Vec<FileStatus> {
-        let shown = self.files.iter().filter(|(_, file)| file.kind != FileKind::Yaml);
-        shown
+        let visible = self.files.iter().filter(|(_, file)| file.kind != FileKind::Yaml);
+        visible
             .map(|(path, file)| {
                 let issue = self.issues.get(path).filter(|_| file.state == FileState::Loaded);
                 let state = issue.unwrap_or(&file.state).clone();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::Loader;
 use super::load::{LoadedFile, check_folders, check_trust};
 use crate::catalog::scan::FileKind;
-use crate::catalog::settings::{ComponentSettings, Settings};
-use crate::contract::component::Component;
+use crate::catalog::settings::Settings;
+use crate::contract::component::{Component, ComponentSettings};
 use crate::error::LoadError;
 
 /// The result of a load, with the settings that are in force.

@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::load::LoadedFile;
 use crate::catalog::scan::FileVersion;
-use crate::catalog::settings::ComponentSettings;
+use crate::contract::component::ComponentSettings;
 use crate::error::LoadError;
 
 /// A running load. Dropping it ends the load and the process that compiles for it.
@@ -74,8 +74,8 @@ impl LoadTasks {
             // The inner task turns a panic into a result.
             let mut inner = JoinSet::new();
             inner.spawn(work);
-            let Some(joined) = inner.join_next().await else { return };
-            let result = or_panicked(&file, joined);
+            let Some(output) = inner.join_next().await else { return };
+            let result = or_panicked(&file, output);
             // Fails only if the loader was dropped.
             let _ = sender.send(LoadResult { id, path: file, took: started_at.elapsed(), result });
             activity.send_modify(|count| *count = count.wrapping_add(1));

@@ -36,7 +36,7 @@ async fn a_file_whose_load_panics_is_not_loaded_again_before_it_changes() {
     loader.collect_results();
     assert!(loader.has_changed);
     let reason = loader.files[&path].state.reason().unwrap();
-    assert!(reason.starts_with(&format!("{}: loading it broke off: ", path.display())), "{reason}");
+    assert!(reason.starts_with(&format!("{}: loading was aborted: ", path.display())), "{reason}");
     assert!(reason.contains("a defect") && reason.ends_with("; change the file to try again"), "{reason}");
     assert!(loader.ready_files(Duration::ZERO).is_empty(), "it is loaded again");
     std::fs::write(&path, "other").unwrap();

@@ -12,7 +12,7 @@ use hatchery_engine::toolsets::IntoToolset;
 use serde_json::Value;
 
 use super::permissions::AgentCapabilities;
-use super::{GetItem, NameResolver, offers};
+use super::{GetItem, NameResolver};
 use crate::contract::bindings::hatchery::agent::specs as guest_agents;
 use crate::contract::component::{AgentSpec, Component, Hook};
 use crate::contract::convert::{BadValue, all_from_wit, llm, parse_json, parse_object};
@@ -243,7 +243,7 @@ impl Builder<'_> {
         kind: ItemKind,
         name: &str,
     ) -> Result<(Arc<Component>, String), ResolveError> {
-        if offers(home, kind, name) {
+        if home.exports_item(kind, name) {
             return Ok((home.clone(), name.into()));
         }
         let (component, item) = self.names.find(kind, name)?;

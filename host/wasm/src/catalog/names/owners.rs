@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use hatchery_core::ItemKind;
 use serde::{Deserialize, Serialize};
 
-use super::{Components, items};
+use super::Components;
 use crate::catalog::revisions::write_atomically;
 
 /// The kinds of items that have unqualified names.
@@ -45,7 +45,7 @@ impl NameOwners {
             let absent = before.into_iter().flatten().filter(|(_, owner)| pending.contains(owner.as_str()));
             let mut offers: BTreeMap<&str, Vec<&str>> = absent.map(|(item, _)| (item.as_str(), Vec::new())).collect();
             for (component, offered) in components {
-                items(offered, kind).for_each(|item| offers.entry(item).or_default().push(component));
+                offered.names_with_toolset(kind).for_each(|item| offers.entry(item).or_default().push(component));
             }
             let mut owners = BTreeMap::new();
             for (item, claimants) in offers {
@@ -170,7 +170,7 @@ mod tests {
         let error = NameResolver { components: &two, owners: &waiting }.agent("a").map(|_| ()).unwrap_err().to_string();
         assert!(
             error.ends_with(
-                "it belongs to `first`, which is not loaded; to use the one of another component, qualify it, as in `made/a`"
+                "it belongs to `first`, which is not loaded; to use that of another component, qualify it, as in `made/a`"
             ),
             "{error}"
         );

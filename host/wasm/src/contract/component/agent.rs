@@ -54,18 +54,18 @@ impl CustomAgent for ComponentAgent {
         tokio::pin!(guest, emit);
         // The side that ends first with an error ends the other by dropping it. Events that the guest yielded before
         // it failed are kept.
-        let ended = tokio::select! {
+        let outcome = tokio::select! {
             biased;
             result = &mut emit => {
                 result?;
                 guest.await
             }
-            ended = &mut guest => {
+            outcome = &mut guest => {
                 emit.await?;
-                ended
+                outcome
             }
         };
-        match ended.map_err(|error| error.into_run_error(&self.component.name))? {
+        match outcome.map_err(|error| error.into_run_error(&self.component.name))? {
             Ok(()) => Ok(()),
             Err(error) => {
                 let wit::Error { code, message } = truncate_error(error);
@@ -155,7 +155,7 @@ impl ComponentAgent {
             action = "compact the session's history", "denied"
         );
         let message = format!(
-            "component `{component}` may not compact the session's history; to have it summed up, offer a summarizer, which \
+            "component `{component}` may not compact the session's history; to summarize it, export a summarizer, which \
              `compaction` of an app in hatchery.yaml names"
         );
         RunError::Agent { agent: cx.call.agent.to_string(), code: "DENIED".into(), message }

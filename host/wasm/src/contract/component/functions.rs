@@ -188,8 +188,9 @@ impl Tool for FunctionTool {
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let tool = &self.declaration.name;
-        let args = json::arguments(&self.function.params, args)
-            .map_err(|mismatch| ToolError::Recoverable(format!("the arguments of `{tool}` do not fit: {mismatch}")))?;
+        let args = json::arguments(&self.function.params, args).map_err(|mismatch| {
+            ToolError::Recoverable(format!("the arguments of `{tool}` do not match their types: {mismatch}"))
+        })?;
         let answer = self.call_function(args, cx).await;
         let result = answer.map_err(|error| error.into_tool_error(&self.component.name, ItemKind::Tool, tool))?;
         result.map_err(|failure| {

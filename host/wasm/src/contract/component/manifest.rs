@@ -179,7 +179,7 @@ impl HookedItem {
             let known = valid.iter().copied().find(|known| known.name() == *hook);
             known.ok_or_else(|| {
                 let valid = Hook::names(valid);
-                format!("its {kind} `{name}` wants to be called at `{hook}`, which is none of {valid}")
+                format!("its {kind} `{name}` has the hook `{hook}`, which is none of {valid}")
             })
         };
         let hooks = hooks.iter().map(read).collect::<Result<_, _>>()?;

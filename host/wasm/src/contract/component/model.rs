@@ -175,7 +175,7 @@ impl GuestAnswer {
     /// Converts a response, and checks that it may follow the ones before.
     fn accept(&mut self, response: wit::LlmResponse) -> Result<Option<LlmResponse>, ModelError> {
         let failed = |error: CallError| error.into_model_error(&self.model);
-        let breach = |what: &str| failed(CallError::Contract(what.into()));
+        let breach = |reason: &str| failed(CallError::Contract(reason.into()));
         self.size = self.size.saturating_add(ITEM_SIZE + response.estimated_size());
         let limits = &self.component.sandbox.limits;
         if self.size > limits.result {
@@ -191,13 +191,13 @@ impl GuestAnswer {
         let is_complete = !response.partial && response.content.is_some() && response.error_code.is_none();
         match self.state {
             AnswerState::Complete | AnswerState::Failed => {
-                return Err(breach("it answered again after a whole response"));
+                return Err(breach("it answered again after its final response"));
             }
-            AnswerState::Partial if is_complete => return Err(breach("it repeated its pieces in a whole response")),
+            AnswerState::Partial if is_complete => return Err(breach("it repeated its chunks in its final response")),
             AnswerState::Empty | AnswerState::Partial
                 if response.partial && self.streaming_mode == StreamingMode::Off =>
             {
-                return Err(breach("it answered in pieces when asked for one response"));
+                return Err(breach("it streamed chunks although one response was requested"));
             }
             AnswerState::Empty | AnswerState::Partial => {}
         }
@@ -213,7 +213,7 @@ impl GuestAnswer {
     }
 
     fn aborted(&self, reason: &str) -> ModelError {
-        ModelError::new(ModelErrorKind::Server, &self.model, format!("its call broke off: {reason}"))
+        ModelError::new(ModelErrorKind::Server, &self.model, format!("its call was aborted: {reason}"))
     }
 }
 
@@ -278,18 +278,18 @@ mod tests {
         assert_eq!(error.kind, ModelErrorKind::BadResponse);
         assert_eq!(
             error.to_string(),
-            "model `component:made/model`: it broke the contract: it repeated its pieces in a whole response"
+            "model `component:made/model`: it broke the contract: it repeated its chunks in its final response"
         );
     }
 
     #[tokio::test]
     async fn a_request_without_streaming_gets_one_response() {
         let pieces = error(collect(StreamingMode::Off, vec![partial("a")]).await);
-        assert!(pieces.to_string().ends_with("it answered in pieces when asked for one response"), "{pieces}");
+        assert!(pieces.to_string().ends_with("it streamed chunks although one response was requested"), "{pieces}");
         let twice = collect(StreamingMode::Off, vec![complete("a"), complete("b"), complete("c")]).await;
         assert_eq!(twice.len(), 2, "nothing follows an error");
         let twice = error(twice);
-        assert!(twice.to_string().ends_with("it answered again after a whole response"), "{twice}");
+        assert!(twice.to_string().ends_with("it answered again after its final response"), "{twice}");
     }
 
     #[tokio::test]
@@ -320,7 +320,7 @@ mod tests {
         let mut answer =
             GuestAnswer { component, model, streaming_mode, responses, guest, size: 0, state: AnswerState::Empty };
         let error = answer.next().await.expect("an item").unwrap_err();
-        assert!(error.to_string().starts_with("model `component:made/model`: its call broke off: "), "{error}");
+        assert!(error.to_string().starts_with("model `component:made/model`: its call was aborted: "), "{error}");
         assert!(answer.next().await.is_none());
     }
 }

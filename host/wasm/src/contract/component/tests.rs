@@ -105,14 +105,14 @@ fn a_hook_that_does_not_exist_is_refused_with_those_that_do() {
     let plugins = vec![guest_plugins::PluginSpec { name: "censor".into(), hooks: vec!["on-tea-time".into()] }];
     assert_eq!(
         refused(RawManifest { plugins, ..RawManifest::default() }),
-        "its plugin `censor` wants to be called at `on-tea-time`, which is none of `on-user-message`, `before-run`, \
+        "its plugin `censor` has the hook `on-tea-time`, which is none of `on-user-message`, `before-run`, \
          `on-event`, `after-run`, `on-run-error`, `before-agent`, `after-agent`, `on-agent-error`, \
          `before-model`, `after-model`, `on-model-error`, `before-tool`, `after-tool`, `on-tool-error`"
     );
     let callbacks = vec![guest_callbacks::CallbackSpec { name: "stamp".into(), points: vec!["on-event".into()] }];
     assert_eq!(
         refused(RawManifest { callbacks, ..RawManifest::default() }),
-        "its callback `stamp` wants to be called at `on-event`, which is none of `before-agent`, `after-agent`, \
+        "its callback `stamp` has the hook `on-event`, which is none of `before-agent`, `after-agent`, \
          `on-agent-error`, `before-model`, `after-model`, `on-model-error`, `before-tool`, `after-tool`, `on-tool-error`"
     );
 }
@@ -125,7 +125,7 @@ async fn a_component_whose_describe_does_not_return_is_refused_after_five_second
     let error = described(spins, Limits { cpu: minute, wall: minute, ..Limits::default() }).await.err().unwrap();
     assert_eq!(
         error.to_string(),
-        "component `made` cannot describe itself: it needs more than 5s for that; let `describe` only return what the component offers"
+        "component `made` cannot describe itself: it needs more than 5s for that; let `describe` only return the component's items"
     );
     assert!(began.elapsed() < Duration::from_secs(20));
     let quick = Limits { cpu: minute, wall: Duration::from_millis(50), ..Limits::default() };
@@ -159,7 +159,7 @@ async fn a_model_has_no_session_and_can_write_to_the_log() {
     for answer in answers {
         let error = answer.unwrap_err();
         assert_eq!(error.code, "NO_SESSION");
-        assert_eq!(error.message, "there is no session while a component's model is asked");
+        assert_eq!(error.message, "there is no session in a call of a component's model");
     }
 }
 
@@ -179,7 +179,7 @@ async fn requested_confirmations_count_to_the_limit_on_state_of_a_call() {
     assert_eq!(error.code, "LIMIT_REACHED");
     assert_eq!(
         error.message,
-        "nobody is asked to confirm, as all that this call sets is too much: it needs more than 10000 B in one result; \
+        "no confirmation is requested, because this call has set too much: it needs more than 10000 B in one result; \
          raise `limits.result` in hatchery.yaml to allow more"
     );
     let error = no_json.unwrap_err();

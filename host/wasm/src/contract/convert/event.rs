@@ -105,9 +105,9 @@ impl FromWit<wit::Event> for EventData {
 
 /// Parses the keys of an event without a field in the contract, and refuses those with one.
 fn event_extra(text: &str) -> Result<EventExtra, BadValue> {
-    let what = "`extra` of an event";
-    let extra: EventExtra = parse(text, what, "an object of event keys")?;
-    check_unknown::<EventData>(&extra.rest, what)?;
+    let subject = "`extra` of an event";
+    let extra: EventExtra = parse(text, subject, "an object of event keys")?;
+    check_unknown::<EventData>(&extra.rest, subject)?;
     if let Some(usage) = &extra.usage_metadata {
         check_unknown::<UsageMetadata>(&usage.extra, "`usageMetadata` of an event")?;
     }
@@ -175,14 +175,14 @@ fn take_map(extra: &mut JsonMap, key: &'static str) -> Result<Extra, BadValue> {
     match extra.remove(key) {
         None | Some(Value::Null) => Ok(Extra::default()),
         Some(Value::Object(map)) => Ok(map.into()),
-        Some(other) => Err(BadValue { what: key, expected: "a JSON object", reason: format!("it is `{other}`") }),
+        Some(other) => Err(BadValue { subject: key, expected: "a JSON object", reason: format!("it is `{other}`") }),
     }
 }
 
 fn take_compaction(extra: &mut JsonMap) -> Result<Option<Box<Compaction>>, BadValue> {
     let parse = |value| serde_json::from_value(value);
     let bad =
-        |error: serde_json::Error| BadValue { what: COMPACTION, expected: "a summary", reason: error.to_string() };
+        |error: serde_json::Error| BadValue { subject: COMPACTION, expected: "a summary", reason: error.to_string() };
     extra.remove(COMPACTION).filter(|value| !value.is_null()).map(parse).transpose().map_err(bad)
 }
 

@@ -13,23 +13,23 @@ pub(crate) fn to_json(value: &impl Serialize) -> String {
 }
 
 /// Parses JSON that can be stored in an event.
-pub(crate) fn parse_json(text: &str, what: &'static str) -> Result<Value, BadValue> {
-    let value = parse(text, what, "JSON")?;
-    check_depth(&value, what)?;
+pub(crate) fn parse_json(text: &str, subject: &'static str) -> Result<Value, BadValue> {
+    let value = parse(text, subject, "JSON")?;
+    check_depth(&value, subject)?;
     Ok(value)
 }
 
 /// Parses a JSON object that can be stored in an event.
-pub(crate) fn parse_object(text: &str, what: &'static str) -> Result<JsonMap, BadValue> {
-    let map: JsonMap = parse(text, what, "a JSON object")?;
-    map.values().try_for_each(|value| check_depth(value, what))?;
+pub(crate) fn parse_object(text: &str, subject: &'static str) -> Result<JsonMap, BadValue> {
+    let map: JsonMap = parse(text, subject, "a JSON object")?;
+    map.values().try_for_each(|value| check_depth(value, subject))?;
     Ok(map)
 }
 
-fn check_depth(value: &Value, what: &'static str) -> Result<(), BadValue> {
+fn check_depth(value: &Value, subject: &'static str) -> Result<(), BadValue> {
     if is_json_too_deep(value) {
         let reason = format!("it is nested more than {MAX_JSON_DEPTH} levels deep");
-        return Err(BadValue { what, expected: "JSON that can be stored", reason });
+        return Err(BadValue { subject, expected: "JSON that can be stored", reason });
     }
     Ok(())
 }
@@ -43,19 +43,19 @@ pub(super) fn extra(map: &JsonMap) -> Option<String> {
 ///
 /// # Errors
 /// If a key has a field: it would be stored beside the field and override it.
-pub(super) fn from_extra<T: KnownKeys>(extra: Option<String>, what: &'static str) -> Result<Extra, BadValue> {
+pub(super) fn from_extra<T: KnownKeys>(extra: Option<String>, subject: &'static str) -> Result<Extra, BadValue> {
     let Some(text) = extra else { return Ok(Extra::default()) };
-    let map = parse_object(&text, what)?;
-    check_unknown::<T>(&map, what)?;
+    let map = parse_object(&text, subject)?;
+    check_unknown::<T>(&map, subject)?;
     Ok(map.into())
 }
 
 /// Checks that no key has a field in `T`.
-pub(super) fn check_unknown<T: KnownKeys>(map: &JsonMap, what: &'static str) -> Result<(), BadValue> {
+pub(super) fn check_unknown<T: KnownKeys>(map: &JsonMap, subject: &'static str) -> Result<(), BadValue> {
     match known_key::<T>(map) {
         Some(key) => {
             let reason = format!("`{key}` is a field of {}; set the field", T::NOUN);
-            Err(BadValue { what, expected: "an object of keys without a field", reason })
+            Err(BadValue { subject, expected: "an object of keys without a field", reason })
         }
         None => Ok(()),
     }
@@ -64,8 +64,8 @@ pub(super) fn check_unknown<T: KnownKeys>(map: &JsonMap, what: &'static str) -> 
 /// Parses a structure of keys.
 pub(super) fn parse<T: DeserializeOwned>(
     text: &str,
-    what: &'static str,
+    subject: &'static str,
     expected: &'static str,
 ) -> Result<T, BadValue> {
-    serde_json::from_str(text).map_err(|error| BadValue { what, expected, reason: error.to_string() })
+    serde_json::from_str(text).map_err(|error| BadValue { subject, expected, reason: error.to_string() })
 }

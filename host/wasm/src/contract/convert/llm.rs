@@ -24,7 +24,7 @@ impl ToWit for FunctionDeclaration {
 
 impl FromWit<wit::FunctionDeclaration> for FunctionDeclaration {
     fn from_wit(declaration: wit::FunctionDeclaration) -> Result<Self, BadValue> {
-        let schema = |json: Option<String>, what| json.map(|json| parse_json(&json, what)).transpose();
+        let schema = |json: Option<String>, subject| json.map(|json| parse_json(&json, subject)).transpose();
         Ok(Self {
             name: declaration.name,
             description: declaration.description,

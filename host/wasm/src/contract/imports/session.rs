@@ -47,8 +47,8 @@ impl Host for HostState {
         let value = parse_json(&json, "the state value")?;
         self.writes.record(WriteKey::State(key.clone()), key.len() + json.len()).map_err(|exceeded| {
             self.log.report_limit("limits.result", &exceeded);
-            let what = format!("state key `{}` is not set, as all that this call sets is too much", short(&key));
-            wit_error("LIMIT_REACHED", format!("{what}: {exceeded}"))
+            let message = format!("state key `{}` is not set, because this call has set too much", short(&key));
+            wit_error("LIMIT_REACHED", format!("{message}: {exceeded}"))
         })?;
         self.context()?.set_state(key, value);
         Ok(())
@@ -65,7 +65,7 @@ impl Host for HostState {
         self.writes.record(WriteKey::Confirmation, size).map_err(|exceeded| {
             wit_error(
                 "LIMIT_REACHED",
-                format!("nobody is asked to confirm, as all that this call sets is too much: {exceeded}"),
+                format!("no confirmation is requested, because this call has set too much: {exceeded}"),
             )
         })?;
         Ok(self.context()?.request_confirmation(hint, payload)?)

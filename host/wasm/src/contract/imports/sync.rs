@@ -18,7 +18,7 @@ impl HostState {
     /// Adds a resource to the table. Returns the guest's handle.
     fn add_resource<R: Send + 'static>(&mut self, resource: R) -> Result<Resource<R>, wit::Error> {
         let handle = self.resources().push(resource);
-        handle.map_err(|error| wit_error("LIMIT_REACHED", format!("nothing further can be opened: {error}")))
+        handle.map_err(|error| wit_error("LIMIT_REACHED", format!("no more resources can be opened: {error}")))
     }
 
     /// Returns the resource of a guest's handle.

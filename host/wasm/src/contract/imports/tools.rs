@@ -55,7 +55,7 @@ pub(super) async fn call(mut store: impl StoreAccess, name: String, args: String
     match task.join_next().await {
         Some(Ok(Ok(result))) => Ok(to_json(&result)),
         Some(Ok(Err(error))) => Err(error.into()),
-        Some(Err(_)) | None => Err(wit::ToolError::Model("the tool broke off".into())),
+        Some(Err(_)) | None => Err(wit::ToolError::Model("the tool call was aborted".into())),
     }
 }
 

@@ -151,7 +151,7 @@ fn check(metadata: &Metadata, owner: Owner, kind: FileKind) -> io::Result<()> {
         return Err(io::Error::other("it is not what belongs there"));
     }
     if Owner::of(metadata) != owner {
-        return Err(io::Error::other("it belongs to somebody else"));
+        return Err(io::Error::other("it belongs to another user"));
     }
     if kind == FileKind::File && is_open_to_others(metadata) {
         return Err(io::Error::other("others can use it"));
@@ -210,7 +210,7 @@ mod tests {
         let Owner(uid) = Owner::of(&metadata);
         check(&metadata, Owner(uid), FileKind::Directory).unwrap();
         let error = check(&metadata, Owner(uid + 1), FileKind::Directory).unwrap_err();
-        assert_eq!(error.to_string(), "it belongs to somebody else");
+        assert_eq!(error.to_string(), "it belongs to another user");
     }
 
     #[test]

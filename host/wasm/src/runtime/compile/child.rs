@@ -39,10 +39,10 @@ pub(super) async fn compile(
     command.args(args).args(worker.to_args()).env_clear().env("RAYON_NUM_THREADS", limits.threads.to_string());
     command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().map_err(CompileError::Start)?;
-    let ended = tokio::time::timeout(limits.wall, communicate(&mut child, limits, bytes)).await;
+    let result = tokio::time::timeout(limits.wall, communicate(&mut child, limits, bytes)).await;
     // The child has nothing left to do after its reply. Killing it fails if it has ended.
     let _ = child.kill().await;
-    ended.unwrap_or(Err(CompileError::Stalled { wall: limits.wall }))
+    result.unwrap_or(Err(CompileError::Stalled { wall: limits.wall }))
 }
 
 async fn communicate(child: &mut Child, limits: &CompileLimits, bytes: Bytes) -> Result<Vec<u8>, CompileError> {

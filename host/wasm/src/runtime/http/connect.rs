@@ -97,12 +97,12 @@ impl GrantedConnector {
         match refused {
             Some((address, reserved_range)) if allowed.is_empty() => {
                 let host = target.host_and_port();
-                let what = if target.address.is_some() {
+                let detail = if target.address.is_some() {
                     reserved_range.to_string()
                 } else {
                     format!("at {address}, {reserved_range}")
                 };
-                let action = format!("connect to `{host}`, {what}");
+                let action = format!("connect to `{host}`, {detail}");
                 Err(Denial::new(&self.component, action, format!("private_network: [\"{host}\"]")).into())
             }
             None if allowed.is_empty() => Err(no_address("the name is known, but has none".into())),

@@ -15,7 +15,7 @@ pub(super) type AnyError = Box<dyn StdError + Send + Sync>;
 
 #[derive(Debug, Clone, Error)]
 pub(super) enum HttpFault {
-    #[error("there is no network while a component describes itself")]
+    #[error("there is no network access in `describe`")]
     Describing,
     #[error("{}: {}", crate::policy::DENIED, .0)]
     Denied(#[from] Denial),
@@ -24,10 +24,10 @@ pub(super) enum HttpFault {
     #[error("LIMIT_REACHED: {0}")]
     Memory(#[from] MemoryError),
     /// A timeout that the guest has set.
-    #[error("the connection was not made in the time that the component gives it")]
+    #[error("the connection was not established within the component's timeout")]
     OwnConnectTimeout,
     /// A timeout that the guest has set.
-    #[error("nothing came in the time that the component gives it")]
+    #[error("no data was received within the component's timeout")]
     OwnReadTimeout,
     #[error("the URL has no usable host")]
     Url,

@@ -161,11 +161,11 @@ fn clone_fields(mut store: Store<'_>, (fields,): (Resource<FieldMap>,)) -> wasmt
     Ok((copy,))
 }
 
-fn charge<T>(state: &mut HostState, done: HeaderResult<T>, size: u64) -> wasmtime::Result<(Result<T, HeaderError>,)> {
-    match done {
-        Ok(done) => {
+fn charge<T>(state: &mut HostState, result: HeaderResult<T>, size: u64) -> wasmtime::Result<(Result<T, HeaderError>,)> {
+    match result {
+        Ok(result) => {
             state.charge_resources(size)?;
-            Ok((Ok(done),))
+            Ok((Ok(result),))
         }
         Err(error) => Ok((Err(error.downcast()?),)),
     }

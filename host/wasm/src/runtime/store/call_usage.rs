@@ -77,8 +77,8 @@ impl CallUsage {
 
     fn take(&self, counter: &AtomicU64, step: u64, max: u64, limit: Limit) -> Result<(), LimitExceeded> {
         let more = |count: u64| count.checked_add(step).filter(|sum| *sum <= max);
-        let taken = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.map(|_| ()).map_err(|_| self.limit_exceeded(limit))
+        let result = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        result.map(|_| ()).map_err(|_| self.limit_exceeded(limit))
     }
 
     /// Reserves memory for bytes that the host holds for the call, until the returned guard is dropped.
@@ -86,11 +86,11 @@ impl CallUsage {
     /// # Errors
     /// If there is no memory for them.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<MemoryReservation, MemoryError> {
-        let held = self.memory.reserve(bytes);
-        if let Err(error) = &held {
+        let reservation = self.memory.reserve(bytes);
+        if let Err(error) = &reservation {
             self.log.report_limit(error.key(), error);
         }
-        held
+        reservation
     }
 
     /// Returns the error for an exceeded limit, and records it in the audit log.

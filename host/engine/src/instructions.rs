@@ -22,7 +22,7 @@ pub(crate) async fn text(
 }
 
 /// Returns the instruction that names and describes the agent.
-pub(super) fn identity(agent: &Agent) -> String {
+pub(crate) fn identity(agent: &Agent) -> String {
     if agent.description.is_empty() {
         format!("You are an agent. Your internal name is \"{}\".", agent.name)
     } else {
@@ -121,10 +121,10 @@ fn pieces(template: &str) -> Vec<Piece<'_>> {
 /// Returns the value of a placeholder, or `None` if `name` is not one.
 async fn value(name: &str, optional: bool, rights: Rights<'_>, cx: &CallContext) -> Result<Option<String>, RunError> {
     let check = |capability| rights.map_or(Ok(()), |rights| rights.check(cx, capability));
-    let missing = |what: &str| match optional {
+    let missing = |value: &str| match optional {
         true => Ok(Some(String::new())),
         false => Err(RunError::BadInput(format!(
-            "the instruction of agent `{}` needs {what}; set it, or write `{{{name}?}}` if it may be missing",
+            "the instruction of agent `{}` needs {value}; set it, or write `{{{name}?}}` if it may be missing",
             cx.agent
         ))),
     };

@@ -11,13 +11,13 @@ use hatchery_core::{
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::agents::{engine_host, run_agent};
 use crate::app::App;
 use crate::plugins::Plugins;
 use crate::run::{AgentScope, Replay, RunContext};
 use crate::tasks::propagate_panic;
+use crate::tools::builtin::declaration;
 
-use super::declaration;
+use super::{engine_host, run_agent};
 
 /// Maximum nesting depth of agents that call agents as tools.
 const MAX_DEPTH: u32 = 16;

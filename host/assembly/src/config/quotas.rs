@@ -9,8 +9,8 @@ use hatchery_stores::{AppQuotas, Durability, Quota, Quotas};
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
+use super::Config;
 use crate::byte_size::ByteSize;
-use crate::config::Config;
 
 /// The keys below `quotas:`.
 static KEYS: LazyLock<Vec<&'static str>> = LazyLock::new(|| Quota::all().map(short_key).collect());
@@ -47,12 +47,14 @@ impl QuotaOverrides {
     }
 }
 
-/// Returns the quotas of all apps. `apps.NAME.quotas` overrides `app_defaults.quotas`, which overrides `quotas`.
-pub fn app_quotas(config: &Config) -> AppQuotas {
-    let default = config.app_defaults.quotas.apply(config.quotas.apply(Quotas::default()));
-    let with_quotas = config.apps.iter().filter(|(_, app)| !app.quotas.is_empty());
-    let apps = with_quotas.map(|(name, app)| (name.clone(), app.quotas.apply(default.clone()))).collect();
-    AppQuotas { default, apps }
+impl Config {
+    /// Returns the quotas of all apps. `apps.NAME.quotas` overrides `app_defaults.quotas`, which overrides `quotas`.
+    pub(crate) fn app_quotas(&self) -> AppQuotas {
+        let default = self.app_defaults.quotas.apply(self.quotas.apply(Quotas::default()));
+        let with_quotas = self.apps.iter().filter(|(_, app)| !app.quotas.is_empty());
+        let apps = with_quotas.map(|(name, app)| (name.clone(), app.quotas.apply(default.clone()))).collect();
+        AppQuotas { default, apps }
+    }
 }
 
 impl<'de> Deserialize<'de> for QuotaOverrides {
@@ -121,14 +123,14 @@ mod tests {
             "quotas: {delta_keys: 10, user_bytes: 2 GiB}\napp_defaults: {quotas: {session_events: 5}}\n\
              apps: {dice: {quotas: {delta_keys: 0, session_events: 7}}, trip: {max_events: 3}}\n",
         );
-        let quotas = app_quotas(&config.unwrap());
+        let quotas = config.unwrap().app_quotas();
         let values = |app: &str| {
             let quotas = quotas.of(app);
             [Quota::DeltaKeys, Quota::SessionEvents, Quota::UserBytes, Quota::DeltaBytes].map(|quota| quotas.get(quota))
         };
         assert_eq!(values("trip"), [10, 5, 2 << 30, 1 << 20]);
         assert_eq!(values("dice"), [0, 7, 2 << 30, 1 << 20]);
-        assert_eq!(app_quotas(&Config::default()), AppQuotas::default());
+        assert_eq!(Config::default().app_quotas(), AppQuotas::default());
     }
 
     #[test]

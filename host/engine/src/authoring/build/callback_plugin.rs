@@ -6,13 +6,13 @@ use hatchery_core::{
     ToolError, for_each_hook,
 };
 
-use crate::authoring::build::callback::{agent_hook_methods, llm_hook_methods};
+use super::callback::{agent_hook_methods, llm_hook_methods};
 
 /// Callbacks that run for every agent, model call and tool call of a runner. At each point they run in order, and the
 /// first answer wins.
 ///
 /// ```
-/// use hatchery_engine::plugins::CallbackPlugin;
+/// use hatchery_engine::build::CallbackPlugin;
 ///
 /// let audit = CallbackPlugin::new("audit").before_tool_fn(|cx, tool, args| {
 ///     Box::pin(async move {
