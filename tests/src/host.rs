@@ -418,7 +418,7 @@ pub fn events_in(json: &Value) -> anyhow::Result<Vec<Value>> {
     events_of(json.get("events").with_context(|| format!("{json} has no `events`"))?)
 }
 
-fn client() -> anyhow::Result<Client> {
+pub(crate) fn client() -> anyhow::Result<Client> {
     // The second test of a process finds the provider installed, which is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     Ok(Client::builder().no_proxy().timeout(PATIENCE).build()?)

@@ -91,7 +91,7 @@ impl Registry {
     /// # Errors
     /// When there is none.
     pub async fn manifest(&self, repository: &str, tag: &str) -> anyhow::Result<Value> {
-        let request = reqwest::Client::new().get(self.manifest_url(repository, tag));
+        let request = crate::host::client()?.get(self.manifest_url(repository, tag));
         let response = request.header("Accept", MANIFEST).send().await?.error_for_status()?;
         Ok(serde_json::from_slice(&response.bytes().await?)?)
     }
@@ -101,7 +101,7 @@ impl Registry {
     /// # Errors
     /// When the registry does not take it.
     pub async fn put_manifest(&self, repository: &str, tag: &str, manifest: &Value) -> anyhow::Result<()> {
-        let request = reqwest::Client::new().put(self.manifest_url(repository, tag));
+        let request = crate::host::client()?.put(self.manifest_url(repository, tag));
         let response = request.header("Content-Type", MANIFEST).body(manifest.to_string()).send().await?;
         let status = response.status();
         ensure!(status.is_success(), "{status}: {}", response.text().await?);
