@@ -25,7 +25,6 @@ use hatchery_core::{
     Summarizer, Tool, Toolset,
 };
 use wasmtime::ResourcesRequired;
-use wasmtime::component::InstancePre;
 
 use crate::contract::convert::{BadValue, EstimateSize, truncate_error, wit};
 use crate::contract::version::Contract;
@@ -34,7 +33,7 @@ use crate::policy::{GrantReport, Grants, RequestedGrants, WasiEnvironment};
 use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{Limit, Limits};
-use crate::runtime::store::{ActiveCalls, Caller, HostState, Sandbox};
+use crate::runtime::store::{ActiveCalls, Caller, Instantiate, Sandbox};
 use callback::ComponentCallback;
 use exports::{CallbackExports, Exports};
 use functions::{FunctionTool, Functions};
@@ -78,11 +77,12 @@ impl Component {
             |error: wasmtime::Error| LoadError::Compile { component: name.into(), reason: format!("{error:#}") };
         let pre = engine.linker().instantiate_pre(code).map_err(failed)?;
         let exports = Exports::of(&pre, &contract).map_err(failed)?;
-        let sandbox = sandbox(engine, name.into(), pre, &settings)?;
+        let sandbox = sandbox(engine, name.into(), Arc::new(pre), &settings)?;
         let manifest = if contract.has_plain_functions() {
             ComponentManifest::try_from(Functions::of(sandbox.engine.wasm(), code))
         } else {
-            let described = sandbox.run(Caller::Loader, |store, instance| exports.describe(store, instance)).await;
+            let described =
+                sandbox.run(Caller::Loader, |store, instance| Box::pin(exports.describe(store, instance))).await;
             described.map_err(|error| error.to_string()).and_then(ComponentManifest::try_from)
         };
         let manifest = manifest.map_err(|reason| LoadError::Describe { component: name.into(), reason })?;
@@ -350,7 +350,7 @@ fn initial_memory(code: &wasmtime::component::Component) -> u64 {
 fn sandbox(
     engine: Arc<Engine>,
     name: Arc<str>,
-    pre: InstancePre<HostState>,
+    pre: Arc<dyn Instantiate>,
     settings: &ComponentSettings,
 ) -> Result<Sandbox, LoadError> {
     let wasi_environment = WasiEnvironment::new(&name, &settings.grants)?;

@@ -22,14 +22,16 @@ pub(crate) mod pending_writes;
 mod state;
 mod stdio;
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use hatchery_core::{CallContext, JsonMap};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
-use wasmtime::component::{Accessor, Instance, InstancePre, ResourceTableError};
+use wasmtime::component::{Accessor, Component, Instance, InstancePre, ResourceTableError};
 use wasmtime::{PoolConcurrencyLimitError, Store, Trap, UpdateDeadline};
 use wasmtime_wasi_http::FieldMapError;
 
@@ -51,10 +53,33 @@ pub(crate) use state::{Caller, HostState};
 /// they are measured.
 const COPY_FACTOR: u64 = 4;
 
+/// A call into a guest. These futures are boxed because the compiler otherwise proves again for each caller that
+/// everything below it is `Send`, which took most of the time to compile this crate.
+pub(crate) type GuestFuture<'a, R> = BoxFuture<'a, wasmtime::Result<R>>;
+
+/// A component that is linked and can be instantiated: Wasmtime's `InstancePre` as a trait object, for the same reason.
+pub(crate) trait Instantiate: Send + Sync {
+    /// Returns the compiled component.
+    fn component(&self) -> &Component;
+
+    /// Creates an instance in a store.
+    fn instantiate<'a>(&'a self, store: &'a mut Store<HostState>) -> GuestFuture<'a, Instance>;
+}
+
+impl Instantiate for InstancePre<HostState> {
+    fn component(&self) -> &Component {
+        self.component()
+    }
+
+    fn instantiate<'a>(&'a self, store: &'a mut Store<HostState>) -> GuestFuture<'a, Instance> {
+        Box::pin(self.instantiate_async(store))
+    }
+}
+
 /// What all calls of one revision of a component share.
 pub(crate) struct Sandbox {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) pre: InstancePre<HostState>,
+    pub(crate) pre: Arc<dyn Instantiate>,
     pub(crate) component: Arc<str>,
     pub(crate) config: Arc<JsonMap>,
     pub(crate) limits: Limits,
@@ -72,62 +97,80 @@ pub(crate) struct Sandbox {
 
 impl Sandbox {
     /// Runs `work` with a fresh instance, under the component's limits.
-    pub(crate) async fn run<R, F, Work>(&self, caller: Caller, work: Work) -> Result<R, CallError>
-    where
-        F: Future<Output = wasmtime::Result<R>> + Send,
-        Work: FnOnce(Store<HostState>, Instance) -> F + Send,
-        R: Send,
-    {
-        let limits = self.call_limits(&caller);
-        let (clock, log) =
-            (limits.clock.clone(), GuestLog::new(self.component.clone(), caller.context(), &self.limits));
-        let guest = async {
-            let WarmInstance { store, instance, _permits, .. } = self.instantiate(caller, clock, log.clone()).await?;
-            work(store, instance).await.map_err(GuestError::Guest)
-        };
-        self.run_limited(limits, &log, guest).await
+    pub(crate) fn run<'a, R: Send + 'a>(
+        &'a self,
+        caller: Caller,
+        work: impl FnOnce(Store<HostState>, Instance) -> GuestFuture<'a, R> + Send + 'a,
+    ) -> BoxFuture<'a, Result<R, CallError>> {
+        Box::pin(async move {
+            let limits = self.call_limits(&caller);
+            let log = GuestLog::new(self.component.clone(), caller.context(), &self.limits);
+            let (clock, guest_log) = (limits.clock.clone(), log.clone());
+            let guest = async move {
+                let _permits = self.reserve().await?;
+                let (store, instance) = self.instantiate(caller, clock, guest_log).await?;
+                work(store, instance).await.map_err(GuestError::Guest)
+            };
+            self.run_limited(limits, &log, Box::pin(guest)).await
+        })
     }
 
     /// Calls a function of the guest, under the component's limits. Uses a warm instance if the pool has one, else a
     /// fresh one. `load` finds the function, `work` calls it.
-    pub(crate) async fn call<G, R>(
-        &self,
+    pub(crate) fn call<'a, G: Send + 'a, R: Send + 'a>(
+        &'a self,
         cx: &CallContext,
-        load: impl FnOnce(&mut Store<HostState>, &Instance) -> wasmtime::Result<G>,
-        work: impl AsyncFnOnce(&Accessor<HostState>, G) -> wasmtime::Result<R>,
-    ) -> Result<R, CallError> {
+        load: impl FnOnce(&mut Store<HostState>, &Instance) -> wasmtime::Result<G> + Send + 'a,
+        work: impl FnOnce(&Accessor<HostState>, G) -> GuestFuture<'_, R> + Send + 'a,
+    ) -> BoxFuture<'a, Result<R, CallError>> {
         let caller = Caller::Call(cx.clone());
-        let limits = self.call_limits(&caller);
-        let (clock, waiting) = (limits.clock.clone(), self.instance_pool.as_ref().and_then(|pool| pool.take()));
-        let log = match &waiting {
-            Some(warm) => warm.log.clone(),
-            None => GuestLog::new(self.component.clone(), caller.context(), &self.limits),
-        };
-        let guest = async {
-            let mut warm = match waiting {
-                Some(mut warm) => {
-                    warm.store.data_mut().begin_call(self, caller).map_err(|error| GuestError::Host(error.into()))?;
-                    install_epoch_callback(&mut warm.store, clock);
-                    warm
-                }
-                None => self.instantiate(caller, clock, log.clone()).await?,
+        Box::pin(async move {
+            let limits = self.call_limits(&caller);
+            let (clock, waiting) = (limits.clock.clone(), self.instance_pool.as_ref().and_then(|pool| pool.take()));
+            let log = match &waiting {
+                Some(warm) => warm.log.clone(),
+                None => GuestLog::new(self.component.clone(), caller.context(), &self.limits),
             };
-            let guest = load(&mut warm.store, &warm.instance).map_err(GuestError::Guest)?;
-            let handles = warm.store.concurrent_state_table_size();
-            let call = warm.store.run_concurrent(async move |accessor| {
-                let answer = work(accessor, guest).await?;
-                let has_no_tasks = poll_fn(|cx| Poll::Ready(accessor.poll_no_interesting_tasks(cx).is_ready())).await;
-                wasmtime::error::Ok((answer, has_no_tasks))
-            });
-            let (answer, has_no_tasks) = call.await.flatten().map_err(GuestError::Guest)?;
-            // A stream or a host call that the guest still holds would continue for the caller that started it.
-            let is_released = warm.store.data().is_released() && warm.store.concurrent_state_table_size() <= handles;
-            if has_no_tasks && is_released {
-                self.return_to_pool(warm);
-            }
-            Ok(answer)
+            let guest_log = log.clone();
+            let guest = async move {
+                let mut warm = self.resume_or_instantiate(waiting, caller, clock, guest_log).await?;
+                let store = warm.store.get();
+                let guest = load(store, &warm.instance).map_err(GuestError::Guest)?;
+                let handles = store.concurrent_state_table_size();
+                let call = store.run_concurrent(async move |accessor| {
+                    let answer = work(accessor, guest).await?;
+                    let no_tasks = poll_fn(|cx| Poll::Ready(accessor.poll_no_interesting_tasks(cx).is_ready()));
+                    wasmtime::error::Ok((answer, no_tasks.await))
+                });
+                let (answer, has_no_tasks) = call.await.flatten().map_err(GuestError::Guest)?;
+                // A stream or a host call that the guest still holds would continue for the caller that started it.
+                let is_released = store.data().is_released() && store.concurrent_state_table_size() <= handles;
+                if has_no_tasks && is_released {
+                    self.return_to_pool(warm);
+                }
+                Ok(answer)
+            };
+            self.run_limited(limits, &log, Box::pin(guest)).await
+        })
+    }
+
+    /// Prepares an instance for a call: the waiting one, or a new one if there is none.
+    async fn resume_or_instantiate(
+        &self,
+        waiting: Option<WarmInstance>,
+        caller: Caller,
+        clock: Arc<Clock>,
+        log: GuestLog,
+    ) -> Result<WarmInstance, GuestError> {
+        let Some(mut warm) = waiting else {
+            let permits = self.reserve().await?;
+            let (store, instance) = self.instantiate(caller, clock, log.clone()).await?;
+            return Ok(WarmInstance { store: Box::new(store), instance, log, served: 0, _permits: permits });
         };
-        self.run_limited(limits, &log, guest).await
+        let store = warm.store.get();
+        store.data_mut().begin_call(self, caller).map_err(|error| GuestError::Host(error.into()))?;
+        install_epoch_callback(store, clock);
+        Ok(warm)
     }
 
     /// Keeps an instance for the next call, if there is a pool and no call waits for its permits.
@@ -135,7 +178,7 @@ impl Sandbox {
         if let Some(pool) = &self.instance_pool
             && !self.engine.is_short()
         {
-            warm.store.data_mut().end_call();
+            warm.store.get().data_mut().end_call();
             pool.put(warm);
             // A call may have started to wait meanwhile, and found nothing to evict.
             if self.engine.is_short() {
@@ -166,7 +209,7 @@ impl Sandbox {
         &self,
         limits: CallLimits,
         log: &GuestLog,
-        guest: impl Future<Output = Result<R, GuestError>>,
+        guest: BoxFuture<'_, Result<R, GuestError>>,
     ) -> Result<R, CallError> {
         let CallLimits { clock, cancel, wall, limit } = limits;
         let _running = self.active_calls.enter();
@@ -186,12 +229,24 @@ impl Sandbox {
         result
     }
 
-    async fn instantiate(&self, caller: Caller, clock: Arc<Clock>, log: GuestLog) -> Result<WarmInstance, GuestError> {
+    /// Waits for the permits and the memory of an instance.
+    async fn reserve(&self) -> Result<OwnedSemaphorePermit, GuestError> {
         let permits = self.engine.acquire_permits(self.permits).await.map_err(GuestError::Host)?;
         self.engine.wait_for_memory(self.initial_memory).await.map_err(GuestError::Host)?;
-        let mut store = self.store(caller, clock, log.clone());
-        let instance = self.pre.instantiate_async(&mut store).await.map_err(GuestError::Guest)?;
-        Ok(WarmInstance { store, instance, log, served: 0, _permits: permits })
+        Ok(permits)
+    }
+
+    fn instantiate(
+        &self,
+        caller: Caller,
+        clock: Arc<Clock>,
+        log: GuestLog,
+    ) -> BoxFuture<'_, Result<(Store<HostState>, Instance), GuestError>> {
+        Box::pin(async move {
+            let mut store = self.store(caller, clock, log);
+            let instance = self.pre.instantiate(&mut store).await.map_err(GuestError::Guest)?;
+            Ok((store, instance))
+        })
     }
 
     fn store(&self, caller: Caller, clock: Arc<Clock>, log: GuestLog) -> Store<HostState> {

@@ -38,17 +38,19 @@ impl CustomAgent for ComponentAgent {
         let (sender, mut events) = mpsc::channel(1);
         let name = self.name.clone();
         let caller = Caller::Agent(cx.clone(), relay.clone());
-        let guest = self.component.sandbox.run(caller, |mut store, instance| async move {
-            match &self.exports {
-                AgentExports::Async(exports) => {
-                    let guest = exports.load(&mut store, &instance)?;
-                    run_to_end(store, guest, name, EventSender { sender, relay, stored: None }).await
+        let guest = self.component.sandbox.run(caller, |mut store, instance| {
+            Box::pin(async move {
+                match &self.exports {
+                    AgentExports::Async(exports) => {
+                        let guest = exports.load(&mut store, &instance)?;
+                        run_to_end(store, guest, name, EventSender { sender, relay, stored: None }).await
+                    }
+                    AgentExports::Sync(exports) => {
+                        let guest = exports.load(&mut store, &instance)?;
+                        sync_agent::run_to_end(store, guest, name, sender, &relay).await
+                    }
                 }
-                AgentExports::Sync(exports) => {
-                    let guest = exports.load(&mut store, &instance)?;
-                    sync_agent::run_to_end(store, guest, name, sender, &relay).await
-                }
-            }
+            })
         });
         let emit = self.emit_all(&cx, &mut events);
         tokio::pin!(guest, emit);

@@ -17,7 +17,7 @@ use crate::contract::bindings::exports::hatchery::agent::{guest_callbacks, guest
 use crate::contract::convert::{BadValue, EstimateSize, FromWit, ToWit, parse_object, to_json, truncate_error, wit};
 use crate::error::CallError;
 use crate::policy::Permission;
-use crate::runtime::store::{HostState, Sandbox};
+use crate::runtime::store::{GuestFuture, HostState, Sandbox};
 
 /// A callback or plugin of a component. `I` is the interface that exports its functions.
 pub(super) struct ComponentCallback<I> {
@@ -62,9 +62,6 @@ macro_rules! callback_interface {
 callback_interface!(guest_callbacks);
 callback_interface!(sync_guest_callbacks);
 
-/// The result of a guest function.
-pub(super) type GuestResult<T> = wasmtime::Result<Result<T, wit::Error>>;
-
 impl<I: HookInterface + Sync> ComponentCallback<I> {
     /// Returns true if the guest's function for this hook is to be called.
     ///
@@ -78,10 +75,10 @@ impl<I: HookInterface + Sync> ComponentCallback<I> {
     }
 
     /// Calls a function of the guest.
-    pub(super) async fn call<T>(
+    pub(super) async fn call<T: Send>(
         &self,
         cx: &CallContext,
-        call: impl AsyncFnOnce(&Accessor<HostState>, I::Guest) -> GuestResult<T>,
+        call: impl FnOnce(&Accessor<HostState>, I::Guest) -> GuestFuture<'_, Result<T, wit::Error>> + Send,
     ) -> Result<T, RunError> {
         let answer = self
             .component
@@ -180,8 +177,8 @@ macro_rules! bridge {
                     }
                     let name = $item.hooked.name.clone();
                     $( let $sent = $value; )*
-                    let call = $item.call($cx, async move |accessor, guest| {
-                        guest.$call(accessor, name $(, $sent)*).await
+                    let call = $item.call($cx, |accessor, guest| {
+                        Box::pin(async move { guest.$call(accessor, name $(, $sent)*).await })
                     });
                     let $answer = call.await?;
                     $convert

@@ -26,8 +26,8 @@ impl CodeExecutor for ComponentCodeExecutor {
     async fn execute(&self, input: CodeInput, cx: &CallContext) -> Result<CodeOutput, ToolError> {
         let failed = |error: CallError| error.into_tool_error(&self.component.name, ItemKind::CodeExecutor, &self.name);
         let (name, input) = (self.name.clone(), input.to_wit());
-        let call = self.component.sandbox.call(cx, self.exports.loader(), async move |accessor, guest| {
-            guest.call_execute(accessor, name, input).await
+        let call = self.component.sandbox.call(cx, self.exports.loader(), |accessor, guest| {
+            Box::pin(async move { guest.call_execute(accessor, name, input).await })
         });
         match call.await.map_err(failed)? {
             Ok(output) => self.component.convert(output, CodeOutput::from_wit).map_err(failed),

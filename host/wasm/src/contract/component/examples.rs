@@ -20,8 +20,8 @@ pub(super) struct ComponentExamples {
 impl ExampleProvider for ComponentExamples {
     async fn examples(&self, query: &str, cx: &CallContext) -> Result<Vec<Example>, RunError> {
         let (name, query) = (self.name.clone(), query.to_owned());
-        let call = self.component.sandbox.call(cx, self.exports.loader(), async move |accessor, guest| {
-            guest.call_examples(accessor, name, query).await
+        let call = self.component.sandbox.call(cx, self.exports.loader(), |accessor, guest| {
+            Box::pin(async move { guest.call_examples(accessor, name, query).await })
         });
         self.component.convert_result(ItemKind::Examples, &self.name, call.await, all_from_wit)
     }

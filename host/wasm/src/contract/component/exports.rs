@@ -43,16 +43,16 @@ pub(super) struct Exports {
 }
 
 /// The functions of one interface, found in the compiled component.
-pub(super) trait Indices {
+pub(super) trait Indices: Sync {
     /// The functions in an instance.
-    type Guest;
+    type Guest: Send;
 
     /// Finds the functions in an instance. Passed to [`Sandbox::call`](crate::runtime::store::Sandbox::call) by
     /// [`Indices::loader`].
     fn load_guest(&self, store: &mut Store<HostState>, instance: &Instance) -> wasmtime::Result<Self::Guest>;
 
     /// Returns [`Self::load_guest`] as a closure.
-    fn loader(&self) -> impl FnOnce(&mut Store<HostState>, &Instance) -> wasmtime::Result<Self::Guest> {
+    fn loader(&self) -> impl FnOnce(&mut Store<HostState>, &Instance) -> wasmtime::Result<Self::Guest> + Send {
         |store, instance| self.load_guest(store, instance)
     }
 }

@@ -215,9 +215,11 @@ impl FunctionTool {
             let code = instance.get_func(store, function.index);
             code.ok_or_else(|| wasmtime::format_err!("its function `{}` is not there", function.name))
         };
-        let call = self.component.sandbox.call(cx, load, async |accessor, code| {
-            code.call_concurrent(accessor, &args, &mut returned).await?;
-            Ok(returned.pop())
+        let call = self.component.sandbox.call(cx, load, |accessor, code| {
+            Box::pin(async move {
+                code.call_concurrent(accessor, &args, &mut returned).await?;
+                Ok(returned.pop())
+            })
         });
         let result = function.result(call.await?).map_err(|error| CallError::Contract(error.to_string()))?;
         if let Ok(value) = &result {

@@ -7,7 +7,6 @@ use hatchery_core::{CallContext, InstructionProvider, RunError};
 
 use super::Component;
 use super::exports::{AgentExports, Indices};
-use crate::contract::bindings::exports::hatchery::agent::{guest_agents, sync_guest_agents};
 use crate::contract::convert::truncate_error;
 use crate::error::CallError;
 
@@ -25,16 +24,16 @@ impl InstructionProvider for ComputedInstruction {
         let sandbox = &self.component.sandbox;
         let answer = match &self.exports {
             AgentExports::Async(exports) => {
-                let work = async move |accessor: &_, guest: guest_agents::Guest| {
-                    guest.call_instruct(accessor, agent, is_global).await
-                };
-                sandbox.call(cx, exports.loader(), work).await
+                let call = sandbox.call(cx, exports.loader(), |accessor, guest| {
+                    Box::pin(async move { guest.call_instruct(accessor, agent, is_global).await })
+                });
+                call.await
             }
             AgentExports::Sync(exports) => {
-                let work = async move |accessor: &_, guest: sync_guest_agents::Guest| {
-                    guest.call_instruct(accessor, agent, is_global).await
-                };
-                sandbox.call(cx, exports.loader(), work).await
+                let call = sandbox.call(cx, exports.loader(), |accessor, guest| {
+                    Box::pin(async move { guest.call_instruct(accessor, agent, is_global).await })
+                });
+                call.await
             }
         };
         let failed = |error: CallError| error.into_run_error(&self.component.name);

@@ -53,9 +53,11 @@ impl ComponentModel {
         let model_name = model.clone();
         let run = async move {
             let response_sender = sender.clone();
-            let call = component.sandbox.run(Caller::Model, |mut store, instance| async move {
-                let guest = exports.load(&mut store, &instance)?;
-                run_to_end(store, guest, generate_call, response_sender).await
+            let call = component.sandbox.run(Caller::Model, |mut store, instance| {
+                Box::pin(async move {
+                    let guest = exports.load(&mut store, &instance)?;
+                    run_to_end(store, guest, generate_call, response_sender).await
+                })
             });
             let failure = match call.await {
                 Ok(Ok(())) => return,

@@ -30,8 +30,9 @@ impl Plugin for ComponentCallback<GuestIndices> {
             return Ok(None);
         }
         let (name, message) = (self.hooked.name.clone(), message.to_wit());
-        let call =
-            self.call(cx, async move |accessor, guest| guest.call_on_user_message(accessor, name, message).await);
+        let call = self.call(cx, |accessor, guest| {
+            Box::pin(async move { guest.call_on_user_message(accessor, name, message).await })
+        });
         self.content(call.await?)
     }
 
@@ -40,7 +41,8 @@ impl Plugin for ComponentCallback<GuestIndices> {
             return Ok(None);
         }
         let name = self.hooked.name.clone();
-        let call = self.call(cx, async move |accessor, guest| guest.call_before_run(accessor, name).await);
+        let call =
+            self.call(cx, |accessor, guest| Box::pin(async move { guest.call_before_run(accessor, name).await }));
         self.content(call.await?)
     }
 
@@ -51,7 +53,8 @@ impl Plugin for ComponentCallback<GuestIndices> {
         let Sandbox { grants, component, .. } = &self.component.sandbox;
         let (name, before, visible) =
             (self.hooked.name.clone(), &event.actions.state_delta, grants.redact_state(event.to_wit()));
-        let call = self.call(cx, async move |accessor, guest| guest.call_on_event(accessor, name, visible).await);
+        let call = self
+            .call(cx, |accessor, guest| Box::pin(async move { guest.call_on_event(accessor, name, visible).await }));
         let mut revised =
             self.accept(call.await?, |event| event.map(truncate_event_error).map(EventData::from_wit).transpose())?;
         let delta = revised.iter().flat_map(|revised| &revised.actions.state_delta);
@@ -71,7 +74,7 @@ impl Plugin for ComponentCallback<GuestIndices> {
             return Ok(());
         }
         let name = self.hooked.name.clone();
-        let call = self.call(cx, async move |accessor, guest| guest.call_after_run(accessor, name).await);
+        let call = self.call(cx, |accessor, guest| Box::pin(async move { guest.call_after_run(accessor, name).await }));
         call.await
     }
 
@@ -80,7 +83,9 @@ impl Plugin for ComponentCallback<GuestIndices> {
             return;
         }
         let (name, failure) = (self.hooked.name.clone(), error.to_wit());
-        let call = self.call(cx, async move |accessor, guest| guest.call_on_run_error(accessor, name, failure).await);
+        let call = self.call(cx, |accessor, guest| {
+            Box::pin(async move { guest.call_on_run_error(accessor, name, failure).await })
+        });
         if let Err(error) = call.await {
             // The error that ended the run is the one to report.
             let (plugin, invocation) = (self.qualified_name(), &cx.invocation.id);

@@ -20,8 +20,8 @@ pub(super) struct ComponentSummarizer {
 impl Summarizer for ComponentSummarizer {
     async fn summarize(&self, events: &[Arc<Event>], cx: &CallContext) -> Result<Option<Content>, RunError> {
         let (name, events) = (self.name.clone(), events.iter().map(|event| event.to_wit()).collect::<Vec<_>>());
-        let call = self.component.sandbox.call(cx, self.exports.loader(), async move |accessor, guest| {
-            guest.call_summarize(accessor, name, events).await
+        let call = self.component.sandbox.call(cx, self.exports.loader(), |accessor, guest| {
+            Box::pin(async move { guest.call_summarize(accessor, name, events).await })
         });
         self.component.convert_result(ItemKind::Summarizer, &self.name, call.await, |content| {
             content.map(Content::from_wit).transpose()

@@ -142,17 +142,19 @@ async fn unlimited_times_are_no_limits() {
 #[tokio::test]
 async fn a_model_has_no_session_and_can_write_to_the_log() {
     let made = described("(component)", Limits::default()).await.unwrap();
-    let answers = made.sandbox.run(Caller::Model, |mut store, _| async move {
-        let state = store.data_mut();
-        let logged = log::Host::write(state, "info".into(), "asked".into(), Vec::new());
-        let answers = [
-            session::Host::current(state).map(drop),
-            session::Host::set_state(state, "key".into(), "1".into()),
-            session::Host::confirmation(state).map(drop),
-            session::Host::request_confirmation(state, "may I?".into(), None),
-            session::Host::events(state, 0, 1).map(drop),
-        ];
-        Ok((logged, answers))
+    let answers = made.sandbox.run(Caller::Model, |mut store, _| {
+        Box::pin(async move {
+            let state = store.data_mut();
+            let logged = log::Host::write(state, "info".into(), "asked".into(), Vec::new());
+            let answers = [
+                session::Host::current(state).map(drop),
+                session::Host::set_state(state, "key".into(), "1".into()),
+                session::Host::confirmation(state).map(drop),
+                session::Host::request_confirmation(state, "may I?".into(), None),
+                session::Host::events(state, 0, 1).map(drop),
+            ];
+            Ok((logged, answers))
+        })
     });
     let (logged, answers) = answers.await.unwrap();
     logged.unwrap();
@@ -167,11 +169,13 @@ async fn a_model_has_no_session_and_can_write_to_the_log() {
 async fn requested_confirmations_count_to_the_limit_on_state_of_a_call() {
     let made = described("(component)", Limits { result: 10_000, ..Limits::default() }).await.unwrap();
     let cx = call().for_call(Some("call-1"));
-    let request = made.sandbox.run(Caller::Call(cx.clone()), |mut store, _| async move {
-        let mut ask = |bytes: usize, payload: &str| {
-            session::Host::request_confirmation(store.data_mut(), "x".repeat(bytes), Some(payload.into()))
-        };
-        Ok([ask(9_000, "1"), ask(9_990, r#""a payload that is too much""#), ask(1, "{")])
+    let request = made.sandbox.run(Caller::Call(cx.clone()), |mut store, _| {
+        Box::pin(async move {
+            let mut ask = |bytes: usize, payload: &str| {
+                session::Host::request_confirmation(store.data_mut(), "x".repeat(bytes), Some(payload.into()))
+            };
+            Ok([ask(9_000, "1"), ask(9_990, r#""a payload that is too much""#), ask(1, "{")])
+        })
     });
     let [fits, too_much, no_json] = request.await.unwrap();
     fits.unwrap();

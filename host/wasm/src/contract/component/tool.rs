@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use super::Component;
 use super::exports::{Indices, ToolExports};
-use crate::contract::bindings::exports::hatchery::agent::{guest_tools, sync_guest_tools};
 use crate::contract::convert::{parse_json, to_json, to_tool_error, wit};
 use crate::error::CallError;
 
@@ -54,15 +53,16 @@ impl ComponentTool {
         let sandbox = &self.component.sandbox;
         let answer = match &self.exports {
             ToolExports::Async(exports) => {
-                let work =
-                    async move |accessor: &_, guest: guest_tools::Guest| guest.call_call(accessor, name, args).await;
-                sandbox.call(cx, exports.loader(), work).await
+                let call = sandbox.call(cx, exports.loader(), |accessor, guest| {
+                    Box::pin(async move { guest.call_call(accessor, name, args).await })
+                });
+                call.await
             }
             ToolExports::Sync(exports) => {
-                let work = async move |accessor: &_, guest: sync_guest_tools::Guest| {
-                    guest.call_call(accessor, name, args).await
-                };
-                sandbox.call(cx, exports.loader(), work).await
+                let call = sandbox.call(cx, exports.loader(), |accessor, guest| {
+                    Box::pin(async move { guest.call_call(accessor, name, args).await })
+                });
+                call.await
             }
         };
         match answer? {

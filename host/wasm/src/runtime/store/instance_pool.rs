@@ -21,10 +21,22 @@ use super::HostState;
 use crate::guest_log::GuestLog;
 use crate::runtime::config::InstancePoolConfig;
 
+/// A Wasmtime store as a trait object. The proof that `Store<HostState>` is `Send` costs the compiler a second, for each
+/// function whose future holds one. Behind this trait it is proved once.
+pub(super) trait AnyStore: Send {
+    fn get(&mut self) -> &mut Store<HostState>;
+}
+
+impl AnyStore for Store<HostState> {
+    fn get(&mut self) -> &mut Store<HostState> {
+        self
+    }
+}
+
 /// An instance that is ready to be called. The field order matters: the store is dropped before its permits are
 /// released.
 pub(super) struct WarmInstance {
-    pub(super) store: Store<HostState>,
+    pub(super) store: Box<dyn AnyStore>,
     pub(super) instance: Instance,
     pub(super) log: GuestLog,
     /// Calls that have succeeded.
