@@ -135,7 +135,7 @@ export class Context {
     this.#host.transfer(agent);
   }
 
-  /** Ends the loops and parallel agents around the agent after this call. */
+  /** Ends the nearest loop around the agent, and the parallel agents in between, after this call. */
   escalate() {
     this.#host.escalate();
   }

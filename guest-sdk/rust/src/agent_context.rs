@@ -53,7 +53,7 @@ impl AgentContext {
         Err(Error::new("CANCELLED", "this agent's events are no longer read"))
     }
 
-    /// Ends the loops and parallel agents around this agent.
+    /// Ends the nearest loop around this agent, and the parallel agents in between.
     ///
     /// # Errors
     /// See [`AgentContext::emit`].

@@ -207,7 +207,7 @@ impl ToolContext {
         Ok(agents::transfer(agent)?)
     }
 
-    /// Ends the loops and parallel agents around the agent after this call.
+    /// Ends the nearest loop around the agent, and the parallel agents in between, after this call.
     ///
     /// # Errors
     /// If the code runs outside of a session.
@@ -269,7 +269,7 @@ impl CallbackContext {
         Ok(agents::transfer(agent)?)
     }
 
-    /// Ends the loops and parallel agents around the agent after this call.
+    /// Ends the nearest loop around the agent, and the parallel agents in between, after this call.
     ///
     /// # Errors
     /// If the code runs outside of a session.

@@ -90,7 +90,7 @@ pub struct EventActions {
     pub skip_summarization: Option<bool>,
     /// The agent to transfer the conversation to.
     pub transfer_to_agent: Option<String>,
-    /// If true, ends the loops and parallel agents around the agent.
+    /// If true, ends the nearest loop around the agent, and the parallel agents in between.
     pub escalate: Option<bool>,
     /// If true, the agent has ended its run.
     pub end_of_agent: Option<bool>,

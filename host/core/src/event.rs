@@ -130,7 +130,7 @@ pub struct EventActions {
     /// The name of the agent that continues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_to_agent: Option<String>,
-    /// Whether enclosing loop and parallel agents end.
+    /// Whether the nearest loop around the agent ends, and the parallel agents in between.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub escalate: Option<bool>,
     /// Whether the agent has ended its run. False in events of callbacks before it starts, and of callbacks that
@@ -307,6 +307,11 @@ impl Event {
     /// Returns the function responses in the content.
     pub fn function_responses(&self) -> impl Iterator<Item = &FunctionResponse> {
         self.data.content.iter().flat_map(|content| content.function_responses())
+    }
+
+    /// Returns true for the runner's report of a failed run. A blocked response of a model only ends its agent's turn.
+    pub fn is_run_failure(&self) -> bool {
+        self.error_code.is_some() && self.content.is_none() && self.actions.end_of_agent != Some(true)
     }
 
     /// Returns true if the agent has nothing more to do after this event: a response without open calls, a result that

@@ -212,7 +212,7 @@ class SteeringContext(Context):
         self._host.transfer(agent)
 
     def escalate(self) -> None:
-        """Ends the loops and parallel agents around the agent after this call."""
+        """Ends the nearest loop around the agent, and the parallel agents in between, after this call."""
         self._host.escalate()
 
     def skip_summarization(self) -> None:

@@ -27,7 +27,7 @@ pub(super) async fn run_sequential(
 }
 
 /// Runs the sub agents in order, round after round, until one escalates or `max_iterations` rounds are over. `None` is
-/// no limit.
+/// no limit. An escalation ends this loop, and neither loops nor parallel agents around it.
 pub(super) async fn run_loop(
     run: &Arc<RunContext>,
     id: AgentId,
@@ -38,7 +38,7 @@ pub(super) async fn run_loop(
     let mut round = 0;
     while !sub_agents.is_empty() && max_iterations.is_none_or(|most| round < most) {
         for sub_agent in sub_agents {
-            let sink = EscalationSink::new(scope.sink.clone());
+            let sink = EscalationSink::new(run, EscalationEffect::EndsLoop, scope.sink.clone());
             let outcome = run_agent(run.clone(), *sub_agent, AgentScope { sink: sink.clone(), ..scope.clone() }).await;
             if let Some(outcome) = sink.outcome() {
                 return Ok(outcome);
@@ -55,18 +55,22 @@ pub(super) async fn run_loop(
 }
 
 /// Runs the sub agents at the same time, each in a task and a branch of its own. A sub agent continues only after its
-/// event was stored and queued for the client, so a slow client slows all of them down. The first failure or escalation
-/// ends the others; a pause does not.
+/// event was stored and queued for the client, so a slow client slows all of them down. The first failure ends the
+/// others, and so does the first escalation that is not inside a loop of its branch. A pause does not.
 pub(super) async fn run_parallel(
     run: &Arc<RunContext>,
     id: AgentId,
     scope: AgentScope,
 ) -> Result<AgentOutcome, RunError> {
-    let sink = EscalationSink::new(scope.sink.clone());
+    let sink = EscalationSink::new(run, EscalationEffect::EndsBranches, scope.sink.clone());
     let children = run.app.tree.children(id);
     let branch = |child: &AgentId| nested_branch(&scope.branch, &run.agent(id).name, &run.agent(*child).name);
     let branches: Vec<Arc<str>> = children.iter().map(branch).collect();
-    let replays = scope.replay.fork(&branches, |event| is_from_code_above(run, id, event));
+    let replays = scope.replay.fork(
+        &branches,
+        |event| escalates_to(run, id, event),
+        |event| is_from_code_above(run, id, event),
+    );
     let mut tasks = JoinSet::new();
     for ((sub_agent, branch), replay) in children.iter().zip(branches).zip(&replays) {
         let scope = AgentScope { branch: Some(branch), replay: replay.clone(), sink: sink.clone() };
@@ -105,6 +109,15 @@ fn is_from_code_above(run: &RunContext, id: AgentId, event: &Event) -> bool {
     })
 }
 
+/// Returns true if the event escalates to the agent: no loop between its author and the agent handles it.
+fn escalates_to(run: &RunContext, id: AgentId, event: &Event) -> bool {
+    let tree = &run.app.tree;
+    let author = tree.find_agent(&event.author);
+    let mut between = author.into_iter().flat_map(|author| tree.ancestors(author)).take_while(|above| *above != id);
+    event.actions.escalate == Some(true)
+        && !between.any(|above| matches!(tree.agent(above).kind, AgentKind::Loop { .. }))
+}
+
 /// Returns `outer.parallel.sub`. The name of a parallel agent that `outer` ends in is not repeated.
 fn nested_branch(outer: &Branch, parallel: &str, sub_agent: &str) -> Arc<str> {
     let parent = outer.as_deref().filter(|outer| outer.rsplit('.').next() == Some(parallel));
@@ -115,16 +128,27 @@ fn nested_branch(outer: &Branch, parallel: &str, sub_agent: &str) -> Arc<str> {
     }
 }
 
+/// What an escalation does to the agent around.
+#[derive(Clone, Copy, PartialEq)]
+enum EscalationEffect {
+    /// It ends the loop, and goes no further.
+    EndsLoop,
+    /// It ends the branches of the parallel agent, and goes on to the agents around.
+    EndsBranches,
+}
+
 /// Forwards events until one escalates. After that, it stops the agents that emit to it.
 struct EscalationSink {
+    run: Arc<RunContext>,
+    effect: EscalationEffect,
     outer: Arc<dyn EventSink>,
     /// The outcome of the agent around, once an event has escalated.
     outcome: OnceLock<AgentOutcome>,
 }
 
 impl EscalationSink {
-    fn new(outer: Arc<dyn EventSink>) -> Arc<Self> {
-        Arc::new(Self { outer, outcome: OnceLock::new() })
+    fn new(run: &Arc<RunContext>, effect: EscalationEffect, outer: Arc<dyn EventSink>) -> Arc<Self> {
+        Arc::new(Self { run: run.clone(), effect, outer, outcome: OnceLock::new() })
     }
 
     fn outcome(&self) -> Option<AgentOutcome> {
@@ -138,12 +162,16 @@ impl EventSink for EscalationSink {
         if self.outcome().is_some() {
             return Err(RunError::Stopped);
         }
-        if event.partial || event.actions.escalate != Some(true) {
+        let escalates = !event.partial && event.actions.escalate == Some(true);
+        if !escalates || self.run.is_escalation_handled(&event.id) {
             return self.outer.emit(event).await;
+        }
+        if self.effect == EscalationEffect::EndsLoop {
+            self.run.handle_escalation(&event.id);
         }
         let outcome = if event.is_final_response() { AgentOutcome::Done } else { AgentOutcome::Escalated };
         match self.outer.emit(event).await {
-            // `Stopped` if the event ended an outer loop too.
+            // `Stopped` if the event ended an agent around too.
             Ok(_) | Err(RunError::Stopped) => {
                 let _ = self.outcome.set(outcome);
                 Err(RunError::Stopped)

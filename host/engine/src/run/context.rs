@@ -1,5 +1,6 @@
 //! The run context: what all agents of one run share.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use hatchery_core::sync::MutexExt;
@@ -31,6 +32,8 @@ pub(crate) struct RunContext {
     first_message: Mutex<Option<Arc<Event>>>,
     /// The agent whose failure is not yet handled by an agent above it.
     failed_agent: Mutex<Option<AgentId>>,
+    /// Ids of the events whose escalation has ended a loop.
+    handled_escalations: Mutex<HashSet<String>>,
 }
 
 impl RunContext {
@@ -45,6 +48,7 @@ impl RunContext {
             make_host,
             first_message: Mutex::default(),
             failed_agent: Mutex::default(),
+            handled_escalations: Mutex::default(),
         }
     }
 
@@ -92,6 +96,16 @@ impl RunContext {
         let index = events.iter().rposition(|event| event.id == message.id);
         let before = events.take(index.unwrap_or_default());
         confirmation::decisions_in(&before, message, agent, &Verifier::of(&self.invocation))
+    }
+
+    /// Marks an escalation as handled by a loop: it does not reach the agents around that loop.
+    pub(crate) fn handle_escalation(&self, event_id: &str) {
+        self.handled_escalations.lock_unpoisoned().insert(event_id.into());
+    }
+
+    /// Returns true if the event's escalation has ended a loop already.
+    pub(crate) fn is_escalation_handled(&self, event_id: &str) -> bool {
+        self.handled_escalations.lock_unpoisoned().contains(event_id)
     }
 
     /// Returns the name of the agent that a failure of the run is attributed to: the root if no agent failed.

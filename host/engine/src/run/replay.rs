@@ -51,7 +51,7 @@ impl Replay {
                 if !undelivered.is_empty() {
                     responses.push(UserResponse { event: event.clone(), undelivered });
                 }
-            } else if tree.find_agent(&event.author).is_some() && !is_failure(event) {
+            } else if tree.find_agent(&event.author).is_some() && !event.is_run_failure() {
                 recorded.push_back(RecordedEvent { index, event: event.clone() });
             }
         }
@@ -221,11 +221,16 @@ impl Replay {
     }
 
     /// Splits the recorded events by branch, and returns one replay per branch. Events that the branches do not consume
-    /// are returned by [`Replay::join`]. The branches are closed if one of them escalated, or if their last event is
-    /// followed by one that `may_interleave` rejects.
-    pub(crate) fn fork(&self, branches: &[Arc<str>], may_interleave: impl Fn(&Event) -> bool) -> Vec<Arc<Self>> {
+    /// are returned by [`Replay::join`]. The branches are closed if an event of them `ends_branches`, or if their last
+    /// event is followed by one that `may_interleave` rejects.
+    pub(crate) fn fork(
+        &self,
+        branches: &[Arc<str>],
+        ends_branches: impl Fn(&Event) -> bool,
+        may_interleave: impl Fn(&Event) -> bool,
+    ) -> Vec<Arc<Self>> {
         let mut forks: Vec<VecDeque<RecordedEvent>> = branches.iter().map(|_| VecDeque::new()).collect();
-        let (mut has_escalated, mut last) = (false, None);
+        let (mut has_ended, mut last) = (false, None);
         let mut events = self.events();
         events.retain(|recorded| {
             let branch = recorded.event.branch.as_deref().unwrap_or_default();
@@ -235,7 +240,7 @@ impl Replay {
             let fork = branches.iter().position(is_within).and_then(|index| forks.get_mut(index));
             match fork {
                 Some(fork) => {
-                    has_escalated |= recorded.event.actions.escalate == Some(true);
+                    has_ended |= ends_branches(&recorded.event);
                     last = Some(recorded.index);
                     fork.push_back(recorded.clone());
                     false
@@ -245,7 +250,7 @@ impl Replay {
         });
         let is_after = |recorded: &RecordedEvent| last.is_some_and(|last| recorded.index > last);
         let went_on = events.iter().any(|recorded| is_after(recorded) && !may_interleave(&recorded.event));
-        let is_closed = self.is_closed || has_escalated || went_on;
+        let is_closed = self.is_closed || has_ended || went_on;
         forks.into_iter().map(|events| Self::with_events(events, self.responses.clone(), is_closed)).collect()
     }
 
@@ -277,12 +282,7 @@ pub(crate) fn is_recovery(event: &Event) -> bool {
     event.content.is_some() && event.actions.end_of_agent == Some(false)
 }
 
-/// Returns true for the event of the callbacks after an agent.
+/// Returns true for the event of the callbacks after an agent. A blocked response of a model ends its agent too.
 pub(crate) fn is_agent_end(event: &Event) -> bool {
-    event.actions.end_of_agent == Some(true)
-}
-
-/// Returns true for the runner's report of a failed run.
-pub(crate) fn is_failure(event: &Event) -> bool {
-    event.error_code.is_some() && event.content.is_none()
+    event.actions.end_of_agent == Some(true) && event.error_code.is_none()
 }

@@ -375,7 +375,9 @@ fn races(plan: &Plan) -> bool {
             Plan::Llm { .. } => false,
             Plan::Code { escalates, .. } => *escalates,
             Plan::Transfers(below) | Plan::Around(below) => escalates(below),
-            Plan::Sequential(below) | Plan::Parallel(below) | Plan::Loop(below, _) => below.iter().any(escalates),
+            Plan::Sequential(below) | Plan::Parallel(below) => below.iter().any(escalates),
+            // The loop handles it.
+            Plan::Loop(..) => false,
         }
     }
     match plan {

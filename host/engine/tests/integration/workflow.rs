@@ -176,10 +176,42 @@ async fn a_failure_is_attributed_to_the_agent_that_failed() {
 }
 
 #[tokio::test]
-async fn an_exit_ends_all_loops_around_the_agent() {
-    let inner = workflow("inner", AgentKind::Loop { max_iterations: None }, vec![exiting("critic")]);
-    let app = Harness::new(rounds(None, vec![inner, leaf("after", "never")])).await;
-    assert_eq!(app.transcript("hi").await, ["critic: call exit_loop{}", "critic: answer exit_loop{}"]);
+async fn an_exit_ends_the_nearest_loop_and_the_loop_around_goes_on() {
+    let inner = workflow("inner", AgentKind::Loop { max_iterations: None }, vec![exiting("critic"), leaf("c", "never")]);
+    let app = Harness::new(rounds(Some(2), vec![inner, leaf("after", "went on")])).await;
+    let round = ["critic: call exit_loop{}", "critic: answer exit_loop{}", "after: went on"];
+    assert_eq!(app.transcript("hi").await, [round, round].concat());
+}
+
+#[tokio::test]
+async fn an_escalation_inside_a_loop_of_a_branch_does_not_end_the_other_branches() {
+    let left = Arc::new(tokio::sync::Notify::new());
+    let waits = {
+        let left = left.clone();
+        custom_fn("waits", move |cx| {
+            let left = left.clone();
+            async move {
+                left.notified().await;
+                cx.say("still here").await.map(|_| ())
+            }
+        })
+    };
+    let tells = custom_fn("tells", move |cx| {
+        left.notify_one();
+        async move { cx.say("the loop is over").await.map(|_| ()) }
+    });
+    let refine = workflow("refine", AgentKind::Loop { max_iterations: None }, vec![exiting("critic")]);
+    let branch = workflow("branch", AgentKind::Sequential, vec![refine, tells.build().unwrap()]);
+    let all = workflow("all", AgentKind::Parallel, vec![waits.build().unwrap(), branch]);
+    let events: BTreeSet<_> = Harness::new(all).await.transcript("hi").await.into_iter().collect();
+    assert!(events.contains("waits: still here") && events.contains("tells: the loop is over"), "{events:?}");
+}
+
+#[tokio::test]
+async fn an_escalation_of_a_branch_ends_the_parallel_agent_and_the_loop_around_it() {
+    let all = workflow("all", AgentKind::Parallel, vec![custom("waits", Waits), custom("stops", Escalates)]);
+    let app = Harness::new(rounds(None, vec![all, leaf("after", "never")])).await;
+    assert_eq!(app.transcript("hi").await, ["stops: "]);
 }
 
 #[tokio::test]
