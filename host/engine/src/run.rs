@@ -12,5 +12,5 @@ mod scope;
 pub(crate) use context::RunContext;
 pub(crate) use lookup::{list_names, unknown_tool};
 pub(crate) use outcome::AgentOutcome;
-pub(crate) use replay::{Replay, agent_start, is_agent_end, is_failure, is_recovery};
+pub(crate) use replay::{Replay, agent_start, is_agent_end, is_recovery};
 pub(crate) use scope::{AgentScope, Branch};

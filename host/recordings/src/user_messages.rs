@@ -21,7 +21,7 @@ pub(crate) fn collect(events: &Vector<Arc<Event>>) -> Vec<UserMessage> {
     for event in events {
         if event.author != USER_AUTHOR {
             if let Some(message) = messages.last_mut() {
-                message.error_code = event.error_code.clone().filter(|_| event.content.is_none());
+                message.error_code = event.error_code.clone().filter(|_| event.is_run_failure());
             }
             continue;
         }

@@ -49,7 +49,7 @@ impl AgentTool {
         Ok(Self { app, declaration, has_output_schema, skip_summarization })
     }
 
-    /// Runs the agent. Returns its last event with content.
+    /// Runs the agent. Returns its last event with content or an error.
     async fn run_agent(&self, args: JsonMap, cx: &CallContext) -> Result<Option<Arc<Event>>, RunError> {
         let caller = &cx.invocation;
         if caller.depth >= MAX_DEPTH {
@@ -75,7 +75,8 @@ impl AgentTool {
         task.spawn(run_agent(run, self.app.root_id(), scope));
         task.join_next().await.map_or(Err(RunError::Cancelled), propagate_panic)?;
         let events = invocation.events();
-        Ok(events.iter().skip(1).rev().find(|event| event.content.is_some()).cloned())
+        let is_answer = |event: &&Arc<Event>| event.content.is_some() || event.error_code.is_some();
+        Ok(events.iter().skip(1).rev().find(is_answer).cloned())
     }
 }
 

@@ -25,7 +25,7 @@ impl LoopDriver<'_> {
         let mut aggregator = Aggregator::default();
         let response = match self.stream_model(model.as_ref(), &request, &event_id, &mut aggregator).await {
             Ok(()) => match aggregator.finish() {
-                Some(response) => response,
+                Some(response) => self.recover_blocked(&request, response).await?,
                 None => {
                     let message = "its response is empty";
                     let error = ModelError::new(ModelErrorKind::BadResponse, &request.model, message);
@@ -71,11 +71,23 @@ impl LoopDriver<'_> {
         self.hooks().on_model_error(&self.cx.call, request, &error).await?.ok_or_else(|| error.into())
     }
 
+    /// Returns the response of the first callback that answers for a blocked or malformed response, or else that
+    /// response.
+    async fn recover_blocked(&self, request: &LlmRequest, response: LlmResponse) -> Result<LlmResponse, RunError> {
+        let Some(code) = response.error_code.as_ref().filter(|_| response.content.is_none()) else {
+            return Ok(response);
+        };
+        let message = response.error_message.as_ref().map_or(code.clone(), |message| format!("{code}: {message}"));
+        let error = ModelError::new(ModelErrorKind::BadResponse, &request.model, message);
+        Ok(self.hooks().on_model_error(&self.cx.call, request, &error).await?.unwrap_or(response))
+    }
+
     async fn call_after_model(&self, response: LlmResponse) -> Result<LlmResponse, RunError> {
         Ok(self.hooks().after_model(&self.cx.call, &response).await?.unwrap_or(response))
     }
 
-    /// Emits a complete response.
+    /// Emits a complete response. One without content, which the provider blocked or cannot read, ends the agent's
+    /// turn.
     async fn emit_response(&self, event_id: String, mut response: LlmResponse) -> Result<Arc<Event>, RunError> {
         assign_call_ids(&mut response);
         self.extract_code(&mut response);
@@ -84,16 +96,12 @@ impl LoopDriver<'_> {
         let mut data = response_event(event_id, response);
         data.long_running_tool_ids = self.long_running_calls(&data);
         self.save_output(&mut data).await?;
-        let event = match data.long_running_tool_ids.is_empty() {
-            true => self.cx.emit(data).await?,
-            false => self.cx.emit_with_proof(data, Claim::Call).await?,
-        };
-        match (&event.error_code, &event.content) {
-            (Some(code), None) => Err(RunError::AlreadyReported {
-                code: code.clone(),
-                message: event.error_message.clone().unwrap_or_else(|| format!("the model answered with {code}")),
-            }),
-            _ => Ok(event),
+        if data.error_code.is_some() && data.content.is_none() {
+            data.actions.end_of_agent = Some(true);
+        }
+        match data.long_running_tool_ids.is_empty() {
+            true => self.cx.emit(data).await,
+            false => self.cx.emit_with_proof(data, Claim::Call).await,
         }
     }
 

@@ -9,7 +9,7 @@ use imbl::Vector;
 use super::RunRequest;
 use crate::app::App;
 use crate::provenance::Verifier;
-use crate::run::{Replay, is_failure};
+use crate::run::Replay;
 
 /// A stored run that is resumed.
 pub(super) struct ResumedRun {
@@ -124,7 +124,7 @@ impl<'a> AnsweredCalls<'a> {
         for event in self.later_events.iter().filter(|event| event.invocation_id == self.newest.invocation_id) {
             if event.author == USER_AUTHOR {
                 received.extend(event.function_responses().filter_map(|response| response.id.as_deref()));
-            } else if event.author == self.newest.author && !is_failure(event) {
+            } else if event.author == self.newest.author && !event.is_run_failure() {
                 processed.extend(received.drain());
             }
         }

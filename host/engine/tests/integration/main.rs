@@ -5,6 +5,7 @@ mod agent_errors;
 mod agent_loop;
 mod arguments;
 mod blobs;
+mod blocked;
 mod build;
 mod builtin;
 mod callbacks;
