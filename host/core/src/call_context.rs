@@ -122,7 +122,8 @@ impl CallContext {
     }
 
     /// Sets a state key; `null` deletes it. Tool calls of one model response run concurrently: each sees the state from
-    /// before all of them and its own changes. If several set the same key, the last of them in the model's order wins.
+    /// before all of them and its own changes. If several set the same key, the last of them in the model's order wins,
+    /// except that objects are merged member by member.
     pub fn set_state(&self, key: impl Into<String>, value: Value) {
         self.actions().state_delta.insert(key.into(), value);
     }

@@ -15,11 +15,15 @@ use serde_json::Value;
 use crate::content::{Content, FunctionCall, FunctionResponse, PartData};
 use crate::extra::{Extra, KnownKeys};
 use crate::json::JsonMap;
-use crate::json::json_len;
+use crate::json::{json_len, merge_changes};
+use crate::state::State;
 use crate::time::Timestamp;
 
 /// The author of events of the user.
 pub const USER_AUTHOR: &str = "user";
+
+/// The key, in actions, of the names of deleted artifacts.
+const DELETED_ARTIFACT_IDS: &str = "deletedArtifactIds";
 
 /// The data of an event. Names and meaning of the fields follow ADK's `Event`; `None` and empty fields are omitted from
 /// the JSON.
@@ -168,18 +172,40 @@ impl KnownKeys for EventActions {
 }
 
 impl EventActions {
-    /// Merges `other` into these actions; where both have a value, `other` wins.
+    /// Merges `other`, which comes after these actions: where both have a value, `other` wins. Both delete the artifacts
+    /// that either deletes.
     pub fn merge(&mut self, other: Self) {
         self.state_delta.extend(other.state_delta);
         self.artifact_delta.extend(other.artifact_delta);
         extend(&mut self.requested_auth_configs, other.requested_auth_configs);
         extend(&mut self.requested_tool_confirmations, other.requested_tool_confirmations);
+        let deleted = union(self.extra.get(DELETED_ARTIFACT_IDS), other.extra.get(DELETED_ARTIFACT_IDS));
         extend(&mut self.extra, other.extra);
+        if let Some(deleted) = deleted {
+            self.extra.insert(DELETED_ARTIFACT_IDS.into(), deleted);
+        }
         self.skip_summarization = other.skip_summarization.or(self.skip_summarization);
         self.transfer_to_agent = other.transfer_to_agent.or(self.transfer_to_agent.take());
         self.escalate = other.escalate.or(self.escalate);
         self.end_of_agent = other.end_of_agent.or(self.end_of_agent);
         self.compaction = other.compaction.or(self.compaction.take());
+    }
+
+    /// Merges `other`, whose call ran concurrently with those of these actions. Of a state value that both have changed,
+    /// each keeps the members of objects that only it has changed. `before` is the state that both started with.
+    pub fn merge_concurrent(&mut self, mut other: Self, before: &State) {
+        for (key, value) in std::mem::take(&mut other.state_delta) {
+            let merged = match self.state_delta.get_mut(&key) {
+                Some(current) => merge_changes(before.get(&key), current.take(), value),
+                None => value,
+            };
+            self.state_delta.insert(key, merged);
+        }
+        for (name, version) in std::mem::take(&mut other.artifact_delta) {
+            let newest = self.artifact_delta.entry(name).or_default();
+            *newest = version.max(*newest);
+        }
+        self.merge(other);
     }
 
     /// Returns true if there are no side effects.
@@ -361,6 +387,13 @@ pub fn new_function_call_id() -> String {
 
 fn is_empty(extra: &Extra) -> bool {
     extra.is_empty()
+}
+
+/// Returns the items of both arrays; `None` unless both are arrays.
+fn union(one: Option<&Value>, other: Option<&Value>) -> Option<Value> {
+    let (one, other) = (one?.as_array()?, other?.as_array()?);
+    let added = other.iter().filter(|item| !one.contains(item));
+    Some(one.iter().chain(added).cloned().collect())
 }
 
 fn extend(extra: &mut Extra, more: Extra) {

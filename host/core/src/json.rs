@@ -14,6 +14,29 @@ pub(crate) fn json_len<T: Serialize + ?Sized>(value: &T) -> usize {
     serde_json::to_writer(&mut counter, value).map_or(0, |()| counter.0)
 }
 
+/// Merges two changes of a value that were made concurrently. Members of objects are merged one by one; of any other
+/// value that both have changed, `theirs` wins.
+pub(crate) fn merge_changes(before: Option<&Value>, ours: Value, theirs: Value) -> Value {
+    if before == Some(&theirs) {
+        return ours;
+    }
+    let (Value::Object(mut merged), Value::Object(theirs)) = (ours, &theirs) else { return theirs };
+    let before = before.and_then(Value::as_object);
+    merged.retain(|key, _| theirs.contains_key(key) || !before.is_some_and(|before| before.contains_key(key)));
+    for (key, theirs) in theirs {
+        let before = before.and_then(|before| before.get(key));
+        match merged.get_mut(key) {
+            Some(ours) => *ours = merge_changes(before, ours.take(), theirs.clone()),
+            // Deleted by the one, unchanged by the other.
+            None if before == Some(theirs) => {}
+            None => {
+                merged.insert(key.clone(), theirs.clone());
+            }
+        }
+    }
+    Value::Object(merged)
+}
+
 struct Counter(usize);
 
 impl Write for Counter {
@@ -32,6 +55,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn concurrent_changes_of_an_object_keep_what_only_one_has_changed() {
+        let merge = |before, ours, theirs| merge_changes(Some(&before), ours, theirs);
+        let before = json!({"kept": 1, "mine": {"a": 1, "b": 1}, "gone": 1, "dropped": 1});
+        let ours = json!({"kept": 1, "mine": {"a": 2, "b": 1}, "dropped": 1, "new": "ours"});
+        let theirs = json!({"kept": 1, "mine": {"a": 1, "b": 2}, "gone": 1, "added": "theirs"});
+        let merged = json!({"kept": 1, "mine": {"a": 2, "b": 2}, "new": "ours", "added": "theirs"});
+        assert_eq!(merge(before.clone(), ours.clone(), theirs.clone()), merged);
+        assert_eq!(merge(before.clone(), theirs.clone(), ours), merged, "in either order");
+        assert_eq!(merge(json!(1), json!(2), json!(3)), json!(3));
+        assert_eq!(merge(before.clone(), json!(null), before.clone()), json!(null), "unchanged by the second");
+        assert_eq!(merge(before.clone(), before, json!("text")), json!("text"));
+        assert_eq!(merge_changes(None, json!({"a": 1}), json!({"b": 2})), json!({"a": 1, "b": 2}));
+    }
 
     #[test]
     fn the_counted_length_is_that_of_the_text() {

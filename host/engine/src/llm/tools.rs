@@ -83,16 +83,19 @@ impl LoopDriver<'_> {
         calls: &[PendingCall],
     ) -> Result<(Option<Arc<Content>>, EventActions, Vec<JsonMap>), RunError> {
         let calls: Vec<_> = calls.iter().map(|(call, decision)| self.prepare(call, decision.clone())).collect();
-        let results = match self.cx.call.invocation.run_config.tool_execution {
-            ToolExecution::Parallel if calls.len() > 1 => run_in_parallel(calls).await?,
-            ToolExecution::Parallel | ToolExecution::Sequential => run_sequentially(calls).await?,
-        };
+        let invocation = &self.cx.call.invocation;
+        let is_parallel = invocation.run_config.tool_execution == ToolExecution::Parallel && calls.len() > 1;
+        let before = invocation.state();
+        let results = if is_parallel { run_in_parallel(calls).await? } else { run_sequentially(calls).await? };
         let mut parts = Vec::with_capacity(results.len());
         let mut final_args = Vec::with_capacity(results.len());
         let mut actions = EventActions::default();
         for result in results {
             parts.extend(result.response.map(|response| Part::from(PartData::FunctionResponse(response))));
-            actions.merge(result.actions);
+            match is_parallel {
+                true => actions.merge_concurrent(result.actions, &before),
+                false => actions.merge(result.actions),
+            }
             final_args.push(result.args);
         }
         Ok(((!parts.is_empty()).then(|| Arc::new(Content::new("user", parts))), actions, final_args))
@@ -147,10 +150,11 @@ struct CallResult {
 }
 
 impl PreparedCall {
-    async fn run(self) -> Result<CallResult, RunError> {
+    /// Runs the call. `state_delta` are the changes of the calls before it.
+    async fn run(self, state_delta: JsonMap) -> Result<CallResult, RunError> {
         let FunctionCall { id, name, args, .. } = self.call;
         let ToolResponse { response, actions, args } = match self.pipeline {
-            Ok(pipeline) => pipeline.respond(args).await?,
+            Ok(pipeline) => pipeline.respond(args, state_delta).await?,
             Err(message) => {
                 ToolResponse { response: Some(error_map(&message)), actions: EventActions::default(), args }
             }
@@ -160,19 +164,23 @@ impl PreparedCall {
     }
 }
 
+/// Runs one call after the other. Each sees the state as the calls before it have changed it.
 async fn run_sequentially(calls: Vec<PreparedCall>) -> Result<Vec<CallResult>, RunError> {
     let mut results = Vec::with_capacity(calls.len());
+    let mut state_delta = JsonMap::new();
     for call in calls {
-        results.push(call.run().await?);
+        let result = call.run(state_delta.clone()).await?;
+        state_delta.extend(result.actions.state_delta.clone());
+        results.push(result);
     }
     Ok(results)
 }
 
-/// Runs each call in a task of its own. Returns the results in the order of the calls.
+/// Runs each call in a task of its own. All see the state from before the calls. Returns the results in the order of the calls.
 async fn run_in_parallel(calls: Vec<PreparedCall>) -> Result<Vec<CallResult>, RunError> {
     let mut tasks = JoinSet::new();
     for (index, call) in calls.into_iter().enumerate() {
-        tasks.spawn(async move { call.run().await.map(|result| (index, result)) });
+        tasks.spawn(async move { call.run(JsonMap::new()).await.map(|result| (index, result)) });
     }
     let mut results = Vec::with_capacity(tasks.len());
     while let Some(task) = tasks.join_next().await {

@@ -84,17 +84,18 @@ impl ToolPipeline {
         Self { tool: replaced, name, requires_confirmation, hooks, caller, cx }
     }
 
-    /// Runs a call by a model.
+    /// Runs a call by a model. The tool sees the changes of `state_delta`, those of the calls before it.
     ///
     /// # Errors
     /// If a hook fails, the tool fails with a fatal error, or the run is cancelled.
-    pub(crate) async fn respond(self, mut args: JsonMap) -> Result<ToolResponse, RunError> {
+    pub(crate) async fn respond(self, mut args: JsonMap, state_delta: JsonMap) -> Result<ToolResponse, RunError> {
+        self.cx.actions().state_delta.clone_from(&state_delta);
         let response = match self.run(&mut args).await? {
             Outcome::Completed(result) => Some(as_map(result)),
             Outcome::Failed(error) => return Err(error.into()),
             Outcome::Pending => None,
         };
-        let mut actions = self.cx.take_actions();
+        let mut actions = self.take_changes(&state_delta);
         // A call can only request its own confirmation.
         let id = self.cx.function_call_id.as_deref();
         actions.requested_tool_confirmations.retain(|requested, _| Some(requested.as_str()) == id);
@@ -110,15 +111,13 @@ impl ToolPipeline {
         if self.requires_confirmation {
             return Err(needs_person(name));
         }
-        let initial_state = code_cx.actions().state_delta.clone();
-        self.cx.actions().state_delta = initial_state.clone();
+        let (before, state_delta) = (code_cx.full_state(), code_cx.actions().state_delta.clone());
+        self.cx.actions().state_delta.clone_from(&state_delta);
         let result = self.run(&mut args).await;
-        let mut actions = self.cx.take_actions();
-        // Otherwise the values of concurrent calls would be overwritten with older ones.
-        actions.state_delta.retain(|key, value| initial_state.get(key) != Some(value));
+        let mut actions = self.take_changes(&state_delta);
         // A confirmation would be requested under the id of the code's own call.
         let has_requested_confirmation = !std::mem::take(&mut actions.requested_tool_confirmations).is_empty();
-        code_cx.actions().merge(actions);
+        code_cx.actions().merge_concurrent(actions, &before);
         if has_requested_confirmation {
             return Err(needs_person(name));
         }
@@ -132,6 +131,13 @@ impl ToolPipeline {
                 message: error.client_message(),
             }),
         }
+    }
+
+    /// Takes the changes that the call has made, without the `state_delta` that it started with.
+    fn take_changes(&self, state_delta: &JsonMap) -> EventActions {
+        let mut actions = self.cx.take_actions();
+        actions.state_delta.retain(|key, value| state_delta.get(key) != Some(value));
+        actions
     }
 
     async fn run(&self, args: &mut JsonMap) -> Result<Outcome, RunError> {

@@ -93,6 +93,93 @@ async fn parallel_calls_run_concurrently_and_their_results_are_in_the_order_of_t
     }
 }
 
+/// Sets members of the state key `profile`, and returns all of its members from before.
+fn sets_member(name: &'static str, member: &'static str, value: serde_json::Value) -> Arc<dyn Tool> {
+    tool(name, move |_, cx| {
+        let mut profile = map(cx.state("profile").unwrap());
+        let before = json!(profile.keys().collect::<Vec<_>>());
+        match &value {
+            serde_json::Value::Null => profile.shift_remove(member),
+            value => profile.insert(member.into(), value.clone()),
+        };
+        cx.set_state("profile", json!(profile));
+        let extra = json!([format!("{member}.txt")]);
+        cx.actions().extra.insert("deletedArtifactIds".into(), extra);
+        Ok(before)
+    })
+}
+
+fn two_that_set(both: &[&'static str; 2]) -> (Scripted, Vec<Arc<dyn Tool>>) {
+    let model = Scripted::sequence([Reply::call(both[0], json!({})).and_call(both[1], json!({})), Reply::text("ok")]);
+    (model, vec![sets_member(both[0], "name", json!("Ada")), sets_member(both[1], "old", json!(null))])
+}
+
+#[tokio::test]
+async fn nested_maps_and_deleted_ids_of_parallel_tools_merge() {
+    let (model, tools) = two_that_set(&["one", "two"]);
+    let root = llm_with("root", model, |llm| llm.tools = tools);
+    let app = Harness::with_state(root, json!({"profile": {"old": 1, "kept": 2}})).await;
+    let events = app.run("hi").await;
+    assert_eq!(app.state().await, json!({"profile": {"kept": 2, "name": "Ada"}}));
+    assert_eq!(events[1].actions.extra["deletedArtifactIds"], json!(["name.txt", "old.txt"]));
+}
+
+#[tokio::test]
+async fn in_sequential_mode_the_second_call_sees_the_state_of_the_first() {
+    let (model, tools) = two_that_set(&["one", "two"]);
+    let root = llm_with("root", model, |llm| llm.tools = tools);
+    let mut app = Harness::with_state(root, json!({"profile": {"old": 1}})).await;
+    app.config.tool_execution = ToolExecution::Sequential;
+    let events = app.transcript("hi").await;
+    assert_eq!(events[1], r#"root: answer one{"result":["old"]}; answer two{"result":["old","name"]}"#);
+    assert_eq!(app.state().await, json!({"profile": {"name": "Ada"}}));
+}
+
+/// Calls its tools `one` and `two` at the same time.
+struct CallsBoth;
+
+#[async_trait]
+impl CustomAgent for CallsBoth {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let host = cx.call.host()?;
+        cx.call.set_state("profile", json!({"old": 1, "kept": 2}));
+        cx.call.set_state("own", json!(1));
+        let call = |name| host.call_tool(&cx.call, name, JsonMap::new());
+        let (one, two) = tokio::join!(call("one"), call("two"));
+        one?;
+        two?;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn concurrent_calls_by_code_merge_only_what_each_has_changed() {
+    // Both have read the state before either returns.
+    let barrier = Arc::new(tokio::sync::Barrier::new(2));
+    struct Meets(Arc<dyn Tool>, Arc<tokio::sync::Barrier>);
+    #[async_trait]
+    impl Tool for Meets {
+        fn declaration(&self) -> &Arc<FunctionDeclaration> {
+            self.0.declaration()
+        }
+        async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<serde_json::Value, ToolError> {
+            let result = self.0.call(args, cx).await;
+            self.1.wait().await;
+            result
+        }
+    }
+    let (_, tools) = two_that_set(&["one", "two"]);
+    let meets = |tool| Arc::new(Meets(tool, barrier.clone())) as Arc<dyn Tool>;
+    let tools = tools.into_iter().map(meets).collect();
+    let code = Arc::new(CallsBoth);
+    let root = Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code, model: None, tools }));
+    let app = Harness::new(root).await;
+    let events = app.run("hi").await;
+    assert_eq!(app.state().await, json!({"profile": {"kept": 2, "name": "Ada"}, "own": 1}));
+    let deleted = events[0].actions.extra["deletedArtifactIds"].as_array().unwrap();
+    assert!(deleted.len() == 2 && deleted.contains(&json!("name.txt")) && deleted.contains(&json!("old.txt")));
+}
+
 #[tokio::test]
 async fn parallel_tools_run_at_the_same_time() {
     struct Meeting(Arc<FunctionDeclaration>, Arc<tokio::sync::Barrier>);
