@@ -16,6 +16,7 @@ use crate::content::{Content, FunctionCall, FunctionResponse, PartData};
 use crate::extra::{Extra, KnownKeys};
 use crate::json::JsonMap;
 use crate::json::{json_len, merge_changes};
+use crate::provenance::PAUSED_RUN_KEY;
 use crate::state::State;
 use crate::time::Timestamp;
 
@@ -116,6 +117,14 @@ impl KnownKeys for EventData {
         "longRunningToolIds",
         "timestamp",
     ];
+}
+
+impl EventData {
+    /// Returns what a paused run keeps in this event until it is resumed. Such an event is for the host alone.
+    pub fn paused_run(&self) -> Option<&Value> {
+        let is_record = self.author == USER_AUTHOR && self.content.is_none();
+        self.custom_metadata.as_deref().filter(|_| is_record)?.get(PAUSED_RUN_KEY)
+    }
 }
 
 /// The side effects of an event.

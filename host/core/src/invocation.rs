@@ -66,6 +66,8 @@ pub struct NewInvocation {
     pub cancel: CancellationToken,
     /// Signs the events that the host itself creates.
     pub signer: EventSigner,
+    /// The resources that the run has used before, if it is resumed.
+    pub usage: RunUsage,
 }
 
 impl NewInvocation {
@@ -79,6 +81,7 @@ impl NewInvocation {
             services,
             cancel: CancellationToken::new(),
             signer: EventSigner::default(),
+            usage: RunUsage::default(),
             session,
         }
     }
@@ -87,7 +90,7 @@ impl NewInvocation {
 impl Invocation {
     /// Creates the invocation of a user message, and the only handle that can change it.
     pub fn new(new: NewInvocation) -> (Arc<Self>, InvocationWriter) {
-        let NewInvocation { id, session, user_content, caller, run_config, services, cancel, signer } = new;
+        let NewInvocation { id, session, user_content, caller, run_config, services, cancel, signer, usage } = new;
         let invocation = Self {
             id,
             session_key: session.key.clone(),
@@ -95,7 +98,7 @@ impl Invocation {
             run_config,
             services,
             cancel,
-            usage: Arc::default(),
+            usage: Arc::new(usage),
             depth: 0,
             signer,
             user_content: RwLock::new(user_content),

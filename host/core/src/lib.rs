@@ -72,10 +72,10 @@ pub use model::{
     ResponseGrouping, ResponseStream, StreamingMode,
 };
 pub use plugin::Plugin;
-pub use provenance::{Claim, EventSigner, PROOF_KEY, generate_secret, remove_proof};
+pub use provenance::{Claim, EventSigner, PAUSED_RUN_KEY, PROOF_KEY, generate_secret, remove_proof};
 pub use resolver::{ItemResolver, ResolveError};
 pub use run_config::{RunConfig, ToolExecution};
-pub use run_usage::{RunUsage, TokenCounter};
+pub use run_usage::{RunUsage, TokenCounter, UsageSnapshot};
 pub use services::Services;
 pub use session::{EventWindow, Session, SessionService};
 pub use state::{State, StateScope, is_state_removal, state_entry_bytes};

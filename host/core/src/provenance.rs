@@ -22,6 +22,9 @@ use crate::json::JsonMap;
 /// The key of the custom metadata that contains an event's proof.
 pub const PROOF_KEY: &str = "hatchery:proof";
 
+/// The key of the custom metadata that contains what a paused run keeps.
+pub const PAUSED_RUN_KEY: &str = "hatchery:pausedRun";
+
 /// The prefix of every signed message. Must change with the format.
 const FORMAT: &[u8] = b"hatchery event 1";
 
@@ -39,10 +42,12 @@ pub enum Claim {
     Confirmation,
     /// The event transfers to another agent, which continues the session.
     Transfer,
+    /// The event holds what a paused run keeps until it is resumed, under [`PAUSED_RUN_KEY`].
+    PausedRun,
 }
 
 impl Claim {
-    const ALL: [Self; 4] = [Self::Run, Self::Call, Self::Confirmation, Self::Transfer];
+    const ALL: [Self; 5] = [Self::Run, Self::Call, Self::Confirmation, Self::Transfer, Self::PausedRun];
 
     fn tag(self) -> u8 {
         match self {
@@ -50,6 +55,7 @@ impl Claim {
             Self::Call => 2,
             Self::Confirmation => 3,
             Self::Transfer => 4,
+            Self::PausedRun => 5,
         }
     }
 }
@@ -114,6 +120,9 @@ impl EventSigner {
             message.bytes(call.name.as_bytes());
             message.object(&call.args);
         });
+        if claim == Claim::PausedRun {
+            message.value(event.paused_run().unwrap_or(&Value::Null));
+        }
         message.0
     }
 }
@@ -275,6 +284,17 @@ mod tests {
             let changed = EventData { custom_metadata: metadata.clone(), ..self::event(args) };
             assert!(!proves(&changed), "{changed:?}");
         }
+    }
+
+    #[test]
+    fn what_a_paused_run_keeps_is_part_of_its_proof() {
+        let signer = EventSigner::new(b"key");
+        let metadata = |calls: u64| Some(Box::new(json!({ PAUSED_RUN_KEY: {"llmCalls": calls} })));
+        let mut event = EventData { custom_metadata: metadata(7), ..event(json!({})) };
+        signer.sign(&session("s"), &mut event, Claim::PausedRun);
+        assert!(signer.proves(&session("s"), &event, Claim::PausedRun));
+        event.custom_metadata.as_mut().unwrap()[PAUSED_RUN_KEY]["llmCalls"] = json!(0);
+        assert!(!signer.proves(&session("s"), &event, Claim::PausedRun));
     }
 
     #[test]

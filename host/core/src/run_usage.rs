@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures::StreamExt;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{RunError, RunLimit};
-use crate::event::UsageMetadata;
+use crate::event::{Event, UsageMetadata};
 use crate::model::{LlmResponse, ResponseStream};
 
 /// The resources that a run has used so far.
@@ -34,7 +35,59 @@ pub(crate) struct ExceededLimit {
     pub(crate) agent: String,
 }
 
+/// The counters of a [`RunUsage`] at one time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UsageSnapshot {
+    /// Model calls.
+    pub llm_calls: u32,
+    /// Tokens.
+    pub tokens: u64,
+    /// Steps of checks against JSON Schemas.
+    pub check_steps: u64,
+    /// Stored events.
+    pub events: u32,
+    /// Bytes of events.
+    pub event_bytes: u64,
+}
+
+impl UsageSnapshot {
+    /// Adds a stored event of an agent. An event with metadata of a model counts as one model call.
+    pub fn add_event(&mut self, event: &Event) {
+        let is_model_call =
+            event.usage_metadata.is_some() || event.finish_reason.is_some() || event.model_version.is_some();
+        self.llm_calls = self.llm_calls.saturating_add(u32::from(is_model_call));
+        self.tokens = self.tokens.saturating_add(event.usage_metadata.as_deref().map_or(0, UsageMetadata::total));
+        self.events = self.events.saturating_add(1);
+        self.event_bytes = self.event_bytes.saturating_add(event.json_len() as u64);
+    }
+}
+
+impl From<UsageSnapshot> for RunUsage {
+    fn from(snapshot: UsageSnapshot) -> Self {
+        Self {
+            llm_calls: snapshot.llm_calls.into(),
+            tokens: snapshot.tokens.into(),
+            check_steps: snapshot.check_steps.into(),
+            events: snapshot.events.into(),
+            event_bytes: snapshot.event_bytes.into(),
+            exceeded: OnceLock::new(),
+        }
+    }
+}
+
 impl RunUsage {
+    /// Returns the counters as they are now.
+    pub fn snapshot(&self) -> UsageSnapshot {
+        UsageSnapshot {
+            llm_calls: self.llm_calls.load(Ordering::Relaxed),
+            tokens: self.tokens.load(Ordering::Relaxed),
+            check_steps: self.check_steps.load(Ordering::Relaxed),
+            events: self.events.load(Ordering::Relaxed),
+            event_bytes: self.event_bytes.load(Ordering::Relaxed),
+        }
+    }
+
     /// Counts the tokens of one model call while its responses are read.
     pub(crate) fn count_tokens(self: Arc<Self>, responses: ResponseStream) -> ResponseStream {
         let mut counter = TokenCounter::default();

@@ -15,7 +15,8 @@ use crate::state::{State, StateScope, state_entry_bytes};
 use crate::time::Timestamp;
 use crate::usage::{SessionUsage, StateUsage, Usage};
 
-/// A session: its state and its event log. Cheap to clone: events and state are shared.
+/// A session: its state and its event log. Cheap to clone: events and state are shared. Its JSON leaves out what [paused
+/// runs](crate::EventData::paused_run) keep.
 #[derive(Debug, Clone)]
 pub struct Session {
     /// The names that identify the session.
@@ -39,7 +40,8 @@ impl Serialize for Session {
         json.serialize_field("appName", &self.key.app)?;
         json.serialize_field("userId", &self.key.user)?;
         json.serialize_field("state", &self.state)?;
-        json.serialize_field("events", &self.events.iter().collect::<Vec<_>>())?;
+        let events: Vec<_> = self.events.iter().filter(|event| event.paused_run().is_none()).collect();
+        json.serialize_field("events", &events)?;
         json.serialize_field("lastUpdateTime", &self.last_update_time)?;
         json.end()
     }

@@ -4,6 +4,7 @@
 mod agent_selection;
 mod blobs;
 mod event_log;
+mod paused_run;
 mod request;
 mod resumption;
 mod session_access;

@@ -1,7 +1,7 @@
 //! The run context: what all agents of one run share.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{Agent, AgentHost, AgentId, CallContext, Event, Invocation, RunError};
@@ -28,8 +28,10 @@ pub(crate) struct RunContext {
     /// `None` if the session is not stored.
     pub(super) compactions: Option<Compactions>,
     pub(super) make_host: MakeHost,
-    /// The user's first message, if it answers confirmation requests. Taken by the agent that made them.
-    first_message: Mutex<Option<Arc<Event>>>,
+    /// The user's first message, if it answers confirmation requests.
+    first_message: OnceLock<Arc<Event>>,
+    /// The agents that have received the decisions in it.
+    informed_agents: Mutex<HashSet<String>>,
     /// The agent whose failure is not yet handled by an agent above it.
     failed_agent: Mutex<Option<AgentId>>,
     /// Ids of the events whose escalation has ended a loop.
@@ -46,7 +48,8 @@ impl RunContext {
             views: Mutex::default(),
             compactions: None,
             make_host,
-            first_message: Mutex::default(),
+            first_message: OnceLock::new(),
+            informed_agents: Mutex::default(),
             failed_agent: Mutex::default(),
             handled_escalations: Mutex::default(),
         }
@@ -76,18 +79,19 @@ impl RunContext {
     /// Sets the user's message that began the run, if it answers confirmation requests.
     pub(crate) fn set_first_message(&self, message: Arc<Event>) {
         if confirmation::is_decision(&message) {
-            *self.first_message.lock_unpoisoned() = Some(message);
+            let _ = self.first_message.set(message);
         }
     }
 
-    /// Returns the calls of an agent that the user's first message decides. Later calls return nothing.
+    /// Returns the calls of an agent that the user's first message decides. Later calls for the same agent return
+    /// nothing.
     pub(crate) fn take_decisions(&self, agent: &str) -> Vec<ConfirmedCall> {
-        let mut message = self.first_message.lock_unpoisoned();
-        let decisions = message.as_ref().map(|message| self.decisions_in(message, agent)).unwrap_or_default();
-        if !decisions.is_empty() {
-            *message = None;
+        match self.first_message.get() {
+            Some(message) if self.informed_agents.lock_unpoisoned().insert(agent.into()) => {
+                self.decisions_in(message, agent)
+            }
+            Some(_) | None => Vec::new(),
         }
-        decisions
     }
 
     /// Returns the calls of an agent that a user's message decides.

@@ -1,5 +1,6 @@
-//! Selects the agent that continues a session.
+//! Selects the agents that continue a session.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use hatchery_core::{AgentId, AgentKind, AgentTree, Claim, Event, USER_AUTHOR};
@@ -8,25 +9,28 @@ use imbl::Vector;
 use crate::provenance::Verifier;
 use crate::run::Branch;
 
-/// Returns the agent that answers the newest event, which is the user's message, and its branch:
+/// Returns the agents that answer the newest event, which is the user's message, each with its branch:
 ///
-/// 1. the agent whose function call the message responds to;
+/// 1. the agents whose function calls the message responds to, in the order of the calls;
 /// 2. the agent of the last event, if an agent transferred to it and the conversation can come back to the root from
 ///    it;
 /// 3. the root.
 ///
 /// Calls and transfers count only with a proof that they come from this host.
-pub(super) fn agent_to_run(
+pub(super) fn agents_to_run(
     tree: &AgentTree,
     events: &Vector<Arc<Event>>,
     verifier: &Verifier<'_>,
-) -> (AgentId, Branch) {
-    if let Some(caller) = caller_of_newest_response(tree, events, verifier) {
-        return caller;
-    }
+) -> Vec<(AgentId, Branch)> {
+    let callers = callers_of_newest_response(tree, events, verifier);
+    if callers.is_empty() { vec![(last_agent(tree, events, verifier), None)] } else { callers }
+}
+
+/// Returns the agent of the last event if it may continue, else the root.
+fn last_agent(tree: &AgentTree, events: &Vector<Arc<Event>>, verifier: &Verifier<'_>) -> AgentId {
     let root = tree.root();
     if !matches!(tree.agent(root).kind, AgentKind::Llm(_)) {
-        return (root, None);
+        return root;
     }
     let can_continue = |agent: &AgentId| *agent == root || can_return_to_root(tree, *agent);
     let mut authors = events.iter().rev().filter(|event| event.author != USER_AUTHOR);
@@ -39,29 +43,36 @@ pub(super) fn agent_to_run(
         // The source of the transfer counts too: its target may have been cancelled before its first event.
         transfers.next().is_some_and(|(from, target)| target == last_author || from == Some(last_author))
     };
-    let agent = if last_author == root || was_transferred_to() { last_author } else { root };
-    (agent, None)
+    if last_author == root || was_transferred_to() { last_author } else { root }
 }
 
-/// Returns the agent whose function call the newest event responds to, and the branch of the call.
-fn caller_of_newest_response(
+/// Returns the agents whose function calls the newest event responds to, with the branches of the calls. Of several
+/// calls with one id, the newest counts.
+fn callers_of_newest_response(
     tree: &AgentTree,
     events: &Vector<Arc<Event>>,
     verifier: &Verifier<'_>,
-) -> Option<(AgentId, Branch)> {
+) -> Vec<(AgentId, Branch)> {
     let mut earlier = events.iter().rev();
-    let newest = earlier.next()?;
-    let response_ids: Vec<_> = newest.function_responses().filter_map(|response| response.id.as_deref()).collect();
-    if response_ids.is_empty() {
-        return None;
+    let Some(newest) = earlier.next() else { return Vec::new() };
+    let mut open: HashSet<_> = newest.function_responses().filter_map(|response| response.id.as_deref()).collect();
+    let mut callers = Vec::new();
+    for event in earlier {
+        if open.is_empty() {
+            break;
+        }
+        let mut ids = event.function_calls().filter_map(|call| call.id.as_deref());
+        if event.author == USER_AUTHOR || !ids.any(|id| open.contains(id)) || !verifier.proves_open_calls(event) {
+            continue;
+        }
+        event.function_calls().filter_map(|call| call.id.as_deref()).for_each(|id| {
+            open.remove(id);
+        });
+        let caller = tree.find_agent(&event.author).map(|agent| (agent, event.branch.as_deref().map(Into::into)));
+        callers.extend(caller.filter(|caller| !callers.contains(caller)));
     }
-    let is_call = |event: &&Arc<Event>| {
-        event.author != USER_AUTHOR
-            && event.function_calls().any(|call| call.id.as_deref().is_some_and(|id| response_ids.contains(&id)))
-            && verifier.proves_open_calls(event)
-    };
-    let call = earlier.find(is_call)?;
-    Some((tree.find_agent(&call.author)?, call.branch.as_deref().map(Into::into)))
+    callers.reverse();
+    callers
 }
 
 /// Returns true if the agent and all agents between it and the root are LLM agents that may transfer to their parents.

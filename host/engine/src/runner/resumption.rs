@@ -7,6 +7,7 @@ use hatchery_core::{AgentTree, Claim, Content, Event, RunError, USER_AUTHOR};
 use imbl::Vector;
 
 use super::RunRequest;
+use super::paused_run::PausedRun;
 use crate::app::App;
 use crate::provenance::Verifier;
 use crate::run::Replay;
@@ -75,6 +76,11 @@ impl ResumedRun {
     /// Returns the message that began the run.
     pub(super) fn user_content(&self, events: &Vector<Arc<Event>>) -> Arc<Content> {
         events.get(self.first_message).and_then(|event| event.content.clone()).unwrap_or_default()
+    }
+
+    /// Returns what the run had when it paused or was interrupted.
+    pub(super) fn paused_run(&self, events: &Vector<Arc<Event>>, verifier: &Verifier<'_>) -> PausedRun {
+        PausedRun::of_events(&self.events(events), verifier)
     }
 
     /// Returns the ids of the run's events.

@@ -11,8 +11,9 @@ use hatchery_core::{
 };
 use imbl::Vector;
 
-use super::agent_selection::agent_to_run;
+use super::agent_selection::agents_to_run;
 use super::event_log::{EventLog, EventSender};
+use super::paused_run::PausedRun;
 use super::request::RunRequest;
 use super::resumption::ResumedRun;
 use super::session_queue::{CachedSession, json_bytes};
@@ -21,7 +22,7 @@ use crate::agents::{engine_host, run_agent};
 use crate::app::App;
 use crate::plugins::Plugins;
 use crate::provenance::Verifier;
-use crate::run::{AgentScope, Replay, RunContext};
+use crate::run::{AgentOutcome, AgentScope, Replay, RunContext};
 
 /// What a turn is started with.
 pub(super) struct TurnRequest {
@@ -58,7 +59,10 @@ impl RunnerInner {
                 return Err(error);
             }
         };
-        let CachedSession { session, views, bytes } = cached;
+        let CachedSession { mut session, views, bytes } = cached;
+        let paused = resumed.as_ref().map(|resumed| resumed.paused_run(&session.events, &self.verifier(&key)));
+        let PausedRun { temp_state, usage } = paused.unwrap_or_default();
+        session.state.apply(&temp_state);
         let events_before = session.events.len();
         let message = request.message.map(|message| Arc::new(with_role(message, USER_AUTHOR)));
         let (id, user_content, delivered_ids) = match &resumed {
@@ -77,6 +81,7 @@ impl RunnerInner {
             services: self.services.clone(),
             cancel: request.cancel,
             signer: self.signer.clone(),
+            usage: usage.into(),
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
         let log = EventLog::new(cx.clone(), writer, plugins.clone(), client, delivered_ids);
@@ -103,7 +108,7 @@ impl RunnerInner {
     }
 }
 
-/// Appends the user's message, then runs the selected agent, unless a plugin answers in its place.
+/// Appends the user's message, then runs the selected agents, unless a plugin answers in their place.
 async fn execute(
     run: &Arc<RunContext>,
     cx: &CallContext,
@@ -118,6 +123,7 @@ async fn execute(
         let content = answer.clone().map(|answer| Arc::new(with_role(answer, "model")));
         log.emit(Event::new(event_data(cx, "model", content))).await?;
     }
+    let mut outcome = AgentOutcome::Done;
     if answer.is_none() {
         let events = invocation.events();
         let (beginning, replay) = match &resumed {
@@ -129,14 +135,23 @@ async fn execute(
         if let Some(first) = beginning.iter().rev().find(is_message) {
             run.set_first_message(first.clone());
         }
-        let (agent, branch) = agent_to_run(&app.tree, &beginning, &Verifier::of(invocation));
-        let scope = AgentScope { branch, replay, sink: Arc::new(log.clone()) };
-        let running = run_agent(run.clone(), agent, scope);
-        invocation.cancel.run_until_cancelled(running).await.ok_or(RunError::Cancelled)??;
+        for (agent, branch) in agents_to_run(&app.tree, &beginning, &Verifier::of(invocation)) {
+            let scope = AgentScope { branch, replay: replay.clone(), sink: Arc::new(log.clone()) };
+            let running = run_agent(run.clone(), agent, scope);
+            outcome = invocation.cancel.run_until_cancelled(running).await.ok_or(RunError::Cancelled)??;
+            if outcome == AgentOutcome::Paused {
+                break;
+            }
+        }
     }
     plugins.after_run(cx).await?;
     if !cx.actions().is_empty() {
         log.emit(Event::new(event_data(cx, "model", None))).await?;
+    }
+    if outcome == AgentOutcome::Paused
+        && let Some(record) = PausedRun::record(cx)
+    {
+        log.append_user_event(record).await?;
     }
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! Pauses: runs of resumable apps wait for all results of a step.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use hatchery_core::{Agent, AgentKind, Event, REQUEST_CONFIRMATION, Tool, ToolError};
+use hatchery_core::{Agent, AgentKind, Content, Event, REQUEST_CONFIRMATION, Tool, ToolError};
+use hatchery_engine::Runner;
+use hatchery_engine::build::custom;
 use hatchery_engine::builtin::RequireConfirmation;
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
@@ -96,4 +98,91 @@ async fn a_rejected_long_running_tool_is_not_waited_for() {
     let events = app.send(answer(&ids[0], REQUEST_CONFIRMATION, json!({"confirmed": false}))).await;
     assert_eq!(briefs(&events), [r#"root: answer order{"error":"This tool call is rejected."}"#, "root: as you like"]);
     assert_eq!(runs.load(Ordering::Relaxed), 0);
+}
+
+fn pays(name: &str, paid: &Arc<Mutex<Vec<String>>>) -> Agent {
+    let paid = paid.clone();
+    let pay = guarded("pay", move |_, cx| {
+        paid.lock().unwrap().push(cx.agent.to_string());
+        Ok(json!("paid"))
+    });
+    let model = Scripted::new().on_tool("pay", "ok").default_reply(Reply::call("pay", json!({})));
+    llm_with(name, model, |llm| llm.tools = vec![pay])
+}
+
+#[tokio::test]
+async fn one_message_that_decides_for_two_agents_reaches_both_also_without_resumability() {
+    for is_resumable in [false, true] {
+        let paid = Arc::default();
+        let mut app = Harness::new(workflow("all", AgentKind::Parallel, vec![pays("a", &paid), pays("b", &paid)])).await;
+        if is_resumable {
+            app.resumable();
+        }
+        let ids = request_ids(&app.run("hi").await);
+        let parts = ids.iter().map(|id| answer(id, REQUEST_CONFIRMATION, json!({"confirmed": true})));
+        let parts = parts.flat_map(|content| content.parts).collect();
+        let events = app.send(Content::new("user", parts)).await;
+        let mut paid = paid.lock().unwrap().clone();
+        paid.sort();
+        assert_eq!(paid, ["a", "b"], "resumable: {is_resumable}");
+        let branch = |agent: &str| events.iter().find(|event| event.author == agent).unwrap().branch.clone();
+        assert_eq!((branch("a").as_deref(), branch("b").as_deref()), (Some("all.a"), Some("all.b")));
+    }
+}
+
+/// Returns a sequence of an agent that sets the `temp:` key `secret` and waits for an order, and one that tells the key.
+fn waits_with_temporary_state(runs: &Arc<AtomicUsize>) -> Agent {
+    let note = tool("note", |_, cx| {
+        cx.set_state("temp:secret", json!("swordfish"));
+        Ok(json!("noted"))
+    });
+    let order = later(runs, Value::Null);
+    let order_call = Reply::call("order", json!({})).with_id("c1");
+    let answers = ["ordered", "done"].map(Reply::text);
+    let model = Scripted::sequence([Reply::call("note", json!({})), order_call].into_iter().chain(answers));
+    let orders = llm_with("orders", model, |llm| llm.tools = vec![note, order]);
+    let tells = custom("tells", |cx| async move {
+        cx.say(format!("{:?}", cx.call.state("temp:secret"))).await?;
+        Ok(())
+    });
+    workflow("flow", AgentKind::Sequential, vec![orders, tells.build().unwrap()])
+}
+
+#[tokio::test]
+async fn temporary_state_survives_a_pause_within_its_invocation() {
+    let mut app = resumable(waits_with_temporary_state(&Arc::default())).await;
+    app.run("hi").await;
+    let session = app.session().await;
+    assert_eq!(app.state().await, json!({}), "it is no state of the session");
+    assert!(!serde_json::to_string(&session).unwrap().contains("swordfish"), "clients do not see it");
+    // After a restart.
+    app.runner = Runner::new(app.runner.services().clone());
+    let events = app.send(answer("c1", "order", json!({"status": "sent"}))).await;
+    assert_eq!(briefs(&events), ["orders: ordered", r#"tells: Some(String("swordfish"))"#]);
+    assert_eq!(app.transcript("again").await.last().unwrap(), "tells: None", "it ends with its invocation");
+}
+
+#[tokio::test]
+async fn counts_of_calls_and_tokens_go_on_when_a_run_goes_on() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let model = Scripted::sequence([Reply::call("order", json!({})).with_id("c1"), Reply::call("note", json!({}))]);
+    let root = {
+        let note = tool("note", |_, cx| Ok(json!(cx.invocation.usage.tokens.load(Ordering::Relaxed))));
+        llm_with("root", model, |llm| llm.tools = vec![later(&runs, Value::Null), note])
+    };
+    let mut app = resumable(root).await;
+    app.config.max_llm_calls = 2;
+    let first = app.run("hi").await;
+    let spent = first[0].usage_metadata.as_ref().unwrap().total();
+    let mut run = app.runner.run(app.app.clone(), app.request(answer("c1", "order", json!({})))).await.unwrap();
+    let mut events = Vec::new();
+    let error = loop {
+        match run.next().await.unwrap() {
+            Ok(event) => events.push(event),
+            Err(error) => break error,
+        }
+    };
+    let second = events[0].usage_metadata.as_ref().unwrap().total();
+    assert_eq!(brief(&events[1]), format!("root: answer note{{\"result\":{}}}", spent + second));
+    assert_eq!(error.code(), "LIMIT_REACHED");
 }

@@ -52,7 +52,7 @@ impl ToWit for EventData {
             avg_logprobs: self.avg_logprobs,
             model_version: self.model_version.clone(),
             grounding_metadata: self.grounding_metadata.clone(),
-            custom_metadata: self.custom_metadata.clone(),
+            custom_metadata: self.custom_metadata.clone().filter(|_| self.paused_run().is_none()),
             input_transcription: self.input_transcription.clone(),
             output_transcription: self.output_transcription.clone(),
             rest: Extra::default(),
