@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Agent, CallContext, Capabilities, Capability, Instruction, RunError};
+use hatchery_core::{Agent, CallContext, Capabilities, Capability, Instruction, Part, PartData, RunError};
 use serde_json::Value;
 
 /// The capabilities of an instruction's author. `None` is all of them.
@@ -123,17 +123,18 @@ async fn value(name: &str, optional: bool, rights: Rights<'_>, cx: &CallContext)
     let check = |capability| rights.map_or(Ok(()), |rights| rights.check(cx, capability));
     let missing = |value: &str| match optional {
         true => Ok(Some(String::new())),
-        false => Err(RunError::BadInput(format!(
-            "the instruction of agent `{}` needs {value}; set it, or write `{{{name}?}}` if it may be missing",
-            cx.agent
-        ))),
+        false => Err(RunError::Agent {
+            agent: cx.agent.to_string(),
+            code: "INSTRUCTION_INCOMPLETE".into(),
+            message: format!("its instruction needs {value}; set it, or write `{{{name}?}}` if it may be missing"),
+        }),
     };
     match Placeholder::of(name) {
         None => Ok(None),
         Some(Placeholder::Artifact(artifact)) => {
             check(Capability::ReadArtifacts)?;
             match cx.load_artifact(artifact, None).await? {
-                Some(part) => Ok(Some(serde_json::to_string(&part).unwrap_or_default())),
+                Some(part) => Ok(Some(artifact_text(&part))),
                 None => missing(&format!("artifact `{artifact}`")),
             }
         }
@@ -146,6 +147,18 @@ async fn value(name: &str, optional: bool, rights: Rights<'_>, cx: &CallContext)
             }
         }
     }
+}
+
+/// Returns the text of an artifact; that of other files as JSON.
+fn artifact_text(part: &Part) -> String {
+    let text = match &part.data {
+        PartData::Text(text) => Some(text.as_str()),
+        PartData::InlineData(blob) if blob.mime_type.starts_with("text/") || blob.mime_type == "application/json" => {
+            std::str::from_utf8(&blob.data).ok()
+        }
+        _ => None,
+    };
+    text.map_or_else(|| serde_json::to_string(part).unwrap_or_default(), Into::into)
 }
 
 fn is_state_key(name: &str) -> bool {

@@ -12,6 +12,7 @@
 
 mod capabilities;
 mod failure;
+mod files;
 mod finish;
 #[doc(hidden)]
 pub mod fuzz;

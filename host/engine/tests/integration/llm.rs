@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Content, IncludeContents, Instruction, ModelErrorKind, Part, RunError, RunLimit};
+use hatchery_core::{
+    Blob, Content, IncludeContents, Instruction, ModelErrorKind, Part, PartData, RunError, RunLimit,
+};
 use hatchery_engine::{App, AppSettings, RunSettings};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
@@ -104,21 +106,29 @@ async fn the_error_for_a_missing_key_of_an_instruction_names_it() {
         llm.instruction = Instruction::Template("City: {city}".into());
     });
     let (events, error) = Harness::new(agent).await.expect_error("hi").await;
-    let text =
-        "the instruction of agent `root` needs state key `city`; set it, or write `{city?}` if it may be missing";
+    let text = "agent `root`: its instruction needs state key `city`; set it, or write `{city?}` if it may be missing";
     assert_eq!(error.to_string(), text);
-    assert_eq!(events, [format!("root: error BAD_INPUT: {text}")]);
+    assert_eq!(events, [format!("root: error INSTRUCTION_INCOMPLETE: {text}")]);
 }
 
 #[tokio::test]
-async fn an_artifact_is_rendered_as_json() {
+async fn an_artifact_in_an_instruction_is_its_text_and_other_files_are_json() {
     let model = Arc::new(Scripted::sequence(["ok"]));
-    let agent = llm_on("root", &model, |llm| llm.instruction = Instruction::Template("{artifact.note}".into()));
+    let template = "{artifact.note} {artifact.notes.txt} {artifact.a.png}";
+    let agent = llm_on("root", &model, |llm| llm.instruction = Instruction::Template(template.into()));
     let app = Harness::new(agent).await;
     let key = app.session().await.key;
-    app.runner.services().artifacts.save(&key, "note", &Part::text("milk")).await.unwrap();
+    let file = |mime_type: &str| -> Part {
+        let blob = Blob { mime_type: mime_type.into(), data: "milk".into(), ..Blob::default() };
+        PartData::InlineData(blob).into()
+    };
+    let artifacts = [("note", Part::text("eggs")), ("notes.txt", file("text/plain")), ("a.png", file("image/png"))];
+    for (name, part) in artifacts {
+        app.runner.services().artifacts.save(&key, name, &part).await.unwrap();
+    }
     app.run("hi").await;
-    assert_eq!(model.requests()[0].system_instructions[0], "{\"text\":\"milk\"}");
+    let png = r#"{"inlineData":{"mimeType":"image/png","data":"bWlsaw=="}}"#;
+    assert_eq!(model.requests()[0].system_instructions[0], format!("eggs milk {png}"));
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::failure::Origin;
+use crate::files;
 use crate::finish;
 
 /// Prefix of the call ids that the engine generates. They are not sent to Gemini.
@@ -195,8 +196,17 @@ impl Serialize for PartRef<'_> {
         match &part.data {
             PartData::Other => {}
             PartData::Text(text) => map.serialize_entry("text", text)?,
-            PartData::InlineData(blob) => map.serialize_entry("inlineData", &BlobJson::of(blob))?,
-            PartData::FileData(file) => map.serialize_entry("fileData", &FileJson::of(file))?,
+            PartData::InlineData(blob) if accepts(&blob.mime_type) => {
+                map.serialize_entry("inlineData", &BlobJson::of(blob))?;
+            }
+            PartData::InlineData(blob) => {
+                let text = files::text_of(blob).unwrap_or_else(|| files::name_of_blob(blob).into());
+                return Self::serialize_text(map, &text);
+            }
+            PartData::FileData(file) if file.mime_type.as_deref().is_none_or(accepts) => {
+                map.serialize_entry("fileData", &FileJson::of(file))?;
+            }
+            PartData::FileData(file) => return Self::serialize_text(map, &files::name_of_file(file)),
             PartData::FunctionCall(call) => map.serialize_entry("functionCall", &CallJson::of(call))?,
             PartData::FunctionResponse(response) => {
                 map.serialize_entry("functionResponse", &ResponseJson::of(response))?;
@@ -215,6 +225,20 @@ impl Serialize for PartRef<'_> {
         }
         map.end()
     }
+}
+
+impl PartRef<'_> {
+    /// Ends a file as a text, without the metadata of media.
+    fn serialize_text<M: SerializeMap>(mut map: M, text: &str) -> Result<M::Ok, M::Error> {
+        map.serialize_entry("text", text)?;
+        map.end()
+    }
+}
+
+/// Returns true for types of files that Gemini models accept.
+fn accepts(mime_type: &str) -> bool {
+    ["image/", "audio/", "video/", "text/"].iter().any(|kind| mime_type.starts_with(kind))
+        || mime_type == "application/pdf"
 }
 
 struct Base64<'a>(&'a [u8]);

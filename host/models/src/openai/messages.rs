@@ -10,6 +10,7 @@ use hatchery_core::{
 use serde::{Serialize, Serializer};
 
 use super::wire::ExtraContent;
+use crate::files;
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -109,7 +110,7 @@ impl Serialize for Base64<'_> {
     }
 }
 
-/// Returns the messages of a request. The error names a part that the protocol cannot represent.
+/// Returns the messages of a request. The error names a call or an answer that cannot be written as JSON.
 pub(super) fn messages<'a>(model: &str, request: &'a LlmRequest) -> Result<Vec<Message<'a>>, String> {
     let mut messages = Vec::with_capacity(request.contents.len() + 1);
     if !request.system_instructions.is_empty() {
@@ -188,8 +189,8 @@ fn user<'a>(content: &'a Content, messages: &mut Vec<Message<'a>>) -> Result<(),
     for part in content.parts.iter().filter(|part| !part.thought) {
         match &part.data {
             PartData::Text(text) => parts.push(text_part(text)),
-            PartData::InlineData(blob) => parts.push(inline(blob)?),
-            PartData::FileData(file) => parts.push(file_reference(file)?),
+            PartData::InlineData(blob) => parts.push(inline(blob)),
+            PartData::FileData(file) => parts.push(file_reference(file)),
             PartData::ExecutableCode(code) => parts.push(text_part(fenced(code.language.as_deref(), &code.code))),
             PartData::CodeExecutionResult(result) => {
                 parts.push(text_part(fenced(None, result.output.as_deref().unwrap_or_default())));
@@ -219,38 +220,30 @@ fn text_part<'a>(text: impl Into<Cow<'a, str>>) -> UserPart<'a> {
     UserPart::Text { text: text.into() }
 }
 
-fn inline(blob: &Blob) -> Result<UserPart<'_>, String> {
+/// Returns a file in the form of its type, or its name as text if chat completions have no form for it.
+fn inline(blob: &Blob) -> UserPart<'_> {
     let data = Base64(&blob.data);
     match blob.mime_type.as_str() {
-        "" => Ok(UserPart::ImageUrl { image_url: ImageUrl { url: Url::Data("image/jpeg", &blob.data) } }),
+        "" => UserPart::ImageUrl { image_url: ImageUrl { url: Url::Data("image/jpeg", &blob.data) } },
         image if image.starts_with("image/") => {
-            Ok(UserPart::ImageUrl { image_url: ImageUrl { url: Url::Data(image, &blob.data) } })
+            UserPart::ImageUrl { image_url: ImageUrl { url: Url::Data(image, &blob.data) } }
         }
         "audio/wav" | "audio/x-wav" | "audio/wave" => {
-            Ok(UserPart::InputAudio { input_audio: Audio { data, format: "wav" } })
+            UserPart::InputAudio { input_audio: Audio { data, format: "wav" } }
         }
-        "audio/mpeg" | "audio/mp3" => Ok(UserPart::InputAudio { input_audio: Audio { data, format: "mp3" } }),
+        "audio/mpeg" | "audio/mp3" => UserPart::InputAudio { input_audio: Audio { data, format: "mp3" } },
         "application/pdf" => {
             let filename = blob.display_name.as_deref().unwrap_or("document.pdf");
-            Ok(UserPart::File { file: File { filename, file_data: Url::Data("application/pdf", &blob.data) } })
+            UserPart::File { file: File { filename, file_data: Url::Data("application/pdf", &blob.data) } }
         }
-        text if text.starts_with("text/") || text == "application/json" => match std::str::from_utf8(&blob.data) {
-            Ok(text) => Ok(text_part(text)),
-            Err(_) => Err(format!("the data of type {text} is not UTF-8 text")),
-        },
-        other => Err(format!(
-            "chat completions take no inline data of type {other}; send an image, a PDF, WAV or MP3 audio, or text instead"
-        )),
+        _ => text_part(files::text_of(blob).unwrap_or_else(|| files::name_of_blob(blob).into())),
     }
 }
 
-fn file_reference(file: &FileData) -> Result<UserPart<'_>, String> {
+fn file_reference(file: &FileData) -> UserPart<'_> {
     match file.mime_type.as_deref() {
-        Some(other) if !other.starts_with("image/") => Err(format!(
-            "chat completions take no file by address of type {other} ({}); send an image, or the file's bytes inline",
-            file.file_uri
-        )),
-        _ => Ok(UserPart::ImageUrl { image_url: ImageUrl { url: Url::Address(&file.file_uri) } }),
+        Some(other) if !other.starts_with("image/") => text_part(files::name_of_file(file)),
+        _ => UserPart::ImageUrl { image_url: ImageUrl { url: Url::Address(&file.file_uri) } },
     }
 }
 

@@ -104,6 +104,23 @@ async fn every_kind_of_part_has_the_form_that_gemini_expects() {
 }
 
 #[tokio::test]
+async fn a_file_that_gemini_does_not_accept_is_named_in_text() {
+    let media = content(json!({ "role": "user", "parts": [
+        { "inlineData": { "mimeType": "application/zip", "data": "AAEC", "displayName": "a.zip" } },
+        { "inlineData": { "mimeType": "application/json", "data": "e30=" } },
+        { "fileData": { "mimeType": "application/zip", "fileUri": "gs://z" }, "videoMetadata": { "fps": 1 } },
+        { "fileData": { "fileUri": "gs://v" } },
+    ] }));
+    let expected = json!([
+        { "text": "[file a.zip of type application/zip: left out, this model does not accept it]" },
+        { "text": "{}" },
+        { "text": "[file gs://z of type application/zip: left out, this model does not accept it]" },
+        { "fileData": { "fileUri": "gs://v" } },
+    ]);
+    assert_eq!(body_of(request([media])).await["contents"][0]["parts"], expected);
+}
+
+#[tokio::test]
 async fn calls_follow_a_user_message_or_other_calls() {
     let call = |name| content(json!({ "role": "model", "parts": [{ "functionCall": { "name": name, "args": {} } }] }));
     let answer =

@@ -139,20 +139,24 @@ async fn each_media_type_has_its_form() {
 }
 
 #[tokio::test]
-async fn unsupported_parts_are_rejected_by_name() {
-    let part = |part: Value| request([content(json!({ "role": "user", "parts": [part] }))]);
-    assert_eq!(
-        refused(part(json!({ "inlineData": { "mimeType": "video/mp4", "data": "AAEC" } }))).await,
-        "chat completions take no inline data of type video/mp4; send an image, a PDF, WAV or MP3 audio, or text instead"
-    );
-    assert_eq!(
-        refused(part(json!({ "inlineData": { "mimeType": "text/plain", "data": "/w==" } }))).await,
-        "the data of type text/plain is not UTF-8 text"
-    );
-    assert_eq!(
-        refused(part(json!({ "fileData": { "mimeType": "video/mp4", "fileUri": "gs://v" } }))).await,
-        "chat completions take no file by address of type video/mp4 (gs://v); send an image, or the file's bytes inline"
-    );
+async fn a_file_that_is_not_accepted_is_named_in_text() {
+    let media = content(json!({ "role": "user", "parts": [
+        { "inlineData": { "mimeType": "video/mp4", "data": "AAEC", "displayName": "a.mp4" } },
+        { "inlineData": { "mimeType": "text/plain", "data": "/w==" } },
+        { "inlineData": { "mimeType": "application/json", "data": "e30=" } },
+        { "fileData": { "mimeType": "video/mp4", "fileUri": "gs://v" } },
+    ] }));
+    let expected = json!([
+        { "type": "text", "text": "[file a.mp4 of type video/mp4: left out, this model does not accept it]" },
+        { "type": "text", "text": "[file without a name of type text/plain: left out, this model does not accept it]" },
+        { "type": "text", "text": "{}" },
+        { "type": "text", "text": "[file gs://v of type video/mp4: left out, this model does not accept it]" },
+    ]);
+    assert_eq!(body_of(request([media])).await["messages"][0]["content"], expected);
+}
+
+#[tokio::test]
+async fn unsupported_model_tools_are_rejected_by_name() {
     assert_eq!(
         refused(LlmRequest { model_tools: vec![json!({ "googleSearch": {} })], ..user_request("hi") }).await,
         "chat completions do not have the model tool {\"googleSearch\":{}}; remove it, or use a Gemini model"

@@ -1,0 +1,36 @@
+//! Files that a provider does not accept: they are named in text, because a session with a file that makes every request
+//! fail would be unusable.
+
+use std::borrow::Cow;
+
+use hatchery_core::{Blob, FileData};
+
+/// Returns the text of a file if it has a type of text and is UTF-8.
+pub(crate) fn text_of(blob: &Blob) -> Option<Cow<'_, str>> {
+    let is_text = blob.mime_type.starts_with("text/") || is_text_application(&blob.mime_type);
+    std::str::from_utf8(&blob.data).ok().filter(|_| is_text).map(Cow::Borrowed)
+}
+
+/// Returns true for types of text that do not begin with `text/`.
+fn is_text_application(mime_type: &str) -> bool {
+    let kind = mime_type.strip_prefix("application/").unwrap_or_default();
+    matches!(kind, "json" | "xml" | "yaml" | "x-yaml" | "javascript" | "x-javascript" | "x-ndjson")
+        || kind.ends_with("+json")
+        || kind.ends_with("+xml")
+}
+
+/// Names a file that is left out.
+pub(crate) fn name_of_blob(blob: &Blob) -> String {
+    let name = blob.display_name.as_deref().unwrap_or("without a name");
+    left_out(name, Some(&blob.mime_type))
+}
+
+/// Names a file at an address that is left out.
+pub(crate) fn name_of_file(file: &FileData) -> String {
+    left_out(&file.file_uri, file.mime_type.as_deref())
+}
+
+fn left_out(name: &str, mime_type: Option<&str>) -> String {
+    let kind = mime_type.map(|mime_type| format!(" of type {mime_type}")).unwrap_or_default();
+    format!("[file {name}{kind}: left out, this model does not accept it]")
+}
