@@ -15,6 +15,7 @@ use crate::json::JsonMap;
 use crate::model::Model;
 use crate::plugin::Plugin;
 use crate::provenance::{Claim, remove_proof};
+use crate::time::Timestamp;
 use crate::tool::ToolAuthorizer;
 
 /// The destination of an agent's events: the session's log, or an agent that relays them.
@@ -91,7 +92,7 @@ pub struct AgentContext {
 
 impl AgentContext {
     /// Completes an event (author, branch, invocation, pending state changes) and sends it. A proof that it carries is
-    /// removed.
+    /// removed, and a timestamp in the future becomes the current time.
     ///
     /// # Errors
     /// As [`EventSink::emit`] and [`AgentHost::admit`]. Also if the author is the user, or if the event requests a
@@ -124,6 +125,7 @@ impl AgentContext {
             Err(_) => None,
         };
         data.invocation_id.clone_from(&self.call.invocation.id);
+        data.timestamp = data.timestamp.min(Timestamp::now());
         if data.branch.is_none() {
             data.branch = self.call.branch.as_deref().map(Into::into);
         }

@@ -51,8 +51,8 @@ pub trait Plugin: Callback {
         Ok(None)
     }
 
-    /// Runs before an event is stored and sent, including partial ones. The data replaces the event in both. The
-    /// event's id, invocation and time stay.
+    /// Runs before an event is stored and sent, including partial ones and summaries. The data replaces the event in
+    /// both. The event's id, invocation and time stay, and so does the range of a summary.
     async fn on_event(&self, cx: &CallContext, event: &Event) -> Result<Option<EventData>, RunError> {
         let _ = (cx, event);
         Ok(None)

@@ -218,7 +218,15 @@ fn replacement(cx: &CallContext, event: &Event, data: EventData) -> EventData {
         ..data
     };
     data.actions.state_delta = cx.invocation.apply_temp_state(std::mem::take(&mut data.actions.state_delta));
-    if data.actions.compaction.take().is_some() {
+    let changed = data.actions.compaction.take();
+    if let Some(summary) = &event.actions.compaction {
+        // The events that it covers are for the host to decide.
+        let mut summary = summary.clone();
+        if let Some(changed) = changed {
+            summary.compacted_content = changed.compacted_content;
+        }
+        data.actions.compaction = Some(summary);
+    } else if changed.is_some() {
         tracing::warn!(invocation = %event.invocation_id, "a plugin set `actions.compaction` of an event; it is ignored, since only the host compacts sessions");
     }
     match signer.claim(session_key, event).filter(|_| data.author == event.author) {

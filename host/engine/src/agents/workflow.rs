@@ -66,11 +66,8 @@ pub(super) async fn run_parallel(
     let children = run.app.tree.children(id);
     let branch = |child: &AgentId| nested_branch(&scope.branch, &run.agent(id).name, &run.agent(*child).name);
     let branches: Vec<Arc<str>> = children.iter().map(branch).collect();
-    let replays = scope.replay.fork(
-        &branches,
-        |event| escalates_to(run, id, event),
-        |event| is_from_code_above(run, id, event),
-    );
+    let replays =
+        scope.replay.fork(&branches, |event| escalates_to(run, id, event), |event| is_from_code_above(run, id, event));
     let mut tasks = JoinSet::new();
     for ((sub_agent, branch), replay) in children.iter().zip(branches).zip(&replays) {
         let scope = AgentScope { branch: Some(branch), replay: replay.clone(), sink: sink.clone() };

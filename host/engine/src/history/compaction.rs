@@ -29,12 +29,15 @@ use hatchery_core::{AgentTree, CallContext, Invocation};
 use tokio_util::sync::CancellationToken;
 
 use super::contents::PromptViews;
+use crate::plugins::Plugins;
 
 /// A session that may be compacted, as one run of it sees it.
 pub(crate) struct CompactionTarget<'a, F> {
     pub(crate) config: &'a CompactionConfig,
     pub(crate) tree: &'a Arc<AgentTree>,
     pub(crate) invocation: &'a Invocation,
+    /// See the event of a summary before it is stored.
+    pub(crate) plugins: &'a Plugins,
     /// Makes the context of the summarizer. The token cancels the compaction.
     pub(crate) make_context: F,
 }

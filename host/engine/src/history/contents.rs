@@ -1,6 +1,6 @@
 //! Prompt contents: an incremental view of a session's events for the model of one agent.
 //!
-//! The view contains the events of the agent's branch and its ancestors, with these changes:
+//! The view contains the events of the agent's branch and of those above and below it, with these changes:
 //! - events of other agents become context in the role of the user;
 //! - each function call is followed by its responses, wherever those are in the log;
 //! - a summary replaces the events that it covers;

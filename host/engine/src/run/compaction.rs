@@ -34,6 +34,7 @@ impl RunContext {
             config,
             tree: &self.app.tree,
             invocation: &self.invocation,
+            plugins: &self.plugins,
             make_context: |cancel: &CancellationToken| self.summarizer_context(cancel),
         };
         Some((compactions, target))

@@ -61,7 +61,8 @@ async fn a_callback_for_errors_of_models_may_replace_a_blocked_response() {
 
 #[tokio::test]
 async fn a_run_with_blocked_responses_resumes_after_them() {
-    let round = || workflow("round", AgentKind::Loop { max_iterations: Some(2) }, vec![blocked("blocked"), says("after")]);
+    let round =
+        || workflow("round", AgentKind::Loop { max_iterations: Some(2) }, vec![blocked("blocked"), says("after")]);
     let session = assert_resumable(round).await;
     assert_eq!(session.events.len(), 5);
 }

@@ -114,7 +114,8 @@ fn pays(name: &str, paid: &Arc<Mutex<Vec<String>>>) -> Agent {
 async fn one_message_that_decides_for_two_agents_reaches_both_also_without_resumability() {
     for is_resumable in [false, true] {
         let paid = Arc::default();
-        let mut app = Harness::new(workflow("all", AgentKind::Parallel, vec![pays("a", &paid), pays("b", &paid)])).await;
+        let mut app =
+            Harness::new(workflow("all", AgentKind::Parallel, vec![pays("a", &paid), pays("b", &paid)])).await;
         if is_resumable {
             app.resumable();
         }

@@ -144,6 +144,18 @@ async fn branches_do_not_see_each_other_but_a_later_agent_sees_all() {
 }
 
 #[tokio::test]
+async fn an_agent_that_gathers_inside_a_nested_parallel_sees_the_branches_below_its_own() {
+    let gather = Arc::new(Scripted::sequence(["sum"]));
+    let inner = workflow("inner", AgentKind::Parallel, vec![leaf("x", "one"), leaf("y", "two")]);
+    let seq = workflow("seq", AgentKind::Sequential, vec![inner, llm_on("gather", &gather, |_| {})]);
+    let app = Harness::new(workflow("outer", AgentKind::Parallel, vec![seq, leaf("sibling", "hidden")])).await;
+    app.run("hi").await;
+    let seen = format!("{:?}", gather.requests()[0].contents);
+    assert!(seen.contains("[x] said: one") && seen.contains("[y] said: two"), "{seen}");
+    assert!(!seen.contains("hidden"), "{seen}");
+}
+
+#[tokio::test]
 async fn an_escalation_in_one_branch_ends_the_others() {
     let agents = vec![custom("waits", Waits), custom("stops", Escalates)];
     let events = Harness::new(workflow("all", AgentKind::Parallel, agents)).await.run("hi").await;
@@ -177,7 +189,8 @@ async fn a_failure_is_attributed_to_the_agent_that_failed() {
 
 #[tokio::test]
 async fn an_exit_ends_the_nearest_loop_and_the_loop_around_goes_on() {
-    let inner = workflow("inner", AgentKind::Loop { max_iterations: None }, vec![exiting("critic"), leaf("c", "never")]);
+    let inner =
+        workflow("inner", AgentKind::Loop { max_iterations: None }, vec![exiting("critic"), leaf("c", "never")]);
     let app = Harness::new(rounds(Some(2), vec![inner, leaf("after", "went on")])).await;
     let round = ["critic: call exit_loop{}", "critic: answer exit_loop{}", "after: went on"];
     assert_eq!(app.transcript("hi").await, [round, round].concat());

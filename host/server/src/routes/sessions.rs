@@ -78,8 +78,15 @@ fn check_import(state: &AppState, app: &str, user: &str, session: &str, count: u
 }
 
 async fn import(state: &AppState, key: &SessionKey, events: Vec<EventData>) -> Result<(), ApiError> {
+    // Sessions and summaries depend on the order of times.
+    let now = Timestamp::now();
     for mut event in events {
         remove_proof(&mut event);
+        event.timestamp = event.timestamp.min(now);
+        if let Some(compaction) = &mut event.actions.compaction {
+            compaction.start_timestamp = compaction.start_timestamp.min(now);
+            compaction.end_timestamp = compaction.end_timestamp.min(now);
+        }
         append(state, key, event).await?;
     }
     Ok(())

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::CompactionTarget;
 use super::window::Plan;
+use crate::plugins::Plugins;
 
 /// How long [`Compactions::drain`] waits before it cancels compactions.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,13 +30,13 @@ impl Compactions {
     where
         F: Fn(&CancellationToken) -> CallContext,
     {
-        let CompactionTarget { config, tree, invocation, make_context } = target;
+        let CompactionTarget { config, tree, invocation, plugins, make_context } = target;
         let Some(in_progress) = InProgress::begin(&self.0, &invocation.session_key) else { return false };
         let Some(plan) = plan() else { return false };
         let cx = make_context(&in_progress.cancel);
-        let (tree, summarizer) = (Arc::clone(tree), config.summarizer.clone());
+        let (tree, summarizer, plugins) = (Arc::clone(tree), config.summarizer.clone(), (*plugins).clone());
         tokio::spawn(async move {
-            let compaction = async { compact(&cx, plan, summarizer.for_agents(&tree)?.as_ref()).await };
+            let compaction = async { compact(&cx, plan, summarizer.for_agents(&tree)?.as_ref(), &plugins).await };
             let result = AssertUnwindSafe(compaction).catch_unwind().await;
             if let Err(error) = result.unwrap_or_else(|_| Err(RunError::Internal("the summarizer panicked".into()))) {
                 let session = &cx.invocation.session_key;
@@ -87,8 +88,9 @@ impl Drop for InProgress {
     }
 }
 
-/// Creates a summary and appends it to the session, unless it would hide events that it does not cover.
-async fn compact(cx: &CallContext, plan: Plan, summarizer: &dyn Summarizer) -> Result<(), RunError> {
+/// Creates a summary and appends it to the session, unless it would hide events that it does not cover. Plugins see its
+/// event, and may replace it.
+async fn compact(cx: &CallContext, plan: Plan, summarizer: &dyn Summarizer, plugins: &Plugins) -> Result<(), RunError> {
     let run = &cx.invocation;
     let snapshot = run.session();
     if plan.hides_other_events(&snapshot.events) {
@@ -96,6 +98,8 @@ async fn compact(cx: &CallContext, plan: Plan, summarizer: &dyn Summarizer) -> R
     }
     let summary = run.cancel.run_until_cancelled(summarizer.summarize(&plan.events, cx)).await;
     let Some(summary) = summary.ok_or(RunError::Cancelled)?? else { return Ok(()) };
+    let event = plan.compaction_event(run.id.clone(), summary);
+    let event = plugins.on_event(cx, &event).await?.unwrap_or(event);
     // Reads the events that were appended in the meantime. From here on the compaction is fast and is not cancelled.
     let window = EventWindow::AfterRevision(snapshot.revision);
     let Some(update) = run.services.sessions.get(&snapshot.key, window).await? else { return Ok(()) };
@@ -104,6 +108,6 @@ async fn compact(cx: &CallContext, plan: Plan, summarizer: &dyn Summarizer) -> R
     if update.created != created || update.revision < revision || plan.hides_other_events(&events) {
         return Ok(());
     }
-    run.services.sessions.append(&key, &plan.compaction_event(run.id.clone(), summary)).await?;
+    run.services.sessions.append(&key, &event).await?;
     Ok(())
 }

@@ -285,3 +285,16 @@ fn a_compaction_is_an_event_of_the_user_with_a_new_invocation() {
     let actions = EventActions { compaction: Some(Box::new(expected)), ..EventActions::default() };
     assert_eq!(event.actions, actions);
 }
+
+#[test]
+fn an_event_with_a_time_in_the_future_stops_no_compaction() {
+    let future = 4_000_000_000_000_000_i64;
+    let log = |rest: &str| format!("1/a 2/b@{future} {rest}");
+    assert_eq!(sliding_plan(2, 0, &log("3/c 4/d")), "1/a 3/c 4/d");
+    assert_eq!(
+        words(tail(&parse_log(&log("3/c 4/d 5/e")), TailRetention { retention: 1, token_threshold: 0 })),
+        "1/a 3/c 4/d"
+    );
+    let summary = format!("1/a 2/b C1-{future} 3/c 4/d");
+    assert_eq!(sliding_plan(2, 0, &summary), "3/c 4/d", "nor a summary that ends there");
+}

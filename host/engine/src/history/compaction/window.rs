@@ -61,6 +61,11 @@ fn as_event(compaction: &Compaction) -> Arc<Event> {
     })
 }
 
+/// Returns true for an event that no summary covers until its time has come. It would hide all events up to then.
+fn is_in_future(event: &Event, now: Timestamp) -> bool {
+    event.actions.compaction.is_none() && event.timestamp > now
+}
+
 /// Returns the new invocations once there are `interval` of them, and `overlap` invocations before them. Reads no
 /// events before these.
 pub(super) fn sliding(events: &Vector<Arc<Event>>, SlidingWindow { interval, overlap }: SlidingWindow) -> Option<Plan> {
@@ -70,7 +75,8 @@ pub(super) fn sliding(events: &Vector<Arc<Event>>, SlidingWindow { interval, ove
     let mut window = Vec::new();
     // The number of events in the window since the first one that no summary covers.
     let mut new = 0;
-    for event in events.iter().rev() {
+    let now = Timestamp::now();
+    for event in events.iter().rev().filter(|event| !is_in_future(event, now)) {
         if let Some(compaction) = &event.actions.compaction {
             last_end = last_end.max(Some(compaction.end_timestamp));
             continue;
@@ -110,7 +116,8 @@ fn count(invocations: &HashSet<&str>) -> u32 {
 pub(super) fn tail(events: &Vector<Arc<Event>>, TailRetention { retention, .. }: TailRetention) -> Option<Plan> {
     let mut newest: Option<&Compaction> = None;
     let mut window = Vec::new();
-    for event in events.iter().rev() {
+    let now = Timestamp::now();
+    for event in events.iter().rev().filter(|event| !is_in_future(event, now)) {
         match (&event.actions.compaction, newest) {
             (Some(compaction), None) => newest = Some(compaction),
             (Some(_), Some(_)) => {}

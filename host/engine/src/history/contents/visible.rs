@@ -60,13 +60,15 @@ fn is_confirmation(part: &Part) -> bool {
     }
 }
 
-/// Returns true if the event is in the agent's branch, in an ancestor of it, or in no branch.
+/// Returns true if the event is in the agent's branch, in one above or below it, or in no branch. Branches below have
+/// ended: an agent waits for its parallel agents.
 fn is_in_branch(event: Option<&str>, agent: Option<&str>) -> bool {
+    let is_within = |inner: &str, outer: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
     match (event, agent) {
         (None | Some(""), _) | (_, None | Some("")) => true,
-        (Some(event), Some(agent)) => {
-            agent.strip_prefix(event).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        }
+        (Some(event), Some(agent)) => is_within(agent, event) || is_within(event, agent),
     }
 }
 

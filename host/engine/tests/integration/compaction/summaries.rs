@@ -1,6 +1,40 @@
 //! Summarizers and their prompts.
 
+use hatchery_core::{Callback, EventActions, Plugin};
+use hatchery_engine::Plugins;
+
 use super::*;
+
+/// Replaces the text of summaries.
+struct MasksSummaries;
+
+#[async_trait]
+impl Callback for MasksSummaries {
+    fn name(&self) -> &str {
+        "masks"
+    }
+}
+
+#[async_trait]
+impl Plugin for MasksSummaries {
+    async fn on_event(&self, _: &CallContext, event: &Event) -> Result<Option<EventData>, RunError> {
+        let Some(mut compaction) = event.actions.compaction.clone() else { return Ok(None) };
+        compaction.compacted_content = Content::model("***");
+        let actions = EventActions { compaction: Some(compaction), ..EventActions::default() };
+        Ok(Some(EventData { author: event.author.clone(), actions, ..EventData::default() }))
+    }
+}
+
+#[tokio::test]
+async fn plugins_see_and_may_change_summaries() {
+    let (model, summaries) = (Arc::new(Scripted::sequence(["one", "two"])), Arc::new(Scripted::sequence(["secret"])));
+    let mut app = app_with_compaction(llm_on("root", &model, |_| {}), every(1, summarizer(&summaries))).await;
+    let plugins = Plugins::new(vec![Arc::new(MasksSummaries) as Arc<dyn Plugin>]).unwrap();
+    app.runner = Runner::with_plugins(app.runner.services().clone(), plugins);
+    app.run_and_drain("a").await;
+    app.run("b").await;
+    assert_eq!(texts(&model.requests()[1]), ["***", "b"]);
+}
 
 #[tokio::test]
 async fn the_prompt_has_the_conversation_with_roles() {

@@ -347,7 +347,7 @@ fn a_message_without_a_role_has_the_role_of_the_user() {
 }
 
 #[test]
-fn an_agent_sees_its_branch_and_its_ancestors() {
+fn an_agent_sees_its_branch_and_those_above_and_below_it() {
     let in_branch = |branch: Option<&str>, text: &str| {
         Event::new(EventData {
             author: "user".into(),
@@ -370,7 +370,7 @@ fn an_agent_sees_its_branch_and_its_ancestors() {
         view.read(&events);
         view.contents().iter().map(|content| content.text()).collect()
     };
-    assert_eq!(texts(Some("root.agent_1")), ["none", "parent", "own"]);
+    assert_eq!(texts(Some("root.agent_1")), ["none", "parent", "own", "child"]);
     assert_eq!(texts(Some("")), ["none", "parent", "own", "sibling", "child"]);
     assert_eq!(texts(None), ["none", "parent", "own", "sibling", "child"]);
 }
