@@ -270,8 +270,8 @@ impl Invocation {
         Ok(())
     }
 
-    /// Calls a model for `agent`, and counts the call and the tokens of the response. All model calls of a run use this
-    /// function.
+    /// Calls a model for `agent`, and counts the call and the tokens of the response. Schemas in Gemini's dialect become
+    /// JSON Schema. All model calls of a run use this function.
     ///
     /// # Errors
     /// If the model refuses the request, a limit is reached or the run is cancelled.
@@ -279,9 +279,10 @@ impl Invocation {
         &self,
         agent: &str,
         model: &dyn Model,
-        request: LlmRequest,
+        mut request: LlmRequest,
         streaming_mode: StreamingMode,
     ) -> Result<ResponseStream, RunError> {
+        request.normalize_schemas();
         self.check_tokens(agent)?;
         self.count_llm_call(agent)?;
         match self.cancel.run_until_cancelled(model.generate(request, streaming_mode)).await {

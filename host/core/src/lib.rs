@@ -20,6 +20,7 @@ mod id;
 mod invocation;
 mod item;
 mod json;
+mod json_schema;
 mod memory;
 mod message;
 mod model;
@@ -65,6 +66,7 @@ pub use id::{IdKind, InvalidId, MAX_ID_BYTES, SessionKey};
 pub use invocation::{Invocation, InvocationWriter, NewInvocation, RevisionGap};
 pub use item::ItemKind;
 pub use json::JsonMap;
+pub use json_schema::to_json_schema;
 pub use memory::{MemoryEntry, MemoryService};
 pub use message::{ClientMessage, check_message, invalid_message};
 pub use model::{

@@ -1,5 +1,6 @@
 //! Language models: requests, responses, the [`Model`] trait, and the lookup of a model by name.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,6 +13,7 @@ use crate::content::Content;
 use crate::error::ModelError;
 use crate::event::UsageMetadata;
 use crate::json::JsonMap;
+use crate::json_schema::to_json_schema;
 
 /// A request to a model. Cloning is cheap: the history is shared.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -30,6 +32,35 @@ pub struct LlmRequest {
     pub config: GenerateContentConfig,
     /// The capabilities of the model that gets the request, for the tools that prepare it. Not sent.
     pub capabilities: ModelCapabilities,
+}
+
+impl LlmRequest {
+    /// Converts the schemas of tools and of the response from Gemini's dialect to [JSON
+    /// Schema](crate::to_json_schema). Providers get no other.
+    pub(crate) fn normalize_schemas(&mut self) {
+        for tool in &mut self.tools {
+            let parameters = tool.parameters.as_ref().and_then(converted);
+            let response = tool.response.as_ref().and_then(converted);
+            if parameters.is_some() || response.is_some() {
+                *tool = Arc::new(FunctionDeclaration {
+                    parameters: parameters.or_else(|| tool.parameters.clone()),
+                    response: response.or_else(|| tool.response.clone()),
+                    ..FunctionDeclaration::clone(tool)
+                });
+            }
+        }
+        if let Some(schema) = self.config.response_schema.as_ref().and_then(converted) {
+            self.config.response_schema = Some(schema);
+        }
+    }
+}
+
+/// Returns the schema as JSON Schema, or `None` if it is that already.
+fn converted(schema: &Value) -> Option<Value> {
+    match to_json_schema(schema) {
+        Cow::Owned(schema) => Some(schema),
+        Cow::Borrowed(_) => None,
+    }
 }
 
 /// Settings of a model call: common ones are typed, others are passed through unchanged.

@@ -6,11 +6,13 @@ mod compaction;
 mod context;
 mod lookup;
 mod outcome;
+mod pinned_models;
 mod replay;
 mod scope;
 
 pub(crate) use context::RunContext;
 pub(crate) use lookup::{list_names, unknown_tool};
 pub(crate) use outcome::AgentOutcome;
+pub(crate) use pinned_models::PinnedModels;
 pub(crate) use replay::{Replay, agent_start, is_agent_end, is_recovery};
 pub(crate) use scope::{AgentScope, Branch};

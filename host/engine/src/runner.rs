@@ -23,6 +23,7 @@ use crate::app::App;
 use crate::history::compaction::Compactions;
 use crate::plugins::{PluginSource, Plugins, PrependedPlugin};
 use crate::provenance::Verifier;
+use crate::run::PinnedModels;
 pub use request::RunRequest;
 use resumption::ResumedRun;
 use session_access::QueuePosition;
@@ -150,6 +151,8 @@ impl Runner {
     pub async fn run(&self, app: Arc<App>, request: RunRequest) -> Result<Run, RunError> {
         request.check()?;
         let plugins = self.0.plugins.current()?;
+        let models = Arc::new(PinnedModels::new(self.0.services.models.clone(), &app.tree));
+        let services = Services { models, ..self.0.services.clone() };
         let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
         key.check()?;
         let create = request.config.auto_create_session;
@@ -165,7 +168,7 @@ impl Runner {
         tokio::spawn(async move {
             let result = match request.cancel.run_until_cancelled(runner.acquire(&key, position, create)).await {
                 Some(Ok((cached, mut guard))) => {
-                    let turn = TurnRequest { app, plugins, request, client: client.clone() };
+                    let turn = TurnRequest { app, services, plugins, request, client: client.clone() };
                     runner.run_turn(key, turn, cached, &mut guard).await
                 }
                 Some(Err(error)) => Err(error),

@@ -49,7 +49,7 @@ impl AgentTool {
         Ok(Self { app, declaration, has_output_schema, skip_summarization })
     }
 
-    /// Runs the agent. Returns its last event with content or an error.
+    /// Runs the agent. Returns its last event with a text, an answer of a tool or an error.
     async fn run_agent(&self, args: JsonMap, cx: &CallContext) -> Result<Option<Arc<Event>>, RunError> {
         let caller = &cx.invocation;
         if caller.depth >= MAX_DEPTH {
@@ -75,7 +75,8 @@ impl AgentTool {
         task.spawn(run_agent(run, self.app.root_id(), scope));
         task.join_next().await.map_or(Err(RunError::Cancelled), propagate_panic)?;
         let events = invocation.events();
-        let is_answer = |event: &&Arc<Event>| event.content.is_some() || event.error_code.is_some();
+        let is_answer =
+            |event: &&Arc<Event>| event.error_code.is_some() || has_text(event) || tool_answer(event).is_some();
         Ok(events.iter().skip(1).rev().find(is_answer).cloned())
     }
 }
@@ -112,6 +113,9 @@ impl Tool for AgentTool {
         if let Some(failure) = answer.error_message.as_ref().filter(|_| text.is_empty()) {
             return Err(ToolError::Recoverable(format!("agent `{name}` failed: {failure}")));
         }
+        if let Some(answer) = tool_answer(&answer).filter(|_| text.is_empty()) {
+            return Ok(answer);
+        }
         if !self.has_output_schema {
             return Ok(json!({ "result": text }));
         }
@@ -141,6 +145,23 @@ impl EventSink for AnswerCollector {
         drop(actions);
         Ok(event)
     }
+}
+
+fn has_text(event: &Event) -> bool {
+    event.content.as_ref().is_some_and(|content| !content.text().is_empty())
+}
+
+/// Returns the answer of a tool that the event ends in; of several tools, all answers by their names. `None` if the
+/// answers are empty, as that of `exit_loop`.
+fn tool_answer(event: &Event) -> Option<Value> {
+    let mut answers = event.function_responses().filter(|answer| !answer.response.is_empty());
+    let first = answers.next()?;
+    let rest: Vec<_> = answers.collect();
+    if rest.is_empty() {
+        return Some(Value::Object(first.response.clone()));
+    }
+    let all = std::iter::once(first).chain(rest);
+    Some(all.map(|answer| (answer.name.clone(), Value::Object(answer.response.clone()))).collect())
 }
 
 /// Returns the LLM agent that gets the request: the agent itself, or the first one of a sequence.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use hatchery_core::{
     CallContext, Caller, Claim, Content, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError,
-    SessionKey, USER_AUTHOR, check_message, new_invocation_id,
+    Services, SessionKey, USER_AUTHOR, check_message, new_invocation_id,
 };
 use imbl::Vector;
 
@@ -27,6 +27,7 @@ use crate::run::{AgentOutcome, AgentScope, Replay, RunContext};
 /// What a turn is started with.
 pub(super) struct TurnRequest {
     pub(super) app: Arc<App>,
+    pub(super) services: Services,
     pub(super) plugins: Plugins,
     pub(super) request: RunRequest,
     pub(super) client: EventSender,
@@ -48,7 +49,7 @@ impl RunnerInner {
         cached: CachedSession,
         slot: &mut Option<CachedSession>,
     ) -> Result<(), RunError> {
-        let TurnRequest { app, plugins, request, client } = turn;
+        let TurnRequest { app, services, plugins, request, client } = turn;
         let checked = request.check_responses(&cached.session.events);
         let found =
             checked.and_then(|()| ResumedRun::find(&app, &request, &cached.session.events, &self.verifier(&key)));
@@ -78,7 +79,7 @@ impl RunnerInner {
             user_content,
             caller: Caller::claimed(key.user, request.origin),
             run_config: app.settings.run.over(request.config),
-            services: self.services.clone(),
+            services,
             cancel: request.cancel,
             signer: self.signer.clone(),
             usage: usage.into(),

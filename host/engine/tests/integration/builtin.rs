@@ -68,6 +68,21 @@ async fn a_structured_answer_is_json_and_an_invalid_one_is_an_error_for_the_mode
 }
 
 #[tokio::test]
+async fn an_agent_tool_whose_last_word_is_a_tools_answer_returns_that_answer() {
+    let lookup = tool("lookup", |_, cx| {
+        cx.actions().skip_summarization = Some(true);
+        Ok(json!({"city": "Rome"}))
+    });
+    let helper =
+        llm_with("helper", Scripted::sequence([Reply::text("Let me see.").and_call("lookup", json!({}))]), |llm| {
+            llm.tools = vec![lookup];
+        });
+    let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("ok")]));
+    let events = Harness::new(with_tool(&model, agent_tool(helper, false))).await.transcript("hi").await;
+    assert_eq!(events[1], r#"root: answer helper{"city":"Rome"}"#);
+}
+
+#[tokio::test]
 async fn with_skip_summarization_the_agents_answer_is_the_answer() {
     let model = Arc::new(Scripted::sequence([ask("helper")]));
     let tool = agent_tool(llm("helper", Scripted::sequence(["Rome"])), true);

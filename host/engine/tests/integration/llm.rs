@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{
-    Blob, Content, IncludeContents, Instruction, ModelErrorKind, Part, PartData, RunError, RunLimit,
-};
+use hatchery_core::{Blob, Content, IncludeContents, Instruction, ModelErrorKind, Part, PartData, RunError, RunLimit};
 use hatchery_engine::{App, AppSettings, RunSettings};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;

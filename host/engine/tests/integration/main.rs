@@ -27,6 +27,7 @@ mod limits;
 mod llm;
 mod logs;
 mod messages;
+mod models;
 mod output_schema;
 mod pauses;
 mod planning;
