@@ -48,6 +48,16 @@ pub trait AgentHost: Send + Sync {
         Ok(None)
     }
 
+    /// Checks that the agent of `cx` may transfer the conversation to the agent named `target`. The default accepts any
+    /// name.
+    ///
+    /// # Errors
+    /// If there is no such agent, or the transfer is not allowed. The message lists the agents that are.
+    fn check_transfer(&self, cx: &CallContext, target: &str) -> Result<(), RunError> {
+        let _ = (cx, target);
+        Ok(())
+    }
+
     /// Returns the plugins that also apply to agents which are called as tools. The default is none.
     fn plugins(&self) -> Vec<Arc<dyn Plugin>> {
         Vec::new()

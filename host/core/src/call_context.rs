@@ -128,6 +128,16 @@ impl CallContext {
         self.actions().state_delta.insert(key.into(), value);
     }
 
+    /// Transfers the conversation to the agent named `target` after this call of a tool or a callback.
+    ///
+    /// # Errors
+    /// As [`AgentHost::check_transfer`]; [`RunError::BadInput`] if the context was created without an engine.
+    pub fn transfer_to(&self, target: &str) -> Result<(), RunError> {
+        self.host()?.check_transfer(self, target)?;
+        self.actions().transfer_to_agent = Some(target.into());
+        Ok(())
+    }
+
     /// Locks the changes, to read or to extend them. Do not hold the guard across an `await`.
     pub fn actions(&self) -> MutexGuard<'_, EventActions> {
         self.actions.lock_unpoisoned()

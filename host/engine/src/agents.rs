@@ -6,12 +6,13 @@ mod host;
 mod workflow;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use hatchery_core::{Agent, AgentContext, AgentId, AgentKind, Content, EventData, RunError};
+use hatchery_core::{Agent, AgentContext, AgentId, AgentKind, Claim, Content, Event, EventData, RunError};
 
-use crate::llm;
+use crate::llm::{self, transfer};
 use crate::plugins::HookChain;
 use crate::run::{AgentOutcome, AgentScope, Replay, RunContext, agent_start, is_agent_end, is_recovery};
 pub use agent_tool::AgentTool;
@@ -45,7 +46,7 @@ pub(crate) fn run_agent(
                 AgentOutcome::Done => {
                     let Some(caller) = callers.pop() else { return Ok(outcome) };
                     current = caller;
-                    current.attribute_failure(current.finish()).await?;
+                    outcome = current.attribute_failure(current.finish(AgentOutcome::Done)).await?;
                 }
             }
         }
@@ -59,13 +60,26 @@ struct AgentRun {
     id: AgentId,
     replay: Arc<Replay>,
     cx: AgentContext,
+    /// True once the callbacks after the agent have run. They may transfer to another agent, after which the agent is
+    /// over.
+    is_finished: AtomicBool,
+}
+
+/// What the callbacks before an agent have decided.
+enum AgentStart {
+    /// The agent runs.
+    Run,
+    /// They have answered in its place.
+    Answered,
+    /// Another agent runs in its place.
+    Transfer(String),
 }
 
 impl AgentRun {
     fn new(run: &Arc<RunContext>, id: AgentId, scope: &AgentScope) -> Self {
         let call = run.call_context(id, scope.branch.clone(), &scope.replay);
         let cx = AgentContext { call, sink: scope.sink.clone() };
-        Self { run: run.clone(), id, replay: scope.replay.clone(), cx }
+        Self { run: run.clone(), id, replay: scope.replay.clone(), cx, is_finished: AtomicBool::new(false) }
     }
 
     fn agent(&self) -> &Agent {
@@ -83,36 +97,43 @@ impl AgentRun {
         result
     }
 
-    /// Runs the agent from its beginning, unless a callback answers in its place.
+    /// Runs the agent from its beginning, unless a callback answers or transfers in its place.
     async fn start(&self) -> Result<AgentOutcome, RunError> {
-        let is_answered = self.replay.callback_step(&self.cx, agent_start, || self.call_before_agent()).await?;
-        if is_answered == Some(true) {
+        let recorded = |event: &Event| {
+            let is_answered = agent_start(event)?;
+            Some(AgentStart::new(is_answered, event.actions.transfer_to_agent.clone()))
+        };
+        match self.replay.callback_step(&self.cx, recorded, || self.call_before_agent()).await? {
+            Some(AgentStart::Answered) => Ok(AgentOutcome::Done),
+            Some(AgentStart::Transfer(target)) => self.transfer_to(&target),
+            Some(AgentStart::Run) | None => self.resume().await,
+        }
+    }
+
+    /// Calls the callbacks before the agent.
+    async fn call_before_agent(&self) -> Result<AgentStart, RunError> {
+        let content = self.hooks().before_agent(&self.cx.call).await?;
+        let start = AgentStart::new(content.is_some(), self.next_agent()?);
+        match content {
+            Some(content) => self.emit_content(content, true).await?,
+            None => self.flush(false).await?,
+        }
+        Ok(start)
+    }
+
+    /// Runs the agent from where the conversation is now, unless it is over.
+    async fn resume(&self) -> Result<AgentOutcome, RunError> {
+        if self.is_finished.load(Ordering::Relaxed) {
             return Ok(AgentOutcome::Done);
         }
-        self.resume().await
-    }
-
-    /// Calls the callbacks before the agent. Returns true if one of them answered in its place.
-    async fn call_before_agent(&self) -> Result<bool, RunError> {
-        if let Some(content) = self.hooks().before_agent(&self.cx.call).await? {
-            self.emit_content(content, true).await?;
-            return Ok(true);
-        }
-        self.flush(false).await?;
-        Ok(false)
-    }
-
-    /// Runs the agent from where the conversation is now.
-    async fn resume(&self) -> Result<AgentOutcome, RunError> {
         let outcome = match self.run_body().await {
             Ok(outcome) => outcome,
             Err(error) => self.recover(error).await?,
         };
         match outcome {
-            AgentOutcome::Done | AgentOutcome::Escalated => self.finish().await?,
-            AgentOutcome::Paused | AgentOutcome::Transfer(_) => {}
+            AgentOutcome::Done | AgentOutcome::Escalated => self.finish(outcome).await,
+            AgentOutcome::Paused | AgentOutcome::Transfer(_) => Ok(outcome),
         }
-        Ok(outcome)
     }
 
     /// Lets callbacks answer for a failure. Being cancelled or stopped is no failure.
@@ -120,16 +141,21 @@ impl AgentRun {
         if matches!(error, RunError::Cancelled | RunError::Stopped) {
             return Err(error);
         }
-        if self.replay.next(&self.cx, is_recovery).await?.is_some() {
-            return Ok(AgentOutcome::Done);
+        if let Some(event) = self.replay.next(&self.cx, is_recovery).await? {
+            return event
+                .actions
+                .transfer_to_agent
+                .as_ref()
+                .map_or(Ok(AgentOutcome::Done), |name| self.transfer_to(name));
         }
         if self.replay.has_more() {
             // An agent above recovered from it.
             return Err(error);
         }
         if let Some(content) = self.hooks().on_agent_error(&self.cx.call, &error).await? {
+            let next_agent = self.next_agent()?;
             self.emit_content(content, false).await?;
-            return Ok(AgentOutcome::Done);
+            return next_agent.map_or(Ok(AgentOutcome::Done), |name| self.transfer_to(&name));
         }
         Err(error)
     }
@@ -146,17 +172,40 @@ impl AgentRun {
         }
     }
 
-    /// Calls the callbacks after the agent.
-    async fn finish(&self) -> Result<(), RunError> {
-        let recorded = |event: &_| is_agent_end(event).then_some(());
-        self.replay.callback_step(&self.cx, recorded, || self.call_after_agent()).await.map(|_| ())
+    /// Calls the callbacks after the agent, unless they have run. Returns `outcome`, or the transfer of a callback.
+    async fn finish(&self, outcome: AgentOutcome) -> Result<AgentOutcome, RunError> {
+        if self.is_finished.swap(true, Ordering::Relaxed) {
+            return Ok(outcome);
+        }
+        let recorded = |event: &Event| is_agent_end(event).then(|| event.actions.transfer_to_agent.clone());
+        match self.replay.callback_step(&self.cx, recorded, || self.call_after_agent()).await?.flatten() {
+            Some(target) => self.transfer_to(&target),
+            None => Ok(outcome),
+        }
     }
 
-    async fn call_after_agent(&self) -> Result<(), RunError> {
-        if let Some(content) = self.hooks().after_agent(&self.cx.call).await? {
-            return self.emit_content(content, true).await;
+    /// Calls the callbacks after the agent. Returns the agent that they transfer to.
+    async fn call_after_agent(&self) -> Result<Option<String>, RunError> {
+        let content = self.hooks().after_agent(&self.cx.call).await?;
+        let next_agent = self.next_agent()?;
+        match content {
+            Some(content) => self.emit_content(content, true).await?,
+            None => self.flush(true).await?,
         }
-        self.flush(true).await
+        Ok(next_agent)
+    }
+
+    /// Returns the name of the agent that callbacks transfer to.
+    ///
+    /// # Errors
+    /// If the agent may not transfer to it.
+    fn next_agent(&self) -> Result<Option<String>, RunError> {
+        let next_agent = self.cx.call.actions().transfer_to_agent.clone();
+        next_agent.map(|name| self.transfer_to(&name).map(|_| name)).transpose()
+    }
+
+    fn transfer_to(&self, name: &str) -> Result<AgentOutcome, RunError> {
+        transfer::find_target(&self.run, self.id, name).map(AgentOutcome::Transfer)
     }
 
     /// Stores the changes that callbacks made before or after the agent, if any.
@@ -164,15 +213,32 @@ impl AgentRun {
         if self.cx.call.actions().is_empty() {
             return Ok(());
         }
-        self.cx.call.actions().end_of_agent = Some(is_end);
-        self.cx.flush().await
+        self.emit(EventData::default(), is_end).await
     }
 
     /// Emits the content that a callback returned. `is_end` is false if callbacks after the agent follow.
     async fn emit_content(&self, mut content: Content, is_end: bool) -> Result<(), RunError> {
         content.role.get_or_insert_with(|| "model".into());
+        self.emit(EventData { content: Some(Arc::new(content)), ..EventData::default() }, is_end).await
+    }
+
+    async fn emit(&self, data: EventData, is_end: bool) -> Result<(), RunError> {
         self.cx.call.actions().end_of_agent = Some(is_end);
-        self.cx.emit(EventData { content: Some(Arc::new(content)), ..EventData::default() }).await?;
+        let transfers = self.cx.call.actions().transfer_to_agent.is_some();
+        match transfers {
+            true => self.cx.emit_with_proof(data, Claim::Transfer).await?,
+            false => self.cx.emit(data).await?,
+        };
         Ok(())
+    }
+}
+
+impl AgentStart {
+    fn new(is_answered: bool, next_agent: Option<String>) -> Self {
+        match (next_agent, is_answered) {
+            (Some(next_agent), _) => Self::Transfer(next_agent),
+            (None, true) => Self::Answered,
+            (None, false) => Self::Run,
+        }
     }
 }

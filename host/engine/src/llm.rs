@@ -66,10 +66,7 @@ pub(crate) async fn run_llm_agent(
                 }
                 None => return Ok(AgentOutcome::Paused),
             },
-            AgentStep::Transfer(target) => match run.app.tree.find_agent(&target) {
-                Some(target) => return Ok(AgentOutcome::Transfer(target)),
-                None => return Err(RunError::NotFound { kind: "Agent", name: target, hint: String::new() }),
-            },
+            AgentStep::Transfer(target) => return transfer::find_target(run, id, &target).map(AgentOutcome::Transfer),
             AgentStep::LimitReached(max_steps) => {
                 return Err(RunError::Limit {
                     limit: RunLimit::Steps,

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::{custom, run_agent};
 use crate::llm::tool_resolution::add_toolsets;
+use crate::llm::transfer;
 use crate::run::{AgentOutcome, AgentScope, Replay, RunContext, list_names, unknown_tool};
 use crate::tools::pipeline::{Caller, ToolPipeline};
 
@@ -69,6 +70,10 @@ impl AgentHost for EngineHost {
             AgentKind::Custom(_) => custom::admit(&self.run.app.tree, cx, event),
             _ => Ok(None),
         }
+    }
+
+    fn check_transfer(&self, _: &CallContext, target: &str) -> Result<(), RunError> {
+        transfer::find_target(&self.run, self.agent, target).map(|_| ())
     }
 
     fn plugins(&self) -> Vec<Arc<dyn Plugin>> {

@@ -19,6 +19,8 @@ pub struct AgentLoop {
     model_calls: u32,
     /// Ids of the calls whose results are not there yet.
     pending: Vec<String>,
+    /// The agent that continues after the tools that the model has called, by a callback of the model call.
+    next_agent: Option<String>,
     settings: AgentLoopSettings,
 }
 
@@ -73,7 +75,7 @@ pub enum AgentStep {
 impl AgentLoop {
     /// Returns the loop of a run that begins with a model call.
     pub fn new(settings: AgentLoopSettings) -> Self {
-        Self { state: State::CallModel, model_calls: 0, pending: Vec::new(), settings }
+        Self { state: State::CallModel, model_calls: 0, pending: Vec::new(), next_agent: None, settings }
     }
 
     /// Returns the next step. Returns the same step until an event is recorded.
@@ -97,9 +99,13 @@ impl AgentLoop {
     pub fn record_model_event(&mut self, event: Arc<Event>) {
         self.model_calls += 1;
         let calls_tools = event.function_calls().next().is_some();
-        self.state = if ends_run(&event) {
+        let next_agent = event.actions.transfer_to_agent.clone();
+        self.state = if let Some(next_agent) = next_agent.clone().filter(|_| !calls_tools) {
+            State::Transfer(next_agent)
+        } else if ends_run(&event) {
             State::Done
         } else if calls_tools {
+            self.next_agent = next_agent;
             State::CallTools(event)
         } else if self.settings.runs_code && ends_in_code(&event) {
             State::RunCode(event)
@@ -113,7 +119,8 @@ impl AgentLoop {
     /// Records the event of [`AgentStep::CallTools`] or [`AgentStep::CallDecided`]; `None` if all of the tools answer
     /// later. `pending` are the ids of the calls whose results come later, or that wait for a person's decision.
     pub fn record_tool_event(&mut self, event: Option<Arc<Event>>, pending: Vec<String>) {
-        let transfer = event.as_ref().and_then(|event| event.actions.transfer_to_agent.clone());
+        let next_agent = self.next_agent.take();
+        let transfer = event.as_ref().and_then(|event| event.actions.transfer_to_agent.clone()).or(next_agent);
         let answer = event.as_ref().and_then(|event| self.answer_in(event));
         if self.settings.pauses {
             self.pending.extend(pending);

@@ -9,7 +9,7 @@ use hatchery_core::{
 };
 use serde_json::Value;
 
-use super::{LoopDriver, code, output_schema, planning, request};
+use super::{LoopDriver, code, output_schema, planning, request, transfer};
 
 impl LoopDriver<'_> {
     /// Calls the model, unless a callback answers in its place. Returns the event of the complete response.
@@ -99,9 +99,14 @@ impl LoopDriver<'_> {
         if data.error_code.is_some() && data.content.is_none() {
             data.actions.end_of_agent = Some(true);
         }
-        match data.long_running_tool_ids.is_empty() {
-            true => self.cx.emit(data).await,
-            false => self.cx.emit_with_proof(data, Claim::Call).await,
+        let next_agent = self.cx.call.actions().transfer_to_agent.clone();
+        if let Some(name) = &next_agent {
+            transfer::find_target(self.run, self.id, name)?;
+        }
+        match (data.long_running_tool_ids.is_empty(), next_agent) {
+            (false, _) => self.cx.emit_with_proof(data, Claim::Call).await,
+            (true, Some(_)) => self.cx.emit_with_proof(data, Claim::Transfer).await,
+            (true, None) => self.cx.emit(data).await,
         }
     }
 

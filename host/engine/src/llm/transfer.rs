@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{AgentId, AgentKind, CallContext, FunctionDeclaration, JsonMap, LlmAgent, Tool, ToolError};
+use hatchery_core::{
+    AgentId, AgentKind, CallContext, FunctionDeclaration, JsonMap, LlmAgent, RunError, Tool, ToolError,
+};
 use serde_json::{Value, json};
 
-use crate::run::RunContext;
+use crate::run::{RunContext, list_names};
 
 /// The name of the tool.
 pub(crate) const TRANSFER: &str = "transfer_to_agent";
@@ -45,6 +47,30 @@ pub(super) fn instruction(run: &RunContext, id: AgentId, llm: &LlmAgent) -> Opti
         ));
     }
     Some(text)
+}
+
+/// Returns the agent of this name if the agent `id` may transfer to it.
+///
+/// # Errors
+/// [`RunError::Agent`], which lists the agents to which it may transfer.
+pub(crate) fn find_target(run: &RunContext, id: AgentId, name: &str) -> Result<AgentId, RunError> {
+    let targets = match &run.agent(id).kind {
+        AgentKind::Llm(llm) => targets(run, id, llm),
+        AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } | AgentKind::Custom(_) => Vec::new(),
+    };
+    if let Some(target) = targets.iter().find(|target| run.agent(**target).name == name) {
+        return Ok(*target);
+    }
+    let names: Vec<_> = targets.iter().map(|target| run.agent(*target).name.as_str()).collect();
+    Err(RunError::Agent {
+        agent: run.agent(id).name.clone(),
+        code: "TRANSFER_NOT_ALLOWED".into(),
+        message: format!(
+            "cannot transfer to `{}`; the agents that it can transfer to are {}",
+            name.escape_debug(),
+            list_names(&names)
+        ),
+    })
 }
 
 /// Returns the agents to which this agent may transfer: its sub agents, then its parent, then its peers.

@@ -90,12 +90,15 @@ impl ToolPipeline {
     /// If a hook fails, the tool fails with a fatal error, or the run is cancelled.
     pub(crate) async fn respond(self, mut args: JsonMap, state_delta: JsonMap) -> Result<ToolResponse, RunError> {
         self.cx.actions().state_delta.clone_from(&state_delta);
-        let response = match self.run(&mut args).await? {
+        let mut response = match self.run(&mut args).await? {
             Outcome::Completed(result) => Some(as_map(result)),
             Outcome::Failed(error) => return Err(error.into()),
             Outcome::Pending => None,
         };
         let mut actions = self.take_changes(&state_delta);
+        if let Err(message) = self.check_transfer(&mut actions) {
+            response = Some(error_map(&message));
+        }
         // A call can only request its own confirmation.
         let id = self.cx.function_call_id.as_deref();
         actions.requested_tool_confirmations.retain(|requested, _| Some(requested.as_str()) == id);
@@ -115,12 +118,14 @@ impl ToolPipeline {
         self.cx.actions().state_delta.clone_from(&state_delta);
         let result = self.run(&mut args).await;
         let mut actions = self.take_changes(&state_delta);
+        let transfer = self.check_transfer(&mut actions);
         // A confirmation would be requested under the id of the code's own call.
         let has_requested_confirmation = !std::mem::take(&mut actions.requested_tool_confirmations).is_empty();
         code_cx.actions().merge_concurrent(actions, &before);
         if has_requested_confirmation {
             return Err(needs_person(name));
         }
+        transfer.map_err(ToolError::Recoverable)?;
         match result {
             Ok(Outcome::Completed(result)) => Ok(result),
             Ok(Outcome::Pending) => Ok(Value::Null),
@@ -138,6 +143,15 @@ impl ToolPipeline {
         let mut actions = self.cx.take_actions();
         actions.state_delta.retain(|key, value| state_delta.get(key) != Some(value));
         actions
+    }
+
+    /// Removes a transfer that is not allowed: native code may have set the action without asking.
+    fn check_transfer(&self, actions: &mut EventActions) -> Result<(), String> {
+        let (Some(target), Ok(host)) = (&actions.transfer_to_agent, self.cx.host()) else { return Ok(()) };
+        host.check_transfer(&self.cx, target).map_err(|error| {
+            actions.transfer_to_agent = None;
+            error.client_message()
+        })
     }
 
     async fn run(&self, args: &mut JsonMap) -> Result<Outcome, RunError> {

@@ -1,11 +1,17 @@
 //! Transfers between agents, and the agent that continues in the next turn.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hatchery_core::{AgentKind, HookPoint, RunError};
+use async_trait::async_trait;
+use hatchery_core::{
+    Agent, AgentKind, CallContext, Callback, Content, HookPoint, JsonMap, LlmRequest, LlmResponse, RunError, Tool,
+    ToolError,
+};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
+use super::resumption::assert_resumable;
 use crate::support::*;
 
 fn transfer_to(to: &str) -> Reply {
@@ -91,17 +97,6 @@ async fn a_loop_that_escalates_without_an_answer_returns_control() {
 }
 
 #[tokio::test]
-async fn a_tool_that_transfers_to_an_unknown_agent_fails_the_run() {
-    let away = tool("away", |_, cx| {
-        cx.actions().transfer_to_agent = Some("nobody".into());
-        Ok(json!({}))
-    });
-    let agent = llm_with("root", Scripted::sequence([Reply::call("away", json!({}))]), |llm| llm.tools = vec![away]);
-    let (_, error) = Harness::new(agent).await.expect_error("hi").await;
-    assert!(matches!(&error, RunError::NotFound { name, .. } if name == "nobody"), "{error:?}");
-}
-
-#[tokio::test]
 async fn agents_that_keep_transferring_to_each_other_reach_the_limit_without_overflow() {
     let other = llm("other", Scripted::new().default_reply(transfer_to("root")));
     let root = llm("root", Scripted::new().default_reply(transfer_to("other"))).with_sub_agents(vec![other]);
@@ -160,4 +155,133 @@ async fn peers_transfer_to_each_other() {
     let (a, b) = (llm("a", Scripted::sequence([transfer_to("b")])), llm("b", Scripted::sequence(["b answers"])));
     let root = llm("root", Scripted::sequence([transfer_to("a")])).with_sub_agents(vec![a, b]);
     assert_eq!(Harness::new(root).await.transcript("hi").await.last().unwrap(), "b: b answers");
+}
+
+/// Returns a tool that transfers to this agent, with or without asking.
+fn hands_over(target: &'static str, asks: bool) -> Arc<dyn Tool> {
+    tool("hand_over", move |_, cx| {
+        match asks {
+            true => cx.transfer_to(target).map_err(|error| ToolError::Recoverable(error.client_message()))?,
+            false => cx.actions().transfer_to_agent = Some(target.into()),
+        }
+        Ok(json!("handed over"))
+    })
+}
+
+fn with_tool(target: &'static str, asks: bool) -> Agent {
+    let model = Scripted::sequence([Reply::call("hand_over", json!({})), Reply::text("stays")]);
+    let root = llm_with("root", model, |llm| llm.tools = vec![hands_over(target, asks)]);
+    root.with_sub_agents(vec![llm("child", Scripted::new().default_reply("child"))])
+}
+
+#[tokio::test]
+async fn a_tool_hands_over_to_an_agent_that_its_caller_may_transfer_to() {
+    for asks in [true, false] {
+        let events = Harness::new(with_tool("child", asks)).await.transcript("hi").await;
+        assert_eq!(events[1..], [r#"root: answer hand_over{"result":"handed over"}"#, "child: child"]);
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_hands_over_to_an_unknown_or_disallowed_agent_gets_an_error() {
+    for (target, asks) in [("nobody", true), ("nobody", false), ("root", true), ("root", false)] {
+        let events = Harness::new(with_tool(target, asks)).await.transcript("hi").await;
+        let error =
+            format!("agent `root`: cannot transfer to `{target}`; the agents that it can transfer to are `child`");
+        assert_eq!(events[1..], [format!(r#"root: answer hand_over{{"error":"{error}"}}"#), "root: stays".into()]);
+    }
+}
+
+/// Transfers to the agent `target` at one hook, the first time.
+struct HandsOver {
+    at: HookPoint,
+    target: &'static str,
+    times: AtomicUsize,
+}
+
+impl HandsOver {
+    fn transfer(&self, at: HookPoint, cx: &CallContext) -> Result<(), RunError> {
+        if self.at == at && self.times.fetch_add(1, Ordering::Relaxed) == 0 {
+            cx.transfer_to(self.target)?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Callback for HandsOver {
+    fn name(&self) -> &str {
+        "hands_over"
+    }
+
+    async fn before_agent(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
+        self.transfer(HookPoint::BeforeAgent, cx).map(|()| None)
+    }
+
+    async fn after_agent(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
+        self.transfer(HookPoint::AfterAgent, cx).map(|()| None)
+    }
+
+    async fn before_model(&self, cx: &CallContext, _: &mut LlmRequest) -> Result<Option<LlmResponse>, RunError> {
+        self.transfer(HookPoint::BeforeModel, cx).map(|()| None)
+    }
+
+    async fn after_model(&self, cx: &CallContext, _: &LlmResponse) -> Result<Option<LlmResponse>, RunError> {
+        self.transfer(HookPoint::AfterModel, cx).map(|()| None)
+    }
+
+    async fn after_tool(
+        &self,
+        cx: &CallContext,
+        _: &str,
+        _: &JsonMap,
+        _: &JsonMap,
+    ) -> Result<Option<JsonMap>, RunError> {
+        self.transfer(HookPoint::AfterTool, cx).map(|()| None)
+    }
+}
+
+fn with_callback(at: HookPoint, target: &'static str) -> Agent {
+    let model = Scripted::new().on_tool("work", "done").default_reply(Reply::text("first").and_call("work", json!({})));
+    let callback: Arc<dyn Callback> = Arc::new(HandsOver { at, target, times: AtomicUsize::new(0) });
+    let mut root = llm_with("root", model, |llm| {
+        llm.tools = vec![tool("work", |_, _| Ok(json!("worked")))];
+        if !matches!(at, HookPoint::BeforeAgent | HookPoint::AfterAgent) {
+            llm.callbacks.push(at, callback.clone());
+        }
+    });
+    if matches!(at, HookPoint::BeforeAgent | HookPoint::AfterAgent) {
+        root.callbacks.push(at, callback);
+    }
+    root.with_sub_agents(vec![llm("child", Scripted::new().default_reply("child"))])
+}
+
+#[tokio::test]
+async fn callbacks_hand_over() {
+    let called = ["root: first; call work{}", r#"root: answer work{"result":"worked"}"#, "child: child"];
+    let cases = [
+        (HookPoint::BeforeAgent, vec!["root: ", "child: child"]),
+        (HookPoint::BeforeModel, called.to_vec()),
+        (HookPoint::AfterModel, called.to_vec()),
+        (HookPoint::AfterTool, called.to_vec()),
+        (HookPoint::AfterAgent, vec![called[0], called[1], "root: done", "root: ", "child: child"]),
+    ];
+    for (at, expected) in cases {
+        assert_eq!(Harness::new(with_callback(at, "child")).await.transcript("hi").await, expected, "{at:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_callback_that_hands_over_to_an_unknown_agent_gets_an_error() {
+    for at in [HookPoint::BeforeAgent, HookPoint::AfterModel] {
+        let (_, error) = Harness::new(with_callback(at, "nobody")).await.expect_error("hi").await;
+        assert_eq!(error.code(), "TRANSFER_NOT_ALLOWED", "{at:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_in_which_callbacks_have_handed_over_resumes() {
+    for at in [HookPoint::BeforeAgent, HookPoint::AfterModel, HookPoint::AfterAgent] {
+        assert_resumable(|| with_callback(at, "child")).await;
+    }
 }

@@ -12,8 +12,7 @@ use crate::runtime::store::nesting::MAX_CONCURRENT_CALLS;
 
 impl Host for HostState {
     fn transfer(&mut self, agent: String) -> Result<(), wit::Error> {
-        self.context()?.actions().transfer_to_agent = Some(agent);
-        Ok(())
+        Ok(self.context()?.transfer_to(&agent)?)
     }
 
     fn escalate(&mut self) -> Result<(), wit::Error> {
