@@ -1,7 +1,6 @@
 //! Transfers between agents, and the agent that continues in the next turn.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use hatchery_core::{
@@ -192,19 +191,15 @@ async fn a_tool_that_hands_over_to_an_unknown_or_disallowed_agent_gets_an_error(
     }
 }
 
-/// Transfers to the agent `target` at one hook, the first time.
+/// Transfers to the agent `target` at one hook.
 struct HandsOver {
     at: HookPoint,
     target: &'static str,
-    times: AtomicUsize,
 }
 
 impl HandsOver {
     fn transfer(&self, at: HookPoint, cx: &CallContext) -> Result<(), RunError> {
-        if self.at == at && self.times.fetch_add(1, Ordering::Relaxed) == 0 {
-            cx.transfer_to(self.target)?;
-        }
-        Ok(())
+        if self.at == at { cx.transfer_to(self.target) } else { Ok(()) }
     }
 }
 
@@ -243,7 +238,7 @@ impl Callback for HandsOver {
 
 fn with_callback(at: HookPoint, target: &'static str) -> Agent {
     let model = Scripted::new().on_tool("work", "done").default_reply(Reply::text("first").and_call("work", json!({})));
-    let callback: Arc<dyn Callback> = Arc::new(HandsOver { at, target, times: AtomicUsize::new(0) });
+    let callback: Arc<dyn Callback> = Arc::new(HandsOver { at, target });
     let mut root = llm_with("root", model, |llm| {
         llm.tools = vec![tool("work", |_, _| Ok(json!("worked")))];
         if !matches!(at, HookPoint::BeforeAgent | HookPoint::AfterAgent) {

@@ -6,7 +6,8 @@ use axum::response::Response;
 use axum::routing::get;
 use axum::{Extension, Router};
 use hatchery_core::{
-    Event, EventActions, EventData, EventWindow, JsonMap, Session, SessionKey, Timestamp, USER_AUTHOR, remove_proof,
+    Event, EventActions, EventData, EventWindow, JsonMap, Session, SessionKey, StateScope, Timestamp, USER_AUTHOR,
+    remove_proof,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -34,6 +35,9 @@ struct CreateBody {
     #[serde(alias = "session_id")]
     session_id: Option<String>,
     events: Option<Vec<EventData>>,
+    /// Whether imported events and their state may set `app:` and `user:` keys, which other sessions share.
+    #[serde(alias = "overwrite_shared_state")]
+    overwrite_shared_state: bool,
 }
 
 async fn create(
@@ -42,7 +46,12 @@ async fn create(
     body: RawJson,
 ) -> Result<Response, ApiError> {
     let body = if body.is_empty() { CreateBody::default() } else { body.parse()? };
-    let events = body.events.unwrap_or_default();
+    let mut events = body.events.unwrap_or_default();
+    let mut initial_state = body.state.unwrap_or_default();
+    if !events.is_empty() && !body.overwrite_shared_state {
+        let deltas = events.iter_mut().map(|event| &mut event.actions.state_delta);
+        deltas.chain([&mut initial_state]).for_each(remove_shared_keys);
+    }
     if let Some(index) = events.iter().position(|event| event.partial) {
         return Err(ApiError::bad_input(format!("events[{index}] is partial; only complete events can be imported")));
     }
@@ -51,7 +60,7 @@ async fn create(
         check_import(&state, &app, &user, body.session_id.as_deref().unwrap_or_default(), events.len())?;
     }
     let sessions = &state.services().sessions;
-    let session = sessions.create(&app, &user, body.session_id.as_deref(), body.state.unwrap_or_default()).await?;
+    let session = sessions.create(&app, &user, body.session_id.as_deref(), initial_state).await?;
     if events.is_empty() {
         return json::session(&session);
     }
@@ -60,6 +69,11 @@ async fn create(
         return Err(error);
     }
     json::session(&state.session(&session.key, EventWindow::All).await?)
+}
+
+/// Removes the keys that other sessions share.
+fn remove_shared_keys(state: &mut JsonMap) {
+    state.retain(|key, _| !matches!(StateScope::of(key).0, StateScope::App | StateScope::User));
 }
 
 /// Checks that the operator allows imports: imported events can claim anything about agents, tools and users.

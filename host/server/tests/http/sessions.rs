@@ -137,6 +137,33 @@ async fn an_exported_session_can_be_imported_where_the_operator_allows_it() {
 }
 
 #[tokio::test]
+async fn an_import_does_not_overwrite_shared_state_unless_asked() {
+    let host = importing().await;
+    host.post_json(&format!("{SESSIONS}/mine"), &json!({"user:name": "Ada", "app:theme": "dark"})).await;
+    let event = json!({"author": "says", "actions": {"stateDelta": {"app:theme": "light", "own": 2}}});
+    let mut import = json!({"state": {"user:name": "Eve", "kept": 1}, "events": [event]});
+    let imported = host.post_json(SESSIONS, &import).await;
+    assert_eq!(imported["state"], json!({"app:theme": "dark", "kept": 1, "own": 2, "user:name": "Ada"}));
+    assert_eq!(imported["events"][0]["actions"]["stateDelta"], json!({"own": 2}));
+    import["overwriteSharedState"] = json!(true);
+    let imported = host.post_json(SESSIONS, &import).await;
+    assert_eq!(imported["state"], json!({"app:theme": "light", "kept": 1, "own": 2, "user:name": "Eve"}));
+}
+
+#[tokio::test]
+async fn an_imported_event_gets_no_time_in_the_future() {
+    let host = importing().await;
+    let future = 4_000_000_000.0;
+    let compaction = json!({"startTimestamp": 1.0, "endTimestamp": future, "compactedContent": {"parts": []}});
+    let events = json!([{"author": "user", "timestamp": future, "actions": {"compaction": compaction}}]);
+    let imported = host.post_json(SESSIONS, &json!({ "events": events })).await;
+    let event = &imported["events"][0];
+    for time in [&event["timestamp"], &event["actions"]["compaction"]["endTimestamp"]] {
+        assert!(time.as_f64().unwrap() < future, "{event}");
+    }
+}
+
+#[tokio::test]
 async fn a_run_of_an_imported_session_is_not_resumed_even_under_its_old_id() {
     let host = importing().await;
     host.session("says").await;
