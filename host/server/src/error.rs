@@ -51,6 +51,12 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "APP_NOT_FOUND", format!("App not found: {name}; {hint}"))
     }
 
+    /// 500: the app is there, but cannot be loaded.
+    pub fn app_not_loaded(name: &str, reason: &str) -> Self {
+        let detail = format!("App cannot be loaded: {name}; {reason}");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "APP_NOT_LOADED", detail)
+    }
+
     /// 503: there is no app with this name yet. `loading` are the apps and components that are being loaded.
     pub fn app_loading(name: &str, loading: &[String]) -> Self {
         let loading = loading.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");

@@ -69,13 +69,19 @@ impl AppState {
     /// Returns the app with this name.
     ///
     /// # Errors
-    /// 404 with the existing names; 503 while components are loading that may contain the app.
+    /// 404 with the existing names; 503 while components are loading that may contain the app; 500 with the reason if
+    /// its file cannot be loaded.
     pub fn app(&self, name: &str) -> Result<Arc<App>, ApiError> {
         // Read before the app, so that an app that is loaded in between is found.
         let loading = self.source().loading();
-        self.source().app(name).ok_or_else(|| match loading.is_empty() {
-            true => ApiError::app_not_found(name, &self.source().app_names()),
-            false => ApiError::app_loading(name, &loading),
+        self.source().app(name).ok_or_else(|| {
+            let files = self.source().report().files;
+            let reason = files.into_iter().filter(|file| file.name == name).find_map(|file| file.reason);
+            match (reason, loading.is_empty()) {
+                (Some(reason), _) => ApiError::app_not_loaded(name, &reason),
+                (None, true) => ApiError::app_not_found(name, &self.source().app_names()),
+                (None, false) => ApiError::app_loading(name, &loading),
+            }
         })
     }
 

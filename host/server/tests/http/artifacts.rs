@@ -78,3 +78,15 @@ async fn artifacts_need_a_session_a_name_and_content() {
     problem(host.post(ARTIFACTS, &outside).await, 400, "INVALID_NAME").await;
     problem(host.post(ARTIFACTS, &json!({"artifact": {"text": "one"}})).await, 422, "INVALID_REQUEST").await;
 }
+
+#[tokio::test]
+async fn deleting_a_session_deletes_its_artifacts_but_not_those_of_the_user() {
+    let host = Host::start().await;
+    host.session("says").await;
+    for name in ["a.txt", "user:b.txt"] {
+        save(&host, name, json!({"text": "one"})).await;
+    }
+    host.request(Method::DELETE, "/apps/says/users/u/sessions/s").send().await.unwrap();
+    host.session("says").await;
+    assert_eq!(host.get_json(ARTIFACTS).await, json!(["user:b.txt"]));
+}

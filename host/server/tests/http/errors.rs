@@ -315,3 +315,12 @@ async fn runs_above_the_limit_are_rejected_with_retry_after() {
     first.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
+
+#[tokio::test]
+async fn an_app_that_cannot_be_loaded_says_why() {
+    let host = Host::start().await;
+    for path in ["/run", "/run_sse"] {
+        let body = problem(host.post(path, &run_body("broken", "hello")).await, 500, "APP_NOT_LOADED").await;
+        assert_eq!(body["detail"], "App cannot be loaded: broken; not a component");
+    }
+}

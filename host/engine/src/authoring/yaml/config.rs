@@ -1,8 +1,8 @@
 //! The YAML form of an agent config.
 
 use hatchery_core::{GenerateContentConfig, HookPoint, JsonMap, Planner};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// One YAML file. All agent classes share it, so that a key of another class is not reported as unknown.
@@ -98,11 +98,26 @@ impl AgentClass {
 
 impl From<String> for AgentClass {
     fn from(name: String) -> Self {
+        let short = without_package(&name);
         [Self::Llm, Self::Sequential, Self::Parallel, Self::Loop]
             .into_iter()
-            .find(|class| class.name() == name)
+            .find(|class| class.name() == short)
             .unwrap_or(Self::Registered(name))
     }
+}
+
+/// Packages of ADK, whose classes and tools may be named with them.
+const PACKAGES: [&str; 2] = ["google.adk.", "com.google.adk."];
+
+/// Returns the name of a class or a tool of ADK without its package: `exit_loop` for `google.adk.tools.exit_loop`.
+/// Other names are unchanged.
+pub(super) fn without_package(name: &str) -> &str {
+    let path = PACKAGES.iter().find_map(|package| name.strip_prefix(package));
+    path.and_then(|path| path.rsplit('.').next()).unwrap_or(name)
+}
+
+fn tool_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    String::deserialize(deserializer).map(|name| without_package(&name).to_owned())
 }
 
 /// A callback by name.
@@ -116,6 +131,8 @@ pub(super) struct NameRef {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ToolRef {
+    /// Without the package of ADK.
+    #[serde(deserialize_with = "tool_name")]
     pub(super) name: String,
     pub(super) args: Option<JsonMap>,
     #[serde(default, alias = "requireConfirmation")]

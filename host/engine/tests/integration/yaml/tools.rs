@@ -1,6 +1,6 @@
 //! Tools and toolsets.
 
-use hatchery_core::Toolset;
+use hatchery_core::{AgentKind, Toolset};
 use hatchery_engine::toolsets::StaticToolset;
 use hatchery_models::scripted::Reply;
 
@@ -34,6 +34,29 @@ tools:
     );
     assert!(tools[2].is_long_running());
     assert_eq!(loaded.files.len(), 2);
+}
+
+#[test]
+fn classes_and_tools_may_be_named_with_their_package() {
+    let text = "
+agent_class: google.adk.agents.LoopAgent
+name: root
+sub_agents:
+  - config_path: worker.yaml
+";
+    let worker = "
+agent_class: google.adk.agents.llm_agent.LlmAgent
+name: worker
+instruction: x
+tools:
+  - name: google.adk.tools.exit_loop
+  - name: google.adk.tools.google_search
+";
+    let loaded = load(folder(&[("root_agent.yaml", text), ("worker.yaml", worker)]).path()).unwrap();
+    assert!(matches!(loaded.agent.kind, AgentKind::Loop { .. }));
+    let tools = &as_llm(&loaded.agent.sub_agents[0].kind).tools;
+    let names: Vec<_> = tools.iter().map(|tool| tool.declaration().name.as_str()).collect();
+    assert_eq!(names, ["exit_loop", "google_search"]);
 }
 
 #[test]
