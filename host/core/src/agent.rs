@@ -51,6 +51,16 @@ impl Agent {
         self.sub_agents = sub_agents;
         self
     }
+
+    /// Finds an agent by name: this one, or one below it at any depth.
+    pub fn find_agent(&self, name: &str) -> Option<&Agent> {
+        if self.name == name { Some(self) } else { self.find_sub_agent(name) }
+    }
+
+    /// Finds an agent below this one, at any depth.
+    pub fn find_sub_agent(&self, name: &str) -> Option<&Agent> {
+        self.sub_agents.iter().find_map(|agent| agent.find_agent(name))
+    }
 }
 
 /// The behaviour of an agent.

@@ -344,6 +344,13 @@ impl Event {
         self.data.content.iter().flat_map(|content| content.function_responses())
     }
 
+    /// Returns true if the last part of the content is the result of code.
+    pub fn has_trailing_code_execution_result(&self) -> bool {
+        self.content.as_ref().is_some_and(|content| {
+            content.parts.last().is_some_and(|part| matches!(part.data, PartData::CodeExecutionResult(_)))
+        })
+    }
+
     /// Returns true for the runner's report of a failed run. A blocked response of a model only ends its agent's turn.
     pub fn is_run_failure(&self) -> bool {
         self.error_code.is_some() && self.content.is_none() && self.actions.end_of_agent != Some(true)
@@ -355,13 +362,10 @@ impl Event {
         if self.actions.skip_summarization == Some(true) || !self.long_running_tool_ids.is_empty() {
             return true;
         }
-        let ends_in_code_result = self.content.as_ref().is_some_and(|content| {
-            content.parts.last().is_some_and(|part| matches!(part.data, PartData::CodeExecutionResult(_)))
-        });
         !self.partial
             && self.function_calls().next().is_none()
             && self.function_responses().next().is_none()
-            && !ends_in_code_result
+            && !self.has_trailing_code_execution_result()
     }
 }
 

@@ -87,3 +87,6 @@ pub use time::Timestamp;
 pub use tool::{Tool, ToolAuthorizer, Toolset};
 pub use usage::{ArtifactUsage, SessionUsage, StateUsage, Usage, UserUsage};
 pub use wrapper::{WrapperModel, WrapperTool, WrapperToolset};
+
+/// The version of this host.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

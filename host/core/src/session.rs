@@ -5,10 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use imbl::Vector;
 use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::StoreError;
-use crate::event::Event;
+use crate::event::{Event, EventData};
 use crate::id::SessionKey;
 use crate::json::JsonMap;
 use crate::state::{State, StateScope, state_entry_bytes};
@@ -45,6 +45,40 @@ impl Serialize for Session {
         json.serialize_field("lastUpdateTime", &self.last_update_time)?;
         json.end()
     }
+}
+
+impl Session {
+    /// Parses the JSON of a session, as clients get it. Its revision is the number of its events, and its time of
+    /// creation that of its first event.
+    ///
+    /// # Errors
+    /// If the text is not the JSON of a session.
+    pub fn from_json(json: &str) -> Result<Self, serde_json::Error> {
+        let SessionJson { id, app_name, user_id, state, events, last_update_time } = serde_json::from_str(json)?;
+        let events: Vector<_> = events.into_iter().map(Event::new).collect();
+        Ok(Self {
+            key: SessionKey::new(app_name, user_id, id),
+            state,
+            revision: events.len() as u64,
+            created: events.front().map_or(last_update_time, |event| event.timestamp),
+            last_update_time,
+            events,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SessionJson {
+    id: String,
+    app_name: String,
+    user_id: String,
+    #[serde(default)]
+    state: State,
+    #[serde(default)]
+    events: Vec<EventData>,
+    #[serde(default)]
+    last_update_time: Timestamp,
 }
 
 /// The events that [`SessionService::get`] returns.

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use hatchery_core::{
     Blob, CodeExecutionResult, Content, Event, EventActions, EventData, ExecutableCode, Extra, FileData, FunctionCall,
-    FunctionResponse, JsonMap, Part, PartData, State, Timestamp,
+    FunctionResponse, JsonMap, Part, PartData, Session, State, Timestamp,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -144,4 +144,34 @@ fn null_and_the_removal_marker_delete_state() {
     let mut state = State::from(json!({"a": 1, "b": 2, "c": 3}).as_object().unwrap());
     state.apply(json!({"a": null, "b": "__ADK_SENTINEL_REMOVED__"}).as_object().unwrap());
     assert_eq!(serde_json::to_value(&state).unwrap(), json!({"c": 3}));
+}
+
+#[test]
+fn a_session_is_parsed_from_its_json() {
+    let json = json!({
+        "id": "s1", "appName": "app", "userId": "ada", "state": {"a": 1, "user:b": 2},
+        "events": [{"id": "1", "author": "root", "actions": {"stateDelta": {}, "artifactDelta": {}}, "timestamp": 2.5}],
+        "lastUpdateTime": 2.5,
+    });
+    let session = Session::from_json(&json.to_string()).unwrap();
+    assert_eq!((&*session.key.app, &*session.key.user, &*session.key.id), ("app", "ada", "s1"));
+    assert_eq!((session.revision, session.created), (1, Timestamp::from_micros(2_500_000)));
+    let again = serde_json::to_string(&session).unwrap();
+    assert_eq!(
+        serde_json::to_value(Session::from_json(&again).unwrap()).unwrap(),
+        serde_json::to_value(&session).unwrap()
+    );
+    assert_eq!(serde_json::from_str::<Value>(&again).unwrap()["state"], json["state"]);
+    assert!(Session::from_json("{}").unwrap_err().to_string().contains("missing field `id`"));
+}
+
+#[test]
+fn an_event_knows_whether_it_ends_in_the_result_of_code() {
+    let event = |parts: Vec<Part>| {
+        Event::new(EventData { content: Some(Content::new("model", parts).into()), ..EventData::default() })
+    };
+    let result = || Part::from(PartData::CodeExecutionResult(CodeExecutionResult::default()));
+    assert!(event(vec![Part::text("a"), result()]).has_trailing_code_execution_result());
+    assert!(!event(vec![result(), Part::text("a")]).has_trailing_code_execution_result());
+    assert!(!Event::new(EventData::default()).has_trailing_code_execution_result());
 }

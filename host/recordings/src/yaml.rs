@@ -5,6 +5,9 @@ mod request;
 mod tool_call;
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 
 use hatchery_core::{Content, JsonMap};
 use serde::de::DeserializeOwned;
@@ -25,6 +28,24 @@ impl Recordings {
     pub fn parse(yaml: &str) -> Result<Self, serde_yaml::Error> {
         let file: FileYaml = serde_yaml::from_str(yaml)?;
         file.try_into().map_err(serde::de::Error::custom)
+    }
+
+    /// Reads the text of a file from `reader`.
+    ///
+    /// # Errors
+    /// As [`Recordings::parse`], and if reading fails.
+    pub fn from_reader(mut reader: impl Read) -> io::Result<Self> {
+        let mut yaml = String::new();
+        reader.read_to_string(&mut yaml)?;
+        Self::parse(&yaml).map_err(io::Error::other)
+    }
+
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// As [`Recordings::from_reader`].
+    pub fn from_path(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::from_reader(File::open(path)?)
     }
 
     /// Returns the text of the file.

@@ -68,6 +68,20 @@ async fn a_structured_answer_is_json_and_an_invalid_one_is_an_error_for_the_mode
 }
 
 #[tokio::test]
+async fn the_input_schema_of_an_agent_is_what_its_tool_takes() {
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]});
+    let helper_model = Arc::new(Scripted::sequence(["Rome it is"]));
+    let helper = llm_on("helper", &helper_model, |llm| llm.input_schema = Some(schema.clone()));
+    let replies = [Reply::call("helper", json!({"town": 1})), Reply::call("helper", json!({"city": "Rome"}))];
+    let model = Arc::new(Scripted::sequence(replies.into_iter().chain([Reply::text("ok")])));
+    let events = Harness::new(with_tool(&model, agent_tool(helper, false))).await.transcript("hi").await;
+    assert_eq!(model.requests()[0].tools[0].parameters, Some(schema));
+    assert!(events[1].starts_with("root: answer helper{\"error\":"), "{}", events[1]);
+    assert_eq!(events[3], r#"root: answer helper{"result":"Rome it is"}"#);
+    assert_eq!(helper_model.requests()[0].contents[0].text(), r#"{"city":"Rome"}"#);
+}
+
+#[tokio::test]
 async fn an_agent_tool_whose_last_word_is_a_tools_answer_returns_that_answer() {
     let lookup = tool("lookup", |_, cx| {
         cx.actions().skip_summarization = Some(true);

@@ -28,6 +28,16 @@ fn every_agent_is_found_by_its_name() {
 }
 
 #[test]
+fn an_agent_is_found_below_any_agent() {
+    let left = workflow("left", AgentKind::Parallel, vec![leaf("l1"), leaf("l2")]);
+    let name = |found: Option<&Agent>| found.map(|agent| agent.name.clone());
+    assert_eq!(name(left.find_agent("left")).as_deref(), Some("left"));
+    assert_eq!(name(left.find_agent("l2")).as_deref(), Some("l2"));
+    assert_eq!(name(left.find_sub_agent("l1")).as_deref(), Some("l1"));
+    assert!(left.find_sub_agent("left").is_none() && left.find_agent("right").is_none());
+}
+
+#[test]
 fn an_agent_has_the_parent_that_it_was_added_to() {
     let tree = family();
     let parent = |name: &str| tree.parent(tree.find_agent(name).unwrap()).map(|id| tree.agent(id).name.clone());

@@ -418,3 +418,16 @@ async fn a_recording_of_adk_for_python_is_replayed() {
     let ids: Vec<_> = session.events[1].function_calls().filter_map(|call| call.id.as_deref()).collect();
     assert_eq!(ids, ["adk-1", "adk-2"], "calls without an id get that of the recorded tool call");
 }
+
+#[test]
+fn recordings_are_loaded_from_text_path_and_reader() {
+    let text = "app: dice\nrecordings: []\n";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(FILE_NAME);
+    std::fs::write(&path, text).unwrap();
+    let parsed = Recordings::parse(text).unwrap();
+    assert_eq!(Recordings::from_path(&path).unwrap(), parsed);
+    assert_eq!(Recordings::from_reader(text.as_bytes()).unwrap(), parsed);
+    assert!(Recordings::from_path(folder.path().join("missing.yaml")).is_err());
+    assert!(Recordings::from_reader("app: [".as_bytes()).is_err());
+}

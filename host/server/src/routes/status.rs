@@ -19,7 +19,7 @@ async fn health(State(state): State<AppState>) -> Json<Value> {
 
 async fn version() -> Json<Value> {
     Json(json!({
-        "version": env!("CARGO_PKG_VERSION"),
+        "version": hatchery_core::VERSION,
         "language": "rust",
         "language_version": env!("CARGO_PKG_RUST_VERSION"),
     }))
