@@ -241,8 +241,12 @@ pub enum RunLimit {
     Tokens,
     /// Stored events.
     Events,
-    /// Bytes of the JSON of all events.
+    /// Bytes of the JSON of all events, and of `temp:` state.
     EventBytes,
+    /// Rounds of loop agents.
+    Rounds,
+    /// Seconds of wall time.
+    RunTime,
 }
 
 impl RunLimit {
@@ -254,6 +258,8 @@ impl RunLimit {
             Self::Tokens => "max_tokens",
             Self::Events => "max_events",
             Self::EventBytes => "max_run_bytes",
+            Self::Rounds => "max_rounds",
+            Self::RunTime => "max_run_time",
         }
     }
 }
@@ -266,6 +272,8 @@ impl fmt::Display for RunLimit {
             Self::Tokens => "the limit of tokens in one run",
             Self::Events => "the limit of events in one run",
             Self::EventBytes => "the limit of bytes of events in one run",
+            Self::Rounds => "the limit of rounds of loops in one run",
+            Self::RunTime => "the limit of seconds of one run",
         })
     }
 }

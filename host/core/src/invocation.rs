@@ -18,7 +18,7 @@ use crate::run_config::RunConfig;
 use crate::run_usage::{ExceededLimit, RunUsage};
 use crate::services::Services;
 use crate::session::Session;
-use crate::state::{State, StateScope};
+use crate::state::{State, StateScope, state_entry_bytes};
 use crate::sync::RwLockExt;
 
 /// One run for one user message: the data that all its agents, tools and callbacks share.
@@ -189,7 +189,7 @@ impl Invocation {
     }
 
     /// Moves the `temp:` keys of a state delta into the state of this run, and returns the other keys. `temp:` keys are
-    /// never stored.
+    /// no part of stored state. They count as bytes of the run, so that the next event fails if there are too many.
     #[must_use]
     pub fn apply_temp_state(&self, mut delta: JsonMap) -> JsonMap {
         if delta.keys().any(|key| StateScope::of(key).0 == StateScope::Temp) {
@@ -197,12 +197,26 @@ impl Invocation {
             delta.retain(|key, value| {
                 let is_stored = StateScope::of(key).0 != StateScope::Temp;
                 if !is_stored {
+                    self.usage.event_bytes.fetch_add(state_entry_bytes(key, value), Ordering::Relaxed);
                     session.state.set(key, value.take());
                 }
                 is_stored
             });
         }
         delta
+    }
+
+    /// Counts a round of the loop agent `agent`.
+    ///
+    /// # Errors
+    /// [`RunError::Limit`] if the round exceeds `max_rounds`.
+    pub fn count_round(&self, agent: &str) -> Result<(), RunError> {
+        let rounds = self.usage.rounds.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let max = self.run_config.max_rounds;
+        if max > 0 && rounds > max {
+            return Err(RunError::Limit { limit: RunLimit::Rounds, value: u64::from(max), agent: agent.into() });
+        }
+        Ok(())
     }
 
     /// Counts a model call of `agent`.

@@ -1,5 +1,7 @@
 //! Settings and limits of one run.
 
+use std::time::Duration;
+
 use crate::model::StreamingMode;
 
 /// The settings of a run.
@@ -19,6 +21,10 @@ pub struct RunConfig {
     pub max_events: u32,
     /// Maximum size of the JSON of all events of the run in bytes, streamed chunks included; 0 means no limit.
     pub max_run_bytes: u64,
+    /// Maximum number of rounds of all loop agents of the run together; 0 means no limit.
+    pub max_rounds: u32,
+    /// Maximum wall time of the run, without the time that it is paused; zero means no limit.
+    pub max_run_time: Duration,
     /// Whether files in the user's message are saved as artifacts, so that the session stores only their names.
     pub save_input_blobs_as_artifacts: bool,
     /// Whether the responses of consecutive function calls follow the last of the calls in a prompt. `None` leaves this
@@ -36,6 +42,8 @@ impl Default for RunConfig {
             max_tokens: 0,
             max_events: 2_000,
             max_run_bytes: 32 << 20,
+            max_rounds: 10_000,
+            max_run_time: Duration::from_secs(60 * 60),
             save_input_blobs_as_artifacts: false,
             group_function_responses: None,
         }

@@ -21,8 +21,10 @@ pub struct RunUsage {
     pub check_steps: AtomicU64,
     /// Stored events, and events of agents called as tools, which are kept in memory until the call ends.
     pub events: AtomicU32,
-    /// Bytes of the JSON of these events and of all streamed chunks.
+    /// Bytes of the JSON of these events, of all streamed chunks, and of `temp:` state that was set.
     pub event_bytes: AtomicU64,
+    /// Rounds of loop agents.
+    pub rounds: AtomicU32,
     /// The limit of events or bytes that was exceeded first.
     exceeded: OnceLock<ExceededLimit>,
 }
@@ -71,6 +73,8 @@ impl From<UsageSnapshot> for RunUsage {
             check_steps: snapshot.check_steps.into(),
             events: snapshot.events.into(),
             event_bytes: snapshot.event_bytes.into(),
+            // A run that is resumed replays its rounds, and counts them again.
+            rounds: AtomicU32::new(0),
             exceeded: OnceLock::new(),
         }
     }

@@ -1,6 +1,7 @@
 //! An app: a tree of agents with a name and settings.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hatchery_core::{Agent, AgentId, AgentKind, AgentTree, RunConfig, ToolExecution, TreeError};
 
@@ -41,6 +42,10 @@ pub struct RunSettings {
     pub max_events: Option<u32>,
     /// Most bytes of the JSON of a run's events; 0 is no limit.
     pub max_run_bytes: Option<u64>,
+    /// Most rounds of loop agents in a run; 0 is no limit.
+    pub max_rounds: Option<u32>,
+    /// Most wall time of a run; zero is no limit.
+    pub max_run_time: Option<Duration>,
     /// Whether the tool calls of one model response run in parallel.
     pub tool_execution: Option<ToolExecution>,
     /// Whether files in the user's message are saved as artifacts.
@@ -55,6 +60,8 @@ impl RunSettings {
             max_tokens: self.max_tokens.unwrap_or(config.max_tokens),
             max_events: self.max_events.unwrap_or(config.max_events),
             max_run_bytes: self.max_run_bytes.unwrap_or(config.max_run_bytes),
+            max_rounds: self.max_rounds.unwrap_or(config.max_rounds),
+            max_run_time: self.max_run_time.unwrap_or(config.max_run_time),
             tool_execution: self.tool_execution.unwrap_or(config.tool_execution),
             save_input_blobs_as_artifacts: self
                 .save_input_blobs_as_artifacts

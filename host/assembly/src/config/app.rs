@@ -1,11 +1,13 @@
 use std::fmt;
+use std::time::Duration;
 
 use hatchery_core::ToolExecution;
 use hatchery_engine::compaction::{CompactionConfig, CompactionSettings};
 use hatchery_engine::{AppSettings, RunSettings};
+use hatchery_wasm::limits::units;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::QuotaOverrides;
@@ -31,6 +33,12 @@ pub struct AppConfig {
     /// Maximum size of the JSON of a run's events. Default: 32 MiB; 0 means unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_run_bytes: Option<ByteSize>,
+    /// Maximum number of rounds of loop agents per run. Default: 10,000; 0 means unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_rounds: Option<u32>,
+    /// Maximum wall time of a run. Default: 1 h; 0 s means unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_run_time: Option<RunTime>,
     /// Quotas that differ from `quotas`.
     #[serde(skip_serializing_if = "QuotaOverrides::is_empty")]
     pub quotas: QuotaOverrides,
@@ -66,6 +74,16 @@ impl<'de> Visitor<'de> for CompactionVisitor {
     }
 }
 
+/// A wall time, such as `90 s` or `10 min`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct RunTime(#[serde(deserialize_with = "units::time")] pub Duration);
+
+impl Serialize for RunTime {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{} s", self.0.as_secs()))
+    }
+}
+
 /// How the tool calls of one model response run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -92,6 +110,8 @@ impl AppConfig {
             max_tokens: self.max_tokens.or(defaults.max_tokens),
             max_events: self.max_events.or(defaults.max_events),
             max_run_bytes: self.max_run_bytes.or(defaults.max_run_bytes),
+            max_rounds: self.max_rounds.or(defaults.max_rounds),
+            max_run_time: self.max_run_time.or(defaults.max_run_time),
             quotas: self.quotas.with_defaults(&defaults.quotas),
             save_input_blobs_as_artifacts: self
                 .save_input_blobs_as_artifacts
@@ -110,6 +130,8 @@ impl AppConfig {
                 max_tokens: self.max_tokens,
                 max_events: self.max_events,
                 max_run_bytes: self.max_run_bytes.map(|size| size.bytes() as u64),
+                max_rounds: self.max_rounds,
+                max_run_time: self.max_run_time.map(|time| time.0),
                 tool_execution: self.tool_execution.map(Into::into),
                 save_input_blobs_as_artifacts: self.save_input_blobs_as_artifacts,
             },
@@ -142,12 +164,13 @@ mod tests {
             resumable: Some(true),
             max_tokens: Some(100),
             max_run_bytes: Some(ByteSize(1 << 20)),
+            max_run_time: Some(RunTime(Duration::from_secs(90))),
             tool_execution: Some(ToolExecutionConfig::Sequential),
             ..AppConfig::default()
         };
         assert_eq!(
             config.to_string(),
-            "resumable: true, max_tokens: 100, max_run_bytes: 1048576, tool_execution: sequential"
+            "resumable: true, max_tokens: 100, max_run_bytes: 1048576, max_run_time: 90 s, tool_execution: sequential"
         );
         assert_eq!(AppConfig::default().to_string(), "");
     }

@@ -37,6 +37,7 @@ pub(super) async fn run_loop(
     let sub_agents = run.app.tree.children(id);
     let mut round = 0;
     while !sub_agents.is_empty() && max_iterations.is_none_or(|most| round < most) {
+        run.invocation.count_round(&run.agent(id).name)?;
         for sub_agent in sub_agents {
             let sink = EscalationSink::new(run, EscalationEffect::EndsLoop, scope.sink.clone());
             let outcome = run_agent(run.clone(), *sub_agent, AgentScope { sink: sink.clone(), ..scope.clone() }).await;

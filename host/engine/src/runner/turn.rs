@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use hatchery_core::{
     CallContext, Caller, Claim, Content, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError,
-    Services, SessionKey, USER_AUTHOR, check_message, new_invocation_id,
+    RunLimit, Services, SessionKey, USER_AUTHOR, check_message, new_invocation_id,
 };
 use imbl::Vector;
 
@@ -89,7 +89,8 @@ impl RunnerInner {
         let run = RunContext::new(app, invocation.clone(), plugins.clone(), engine_host);
         let run = Arc::new(run.with_history(views, self.compactions.clone()));
         let input = UserInput { message, state_delta: request.state_delta };
-        let result = AssertUnwindSafe(execute(&run, &cx, &log, input, resumed)).catch_unwind().await;
+        let execution = within_time_limit(&run, execute(&run, &cx, &log, input, resumed));
+        let result = AssertUnwindSafe(execution).catch_unwind().await;
         let result = result.unwrap_or_else(|panic| Err(panic_error(panic.as_ref())));
         // A limit ends the run even if the agent that reached it ignored the error.
         let result = match invocation.exceeded_limit().map_or(result, Err) {
@@ -106,6 +107,25 @@ impl RunnerInner {
         self.queue.record_size(&session.key, session.events.len(), bytes);
         *slot = Some(CachedSession { session, views: run.take_views(), bytes });
         result
+    }
+}
+
+/// Awaits a run for at most `max_run_time`.
+async fn within_time_limit(
+    run: &RunContext,
+    execution: impl Future<Output = Result<(), RunError>>,
+) -> Result<(), RunError> {
+    let limit = run.invocation.run_config.max_run_time;
+    if limit.is_zero() {
+        return execution.await;
+    }
+    match tokio::time::timeout(limit, execution).await {
+        Ok(result) => result,
+        Err(_) => Err(RunError::Limit {
+            limit: RunLimit::RunTime,
+            value: limit.as_secs(),
+            agent: run.app.root().name.clone(),
+        }),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -183,6 +184,7 @@ fn chatters(code: Chatters) -> Agent {
 fn runs_are_bounded_by_default() {
     let config = RunConfig::default();
     assert_eq!((config.max_events, config.max_run_bytes), (2_000, 32 << 20));
+    assert_eq!((config.max_rounds, config.max_run_time), (10_000, Duration::from_secs(3_600)));
 }
 
 #[tokio::test]
@@ -221,6 +223,72 @@ async fn bytes_of_complete_events_and_of_chunks_count() {
         let stored = app.session().await.events.len();
         assert_eq!(stored, if partial { 2 } else { 1 + 5 + 1 });
     }
+}
+
+#[tokio::test]
+async fn a_loop_that_emits_nothing_ends_at_the_limit_of_rounds() {
+    let silent = Agent::new("silent", "", AgentKind::Sequential);
+    let root = workflow("rounds", AgentKind::Loop { max_iterations: None }, vec![silent]);
+    let (_, error) = Harness::new(root).await.expect_error("hi").await;
+    assert_eq!(
+        error.to_string(),
+        "the limit of rounds of loops in one run of 10000 reached by agent `rounds`; raise `max_rounds` to allow more"
+    );
+    assert!(matches!(error, RunError::Limit { limit: RunLimit::Rounds, .. }));
+}
+
+/// Never ends by itself.
+struct Waits;
+
+#[async_trait]
+impl CustomAgent for Waits {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        cx.say("waiting").await?;
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_ends_at_the_limit_of_its_wall_time() {
+    let root = Agent::new(
+        "root",
+        "",
+        AgentKind::Custom(CustomAgentSpec { code: Arc::new(Waits), model: None, tools: vec![] }),
+    );
+    let mut app = Harness::new(root).await;
+    app.config.max_run_time = Duration::from_secs(7);
+    let (events, error) = app.expect_error("hi").await;
+    assert!(matches!(error, RunError::Limit { limit: RunLimit::RunTime, value: 7, .. }));
+    let message = "the limit of seconds of one run of 7 reached by agent `root`; raise `max_run_time` to allow more";
+    assert_eq!(events, ["root: waiting".into(), format!("root: error LIMIT_REACHED: {message}")]);
+}
+
+/// Sets ever more `temp:` state.
+struct Hoards;
+
+#[async_trait]
+impl CustomAgent for Hoards {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        for number in 0.. {
+            cx.call.set_state(format!("temp:{number}"), json!("x".repeat(1_000)));
+            cx.flush().await?;
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn temporary_state_counts_as_bytes_of_the_run() {
+    let root = Agent::new(
+        "root",
+        "",
+        AgentKind::Custom(CustomAgentSpec { code: Arc::new(Hoards), model: None, tools: vec![] }),
+    );
+    let mut app = Harness::new(root).await;
+    app.config.max_run_bytes = 20_000;
+    let (events, error) = app.expect_error("hi").await;
+    assert!(matches!(error, RunError::Limit { limit: RunLimit::EventBytes, .. }));
+    assert!(events.len() < 20, "{}", events.len());
 }
 
 #[tokio::test]
