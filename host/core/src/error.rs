@@ -371,6 +371,15 @@ pub enum RunError {
     /// The run was cancelled.
     #[error("the run was cancelled")]
     Cancelled,
+    /// The client of a run did not read its events for too long. The run goes on without it, and all events are stored.
+    #[error(
+        "the events were read too slowly and are not sent any more; the last that was sent is `{last_event_id}`, and the \
+         session has those after it"
+    )]
+    ReaderTooSlow {
+        /// The id of the last event that was sent.
+        last_event_id: String,
+    },
     /// The events of this agent are not needed any more: the enclosing loop has ended, or its relay was dropped. The
     /// agent stops; this is not a failure.
     #[error("the agent was stopped by its parent agent")]
@@ -426,6 +435,7 @@ impl RunError {
             Self::BadInput(_) => "BAD_INPUT",
             Self::InvalidMessage(_) => "INVALID_MESSAGE",
             Self::Cancelled => "CANCELLED",
+            Self::ReaderTooSlow { .. } => "READER_TOO_SLOW",
             Self::Stopped => "STOPPED",
             Self::Internal(_) => "INTERNAL",
             Self::AlreadyReported { code, .. } => code,

@@ -161,7 +161,7 @@ impl AgentRun {
     }
 
     async fn run_body(&self) -> Result<AgentOutcome, RunError> {
-        let Self { run, id, replay, cx } = self;
+        let Self { run, id, replay, cx, is_finished: _ } = self;
         let scope = || AgentScope { branch: cx.call.branch.clone(), replay: replay.clone(), sink: cx.sink.clone() };
         match &self.agent().kind {
             AgentKind::Llm(llm) => llm::run_llm_agent(run, *id, llm, cx, replay).await,

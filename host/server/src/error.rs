@@ -178,6 +178,7 @@ fn status(error: &RunError) -> StatusCode {
         RunError::BadInput(_) => StatusCode::BAD_REQUEST,
         RunError::InvalidMessage(_) => StatusCode::UNPROCESSABLE_ENTITY,
         RunError::Cancelled
+        | RunError::ReaderTooSlow { .. }
         | RunError::Stopped
         | RunError::PluginMissing { .. }
         | RunError::Component { code: COMPONENT_BUSY, .. } => StatusCode::SERVICE_UNAVAILABLE,
@@ -208,7 +209,7 @@ mod tests {
         let (agent, message) = ("a".to_owned(), "no".to_owned());
         let quota = |is_request| StoreError::QuotaExceeded { message: "no".into(), key: "quotas.x", is_request };
         let busy = StoreError::Busy { context: "no".into(), retry_after: Duration::from_secs(1) };
-        let cases: [(RunError, u16, &str); 32] = [
+        let cases: [(RunError, u16, &str); 33] = [
             (StoreError::SessionExists(key()).into(), 409, "SESSION_EXISTS"),
             (StoreError::SessionNotFound(key()).into(), 404, "SESSION_NOT_FOUND"),
             (StoreError::InvalidName { name: "..".into(), reason: "no" }.into(), 400, "INVALID_NAME"),
@@ -269,6 +270,7 @@ mod tests {
             (RunError::InvalidMessage("no".into()), 422, "INVALID_MESSAGE"),
             (RunError::Agent { agent, code: "AGENT_FAILED".into(), message: message.clone() }, 500, "AGENT_FAILED"),
             (RunError::Cancelled, 503, "CANCELLED"),
+            (RunError::ReaderTooSlow { last_event_id: "1".into() }, 503, "READER_TOO_SLOW"),
             (RunError::Internal("no".into()), 500, "INTERNAL"),
             (RunError::AlreadyReported { code: "SAFETY".into(), message }, 500, "SAFETY"),
         ];

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{CallContext, Content, Event, EventSink, EventWindow, InvocationWriter, RevisionGap, RunError};
-use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio::sync::{Mutex, mpsc};
 
 use crate::plugins::Plugins;
@@ -18,7 +18,8 @@ use crate::tasks::run_to_completion;
 /// The channel to a run's client.
 pub(super) type EventSender = mpsc::Sender<Result<Arc<Event>, RunError>>;
 
-/// How long a run waits for a client that does not read. After that it continues without the client.
+/// How long a run waits for a client that does not read. After that it continues without the client, which is told
+/// where its events stopped.
 const CLIENT_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The outermost [`EventSink`] of a run. Clones are the same log.
@@ -38,7 +39,11 @@ struct EventLogInner {
 
 enum LogState {
     /// Events go into the session and to the client.
-    Open(EventSender),
+    Open {
+        client: EventSender,
+        /// The id of the last event that was sent.
+        last_event_id: String,
+    },
     /// Events go into the session only: the client has missed one and must not get later ones.
     Detached,
     /// The run is over: events are rejected.
@@ -63,7 +68,7 @@ impl EventLog {
         client: EventSender,
         delivered_ids: HashSet<String>,
     ) -> Self {
-        let state = Mutex::new(LogState::Open(client));
+        let state = Mutex::new(LogState::Open { client, last_event_id: String::new() });
         Self(Arc::new(EventLogInner { cx, writer, plugins, delivered_ids, state }))
     }
 
@@ -123,10 +128,16 @@ impl EventLogInner {
             self.store(&event).await?;
         }
         if origin != EventOrigin::User
-            && let LogState::Open(client) = &*state
-            && !self.send(client, event.clone()).await
+            && let LogState::Open { client, last_event_id } = &mut *state
         {
-            *state = LogState::Detached;
+            match self.send(client, event.clone()).await {
+                Delivery::Sent => last_event_id.clone_from(&event.id),
+                Delivery::Stalled => {
+                    report_stop(client.clone(), std::mem::take(last_event_id));
+                    *state = LogState::Detached;
+                }
+                Delivery::Failed => *state = LogState::Detached,
+            }
         }
         Ok(event)
     }
@@ -154,17 +165,36 @@ impl EventLogInner {
         Ok(())
     }
 
-    /// Sends an event, and waits if the client is slow. Returns false if the event cannot be delivered: the client is
-    /// gone or does not read, or the run is cancelled.
-    async fn send(&self, client: &EventSender, event: Arc<Event>) -> bool {
+    /// Sends an event, and waits if the client is slow.
+    async fn send(&self, client: &EventSender, event: Arc<Event>) -> Delivery {
         match client.try_send(Ok(event)) {
-            Ok(()) => true,
-            Err(TrySendError::Closed(_)) => false,
+            Ok(()) => Delivery::Sent,
+            Err(TrySendError::Closed(_)) => Delivery::Failed,
             Err(TrySendError::Full(event)) => {
                 let sending = client.send_timeout(event, CLIENT_STALL_TIMEOUT);
-                let result = self.cx.invocation.cancel.run_until_cancelled(sending).await;
-                matches!(result, Some(Ok(())))
+                match self.cx.invocation.cancel.run_until_cancelled(sending).await {
+                    Some(Ok(())) => Delivery::Sent,
+                    Some(Err(SendTimeoutError::Timeout(_))) => Delivery::Stalled,
+                    Some(Err(SendTimeoutError::Closed(_))) | None => Delivery::Failed,
+                }
             }
         }
     }
+}
+
+/// Whether an event has reached the client's queue.
+enum Delivery {
+    Sent,
+    /// The client has not read for [`CLIENT_STALL_TIMEOUT`].
+    Stalled,
+    /// The client is gone, or the run is cancelled.
+    Failed,
+}
+
+/// Tells the client, once it reads again, which event is the last that it gets.
+fn report_stop(client: EventSender, last_event_id: String) {
+    tokio::spawn(async move {
+        // Fails if the client is gone.
+        let _ = client.send(Err(RunError::ReaderTooSlow { last_event_id })).await;
+    });
 }

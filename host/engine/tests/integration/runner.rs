@@ -377,3 +377,24 @@ async fn a_late_response_continues_in_the_branch_of_its_call() {
     let events = app.runner.run(app.app.clone(), app.request(message)).await.unwrap().collect().await.unwrap();
     assert_eq!((brief(&events[0]).as_str(), events[0].branch.as_deref()), ("asks: arrived", Some("all.asks")));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_is_told_where_it_stopped_and_nothing_is_lost_in_the_store() {
+    let app = Harness::new(emits(200)).await;
+    let mut run = app.start("hi").await;
+    let first = run.next().await.unwrap().unwrap();
+    // The run waits for its reader once, and goes on.
+    app.runner.drain().await;
+    let (mut read, mut last) = (1, first.id.clone());
+    let error = loop {
+        match run.next().await.unwrap() {
+            Ok(event) => (read, last) = (read + 1, event.id.clone()),
+            Err(error) => break error,
+        }
+    };
+    assert!(read < 200, "{read}");
+    assert_eq!(error.code(), "READER_TOO_SLOW");
+    assert!(error.to_string().contains(&format!("the last that was sent is `{last}`")), "{error}");
+    assert!(run.next().await.is_none());
+    assert_eq!(app.session().await.events.len(), 201);
+}
