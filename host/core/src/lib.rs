@@ -16,6 +16,7 @@ mod error;
 mod event;
 mod examples;
 mod extra;
+mod http_options;
 mod id;
 mod invocation;
 mod item;
@@ -62,6 +63,7 @@ pub use event::{
 };
 pub use examples::{Example, ExampleProvider, Examples};
 pub use extra::{Extra, KnownKeys, known_key};
+pub use http_options::{HttpOptions, RetryOptions};
 pub use id::{IdKind, InvalidId, MAX_ID_BYTES, SessionKey};
 pub use invocation::{Invocation, InvocationWriter, NewInvocation, RevisionGap};
 pub use item::ItemKind;

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::content::Content;
 use crate::error::ModelError;
 use crate::event::UsageMetadata;
+use crate::http_options::HttpOptions;
 use crate::json::JsonMap;
 use crate::json_schema::to_json_schema;
 
@@ -100,6 +101,63 @@ pub struct GenerateContentConfig {
     /// All other settings (`safetySettings`, `thinkingConfig`, `toolConfig` …).
     #[serde(flatten)]
     pub extra: JsonMap,
+}
+
+/// Settings besides the typed ones, as Gemini names them.
+const OTHER_SETTINGS: [&str; 19] = [
+    "audioTimestamp",
+    "automaticFunctionCalling",
+    "cachedContent",
+    "candidateCount",
+    "enableEnhancedCivicAnswers",
+    "httpOptions",
+    "imageConfig",
+    "labels",
+    "logprobs",
+    "mediaResolution",
+    "modelSelectionConfig",
+    "responseJsonSchema",
+    "responseLogprobs",
+    "responseModalities",
+    "routingConfig",
+    "safetySettings",
+    "speechConfig",
+    "thinkingConfig",
+    "toolConfig",
+];
+
+/// Settings that belong to the agent.
+const RESERVED_SETTINGS: [&str; 8] =
+    ["model", "contents", "messages", "tools", "systemInstruction", "stream", "streamOptions", "generationConfig"];
+
+impl GenerateContentConfig {
+    /// Checks that all settings are known. To be called when an agent is loaded.
+    ///
+    /// # Errors
+    /// The name of an unknown or reserved setting, or what is wrong with `httpOptions`.
+    pub fn check(&self) -> Result<(), String> {
+        for key in self.extra.keys().map(String::as_str) {
+            if RESERVED_SETTINGS.contains(&key) {
+                return Err(format!("`{key}` is not a setting of a model call; the agent and the host set it"));
+            }
+            if !OTHER_SETTINGS.contains(&key) {
+                return Err(format!(
+                    "unknown setting `{key}`; settings are those of Gemini's `GenerateContentConfig`, and keys of another \
+                     provider's body go below `httpOptions.extraBody`"
+                ));
+            }
+        }
+        self.http_options()?.unwrap_or_default().check()
+    }
+
+    /// Returns the HTTP options of the call.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn http_options(&self) -> Result<Option<HttpOptions>, String> {
+        let options = self.extra.get("httpOptions").filter(|options| !options.is_null());
+        options.map(HttpOptions::deserialize).transpose().map_err(|error| format!("`httpOptions`: {error}"))
+    }
 }
 
 /// The declaration of a tool that is sent to a model.

@@ -94,17 +94,18 @@ struct Gemini {
 impl Model for Gemini {
     async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
         let origin = &self.endpoint.origin;
-        let body = wire::request(&self.model, &request, origin)?;
+        let options = self.endpoint.options(&request.config)?;
+        let body = wire::request(&self.model, &request, &options, origin)?;
         drop(request);
         match streaming_mode {
             StreamingMode::Off => {
-                let response = self.endpoint.post(&self.generate_url, body).await?;
+                let response = self.endpoint.post(&self.generate_url, body, &options).await?;
                 let body = self.endpoint.read_body(response).await?;
                 let response = wire::parse_response(&body, origin)?;
                 Ok(stream::iter([Ok(response)]).boxed())
             }
             StreamingMode::On => {
-                let response = self.endpoint.post(&self.stream_url, body).await?;
+                let response = self.endpoint.post(&self.stream_url, body, &options).await?;
                 let payloads = sse::payloads(self.endpoint.event_stream(response)?, origin.clone());
                 Ok(sse::responses(payloads, decoder(origin.clone())))
             }

@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use backon::{ExponentialBuilder, Retryable};
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, Stream, StreamExt};
-use hatchery_core::{ModelError, ModelErrorKind};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use hatchery_core::{GenerateContentConfig, HttpOptions, ModelError, ModelErrorKind, RetryOptions};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url, redirect};
 
 use crate::failure::Origin;
@@ -65,12 +65,24 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     /// Sends a POST request with a JSON body. Returns a response with a success status, before its body is read.
-    pub(crate) async fn post(&self, url: &Url, body: Bytes) -> Result<Response, ModelError> {
-        let send = || self.send(url, body.clone());
-        let backoff =
-            ExponentialBuilder::new().with_min_delay(MIN_RETRY_DELAY).with_max_times(MAX_ATTEMPTS - 1).with_jitter();
-        send.retry(backoff)
-            .when(is_retryable)
+    pub(crate) async fn post(&self, url: &Url, body: Bytes, options: &HttpOptions) -> Result<Response, ModelError> {
+        let mut headers = self.headers.clone();
+        for (name, value) in &options.headers {
+            let header = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
+            let (name, value) = header.ok_or_else(|| {
+                self.origin.error(ModelErrorKind::BadRequest, format!("`httpOptions.headers`: `{name}` cannot be sent"))
+            })?;
+            // Keys of the provider are never replaced.
+            headers.entry(name).or_insert(value);
+        }
+        let timeout = options.timeout.map_or(FIRST_BYTE_TIMEOUT, Duration::from_millis);
+        let send = || self.send(url, body.clone(), headers.clone(), timeout);
+        let retry = options.retry_options.clone().unwrap_or_default();
+        send.retry(backoff(&retry))
+            .when(|error: &ModelError| match (&retry.http_status_codes, error.status) {
+                (Some(codes), Some(status)) => codes.contains(&status),
+                (_, _) => is_retryable(error),
+            })
             .adjust(|error: &ModelError, delay| match (delay, error.retry_after) {
                 (Some(_), Some(retry_after)) => (retry_after <= MAX_RETRY_DELAY).then_some(retry_after),
                 (delay, _) => delay,
@@ -79,16 +91,22 @@ impl Endpoint {
             .await
     }
 
-    async fn send(&self, url: &Url, body: Bytes) -> Result<Response, ModelError> {
+    async fn send(
+        &self,
+        url: &Url,
+        body: Bytes,
+        headers: HeaderMap,
+        timeout: Duration,
+    ) -> Result<Response, ModelError> {
         let origin = &self.origin;
         let request = self
             .client
             .post(url.clone())
-            .headers(self.headers.clone())
+            .headers(headers)
             .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
             .body(body)
             .send();
-        let response = first_byte(request, origin).await?.map_err(|error| {
+        let response = first_byte(request, timeout, origin).await?.map_err(|error| {
             let host = url.host_str().unwrap_or_default();
             let message = format!("cannot reach {} at {host}: {}", origin.provider, chain(&error.without_url()));
             origin.error(ModelErrorKind::Network, message)
@@ -100,6 +118,12 @@ impl Endpoint {
         let retry_after = retry_after(response.headers());
         let (body, _) = collect(body_stream(response, origin.clone()), MAX_ERROR_BODY_BYTES).await;
         Err(origin.status_error(status, &body, retry_after))
+    }
+
+    /// Returns the HTTP options of a request.
+    pub(crate) fn options(&self, config: &GenerateContentConfig) -> Result<HttpOptions, ModelError> {
+        let options = config.http_options().map_err(|reason| self.origin.error(ModelErrorKind::BadRequest, reason))?;
+        Ok(options.unwrap_or_default())
     }
 
     /// Reads a body to its end.
@@ -180,12 +204,24 @@ pub(crate) fn endpoint_url<'a>(
     Ok(url)
 }
 
-/// Waits for a response to begin, for at most [`FIRST_BYTE_TIMEOUT`].
-async fn first_byte<T>(response: impl Future<Output = T>, origin: &Origin) -> Result<T, ModelError> {
-    tokio::time::timeout(FIRST_BYTE_TIMEOUT, response).await.map_err(|_| {
-        let message = format!("{} did not answer within {} s", origin.provider, FIRST_BYTE_TIMEOUT.as_secs());
+/// Waits for a response to begin, for at most `timeout`.
+async fn first_byte<T>(response: impl Future<Output = T>, timeout: Duration, origin: &Origin) -> Result<T, ModelError> {
+    tokio::time::timeout(timeout, response).await.map_err(|_| {
+        let message = format!("{} did not answer within {} s", origin.provider, timeout.as_secs_f64());
         origin.error(ModelErrorKind::Timeout, message)
     })
+}
+
+/// Returns the delays between attempts.
+fn backoff(retry: &RetryOptions) -> ExponentialBuilder {
+    let delay = |seconds: Option<f64>, default| seconds.map_or(default, Duration::from_secs_f64);
+    let attempts = retry.attempts.map_or(MAX_ATTEMPTS, |attempts| attempts as usize);
+    let backoff = ExponentialBuilder::new()
+        .with_min_delay(delay(retry.initial_delay, MIN_RETRY_DELAY))
+        .with_max_delay(delay(retry.max_delay, MAX_RETRY_DELAY))
+        .with_factor(retry.exp_base.map_or(2.0, |base| base.max(1.0) as f32))
+        .with_max_times(attempts.saturating_sub(1));
+    if retry.jitter == Some(0.0) { backoff } else { backoff.with_jitter() }
 }
 
 fn is_retryable(error: &ModelError) -> bool {
@@ -320,12 +356,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_does_not_begin_within_five_minutes_is_a_timeout() {
-        let error = first_byte(std::future::pending::<()>(), &origin()).await.unwrap_err();
+        let error = first_byte(std::future::pending::<()>(), FIRST_BYTE_TIMEOUT, &origin()).await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::Timeout);
         assert_eq!(error.message, "Someone did not answer within 300 s");
         assert!(!is_retryable(&error));
         let just_in_time = tokio::time::sleep(FIRST_BYTE_TIMEOUT - Duration::from_secs(1));
-        assert!(first_byte(just_in_time, &origin()).await.is_ok());
+        assert!(first_byte(just_in_time, FIRST_BYTE_TIMEOUT, &origin()).await.is_ok());
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ mod finish;
 pub mod fuzz;
 mod gemini;
 mod http;
+mod nulls;
 mod openai;
 mod registry;
 pub mod scripted;

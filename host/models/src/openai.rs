@@ -106,9 +106,10 @@ impl OpenAi {
 impl Model for OpenAi {
     async fn generate(&self, request: LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
         let origin = &self.endpoint.origin;
+        let options = self.endpoint.options(&request.config)?;
         let body = self.body(&request, streaming_mode)?;
         drop(request);
-        let response = self.endpoint.post(&self.url, body).await?;
+        let response = self.endpoint.post(&self.url, body, &options).await?;
         match streaming_mode {
             StreamingMode::Off => {
                 let body = self.endpoint.read_body(response).await?;

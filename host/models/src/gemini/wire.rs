@@ -4,8 +4,8 @@ use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use hatchery_core::{
-    Blob, Content, FileData, FunctionCall, FunctionDeclaration, FunctionResponse, GenerateContentConfig, JsonMap,
-    LlmRequest, LlmResponse, ModelError, ModelErrorKind, Part, PartData, UsageMetadata,
+    Blob, Content, FileData, FunctionCall, FunctionDeclaration, FunctionResponse, GenerateContentConfig, HttpOptions,
+    JsonMap, LlmRequest, LlmResponse, ModelError, ModelErrorKind, Part, PartData, UsageMetadata,
 };
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::failure::Origin;
 use crate::files;
 use crate::finish;
+use crate::nulls;
 
 /// Prefix of the call ids that the engine generates. They are not sent to Gemini.
 const ENGINE_ID_PREFIX: &str = "adk-";
@@ -27,14 +28,24 @@ const USER: &str = "user";
 const TOP_LEVEL: [&str; 6] =
     ["safetySettings", "safety_settings", "toolConfig", "tool_config", "cachedContent", "cached_content"];
 
-/// Settings that this API does not support.
-const UNSUPPORTED: [&str; 3] = ["labels", "httpOptions", "http_options"];
+/// Settings that are not part of the body: those of Vertex AI, of the HTTP client and of client libraries.
+const UNSUPPORTED: [&str; 3] = ["labels", "httpOptions", "automaticFunctionCalling"];
+
+/// Keys that `httpOptions.extraBody` may not set.
+const RESERVED_KEYS: [&str; 4] = ["contents", "systemInstruction", "tools", "generationConfig"];
 
 /// Serializes the body of a request to `model`.
-pub(super) fn request(model: &str, request: &LlmRequest, origin: &Origin) -> Result<Bytes, ModelError> {
+pub(super) fn request(
+    model: &str,
+    request: &LlmRequest,
+    options: &HttpOptions,
+    origin: &Origin,
+) -> Result<Bytes, ModelError> {
     let serialize_error =
         |error| origin.error(ModelErrorKind::BadRequest, format!("the request cannot be written as JSON: {error}"));
-    let (generation_config, top_level) = settings(&request.config).map_err(serialize_error)?;
+    let (generation_config, mut top_level) = settings(&request.config).map_err(serialize_error)?;
+    let extra = options.extra_body.iter().filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str()));
+    top_level.extend(extra.map(|(key, value)| (key.clone(), value.clone())));
     let declarations: Vec<_> = request.tools.iter().map(|tool| Declaration::of(tool)).collect();
     let functions = (!declarations.is_empty()).then_some(ToolJson::Functions { function_declarations: declarations });
     let instructions = (!request.system_instructions.is_empty()).then(|| request.system_instructions.join("\n\n"));
@@ -370,7 +381,7 @@ pub(super) fn delta(part: Part) -> LlmResponse {
 }
 
 fn parse(json: &[u8], origin: &Origin) -> Result<Option<LlmResponse>, ModelError> {
-    let body: GenerateContentJson = serde_json::from_slice(json).map_err(|error| origin.bad_response(error))?;
+    let body: GenerateContentJson = nulls::parse(json).map_err(|error| origin.bad_response(error))?;
     if let Some(error) = &body.error {
         return Err(origin.body_error(error));
     }

@@ -5,7 +5,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Settings that are specific to Gemini.
-const GEMINI_ONLY: [&str; 14] = [
+const GEMINI_ONLY: [&str; 15] = [
+    "automaticFunctionCalling",
+    "responseJsonSchema",
     "safetySettings",
     "thinkingConfig",
     "responseModalities",
@@ -19,7 +21,6 @@ const GEMINI_ONLY: [&str; 14] = [
     "imageConfig",
     "enableEnhancedCivicAnswers",
     "labels",
-    "httpOptions",
 ];
 
 #[derive(Serialize)]
@@ -92,6 +93,13 @@ pub(super) fn settings(config: &GenerateContentConfig) -> JsonMap {
             "toolConfig" => set("tool_choice", tool_choice(value)),
             "responseLogprobs" => set("logprobs", Some(value.clone())),
             "logprobs" if value.is_number() => set("top_logprobs", Some(value.clone())),
+            "httpOptions" => {
+                for (key, value) in value.get("extraBody").and_then(Value::as_object).into_iter().flatten() {
+                    if !RESERVED_KEYS.contains(&key.as_str()) {
+                        set(key, Some(value.clone()));
+                    }
+                }
+            }
             key if GEMINI_ONLY.contains(&key) || RESERVED_KEYS.contains(&key) => {}
             key => set(key, Some(value.clone())),
         }

@@ -11,6 +11,7 @@ use super::messages::{Message, messages};
 use super::settings::{AnyTool, settings, tools};
 use crate::failure::Origin;
 use crate::finish;
+use crate::nulls;
 
 #[derive(Serialize)]
 pub(super) struct RequestJson<'a> {
@@ -141,7 +142,7 @@ struct CompletionDetails {
 
 /// Parses a response or a chunk. Returns an error if it has an `error` key.
 pub(super) fn parse(json: &[u8], origin: &Origin) -> Result<CompletionJson, ModelError> {
-    let completion: CompletionJson = serde_json::from_slice(json).map_err(|error| origin.bad_response(error))?;
+    let completion: CompletionJson = nulls::parse(json).map_err(|error| origin.bad_response(error))?;
     match &completion.error {
         Some(error) => Err(origin.body_error(error)),
         None => Ok(completion),

@@ -160,7 +160,9 @@ async fn instructions_tools_and_settings_are_in_their_fields() {
         "temperature": 0.5, "topP": 0.9, "topK": 40, "maxOutputTokens": 100, "stopSequences": ["END"], "presencePenalty": 0.1,
         "frequencyPenalty": 0.2, "seed": 7, "responseSchema": { "type": "object" }, "thinkingConfig": { "thinkingBudget": 0 },
         "safetySettings": [{ "category": "C", "threshold": "T" }], "toolConfig": { "functionCallingConfig": { "mode": "ANY" } },
-        "cachedContent": "cachedContents/1", "labels": { "a": "b" }, "httpOptions": { "timeout": 1 },
+        "cachedContent": "cachedContents/1", "labels": { "a": "b" },
+        "httpOptions": { "timeout": 60000, "extraBody": { "store": true, "contents": [] } },
+        "automaticFunctionCalling": { "disable": true },
     }))
     .unwrap();
     let expected = json!({
@@ -186,6 +188,7 @@ async fn instructions_tools_and_settings_are_in_their_fields() {
         "safetySettings": [{ "category": "C", "threshold": "T" }],
         "toolConfig": { "functionCallingConfig": { "mode": "ANY" } },
         "cachedContent": "cachedContents/1",
+        "store": true,
     });
     assert_eq!(body_of(asked).await, expected);
 }
@@ -222,6 +225,23 @@ async fn gemma_gets_its_instructions_in_a_user_message() {
 async fn answer_to(body: Value) -> hatchery_core::LlmResponse {
     let provider = MockProvider::start([MockResponse::json(body)]).await;
     generate(provider.gemini().as_ref(), user_request("hi")).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_null_in_an_answer_means_absent() {
+    let args = json!({ "x": null });
+    let response = answer_to(json!({
+        "candidates": [{
+            "content": { "role": "model", "parts": [{ "functionCall": { "name": "a", "args": args }, "thought": null }] },
+            "finishReason": "STOP", "safetyRatings": null, "avgLogprobs": null,
+        }, null],
+        "usageMetadata": { "promptTokenCount": 3, "cachedContentTokenCount": null }, "error": null,
+    }))
+    .await;
+    let content = response.content.unwrap();
+    assert_eq!(serde_json::to_value(&content.function_calls().next().unwrap().args).unwrap(), args);
+    assert_eq!(response.usage_metadata.unwrap().prompt_token_count, Some(3));
+    assert_eq!(answer_to(json!({ "candidates": null })).await.error_code.as_deref(), Some("UNKNOWN_ERROR"));
 }
 
 #[tokio::test]

@@ -32,6 +32,43 @@ async fn a_rate_limited_request_is_retried_and_succeeds() {
     assert!(asked.iter().all(|again| again.body == asked[0].body));
 }
 
+/// Returns a request with these HTTP options.
+fn with_options(options: serde_json::Value) -> hatchery_core::LlmRequest {
+    let mut request = user_request("hi");
+    request.config.extra.insert("httpOptions".into(), options);
+    request
+}
+
+#[tokio::test]
+async fn headers_and_retries_of_http_options_are_used() {
+    let provider = MockProvider::start([busy(), hello()]).await;
+    let once = with_options(json!({ "retryOptions": { "attempts": 1 }, "headers": { "X-Team": "red" } }));
+    let error = call_error(provider.gemini().as_ref(), once, StreamingMode::Off).await;
+    assert_eq!(error.kind, ModelErrorKind::RateLimited);
+    assert_eq!(provider.requests()[0].headers["x-team"], "red");
+    let not_found = MockResponse::json(json!({ "error": { "message": "not yet" } })).status(404);
+    let provider = MockProvider::start([not_found, hello()]).await;
+    let retried = with_options(json!({ "retryOptions": { "initialDelay": 0.001, "httpStatusCodes": [404] } }));
+    generate(provider.gemini().as_ref(), retried).await.unwrap();
+    assert_eq!(provider.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn the_timeout_of_http_options_ends_a_call() {
+    // Accepts connections, and never responds.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let settings = Settings {
+        gemini_api_key: Some("k".into()),
+        gemini_base_url: Some(hatchery_models::BaseUrl::from(url)),
+        ..Settings::default()
+    };
+    let model = ModelProviders::with_defaults(settings).model("gemini-x").unwrap();
+    let request = with_options(json!({ "timeout": 20, "retryOptions": { "attempts": 1 } }));
+    let error = call_error(model.as_ref(), request, StreamingMode::Off).await;
+    assert_eq!(error.message, "Gemini did not answer within 0.02 s");
+}
+
 #[tokio::test]
 async fn after_three_attempts_the_error_is_that_of_the_last_response() {
     let provider = MockProvider::start([busy(), busy(), busy(), hello()]).await;

@@ -192,7 +192,9 @@ async fn settings_have_the_names_of_the_protocol() {
     let body = body_of(with_config(json!({
         "temperature": 0.5, "topP": 0.9, "topK": 40, "maxOutputTokens": 100, "stopSequences": ["END"], "presencePenalty": 0.1,
         "frequencyPenalty": 0.2, "seed": 7, "responseMimeType": "application/json", "responseLogprobs": true, "logprobs": 3,
-        "thinkingConfig": {}, "safetySettings": [], "reasoning_effort": "low",
+        "thinkingConfig": {}, "safetySettings": [],
+        "automaticFunctionCalling": { "disable": true },
+        "httpOptions": { "extraBody": { "reasoning_effort": "low", "model": "other" } },
     })))
     .await;
     let expected = json!({

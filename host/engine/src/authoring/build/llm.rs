@@ -204,6 +204,8 @@ impl LlmAgentBuilder {
             self.llm.generate_content_config = with_settings(&self.llm.generate_content_config, self.config)
                 .map_err(|reason| BuildError::Config { agent: agent.clone(), reason })?;
         }
+        let checked = self.llm.generate_content_config.check();
+        checked.map_err(|reason| BuildError::Config { agent: agent.clone(), reason })?;
         self.common.build(AgentKind::Llm(self.llm))
     }
 }

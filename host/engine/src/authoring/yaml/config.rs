@@ -236,8 +236,14 @@ pub(super) fn planner(planner: Option<&Value>) -> Result<Option<Planner>, String
 /// Reads settings of model calls, with keys in either spelling. Keys inside a schema are not converted.
 pub(super) fn generate_content_config(config: Option<JsonMap>) -> Result<GenerateContentConfig, String> {
     let Some(config) = config else { return Ok(GenerateContentConfig::default()) };
-    serde_path_to_error::deserialize(camel_keys(Value::Object(config))).map_err(|error| located(&error))
+    let config = serde_path_to_error::deserialize(camel_keys(Value::Object(config)));
+    let config: GenerateContentConfig = config.map_err(|error| located(&error))?;
+    config.check()?;
+    Ok(config)
 }
+
+/// Keys whose values have keys of the author's own.
+const OWN_KEYS: [&str; 3] = ["extraBody", "headers", "labels"];
 
 fn camel_keys(value: Value) -> Value {
     match value {
@@ -245,7 +251,8 @@ fn camel_keys(value: Value) -> Value {
             map.into_iter()
                 .map(|(key, value)| {
                     let key = camel(&key);
-                    let value = if key.ends_with("Schema") { value } else { camel_keys(value) };
+                    let has_own_keys = key.ends_with("Schema") || OWN_KEYS.contains(&key.as_str());
+                    let value = if has_own_keys { value } else { camel_keys(value) };
                     (key, value)
                 })
                 .collect(),

@@ -88,6 +88,41 @@ fn the_error_of_an_invalid_schema_has_its_location() {
 }
 
 #[test]
+fn unknown_and_reserved_settings_of_model_calls_are_errors() {
+    let with = |settings: &str| error_of(&format!("name: root\ninstruction: x\ngenerate_content_config: {settings}\n"));
+    for (settings, reason) in [
+        (
+            "{ temprature: 1 }",
+            "unknown setting `temprature`; settings are those of Gemini's `GenerateContentConfig`, and keys of another \
+             provider's body go below `httpOptions.extraBody`",
+        ),
+        ("{ tools: [] }", "`tools` is not a setting of a model call; the agent and the host set it"),
+        (
+            "{ system_instruction: x }",
+            "`systemInstruction` is not a setting of a model call; the agent and the host set it",
+        ),
+        (
+            "{ http_options: { base_url: x } }",
+            "`httpOptions`: unknown field `baseUrl`, expected one of `timeout`, `headers`, `retryOptions`, `extraBody`",
+        ),
+        (
+            "{ http_options: { headers: { Authorization: x } } }",
+            "`httpOptions.headers` cannot set `Authorization`, which the host sets",
+        ),
+        (
+            "{ http_options: { retry_options: { attempts: 11 } } }",
+            "`httpOptions.retryOptions.attempts` is between 1 and 10",
+        ),
+        (
+            "{ http_options: { retry_options: { max_delay: -1 } } }",
+            "the numbers of `httpOptions.retryOptions` are between 0 and 3600",
+        ),
+    ] {
+        assert_eq!(with(settings), format!("root_agent.yaml:3:1: {reason}"));
+    }
+}
+
+#[test]
 fn a_tool_cannot_have_the_name_of_a_tool_of_the_engine() {
     let folder = folder(&[("root_agent.yaml", "name: root\ninstruction: x\ntools:\n  - name: transfer_to_agent\n")]);
     let registry = StaticCatalog::default().with_tool(tool("transfer_to_agent", |_, _| Ok(json!(1))));

@@ -142,7 +142,7 @@ impl Builder<'_> {
             max_steps: llm.max_steps,
             disallow_transfer_to_parent: llm.disallow_transfer_to_parent,
             disallow_transfer_to_peers: llm.disallow_transfer_to_peers,
-            generate_content_config: llm::config(llm.config.clone()).map_err(bad)?,
+            generate_content_config: llm::agent_config(llm.config.clone()).map_err(bad)?,
             callbacks: self.callbacks(component, llm.callbacks())?,
             capabilities: Some(AgentCapabilities::of(component)),
         })

@@ -77,6 +77,13 @@ pub(crate) fn config(json: Option<String>) -> Result<GenerateContentConfig, BadV
     )
 }
 
+/// Parses and checks the settings of an agent's model calls.
+pub(crate) fn agent_config(json: Option<String>) -> Result<GenerateContentConfig, BadValue> {
+    let config = config(json)?;
+    config.check().map_err(|reason| BadValue::new("`config`", "settings of model calls", reason))?;
+    Ok(config)
+}
+
 /// Keys of a response that the contract carries in `extra`.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

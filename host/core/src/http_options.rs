@@ -1,0 +1,72 @@
+//! HTTP options of a model call: the setting `httpOptions`.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::json::JsonMap;
+
+/// Headers that only the host sets.
+const RESERVED_HEADERS: [&str; 8] = [
+    "authorization",
+    "x-goog-api-key",
+    "cookie",
+    "host",
+    "content-type",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+];
+
+/// Most attempts of one call.
+const MAX_ATTEMPTS: u32 = 10;
+
+/// How the requests of a model call are sent. The base URL is the operator's.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct HttpOptions {
+    /// Milliseconds until a response must begin.
+    pub timeout: Option<u64>,
+    /// Headers of the request.
+    pub headers: BTreeMap<String, String>,
+    /// How a failed request is retried.
+    pub retry_options: Option<RetryOptions>,
+    /// Keys that are added to the body of the request.
+    pub extra_body: JsonMap,
+}
+
+/// How a failed request is retried.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct RetryOptions {
+    /// Attempts, the first included.
+    pub attempts: Option<u32>,
+    /// Seconds before the first retry.
+    pub initial_delay: Option<f64>,
+    /// Most seconds before a retry.
+    pub max_delay: Option<f64>,
+    /// Factor by which the delay grows.
+    pub exp_base: Option<f64>,
+    /// Randomness of the delay; 0 is none.
+    pub jitter: Option<f64>,
+    /// HTTP statuses after which a request is retried.
+    pub http_status_codes: Option<Vec<u16>>,
+}
+
+impl HttpOptions {
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let reserved = |name: &&String| RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str());
+        if let Some(name) = self.headers.keys().find(reserved) {
+            return Err(format!("`httpOptions.headers` cannot set `{name}`, which the host sets"));
+        }
+        let retry = self.retry_options.clone().unwrap_or_default();
+        if retry.attempts.is_some_and(|attempts| attempts == 0 || attempts > MAX_ATTEMPTS) {
+            return Err(format!("`httpOptions.retryOptions.attempts` is between 1 and {MAX_ATTEMPTS}"));
+        }
+        let delays = [retry.initial_delay, retry.max_delay, retry.exp_base, retry.jitter];
+        if delays.into_iter().flatten().any(|delay| !(0.0..=3_600.0).contains(&delay)) {
+            return Err("the numbers of `httpOptions.retryOptions` are between 0 and 3600".into());
+        }
+        Ok(())
+    }
+}
