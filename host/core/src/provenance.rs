@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
     use crate::content::{Content, FunctionCall, PartData};
-    use crate::event::Event;
+    use crate::event::{Event, USER_AUTHOR};
 
     fn session(id: &str) -> SessionKey {
         SessionKey::new("app", "ada", id)
@@ -290,7 +290,8 @@ mod tests {
     fn what_a_paused_run_keeps_is_part_of_its_proof() {
         let signer = EventSigner::new(b"key");
         let metadata = |calls: u64| Some(Box::new(json!({ PAUSED_RUN_KEY: {"llmCalls": calls} })));
-        let mut event = EventData { custom_metadata: metadata(7), ..event(json!({})) };
+        let author = USER_AUTHOR.into();
+        let mut event = EventData { author, custom_metadata: metadata(7), ..EventData::default() };
         signer.sign(&session("s"), &mut event, Claim::PausedRun);
         assert!(signer.proves(&session("s"), &event, Claim::PausedRun));
         event.custom_metadata.as_mut().unwrap()[PAUSED_RUN_KEY]["llmCalls"] = json!(0);
