@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { FakeHost, collect } from "hatchery-guest/testing";
+import { MockHost, collect } from "hatchery-guest/testing";
 import { countSyllables, haiku } from "./index.js";
 
 const RAIN = "Rain on the window\nthe kettle begins to sing\nI open a book";
@@ -11,7 +11,7 @@ test("syllables are counted by line", () => {
 });
 
 test("a poem of the wrong size is asked for again", async () => {
-  const host = new FakeHost({ user: "rain", answers: ["Rain", RAIN] });
+  const host = new MockHost({ userMessage: "rain", responses: ["Rain", RAIN] });
   assert.deepEqual(await collect(haiku.run(host.context())), ["Not quite: 1 syllables. Once more.", RAIN]);
-  assert.deepEqual(host.stored, { haikus: 1 });
+  assert.deepEqual(host.state, { haikus: 1 });
 });

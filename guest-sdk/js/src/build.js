@@ -1,8 +1,8 @@
-// Makes a component of a module: `node build.js MODULE CONTRACT WORK`. WORK holds the program and its packages in `app/`; what is generated
-// and what is needed to call the build tool is put beside them.
+// Prepares a module for the build tool: `node build.js MODULE CONTRACT WORK`. The folder WORK has the program and its packages in `app/`;
+// generated files are written beside them.
 //
-// The program is imported by Node first, to see what it offers; then a world with just that is written, and the build tool runs the program
-// once more, in WebAssembly, and takes a snapshot of it.
+// The program is first imported by Node, to find its exports. Then a WIT world with these exports is generated. The build tool runs the
+// program in WebAssembly and takes a snapshot.
 
 import { copyFileSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -19,27 +19,29 @@ function fail(message) {
   process.exit(1);
 }
 
-async function lookAt(program, module) {
-  let found;
+/** Imports a program and returns the kinds of its exports. */
+async function importProgram(program, module) {
+  let imported;
   try {
-    found = await import(pathToFileURL(program));
+    imported = await import(pathToFileURL(program));
   } catch (error) {
     if (error.code === "ERR_MODULE_NOT_FOUND" && error.message.includes(program)) {
-      fail(`there is no \`${module}\`; say which module it is in package.json: "hatchery": {"module": "…"}`);
+      fail(`there is no \`${module}\`; set the module in package.json: "hatchery": {"module": "…"}`);
     }
     if (error.code === "ERR_MODULE_NOT_FOUND") {
-      fail(`${error.message.split("\n")[0]}; packages must be in package.json and in package-lock.json (run \`npm install\`)`);
+      fail(`${error.message.split("\n")[0]}; add the package to package.json and package-lock.json with \`npm install\``);
     }
     console.error(error.stack ?? String(error));
     fail(`\`${module}\` cannot be imported`);
   }
-  const kinds = Object.keys(EXPORTS).filter((kind) => Object.keys(found.default?.[kind] ?? {}).length);
-  if (!found.default?.isComponent || !kinds.length) {
-    fail(`\`${module}\` offers nothing; end it with \`export default component({ agents: […], tools: […], callbacks: […] })\``);
+  const kinds = Object.keys(EXPORTS).filter((kind) => Object.keys(imported.default?.[kind] ?? {}).length);
+  if (!imported.default?.isComponent || !kinds.length) {
+    fail(`\`${module}\` exports nothing; end it with \`export default component({ agents: […], tools: […], callbacks: […] })\``);
   }
   return kinds;
 }
 
+/** Writes the WIT world and the entry module. */
 function generate(kinds, module, contract, work) {
   const wit = join(work, "wit");
   const copies = join(wit, "deps", "hatchery");
@@ -52,17 +54,17 @@ function generate(kinds, module, contract, work) {
   const exports = kinds.map((kind) => `  export hatchery:agent/${EXPORTS[kind][0]}@${version};\n`).join("");
   const imports = `  include hatchery:agent/sync-imports@${version};\n  import wasi:random/random@0.2.0;\n`;
   writeFileSync(join(wit, "app.wit"), `package hatchery:app;\n\nworld app {\n${imports}${exports}}\n`);
-  const own = join(dirname(fileURLToPath(import.meta.url)), "component.js");
-  writeFileSync(own, readFileSync(own, "utf8").replaceAll("@@VERSION@", `@${version}`));
+  const sdk = join(dirname(fileURLToPath(import.meta.url)), "component.js");
+  writeFileSync(sdk, readFileSync(sdk, "utf8").replaceAll("@@VERSION@", `@${version}`));
   const names = kinds.map((kind) => EXPORTS[kind][1]).join(", ");
   const lines = [
     'import { exportsOf } from "hatchery-guest/component";',
-    `import offer from "./${module}";`,
-    `export const { ${names} } = exportsOf(offer);`,
+    `import component from "./${module}";`,
+    `export const { ${names} } = exportsOf(component);`,
   ];
   writeFileSync(join(work, "app", "hatchery-entry.js"), `${lines.join("\n")}\n`);
 }
 
 const [module, contract, work] = process.argv.slice(2);
-const kinds = await lookAt(join(work, "app", module), module);
+const kinds = await importProgram(join(work, "app", module), module);
 generate(kinds, module, contract, work);

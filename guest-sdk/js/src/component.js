@@ -1,5 +1,5 @@
-// The side of the package that meets the host: only a component can import it. It makes the contract's exports of what a module offers,
-// and a host for its contexts of the plain imports.
+// The implementation of the contract; only a component can import it. It implements the exports for the items of a module, and the host of
+// contexts by the imports.
 
 import random from "wasi:random/random@0.2.0";
 import agents from "hatchery:agent/sync-agents@@VERSION@";
@@ -11,99 +11,100 @@ import model from "hatchery:agent/sync-model@@VERSION@";
 import session from "hatchery:agent/session@@VERSION@";
 import tools from "hatchery:agent/sync-tools@@VERSION@";
 
-import { content, event } from "./content.js";
+import { content, toEvent } from "./content.js";
 import { Context } from "./context.js";
 import * as convert from "./convert.js";
 import { BadArguments, FatalError, HatcheryError, describe } from "./errors.js";
+import { parse, stringify } from "./json.js";
 
-const parsed = (json) => (json === null || json === undefined ? undefined : JSON.parse(json));
+const { parseOptional } = convert;
 
-/** Asks the host; what it refuses is an error of ours. */
-function ask(call) {
+/** Calls the host, and converts its errors. */
+function callHost(call) {
   try {
     return call();
   } catch (error) {
-    // The engine wraps what the contract says in an error of its own.
-    const refused = error?.payload ?? error;
-    if (refused?.tag === "model") throw new HatcheryError("TOOL_FAILED", refused.val);
-    if (refused?.tag === "fatal") throw new FatalError(refused.val.code, refused.val.message);
-    if (typeof refused?.code === "string" && !(refused instanceof Error)) throw new HatcheryError(refused.code, refused.message);
+    // The JavaScript engine wraps errors of the contract.
+    const failure = error?.payload ?? error;
+    if (failure?.tag === "model") throw new HatcheryError("TOOL_FAILED", failure.val);
+    if (failure?.tag === "fatal") throw new FatalError(failure.val.code, failure.val.message);
+    if (typeof failure?.code === "string" && !(failure instanceof Error)) throw new HatcheryError(failure.code, failure.message);
     throw error;
   }
 }
 
-/** What a resource of the host has, piece by piece; it is given back in the end. */
-function* pieces(source, read) {
+/** Iterates over a resource of the host, and drops it at the end. */
+function* iterate(resource, convertItem) {
   try {
-    for (let next = ask(() => source.next()); next; next = ask(() => source.next())) yield read(next);
+    for (let item = callHost(() => resource.next()); item; item = callHost(() => resource.next())) yield convertItem(item);
   } finally {
-    source[Symbol.dispose]?.();
+    resource[Symbol.dispose]?.();
   }
 }
 
 const HOST = {
-  info: () => ask(() => session.current()),
-  userContent: () => convert.contentFromWit(ask(() => session.userContent())),
-  getState: (key) => parsed(ask(() => session.getState(key))),
-  allState: () => Object.fromEntries(ask(() => session.allState()).map(([key, value]) => [key, JSON.parse(value)])),
-  setState: (key, value) => ask(() => session.setState(key, convert.json(value))),
-  eventCount: () => Number(ask(() => session.eventCount())),
-  events: (offset, limit) => ask(() => session.events(offset, limit)).map(convert.eventFromWit),
+  info: () => callHost(() => session.current()),
+  userContent: () => convert.contentFromWit(callHost(() => session.userContent())),
+  getState: (key) => parseOptional(callHost(() => session.getState(key))),
+  allState: () => Object.fromEntries(callHost(() => session.allState()).map(([key, value]) => [key, parse(value)])),
+  setState: (key, value) => callHost(() => session.setState(key, stringify(value))),
+  eventCount: () => Number(callHost(() => session.eventCount())),
+  events: (offset, limit) => callHost(() => session.events(offset, limit)).map(convert.eventFromWit),
   confirmation: () => {
-    const decided = ask(() => session.confirmation());
-    return decided ? { ...decided, payload: parsed(decided.payload) } : undefined;
+    const confirmation = callHost(() => session.confirmation());
+    return confirmation ? { ...confirmation, payload: parseOptional(confirmation.payload) } : undefined;
   },
   requestConfirmation: (hint, payload) =>
-    ask(() => session.requestConfirmation(hint, payload === undefined ? null : convert.json(payload))),
-  config: (key) => parsed(ask(() => config.get(key))),
+    callHost(() => session.requestConfirmation(hint, payload === undefined ? null : stringify(payload))),
+  config: (key) => parseOptional(callHost(() => config.get(key))),
   log: (level, message, fields) =>
-    ask(() => log.write(level, message, Object.entries(fields).map(([name, value]) => [name, String(value)]))),
-  transfer: (agent) => ask(() => agents.transfer(agent)),
-  escalate: () => ask(() => agents.escalate()),
-  skipSummarization: () => ask(() => agents.skipSummarization()),
-  saveArtifact: (name, part) => Number(ask(() => artifacts.save(name, convert.partToWit(part)))),
+    callHost(() => log.write(level, message, Object.entries(fields).map(([name, value]) => [name, String(value)]))),
+  transfer: (agent) => callHost(() => agents.transfer(agent)),
+  escalate: () => callHost(() => agents.escalate()),
+  skipSummarization: () => callHost(() => agents.skipSummarization()),
+  saveArtifact: (name, part) => Number(callHost(() => artifacts.save(name, convert.partToWit(part)))),
   loadArtifact: (name, version) => {
-    const part = ask(() => artifacts.load(name, version ?? null));
+    const part = callHost(() => artifacts.load(name, version ?? null));
     return part ? convert.partFromWit(part) : undefined;
   },
-  listArtifacts: () => ask(() => artifacts.list()),
-  artifactVersions: (name) => Array.from(ask(() => artifacts.versions(name)), Number),
-  deleteArtifact: (name) => ask(() => artifacts.delete(name)),
+  listArtifacts: () => callHost(() => artifacts.list()),
+  artifactVersions: (name) => Array.from(callHost(() => artifacts.versions(name)), Number),
+  deleteArtifact: (name) => callHost(() => artifacts.delete(name)),
   searchMemory: (query) =>
-    ask(() => memory.search(query)).map((entry) => ({
+    callHost(() => memory.search(query)).map((entry) => ({
       content: convert.contentFromWit(entry.content), author: entry.author ?? undefined, timestampMicros: Number(entry.timestamp),
     })),
-  callTool: (name, args) => JSON.parse(ask(() => tools.call(name, convert.json(args)))),
-  *generate(asked, streamed) {
-    yield* pieces(ask(() => model.generate(convert.requestToWit(asked), streamed)), convert.responseFromWit);
+  callTool: (name, args) => parse(callHost(() => tools.call(name, stringify(args)))),
+  *generate(request, streaming) {
+    yield* iterate(callHost(() => model.generate(convert.requestToWit(request), streaming)), convert.responseFromWit);
   },
-  *runAgent(name) {
-    yield* pieces(ask(() => agents.run(name)), convert.eventFromWit);
+  *runSubAgent(name) {
+    yield* iterate(callHost(() => agents.run(name)), convert.eventFromWit);
   },
 };
 
-/** False while the program starts, of which the component is a snapshot: there is no host then, and no chance. */
-let isAwake = false;
+/** False until the first call of the host. The snapshot of the program is taken before it, without imports. */
+let isRunning = false;
 
-const chance = Math.random;
+const builtInRandom = Math.random;
 
 Math.random = () => {
-  if (!isAwake) return chance();
+  if (!isRunning) return builtInRandom();
   const bytes = random.getRandomBytes(7);
   let value = bytes[0] & 31;
-  for (let at = 1; at < 7; at += 1) value = value * 256 + bytes[at];
+  for (let index = 1; index < 7; index += 1) value = value * 256 + bytes[index];
   return value / 2 ** 53;
 };
 
-const shown = (each) => {
-  if (each instanceof Error) return `${each}\n${each.stack ?? ""}`.trim();
-  return typeof each === "object" && each !== null ? JSON.stringify(each) : String(each);
+const format = (value) => {
+  if (value instanceof Error) return `${value}\n${value.stack ?? ""}`.trim();
+  return typeof value === "object" && value !== null ? stringify(value) : String(value);
 };
 
-const write = (level) => (...said) => {
-  // A log that is full is no reason to fail.
+const write = (level) => (...values) => {
+  // A full log is not an error of the component.
   try {
-    if (isAwake) log.write(level, said.map(shown).join(" "), []);
+    if (isRunning) log.write(level, values.map(format).join(" "), []);
   } catch {}
 };
 
@@ -111,15 +112,15 @@ globalThis.console = {
   log: write("info"), info: write("info"), warn: write("warn"), error: write("error"), debug: write("debug"), trace: write("trace"),
 };
 
-/** An error for the host; what the code did not mean to throw also goes to the log, with its stack. */
-function failure(error) {
+/** Converts an error. One without a code is also logged, with its stack. */
+function toWitError(error) {
   if (error instanceof HatcheryError) return { code: error.code, message: error.message };
   if (!(error instanceof BadArguments)) console.error(error);
   return { code: "COMPONENT_FAILED", message: describe(error) };
 }
 
-function toolError(error) {
-  return error instanceof FatalError ? { tag: "fatal", val: failure(error) } : { tag: "model", val: failure(error).message };
+function toWitToolError(error) {
+  return error instanceof FatalError ? { tag: "fatal", val: toWitError(error) } : { tag: "model", val: toWitError(error).message };
 }
 
 function find(items, kind, name) {
@@ -127,107 +128,111 @@ function find(items, kind, name) {
   return items[name];
 }
 
-/** The exports `guest-tools`, `guest-agents` and `guest-callbacks` for what a module offers. */
-export function exportsOf(offer) {
-  return { guestTools: toolsOf(offer.tools), guestAgents: agentsOf(offer.agents), guestCallbacks: callbacksOf(offer.callbacks) };
+/** Implements `guest-tools`, `guest-agents` and `guest-callbacks` for the items of a component. */
+export function exportsOf({ tools, agents, callbacks }) {
+  return { guestTools: exportTools(tools), guestAgents: exportAgents(agents), guestCallbacks: exportCallbacks(callbacks) };
 }
 
-function toolsOf(offered) {
+function exportTools(items) {
   return {
-    describe: () => Object.values(offered).map(convert.toolToWit),
+    describe: () => Object.values(items).map(convert.toolToWit),
     async call(name, args) {
-      isAwake = true;
+      isRunning = true;
       try {
-        const found = offered[name];
-        if (!found) throw new HatcheryError("NOT_FOUND", `this component has no tool \`${name}\``);
-        return convert.json(await found.call(JSON.parse(args), new Context(HOST)));
+        if (!Object.hasOwn(items, name)) throw new HatcheryError("NOT_FOUND", `this component has no tool \`${name}\``);
+        return stringify(await items[name].call(parse(args), new Context(HOST)));
       } catch (error) {
-        throw toolError(error);
+        throw toWitToolError(error);
       }
     },
   };
 }
 
-function agentsOf(offered) {
+function exportAgents(items) {
   return {
-    describe: () => Object.values(offered).map(convert.agentToWit),
+    describe: () => Object.values(items).map(convert.agentToWit),
     async instruct(name, isGlobal) {
-      isAwake = true;
-      const found = find(offered, "agent", name);
+      isRunning = true;
+      const found = find(items, "agent", name);
       try {
         const instruction = isGlobal ? found.globalInstruction : found.instruction;
         return await instruction(new Context(HOST));
       } catch (error) {
-        throw failure(error);
+        throw toWitError(error);
       }
     },
     async run(name) {
-      isAwake = true;
-      return say(find(offered, "custom agent", name));
+      isRunning = true;
+      return emitAll(find(items, "custom agent", name));
     },
   };
 }
 
-/** What an agent says, as a stream; a failure is its last event. */
-async function* say(agent) {
+/** Streams the events of an agent. A failure is its last event. */
+async function* emitAll(agent) {
   try {
-    const said = agent.run(new Context(HOST));
-    if (said?.[Symbol.asyncIterator] || (said?.[Symbol.iterator] && typeof said !== "string")) {
-      for await (const each of said) yield convert.eventToWit(event(each));
+    const result = agent.run(new Context(HOST));
+    if (result?.[Symbol.asyncIterator] || (result?.[Symbol.iterator] && typeof result !== "string")) {
+      for await (const output of result) yield convert.eventToWit(toEvent(output));
     } else {
-      const only = await said;
-      if (only !== undefined && only !== null) yield convert.eventToWit(event(only));
+      const output = await result;
+      if (output !== undefined && output !== null) yield convert.eventToWit(toEvent(output));
     }
   } catch (error) {
-    const { code, message } = failure(error);
+    const { code, message } = toWitError(error);
     yield convert.eventToWit({ errorCode: code, errorMessage: message });
   }
 }
 
-function callbacksOf(offered) {
-  const call = async (name, ...given) => {
-    isAwake = true;
-    const found = find(offered, "callback", name);
+function exportCallbacks(items) {
+  const call = async (name, ...values) => {
+    isRunning = true;
+    const callback = find(items, "callback", name);
     try {
-      return (await found.run(...given, new Context(HOST))) ?? undefined;
+      return (await callback.run(...values, new Context(HOST))) ?? undefined;
     } catch (error) {
-      throw failure(error);
+      throw toWitError(error);
     }
   };
-  const asContent = (given) => given === undefined ? null : convert.contentToWit(typeof given === "string" ? content(given) : given);
-  const error = ({ code, message }) => new HatcheryError(code, message);
-  const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
-  const asJson = (given) => (given === undefined ? null : convert.json(given));
-  const asResponse = (given) => (given === undefined ? null : convert.responseToWit(given));
+  const toContent = (output) => {
+    if (output === undefined) return null;
+    return convert.contentToWit(typeof output === "string" ? content(output) : output);
+  };
+  const toJson = (response) => (response === undefined ? null : stringify(response));
+  const toResponse = (response) => (response === undefined ? null : convert.responseToWit(response));
+  const toError = ({ code, message }) => new HatcheryError(code, message);
+  const isEqual = (one, other) => stringify(one) === stringify(other);
   return {
-    describe: () => Object.values(offered).map(convert.callbackToWit),
-    beforeAgent: async (name) => asContent(await call(name)),
-    afterAgent: async (name) => asContent(await call(name)),
-    onAgentError: async (name, failed) => asContent(await call(name, error(failed))),
-    async beforeModel(name, sent) {
-      const asked = convert.requestFromWit(sent);
-      const given = await call(name, asked);
-      if (given !== undefined) return { tag: "respond", val: convert.responseToWit(given) };
-      const unchanged = same(asked, convert.requestFromWit(sent));
-      return unchanged ? { tag: "proceed" } : { tag: "revise", val: convert.requestToWit(asked) };
+    describe: () => Object.values(items).map(convert.callbackToWit),
+    beforeAgent: async (name) => toContent(await call(name)),
+    afterAgent: async (name) => toContent(await call(name)),
+    onAgentError: async (name, error) => toContent(await call(name, toError(error))),
+    async beforeModel(name, request) {
+      const revised = convert.requestFromWit(request);
+      const response = await call(name, revised);
+      if (response !== undefined) return { tag: "respond", val: convert.responseToWit(response) };
+      const isUnchanged = isEqual(revised, convert.requestFromWit(request));
+      return isUnchanged ? { tag: "proceed" } : { tag: "revise", val: convert.requestToWit(revised) };
     },
-    async afterModel(name, received) {
-      const answered = convert.responseFromWit(received);
-      const given = await call(name, answered);
-      return given === undefined && same(answered, convert.responseFromWit(received)) ? null : convert.responseToWit(given ?? answered);
+    async afterModel(name, response) {
+      const revised = convert.responseFromWit(response);
+      const replacement = await call(name, revised);
+      const isUnchanged = replacement === undefined && isEqual(revised, convert.responseFromWit(response));
+      return isUnchanged ? null : convert.responseToWit(replacement ?? revised);
     },
-    onModelError: async (name, sent, failed) => asResponse(await call(name, convert.requestFromWit(sent), error(failed))),
+    onModelError: async (name, request, error) => toResponse(await call(name, convert.requestFromWit(request), toError(error))),
     async beforeTool(name, { tool, args }) {
-      const called = { tool, args: JSON.parse(args) };
-      const given = await call(name, called);
-      if (given !== undefined) return { tag: "respond", val: convert.json(given) };
-      return same(called.args, JSON.parse(args)) ? { tag: "proceed" } : { tag: "revise", val: convert.json(called.args) };
+      const revised = { tool, args: parse(args) };
+      const response = await call(name, revised);
+      if (response !== undefined) return { tag: "respond", val: stringify(response) };
+      return isEqual(revised.args, parse(args)) ? { tag: "proceed" } : { tag: "revise", val: stringify(revised.args) };
     },
     async afterTool(name, { tool, args }, response) {
-      const answered = JSON.parse(response);
-      const given = await call(name, { tool, args: JSON.parse(args) }, answered);
-      return given === undefined && same(answered, JSON.parse(response)) ? null : convert.json(given ?? answered);
+      const revised = parse(response);
+      const replacement = await call(name, { tool, args: parse(args) }, revised);
+      const isUnchanged = replacement === undefined && isEqual(revised, parse(response));
+      return isUnchanged ? null : stringify(replacement ?? revised);
     },
-    onToolError: async (name, { tool, args }, failed) => asJson(await call(name, { tool, args: JSON.parse(args) }, error(failed))),
+    onToolError: async (name, { tool, args }, error) => toJson(await call(name, { tool, args: parse(args) }, toError(error))),
   };
 }

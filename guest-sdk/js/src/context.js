@@ -1,7 +1,7 @@
-// What code is given: the session and the services of the host. A context holds nothing of a session: every method asks the host, and
-// waits for the answer. `await` in front of a call does no harm.
+// Contexts: access to the session and the services of the host. A context has no data of its own: every method calls the host and waits
+// for the result. `await` before a call is allowed.
 
-import { request } from "./content.js";
+import { toRequest } from "./content.js";
 import { HatcheryError } from "./errors.js";
 
 class State {
@@ -11,12 +11,12 @@ class State {
     this.#host = host;
   }
 
-  /** The value of a key, own changes included; `undefined` when it is not set. */
+  /** Returns the value of a key, including the code's own changes; `undefined` if it is not set. */
   get(key) {
     return this.#host.getState(key);
   }
 
-  /** Sets a key. `app:…` is shared by all users, `user:…` by the user's sessions, `temp:…` lasts only for this run. */
+  /** Sets a key. `app:…` is shared by all users, `user:…` by the user's sessions. `temp:…` keys only exist during this run. */
   set(key, value) {
     this.#host.setState(key, value);
   }
@@ -25,7 +25,7 @@ class State {
     this.#host.setState(key, null);
   }
 
-  /** All of it. */
+  /** Returns all state, including the code's own changes. */
   all() {
     return this.#host.allState();
   }
@@ -38,31 +38,34 @@ class Artifacts {
     this.#host = host;
   }
 
-  /** Saves a new version, a text, bytes with their type, or a part; gives its number, from 0. */
+  /** Saves a new version and returns its number, starting at 0. `mimeType` is that of bytes. */
   save(name, data, mimeType = "application/octet-stream") {
-    const bytes = data instanceof Uint8Array && { inlineData: { mimeType, data } };
-    return this.#host.saveArtifact(name, bytes || (typeof data === "string" ? { text: data } : data));
+    const blob = data instanceof Uint8Array && { inlineData: { mimeType, data } };
+    return this.#host.saveArtifact(name, blob || (typeof data === "string" ? { text: data } : data));
   }
 
-  /** A version, or the newest, as a part; `undefined` when there is none. */
+  /** Returns a version, by default the newest; `undefined` if there is none. */
   load(name, version) {
     return this.#host.loadArtifact(name, version);
   }
 
+  /** Returns the names, sorted. */
   list() {
     return this.#host.listArtifacts();
   }
 
+  /** Returns the version numbers of an artifact, ascending. */
   versions(name) {
     return this.#host.artifactVersions(name);
   }
 
+  /** Deletes all versions of an artifact. */
   delete(name) {
     this.#host.deleteArtifact(name);
   }
 }
 
-/** The session and the services, as all code of a component sees them. Whatever the host refuses throws a `HatcheryError`. */
+/** Access to the session and the services. Methods throw a `HatcheryError` if the host refuses an operation. */
 export class Context {
   #host;
 
@@ -75,62 +78,65 @@ export class Context {
     this.log = { error: log("error"), warn: log("warn"), info: log("info"), debug: log("debug") };
   }
 
-  /** Where the code runs: app, user, session, invocationId, agent. */
+  /** The call in which the code runs: app, user, session, invocationId, agent. */
   get info() {
     return this.#host.info();
   }
 
-  /** What the user said to start this run. */
+  /** The user message that started this run. */
   get userContent() {
     return this.#host.userContent();
   }
 
-  /** How many events the session has. */
+  /** The number of events in the session. */
   get eventCount() {
     return this.#host.eventCount();
   }
 
-  /** Up to `limit` events from number `offset` on, oldest first. */
+  /** Returns up to `limit` events starting at index `offset`, oldest first; fewer if they are large. */
   events(offset = 0, limit = 100) {
     return this.#host.events(offset, limit);
   }
 
-  /** The component's own setting, from the operator's `hatchery.yaml`. */
-  config(key, otherwise) {
-    return this.#host.config(key) ?? otherwise;
+  /** Returns a setting of the component from `hatchery.yaml`. */
+  config(key, defaultValue) {
+    return this.#host.config(key) ?? defaultValue;
   }
 
-  /** Calls a tool that the agent was given. */
+  /** Calls a tool of the agent. */
   callTool(name, args = {}) {
     return this.#host.callTool(name, args);
   }
 
-  /** Asks a model, by default the agent's own, and waits for the whole answer. */
+  /** Calls a model, by default the agent's own, and waits for the complete response. */
   generate(prompt, options) {
-    let whole;
-    for (const response of this.#responses(request(prompt, options), false)) whole = response;
-    if (!whole) throw new HatcheryError("MODEL_BAD_RESPONSE", "the model gave no answer");
-    return whole;
+    let last;
+    for (const response of this.#responses(toRequest(prompt, options), false)) last = response;
+    if (!last) throw new HatcheryError("MODEL_BAD_RESPONSE", "the model gave no answer");
+    return last;
   }
 
-  /** Asks a model for its answer as it comes: pieces, each with what is new, and at last the whole. */
+  /** Calls a model and streams its response: partial responses with new text, then the complete one. */
   stream(prompt, options) {
-    return this.#responses(request(prompt, options), true);
+    return this.#responses(toRequest(prompt, options), true);
   }
 
-  *#responses(asked, streamed) {
-    for (const response of this.#host.generate(asked, streamed)) {
+  *#responses(request, streaming) {
+    for (const response of this.#host.generate(request, streaming)) {
       if (response.errorCode) throw new HatcheryError(response.errorCode, response.errorMessage ?? "");
       yield response;
     }
   }
 
-  /** Runs an agent below this one (custom agents only), step by step. Yield an event to make it part of the session. */
-  runAgent(name) {
-    return this.#host.runAgent(name);
+  /**
+   * Starts a sub-agent of a custom agent and returns its events. It advances as its events are read. An event becomes part of the session
+   * when the agent yields it, and is dropped if the next one is read first.
+   */
+  subAgent(name) {
+    return this.#host.runSubAgent(name);
   }
 
-  /** Hands the conversation over to another agent after this call (tools and callbacks). */
+  /** Transfers the conversation to another agent after this call (tools and callbacks). */
   transferTo(agent) {
     this.#host.transfer(agent);
   }
@@ -140,17 +146,20 @@ export class Context {
     this.#host.escalate();
   }
 
-  /** Makes this tool's result the answer, without a summary by the model. */
+  /** Makes the tool's result the final answer, without a summary by the model. */
   skipSummarization() {
     this.#host.skipSummarization();
   }
 
-  /** What a person has decided about this tool call; `undefined` when they have not been asked. */
+  /** A person's decision about this tool call; `undefined` if no one was asked. */
   get confirmation() {
     return this.#host.confirmation();
   }
 
-  /** Asks a person about this tool call. Its result should say that it waits: it is called again once they have decided. */
+  /**
+   * Requests confirmation of this tool call by a person. The tool's result should say that it is waiting. Once the person has decided, the
+   * tool is called again with the same arguments, and `confirmation` has the decision.
+   */
   requestConfirmation(hint, payload) {
     this.#host.requestConfirmation(hint, payload);
   }

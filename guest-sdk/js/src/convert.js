@@ -1,83 +1,94 @@
-// Between the contract's values and those of authors. What the contract has no field for travels in `extra`, so that nothing is lost.
+// Lossless conversion between the values of the contract and those of authors. Keys without a field in the contract are kept in `extra`.
 
-/** A value as JSON text. */
-export function json(value) {
-  const text = JSON.stringify(value === undefined ? null : value);
-  if (text === undefined) throw new TypeError(`a ${typeof value} is not JSON`);
-  return text;
+import { parse, stringify } from "./json.js";
+
+const orNull = (value) => (value === undefined ? null : value);
+const orUndefined = (value) => (value === null ? undefined : value);
+
+/** Parses optional JSON text. */
+export const parseOptional = (text) => (text === null || text === undefined ? undefined : parse(text));
+
+/** Serializes an object; `null` if it has no keys. */
+const stringifyObject = (value) => (value && Object.keys(value).length ? stringify(value) : null);
+
+/** Converts a value unless it is absent. */
+const convertOptional = (value, convert) => (value === null || value === undefined ? null : convert(value));
+
+/** Removes the keys whose value is `undefined`. */
+function withoutUndefined(value) {
+  return Object.fromEntries(Object.entries(value).filter(([, field]) => field !== undefined));
 }
 
-const none = (value) => (value === undefined ? null : value);
-const some = (value) => (value === null ? undefined : value);
-const read = (text) => (text === null || text === undefined ? undefined : JSON.parse(text));
-const object = (value) => (value && Object.keys(value).length ? json(value) : null);
-
-/** An object without its keys that are undefined. */
-function present(value) {
-  return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined));
+/** Serializes the keys of a value that have no field. */
+function extraOf(value, fields = []) {
+  const extra = Object.entries(value).filter(([key, field]) => !fields.includes(key) && field !== undefined);
+  return stringifyObject(Object.fromEntries(extra));
 }
 
-/** The keys of a value that are not among those that are known. */
-function others(value, known) {
-  return object(Object.fromEntries(Object.entries(value).filter(([key, each]) => !known.includes(key) && each !== undefined)));
-}
-
-const FUNCTION_CALL = ["id", "name", "args"];
-const FUNCTION_RESPONSE = ["id", "name", "response"];
-
-/** One way to read and one to write what each kind of part holds: the key of the part, the case of the contract. */
-const DATA = {
+/** The kinds of data of a part, by their key: the case in the contract, the conversion to it, the conversion from it. */
+const PART_DATA = {
   text: ["text", (text) => text, (text) => text],
-  inlineData: ["inline-data", bytesToWit, (blob) => present({ mimeType: blob.mimeType, data: blob.data, displayName: some(blob.displayName) })],
+  inlineData: [
+    "inline-data",
+    blobToWit,
+    (blob) => withoutUndefined({ mimeType: blob.mimeType, data: blob.data, displayName: orUndefined(blob.displayName) }),
+  ],
   fileData: [
     "file-data",
-    (file) => ({ fileUri: file.fileUri, mimeType: none(file.mimeType), displayName: none(file.displayName) }),
-    (file) => present({ fileUri: file.fileUri, mimeType: some(file.mimeType), displayName: some(file.displayName) }),
+    (file) => ({ fileUri: file.fileUri, mimeType: orNull(file.mimeType), displayName: orNull(file.displayName) }),
+    ({ fileUri, mimeType, displayName }) => withoutUndefined({
+      fileUri, mimeType: orUndefined(mimeType), displayName: orUndefined(displayName),
+    }),
   ],
   functionCall: [
     "function-call",
-    (call) => ({ id: none(call.id), name: call.name, args: json(call.args ?? {}), extra: others(call, FUNCTION_CALL) }),
-    (call) => present({ id: some(call.id), name: call.name, args: JSON.parse(call.args), ...read(call.extra) }),
+    ({ id, name, args, ...extra }) => ({ id: orNull(id), name, args: stringify(args ?? {}), extra: extraOf(extra) }),
+    ({ id, name, args, extra }) => withoutUndefined({ id: orUndefined(id), name, args: parse(args), ...parseOptional(extra) }),
   ],
   functionResponse: [
     "function-response",
-    (it) => ({ id: none(it.id), name: it.name, response: json(it.response ?? {}), extra: others(it, FUNCTION_RESPONSE) }),
-    (it) => present({ id: some(it.id), name: it.name, response: JSON.parse(it.response), ...read(it.extra) }),
+    ({ id, name, response, ...extra }) => ({
+      id: orNull(id), name, response: stringify(response ?? {}), extra: extraOf(extra),
+    }),
+    ({ id, name, response, extra }) => withoutUndefined({
+      id: orUndefined(id), name, response: parse(response), ...parseOptional(extra),
+    }),
   ],
   executableCode: [
     "executable-code",
-    (it) => ({ language: none(it.language), code: it.code, extra: others(it, ["language", "code"]) }),
-    (it) => present({ language: some(it.language), code: it.code, ...read(it.extra) }),
+    ({ language, code, ...extra }) => ({ language: orNull(language), code, extra: extraOf(extra) }),
+    ({ language, code, extra }) => withoutUndefined({ language: orUndefined(language), code, ...parseOptional(extra) }),
   ],
   codeExecutionResult: [
     "code-execution-result",
-    (it) => ({ outcome: none(it.outcome), output: none(it.output), extra: others(it, ["outcome", "output"]) }),
-    (it) => present({ outcome: some(it.outcome), output: some(it.output), ...read(it.extra) }),
+    ({ outcome, output, ...extra }) => ({ outcome: orNull(outcome), output: orNull(output), extra: extraOf(extra) }),
+    ({ outcome, output, extra }) => withoutUndefined({
+      outcome: orUndefined(outcome), output: orUndefined(output), ...parseOptional(extra),
+    }),
   ],
 };
 
-function bytesToWit(blob) {
+function blobToWit(blob) {
   if (!(blob.data instanceof Uint8Array)) throw new TypeError("inlineData.data must be a Uint8Array");
-  return { mimeType: blob.mimeType, data: blob.data, displayName: none(blob.displayName) };
+  return { mimeType: blob.mimeType, data: blob.data, displayName: orNull(blob.displayName) };
 }
 
 export function partToWit(part) {
-  const key = Object.keys(DATA).find((each) => part[each] !== undefined);
-  const data = key ? { tag: DATA[key][0], val: DATA[key][1](part[key]) } : { tag: "other" };
-  const known = ["thought", "thoughtSignature", key];
-  return { data, thought: Boolean(part.thought), thoughtSignature: none(part.thoughtSignature), extra: others(part, known) };
+  const key = Object.keys(PART_DATA).find((name) => part[name] !== undefined);
+  const data = key ? { tag: PART_DATA[key][0], val: PART_DATA[key][1](part[key]) } : { tag: "other" };
+  const extra = extraOf(part, ["thought", "thoughtSignature", key]);
+  return { data, thought: Boolean(part.thought), thoughtSignature: orNull(part.thoughtSignature), extra };
 }
 
 export function partFromWit(part) {
-  const kind = Object.entries(DATA).find(([, [tag]]) => tag === part.data.tag);
+  const kind = Object.entries(PART_DATA).find(([, [tag]]) => tag === part.data.tag);
   const data = kind ? { [kind[0]]: kind[1][2](part.data.val) } : {};
-  return present({ ...data, thought: part.thought || undefined, thoughtSignature: some(part.thoughtSignature), ...read(part.extra) });
+  const thoughtSignature = orUndefined(part.thoughtSignature);
+  return withoutUndefined({ ...data, thought: part.thought || undefined, thoughtSignature, ...parseOptional(part.extra) });
 }
 
-export const contentToWit = (content) => ({ role: none(content.role), parts: content.parts.map(partToWit) });
-export const contentFromWit = (content) => present({ role: some(content.role), parts: content.parts.map(partFromWit) });
-
-const maybe = (value, convert) => (value === null || value === undefined ? null : convert(value));
+export const contentToWit = (content) => ({ role: orNull(content.role), parts: content.parts.map(partToWit) });
+export const contentFromWit = (content) => withoutUndefined({ role: orUndefined(content.role), parts: content.parts.map(partFromWit) });
 
 const ACTIONS = ["stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate", "endOfAgent"];
 const EVENT = [
@@ -91,57 +102,57 @@ export function eventToWit(event) {
     id: event.id ?? "",
     invocationId: event.invocationId ?? "",
     author: event.author ?? "",
-    content: maybe(event.content, contentToWit),
+    content: convertOptional(event.content, contentToWit),
     actions: {
-      stateDelta: Object.entries(actions.stateDelta ?? {}).map(([key, value]) => [key, json(value)]),
+      stateDelta: Object.entries(actions.stateDelta ?? {}).map(([key, value]) => [key, stringify(value)]),
       artifactDelta: Object.entries(actions.artifactDelta ?? {}),
-      skipSummarization: none(actions.skipSummarization),
-      transferToAgent: none(actions.transferToAgent),
-      escalate: none(actions.escalate),
-      endOfAgent: none(actions.endOfAgent),
-      extra: others(actions, ACTIONS),
+      skipSummarization: orNull(actions.skipSummarization),
+      transferToAgent: orNull(actions.transferToAgent),
+      escalate: orNull(actions.escalate),
+      endOfAgent: orNull(actions.endOfAgent),
+      extra: extraOf(actions, ACTIONS),
     },
     partial: Boolean(event.partial),
-    branch: none(event.branch),
+    branch: orNull(event.branch),
     longRunningToolIds: event.longRunningToolIds ?? [],
-    errorCode: none(event.errorCode),
-    errorMessage: none(event.errorMessage),
+    errorCode: orNull(event.errorCode),
+    errorMessage: orNull(event.errorMessage),
     timestamp: event.timestampMicros ?? 0,
-    extra: others(event, EVENT),
+    extra: extraOf(event, EVENT),
   };
 }
 
 export function eventFromWit(event) {
   const { actions } = event;
-  return present({
+  return withoutUndefined({
     id: event.id,
     invocationId: event.invocationId,
     author: event.author,
-    content: some(maybe(event.content, contentFromWit)),
-    actions: present({
-      stateDelta: Object.fromEntries(actions.stateDelta.map(([key, value]) => [key, JSON.parse(value)])),
+    content: orUndefined(convertOptional(event.content, contentFromWit)),
+    actions: withoutUndefined({
+      stateDelta: Object.fromEntries(actions.stateDelta.map(([key, value]) => [key, parse(value)])),
       artifactDelta: Object.fromEntries(actions.artifactDelta.map(([key, version]) => [key, Number(version)])),
-      skipSummarization: some(actions.skipSummarization),
-      transferToAgent: some(actions.transferToAgent),
-      escalate: some(actions.escalate),
-      endOfAgent: some(actions.endOfAgent),
-      ...read(actions.extra),
+      skipSummarization: orUndefined(actions.skipSummarization),
+      transferToAgent: orUndefined(actions.transferToAgent),
+      escalate: orUndefined(actions.escalate),
+      endOfAgent: orUndefined(actions.endOfAgent),
+      ...parseOptional(actions.extra),
     }),
     partial: event.partial,
-    branch: some(event.branch),
+    branch: orUndefined(event.branch),
     longRunningToolIds: event.longRunningToolIds,
-    errorCode: some(event.errorCode),
-    errorMessage: some(event.errorMessage),
+    errorCode: orUndefined(event.errorCode),
+    errorMessage: orUndefined(event.errorMessage),
     timestampMicros: Number(event.timestamp),
-    ...read(event.extra),
+    ...parseOptional(event.extra),
   });
 }
 
 const declarationToWit = (tool) => ({
   name: tool.name,
   description: tool.description ?? "",
-  parameters: tool.parameters ? json(tool.parameters) : null,
-  response: tool.response ? json(tool.response) : null,
+  parameters: tool.parameters ? stringify(tool.parameters) : null,
+  response: tool.response ? stringify(tool.response) : null,
 });
 
 export function requestToWit(request) {
@@ -150,8 +161,8 @@ export function requestToWit(request) {
     contents: request.contents.map(contentToWit),
     systemInstructions: request.systemInstructions ?? [],
     tools: (request.tools ?? []).map(declarationToWit),
-    modelTools: (request.modelTools ?? []).map(json),
-    config: object(request.config),
+    modelTools: (request.modelTools ?? []).map(stringify),
+    config: stringifyObject(request.config),
   };
 }
 
@@ -160,9 +171,11 @@ export function requestFromWit(request) {
     model: request.model,
     contents: request.contents.map(contentFromWit),
     systemInstructions: [...request.systemInstructions],
-    tools: request.tools.map((tool) => present({ ...tool, parameters: read(tool.parameters), response: read(tool.response) })),
-    modelTools: request.modelTools.map((tool) => JSON.parse(tool)),
-    config: read(request.config) ?? {},
+    tools: request.tools.map(({ name, description, parameters, response }) => withoutUndefined({
+      name, description, parameters: parseOptional(parameters), response: parseOptional(response),
+    })),
+    modelTools: request.modelTools.map((tool) => parse(tool)),
+    config: parseOptional(request.config) ?? {},
   };
 }
 
@@ -170,23 +183,23 @@ const RESPONSE = ["content", "partial", "finishReason", "errorCode", "errorMessa
 
 export function responseToWit(response) {
   return {
-    content: maybe(response.content, contentToWit),
+    content: convertOptional(response.content, contentToWit),
     partial: Boolean(response.partial),
-    finishReason: none(response.finishReason),
-    errorCode: none(response.errorCode),
-    errorMessage: none(response.errorMessage),
-    extra: others(response, RESPONSE),
+    finishReason: orNull(response.finishReason),
+    errorCode: orNull(response.errorCode),
+    errorMessage: orNull(response.errorMessage),
+    extra: extraOf(response, RESPONSE),
   };
 }
 
 export function responseFromWit(response) {
-  return present({
-    content: some(maybe(response.content, contentFromWit)),
+  return withoutUndefined({
+    content: orUndefined(convertOptional(response.content, contentFromWit)),
     partial: response.partial,
-    finishReason: some(response.finishReason),
-    errorCode: some(response.errorCode),
-    errorMessage: some(response.errorMessage),
-    ...read(response.extra),
+    finishReason: orUndefined(response.finishReason),
+    errorCode: orUndefined(response.errorCode),
+    errorMessage: orUndefined(response.errorMessage),
+    ...parseOptional(response.extra),
   });
 }
 
@@ -196,7 +209,7 @@ export const toolToWit = (tool) => ({
 
 const kebab = (name) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
-export const callbackToWit = (callback) => ({ name: callback.name, points: [kebab(callback.at)] });
+export const callbackToWit = (callback) => ({ name: callback.name, points: [kebab(callback.hook)] });
 
 const names = (items = []) => items.map((item) => (typeof item === "string" ? item : item.name));
 
@@ -215,8 +228,8 @@ export function agentToWit(agent) {
 function kindToWit(agent) {
   switch (agent.kind) {
     case "llm": return { tag: "llm", val: llmToWit(agent) };
-    case "loop": return { tag: "loop", val: none(agent.maxIterations) };
-    case "custom": return { tag: "custom", val: { model: none(agent.model), tools: names(agent.tools) } };
+    case "loop": return { tag: "loop", val: orNull(agent.maxIterations) };
+    case "custom": return { tag: "custom", val: { model: orNull(agent.model), tools: names(agent.tools) } };
     default: return { tag: agent.kind };
   }
 }
@@ -227,24 +240,24 @@ function instructionToWit(instruction) {
 }
 
 function llmToWit(agent) {
-  const set = (each) => (typeof each === "string" ? { name: each } : each);
+  const toToolset = (item) => (typeof item === "string" ? { name: item } : item);
   return {
-    model: none(agent.model),
+    model: orNull(agent.model),
     instruction: instructionToWit(agent.instruction),
     globalInstruction: instructionToWit(agent.globalInstruction),
     tools: names(agent.tools),
-    toolsets: (agent.toolsets ?? []).map(set).map(({ name, only = [], prefix }) => ({ name, only, prefix: none(prefix) })),
+    toolsets: (agent.toolsets ?? []).map(toToolset).map(({ name, only = [], prefix }) => ({ name, only, prefix: orNull(prefix) })),
     examples: { tag: "none" },
     planner: { tag: "none" },
     codeExecution: { tag: "none" },
     withoutHistory: Boolean(agent.withoutHistory),
-    inputSchema: agent.inputSchema ? json(agent.inputSchema) : null,
-    outputSchema: agent.outputSchema ? json(agent.outputSchema) : null,
-    outputKey: none(agent.outputKey),
-    maxSteps: none(agent.maxSteps),
+    inputSchema: agent.inputSchema ? stringify(agent.inputSchema) : null,
+    outputSchema: agent.outputSchema ? stringify(agent.outputSchema) : null,
+    outputKey: orNull(agent.outputKey),
+    maxSteps: orNull(agent.maxSteps),
     disallowTransferToParent: Boolean(agent.disallowTransferToParent),
     disallowTransferToPeers: Boolean(agent.disallowTransferToPeers),
-    config: object(agent.config),
+    config: stringifyObject(agent.config),
     beforeModel: names(agent.beforeModel),
     afterModel: names(agent.afterModel),
     beforeTool: names(agent.beforeTool),

@@ -1,6 +1,6 @@
-// Errors that mean something to the host. Every other error is a failure of the code, told by its message.
+// Errors with a code. The host reports any other error by its message, with the code `COMPONENT_FAILED`.
 
-/** A failure with a stable code. The context throws it for what the host refuses. */
+/** An error with a stable code. Methods of a context throw it if the host refuses an operation. */
 export class HatcheryError extends Error {
   constructor(code, message) {
     super(message);
@@ -9,7 +9,7 @@ export class HatcheryError extends Error {
   }
 }
 
-/** Thrown by a tool, it ends the run: nothing that the model could do would help. */
+/** Thrown by a tool to end the run, because the model can do nothing about it. */
 export class FatalError extends HatcheryError {
   constructor(code, message) {
     super(code, message);
@@ -17,10 +17,10 @@ export class FatalError extends HatcheryError {
   }
 }
 
-/** Arguments that do not fit their schema: nothing is wrong with the code. */
+/** Arguments that do not match their schema. Not an error of the component's code. */
 export class BadArguments extends TypeError {}
 
-/** What an error says. */
+/** Returns the message of an error. */
 export function describe(error) {
   return error instanceof Error ? error.message || error.name : String(error);
 }

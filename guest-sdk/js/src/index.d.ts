@@ -1,5 +1,5 @@
-/** A JSON value. */
-export type Json = null | boolean | number | string | Json[] | { [key: string]: Json | undefined };
+/** A JSON value. Integers that a `number` cannot represent exactly are `bigint`s. */
+export type Json = null | boolean | number | bigint | string | Json[] | { [key: string]: Json | undefined };
 
 /** A JSON Schema. */
 export interface Schema {
@@ -15,13 +15,13 @@ export interface Schema {
 
 /** A schema under construction. */
 export interface SchemaBuilder extends Schema {
-  /** It need not be given. */
+  /** Makes the property optional. */
   optional(): SchemaBuilder;
-  /** It need not be given; this is what it is then. */
+  /** Makes the property optional, with a default value. */
   default: ((value: Json) => SchemaBuilder) & Json;
 }
 
-/** Builds schemas: `s.object({ sides: s.integer("How many sides").default(6) })`. */
+/** Builds schemas: `s.object({ sides: s.integer("Number of sides").default(6) })`. */
 export const s: {
   string(description?: string): SchemaBuilder;
   number(description?: string): SchemaBuilder;
@@ -33,7 +33,7 @@ export const s: {
   object(properties: Record<string, Schema>, description?: string): SchemaBuilder;
 };
 
-/** One piece of a message; it has one of the keys that say what it holds. */
+/** One part of a message. It has one of the keys `text` to `codeExecutionResult`. */
 export interface Part {
   text?: string;
   inlineData?: { mimeType: string; data: Uint8Array; displayName?: string };
@@ -47,12 +47,13 @@ export interface Part {
   [key: string]: unknown;
 }
 
+/** One message. */
 export interface Content {
   role?: "user" | "model" | string;
   parts: Part[];
 }
 
-/** One entry of a session's history, or one item of what an agent yields. What is left out the host fills in. */
+/** One entry of a session's history. In a new event, omit `id`, `invocationId`, `author`, `branch` and `timestampMicros`: the host adds them. */
 export interface Event {
   id?: string;
   invocationId?: string;
@@ -65,6 +66,7 @@ export interface Event {
     transferToAgent?: string;
     escalate?: boolean;
     endOfAgent?: boolean;
+    [key: string]: unknown;
   };
   partial?: boolean;
   branch?: string;
@@ -75,6 +77,7 @@ export interface Event {
   [key: string]: unknown;
 }
 
+/** A request to a model. Without a `model` it goes to the agent's own. */
 export interface LlmRequest {
   model?: string;
   contents: Content[];
@@ -84,6 +87,7 @@ export interface LlmRequest {
   config?: Record<string, Json>;
 }
 
+/** A response of a model, or a chunk of it. */
 export interface LlmResponse {
   content?: Content;
   partial?: boolean;
@@ -93,19 +97,22 @@ export interface LlmResponse {
   [key: string]: unknown;
 }
 
+/** A tool call, as callbacks see it. */
 export interface ToolCall {
   tool: string;
   args: Record<string, any>;
 }
 
-/** The session and the services. Whatever the host refuses throws a `HatcheryError`. Calls wait; `await` does no harm. */
+/** Access to the session and the services. Methods wait for the host, and throw a `HatcheryError` if it refuses an operation. */
 export class Context {
+  /** The session's state, including the code's own changes. */
   readonly state: {
     get(key: string): any;
     set(key: string, value: unknown): void;
     delete(key: string): void;
     all(): Record<string, any>;
   };
+  /** Named, versioned files of the session, or of the user if the name starts with `user:`. */
   readonly artifacts: {
     save(name: string, data: string | Uint8Array | Part, mimeType?: string): number;
     load(name: string, version?: number): Part | undefined;
@@ -113,32 +120,54 @@ export class Context {
     versions(name: string): number[];
     delete(name: string): void;
   };
+  /** The user's memory of earlier sessions. */
   readonly memory: { search(query: string): { content: Content; author?: string; timestampMicros: number }[] };
+  /** The host's log. */
   readonly log: Record<"error" | "warn" | "info" | "debug", (message: string, fields?: Record<string, unknown>) => void>;
-  readonly info: { app: string; user: string; session: string; invocationId: string; agent: string; branch?: string; functionCallId?: string };
+  /** The call in which the code runs. */
+  readonly info: {
+    app: string; user: string; session: string; invocationId: string; agent: string; branch?: string; functionCallId?: string;
+  };
+  /** The user message that started this run. */
   readonly userContent: Content;
   readonly eventCount: number;
+  /** A person's decision about this tool call; `undefined` if no one was asked. */
   readonly confirmation: { hint: string; confirmed: boolean; payload?: any } | undefined;
+  /** Returns up to `limit` events starting at index `offset`, oldest first; fewer if they are large. */
   events(offset?: number, limit?: number): Event[];
-  config(key: string, otherwise?: any): any;
+  /** Returns a setting of the component from `hatchery.yaml`. */
+  config(key: string, defaultValue?: any): any;
+  /** Calls a tool of the agent. */
   callTool(name: string, args?: Record<string, unknown>): any;
+  /** Calls a model, by default the agent's own, and waits for the complete response. */
   generate(prompt: string | Content | LlmRequest, options?: { instruction?: string; model?: string }): LlmResponse;
+  /** Calls a model and streams its response: partial responses with new text, then the complete one. */
   stream(prompt: string | Content | LlmRequest, options?: { instruction?: string; model?: string }): Iterable<LlmResponse>;
-  /** Custom agents only. */
-  runAgent(name: string): Iterable<Event>;
+  /**
+   * Starts a sub-agent of a custom agent and returns its events. It advances as its events are read. An event becomes part of the session
+   * when the agent yields it, and is dropped if the next one is read first.
+   */
+  subAgent(name: string): Iterable<Event>;
+  /** Transfers the conversation to another agent after this call (tools and callbacks). */
   transferTo(agent: string): void;
+  /** Ends the loops and parallel agents around the agent after this call. */
   escalate(): void;
+  /** Makes the tool's result the final answer, without a summary by the model. */
   skipSummarization(): void;
+  /**
+   * Requests confirmation of this tool call by a person. The tool's result should say that it is waiting. Once the person has decided, the
+   * tool is called again with the same arguments, and `confirmation` has the decision.
+   */
   requestConfirmation(hint: string, payload?: unknown): void;
 }
 
-/** A failure with a stable code. */
+/** An error with a stable code, such as `DENIED`, `LIMIT_REACHED` or `NOT_FOUND`. */
 export class HatcheryError extends Error {
   constructor(code: string, message: string);
   readonly code: string;
 }
 
-/** Thrown by a tool, it ends the run. */
+/** Thrown by a tool to end the run, because the model can do nothing about it. */
 export class FatalError extends HatcheryError {}
 
 type Maybe<T> = T | undefined | null | void | Promise<T | undefined | null | void>;
@@ -146,34 +175,34 @@ type Maybe<T> = T | undefined | null | void | Promise<T | undefined | null | voi
 export interface Tool {
   readonly name: string;
   readonly kind: "tool";
-  /** Calls it as a host does: checks the arguments, and fills in defaults. */
+  /** Calls it as a host does: checks the arguments and adds defaults. */
   call(args: Record<string, unknown>, ctx: Context): any;
   run(args: any, ctx?: Context): any;
 }
 
-/** Makes a tool. What `run` throws is told to the model; a `FatalError` ends the run. */
+/** Creates a tool. The model gets the message of an error that `run` throws as the tool's result; a `FatalError` ends the run. */
 export function tool(definition: {
   name: string;
   description?: string;
   parameters?: Schema;
   /** JSON Schema of the result. */
   response?: Schema;
-  /** A person has to agree to each call. */
+  /** Whether a person has to confirm each call. */
   confirm?: boolean;
-  /** Its result comes later. */
+  /** Whether the result arrives later. */
   longRunning?: boolean;
   run(args: any, ctx: Context): unknown;
 }): Tool;
 
-interface CallbackPoints {
+interface CallbackHooks {
   beforeAgent: (ctx: Context) => Maybe<string | Content>;
   afterAgent: (ctx: Context) => Maybe<string | Content>;
   onAgentError: (error: HatcheryError, ctx: Context) => Maybe<string | Content>;
-  /** Changes of the request are used. */
+  /** Changes of the request apply. */
   beforeModel: (request: LlmRequest, ctx: Context) => Maybe<LlmResponse>;
   afterModel: (response: LlmResponse, ctx: Context) => Maybe<LlmResponse>;
   onModelError: (request: LlmRequest, error: HatcheryError, ctx: Context) => Maybe<LlmResponse>;
-  /** Changes of `call.args` are used. */
+  /** Changes of `call.args` apply. */
   beforeTool: (call: ToolCall, ctx: Context) => Maybe<Record<string, unknown>>;
   afterTool: (call: ToolCall, response: Record<string, any>, ctx: Context) => Maybe<Record<string, unknown>>;
   onToolError: (call: ToolCall, error: HatcheryError, ctx: Context) => Maybe<Record<string, unknown>>;
@@ -184,11 +213,11 @@ export interface Callback {
   readonly kind: "callback";
 }
 
-/** Makes a callback for one point of a run. */
-export function callback<At extends keyof CallbackPoints>(definition: { name: string; at: At; run: CallbackPoints[At] }): Callback;
+/** Creates a callback for a hook. `undefined` changes nothing; an error ends the run. */
+export function callback<Hook extends keyof CallbackHooks>(definition: { name: string; hook: Hook; run: CallbackHooks[Hook] }): Callback;
 
-/** Where callbacks can be called. */
-export const POINTS: readonly (keyof CallbackPoints)[];
+/** The points of a run at which a callback can be called. */
+export const HOOKS: readonly (keyof CallbackHooks)[];
 
 interface AgentOptions {
   name: string;
@@ -206,6 +235,7 @@ export interface Agent {
 
 type Instruction = string | ((ctx: Context) => string | Promise<string>);
 
+/** Creates an agent that calls a model and the tools that the model requests. */
 export function llmAgent(
   definition: AgentOptions & {
     model?: string;
@@ -229,18 +259,21 @@ export function llmAgent(
     onToolError?: readonly (Callback | string)[];
   },
 ): Agent;
+/** Creates an agent that runs its sub-agents in order. */
 export function sequentialAgent(definition: AgentOptions): Agent;
+/** Creates an agent that runs its sub-agents concurrently. */
 export function parallelAgent(definition: AgentOptions): Agent;
+/** Creates an agent that runs its sub-agents repeatedly, until one escalates. */
 export function loopAgent(definition: AgentOptions & { maxIterations?: number }): Agent;
 
-type Said = string | Content | Event;
+type Output = string | Content | Event;
 
-/** Makes an agent that is code: a generator, async or not, that yields what the agent says. */
+/** Creates an agent in code: `run` is a generator, async or not, that yields the agent's events. */
 export function agent(
   definition: AgentOptions & {
     model?: string;
     tools?: readonly (Tool | string)[];
-    run(ctx: Context): Iterable<Said> | AsyncIterable<Said> | Maybe<Said>;
+    run(ctx: Context): Iterable<Output> | AsyncIterable<Output> | Maybe<Output>;
   },
 ): Agent;
 
@@ -248,15 +281,15 @@ export interface Component {
   readonly isComponent: true;
 }
 
-/** What a component offers: the default export of its module. */
-export function component(offer: {
+/** Lists the exports of a component; the default export of its module. */
+export function component(exports: {
   agents?: readonly Agent[];
   tools?: readonly Tool[];
   callbacks?: readonly Callback[];
 }): Component;
 
-/** A content of one text. */
+/** Creates a content with one text. */
 export function content(text: string, role?: "user" | "model"): Content;
 
-/** All text of a content, an event or a response, without thoughts. */
-export function textOf(said: Content | Event | LlmResponse | undefined): string;
+/** Returns the text of a content, an event or a response, without thoughts. */
+export function textOf(message: Content | Event | LlmResponse | undefined): string;

@@ -1,4 +1,4 @@
-// AI agents, tools and callbacks in JavaScript, as WebAssembly components for a Hatchery host. `index.d.ts` says what there is.
+// AI agents, tools and callbacks in JavaScript, as WebAssembly components for a Hatchery host. The documentation is in `index.d.ts`.
 
 import { BadArguments } from "./errors.js";
 import { check, withDefaults } from "./schema.js";
@@ -8,83 +8,84 @@ export { Context } from "./context.js";
 export { FatalError, HatcheryError } from "./errors.js";
 export { s } from "./schema.js";
 
-/** Where callbacks can be called. */
-export const POINTS = [
+/** The points of a run at which a callback can be called. */
+export const HOOKS = [
   "beforeAgent", "afterAgent", "onAgentError", "beforeModel", "afterModel", "onModelError", "beforeTool", "afterTool", "onToolError",
 ];
 
-const AGENTS = ["llm", "sequential", "parallel", "loop", "custom"];
+const AGENT_KINDS = ["llm", "sequential", "parallel", "loop", "custom"];
 
-function named(kind, item) {
+function checkName(kind, item) {
   if (typeof item?.name !== "string" || !item.name) throw new TypeError(`a ${kind} needs a name`);
   return item;
 }
 
-function withCode(kind, item) {
-  if (typeof named(kind, item).run !== "function") throw new TypeError(`${kind} \`${item.name}\` needs a function \`run\``);
+function checkRun(kind, item) {
+  if (typeof checkName(kind, item).run !== "function") throw new TypeError(`${kind} \`${item.name}\` needs a function \`run\``);
   return item;
 }
 
-/** A tool. */
+/** Creates a tool. */
 export function tool(definition) {
-  const made = withCode("tool", { description: "", parameters: { type: "object" }, confirm: false, longRunning: false, ...definition });
+  const defaults = { description: "", parameters: { type: "object" }, confirm: false, longRunning: false };
+  const made = checkRun("tool", { ...defaults, ...definition });
   return Object.freeze({
     ...made,
     kind: "tool",
-    /** Calls it as a host does: checks the arguments, and fills in defaults. */
+    /** Calls it as a host does: checks the arguments and adds defaults. */
     call(args, ctx) {
-      const wrong = check(made.parameters, args, "the arguments") ?? unknown(made, args);
-      if (wrong) throw new BadArguments(wrong);
+      const error = check(made.parameters, args, "the arguments") ?? findUnknown(made, args);
+      if (error) throw new BadArguments(error);
       return made.run(withDefaults(made.parameters, args), ctx);
     },
   });
 }
 
-function unknown({ name, parameters }, args) {
+function findUnknown({ name, parameters }, args) {
   const known = Object.keys(parameters.properties ?? {});
-  const other = parameters.properties && Object.keys(args).find((key) => !known.includes(key));
-  return other && `\`${name}\` has no argument \`${other}\`; it has ${known.join(", ") || "none"}`;
+  const unknown = parameters.properties && Object.keys(args).find((key) => !known.includes(key));
+  return unknown && `\`${name}\` has no argument \`${unknown}\`; it has ${known.join(", ") || "none"}`;
 }
 
-/** A callback at one point of a run. */
+/** Creates a callback for a hook. */
 export function callback(definition) {
-  const made = withCode("callback", definition);
-  if (!POINTS.includes(made.at)) {
-    throw new TypeError(`callback \`${made.name}\` cannot be at \`${made.at}\`; it can be at ${POINTS.join(", ")}`);
+  const made = checkRun("callback", definition);
+  if (!HOOKS.includes(made.hook)) {
+    throw new TypeError(`callback \`${made.name}\`: unknown hook \`${made.hook}\`; use one of ${HOOKS.join(", ")}`);
   }
   return Object.freeze({ ...made, kind: "callback" });
 }
 
-const agentOf = (kind) => (definition) => Object.freeze({ description: "", ...named("agent", definition), kind });
+const agentBuilder = (kind) => (definition) => Object.freeze({ description: "", ...checkName("agent", definition), kind });
 
-/** An agent that is a model, an instruction and tools. */
-export const llmAgent = agentOf("llm");
-/** Runs the agents below it in order. */
-export const sequentialAgent = agentOf("sequential");
-/** Runs the agents below it at the same time. */
-export const parallelAgent = agentOf("parallel");
-/** Runs the agents below it again and again, until one escalates. */
-export const loopAgent = agentOf("loop");
-/** An agent that is code: `run` is a generator, async or not, that yields what the agent says. */
-export const agent = (definition) => agentOf("custom")(withCode("agent", definition));
+/** Creates an agent that calls a model and the tools that the model requests. */
+export const llmAgent = agentBuilder("llm");
+/** Creates an agent that runs its sub-agents in order. */
+export const sequentialAgent = agentBuilder("sequential");
+/** Creates an agent that runs its sub-agents concurrently. */
+export const parallelAgent = agentBuilder("parallel");
+/** Creates an agent that runs its sub-agents repeatedly, until one escalates. */
+export const loopAgent = agentBuilder("loop");
+/** Creates an agent in code: `run` is a generator, async or not, that yields the agent's events. */
+export const agent = (definition) => agentBuilder("custom")(checkRun("agent", definition));
 
-/** What a component offers: the default export of its module. */
+/** Lists the exports of a component; the default export of its module. */
 export function component({ agents = [], tools = [], callbacks = [], ...other }) {
-  const [wrong] = Object.keys(other);
-  if (wrong) throw new TypeError(`a component offers agents, tools and callbacks, not \`${wrong}\``);
-  const offer = { agents: {}, tools: {}, callbacks: {} };
-  for (const each of agents) add(offer.agents, "agents", each, AGENTS);
-  for (const each of tools) add(offer.tools, "tools", each, ["tool"]);
-  for (const each of callbacks) add(offer.callbacks, "callbacks", each, ["callback"]);
-  return Object.freeze({ ...offer, isComponent: true });
+  const [unknown] = Object.keys(other);
+  if (unknown) throw new TypeError(`a component exports agents, tools and callbacks, not \`${unknown}\``);
+  const exports = { agents: {}, tools: {}, callbacks: {} };
+  for (const item of agents) add(exports.agents, "agents", item, AGENT_KINDS);
+  for (const item of tools) add(exports.tools, "tools", item, ["tool"]);
+  for (const item of callbacks) add(exports.callbacks, "callbacks", item, ["callback"]);
+  return Object.freeze({ ...exports, isComponent: true });
 }
 
 function add(items, kind, item, kinds) {
-  if (!kinds.includes(item?.kind)) throw new TypeError(`\`${kind}\` lists something that is none; make it with ${MAKERS[kind]}`);
+  if (!kinds.includes(item?.kind)) throw new TypeError(`\`${kind}\` has an item of another kind; create its items with ${BUILDERS[kind]}`);
   if (items[item.name] === item) return;
-  if (items[item.name]) throw new TypeError(`two ${kind} are named \`${item.name}\`; a component's ${kind} have different names`);
+  if (items[item.name]) throw new TypeError(`two ${kind} are named \`${item.name}\`; rename one of them`);
   items[item.name] = item;
-  for (const below of item.subAgents ?? []) if (typeof below !== "string") add(items, kind, below, kinds);
+  for (const child of item.subAgents ?? []) if (typeof child !== "string") add(items, kind, child, kinds);
 }
 
-const MAKERS = { agents: "llmAgent({…}) or agent({…})", tools: "tool({…})", callbacks: "callback({…})" };
+const BUILDERS = { agents: "llmAgent({…}) or agent({…})", tools: "tool({…})", callbacks: "callback({…})" };

@@ -1,31 +1,31 @@
-// JSON Schemas in a few words, and the check of values by them.
+// Builder of JSON Schemas, and validation of values.
 
-/** A JSON Schema that can be extended: `s.integer("How many").default(6)`. */
+/** A JSON Schema with methods that return a changed copy: `s.integer("Number of sides").default(6)`. */
 class Schema {
   constructor(schema, optional = false) {
     Object.assign(this, schema);
     Object.defineProperty(this, "isOptional", { value: optional });
   }
 
-  /** It need not be given. */
+  /** Makes the property optional. */
   optional() {
     return new Schema(this, true);
   }
 
-  /** It need not be given; this is what it is then. */
+  /** Makes the property optional, with a default value. */
   default(value) {
     return new Schema({ ...this, default: value }, true);
   }
 }
 
-const of = (type) => (description) => new Schema(description ? { type, description } : { type });
+const builder = (type) => (description) => new Schema(description ? { type, description } : { type });
 
-/** Builds schemas. Each takes a description, which models read. */
+/** Builds schemas. The description is for models. */
 export const s = {
-  string: of("string"),
-  number: of("number"),
-  integer: of("integer"),
-  boolean: of("boolean"),
+  string: builder("string"),
+  number: builder("number"),
+  integer: builder("integer"),
+  boolean: builder("boolean"),
   /** Any JSON value. */
   any: (description) => new Schema(description ? { description } : {}),
   /** One of these values. */
@@ -38,45 +38,45 @@ export const s = {
   },
 };
 
-/** What is wrong with a value, or nothing. */
+/** Returns the first violation of a schema, or `undefined` if the value is valid. */
 export function check(schema, value, what) {
   if (schema.enum && !schema.enum.includes(value)) {
-    return `${what} must be one of ${schema.enum.map((each) => JSON.stringify(each)).join(", ")}`;
+    return `${what} must be one of ${schema.enum.map((item) => JSON.stringify(item)).join(", ")}`;
   }
-  if (schema.type && ![schema.type].flat().some((type) => fits(type, value))) {
+  if (schema.type && ![schema.type].flat().some((type) => isOfType(type, value))) {
     return `${what} must be ${[schema.type].flat().map((type) => NAMES[type] ?? type).join(" or ")}`;
   }
   if (Array.isArray(value) && schema.items) {
-    return first(value.map((each, at) => () => check(schema.items, each, `${what}[${at}]`)));
+    return firstError(value.map((item, index) => () => check(schema.items, item, `${what}[${index}]`)));
   }
-  if (fits("object", value) && schema.properties) {
+  if (isOfType("object", value) && schema.properties) {
     const missing = (schema.required ?? []).find((name) => value[name] === undefined);
-    if (missing) return `${what} lacks ${missing}`;
-    const given = Object.keys(schema.properties).filter((name) => value[name] !== undefined);
-    return first(given.map((name) => () => check(schema.properties[name], value[name], `${what}.${name}`)));
+    if (missing) return `${what} has no \`${missing}\``;
+    const present = Object.keys(schema.properties).filter((name) => value[name] !== undefined);
+    return firstError(present.map((name) => () => check(schema.properties[name], value[name], `${what}.${name}`)));
   }
   return undefined;
 }
 
-/** A value with the defaults of its schema. */
+/** Returns a value with the defaults of its schema. */
 export function withDefaults(schema, value) {
   const filled = { ...value };
-  for (const [name, each] of Object.entries(schema?.properties ?? {})) {
-    if (filled[name] === undefined && each.default !== undefined) filled[name] = each.default;
+  for (const [name, property] of Object.entries(schema?.properties ?? {})) {
+    if (filled[name] === undefined && property.default !== undefined) filled[name] = property.default;
   }
   return filled;
 }
 
 const NAMES = {
-  string: "a text", number: "a number", integer: "a whole number", boolean: "true or false", array: "a list", object: "an object",
+  string: "a string", number: "a number", integer: "an integer", boolean: "a boolean", array: "an array", object: "an object",
   null: "null",
 };
 
-function fits(type, value) {
+function isOfType(type, value) {
   switch (type) {
     case "string": return typeof value === "string";
-    case "number": return typeof value === "number";
-    case "integer": return Number.isInteger(value);
+    case "number": return typeof value === "number" || typeof value === "bigint";
+    case "integer": return Number.isInteger(value) || typeof value === "bigint";
     case "boolean": return typeof value === "boolean";
     case "array": return Array.isArray(value);
     case "object": return typeof value === "object" && value !== null && !Array.isArray(value);
@@ -85,10 +85,10 @@ function fits(type, value) {
   }
 }
 
-function first(checks) {
-  for (const each of checks) {
-    const wrong = each();
-    if (wrong) return wrong;
+function firstError(checks) {
+  for (const check of checks) {
+    const error = check();
+    if (error) return error;
   }
   return undefined;
 }

@@ -1,30 +1,41 @@
 import type { Context, Content, Event, Json, LlmRequest, LlmResponse, Part } from "./index.js";
 
-/** A host that keeps everything in memory, for unit tests. Its fields can be looked at after a test. */
-export class FakeHost {
-  constructor(options?: {
+/** A host that keeps everything in memory, for unit tests. Its fields can be checked after a test. */
+export class MockHost {
+  constructor(setup?: {
     state?: Record<string, Json>;
     config?: Record<string, Json>;
-    /** What the user said to start the run. */
-    user?: string;
-    /** What models answer, one after the other. */
-    answers?: (string | LlmResponse | Error)[];
+    /** The user message that started the run. */
+    userMessage?: string;
+    /** The events of the session. */
+    events?: Event[];
+    /** The responses of models, in order. */
+    responses?: (string | LlmResponse | Error)[];
+    /** Tools that the code can call. */
     tools?: Record<string, (args: any) => unknown>;
-    agents?: Record<string, Event[]>;
-    memories?: { content: Content; author?: string; timestampMicros: number }[];
+    /** The events of sub-agents. */
+    subAgents?: Record<string, Event[]>;
+    /** The result of every memory search. */
+    memory?: { content: Content; author?: string; timestampMicros: number }[];
+    /** A person's decision about the tool call. */
     confirmation?: { hint: string; confirmed: boolean; payload?: Json };
   });
   /** The session's state. */
-  stored: Record<string, any>;
-  files: Record<string, Part[]>;
-  /** What models were asked. */
+  state: Record<string, any>;
+  /** The versions of each artifact. */
+  artifacts: Record<string, Part[]>;
+  /** The requests to models. */
   requests: LlmRequest[];
-  /** What was logged: level, message, fields. */
-  lines: [string, string, Record<string, unknown>][];
-  /** How the run was steered, such as `["transfer", "helper"]`. */
-  steps: unknown[][];
+  /** Level, message and fields of log lines. */
+  logLines: [string, string, Record<string, unknown>][];
+  /** The confirmation that was requested for the tool call. */
+  requestedConfirmation: { hint: string; payload?: Json } | undefined;
+  /** The agent that the conversation was transferred to. */
+  transferredTo: string | undefined;
+  escalated: boolean;
+  skippedSummarization: boolean;
   context(): Context;
 }
 
-/** All that an agent yields. */
-export function collect<T>(said: Iterable<T> | AsyncIterable<T>): Promise<T[]>;
+/** Returns everything that an agent yields. */
+export function collect<T>(outputs: Iterable<T> | AsyncIterable<T>): Promise<T[]>;

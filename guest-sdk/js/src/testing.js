@@ -1,17 +1,33 @@
-// A stand-in for the host, for unit tests in Node.
+// A mock host for unit tests in Node.
 
 import { content } from "./content.js";
 import { Context } from "./context.js";
 import { HatcheryError } from "./errors.js";
+import { parse, stringify } from "./json.js";
 
-/** A host that keeps everything in memory. Its fields can be looked at after a test. */
-export class FakeHost {
-  constructor({ state = {}, config = {}, user = "", answers = [], tools = {}, agents = {}, memories = [], confirmation } = {}) {
-    Object.assign(this, { stored: { ...state }, settings: config, said: content(user, "user"), answers: [...answers], tools, agents });
-    Object.assign(this, { memories, decided: confirmation, history: [], files: {}, requests: [], lines: [], steps: [] });
+/** A host that keeps everything in memory. Its fields can be checked after a test. */
+export class MockHost {
+  state;
+  /** The versions of each artifact. */
+  artifacts = {};
+  /** The requests to models. */
+  requests = [];
+  /** Level, message and fields of log lines. */
+  logLines = [];
+  requestedConfirmation;
+  transferredTo;
+  escalated = false;
+  skippedSummarization = false;
+  #setup;
+
+  constructor(setup = {}) {
+    this.state = { ...setup.state };
+    this.#setup = {
+      config: {}, userMessage: "", events: [], tools: {}, subAgents: {}, memory: [], ...setup, responses: [...(setup.responses ?? [])],
+    };
   }
 
-  /** A context for tools, callbacks and agents. */
+  /** Returns a context for tools, callbacks and agents. */
   context() {
     return new Context(this);
   }
@@ -21,109 +37,111 @@ export class FakeHost {
   }
 
   userContent() {
-    return this.said;
+    return content(this.#setup.userMessage, "user");
   }
 
   getState(key) {
-    return structuredClone(this.stored[key]);
+    return structuredClone(this.state[key]);
   }
 
   allState() {
-    return structuredClone(this.stored);
+    return structuredClone(this.state);
   }
 
   setState(key, value) {
-    if (value === null) delete this.stored[key];
-    else this.stored[key] = JSON.parse(JSON.stringify(value));
+    if (value === null) delete this.state[key];
+    else this.state[key] = parse(stringify(value));
   }
 
   eventCount() {
-    return this.history.length;
+    return this.#setup.events.length;
   }
 
   events(offset, limit) {
-    return this.history.slice(offset, offset + limit);
+    return this.#setup.events.slice(offset, offset + limit);
   }
 
   confirmation() {
-    return this.decided;
+    return this.#setup.confirmation;
   }
 
   requestConfirmation(hint, payload) {
-    this.steps.push(["requestConfirmation", hint, payload]);
+    this.requestedConfirmation = { hint, payload };
   }
 
   config(key) {
-    return this.settings[key];
+    return this.#setup.config[key];
   }
 
   log(level, message, fields) {
-    this.lines.push([level, message, fields]);
+    this.logLines.push([level, message, fields]);
   }
 
   transfer(agent) {
-    this.steps.push(["transfer", agent]);
+    this.transferredTo = agent;
   }
 
   escalate() {
-    this.steps.push(["escalate"]);
+    this.escalated = true;
   }
 
   skipSummarization() {
-    this.steps.push(["skipSummarization"]);
+    this.skippedSummarization = true;
   }
 
   saveArtifact(name, part) {
-    this.files[name] ??= [];
-    return this.files[name].push(part) - 1;
+    this.artifacts[name] ??= [];
+    return this.artifacts[name].push(part) - 1;
   }
 
   loadArtifact(name, version) {
-    return this.files[name]?.at(version ?? -1);
+    return this.artifacts[name]?.at(version ?? -1);
   }
 
   listArtifacts() {
-    return Object.keys(this.files).sort();
+    return Object.keys(this.artifacts).sort();
   }
 
   artifactVersions(name) {
-    return (this.files[name] ?? []).map((_, version) => version);
+    return (this.artifacts[name] ?? []).map((_, version) => version);
   }
 
   deleteArtifact(name) {
-    delete this.files[name];
+    delete this.artifacts[name];
   }
 
   searchMemory() {
-    return this.memories;
+    return this.#setup.memory;
   }
 
   callTool(name, args) {
-    if (!this.tools[name]) throw new HatcheryError("TOOL_FAILED", `tool \`${name}\` not found`);
-    return this.tools[name](args);
+    const tool = this.#setup.tools[name];
+    if (!tool) throw new HatcheryError("TOOL_FAILED", `tool \`${name}\` not found; give it to MockHost in \`tools\``);
+    return tool(args);
   }
 
-  *generate(asked, streamed) {
-    this.requests.push(asked);
-    if (!this.answers.length) throw new HatcheryError("MODEL_SCRIPT_ENDED", "the test has no answer left; give FakeHost more `answers`");
-    const answer = this.answers.shift();
-    if (answer instanceof Error) throw answer;
-    const whole = typeof answer === "string" ? { content: content(answer) } : answer;
-    if (streamed && typeof answer === "string") {
-      for (const word of answer.split(" ")) yield { content: content(`${word} `), partial: true };
+  *generate(request, streaming) {
+    this.requests.push(request);
+    const { responses } = this.#setup;
+    if (!responses.length) throw new HatcheryError("MODEL_SCRIPT_ENDED", "no response is left; give MockHost more `responses`");
+    const response = responses.shift();
+    if (response instanceof Error) throw response;
+    if (streaming && typeof response === "string") {
+      for (const word of response.split(" ")) yield { content: content(`${word} `), partial: true };
     }
-    yield whole;
+    yield typeof response === "string" ? { content: content(response) } : response;
   }
 
-  *runAgent(name) {
-    if (!this.agents[name]) throw new HatcheryError("NOT_FOUND", `agent \`${name}\` not found`);
-    yield* this.agents[name];
+  *runSubAgent(name) {
+    const events = this.#setup.subAgents[name];
+    if (!events) throw new HatcheryError("NOT_FOUND", `agent \`${name}\` not found; give it to MockHost in \`subAgents\``);
+    yield* events;
   }
 }
 
-/** All that an agent yields. */
-export async function collect(said) {
+/** Returns everything that an agent yields. */
+export async function collect(outputs) {
   const all = [];
-  for await (const each of said) all.push(each);
+  for await (const output of outputs) all.push(output);
   return all;
 }

@@ -1,15 +1,17 @@
-"""What authors write, and what becomes of it."""
+"""Definitions of items, their checks, and calls with a mock host."""
 
 import enum
 import unittest
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
 
-from hatchery_guest import AgentContext, CallbackContext, Context, Event, FatalError, LlmAgent, ToolCall, ToolContext
-from hatchery_guest import agent, callback, tool
-from hatchery_guest.offer import Offer
-from hatchery_guest.schema import BadHint, BadValue, dump, read, schema_of
-from hatchery_guest.testing import FakeHost, run
+from hatchery_guest import (
+    AgentContext, CallbackContext, Context, Event, FatalError, LlmAgent, ToolCall, ToolConfirmation, ToolContext, ToolError,
+    agent, callback, tool,
+)  # fmt: skip
+from hatchery_guest.export import Exports
+from hatchery_guest.schema import BadHint, BadValue, dump, parse, schema_of
+from hatchery_guest.testing import MockHost, run
 
 
 class Unit(enum.Enum):
@@ -32,13 +34,13 @@ class Place(TypedDict):
 async def convert(length: Length, to: Unit, cx: ToolContext, digits: Optional[int] = None, mode: Literal["up", "down"] = "up") -> dict:
     """Converts a length.
 
-    Rounds only when asked to.
+    Rounds only if `digits` is set.
 
     Args:
-        length: What to convert,
+        length: The length,
             with its unit.
-        to (Unit): The unit that is wanted.
-        digits: How many digits to keep.
+        to (Unit): The unit of the result.
+        digits: The number of digits to keep.
 
     Returns:
         The new length.
@@ -72,31 +74,31 @@ class Schemas(unittest.TestCase):
             with self.subTest(hint=hint):
                 self.assertEqual(schema_of(hint), schema)
 
-    def test_a_hint_that_json_has_nothing_for_is_named(self) -> None:
+    def test_a_hint_without_a_schema_is_named(self) -> None:
         with self.assertRaisesRegex(BadHint, "bytes has no JSON Schema"):
             schema_of(bytes)
 
-    def test_values_are_made_by_their_hints(self) -> None:
-        self.assertEqual(read(Length, {"value": 2, "unit": "ft"}, "x"), Length(2.0, Unit.FOOT))
-        self.assertEqual(read(int, 6.0, "x"), 6)
-        self.assertEqual(read(Optional[list[int]], [1], "x"), [1])
-        self.assertEqual(read(tuple[int, str], [1, "a"], "x"), (1, "a"))
+    def test_values_are_converted_to_the_types_of_their_hints(self) -> None:
+        self.assertEqual(parse(Length, {"value": 2, "unit": "ft"}, "x"), Length(2.0, Unit.FOOT))
+        self.assertEqual(parse(int, 6.0, "x"), 6)
+        self.assertEqual(parse(Optional[list[int]], [1], "x"), [1])
+        self.assertEqual(parse(tuple[int, str], [1, "a"], "x"), (1, "a"))
 
-    def test_values_that_do_not_fit_are_told_by_their_place(self) -> None:
+    def test_an_invalid_value_is_named_by_its_path(self) -> None:
         for hint, value, message in [
-            (int, "6", "x must be a whole number"),
-            (int, True, "x must be a whole number"),
+            (int, "6", "x must be an integer"),
+            (int, True, "x must be an integer"),
             (Unit, "mile", "x must be one of 'm', 'ft'"),
-            (Length, {"unit": "m"}, "x lacks value"),
-            (list[int], [1, "a"], r"x\[1\] must be a whole number"),
+            (Length, {"unit": "m"}, "x has no `value`"),
+            (list[int], [1, "a"], r"x\[1\] must be an integer"),
             (Length, {"value": "a"}, "x.value must be a number"),
         ]:
             with self.subTest(message=message), self.assertRaisesRegex(BadValue, message):
-                read(hint, value, "x")
+                parse(hint, value, "x")
 
-    def test_results_become_json(self) -> None:
+    def test_results_are_converted_to_json(self) -> None:
         self.assertEqual(dump([Length(1.0), (Unit.FOOT, None)]), [{"value": 1.0, "unit": "m"}, ["ft", None]])
-        with self.assertRaisesRegex(BadValue, "a bytes is not JSON"):
+        with self.assertRaisesRegex(BadValue, "a bytes cannot be converted to JSON"):
             dump(b"x")
 
 
@@ -104,31 +106,31 @@ class Tools(unittest.TestCase):
     def test_a_tool_is_described_by_its_docstring_and_hints(self) -> None:
         declaration = convert.declaration
         self.assertEqual(declaration.name, "convert")
-        self.assertEqual(declaration.description, "Converts a length.\n\nRounds only when asked to.")
+        self.assertEqual(declaration.description, "Converts a length.\n\nRounds only if `digits` is set.")
         parameters = declaration.parameters
         self.assertEqual(parameters["required"], ["length", "to"])
         self.assertEqual(list(parameters["properties"]), ["length", "to", "digits", "mode"])
-        self.assertEqual(parameters["properties"]["length"]["description"], "What to convert, with its unit.")
-        self.assertEqual(parameters["properties"]["to"]["description"], "The unit that is wanted.")
-        self.assertEqual(parameters["properties"]["digits"], {"type": "integer", "description": "How many digits to keep."})
+        self.assertEqual(parameters["properties"]["length"]["description"], "The length, with its unit.")
+        self.assertEqual(parameters["properties"]["to"]["description"], "The unit of the result.")
+        self.assertEqual(parameters["properties"]["digits"], {"type": "integer", "description": "The number of digits to keep."})
         self.assertEqual(parameters["properties"]["mode"]["default"], "up")
 
     def test_a_tool_is_called_with_json(self) -> None:
-        host = FakeHost()
+        host = MockHost()
         result = run(convert.call({"length": {"value": 1}, "to": "ft", "digits": None}, host.tool_context()))
         self.assertEqual(result, {"to": "ft", "from": {"value": 1.0, "unit": "m"}, "digits": None})
         self.assertEqual(host.state, {"last": {"value": 1.0, "unit": "m"}})
 
-    def test_arguments_that_do_not_fit_are_told(self) -> None:
+    def test_invalid_arguments_are_reported(self) -> None:
         for args, message in [
             ({}, "argument `length` is missing"),
             ({"length": {"value": 1}, "to": "x"}, "argument `to` must be one of 'm', 'ft'"),
             ({"size": 1}, "`convert` has no argument `size`; it has length, to, digits, mode"),
         ]:
             with self.subTest(args=args), self.assertRaisesRegex(BadValue, message):
-                run(convert.call(args, FakeHost().tool_context()))
+                run(convert.call(args, MockHost().tool_context()))
 
-    def test_a_tool_is_still_a_function(self) -> None:
+    def test_a_tool_can_be_called_as_a_function(self) -> None:
         @tool(name="twice", confirm=True)
         def double(number: int) -> int:
             """Doubles."""
@@ -136,7 +138,7 @@ class Tools(unittest.TestCase):
 
         self.assertEqual(double(4), 8)
         self.assertEqual((double.name, double.confirm), ("twice", True))
-        self.assertEqual(run(double.call({"number": 4}, FakeHost().tool_context())), 8)
+        self.assertEqual(run(double.call({"number": 4}, MockHost().tool_context())), 8)
 
 
 class Agents(unittest.TestCase):
@@ -145,61 +147,62 @@ class Agents(unittest.TestCase):
         async def poet(cx: AgentContext):
             """Writes."""
             yield "one"
-            yield Event.say((await cx.generate("More?")).text)
+            yield Event.from_text((await cx.generate("More?")).text)
             cx.state["done"] = True
 
-        host = FakeHost(answers=["two"])
+        host = MockHost(responses=["two"])
         events = run(poet.events(host.agent_context()))
         self.assertEqual([event.text for event in events], ["one", "two"])
         self.assertEqual((poet.name, poet.description, poet.model), ("poet", "Writes.", "any"))
         self.assertEqual(host.requests[0].contents[0].text, "More?")
         self.assertTrue(host.state["done"])
 
-    def test_what_agents_and_callbacks_cannot_be_given_is_said_at_once(self) -> None:
-        with self.assertRaisesRegex(TypeError, "agent `lost` is given nothing for `cx`; annotate it with AgentContext"):
+    def test_parameters_without_a_value_are_reported_at_once(self) -> None:
+        with self.assertRaisesRegex(TypeError, "agent `lost`: no value for parameter `cx`; annotate it with AgentContext"):
 
             @agent
             async def lost(cx):
                 yield ""
 
-        with self.assertRaisesRegex(TypeError, "callback `check` is given nothing for `more`"):
+        with self.assertRaisesRegex(TypeError, "callback `check`: no value for parameter `more`"):
 
             @callback("before_tool")
             def check(call: ToolCall, more: int) -> None: ...
 
-        with self.assertRaisesRegex(ValueError, "there is no `before_tools`; a callback is for one of before_agent"):
+        with self.assertRaisesRegex(ValueError, "unknown hook `before_tools`; use one of before_agent"):
             callback("before_tools")  # type: ignore[arg-type]
 
-    def test_a_callback_gets_what_it_takes(self) -> None:
+    def test_a_callback_can_omit_arguments(self) -> None:
         @callback("after_tool")
         def note(call: ToolCall, cx: CallbackContext) -> None:
             cx.state["noted"] = call.tool
 
-        host = FakeHost()
+        host = MockHost()
         run(note.call(host.callback_context(), ToolCall("x"), {"result": 1}))
         self.assertEqual(host.state, {"noted": "x"})
 
 
-class Offers(unittest.TestCase):
-    def test_an_offer_is_sorted_by_kind_with_the_agents_below(self) -> None:
-        offer = Offer()
-        below = LlmAgent(name="below")
-        offer.add(LlmAgent(name="above", sub_agents=[below, "other/agent"], tools=[convert]))
-        offer.add(convert)
-        self.assertEqual((list(offer.agents), list(offer.tools), offer.kinds()), (["above", "below"], ["convert"], ["agents", "tools"]))
+class ExportLists(unittest.TestCase):
+    def test_exports_are_sorted_by_kind_and_include_sub_agents(self) -> None:
+        exports = Exports()
+        child = LlmAgent(name="child")
+        exports.add(LlmAgent(name="parent", sub_agents=[child, "other/agent"], tools=[convert]))
+        exports.add(convert)
+        self.assertEqual((list(exports.agents), list(exports.tools)), (["parent", "child"], ["convert"]))
+        self.assertEqual(exports.kinds(), ["agents", "tools"])
 
-    def test_what_cannot_be_offered_is_named(self) -> None:
+    def test_an_invalid_export_is_named(self) -> None:
         with self.assertRaisesRegex(TypeError, "export agents, and functions marked with @tool"):
-            Offer().add(print)  # type: ignore[arg-type]
-        offer = Offer()
-        offer.add(LlmAgent(name="one"))
+            Exports().add(print)  # type: ignore[arg-type]
+        exports = Exports()
+        exports.add(LlmAgent(name="one"))
         with self.assertRaisesRegex(ValueError, "two agents are named `one`"):
-            offer.add(LlmAgent(name="one"))
+            exports.add(LlmAgent(name="one"))
 
 
 class Contexts(unittest.TestCase):
     def test_state_is_a_dict(self) -> None:
-        host = FakeHost(state={"a": 1})
+        host = MockHost(state={"a": 1})
         cx = Context(host)
         self.assertEqual((cx.state["a"], cx.state.get("b", 2), "b" in cx.state, len(cx.state)), (1, 2, False, 1))
         del cx.state["a"]
@@ -208,7 +211,7 @@ class Contexts(unittest.TestCase):
         self.assertEqual(host.state, {})
 
     def test_artifacts_settings_and_log(self) -> None:
-        host = FakeHost(config={"limit": 3})
+        host = MockHost(config={"limit": 3})
         cx = Context(host)
 
         async def work() -> None:
@@ -222,14 +225,28 @@ class Contexts(unittest.TestCase):
         run(work())
         self.assertEqual((cx.config("limit"), cx.config("none", 5)), (3, 5))
         cx.log.info("hello", number=1)
-        self.assertEqual(host.lines, [("info", "hello", {"number": "1"})])
+        self.assertEqual(host.log_lines, [("info", "hello", {"number": "1"})])
 
-    def test_a_stream_ends_with_the_whole_answer(self) -> None:
-        cx = FakeHost(answers=["one two", FatalError("X", "no")]).agent_context()
-        pieces = run(cx.stream("Say it."))
-        self.assertEqual([(piece.text, piece.partial) for piece in pieces], [("one ", True), ("two ", True), ("one two", False)])
+    def test_a_stream_ends_with_the_complete_response(self) -> None:
+        cx = MockHost(responses=["one two", FatalError("X", "no")]).agent_context()
+        responses = run(cx.stream("Say it."))
+        self.assertEqual([(response.text, response.partial) for response in responses], [("one ", True), ("two ", True), ("one two", False)])
         with self.assertRaises(FatalError):
             run(cx.generate("Again."))
+
+    def test_a_tool_controls_the_run_and_calls_other_tools_and_agents(self) -> None:
+        host = MockHost(tools={"double": lambda number: 2 * number}, sub_agents={"helper": [Event.from_text("done")]})
+        cx = host.tool_context()
+        cx.transfer_to("helper")
+        cx.escalate()
+        cx.skip_summarization()
+        cx.request_confirmation("Sure?", {"days": 2})
+        self.assertEqual((host.transferred_to, host.escalated, host.skipped_summarization), ("helper", True, True))
+        self.assertEqual(host.requested_confirmation, ToolConfirmation("Sure?", False, {"days": 2}))
+        self.assertEqual(run(cx.call_tool("double", number=2)), 4)
+        self.assertEqual([event.text for event in run(host.agent_context().sub_agent("helper"))], ["done"])
+        with self.assertRaisesRegex(ToolError, "tool `triple` not found"):
+            run(cx.call_tool("triple"))
 
 
 if __name__ == "__main__":

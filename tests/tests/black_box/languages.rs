@@ -155,7 +155,7 @@ async fn a_program_that_offers_nothing_is_told_how() -> Result<()> {
     folder.write("js/index.js", "export default 1;\n")?;
     for (project, advice) in [
         ("py", "`app` exports nothing; end it with `export(…)` of its agents, tools and callbacks"),
-        ("js", "`index.js` offers nothing; end it with `export default component("),
+        ("js", "`index.js` exports nothing; end it with `export default component("),
     ] {
         let Some(built) = build(&folder, project).await? else { continue };
         assert!(!built.success, "{project}");
@@ -171,8 +171,8 @@ async fn a_module_that_is_missing_is_named_with_what_to_do() -> Result<()> {
     folder.write("lib/pyproject.toml", "[tool.hatchery]\n")?;
     folder.write("lib/app.py", "import no_such_package\n")?;
     for (project, advice) in [
-        ("py", "there is no module `main`; say which it is in pyproject.toml"),
-        ("lib", "`app` imports `no_such_package`, which is not there; list it in requirements.txt"),
+        ("py", "there is no module `main`; set the module in pyproject.toml"),
+        ("lib", "`app` imports `no_such_package`, which is not installed; add it to requirements.txt"),
     ] {
         let Some(built) = build(&folder, project).await? else { continue };
         assert!(!built.success && built.stderr.contains(advice), "{}", built.stderr);

@@ -1,4 +1,4 @@
-"""AI agents, tools and callbacks in Python, as WebAssembly components for a Hatchery host.
+"""Write AI agents, tools and callbacks in Python, as WebAssembly components for a Hatchery host.
 
     from hatchery_guest import Context, export, tool
 
@@ -7,7 +7,7 @@
         \"\"\"Rolls a die.
 
         Args:
-            sides: How many sides it has.
+            sides: How many sides the die has.
         \"\"\"
         rolled = random.randint(1, sides)
         cx.state["last_roll"] = rolled
@@ -15,8 +15,7 @@
 
     export(roll)
 
-``hatchery build`` makes a component of it. In plain Python everything can be imported and called, and ``hatchery_guest.testing`` stands
-in for the host.
+``hatchery build`` builds the component. For unit tests in plain Python, ``hatchery_guest.testing`` has a mock host.
 """
 
 from .agent import Agent, CustomAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent, Toolset, agent
@@ -26,14 +25,14 @@ from .content import (
     FunctionResponse, LlmRequest, LlmResponse, MemoryEntry, Part, RunInfo, ToolCall, ToolConfirmation,
 )  # fmt: skip
 from .context import AgentContext, CallbackContext, Context, ToolContext
-from .errors import Error, FatalError, ToolFailed
-from .offer import export
+from .errors import Error, FatalError, ToolError
+from .export import export
 from .tool import Tool, tool
 
 __all__ = [
     "Agent", "AgentContext", "Blob", "Callback", "CallbackContext", "CodeExecutionResult", "Content", "Context", "CustomAgent",
     "Error", "Event", "EventActions", "ExecutableCode", "FatalError", "FileData", "FunctionCall", "FunctionDeclaration",
     "FunctionResponse", "LlmAgent", "LlmRequest", "LlmResponse", "LoopAgent", "MemoryEntry", "ParallelAgent", "Part", "RunInfo",
-    "SequentialAgent", "Tool", "ToolCall", "ToolConfirmation", "ToolContext", "ToolFailed", "Toolset", "agent", "callback", "export",
+    "SequentialAgent", "Tool", "ToolCall", "ToolConfirmation", "ToolContext", "ToolError", "Toolset", "agent", "callback", "export",
     "tool",
 ]  # fmt: skip

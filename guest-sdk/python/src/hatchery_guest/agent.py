@@ -1,4 +1,4 @@
-"""Agents as data: the host runs them. Only a custom agent and a computed instruction are code."""
+"""Definitions of agents. The host runs them; only custom agents and computed instructions are code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Instruction = Union[str, Callable[..., Union[str, Awaitable[str]]], None]
 
 @dataclass
 class Toolset:
-    """A set of tools that is looked up when its agent runs; a component's name stands for all its tools."""
+    """A set of tools that is resolved for each run, such as all tools of a component, by its name."""
 
     name: str
     only: Sequence[str] = ()
@@ -30,7 +30,7 @@ class Toolset:
 
 @dataclass(kw_only=True)
 class Agent:
-    """What all agents have. Those below it are agents, or names (``helper``, ``component/agent``)."""
+    """The options of all agents. Sub-agents are agents or names (``helper``, ``component/agent``)."""
 
     name: str
     description: str = ""
@@ -42,10 +42,10 @@ class Agent:
 
 @dataclass(kw_only=True)
 class LlmAgent(Agent):
-    """Calls a model in a loop, with the tools that it asks for.
+    """An agent that calls a model and the tools that the model requests, until the model gives its answer.
 
-    ``instruction`` is text with placeholders ``{key}``, or a function that computes it for each model call. Without a ``model`` it uses
-    that of the nearest LLM agent above it. ``output_schema`` and ``input_schema`` are types or JSON Schemas.
+    ``instruction`` is a text with placeholders ``{key}``, or a function that computes it for each model call. ``model`` defaults to that
+    of the nearest LLM agent above it. ``output_schema`` and ``input_schema`` are types or JSON Schemas.
     """
 
     model: str | None = None
@@ -71,54 +71,54 @@ class LlmAgent(Agent):
 
 @dataclass(kw_only=True)
 class SequentialAgent(Agent):
-    """Runs the agents below it in order."""
+    """Runs its sub-agents in order."""
 
 
 @dataclass(kw_only=True)
 class ParallelAgent(Agent):
-    """Runs the agents below it at the same time, each in a branch of its own."""
+    """Runs its sub-agents concurrently, each in its own branch."""
 
 
 @dataclass(kw_only=True)
 class LoopAgent(Agent):
-    """Runs the agents below it in order, again and again, until one escalates or ``max_iterations`` are over."""
+    """Runs its sub-agents in order, repeatedly, until one escalates or after ``max_iterations``."""
 
     max_iterations: int | None = None
 
 
 @dataclass(kw_only=True)
 class CustomAgent(Agent):
-    """An agent that is code: a function that yields events, contents or texts. ``@agent`` makes one."""
+    """An agent in code: a function that yields events, contents or texts. Created by ``@agent``."""
 
     run: Callable[..., Any]
     model: str | None = None
     tools: Sequence[ToolRef] = ()
 
     async def events(self, cx: AgentContext) -> AsyncIterator[Event]:
-        """Runs it."""
-        read = signature(self.run)
-        running = self.run(**({read.context: cx} if read.context else {}))
-        if inspect.isasyncgen(running):
-            async for said in running:
-                yield event(said)
-        elif inspect.isgenerator(running):
-            for said in running:
-                yield event(said)
+        """Runs the agent and returns its events."""
+        context = signature(self.run).context
+        result = self.run(**({context: cx} if context else {}))
+        if inspect.isasyncgen(result):
+            async for output in result:
+                yield to_event(output)
+        elif inspect.isgenerator(result):
+            for output in result:
+                yield to_event(output)
         else:
-            said = await running if inspect.isawaitable(running) else running
-            if said is not None:
-                yield event(said)
+            output = await result if inspect.isawaitable(result) else result
+            if output is not None:
+                yield to_event(output)
 
 
-def event(said: Any) -> Event:
-    """An event, a content or a text as an event."""
-    if isinstance(said, Event):
-        return said
-    if isinstance(said, Content):
-        return Event(said)
-    if isinstance(said, str):
-        return Event.say(said)
-    raise TypeError(f"an agent yields events, contents or texts, not a {type(said).__name__}")
+def to_event(output: Any) -> Event:
+    """Converts a text or a content to an event."""
+    if isinstance(output, Event):
+        return output
+    if isinstance(output, Content):
+        return Event(output)
+    if isinstance(output, str):
+        return Event.from_text(output)
+    raise TypeError(f"an agent yields events, contents or texts, not a {type(output).__name__}")
 
 
 @overload
@@ -128,31 +128,31 @@ def agent(
     *, name: str | None = None, model: str | None = None, tools: Sequence[ToolRef] = (), **common: Any
 ) -> Callable[[Callable[..., Any]], CustomAgent]: ...
 def agent(run: Any = None, **options: Any) -> Any:
-    """Makes a custom agent of an async generator, which yields what the agent says. Its docstring is the description.
+    """Turns a function into a custom agent: an async generator, which yields the agent's events. Its docstring is the description.
 
-    ``model`` is the one that ``cx.generate`` asks by default, ``tools`` are those that ``cx.call_tool`` may call; the other options are
-    those of ``Agent``.
+    ``model`` is the default of ``cx.generate``, ``tools`` are those that ``cx.call_tool`` can call. The other options are those of
+    ``Agent``.
     """
 
-    def make(run: Callable[..., Any]) -> CustomAgent:
-        read = signature(run)
-        required = next((parameter.name for parameter in read.parameters if parameter.required), None)
+    def decorate(run: Callable[..., Any]) -> CustomAgent:
+        function = signature(run)
+        required = next((parameter.name for parameter in function.parameters if parameter.required), None)
         if required:
-            raise TypeError(f"agent `{run.__name__}` is given nothing for `{required}`; annotate it with AgentContext, if it is that")
-        return CustomAgent(run=run, **{"name": run.__name__, "description": read.description, **options})
+            raise TypeError(f"agent `{run.__name__}`: no value for parameter `{required}`; annotate it with AgentContext if it is the context")
+        return CustomAgent(run=run, **{"name": run.__name__, "description": function.description, **options})
 
-    return make if run is None else make(run)
+    return decorate if run is None else decorate(run)
 
 
-async def instruct(instruction: Instruction, cx: Context) -> str:
-    """Computes an instruction that is a function."""
+async def compute_instruction(instruction: Instruction, cx: Context) -> str:
+    """Calls the function of a computed instruction."""
     if not callable(instruction):
         raise TypeError("the instruction is not computed")
-    read = signature(instruction)
-    text = instruction(**({read.context: cx} if read.context else {}))
+    context = signature(instruction).context
+    text = instruction(**({context: cx} if context else {}))
     return await text if inspect.isawaitable(text) else text
 
 
-def json_schema(shape: Any) -> Json:
-    """A type's JSON Schema; a dict is one already."""
-    return shape if isinstance(shape, dict) else schema.schema_of(shape)
+def json_schema(schema_or_type: Any) -> Json:
+    """Returns a JSON Schema unchanged, and the JSON Schema of a type."""
+    return schema_or_type if isinstance(schema_or_type, dict) else schema.schema_of(schema_or_type)

@@ -1,4 +1,4 @@
-"""What is said: contents, events, and what models are asked and answer. Plain data, with JSON values as Python values."""
+"""Messages, events, and requests and responses of models. JSON values are Python values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Blob:
 
 @dataclass
 class FileData:
-    """A file that a model can fetch by itself."""
+    """A file that the model provider can fetch."""
 
     file_uri: str
     mime_type: str | None = None
@@ -29,7 +29,7 @@ class FileData:
 
 @dataclass
 class FunctionCall:
-    """A model's request to run a tool."""
+    """A model's request to call a tool."""
 
     name: str
     args: dict[str, Json] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class FunctionCall:
 
 @dataclass
 class FunctionResponse:
-    """A tool's answer."""
+    """The result of a tool call."""
 
     name: str
     response: dict[str, Json] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class FunctionResponse:
 
 @dataclass
 class ExecutableCode:
-    """Code that a model wants to run."""
+    """Code that a model has written to be run."""
 
     code: str
     language: str | None = None
@@ -58,7 +58,7 @@ class ExecutableCode:
 
 @dataclass
 class CodeExecutionResult:
-    """What running code gave."""
+    """The result of running code."""
 
     outcome: str | None = None
     output: str | None = None
@@ -66,12 +66,12 @@ class CodeExecutionResult:
 
 
 PartData = Union[str, Blob, FileData, FunctionCall, FunctionResponse, ExecutableCode, CodeExecutionResult, None]
-"""What a part holds; ``None`` for what this version does not know and keeps in ``extra``."""
+"""The data of a part. ``None`` for a kind that this version does not know; its keys are in ``Part.extra``."""
 
 
 @dataclass
 class Part:
-    """One piece of a message."""
+    """One part of a message."""
 
     data: PartData
     thought: bool = False
@@ -80,36 +80,36 @@ class Part:
 
     @property
     def text(self) -> str | None:
-        """Its text, when it is text."""
+        """The text of a text part, otherwise ``None``."""
         return self.data if isinstance(self.data, str) else None
 
 
 @dataclass
 class Content:
-    """One message of a conversation; ``role`` is ``user`` or ``model``."""
+    """One message; ``role`` is ``user`` or ``model``."""
 
     role: str | None = None
     parts: list[Part] = field(default_factory=list)
 
     @staticmethod
     def user(text: str) -> "Content":
-        """What a user says."""
+        """Creates a user message with one text."""
         return Content("user", [Part(text)])
 
     @staticmethod
     def model(text: str) -> "Content":
-        """What a model says."""
+        """Creates a model message with one text."""
         return Content("model", [Part(text)])
 
     @property
     def text(self) -> str:
-        """All its text, without thoughts."""
+        """The text parts that are not thoughts, joined."""
         return "".join(part.text for part in self.parts if part.text is not None and not part.thought)
 
 
 @dataclass
 class EventActions:
-    """What an event does beside saying something."""
+    """The side effects of an event."""
 
     state_delta: dict[str, Json] = field(default_factory=dict)
     artifact_delta: dict[str, int] = field(default_factory=dict)
@@ -122,7 +122,8 @@ class EventActions:
 
 @dataclass
 class Event:
-    """One entry of a session's history, or one item of what a run yields. What is left empty the host fills in."""
+    """One entry of a session's history. In a new event, leave ``id``, ``invocation_id``, ``author``, ``branch`` and
+    ``timestamp_micros`` at their defaults: the host fills them in."""
 
     content: Content | None = None
     actions: EventActions = field(default_factory=EventActions)
@@ -138,13 +139,13 @@ class Event:
     extra: dict[str, Json] = field(default_factory=dict)
 
     @staticmethod
-    def say(text: str, *, partial: bool = False) -> "Event":
-        """An event that says a text; ``partial`` for a piece of a text that follows as a whole."""
+    def from_text(text: str, *, partial: bool = False) -> "Event":
+        """Creates an event with a text. After partial events, an event with the complete text must follow."""
         return Event(Content.model(text), partial=partial)
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The text of the message, without thoughts."""
         return self.content.text if self.content else ""
 
 
@@ -160,7 +161,7 @@ class FunctionDeclaration:
 
 @dataclass
 class LlmRequest:
-    """What a model is asked. An empty ``model`` stands for the agent's own."""
+    """A request to a model. An empty ``model`` means the agent's own."""
 
     contents: list[Content] = field(default_factory=list)
     system_instructions: list[str] = field(default_factory=list)
@@ -170,8 +171,10 @@ class LlmRequest:
     config: dict[str, Json] = field(default_factory=dict)
 
     @staticmethod
-    def of(prompt: "str | Content | LlmRequest", *, instruction: str | None = None, model: str = "") -> "LlmRequest":
-        """A request that says ``prompt`` for the user."""
+    def from_prompt(
+        prompt: "str | Content | LlmRequest", *, instruction: str | None = None, model: str = ""
+    ) -> "LlmRequest":
+        """Creates a request with one user message. A request is returned unchanged."""
         if isinstance(prompt, LlmRequest):
             return prompt
         content = Content.user(prompt) if isinstance(prompt, str) else prompt
@@ -180,7 +183,7 @@ class LlmRequest:
 
 @dataclass
 class LlmResponse:
-    """What a model answers, or a piece of it."""
+    """A response of a model, or a chunk of it."""
 
     content: Content | None = None
     partial: bool = False
@@ -190,13 +193,13 @@ class LlmResponse:
     extra: dict[str, Json] = field(default_factory=dict)
 
     @staticmethod
-    def say(text: str) -> "LlmResponse":
-        """An answer of one text."""
+    def from_text(text: str) -> "LlmResponse":
+        """Creates a response with one text."""
         return LlmResponse(Content.model(text))
 
     @property
     def text(self) -> str:
-        """What it says, without thoughts."""
+        """The text of the message, without thoughts."""
         return self.content.text if self.content else ""
 
 
@@ -210,7 +213,7 @@ class ToolCall:
 
 @dataclass
 class ToolConfirmation:
-    """What a person was asked about a tool call, and what they have decided."""
+    """A question to a person about a tool call, and the answer."""
 
     hint: str
     confirmed: bool
@@ -219,7 +222,7 @@ class ToolConfirmation:
 
 @dataclass
 class RunInfo:
-    """Where code runs."""
+    """The call in which code runs."""
 
     app: str
     user: str
@@ -232,7 +235,7 @@ class RunInfo:
 
 @dataclass
 class MemoryEntry:
-    """Something said in an earlier session of the user."""
+    """A message from an earlier session of the user."""
 
     content: Content
     author: str | None = None

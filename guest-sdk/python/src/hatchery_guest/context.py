@@ -1,7 +1,7 @@
-"""What code is given: the session and the services of the host.
+"""Contexts: access to the session and the services of the host.
 
-A context holds nothing of a session: every method asks the host. A parameter annotated with ``Context`` (or with a class below it) gets
-it; code that needs none takes none.
+A context has no data of its own: every method calls the host. A parameter that is annotated with ``Context`` or one of its subclasses
+gets it; it can be left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .errors import Error
 
 
 class Host(Protocol):
-    """What a context asks: the real host in a component, a stand-in (``hatchery_guest.testing``) in unit tests."""
+    """The host's functions: those of the real host in a component, of a mock host (``hatchery_guest.testing``) in unit tests."""
 
     def info(self) -> RunInfo: ...
     def user_content(self) -> Content: ...
@@ -38,15 +38,15 @@ class Host(Protocol):
     async def delete_artifact(self, name: str) -> None: ...
     async def search_memory(self, query: str) -> list[MemoryEntry]: ...
     async def call_tool(self, name: str, args: dict[str, Json]) -> Json: ...
-    def generate(self, request: LlmRequest, streamed: bool) -> AsyncIterator[LlmResponse]: ...
-    def run_agent(self, name: str) -> AsyncIterator[Event]: ...
+    def generate(self, request: LlmRequest, streaming: bool) -> AsyncIterator[LlmResponse]: ...
+    def run_sub_agent(self, name: str) -> AsyncIterator[Event]: ...
 
 
 class State(MutableMapping[str, Json]):
-    """The session's state, as a dict; what this code has set is in it already.
+    """The session's state as a dict, including the code's own changes.
 
-    Keys ``app:…`` are shared by all users of the app, ``user:…`` by the user's sessions, ``temp:…`` last only for this run. A value that
-    is changed in place is not noticed: set its key again.
+    Keys ``app:…`` are shared by all users of the app, ``user:…`` by the user's sessions. ``temp:…`` keys only exist during this run.
+    A value that is changed in place has to be assigned again.
     """
 
     def __init__(self, host: Host) -> None:
@@ -76,66 +76,66 @@ class State(MutableMapping[str, Json]):
 
 
 class Artifacts:
-    """Named, versioned files of the session; of the user, when the name starts with ``user:``."""
+    """Named, versioned files of the session, or of the user if the name starts with ``user:``."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     async def save(self, name: str, content: str | bytes | Blob | Part, mime_type: str | None = None) -> int:
-        """Saves a new version and gives its number, from 0. Bytes need a media type."""
+        """Saves a new version and returns its number, starting at 0. ``mime_type`` is that of bytes."""
         if isinstance(content, bytes):
             content = Blob(mime_type or "application/octet-stream", content)
         part = content if isinstance(content, Part) else Part(content)
         return await self._host.save_artifact(name, part)
 
     async def load(self, name: str, version: int | None = None) -> Part | None:
-        """A version, or the newest; ``None`` when there is none."""
+        """Returns a version, by default the newest, or ``None`` if there is none."""
         return await self._host.load_artifact(name, version)
 
     async def list(self) -> list[str]:
-        """The names, sorted."""
+        """Returns the names, sorted."""
         return await self._host.list_artifacts()
 
     async def versions(self, name: str) -> list[int]:
-        """The versions of one, ascending."""
+        """Returns the version numbers of an artifact, ascending."""
         return await self._host.artifact_versions(name)
 
     async def delete(self, name: str) -> None:
-        """Deletes all versions of one."""
+        """Deletes all versions of an artifact."""
         await self._host.delete_artifact(name)
 
 
 class Memory:
-    """What was said in the user's earlier sessions."""
+    """The user's memory of earlier sessions."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     async def search(self, query: str) -> list[MemoryEntry]:
-        """What fits the query best, best first."""
+        """Returns the entries that match the query, best first."""
         return await self._host.search_memory(query)
 
 
 class Log:
-    """The host's log; it adds the component, the session and the run to each line."""
+    """The host's log, which adds the component, the session and the run to each line."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     def error(self, message: str, **fields: Any) -> None:
-        """Something went wrong."""
+        """Logs an error."""
         self._write("error", message, fields)
 
     def warn(self, message: str, **fields: Any) -> None:
-        """Something may go wrong."""
+        """Logs a warning."""
         self._write("warn", message, fields)
 
     def info(self, message: str, **fields: Any) -> None:
-        """Something happened."""
+        """Logs a message."""
         self._write("info", message, fields)
 
     def debug(self, message: str, **fields: Any) -> None:
-        """A detail."""
+        """Logs a detail for debugging."""
         self._write("debug", message, fields)
 
     def _write(self, level: Level, message: str, fields: dict[str, Any]) -> None:
@@ -143,7 +143,7 @@ class Log:
 
 
 class Context:
-    """The session and the services, as all code of a component sees them. Whatever the host refuses raises ``Error``."""
+    """Access to the session and the services. Methods raise ``Error`` if the host refuses an operation."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -154,38 +154,38 @@ class Context:
 
     @property
     def info(self) -> RunInfo:
-        """Where the code runs."""
+        """The call in which the code runs."""
         return self._host.info()
 
     @property
     def user_content(self) -> Content:
-        """What the user said to start this run."""
+        """The user message that started this run."""
         return self._host.user_content()
 
     @property
     def event_count(self) -> int:
-        """How many events the session has."""
+        """The number of events in the session."""
         return self._host.event_count()
 
     def events(self, offset: int = 0, limit: int = 100) -> list[Event]:
-        """Up to ``limit`` events from number ``offset`` on, oldest first. Fewer come when they are long."""
+        """Returns up to ``limit`` events starting at index ``offset``, oldest first; fewer if they are large."""
         return self._host.events(offset, limit)
 
     def config(self, key: str, default: Json = None) -> Json:
-        """The component's own setting, from the operator's ``hatchery.yaml``."""
+        """Returns a setting of the component from ``hatchery.yaml``."""
         is_set, value = self._host.config(key)
         return value if is_set else default
 
     async def call_tool(self, name: str, **args: Any) -> Json:
-        """Calls a tool that the agent was given. Raises ``ToolFailed`` with what the tool says, or ``FatalError``."""
+        """Calls a tool of the agent. Raises ``ToolError`` or ``FatalError`` if it fails."""
         return await self._host.call_tool(name, {key: schema.dump(value) for key, value in args.items()})
 
     async def generate(
         self, prompt: str | Content | LlmRequest, *, instruction: str | None = None, model: str = ""
     ) -> LlmResponse:
-        """Asks a model, by default the agent's own, and waits for the whole answer."""
+        """Calls a model, by default the agent's own, and waits for the complete response."""
         last = None
-        async for last in self._responses(LlmRequest.of(prompt, instruction=instruction, model=model), False):
+        async for last in self._responses(LlmRequest.from_prompt(prompt, instruction=instruction, model=model), False):
             pass
         if last is None:
             raise Error("MODEL_BAD_RESPONSE", "the model gave no answer")
@@ -194,21 +194,21 @@ class Context:
     def stream(
         self, prompt: str | Content | LlmRequest, *, instruction: str | None = None, model: str = ""
     ) -> AsyncIterator[LlmResponse]:
-        """Asks a model for its answer as it comes: pieces, each with what is new, and at last the whole."""
-        return self._responses(LlmRequest.of(prompt, instruction=instruction, model=model), True)
+        """Calls a model and streams its response: partial responses with new text, then the complete one."""
+        return self._responses(LlmRequest.from_prompt(prompt, instruction=instruction, model=model), True)
 
-    async def _responses(self, request: LlmRequest, streamed: bool) -> AsyncIterator[LlmResponse]:
-        async for response in self._host.generate(request, streamed):
+    async def _responses(self, request: LlmRequest, streaming: bool) -> AsyncIterator[LlmResponse]:
+        async for response in self._host.generate(request, streaming):
             if response.error_code:
                 raise Error(response.error_code, response.error_message or "")
             yield response
 
 
-class SteeringContext(Context):
-    """What a callback is given: it can also say how the run goes on."""
+class _ControlContext(Context):
+    """A context that can control the run."""
 
     def transfer_to(self, agent: str) -> None:
-        """Hands the conversation over to another agent after this call."""
+        """Transfers the conversation to another agent after this call."""
         self._host.transfer(agent)
 
     def escalate(self) -> None:
@@ -216,31 +216,33 @@ class SteeringContext(Context):
         self._host.escalate()
 
     def skip_summarization(self) -> None:
-        """Makes the tool's result the answer, without a summary by the model."""
+        """Makes the tool's result the final answer, without a summary by the model."""
         self._host.skip_summarization()
 
 
-class CallbackContext(SteeringContext):
-    """What a callback is given."""
+class CallbackContext(_ControlContext):
+    """The context of a callback."""
 
 
-class ToolContext(SteeringContext):
-    """What a tool is given."""
+class ToolContext(_ControlContext):
+    """The context of a tool call."""
 
     @property
     def confirmation(self) -> ToolConfirmation | None:
-        """What a person has decided about this call; ``None`` when they have not been asked."""
+        """A person's decision about this call, or ``None`` if no one was asked."""
         return self._host.confirmation()
 
     def request_confirmation(self, hint: str, payload: Any = None) -> None:
-        """Asks a person about this call. Its result should say that it waits: it is called again once they have decided."""
+        """Requests confirmation of this call by a person. The tool's result should say that it is waiting. Once the person has decided,
+        the tool is called again with the same arguments, and ``confirmation`` returns the decision."""
         self._host.request_confirmation(hint, schema.dump(payload))
 
 
 class AgentContext(Context):
-    """What a custom agent is given."""
+    """The context of a custom agent's run."""
 
-    def run(self, agent: str) -> AsyncIterator[Event]:
-        """Runs an agent below this one, step by step as its events are read. Yield an event to make it part of the session; read on to
-        drop it. A failure comes as an event with an ``error_code``: yield it to fail too."""
-        return self._host.run_agent(agent)
+    def sub_agent(self, name: str) -> AsyncIterator[Event]:
+        """Starts a sub-agent and returns its events. It advances as its events are read. An event becomes part of the session when the
+        agent yields it, and is dropped if the next one is read first. A failure is an event with an ``error_code``: yield it to fail,
+        too."""
+        return self._host.run_sub_agent(name)

@@ -1,13 +1,13 @@
-"""Errors that mean something to the host. Every other exception is a failure of the code, told by its message."""
+"""Errors with a code. The host reports any other exception by its message, with the code ``COMPONENT_FAILED``."""
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """A failure with a stable code, such as ``DENIED``, ``LIMIT_REACHED`` or ``NOT_FOUND``.
+    """An error with a stable code, such as ``DENIED``, ``LIMIT_REACHED`` or ``NOT_FOUND``.
 
-    The context raises it for what the host refuses. Raised by an agent or a callback, it ends the run with its code; raised by a tool,
-    the model is told its message.
+    Methods of a context raise it if the host refuses an operation. An agent or a callback that raises it ends the run with its code.
+    The model gets its message as the result of a tool that raises it.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -17,20 +17,20 @@ class Error(Exception):
 
 
 class FatalError(Error):
-    """Raised by a tool, it ends the run: nothing that the model could do would help."""
+    """Raised by a tool to end the run, because the model can do nothing about it."""
 
 
-class ToolFailed(Error):
-    """Another tool has failed, in words for a model."""
+class ToolError(Error):
+    """The error of a tool that was called with ``call_tool``, as a model would get it."""
 
     def __init__(self, message: str) -> None:
         super().__init__("TOOL_FAILED", message)
 
 
 def describe(error: BaseException) -> str:
-    """What an exception says, in words that stand alone."""
+    """Returns the message of an exception, with its type if the message does not stand alone."""
     text = str(error)
     if not text:
         return type(error).__name__
-    # The text of a KeyError is the key and nothing else.
+    # The text of a KeyError is only the key.
     return f"{type(error).__name__}: {text}" if isinstance(error, LookupError) else text

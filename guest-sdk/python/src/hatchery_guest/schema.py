@@ -1,6 +1,6 @@
-"""JSON Schemas from type hints, and values by them: arguments into Python values, results into JSON.
+"""JSON Schemas of type hints, and conversion between JSON and Python values.
 
-Known are ``bool``, ``int``, ``float``, ``str``, ``list``, ``tuple``, ``set``, ``dict``, ``Any``, ``None``, unions and ``Optional``,
+Supported are ``bool``, ``int``, ``float``, ``str``, ``list``, ``tuple``, ``set``, ``dict``, ``Any``, ``None``, unions and ``Optional``,
 ``Literal``, enums, dataclasses, ``TypedDict``, and ``Annotated[hint, "description"]``.
 """
 
@@ -19,7 +19,7 @@ _REQUIRED = getattr(typing, "Required", None)
 
 
 class BadValue(ValueError):
-    """A value that does not fit its type hint, in words for whoever has sent it."""
+    """A value that does not match its type hint. The message is meant for the sender."""
 
 
 class BadHint(TypeError):
@@ -27,9 +27,9 @@ class BadHint(TypeError):
 
 
 def schema_of(hint: Any) -> dict[str, Json]:
-    """The JSON Schema of a type hint.
+    """Returns the JSON Schema of a type hint.
 
-    Raises ``BadHint`` for a hint that JSON has nothing for.
+    Raises ``BadHint`` if it has none.
     """
     if hint is Any or hint is object:
         return {}
@@ -59,8 +59,8 @@ def schema_of(hint: Any) -> dict[str, Json]:
 
 
 def object_schema(properties: dict[str, tuple[dict[str, Json], bool]]) -> dict[str, Json]:
-    """The schema of an object with these properties, each with whether it is required."""
-    schema: dict[str, Json] = {"type": "object", "properties": {name: each for name, (each, _) in properties.items()}}
+    """Returns the schema of an object with these properties, each with whether it is required."""
+    schema: dict[str, Json] = {"type": "object", "properties": {name: property for name, (property, _) in properties.items()}}
     required = [name for name, (_, is_required) in properties.items() if is_required]
     if required:
         schema["required"] = required
@@ -85,7 +85,7 @@ def _union(schemas: list[dict[str, Json]]) -> dict[str, Json]:
 
 
 def without_null(hint: Any) -> Any:
-    """``T`` of ``T | None``; any other hint as it is."""
+    """Returns ``T`` for ``T | None``, and any other hint unchanged."""
     args = get_args(hint)
     if get_origin(hint) in (Union, types.UnionType) and type(None) in args:
         return Union[tuple(arg for arg in args if arg is not type(None))]
@@ -110,7 +110,7 @@ class _Field:
 
 
 def _fields(hint: Any) -> dict[str, _Field] | None:
-    """The fields of a dataclass or a TypedDict; nothing for other types."""
+    """Returns the fields of a dataclass or a TypedDict, ``None`` for other types."""
     if not isinstance(hint, type):
         return None
     if dataclasses.is_dataclass(hint):
@@ -123,94 +123,94 @@ def _fields(hint: Any) -> dict[str, _Field] | None:
         }
     if typing.is_typeddict(hint):
         hints = typing.get_type_hints(hint, include_extras=True)
-        return {name: _Field(each, name in hint.__required_keys__) for name, each in hints.items()}
+        return {name: _Field(field, name in hint.__required_keys__) for name, field in hints.items()}
     return None
 
 
-def read(hint: Any, value: Json, what: str) -> Any:
-    """A JSON value as its hint wants it; ``what`` names it in the error.
+def parse(hint: Any, value: Json, what: str) -> Any:
+    """Converts a JSON value to the type of its hint. ``what`` names the value in the error.
 
-    Raises ``BadValue`` when it does not fit.
+    Raises ``BadValue`` if it does not match.
     """
     if hint is Any or hint is object:
         return value
     if hint is None or hint is type(None):
         return _expect(value, value is None, what, "null")
     if hint in _PLAIN:
-        return _read_plain(hint, value, what)
+        return _parse_plain(hint, value, what)
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated or (origin in (_NOT_REQUIRED, _REQUIRED) and origin is not None):
-        return read(args[0], value, what)
+        return parse(args[0], value, what)
     if origin is Literal:
-        choice = next((each for each in args if type(each) is type(value) and each == value), None)
+        choice = next((item for item in args if type(item) is type(value) and item == value), None)
         return _expect(choice, choice is not None, what, "one of " + ", ".join(map(repr, args)))
     if origin in (Union, types.UnionType):
-        return _read_union(args, value, what)
+        return _parse_union(args, value, what)
     if (origin or hint) in (list, set, frozenset, tuple):
-        return _read_list(origin or hint, args, value, what)
+        return _parse_list(origin or hint, args, value, what)
     if (origin or hint) is dict:
         _expect(value, isinstance(value, dict), what, "an object")
-        return {key: read(args[1], each, f"{what}.{key}") for key, each in value.items()} if args else value
+        return {key: parse(args[1], item, f"{what}.{key}") for key, item in value.items()} if args else value
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        member = next((each for each in hint if each.value == value), None)
-        return _expect(member, member is not None, what, "one of " + ", ".join(repr(each.value) for each in hint))
-    return _read_fields(hint, value, what)
+        member = next((item for item in hint if item.value == value), None)
+        return _expect(member, member is not None, what, "one of " + ", ".join(repr(item.value) for item in hint))
+    return _parse_fields(hint, value, what)
 
 
-def _expect(value: Any, fits: bool, what: str, wanted: str) -> Any:
-    if not fits:
-        raise BadValue(f"{what} must be {wanted}")
+def _expect(value: Any, matches: bool, what: str, expected: str) -> Any:
+    if not matches:
+        raise BadValue(f"{what} must be {expected}")
     return value
 
 
-def _read_plain(hint: type, value: Json, what: str) -> Any:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+def _parse_plain(hint: type, value: Json, what: str) -> Any:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if hint is float:
-        return float(_expect(value, number, what, "a number"))
+        return float(_expect(value, is_number, what, "a number"))
     if hint is int:
-        # Models write whole numbers as 6.0, too.
-        return int(_expect(value, number and value == value // 1, what, "a whole number"))
+        # Models also write integers as 6.0.
+        return int(_expect(value, is_number and value == value // 1, what, "an integer"))
     if hint is bool:
-        return _expect(value, isinstance(value, bool), what, "true or false")
-    return _expect(value, isinstance(value, str), what, "a text")
+        return _expect(value, isinstance(value, bool), what, "a boolean")
+    return _expect(value, isinstance(value, str), what, "a string")
 
 
-def _read_union(hints: tuple[Any, ...], value: Json, what: str) -> Any:
+def _parse_union(hints: tuple[Any, ...], value: Json, what: str) -> Any:
     reasons = []
     for hint in hints:
         try:
-            return read(hint, value, what)
+            return parse(hint, value, what)
         except BadValue as error:
             if hint is not type(None):
                 reasons.append(str(error))
     raise BadValue("; or ".join(reasons))
 
 
-def _read_list(kind: Any, args: tuple[Any, ...], value: Json, what: str) -> Any:
-    _expect(value, isinstance(value, list), what, "a list")
+def _parse_list(kind: Any, args: tuple[Any, ...], value: Json, what: str) -> Any:
+    _expect(value, isinstance(value, list), what, "an array")
     if kind is tuple and args and args[-1] is not Ellipsis:
-        _expect(value, len(value) == len(args), what, f"a list of {len(args)}")
-        return tuple(read(hint, each, f"{what}[{at}]") for at, (hint, each) in enumerate(zip(args, value)))
-    items = [read(args[0], each, f"{what}[{at}]") for at, each in enumerate(value)] if args else value
+        _expect(value, len(value) == len(args), what, f"an array of {len(args)} items")
+        return tuple(parse(hint, item, f"{what}[{index}]") for index, (hint, item) in enumerate(zip(args, value)))
+    items = [parse(args[0], item, f"{what}[{index}]") for index, item in enumerate(value)] if args else value
     return kind(items)
 
 
-def _read_fields(hint: Any, value: Json, what: str) -> Any:
+def _parse_fields(hint: Any, value: Json, what: str) -> Any:
     fields = _fields(hint)
     if fields is None:
-        raise BadHint(f"{_name(hint)} cannot be made of JSON")
+        raise BadHint(f"{_name(hint)} cannot be created from JSON")
     _expect(value, isinstance(value, dict), what, "an object")
-    given = {name: read(field.hint, value[name], f"{what}.{name}") for name, field in fields.items() if name in value}
+    values = {name: parse(field.hint, value[name], f"{what}.{name}") for name, field in fields.items() if name in value}
     missing = [name for name, field in fields.items() if field.required and name not in value]
     if missing:
-        raise BadValue(f"{what} lacks {', '.join(missing)}")
-    return hint(**given)
+        raise BadValue(f"{what} has no {', '.join(f'`{name}`' for name in missing)}")
+    return hint(**values)
 
 
 def dump(value: Any) -> Json:
-    """A Python value as JSON: dataclasses become objects, enums their values, sets and tuples lists.
+    """Converts a Python value to JSON: dataclasses to objects, enums to their values, sets and tuples to arrays.
 
-    Raises ``BadValue`` for what JSON has nothing for.
+    Raises ``BadValue`` if JSON has no form for it.
     """
     if isinstance(value, enum.Enum):
         return dump(value.value)
@@ -219,10 +219,10 @@ def dump(value: Any) -> Json:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: dump(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
-        return {str(dump(key)): dump(each) for key, each in value.items()}
+        return {str(dump(key)): dump(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [dump(each) for each in value]
-    raise BadValue(f"a {_name(type(value))} is not JSON; give text, numbers, lists, dicts or dataclasses")
+        return [dump(item) for item in value]
+    raise BadValue(f"a {_name(type(value))} cannot be converted to JSON; return strings, numbers, lists, dicts or dataclasses")
 
 
 def _name(hint: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a function's signature and docstring say."""
+"""Descriptions of functions from their signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ARGUMENT = re.compile(r"^\s*\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
 
 @dataclass
 class Parameter:
-    """A parameter that callers fill in."""
+    """A parameter with a value from the caller."""
 
     name: str
     hint: Any
@@ -25,7 +25,7 @@ class Parameter:
 
     @property
     def required(self) -> bool:
-        """True when it has no default."""
+        """True if it has no default."""
         return self.default is inspect.Parameter.empty
 
 
@@ -37,17 +37,17 @@ class Signature:
     parameters: list[Parameter]
     returns: Any
     context: str | None
-    """The name of the parameter that gets the context, if one is annotated with it."""
+    """The name of the parameter that is annotated with a context."""
 
 
 def signature(function: Callable[..., Any]) -> Signature:
-    """Reads the hints and the docstring of a function."""
+    """Returns the description of a function from its type hints and docstring."""
     hints = typing.get_type_hints(function, include_extras=True)
     doc = docstring(inspect.getdoc(function) or "")
     parameters, context = [], None
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise TypeError(f"`{function.__name__}` takes *args or **kwargs, which nobody can describe; name its parameters")
+            raise TypeError(f"`{function.__name__}` has *args or **kwargs, which have no schema; name its parameters")
         hint = hints.get(parameter.name, Any)
         if isinstance(hint, type) and issubclass(hint, Context):
             context = parameter.name
@@ -59,14 +59,14 @@ def signature(function: Callable[..., Any]) -> Signature:
 
 @dataclass
 class Docstring:
-    """A docstring, taken apart."""
+    """The description and the arguments of a docstring."""
 
     description: str
     arguments: dict[str, str] = field(default_factory=dict)
 
 
 def docstring(text: str) -> Docstring:
-    """What stands before the first section, and the lines of ``Args:``."""
+    """Parses a docstring: the text before the first section, and the lines of ``Args:``."""
     before, arguments = [], {}
     section, last = None, None
     for line in text.splitlines():
@@ -76,17 +76,17 @@ def docstring(text: str) -> Docstring:
         elif section is None:
             before.append(line)
         elif section in ("Args", "Arguments", "Parameters"):
-            last = _read_argument(line, last, arguments)
+            last = _parse_argument(line, last, arguments)
     return Docstring("\n".join(before).strip(), {name: text.strip() for name, text in arguments.items()})
 
 
-def _read_argument(line: str, last: tuple[str, int] | None, arguments: dict[str, str]) -> tuple[str, int] | None:
+def _parse_argument(line: str, last: tuple[str, int] | None, arguments: dict[str, str]) -> tuple[str, int] | None:
     indent = len(line) - len(line.lstrip())
     if last and line.strip() and indent > last[1]:
         arguments[last[0]] += " " + line.strip()
         return last
-    found = _ARGUMENT.match(line)
-    if not found:
+    match = _ARGUMENT.match(line)
+    if not match:
         return None
-    arguments[found.group(1)] = found.group(2)
-    return found.group(1), indent
+    arguments[match.group(1)] = match.group(2)
+    return match.group(1), indent

@@ -1,9 +1,9 @@
-"""A stand-in for the host, for unit tests in plain Python.
+"""A mock host for unit tests in plain Python.
 
-    from hatchery_guest.testing import FakeHost, run
+    from hatchery_guest.testing import MockHost, run
 
     def test_roll():
-        host = FakeHost(state={"sides": 6})
+        host = MockHost(state={"sides": 6})
         assert run(roll.call({}, host.tool_context())) <= 6
         assert host.state["last_roll"] <= 6
 """
@@ -17,38 +17,39 @@ from typing import Any, TypeVar, Union
 
 from .content import Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, RunInfo, ToolConfirmation
 from .context import AgentContext, CallbackContext, ToolContext
-from .errors import Error, ToolFailed
+from .errors import Error, ToolError
 from .tool import Tool
 
 T = TypeVar("T")
-Answer = Union[str, LlmResponse, Exception]
+ModelResponse = Union[str, LlmResponse, Exception]
 
 
-async def _all(events: AsyncIterator[T]) -> list[T]:
-    return [event async for event in events]
+async def _collect(items: AsyncIterator[T]) -> list[T]:
+    return [item async for item in items]
 
 
 def run(work: Awaitable[T] | AsyncIterator[Any]) -> Any:
-    """Waits for a coroutine, or collects all that an async generator yields."""
+    """Runs a coroutine and returns its result, or returns the items of an async generator as a list."""
 
     async def wait() -> Any:
-        return await (_all(work) if isinstance(work, AsyncIterator) else work)
+        return await (_collect(work) if isinstance(work, AsyncIterator) else work)
 
     return asyncio.run(wait())
 
 
-class FakeHost:
-    """A host that keeps everything in memory. Its fields can be set before a test and looked at after it.
+class MockHost:
+    """A host that keeps everything in memory. Its attributes can be set before a test and checked after it.
 
     Args:
         state: The session's state.
         config: The component's settings.
-        user: What the user said to start the run.
-        answers: What models answer, one after the other: texts, responses, or exceptions.
+        user_message: The user message that started the run.
+        events: The events of the session.
+        responses: The responses of models, in order: texts, responses or exceptions.
         tools: Tools that the code can call.
-        agents: The events of agents below this one.
-        memories: What the memory finds, whatever is asked.
-        confirmation: What a person has decided about the tool call.
+        sub_agents: The events of sub-agents.
+        memory: The result of every memory search.
+        confirmation: A person's decision about the tool call.
     """
 
     def __init__(
@@ -56,47 +57,53 @@ class FakeHost:
         *,
         state: dict[str, Json] | None = None,
         config: dict[str, Json] | None = None,
-        user: str = "",
-        answers: Iterable[Answer] = (),
+        user_message: str = "",
+        events: Iterable[Event] = (),
+        responses: Iterable[ModelResponse] = (),
         tools: Iterable[Tool] | dict[str, Callable[..., Any]] = (),
-        agents: dict[str, list[Event]] | None = None,
-        memories: list[MemoryEntry] | None = None,
+        sub_agents: dict[str, list[Event]] | None = None,
+        memory: list[MemoryEntry] | None = None,
         confirmation: ToolConfirmation | None = None,
     ) -> None:
         self.state: dict[str, Json] = dict(state or {})
-        self.settings: dict[str, Json] = dict(config or {})
-        self.user = Content.user(user)
-        self.answers = list(answers)
-        self.tools = tools if isinstance(tools, dict) else {tool.name: tool for tool in tools}
-        self.agents = agents or {}
-        self.memories = memories or []
-        self.decided = confirmation
-        self.history: list[Event] = []
-        self.files: dict[str, list[Part]] = {}
+        self.artifacts: dict[str, list[Part]] = {}
+        """The versions of each artifact."""
         self.requests: list[LlmRequest] = []
-        """What models were asked."""
-        self.lines: list[tuple[Level, str, dict[str, str]]] = []
-        """What was logged."""
-        self.steps: list[tuple[str, Any]] = []
-        """How the run was steered, such as ``("transfer", "helper")``."""
+        """The requests to models."""
+        self.log_lines: list[tuple[Level, str, dict[str, str]]] = []
+        """Level, message and fields of log lines."""
+        self.requested_confirmation: ToolConfirmation | None = None
+        """The confirmation that was requested for the tool call."""
+        self.transferred_to: str | None = None
+        """The agent that the conversation was transferred to."""
+        self.escalated = False
+        self.skipped_summarization = False
+        self._config = config or {}
+        self._user_message = Content.user(user_message)
+        self._events = list(events)
+        self._responses = list(responses)
+        self._tools = tools if isinstance(tools, dict) else {tool.name: tool for tool in tools}
+        self._sub_agents = sub_agents or {}
+        self._memory = memory or []
+        self._confirmation = confirmation
 
     def tool_context(self) -> ToolContext:
-        """A context for a tool."""
+        """Returns a context for a tool."""
         return ToolContext(self)
 
     def callback_context(self) -> CallbackContext:
-        """A context for a callback."""
+        """Returns a context for a callback."""
         return CallbackContext(self)
 
     def agent_context(self) -> AgentContext:
-        """A context for a custom agent."""
+        """Returns a context for a custom agent."""
         return AgentContext(self)
 
     def info(self) -> RunInfo:
         return RunInfo("app", "user", "session", "e-test", "agent")
 
     def user_content(self) -> Content:
-        return self.user
+        return self._user_message
 
     def get_state(self, key: str) -> tuple[bool, Json]:
         return key in self.state, copy.deepcopy(self.state.get(key))
@@ -111,78 +118,78 @@ class FakeHost:
             self.state[key] = value
 
     def event_count(self) -> int:
-        return len(self.history)
+        return len(self._events)
 
     def events(self, offset: int, limit: int) -> list[Event]:
-        return self.history[offset : offset + limit]
+        return self._events[offset : offset + limit]
 
     def confirmation(self) -> ToolConfirmation | None:
-        return self.decided
+        return self._confirmation
 
     def request_confirmation(self, hint: str, payload: Json) -> None:
-        self.steps.append(("request_confirmation", (hint, payload)))
+        self.requested_confirmation = ToolConfirmation(hint, False, payload)
 
     def config(self, key: str) -> tuple[bool, Json]:
-        return key in self.settings, self.settings.get(key)
+        return key in self._config, self._config.get(key)
 
     def log(self, level: Level, message: str, fields: dict[str, str]) -> None:
-        self.lines.append((level, message, fields))
+        self.log_lines.append((level, message, fields))
 
     def transfer(self, agent: str) -> None:
-        self.steps.append(("transfer", agent))
+        self.transferred_to = agent
 
     def escalate(self) -> None:
-        self.steps.append(("escalate", None))
+        self.escalated = True
 
     def skip_summarization(self) -> None:
-        self.steps.append(("skip_summarization", None))
+        self.skipped_summarization = True
 
     async def save_artifact(self, name: str, part: Part) -> int:
-        versions = self.files.setdefault(name, [])
+        versions = self.artifacts.setdefault(name, [])
         versions.append(part)
         return len(versions) - 1
 
     async def load_artifact(self, name: str, version: int | None) -> Part | None:
-        versions = self.files.get(name, [])
-        at = len(versions) - 1 if version is None else version
-        return versions[at] if 0 <= at < len(versions) else None
+        versions = self.artifacts.get(name, [])
+        index = len(versions) - 1 if version is None else version
+        return versions[index] if 0 <= index < len(versions) else None
 
     async def list_artifacts(self) -> list[str]:
-        return sorted(self.files)
+        return sorted(self.artifacts)
 
     async def artifact_versions(self, name: str) -> list[int]:
-        return list(range(len(self.files.get(name, []))))
+        return list(range(len(self.artifacts.get(name, []))))
 
     async def delete_artifact(self, name: str) -> None:
-        self.files.pop(name, None)
+        self.artifacts.pop(name, None)
 
     async def search_memory(self, query: str) -> list[MemoryEntry]:
-        return self.memories
+        return self._memory
 
     async def call_tool(self, name: str, args: dict[str, Json]) -> Json:
-        if name not in self.tools:
-            raise ToolFailed(f"tool `{name}` not found")
-        tool = self.tools[name]
+        if name not in self._tools:
+            raise ToolError(f"tool `{name}` not found; give it to MockHost in `tools`")
+        tool = self._tools[name]
         if isinstance(tool, Tool):
             return await tool.call(args, self.tool_context())
         result = tool(**args)
         return await result if isinstance(result, Awaitable) else result
 
-    async def generate(self, request: LlmRequest, streamed: bool) -> AsyncIterator[LlmResponse]:
+    async def generate(self, request: LlmRequest, streaming: bool) -> AsyncIterator[LlmResponse]:
         self.requests.append(request)
-        if not self.answers:
-            raise Error("MODEL_SCRIPT_ENDED", "the test has no answer left; give FakeHost more `answers`")
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        whole = LlmResponse.say(answer) if isinstance(answer, str) else answer
-        if streamed:
-            for word in whole.text.split():
+        if not self._responses:
+            raise Error("MODEL_SCRIPT_ENDED", "no response is left; give MockHost more `responses`")
+        response = self._responses.pop(0)
+        if isinstance(response, Exception):
+            raise response
+        complete = LlmResponse.from_text(response) if isinstance(response, str) else response
+        if streaming:
+            for word in complete.text.split():
                 yield LlmResponse(Content.model(word + " "), partial=True)
-        yield whole
+        yield complete
 
-    async def run_agent(self, name: str) -> AsyncIterator[Event]:
-        if name not in self.agents:
-            raise Error("NOT_FOUND", f"agent `{name}` not found")
-        for event in self.agents[name]:
+    async def run_sub_agent(self, name: str) -> AsyncIterator[Event]:
+        if name not in self._sub_agents:
+            raise Error("NOT_FOUND", f"agent `{name}` not found; give it to MockHost in `sub_agents`")
+        for event in self._sub_agents[name]:
             yield event

@@ -1,4 +1,4 @@
-"""``@tool``: what makes a tool of a function."""
+"""``@tool``: turns a function into a tool."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ class Tool:
     async def call(self, args: dict[str, Json], cx: ToolContext) -> Json:
         """Calls it as a host does, with JSON.
 
-        Raises ``schema.BadValue`` for arguments that do not fit, and whatever the function raises.
+        Raises ``schema.BadValue`` if an argument does not match its type, and the exceptions of the function.
         """
-        given = self._read(args)
+        values = self._parse(args)
         if self.signature.context:
-            given[self.signature.context] = cx
-        result = self.function(**given)
+            values[self.signature.context] = cx
+        result = self.function(**values)
         return schema.dump(await result if inspect.isawaitable(result) else result)
 
-    def _read(self, args: dict[str, Json]) -> dict[str, Any]:
+    def _parse(self, args: dict[str, Json]) -> dict[str, Any]:
         known = {parameter.name: parameter for parameter in self.signature.parameters}
         unknown = [name for name in args if name not in known]
         if unknown:
             raise schema.BadValue(f"`{self.name}` has no argument `{unknown[0]}`; it has {', '.join(known) or 'none'}")
-        given = {}
+        values = {}
         for name, parameter in known.items():
             value = args.get(name)
             if name not in args or (value is None and not parameter.required):
                 if parameter.required:
                     raise schema.BadValue(f"argument `{name}` is missing")
                 continue
-            given[name] = schema.read(parameter.hint, value, f"argument `{name}`")
-        return given
+            values[name] = schema.parse(parameter.hint, value, f"argument `{name}`")
+        return values
 
 
 @overload
@@ -63,44 +63,44 @@ def tool(function: Callable[..., Any]) -> Tool: ...
 @overload
 def tool(*, name: str | None = None, confirm: bool = False, long_running: bool = False) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(function: Any = None, *, name: str | None = None, confirm: bool = False, long_running: bool = False) -> Any:
-    """Makes a tool of a function, async or not.
+    """Turns a function, async or not, into a tool.
 
     Type hints become its JSON Schema, the docstring its description, the lines below ``Args:`` those of its arguments. A parameter
-    annotated with a context gets it. What the function raises is told to the model; ``FatalError`` ends the run.
+    annotated with a context gets it. The model gets the message of an exception as the tool's result; ``FatalError`` ends the run.
 
     Args:
-        name: What models call it by; the function's name by default.
-        confirm: A person has to agree to each call.
-        long_running: Its result comes later.
+        name: The name for models; by default that of the function.
+        confirm: Whether a person has to confirm each call.
+        long_running: Whether the result arrives later.
     """
 
-    def make(function: Callable[..., Any]) -> Tool:
-        read = signature(function)
-        own_name = name or function.__name__
-        declaration = FunctionDeclaration(own_name, read.description, _parameters(read), _result(read))
-        return Tool(own_name, function, read, declaration, confirm, long_running)
+    def decorate(function: Callable[..., Any]) -> Tool:
+        described = signature(function)
+        tool_name = name or function.__name__
+        declaration = FunctionDeclaration(tool_name, described.description, _parameters(described), _response(described))
+        return Tool(tool_name, function, described, declaration, confirm, long_running)
 
-    return make if function is None else make(function)
+    return decorate if function is None else decorate(function)
 
 
-def _parameters(read: Signature) -> Json:
+def _parameters(signature: Signature) -> Json:
     properties = {}
-    for parameter in read.parameters:
-        # Models leave out what need not be given; that it may be null, too, is no news to them.
+    for parameter in signature.parameters:
+        # Models omit optional arguments, so `null` would only make the schema longer.
         hint = parameter.hint if parameter.required else schema.without_null(parameter.hint)
-        each = schema.schema_of(hint)
+        described = schema.schema_of(hint)
         if parameter.description:
-            each["description"] = parameter.description
+            described["description"] = parameter.description
         if not parameter.required and parameter.default is not None:
-            each["default"] = schema.dump(parameter.default)
-        properties[parameter.name] = (each, parameter.required)
+            described["default"] = schema.dump(parameter.default)
+        properties[parameter.name] = (described, parameter.required)
     return schema.object_schema(properties)
 
 
-def _result(read: Signature) -> Json:
-    """The schema of the result, when its hint says more than that there is one."""
+def _response(signature: Signature) -> Json:
+    """Returns the schema of the result if it is an object with known properties."""
     try:
-        described = schema.schema_of(read.returns)
+        described = schema.schema_of(signature.returns)
     except schema.BadHint:
         return None
     return described if described.get("properties") else None

@@ -19,11 +19,11 @@ pub const CONTRACT: &[EmbeddedFile] =
 
 pub const PYTHON: &[EmbeddedFile] = embed!("guest-sdk/python/src/hatchery_guest", "python/hatchery_guest":
     "__init__.py" "agent.py" "build.py" "callback.py" "component/__init__.py" "component/convert.py" "component/exports.py"
-    "component/host.py" "component/specs.py" "content.py" "context.py" "errors.py" "offer.py" "py.typed" "schema.py" "signature.py"
+    "component/host.py" "component/specs.py" "content.py" "context.py" "errors.py" "export.py" "py.typed" "schema.py" "signature.py"
     "testing.py" "tool.py");
 
 pub const JAVASCRIPT: &[EmbeddedFile] = embed!("guest-sdk/js", "javascript":
-    "package.json" "src/build.js" "src/component.js" "src/content.js" "src/context.js" "src/convert.js" "src/errors.js" "src/index.d.ts"
+    "package.json" "src/build.js" "src/component.js" "src/content.js" "src/context.js" "src/convert.js" "src/errors.js" "src/index.d.ts" "src/json.js"
     "src/index.js" "src/schema.js" "src/testing.d.ts" "src/testing.js");
 
 /// The `package.json` with the build tools for JavaScript.

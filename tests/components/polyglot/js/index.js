@@ -96,9 +96,17 @@ const storyteller = agent({
   },
 });
 
+const echo = agent({
+  name: "echo",
+  description: "Emits the events of the session once more.",
+  *run(ctx) {
+    yield* ctx.events();
+  },
+});
+
 const veto = callback({
   name: "veto",
-  at: "beforeTool",
+  hook: "beforeTool",
   run(call, ctx) {
     if (call.args.number === 13) {
       ctx.state.set("vetoed", call.tool);
@@ -111,7 +119,7 @@ const veto = callback({
 
 const stamp = callback({
   name: "stamp",
-  at: "afterTool",
+  hook: "afterTool",
   run(call, response) {
     if (call.tool === "note") response.stamped = true;
   },
@@ -128,7 +136,7 @@ const clerk = llmAgent({
 });
 
 export default component({
-  agents: [storyteller, clerk],
+  agents: [storyteller, echo, clerk],
   tools: [scale, refuse, breakOff, remember, setting, note, keep, both, chance],
   callbacks: [veto, stamp],
 });

@@ -83,8 +83,14 @@ async def storyteller(cx: AgentContext):
     yield "two"
     if cx.user_content.text == "fail":
         raise Error("STORY_LOST", "the story is lost")
-    answer = await cx.generate(LlmRequest.of("Go on.", instruction="Be brief."))
+    answer = await cx.generate(LlmRequest.from_prompt("Go on.", instruction="Be brief."))
     yield answer.text
+
+
+@agent
+def echo(cx: AgentContext):
+    """Emits the events of the session once more."""
+    yield from cx.events()
 
 
 @callback("before_tool")
@@ -113,4 +119,4 @@ clerk = LlmAgent(
     name="clerk", description="Calculates.", model="any", instruction=manner, tools=[scale, note], before_tool=[veto], after_tool=[stamp]
 )
 
-export(scale, refuse, break_off, remember, setting, note, keep, both, chance, storyteller, veto, stamp, clerk)
+export(scale, refuse, break_off, remember, setting, note, keep, both, chance, storyteller, echo, veto, stamp, clerk)

@@ -1,1 +1,1 @@
-"""The side of the package that meets the host: only a component can import its modules, as they need the generated ``wit_world``."""
+"""The implementation of the contract. Only a component can import these modules, because they use the generated ``wit_world``."""

@@ -1,4 +1,4 @@
-"""Between the contract's types and those of authors. Nothing is lost either way."""
+"""Lossless conversion between the types of the contract and those of authors."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from ..content import (
 
 
 def to_json(value: Json) -> str:
-    """A value as JSON text."""
+    """Serializes a value."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def some_json(value: Json) -> str | None:
-    """The same; nothing for nothing."""
+def to_optional_json(value: Json) -> str | None:
+    """Serializes a value; ``None`` if it is empty."""
     return to_json(value) if value else None
 
 
-def some_value(text: str | None) -> dict[str, Json]:
-    """An object of JSON text; an empty one for nothing."""
+def parse_object(text: str | None) -> dict[str, Json]:
+    """Parses an optional JSON object; empty if it is absent."""
     return json.loads(text) if text else {}
 
 
 def part_from_wit(part: wit.Part) -> Part:
-    """A part."""
-    return Part(_data_from_wit(part.data), part.thought, part.thought_signature, some_value(part.extra))
+    return Part(_data_from_wit(part.data), part.thought, part.thought_signature, parse_object(part.extra))
 
 
 def _data_from_wit(data: wit.PartData) -> PartData:
@@ -42,19 +41,18 @@ def _data_from_wit(data: wit.PartData) -> PartData:
         case wit.PartData_FileData(file):
             return FileData(file.file_uri, file.mime_type, file.display_name)
         case wit.PartData_FunctionCall(call):
-            return FunctionCall(call.name, json.loads(call.args), call.id, some_value(call.extra))
-        case wit.PartData_FunctionResponse(given):
-            return FunctionResponse(given.name, json.loads(given.response), given.id, some_value(given.extra))
+            return FunctionCall(call.name, json.loads(call.args), call.id, parse_object(call.extra))
+        case wit.PartData_FunctionResponse(response):
+            return FunctionResponse(response.name, json.loads(response.response), response.id, parse_object(response.extra))
         case wit.PartData_ExecutableCode(code):
-            return ExecutableCode(code.code, code.language, some_value(code.extra))
+            return ExecutableCode(code.code, code.language, parse_object(code.extra))
         case wit.PartData_CodeExecutionResult(result):
-            return CodeExecutionResult(result.outcome, result.output, some_value(result.extra))
+            return CodeExecutionResult(result.outcome, result.output, parse_object(result.extra))
     return None
 
 
 def part_to_wit(part: Part) -> wit.Part:
-    """A part."""
-    return wit.Part(_data_to_wit(part.data), part.thought, part.thought_signature, some_json(part.extra))
+    return wit.Part(_data_to_wit(part.data), part.thought, part.thought_signature, to_optional_json(part.extra))
 
 
 def _data_to_wit(data: PartData) -> wit.PartData:
@@ -68,38 +66,35 @@ def _data_to_wit(data: PartData) -> wit.PartData:
         case FileData():
             return wit.PartData_FileData(wit.FileData(data.file_uri, data.mime_type, data.display_name))
         case FunctionCall():
-            call = wit.FunctionCall(data.id, data.name, to_json(data.args), some_json(data.extra))
+            call = wit.FunctionCall(data.id, data.name, to_json(data.args), to_optional_json(data.extra))
             return wit.PartData_FunctionCall(call)
         case FunctionResponse():
-            given = wit.FunctionResponse(data.id, data.name, to_json(data.response), some_json(data.extra))
-            return wit.PartData_FunctionResponse(given)
+            response = wit.FunctionResponse(data.id, data.name, to_json(data.response), to_optional_json(data.extra))
+            return wit.PartData_FunctionResponse(response)
         case ExecutableCode():
-            return wit.PartData_ExecutableCode(wit.ExecutableCode(data.language, data.code, some_json(data.extra)))
+            return wit.PartData_ExecutableCode(wit.ExecutableCode(data.language, data.code, to_optional_json(data.extra)))
         case CodeExecutionResult():
-            result = wit.CodeExecutionResult(data.outcome, data.output, some_json(data.extra))
+            result = wit.CodeExecutionResult(data.outcome, data.output, to_optional_json(data.extra))
             return wit.PartData_CodeExecutionResult(result)
-    raise TypeError(f"a part holds text, a Blob, a FileData and the like, not a {type(data).__name__}")
+    raise TypeError(f"the data of a part must be a str, a Blob, a FileData or another type of PartData, not a {type(data).__name__}")
 
 
 def content_from_wit(content: wit.Content) -> Content:
-    """A content."""
     return Content(content.role, [part_from_wit(part) for part in content.parts])
 
 
 def content_to_wit(content: Content) -> wit.Content:
-    """A content."""
     return wit.Content(content.role, [part_to_wit(part) for part in content.parts])
 
 
-def _some(convert: Any, value: Any) -> Any:
+def _optional(convert: Any, value: Any) -> Any:
     return None if value is None else convert(value)
 
 
 def event_from_wit(event: wit.Event) -> Event:
-    """An event."""
     actions = event.actions
     return Event(
-        content=_some(content_from_wit, event.content),
+        content=_optional(content_from_wit, event.content),
         actions=EventActions(
             state_delta={key: json.loads(value) for key, value in actions.state_delta},
             artifact_delta=dict(actions.artifact_delta),
@@ -107,7 +102,7 @@ def event_from_wit(event: wit.Event) -> Event:
             transfer_to_agent=actions.transfer_to_agent,
             escalate=actions.escalate,
             end_of_agent=actions.end_of_agent,
-            extra=some_value(actions.extra),
+            extra=parse_object(actions.extra),
         ),
         partial=event.partial,
         author=event.author,
@@ -118,18 +113,17 @@ def event_from_wit(event: wit.Event) -> Event:
         error_code=event.error_code,
         error_message=event.error_message,
         timestamp_micros=event.timestamp,
-        extra=some_value(event.extra),
+        extra=parse_object(event.extra),
     )
 
 
 def event_to_wit(event: Event) -> wit.Event:
-    """An event."""
     actions = event.actions
     return wit.Event(
         event.id,
         event.invocation_id,
         event.author,
-        _some(content_to_wit, event.content),
+        _optional(content_to_wit, event.content),
         wit.EventActions(
             [(key, to_json(value)) for key, value in actions.state_delta.items()],
             list(actions.artifact_delta.items()),
@@ -137,7 +131,7 @@ def event_to_wit(event: Event) -> wit.Event:
             actions.transfer_to_agent,
             actions.escalate,
             actions.end_of_agent,
-            some_json(actions.extra),
+            to_optional_json(actions.extra),
         ),
         event.partial,
         event.branch,
@@ -145,74 +139,67 @@ def event_to_wit(event: Event) -> wit.Event:
         event.error_code,
         event.error_message,
         event.timestamp_micros,
-        some_json(event.extra),
+        to_optional_json(event.extra),
     )
 
 
 def declaration_to_wit(tool: FunctionDeclaration) -> wit.FunctionDeclaration:
-    """A declaration."""
-    return wit.FunctionDeclaration(tool.name, tool.description, some_json(tool.parameters), some_json(tool.response))
+    return wit.FunctionDeclaration(tool.name, tool.description, to_optional_json(tool.parameters), to_optional_json(tool.response))
 
 
 def _declaration_from_wit(tool: wit.FunctionDeclaration) -> FunctionDeclaration:
     return FunctionDeclaration(
-        tool.name, tool.description, _some(json.loads, tool.parameters), _some(json.loads, tool.response)
+        tool.name, tool.description, _optional(json.loads, tool.parameters), _optional(json.loads, tool.response)
     )
 
 
 def request_from_wit(request: wit.LlmRequest) -> LlmRequest:
-    """A request."""
     return LlmRequest(
         [content_from_wit(content) for content in request.contents],
         list(request.system_instructions),
         request.model,
         [_declaration_from_wit(tool) for tool in request.tools],
         [json.loads(tool) for tool in request.model_tools],
-        some_value(request.config),
+        parse_object(request.config),
     )
 
 
 def request_to_wit(request: LlmRequest) -> wit.LlmRequest:
-    """A request."""
     return wit.LlmRequest(
         request.model,
         [content_to_wit(content) for content in request.contents],
         request.system_instructions,
         [declaration_to_wit(tool) for tool in request.tools],
         [to_json(tool) for tool in request.model_tools],
-        some_json(request.config),
+        to_optional_json(request.config),
     )
 
 
 def response_from_wit(response: wit.LlmResponse) -> LlmResponse:
-    """A response."""
     return LlmResponse(
-        _some(content_from_wit, response.content),
+        _optional(content_from_wit, response.content),
         response.partial,
         response.finish_reason,
         response.error_code,
         response.error_message,
-        some_value(response.extra),
+        parse_object(response.extra),
     )
 
 
 def response_to_wit(response: LlmResponse) -> wit.LlmResponse:
-    """A response."""
     return wit.LlmResponse(
-        _some(content_to_wit, response.content),
+        _optional(content_to_wit, response.content),
         response.partial,
         response.finish_reason,
         response.error_code,
         response.error_message,
-        some_json(response.extra),
+        to_optional_json(response.extra),
     )
 
 
 def call_from_wit(call: wit.ToolCall) -> ToolCall:
-    """A tool call."""
     return ToolCall(call.tool, json.loads(call.args))
 
 
 def confirmation_from_wit(confirmation: wit.ToolConfirmation) -> ToolConfirmation:
-    """A confirmation."""
-    return ToolConfirmation(confirmation.hint, confirmation.confirmed, _some(json.loads, confirmation.payload))
+    return ToolConfirmation(confirmation.hint, confirmation.confirmed, _optional(json.loads, confirmation.payload))

@@ -1,4 +1,4 @@
-"""The host, asked through the contract's imports."""
+"""The host's functions, called through the contract's imports."""
 
 from __future__ import annotations
 
@@ -12,101 +12,104 @@ from wit_world.imports import agents, artifacts, config, log, memory, model, ses
 from wit_world.imports import types as wit
 
 from ..content import Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, RunInfo, ToolConfirmation
-from ..errors import Error, FatalError, ToolFailed
+from ..errors import Error, FatalError, ToolError
 from . import convert
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def error_of(failure: Any) -> Error:
-    """What the host has refused, as an exception."""
+def to_exception(failure: Any) -> Error:
+    """Converts an error of the host."""
     match failure:
         case wit.ToolError_Model(message):
-            return ToolFailed(message)
+            return ToolError(message)
         case wit.ToolError_Fatal(error):
             return FatalError(error.code, error.message)
     return Error(failure.code, failure.message)
 
 
-def _asks(function: Callable[P, T]) -> Callable[P, T]:
+def _raising(function: Callable[P, T]) -> Callable[P, T]:
+    """Converts errors of the host to exceptions."""
+
     @functools.wraps(function)
-    def ask(*args: P.args, **kwargs: P.kwargs) -> T:
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
         except Err as error:
-            raise error_of(error.value) from None
+            raise to_exception(error.value) from None
 
-    return ask
+    return call
 
 
-async def _wait(answer: Awaitable[T]) -> T:
+async def _wait(result: Awaitable[T]) -> T:
+    """Awaits a result, and converts an error of the host to an exception."""
     try:
-        return await answer
+        return await result
     except Err as error:
-        raise error_of(error.value) from None
+        raise to_exception(error.value) from None
 
 
 class ImportedHost:
-    """What ``context.Host`` says, by the imports of the component."""
+    """Implements ``context.Host`` by the imports of the component."""
 
-    @_asks
+    @_raising
     def info(self) -> RunInfo:
         info = session.current()
         return RunInfo(
             info.app, info.user, info.session, info.invocation_id, info.agent, info.branch, info.function_call_id
         )
 
-    @_asks
+    @_raising
     def user_content(self) -> Content:
         return convert.content_from_wit(session.user_content())
 
-    @_asks
+    @_raising
     def get_state(self, key: str) -> tuple[bool, Json]:
-        return _found(session.get_state(key))
+        return _parse_optional(session.get_state(key))
 
-    @_asks
+    @_raising
     def all_state(self) -> dict[str, Json]:
         return {key: json.loads(value) for key, value in session.all_state()}
 
-    @_asks
+    @_raising
     def set_state(self, key: str, value: Json) -> None:
         session.set_state(key, convert.to_json(value))
 
-    @_asks
+    @_raising
     def event_count(self) -> int:
         return session.event_count()
 
-    @_asks
+    @_raising
     def events(self, offset: int, limit: int) -> list[Event]:
         return [convert.event_from_wit(event) for event in session.events(offset, limit)]
 
-    @_asks
+    @_raising
     def confirmation(self) -> ToolConfirmation | None:
-        decided = session.confirmation()
-        return None if decided is None else convert.confirmation_from_wit(decided)
+        confirmation = session.confirmation()
+        return None if confirmation is None else convert.confirmation_from_wit(confirmation)
 
-    @_asks
+    @_raising
     def request_confirmation(self, hint: str, payload: Json) -> None:
         session.request_confirmation(hint, None if payload is None else convert.to_json(payload))
 
-    @_asks
+    @_raising
     def config(self, key: str) -> tuple[bool, Json]:
-        return _found(config.get(key))
+        return _parse_optional(config.get(key))
 
-    @_asks
+    @_raising
     def log(self, level: Level, message: str, fields: dict[str, str]) -> None:
         log.write(level, message, list(fields.items()))
 
-    @_asks
+    @_raising
     def transfer(self, agent: str) -> None:
         agents.transfer(agent)
 
-    @_asks
+    @_raising
     def escalate(self) -> None:
         agents.escalate()
 
-    @_asks
+    @_raising
     def skip_summarization(self) -> None:
         agents.skip_summarization()
 
@@ -128,27 +131,27 @@ class ImportedHost:
 
     async def search_memory(self, query: str) -> list[MemoryEntry]:
         entries = await _wait(memory.search(query))
-        return [MemoryEntry(convert.content_from_wit(it.content), it.author, it.timestamp) for it in entries]
+        return [MemoryEntry(convert.content_from_wit(entry.content), entry.author, entry.timestamp) for entry in entries]
 
     async def call_tool(self, name: str, args: dict[str, Json]) -> Json:
         return json.loads(await _wait(tools.call(name, convert.to_json(args))))
 
-    async def generate(self, request: LlmRequest, streamed: bool) -> AsyncIterator[LlmResponse]:
-        answer = await _wait(model.generate(convert.request_to_wit(request), streamed))
-        async for response in _items(answer):
+    async def generate(self, request: LlmRequest, streaming: bool) -> AsyncIterator[LlmResponse]:
+        responses = await _wait(model.generate(convert.request_to_wit(request), streaming))
+        async for response in _items(responses):
             yield convert.response_from_wit(response)
 
-    async def run_agent(self, name: str) -> AsyncIterator[Event]:
+    async def run_sub_agent(self, name: str) -> AsyncIterator[Event]:
         async for event in _items(await _wait(agents.run(name))):
             yield convert.event_from_wit(event)
 
 
-def _found(text: str | None) -> tuple[bool, Json]:
+def _parse_optional(text: str | None) -> tuple[bool, Json]:
     return (False, None) if text is None else (True, json.loads(text))
 
 
 async def _items(stream: Any) -> AsyncIterator[Any]:
-    """The items of a stream one by one: reading ahead would drop a sub agent's events."""
+    """Reads a stream item by item: reading ahead would drop events of a sub-agent."""
     with stream:
         while not stream.writer_dropped:
             for item in await stream.read(1):

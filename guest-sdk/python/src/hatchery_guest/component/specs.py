@@ -1,4 +1,4 @@
-"""What a component offers, as the contract describes it."""
+"""Descriptions of the exports in the types of the contract."""
 
 from __future__ import annotations
 
@@ -10,26 +10,23 @@ from wit_world.imports import specs as wit
 from ..agent import Agent, CustomAgent, Instruction, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent, Toolset, json_schema
 from ..callback import Callback
 from ..tool import Tool
-from .convert import declaration_to_wit, some_json, to_json
+from .convert import declaration_to_wit, to_json, to_optional_json
 
 
 def tool(tool: Tool) -> Any:
-    """A tool."""
     return wit.ToolSpec(declaration_to_wit(tool.declaration), tool.long_running, tool.confirm)
 
 
 def callback(callback: Callback) -> Any:
-    """A callback."""
-    return wit.CallbackSpec(callback.name, [callback.point.replace("_", "-")])
+    return wit.CallbackSpec(callback.name, [callback.hook.replace("_", "-")])
 
 
 def names(items: Sequence[Any]) -> list[str]:
-    """What refers to something by its name."""
+    """Returns the names of items and references."""
     return [item if isinstance(item, str) else item.name for item in items]
 
 
 def agent(agent: Agent) -> Any:
-    """An agent."""
     return wit.AgentSpec(
         agent.name,
         agent.description,
@@ -53,7 +50,7 @@ def _kind(agent: Agent) -> Any:
             return wit.AgentKind_Loop(agent.max_iterations)
         case CustomAgent():
             return wit.AgentKind_Custom(wit.CustomAgent(agent.model, names(agent.tools)))
-    raise TypeError(f"`{agent.name}` is none of the kinds of agents; make it an LlmAgent, or mark a function with @agent")
+    raise TypeError(f"`{agent.name}` is not of a known agent class; create an LlmAgent, or mark a function with @agent")
 
 
 def _llm(agent: LlmAgent) -> Any:
@@ -62,7 +59,7 @@ def _llm(agent: LlmAgent) -> Any:
         instruction=_instruction(agent.instruction),
         global_instruction=_instruction(agent.global_instruction),
         tools=names(agent.tools),
-        toolsets=[_toolset(set_) for set_ in agent.toolsets],
+        toolsets=[_toolset(toolset) for toolset in agent.toolsets],
         examples=wit.Examples_None_(),
         planner=wit.Planner_None_(),
         code_execution=wit.CodeExecution_None_(),
@@ -73,7 +70,7 @@ def _llm(agent: LlmAgent) -> Any:
         max_steps=agent.max_steps,
         disallow_transfer_to_parent=agent.disallow_transfer_to_parent,
         disallow_transfer_to_peers=agent.disallow_transfer_to_peers,
-        config=some_json(agent.config),
+        config=to_optional_json(agent.config),
         before_model=names(agent.before_model),
         after_model=names(agent.after_model),
         before_tool=names(agent.before_tool),
@@ -95,5 +92,5 @@ def _toolset(toolset: Toolset | str) -> Any:
     return wit.Toolset(toolset.name, list(toolset.only), toolset.prefix)
 
 
-def _schema(shape: Any) -> str | None:
-    return None if shape is None else to_json(json_schema(shape))
+def _schema(schema_or_type: Any) -> str | None:
+    return None if schema_or_type is None else to_json(json_schema(schema_or_type))

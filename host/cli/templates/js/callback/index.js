@@ -5,7 +5,7 @@ import { callback, component } from "hatchery-guest";
 /** Refuses tool calls with an empty text. A result is returned instead of calling the tool. */
 export const check = callback({
   name: "check",
-  at: "beforeTool",
+  hook: "beforeTool",
   run: ({ args }) => (args.text === "" ? { error: "`text` must not be empty" } : undefined),
 });
 

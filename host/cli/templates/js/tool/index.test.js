@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { FakeHost } from "hatchery-guest/testing";
+import { MockHost } from "hatchery-guest/testing";
 import { countWords } from "./index.js";
 
 test("words are counted", () => {
-  assert.equal(countWords.call({ text: "one two  three" }, new FakeHost().context()), 3);
+  assert.equal(countWords.call({ text: "one two  three" }, new MockHost().context()), 3);
 });

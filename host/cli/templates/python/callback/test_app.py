@@ -4,12 +4,12 @@ import unittest
 
 from app import check
 from hatchery_guest import ToolCall
-from hatchery_guest.testing import FakeHost, run
+from hatchery_guest.testing import MockHost, run
 
 
 class Check(unittest.TestCase):
     def test_an_empty_text_is_refused(self) -> None:
-        cx = FakeHost().callback_context()
+        cx = MockHost().callback_context()
         self.assertEqual(run(check.call(cx, ToolCall("any", {"text": ""}))), {"error": "`text` must not be empty"})
         self.assertIsNone(run(check.call(cx, ToolCall("any", {"text": "words"}))))
 

@@ -1,4 +1,4 @@
-"""``export``: what a component offers."""
+"""``export``: the items that a component exports."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ Item = Union[Agent, Tool, Callback]
 
 
 @dataclass
-class Offer:
-    """Everything that a component offers, each kind by name."""
+class Exports:
+    """The exported items of each kind, by name."""
 
     agents: dict[str, Agent] = field(default_factory=dict)
     tools: dict[str, Tool] = field(default_factory=dict)
     callbacks: dict[str, Callback] = field(default_factory=dict)
 
     def kinds(self) -> list[str]:
-        """The kinds of which there is something."""
+        """Returns the kinds that have items."""
         return [kind for kind in ("agents", "tools", "callbacks") if getattr(self, kind)]
 
     def add(self, item: Item) -> None:
-        """Adds an item, an agent with those below it."""
+        """Adds an item. An agent is added with its sub-agents."""
         if isinstance(item, Agent):
-            for each in _with_those_below(item):
-                _put(self.agents, each, "agents")
+            for agent in _agent_tree(item):
+                _insert(self.agents, agent, "agents")
         elif isinstance(item, Tool):
-            _put(self.tools, item, "tools")
+            _insert(self.tools, item, "tools")
         elif isinstance(item, Callback):
-            _put(self.callbacks, item, "callbacks")
+            _insert(self.callbacks, item, "callbacks")
         else:
             raise TypeError(
                 f"a component cannot export {item!r}; export agents, and functions marked with @tool, @callback or @agent"
             )
 
 
-def _with_those_below(agent: Agent) -> Iterator[Agent]:
+def _agent_tree(agent: Agent) -> Iterator[Agent]:
     yield agent
-    for below in agent.sub_agents:
-        if isinstance(below, Agent):
-            yield from _with_those_below(below)
+    for sub_agent in agent.sub_agents:
+        if isinstance(sub_agent, Agent):
+            yield from _agent_tree(sub_agent)
 
 
-def _put(items: dict, item: Item, kind: str) -> None:
+def _insert(items: dict, item: Item, kind: str) -> None:
     if items.setdefault(item.name, item) is not item:
-        raise ValueError(f"two {kind} are named `{item.name}`; a component's {kind} have different names")
+        raise ValueError(f"two {kind} are named `{item.name}`; rename one of them")
 
 
-OFFER = Offer()
-"""What the program has exported so far."""
+EXPORTS = Exports()
+"""The exports of the program."""
 
 
 def export(*items: Item) -> None:
-    """Says what the component offers: agents, tools and callbacks. It offers nothing else; what an agent of it uses must be here, too."""
+    """Exports agents, tools and callbacks. Items that an agent refers to must be exported, too."""
     for item in items:
-        OFFER.add(item)
+        EXPORTS.add(item)
