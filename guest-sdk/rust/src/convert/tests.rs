@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod shared_events;
+
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -3,15 +3,19 @@
 //! A language without its build tools has no component; its tests then report that and pass.
 
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use hatchery_core::{Event, ItemResolver, JsonMap, RunConfig, RunError, ToolError};
+use async_trait::async_trait;
+use hatchery_core::{AgentContext, Event, EventData, EventSink, ItemResolver, JsonMap, RunConfig, RunError, ToolError};
 use hatchery_models::scripted::{Reply, Scripted, Turn};
 use hatchery_wasm::{Catalog, ComponentSettings};
 use serde_json::{Value, json};
 
 use crate::imports::CapturedLog;
-use crate::support::{Lab, built, call, call_in, context, run_app, settings_with_grants, transcript};
+use crate::support::{
+    Lab, built, call, call_in, context, context_in, invocation_with_writer, run_app, run_custom_in,
+    settings_with_grants, transcript,
+};
 
 /// The name of a language's component.
 type Language = &'static str;
@@ -52,6 +56,7 @@ in_each_language! {
     instances_do_not_share_random_numbers,
     a_custom_agent_emits_its_events_in_order,
     a_custom_agent_that_fails_ends_the_run_with_its_code,
+    the_shared_events_survive_the_way_through_a_guest,
     callbacks_answer_revise_and_recover,
 }
 
@@ -203,6 +208,69 @@ async fn a_custom_agent_that_fails_ends_the_run_with_its_code(component: Languag
     assert_eq!(error.code(), "STORY_LOST");
     assert!(error.to_string().contains("the story is lost"), "{error}");
     assert_eq!(texts(&events)[..2], ["one", "two"]);
+}
+
+/// An event of `tests/fixtures/events.json` in a form in which an agent may emit it: not in the name of the user, and
+/// without a summary.
+fn emittable(json: &Value) -> EventData {
+    let mut data: EventData = serde_json::from_value(json.clone()).unwrap();
+    data.author = "agent".into();
+    data.actions.compaction = None;
+    data
+}
+
+/// Keeps the events of an agent.
+#[derive(Default)]
+struct Collector(Mutex<Vec<Arc<Event>>>);
+
+#[async_trait]
+impl EventSink for Collector {
+    async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
+        self.0.lock().unwrap().push(event.clone());
+        Ok(event)
+    }
+}
+
+async fn the_shared_events_survive_the_way_through_a_guest(component: Language) {
+    let catalog = catalog(component).await;
+    let events: JsonMap = serde_json::from_str(include_str!("../../../../tests/fixtures/events.json")).unwrap();
+    for (name, json) in &events {
+        let (invocation, writer) = invocation_with_writer("hello");
+        writer.append_unstored(&Event::new(emittable(json)));
+        let (call, collector) = (context_in(&catalog, invocation.clone()), Arc::new(Collector::default()));
+        let result = run_custom_in(&catalog, "echo", AgentContext { call, sink: collector.clone() }).await;
+        assert_eq!(result.err().map(|error| error.code().to_owned()).as_deref(), json["errorCode"].as_str(), "{name}");
+        let emitted = collector.0.lock().unwrap();
+        assert_eq!(emitted.len(), 1, "{name}");
+        // The host sets these fields of an event that an agent emits.
+        let expected = EventData {
+            id: emitted[0].id.clone(),
+            invocation_id: invocation.id.clone(),
+            timestamp: emitted[0].timestamp,
+            ..emittable(json)
+        };
+        let (emitted, expected) = (to_value(&**emitted[0]), to_value(&expected));
+        assert!(is_same(&emitted, &expected), "{name}: {emitted} is not {expected}");
+    }
+}
+
+fn to_value(data: &EventData) -> Value {
+    serde_json::to_value(data).unwrap()
+}
+
+/// Compares JSON values. 3 and 3.0 are the same number, because JavaScript does not distinguish them.
+fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) if one.is_f64() != other.is_f64() => one.as_f64() == other.as_f64(),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && one.iter().all(|(key, value)| other.get(key).is_some_and(|other| is_same(value, other)))
+        }
+        _ => one == other,
+    }
 }
 
 /// Returns the tool response that the model gets for these arguments.

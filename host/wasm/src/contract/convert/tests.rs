@@ -297,6 +297,16 @@ fn with_extra(at: usize, extra: Option<String>) -> wit::Event {
 }
 
 #[test]
+fn the_shared_events_survive_conversion() {
+    let events: JsonMap = serde_json::from_str(include_str!("../../../../../tests/fixtures/events.json")).unwrap();
+    for (name, json) in events {
+        let data: EventData = serde_json::from_value(json.clone()).unwrap();
+        let back = EventData::from_wit(data.to_wit()).unwrap();
+        assert_eq!(serde_json::to_value(&back).unwrap(), json, "{name}");
+    }
+}
+
+#[test]
 fn a_guest_s_extra_does_not_override_fields() {
     let refused = |at, extra: &str| EventData::from_wit(with_extra(at, Some(extra.into()))).unwrap_err().to_string();
     let fields = [

@@ -11,20 +11,25 @@ use crate::bindings::hatchery::agent::{session, sync_model};
 use crate::{Plain, said, text};
 
 impl Guest for Plain {
-    type Turn = Story;
+    type Turn = Run;
 
     fn describe() -> Vec<AgentSpec> {
         let custom = AgentKind::Custom(CustomAgent { model: Some("any".into()), tools: Vec::new() });
         let told = "Says two lines, and what a model adds; fails when the user wants it to.";
-        vec![spec("storyteller", told, custom), spec("clerk", "Calculates.", AgentKind::Llm(clerk()))]
+        let echo = AgentKind::Custom(CustomAgent { model: None, tools: Vec::new() });
+        vec![
+            spec("storyteller", told, custom),
+            spec("echo", "Emits the events of the session once more.", echo),
+            spec("clerk", "Calculates.", AgentKind::Llm(clerk())),
+        ]
     }
 
     fn instruct(_: String, _: bool) -> Result<String, Error> {
         Ok(format!("Speak to {}.", session::current()?.user))
     }
 
-    fn run(_: String) -> Result<Turn, Error> {
-        Ok(Turn::new(Story { at: Cell::new(0) }))
+    fn run(name: String) -> Result<Turn, Error> {
+        Ok(Turn::new(Run { is_echo: name == "echo", step: Cell::new(0) }))
     }
 }
 
@@ -67,15 +72,19 @@ fn clerk() -> LlmAgent {
     }
 }
 
-/// A story, and how much of it is told.
-pub(crate) struct Story {
-    at: Cell<u32>,
+/// A run of an agent, and the number of its events so far.
+pub(crate) struct Run {
+    is_echo: bool,
+    step: Cell<u32>,
 }
 
-impl GuestTurn for Story {
+impl GuestTurn for Run {
     fn next(&self) -> Result<Option<Event>, Error> {
-        let at = self.at.replace(self.at.get() + 1);
-        match at {
+        let step = self.step.replace(self.step.get() + 1);
+        if self.is_echo {
+            return Ok(session::events(step.into(), 1)?.pop());
+        }
+        match step {
             0 => Ok(Some(event("one"))),
             1 => {
                 session::set_state("told", "2")?;
@@ -85,12 +94,12 @@ impl GuestTurn for Story {
                 Err(Error { code: "STORY_LOST".into(), message: "the story is lost".into() })
             }
             2 => {
-                let answer = sync_model::generate(&request(), false)?;
-                let mut whole = String::new();
-                while let Some(response) = answer.next()? {
-                    whole = said(response.content.as_ref());
+                let responses = sync_model::generate(&request(), false)?;
+                let mut complete = String::new();
+                while let Some(response) = responses.next()? {
+                    complete = said(response.content.as_ref());
                 }
-                Ok(Some(event(&whole)))
+                Ok(Some(event(&complete)))
             }
             _ => Ok(None),
         }

@@ -78,7 +78,7 @@ fn parsed(json: String) -> Value {
 }
 
 fn word<'a>(args: &'a Map<String, Value>, key: &str) -> Result<&'a str, ToolError> {
-    args.get(key).and_then(Value::as_str).ok_or_else(|| wrong(&format!("argument `{key}` must be a text")))
+    args.get(key).and_then(Value::as_str).ok_or_else(|| wrong(&format!("argument `{key}` must be a string")))
 }
 
 fn scale(args: &Map<String, Value>) -> Result<Value, ToolError> {

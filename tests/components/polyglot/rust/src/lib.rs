@@ -141,6 +141,19 @@ fn storyteller() -> CustomAgent {
     CustomAgent::new("storyteller", tell).model("any")
 }
 
+async fn repeat(cx: AgentContext) -> Result<(), Error> {
+    for event in cx.events(0, 100)? {
+        cx.emit(event).await?;
+    }
+    Ok(())
+}
+
+/// Emits the events of the session once more.
+#[agent]
+fn echo() -> CustomAgent {
+    CustomAgent::new("echo", repeat)
+}
+
 /// Answers for calls with the number 13, and takes 99 for 1.
 #[callback(before_tool)]
 async fn veto(call: &mut ToolCall, cx: CallbackContext) -> Result<Option<Value>, Error> {
@@ -186,7 +199,7 @@ fn clerk() -> LlmAgent {
 }
 
 hatchery_guest::export! {
-    agents: [storyteller, clerk],
+    agents: [storyteller, echo, clerk],
     tools: [scale, refuse, break_off, remember, setting, note, keep, both, chance],
     callbacks: [veto, stamp],
 }

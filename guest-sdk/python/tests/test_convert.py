@@ -1,0 +1,115 @@
+"""Events survive the way through the types of the contract."""
+
+import base64
+import dataclasses
+import json
+import re
+import sys
+import types
+import unittest
+from pathlib import Path
+from typing import Any
+
+from hatchery_guest import (
+    Blob, CodeExecutionResult, Content, Event, EventActions, ExecutableCode, FileData, FunctionCall, FunctionResponse, Part,
+)  # fmt: skip
+
+REPOSITORY = Path(__file__).parents[3]
+EVENTS = json.loads((REPOSITORY / "tests/fixtures/events.json").read_text())
+
+DATA_TYPES = {
+    "inlineData": Blob, "fileData": FileData, "functionCall": FunctionCall, "functionResponse": FunctionResponse,
+    "executableCode": ExecutableCode, "codeExecutionResult": CodeExecutionResult,
+}  # fmt: skip
+
+MICROS = 1_000_000
+
+
+def contract_types() -> types.ModuleType:
+    """Returns the classes that componentize-py generates for records and variants of ``types.wit``."""
+    module = types.ModuleType("wit_world.imports.types")
+    source = re.sub(r"///?.*", "", (REPOSITORY / "wit/types.wit").read_text())
+
+    def define(name: str, fields: list[str]) -> None:
+        setattr(module, name, dataclasses.make_dataclass(name, fields))
+
+    def camel_case(name: str) -> str:
+        return "".join(word.capitalize() for word in name.split("-"))
+
+    for kind, name, body in re.findall(r"(record|variant) ([\w-]+) \{([^}]*)\}", source):
+        if kind == "record":
+            define(camel_case(name), [field.replace("-", "_") for field in re.findall(r"([\w-]+):", body)])
+        else:
+            for case, payload in re.findall(r"([\w-]+)(\(.*\))?,", body):
+                define(f"{camel_case(name)}_{camel_case(case)}", ["value"] if payload else [])
+    return module
+
+
+def import_convert() -> types.ModuleType:
+    """Imports the conversion as in a component."""
+    imports = types.ModuleType("wit_world.imports")
+    imports.types = contract_types()
+    sys.modules |= {"wit_world": types.ModuleType("wit_world"), "wit_world.imports": imports}
+    from hatchery_guest.component import convert
+
+    return convert
+
+
+CONVERT = import_convert()
+
+
+def snake_case(key: str) -> str:
+    return re.sub("[A-Z]", lambda letter: "_" + letter.group().lower(), key)
+
+
+def create(cls: type, values: dict[str, Any], **fields: Any) -> Any:
+    """Creates an object from the keys of a JSON object. Keys without a field go to ``extra``."""
+    names = {field.name for field in dataclasses.fields(cls)}
+    for key, value in values.items():
+        if snake_case(key) in names:
+            fields.setdefault(snake_case(key), value)
+        else:
+            fields.setdefault("extra", {})[key] = value
+    return cls(**fields)
+
+
+def part_from_json(json_part: dict[str, Any]) -> Part:
+    rest = dict(json_part)
+    data = rest.pop("text", None)
+    for key, cls in DATA_TYPES.items():
+        if key in rest:
+            value = rest.pop(key)
+            if cls is Blob:
+                value = {"mimeType": "", **value, "data": base64.b64decode(value["data"])}
+            data = create(cls, value)
+    if "thoughtSignature" in rest:
+        rest["thoughtSignature"] = base64.b64decode(rest["thoughtSignature"])
+    return create(Part, rest, data=data)
+
+
+def event_from_json(json_event: dict[str, Any]) -> Event:
+    """Converts ADK's JSON to the event that authors see."""
+    rest = dict(json_event)
+    fields: dict[str, Any] = {"timestamp_micros": round(rest.pop("timestamp") * MICROS)}
+    fields["actions"] = create(EventActions, rest.pop("actions"))
+    if "content" in rest:
+        content = rest.pop("content")
+        fields["content"] = Content(content.get("role"), [part_from_json(part) for part in content["parts"]])
+    return create(Event, rest, **fields)
+
+
+class SharedEvents(unittest.TestCase):
+    def test_the_shared_events_survive_conversion(self) -> None:
+        for name, json_event in EVENTS.items():
+            with self.subTest(name):
+                event = event_from_json(json_event)
+                self.assertEqual(CONVERT.event_from_wit(CONVERT.event_to_wit(event)), event)
+
+    def test_values_are_serialized_with_all_their_digits_and_letters(self) -> None:
+        for key in ("numbers", "texts of many scripts"):
+            values = EVENTS[key]["customMetadata"]
+            self.assertEqual(json.loads(CONVERT.to_json(values)), values)
+
+
+if __name__ == "__main__":
+    unittest.main()
