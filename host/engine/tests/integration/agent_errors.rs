@@ -9,10 +9,10 @@ use hatchery_models::scripted::{Reply, Scripted};
 use crate::support::*;
 
 /// Recovers from failures with this code.
-struct Mends(&'static str);
+struct RecoveringCallback(&'static str);
 
 #[async_trait]
-impl Callback for Mends {
+impl Callback for RecoveringCallback {
     fn name(&self) -> &str {
         "mends"
     }
@@ -28,7 +28,7 @@ pub fn fails(name: &str) -> Agent {
 
 pub fn with(mut agent: Agent, callbacks: &[&'static str]) -> Agent {
     for code in callbacks {
-        agent.callbacks.push(HookPoint::OnAgentError, Arc::new(Mends(code)));
+        agent.callbacks.push(HookPoint::OnAgentError, Arc::new(RecoveringCallback(code)));
     }
     agent
 }

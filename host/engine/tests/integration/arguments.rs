@@ -14,12 +14,12 @@ use crate::logs::Warnings;
 use crate::support::*;
 
 /// Returns its arguments.
-struct Echo(Arc<FunctionDeclaration>);
+struct EchoTool(Arc<FunctionDeclaration>);
 
 fn echo(parameters: Value) -> Arc<dyn Tool> {
     let declaration =
         FunctionDeclaration { name: "echo".into(), parameters: Some(parameters), ..FunctionDeclaration::default() };
-    Arc::new(Echo(Arc::new(declaration)))
+    Arc::new(EchoTool(Arc::new(declaration)))
 }
 
 fn sides() -> Value {
@@ -27,7 +27,7 @@ fn sides() -> Value {
 }
 
 #[async_trait]
-impl Tool for Echo {
+impl Tool for EchoTool {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.0
     }
@@ -70,17 +70,17 @@ async fn parameters_in_geminis_dialect_are_supported() {
 #[tokio::test]
 async fn a_before_tool_callback_may_correct_arguments() {
     let parameters = json!({"type": "object", "required": ["mark"]});
-    let mends = Answers { name: "mends", mark: Some("m"), ..Answers::default() };
+    let mends = FixedCallback { name: "mends", mark: Some("m"), ..FixedCallback::default() };
     let answer = answer(parameters, json!({}), |llm| llm.callbacks.push(HookPoint::BeforeTool, mends.arc())).await;
     assert_eq!(answer, "root: answer echo{\"mark\":\"m\"}");
 }
 
 /// Records the errors of tools.
 #[derive(Default)]
-struct Errors(Mutex<Vec<String>>);
+struct ErrorRecorder(Mutex<Vec<String>>);
 
 #[async_trait]
-impl Callback for Errors {
+impl Callback for ErrorRecorder {
     fn name(&self) -> &str {
         "errors"
     }
@@ -98,7 +98,7 @@ impl Callback for Errors {
 
 #[tokio::test]
 async fn an_on_tool_error_callback_gets_the_validation_error() {
-    let errors = Arc::new(Errors::default());
+    let errors = Arc::new(ErrorRecorder::default());
     let seen = errors.clone();
     let answer = answer(sides(), json!({}), |llm| llm.callbacks.push(HookPoint::OnToolError, seen)).await;
     assert_eq!(answer, "root: answer echo{\"mended\":true}");
@@ -119,10 +119,10 @@ async fn a_tool_with_an_invalid_schema_is_not_called() {
 }
 
 /// Calls its tool with invalid arguments.
-struct Calls;
+struct CallingAgent;
 
 #[async_trait]
-impl CustomAgent for Calls {
+impl CustomAgent for CallingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         let answer = cx.call.host()?.call_tool(&cx.call, "echo", map(json!({"sides": "six"}))).await;
         cx.say(answer.unwrap_err().to_string()).await.map(|_| ())
@@ -131,7 +131,7 @@ impl CustomAgent for Calls {
 
 #[tokio::test]
 async fn arguments_from_code_are_validated_too() {
-    let custom = CustomAgentSpec { code: Arc::new(Calls), model: None, tools: vec![echo(sides())] };
+    let custom = CustomAgentSpec { code: Arc::new(CallingAgent), model: None, tools: vec![echo(sides())] };
     let transcript = Harness::new(Agent::new("root", "", AgentKind::Custom(custom))).await.transcript("hi").await;
     assert!(transcript[0].ends_with("at `/sides`: \"six\" is not of type \"integer\""), "{transcript:?}");
 }

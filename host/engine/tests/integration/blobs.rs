@@ -51,10 +51,10 @@ async fn by_default_files_stay_in_the_session() {
 
 /// Replaces the user's message, and records the message that agents get.
 #[derive(Default)]
-struct Replaces(Option<Content>, Mutex<Vec<Content>>);
+struct ReplacingPlugin(Option<Content>, Mutex<Vec<Content>>);
 
 #[async_trait]
-impl Callback for Replaces {
+impl Callback for ReplacingPlugin {
     fn name(&self) -> &str {
         "replaces"
     }
@@ -65,7 +65,7 @@ impl Callback for Replaces {
 }
 
 #[async_trait]
-impl Plugin for Replaces {
+impl Plugin for ReplacingPlugin {
     async fn on_user_message(&self, _: &CallContext, _: &Content) -> Result<Option<Content>, RunError> {
         Ok(self.0.clone())
     }
@@ -73,7 +73,7 @@ impl Plugin for Replaces {
 
 #[tokio::test]
 async fn agents_still_find_the_file_in_the_message_of_the_user() {
-    let callback = Arc::new(Replaces::default());
+    let callback = Arc::new(ReplacingPlugin::default());
     let mut agent = llm("root", Scripted::sequence(["nice"]));
     agent.callbacks.push(HookPoint::BeforeAgent, callback.clone());
     stored(&saving(agent).await).await;
@@ -82,7 +82,7 @@ async fn agents_still_find_the_file_in_the_message_of_the_user() {
 
 #[tokio::test]
 async fn the_message_that_a_plugin_replaced_is_the_one_that_is_saved() {
-    let plugin = Replaces(Some(Content::new("user", vec![picture()])), Mutex::default());
+    let plugin = ReplacingPlugin(Some(Content::new("user", vec![picture()])), Mutex::default());
     let app = saving(llm("root", Scripted::sequence(["nice"]))).await;
     let plugins = Plugins::new(vec![Arc::new(plugin)]).unwrap();
     let app = Harness { runner: Runner::with_plugins(app.runner.services().clone(), plugins), ..app };

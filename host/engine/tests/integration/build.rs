@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::support::{Answers, Harness, declared, map, tool};
+use crate::support::{FixedCallback, Harness, declaration, map, tool};
 
 #[derive(Deserialize, JsonSchema)]
 struct Add {
@@ -258,7 +258,7 @@ async fn callbacks_run_in_the_order_in_which_they_were_added() {
     let root = llm("root")
         .model_instance("scripted", Arc::new(Scripted::new()))
         .before_model_fn(|_, _| Box::pin(async { Ok(Some(LlmResponse::text("first"))) }))
-        .before_model(Answers { name: "second", model: Some("second"), ..Answers::default() }.arc());
+        .before_model(FixedCallback { name: "second", model: Some("second"), ..FixedCallback::default() }.arc());
     assert_eq!(Harness::new(root.build().unwrap()).await.transcript("hi").await, ["root: first"]);
 }
 
@@ -383,7 +383,7 @@ fn two_tools_of_one_name_are_refused_and_both_are_named() {
         error_of(custom("root", |_| async { Ok(()) }).tools([silent(), silent()]).build()),
         "agent `root`: two tools are named `hush` to the model: number 1 and number 2; rename one, or leave it out"
     );
-    assert_eq!(declared("hush").description, "");
+    assert_eq!(declaration("hush").description, "");
 }
 
 #[test]

@@ -189,10 +189,10 @@ async fn memory_is_searched_on_request_and_preloaded() {
 }
 
 /// A memory service whose search fails.
-struct Forgets;
+struct FailingMemory;
 
 #[async_trait]
-impl MemoryService for Forgets {
+impl MemoryService for FailingMemory {
     async fn add_session(&self, _: &Session) -> Result<(), StoreError> {
         Ok(())
     }
@@ -212,7 +212,7 @@ async fn a_memory_service_that_fails_ends_the_run() {
         let name = tool.declaration().name.clone();
         let model = Arc::new(Scripted::sequence([call]));
         let mut app = Harness::new(with_tool(&model, tool)).await;
-        app.runner = Runner::new(Services { memory: Arc::new(Forgets), ..app.runner.services().clone() });
+        app.runner = Runner::new(Services { memory: Arc::new(FailingMemory), ..app.runner.services().clone() });
         let (_, error) = app.expect_error("hi").await;
         assert_eq!(error.code(), "STORE_FAILED");
         assert_eq!(error.to_string(), format!("tool `{name}`: searching: the index is gone"));

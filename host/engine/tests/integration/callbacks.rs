@@ -12,35 +12,39 @@ use crate::support::*;
 #[tokio::test]
 async fn the_first_answer_before_an_agent_replaces_it_and_later_callbacks() {
     let mut agent = llm("root", Scripted::new().default_reply("model"));
-    agent.callbacks.push(HookPoint::BeforeAgent, Answers { name: "silent", ..Answers::default() }.arc());
+    agent.callbacks.push(HookPoint::BeforeAgent, FixedCallback { name: "silent", ..FixedCallback::default() }.arc());
     agent.callbacks.push(
         HookPoint::BeforeAgent,
-        Answers { name: "first", agent: Some("from callback"), ..Answers::default() }.arc(),
+        FixedCallback { name: "first", agent: Some("from callback"), ..FixedCallback::default() }.arc(),
     );
-    agent
-        .callbacks
-        .push(HookPoint::BeforeAgent, Answers { name: "second", agent: Some("never"), ..Answers::default() }.arc());
-    agent
-        .callbacks
-        .push(HookPoint::AfterAgent, Answers { name: "after", agent: Some("never"), ..Answers::default() }.arc());
+    agent.callbacks.push(
+        HookPoint::BeforeAgent,
+        FixedCallback { name: "second", agent: Some("never"), ..FixedCallback::default() }.arc(),
+    );
+    agent.callbacks.push(
+        HookPoint::AfterAgent,
+        FixedCallback { name: "after", agent: Some("never"), ..FixedCallback::default() }.arc(),
+    );
     assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: from callback"]);
 }
 
 #[tokio::test]
 async fn an_answer_after_an_agent_is_added() {
     let mut agent = llm("root", Scripted::new().default_reply("model"));
-    agent
-        .callbacks
-        .push(HookPoint::AfterAgent, Answers { name: "after", agent: Some("and more"), ..Answers::default() }.arc());
+    agent.callbacks.push(
+        HookPoint::AfterAgent,
+        FixedCallback { name: "after", agent: Some("and more"), ..FixedCallback::default() }.arc(),
+    );
     assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: model", "root: and more"]);
 }
 
 #[tokio::test]
 async fn state_without_an_answer_is_an_event_of_its_own() {
     let mut agent = llm("root", Scripted::new().default_reply("model"));
-    agent
-        .callbacks
-        .push(HookPoint::BeforeAgent, Answers { name: "noting", state: Some("seen"), ..Answers::default() }.arc());
+    agent.callbacks.push(
+        HookPoint::BeforeAgent,
+        FixedCallback { name: "noting", state: Some("seen"), ..FixedCallback::default() }.arc(),
+    );
     let app = Harness::new(agent).await;
     let events = app.run("hi").await;
     assert!(events[0].content.is_none());
@@ -54,7 +58,7 @@ async fn an_answer_before_the_model_replaces_it() {
     let agent = llm_on("root", &model, |llm| {
         llm.callbacks.push(
             HookPoint::BeforeModel,
-            Answers { name: "cached", model: Some("cached"), ..Answers::default() }.arc(),
+            FixedCallback { name: "cached", model: Some("cached"), ..FixedCallback::default() }.arc(),
         );
     });
     assert_eq!(Harness::new(agent).await.transcript("hi").await, ["root: cached"]);
@@ -67,7 +71,7 @@ async fn the_model_gets_the_changed_request() {
     let agent = llm_on("root", &model, |llm| {
         llm.callbacks.push(
             HookPoint::BeforeModel,
-            Answers { name: "marking", mark: Some("be kind"), ..Answers::default() }.arc(),
+            FixedCallback { name: "marking", mark: Some("be kind"), ..FixedCallback::default() }.arc(),
         );
     });
     Harness::new(agent).await.run("hi").await;
@@ -77,8 +81,10 @@ async fn the_model_gets_the_changed_request() {
 #[tokio::test]
 async fn an_answer_after_the_model_replaces_chunks_and_the_full_response() {
     let agent = llm_with("root", Scripted::new().default_reply(Reply::chunks(["bad ", "word"])), |llm| {
-        llm.callbacks
-            .push(HookPoint::AfterModel, Answers { name: "censor", model: Some("***"), ..Answers::default() }.arc());
+        llm.callbacks.push(
+            HookPoint::AfterModel,
+            FixedCallback { name: "censor", model: Some("***"), ..FixedCallback::default() }.arc(),
+        );
     });
     let app = Harness::new(agent).await.streaming();
     assert_eq!(app.transcript("hi").await, ["root~: ***", "root~: ***", "root: ***"]);
@@ -91,11 +97,11 @@ async fn an_answer_before_a_tool_replaces_it_and_passes_through_after_tool() {
         llm.tools = vec![tool("roll", |_, _| panic!("must not run"))];
         llm.callbacks.push(
             HookPoint::BeforeTool,
-            Answers { name: "b", tool: Some(json!({"n": 6})), ..Answers::default() }.arc(),
+            FixedCallback { name: "b", tool: Some(json!({"n": 6})), ..FixedCallback::default() }.arc(),
         );
         llm.callbacks.push(
             HookPoint::AfterTool,
-            Answers { name: "a", tool: Some(json!({"checked": true})), ..Answers::default() }.arc(),
+            FixedCallback { name: "a", tool: Some(json!({"checked": true})), ..FixedCallback::default() }.arc(),
         );
     });
     assert_eq!(Harness::new(agent).await.transcript("hi").await[1], "root: answer roll{\"n\":6,\"checked\":true}");
@@ -106,8 +112,10 @@ async fn the_tool_gets_the_changed_arguments() {
     let model = Scripted::sequence([Reply::call("echo", json!({"a": 1})), Reply::text("ok")]);
     let agent = llm_with("root", model, |llm| {
         llm.tools = vec![tool("echo", |args, _| Ok(args.into()))];
-        llm.callbacks
-            .push(HookPoint::BeforeTool, Answers { name: "b", mark: Some("seen"), ..Answers::default() }.arc());
+        llm.callbacks.push(
+            HookPoint::BeforeTool,
+            FixedCallback { name: "b", mark: Some("seen"), ..FixedCallback::default() }.arc(),
+        );
     });
     assert_eq!(Harness::new(agent).await.transcript("hi").await[1], "root: answer echo{\"a\":1,\"mark\":\"seen\"}");
 }
@@ -115,7 +123,9 @@ async fn the_tool_gets_the_changed_arguments() {
 #[tokio::test]
 async fn a_failing_callback_ends_the_run_and_names_itself() {
     let mut agent = llm("root", Scripted::new().default_reply("model"));
-    agent.callbacks.push(HookPoint::BeforeAgent, Answers { name: "guard", fails: true, ..Answers::default() }.arc());
+    agent
+        .callbacks
+        .push(HookPoint::BeforeAgent, FixedCallback { name: "guard", fails: true, ..FixedCallback::default() }.arc());
     let (events, error) = Harness::new(agent).await.expect_error("hi").await;
     assert_eq!(error.to_string(), "callback `guard` of agent `root`: it broke");
     assert_eq!(events, ["root: error CALLBACK_FAILED: callback `guard` of agent `root`: it broke"]);
@@ -124,9 +134,10 @@ async fn a_failing_callback_ends_the_run_and_names_itself() {
 #[tokio::test]
 async fn state_without_an_answer_after_an_agent_is_an_event_of_its_own() {
     let mut agent = llm("root", Scripted::new().default_reply("model"));
-    agent
-        .callbacks
-        .push(HookPoint::AfterAgent, Answers { name: "noting", state: Some("seen"), ..Answers::default() }.arc());
+    agent.callbacks.push(
+        HookPoint::AfterAgent,
+        FixedCallback { name: "noting", state: Some("seen"), ..FixedCallback::default() }.arc(),
+    );
     let events = Harness::new(agent).await.run("hi").await;
     assert_eq!(brief(&events[0]), "root: model");
     assert!(events[1].content.is_none());
@@ -136,7 +147,8 @@ async fn state_without_an_answer_after_an_agent_is_an_event_of_its_own() {
 #[tokio::test]
 async fn state_set_beside_an_answer_is_in_the_event_of_the_answer() {
     let mut agent = llm("root", Scripted::new().default_reply("model"));
-    let answers = Answers { name: "a", agent: Some("from callback"), state: Some("seen"), ..Answers::default() };
+    let answers =
+        FixedCallback { name: "a", agent: Some("from callback"), state: Some("seen"), ..FixedCallback::default() };
     agent.callbacks.push(HookPoint::BeforeAgent, answers.arc());
     let events = Harness::new(agent).await.run("hi").await;
     assert_eq!((events.len(), brief(&events[0]).as_str()), (1, "root: from callback"));
@@ -146,16 +158,17 @@ async fn state_set_beside_an_answer_is_in_the_event_of_the_answer() {
 #[tokio::test]
 async fn an_answer_before_an_agent_does_not_end_its_parent() {
     let mut first = llm("first", Scripted::new().default_reply("never"));
-    first
-        .callbacks
-        .push(HookPoint::BeforeAgent, Answers { name: "b", agent: Some("skipped"), ..Answers::default() }.arc());
+    first.callbacks.push(
+        HookPoint::BeforeAgent,
+        FixedCallback { name: "b", agent: Some("skipped"), ..FixedCallback::default() }.arc(),
+    );
     let root = sequential("flow").sub_agent(first).sub_agent(llm("second", Scripted::new().default_reply("ran")));
     assert_eq!(Harness::new(root.build().unwrap()).await.transcript("hi").await, ["first: skipped", "second: ran"]);
 }
 
 #[tokio::test]
 async fn the_first_of_several_answers_before_a_model_wins() {
-    let answers = |name, model| Answers { name, model: Some(model), ..Answers::default() }.arc();
+    let answers = |name, model| FixedCallback { name, model: Some(model), ..FixedCallback::default() }.arc();
     let agent = llm_with("root", Scripted::new(), |llm| {
         llm.callbacks.push(HookPoint::BeforeModel, answers("a", "A"));
         llm.callbacks.push(HookPoint::BeforeModel, answers("b", "B"));
@@ -165,7 +178,7 @@ async fn the_first_of_several_answers_before_a_model_wins() {
 
 #[tokio::test]
 async fn the_first_of_several_answers_after_a_model_wins() {
-    let answers = |name, model| Answers { name, model: Some(model), ..Answers::default() }.arc();
+    let answers = |name, model| FixedCallback { name, model: Some(model), ..FixedCallback::default() }.arc();
     let model = Scripted::new().default_reply("model");
     let agent = llm_with("root", model, |llm| {
         llm.callbacks.push(HookPoint::AfterModel, answers("a", "A"));
@@ -176,7 +189,7 @@ async fn the_first_of_several_answers_after_a_model_wins() {
 
 #[tokio::test]
 async fn an_answer_before_the_model_does_not_pass_through_after_model() {
-    let answers = |name, model| Answers { name, model: Some(model), ..Answers::default() }.arc();
+    let answers = |name, model| FixedCallback { name, model: Some(model), ..FixedCallback::default() }.arc();
     let agent = llm_with("root", Scripted::new(), |llm| {
         llm.callbacks.push(HookPoint::BeforeModel, answers("b", "before"));
         llm.callbacks.push(HookPoint::AfterModel, answers("a", "never"));
@@ -211,7 +224,7 @@ async fn a_callback_sees_the_arguments_that_an_earlier_one_changed() {
     let agent = build::llm("root")
         .model_instance("scripted", Arc::new(model))
         .tools([tool("echo", |_, _| panic!("must not run"))])
-        .before_tool(Answers { name: "marking", mark: Some("seen"), ..Answers::default() }.arc())
+        .before_tool(FixedCallback { name: "marking", mark: Some("seen"), ..FixedCallback::default() }.arc())
         .before_tool_fn(|_, _, args| Box::pin(async move { Ok(Some(args.clone())) }))
         .before_tool_fn(|_, _, _| panic!("must not run"));
     let events = Harness::new(agent.build().unwrap()).await.transcript("hi").await;
@@ -223,7 +236,8 @@ async fn the_first_of_several_answers_after_a_tool_wins() {
     let model = Scripted::sequence([Reply::call("t", json!({})), Reply::text("ok")]);
     let agent = llm_with("root", model, |llm| {
         llm.tools = vec![tool("t", |_, _| Ok(json!("tool")))];
-        let answers = |name, n: i32| Answers { name, tool: Some(json!({"n": n})), ..Answers::default() }.arc();
+        let answers =
+            |name, n: i32| FixedCallback { name, tool: Some(json!({"n": n})), ..FixedCallback::default() }.arc();
         llm.callbacks.push(HookPoint::AfterTool, answers("a", 1));
         llm.callbacks.push(HookPoint::AfterTool, answers("b", 2));
     });

@@ -19,15 +19,15 @@ use tokio::sync::Notify;
 use crate::support::*;
 
 /// Waits forever at one place.
-struct Stuck {
+struct BlockingExtension {
     at: &'static str,
     entered: Notify,
     declaration: Arc<FunctionDeclaration>,
 }
 
-impl Stuck {
+impl BlockingExtension {
     fn at(at: &'static str) -> Arc<Self> {
-        Arc::new(Self { at, entered: Notify::new(), declaration: declared("stuck") })
+        Arc::new(Self { at, entered: Notify::new(), declaration: declaration("stuck") })
     }
 
     async fn pass(&self, place: &str) {
@@ -39,7 +39,7 @@ impl Stuck {
 }
 
 #[async_trait]
-impl Callback for Stuck {
+impl Callback for BlockingExtension {
     fn name(&self) -> &str {
         "stuck"
     }
@@ -95,7 +95,7 @@ impl Callback for Stuck {
 }
 
 #[async_trait]
-impl Plugin for Stuck {
+impl Plugin for BlockingExtension {
     async fn on_user_message(&self, _: &CallContext, _: &Content) -> Result<Option<Content>, RunError> {
         self.pass("on_user_message").await;
         Ok(None)
@@ -118,7 +118,7 @@ impl Plugin for Stuck {
 }
 
 #[async_trait]
-impl Model for Stuck {
+impl Model for BlockingExtension {
     async fn generate(&self, _: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
         self.pass("model").await;
         self.entered.notify_one();
@@ -127,7 +127,7 @@ impl Model for Stuck {
 }
 
 #[async_trait]
-impl Tool for Stuck {
+impl Tool for BlockingExtension {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.declaration
     }
@@ -144,7 +144,7 @@ impl Tool for Stuck {
 }
 
 #[async_trait]
-impl ExampleProvider for Stuck {
+impl ExampleProvider for BlockingExtension {
     async fn examples(&self, _: &str, _: &CallContext) -> Result<Vec<Example>, RunError> {
         self.pass("examples").await;
         Ok(vec![])
@@ -152,7 +152,7 @@ impl ExampleProvider for Stuck {
 }
 
 #[async_trait]
-impl ArtifactService for Stuck {
+impl ArtifactService for BlockingExtension {
     async fn save(&self, _: &SessionKey, _: &str, _: &Part) -> Result<u64, StoreError> {
         self.pass("save").await;
         Ok(0)
@@ -173,7 +173,7 @@ impl ArtifactService for Stuck {
 }
 
 /// Cancels the run once it is stuck, and returns its error.
-async fn end(app: &Harness, stuck: &Stuck, message: Content) -> RunError {
+async fn end(app: &Harness, stuck: &BlockingExtension, message: Content) -> RunError {
     let request = app.request(message);
     let cancel = request.cancel.clone();
     let run = app.runner.run(app.app.clone(), request).await.unwrap();
@@ -185,7 +185,7 @@ async fn end(app: &Harness, stuck: &Stuck, message: Content) -> RunError {
     ending.await.unwrap().unwrap_err()
 }
 
-async fn assert_cancellable(app: Harness, stuck: &Stuck) {
+async fn assert_cancellable(app: Harness, stuck: &BlockingExtension) {
     let error = end(&app, stuck, Content::user("hi")).await;
     assert!(matches!(error, RunError::Cancelled), "{}: {error:?}", stuck.at);
     assert_eq!(app.session().await.events.last().unwrap().error_code.as_deref(), Some("CANCELLED"), "{}", stuck.at);
@@ -200,7 +200,7 @@ fn agent(change: impl FnOnce(&mut LlmAgent)) -> Agent {
 #[tokio::test]
 async fn a_run_is_cancelled_in_a_model_request_and_in_its_answer() {
     for at in ["model", "answer"] {
-        let stuck = Stuck::at(at);
+        let stuck = BlockingExtension::at(at);
         let model = Some(ModelRef::Object("stuck".into(), stuck.clone()));
         assert_cancellable(Harness::new(agent(|llm| llm.model = model)).await, &stuck).await;
     }
@@ -209,7 +209,7 @@ async fn a_run_is_cancelled_in_a_model_request_and_in_its_answer() {
 #[tokio::test]
 async fn a_run_is_cancelled_in_a_tool() {
     for at in ["tool", "prepare"] {
-        let stuck = Stuck::at(at);
+        let stuck = BlockingExtension::at(at);
         let tool = stuck.clone();
         assert_cancellable(Harness::new(agent(|llm| llm.tools = vec![tool])).await, &stuck).await;
     }
@@ -217,7 +217,7 @@ async fn a_run_is_cancelled_in_a_tool() {
 
 #[tokio::test]
 async fn a_run_is_cancelled_in_tools_that_run_at_the_same_time_and_in_parallel_agents() {
-    let stuck = Stuck::at("tool");
+    let stuck = BlockingExtension::at("tool");
     let twice = Reply::call("stuck", json!({})).and_call("stuck", json!({}));
     let child = llm_with("child", Scripted::sequence([twice]), |llm| llm.tools = vec![stuck.clone()]);
     assert_cancellable(Harness::new(workflow("root", AgentKind::Parallel, vec![child])).await, &stuck).await;
@@ -226,7 +226,7 @@ async fn a_run_is_cancelled_in_tools_that_run_at_the_same_time_and_in_parallel_a
 #[tokio::test]
 async fn a_run_is_cancelled_in_a_callback() {
     for at in ["before_agent", "before_model", "after_model", "before_tool", "after_tool", "after_agent"] {
-        let stuck = Stuck::at(at);
+        let stuck = BlockingExtension::at(at);
         let mut agent = agent(|llm| {
             llm.tools = vec![tool("stuck", |_, _| Ok(json!(1)))];
             llm.callbacks.push(HookPoint::BeforeModel, stuck.clone());
@@ -240,7 +240,7 @@ async fn a_run_is_cancelled_in_a_callback() {
     }
 }
 
-async fn with_plugin(agent: Agent, stuck: &Arc<Stuck>) -> Harness {
+async fn with_plugin(agent: Agent, stuck: &Arc<BlockingExtension>) -> Harness {
     let app = Harness::new(agent).await;
     let plugins = Plugins::new(vec![stuck.clone()]).unwrap();
     Harness { runner: Runner::with_plugins(app.runner.services().clone(), plugins), ..app }
@@ -249,7 +249,7 @@ async fn with_plugin(agent: Agent, stuck: &Arc<Stuck>) -> Harness {
 #[tokio::test]
 async fn a_run_is_cancelled_in_a_plugins_hook() {
     for at in ["on_user_message", "before_run", "on_event", "before_model", "after_run"] {
-        let stuck = Stuck::at(at);
+        let stuck = BlockingExtension::at(at);
         assert_cancellable(with_plugin(llm("root", Scripted::sequence(["ok"])), &stuck).await, &stuck).await;
     }
 }
@@ -257,7 +257,7 @@ async fn a_run_is_cancelled_in_a_plugins_hook() {
 #[tokio::test]
 async fn a_run_is_cancelled_in_a_hook_for_failures() {
     for at in ["on_tool_error", "on_model_error", "on_run_error"] {
-        let stuck = Stuck::at(at);
+        let stuck = BlockingExtension::at(at);
         let model = Scripted::sequence([Reply::call("broken", json!({})), Reply::status(500, "down")]);
         let broken = tool("broken", |_, _| Err(ToolError::Recoverable("broken".into())));
         let app = with_plugin(llm_with("root", model, |llm| llm.tools = vec![broken]), &stuck).await;
@@ -270,8 +270,8 @@ async fn a_run_is_cancelled_in_a_hook_for_failures() {
 #[tokio::test]
 async fn a_run_is_cancelled_in_an_artifact_service() {
     for at in ["save", "load"] {
-        let stuck = Stuck::at(at);
-        let tool = Stuck::at("nowhere");
+        let stuck = BlockingExtension::at(at);
+        let tool = BlockingExtension::at("nowhere");
         let agent = agent(|llm| {
             llm.tools = vec![tool];
             if at == "load" {
@@ -286,7 +286,7 @@ async fn a_run_is_cancelled_in_an_artifact_service() {
 
 #[tokio::test]
 async fn a_run_is_cancelled_while_it_saves_the_users_files() {
-    let stuck = Stuck::at("save");
+    let stuck = BlockingExtension::at("save");
     let mut app = Harness::new(llm("root", Scripted::sequence(["ok"]))).await;
     app.config.save_input_blobs_as_artifacts = true;
     let services = hatchery_core::Services { artifacts: stuck.clone(), ..app.runner.services().clone() };
@@ -300,7 +300,7 @@ async fn a_run_is_cancelled_while_it_saves_the_users_files() {
 
 #[tokio::test]
 async fn a_run_is_cancelled_while_examples_are_chosen() {
-    let stuck = Stuck::at("examples");
+    let stuck = BlockingExtension::at("examples");
     let provider = stuck.clone();
     assert_cancellable(Harness::new(agent(|llm| llm.examples = Some(Examples::Chosen(provider)))).await, &stuck).await;
 }

@@ -13,17 +13,17 @@ use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
 use tokio::task::yield_now;
 
-use crate::logs::Audit;
 use crate::support::*;
+use hatchery_test_support::AuditCapture;
 
 /// Counts its calls.
-struct Counts {
+struct CountingTool {
     declaration: Arc<FunctionDeclaration>,
     calls: Arc<AtomicUsize>,
 }
 
 #[async_trait]
-impl Tool for Counts {
+impl Tool for CountingTool {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.declaration
     }
@@ -36,14 +36,14 @@ impl Tool for Counts {
 
 /// Records the invocation in which it is called.
 #[derive(Default)]
-struct Spies {
+struct SpyingCallback {
     run: Mutex<Option<Arc<Invocation>>>,
     /// Number of steps that the run has already taken.
     spent: u64,
 }
 
 #[async_trait]
-impl Callback for Spies {
+impl Callback for SpyingCallback {
     fn name(&self) -> &str {
         "spies"
     }
@@ -55,18 +55,18 @@ impl Callback for Spies {
     }
 }
 
-impl Spies {
+impl SpyingCallback {
     fn steps(&self) -> u64 {
         self.run.lock().unwrap().as_ref().map_or(0, |run| run.usage.check_steps.load(Ordering::Relaxed))
     }
 }
 
 /// Creates an agent whose model calls a tool with these parameters once.
-fn calls(parameters: Value, args: Value, spies: &Arc<Spies>) -> (Agent, Arc<AtomicUsize>) {
+fn calls(parameters: Value, args: Value, spies: &Arc<SpyingCallback>) -> (Agent, Arc<AtomicUsize>) {
     let declaration =
         FunctionDeclaration { name: "tool".into(), parameters: Some(parameters), ..FunctionDeclaration::default() };
     let calls = Arc::new(AtomicUsize::new(0));
-    let tool = Counts { declaration: Arc::new(declaration), calls: calls.clone() };
+    let tool = CountingTool { declaration: Arc::new(declaration), calls: calls.clone() };
     let model = Scripted::sequence([Reply::call("tool", args), Reply::text("ok")]);
     let agent = llm_with("root", model, |llm| {
         llm.tools = vec![Arc::new(tool)];
@@ -76,7 +76,7 @@ fn calls(parameters: Value, args: Value, spies: &Arc<Spies>) -> (Agent, Arc<Atom
 }
 
 /// Returns the error for the model, and the number of calls and steps.
-async fn error_of(parameters: Value, args: Value, spies: Spies) -> (String, usize, u64) {
+async fn error_of(parameters: Value, args: Value, spies: SpyingCallback) -> (String, usize, u64) {
     let spies = Arc::new(spies);
     let (agent, calls) = calls(parameters, args, &spies);
     let events = Harness::new(agent).await.run("hi").await;
@@ -103,7 +103,7 @@ fn endless() -> (Value, Value) {
 async fn a_long_enum_takes_a_few_steps_for_each_of_many_items() {
     let floats: Vec<_> = (0..19_000).map(|number| f64::from(number) + 0.5).collect();
     let parameters = list(json!({"enum": floats}));
-    let spies = Spies::default;
+    let spies = SpyingCallback::default;
     let (error, calls, steps) = error_of(parameters.clone(), json!({"list": vec![18_999.5; 100_000]}), spies()).await;
     assert_eq!((error.as_str(), calls), ("", 1));
     assert!((100_000..1_000_000).contains(&steps), "{steps}");
@@ -116,7 +116,7 @@ async fn a_long_enum_takes_a_few_steps_for_each_of_many_items() {
 #[tokio::test]
 async fn a_check_that_takes_too_many_steps_is_interrupted_and_the_tool_does_not_run() {
     let (parameters, args) = endless();
-    let (error, calls, steps) = error_of(parameters, args, Spies::default()).await;
+    let (error, calls, steps) = error_of(parameters, args, SpyingCallback::default()).await;
     assert_eq!(
         error,
         "the arguments of `tool` cannot be checked, and it has not run: their check takes more than 4000000 steps against a schema of \
@@ -128,9 +128,9 @@ async fn a_check_that_takes_too_many_steps_is_interrupted_and_the_tool_does_not_
 
 #[tokio::test]
 async fn a_check_that_could_exceed_the_limit_is_not_started() {
-    let audit = Audit::capture();
+    let audit = AuditCapture::capture();
     let (error, calls, steps) =
-        error_of(list(alternatives(6000)), json!({"list": vec![0.5; 100_000]}), Spies::default()).await;
+        error_of(list(alternatives(6000)), json!({"list": vec![0.5; 100_000]}), SpyingCallback::default()).await;
     assert_eq!(
         error,
         "the arguments of `tool` cannot be checked, and it has not run: their check could take 12007 × 100003 steps, of at most 1000000000: \
@@ -147,7 +147,8 @@ async fn the_checks_of_a_run_share_one_limit() {
     let parameters = list(json!({"type": "integer"}));
     for spent in [99_999_999, 100_000_000] {
         let args = json!({"list": vec![1; 20_000]});
-        let (error, calls, _) = error_of(parameters.clone(), args, Spies { spent, ..Spies::default() }).await;
+        let (error, calls, _) =
+            error_of(parameters.clone(), args, SpyingCallback { spent, ..SpyingCallback::default() }).await;
         assert_eq!(
             error,
             "the arguments of `tool` cannot be checked, and it has not run: the checks of this run have taken 100000000 steps, which is \
@@ -159,7 +160,7 @@ async fn the_checks_of_a_run_share_one_limit() {
 
 #[tokio::test]
 async fn a_long_check_blocks_no_worker_and_ends_with_its_run() {
-    let spies = Arc::new(Spies::default());
+    let spies = Arc::new(SpyingCallback::default());
     let (parameters, args) = endless();
     let (agent, calls) = calls(parameters, args, &spies);
     let app = Harness::new(agent).await;
@@ -185,7 +186,7 @@ async fn a_run_that_waits_for_a_permit_can_be_cancelled() {
     // More checks than permits, so the last one waits.
     let mut runs = Vec::new();
     for _ in 0..4 {
-        let spies = Arc::new(Spies::default());
+        let spies = Arc::new(SpyingCallback::default());
         let (parameters, args) = endless();
         let (agent, _) = calls(parameters, args, &spies);
         let app = Harness::new(agent).await;

@@ -215,10 +215,10 @@ async fn partial_responses_are_unchanged_and_the_complete_one_ends_with_the_code
 
 /// Records the responses of the model.
 #[derive(Default)]
-struct Listens(Mutex<Vec<String>>);
+struct ListeningCallback(Mutex<Vec<String>>);
 
 #[async_trait]
-impl Callback for Listens {
+impl Callback for ListeningCallback {
     fn name(&self) -> &str {
         "listens"
     }
@@ -231,7 +231,7 @@ impl Callback for Listens {
 
 #[tokio::test]
 async fn callbacks_get_the_unchanged_response_of_the_model() {
-    let heard = Arc::new(Listens::default());
+    let heard = Arc::new(ListeningCallback::default());
     let mut agent = coder(&sequence([CODE, "done"]), &Executor::simple());
     if let AgentKind::Llm(llm) = &mut agent.kind {
         llm.callbacks.push(HookPoint::AfterModel, heard.clone());

@@ -52,20 +52,6 @@ fn texts(request: &LlmRequest) -> Vec<String> {
     request.contents.iter().map(|content| content.text()).collect()
 }
 
-impl Harness {
-    async fn compactions(&self) -> Vec<Arc<Event>> {
-        let is_compaction = |event: &&Arc<Event>| event.actions.compaction.is_some();
-        self.session().await.events.iter().filter(is_compaction).cloned().collect()
-    }
-
-    /// Runs a turn and waits for its compaction.
-    async fn run_and_drain(&self, text: &str) -> Vec<Arc<Event>> {
-        let events = self.run(text).await;
-        self.runner.drain().await;
-        events
-    }
-}
-
 #[tokio::test]
 async fn after_enough_runs_a_summary_replaces_them_in_prompts() {
     let (model, summaries) =
@@ -182,6 +168,12 @@ impl BlockingSummarizer {
     fn allow(&self, count: usize) {
         self.permits.as_ref().unwrap().add_permits(count);
     }
+
+    /// Returns an app that compacts after each run with this summarizer.
+    async fn app(self: &Arc<Self>) -> Harness {
+        let root = llm("root", Scripted::new().default_reply("ok"));
+        app_with_compaction(root, every(1, SummarizerRef::Custom(self.clone()))).await
+    }
 }
 
 #[async_trait]
@@ -197,11 +189,7 @@ impl Summarizer for BlockingSummarizer {
 #[tokio::test]
 async fn turns_continue_during_a_compaction_and_a_session_has_one_at_a_time() {
     let summarizer = BlockingSummarizer::new();
-    let app = app_with_compaction(
-        llm("root", Scripted::new().default_reply("ok")),
-        every(1, SummarizerRef::Custom(summarizer.clone())),
-    )
-    .await;
+    let app = summarizer.app().await;
     app.run("a").await;
     app.run("b").await;
     app.run("c").await;
@@ -217,11 +205,7 @@ async fn turns_continue_during_a_compaction_and_a_session_has_one_at_a_time() {
 #[tokio::test]
 async fn different_sessions_are_compacted_concurrently() {
     let summarizer = BlockingSummarizer::new();
-    let app = app_with_compaction(
-        llm("root", Scripted::new().default_reply("ok")),
-        every(1, SummarizerRef::Custom(summarizer.clone())),
-    )
-    .await;
+    let app = summarizer.app().await;
     app.runner.services().sessions.create("app", USER, Some("s2"), map(json!({}))).await.unwrap();
     app.run("a").await;
     let request = RunRequest::new(USER, "s2", Content::user("a"));
@@ -236,11 +220,7 @@ async fn different_sessions_are_compacted_concurrently() {
 #[tokio::test(start_paused = true)]
 async fn draining_waits_for_compactions_until_a_timeout() {
     let summarizer = BlockingSummarizer::new();
-    let app = app_with_compaction(
-        llm("root", Scripted::new().default_reply("ok")),
-        every(1, SummarizerRef::Custom(summarizer.clone())),
-    )
-    .await;
+    let app = summarizer.app().await;
     app.run("a").await;
     let start = tokio::time::Instant::now();
     app.runner.drain().await;
@@ -253,15 +233,15 @@ async fn draining_waits_for_compactions_until_a_timeout() {
 
 #[tokio::test]
 async fn a_panic_of_the_summarizer_is_a_failed_compaction() {
-    struct Panics;
+    struct PanickingSummarizer;
     #[async_trait]
-    impl Summarizer for Panics {
+    impl Summarizer for PanickingSummarizer {
         async fn summarize(&self, _: &[Arc<Event>], _: &CallContext) -> Result<Option<Content>, RunError> {
             panic!("no")
         }
     }
     let (log, _guard) = capture_log();
-    let config = every(1, SummarizerRef::Custom(Arc::new(Panics)));
+    let config = every(1, SummarizerRef::Custom(Arc::new(PanickingSummarizer)));
     let app = app_with_compaction(llm("root", Scripted::new().default_reply("ok")), config).await;
     app.run_and_drain("a").await;
     assert!(text_of(&log).contains("compaction failed: internal error: the summarizer panicked"), "{}", text_of(&log));
@@ -271,11 +251,7 @@ async fn a_panic_of_the_summarizer_is_a_failed_compaction() {
 #[tokio::test]
 async fn an_event_that_arrives_in_the_time_range_of_the_summary_is_not_hidden() {
     let summarizer = BlockingSummarizer::new();
-    let app = app_with_compaction(
-        llm("root", Scripted::new().default_reply("ok")),
-        every(1, SummarizerRef::Custom(summarizer.clone())),
-    )
-    .await;
+    let app = summarizer.app().await;
     app.run("a").await;
     let first = app.session().await.events[0].timestamp;
     let content = Some(Arc::new(Content::user("from a host whose clock is slow")));
@@ -340,7 +316,7 @@ async fn a_run_uses_a_compaction_that_it_has_started() {
     ]));
     let summaries = Arc::new(Scripted::sequence(["sum", "unused", "unused"]));
     let services: Arc<Mutex<Option<Services>>> = Arc::default();
-    let second = Arc::new(WaitsForCompaction(declared("second"), services.clone()));
+    let second = Arc::new(WaitingTool(declaration("second"), services.clone()));
     let root = llm_on("root", &model, |llm| llm.tools = vec![tool("first", |_, _| Ok(json!(1))), second]);
     let app = app_with_compaction(root, above(100, 1, summarizer(&summaries))).await;
     *services.lock().unwrap() = Some(app.runner.services().clone());
@@ -353,10 +329,10 @@ async fn a_run_uses_a_compaction_that_it_has_started() {
 }
 
 /// A tool that returns after the compaction.
-struct WaitsForCompaction(Arc<FunctionDeclaration>, Arc<Mutex<Option<Services>>>);
+struct WaitingTool(Arc<FunctionDeclaration>, Arc<Mutex<Option<Services>>>);
 
 #[async_trait]
-impl Tool for WaitsForCompaction {
+impl Tool for WaitingTool {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.0
     }

@@ -16,10 +16,10 @@ fn custom(name: &str, code: impl CustomAgent + 'static) -> Agent {
 }
 
 /// Emits an event before and after each of its sub agents.
-struct Frames(&'static [&'static str]);
+struct FramingAgent(&'static [&'static str]);
 
 #[async_trait]
-impl CustomAgent for Frames {
+impl CustomAgent for FramingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.say("begin").await?;
         for sub_agent in self.0 {
@@ -32,8 +32,8 @@ impl CustomAgent for Frames {
 
 #[tokio::test]
 async fn a_custom_agent_relays_its_sub_agents_and_sets_state() {
-    let root =
-        custom("root", Frames(&["child"])).with_sub_agents(vec![llm("child", Scripted::new().default_reply("hello"))]);
+    let root = custom("root", FramingAgent(&["child"]))
+        .with_sub_agents(vec![llm("child", Scripted::new().default_reply("hello"))]);
     let app = Harness::new(root).await;
     assert_eq!(app.transcript("hi").await, ["root: begin", "child: hello", "root: end"]);
     assert_eq!(app.state().await, json!({"done": true}));
@@ -41,29 +41,29 @@ async fn a_custom_agent_relays_its_sub_agents_and_sets_state() {
 
 #[tokio::test]
 async fn the_error_for_an_unknown_sub_agent_lists_the_existing_ones() {
-    let root = custom("root", Frames(&["chidl"])).with_sub_agents(vec![llm("child", Scripted::new())]);
+    let root = custom("root", FramingAgent(&["chidl"])).with_sub_agents(vec![llm("child", Scripted::new())]);
     let (_, error) = Harness::new(root).await.expect_error("hi").await;
     assert_eq!(error.to_string(), "Agent not found: chidl below `root`, which has `child`");
 }
 
 /// Keeps the events of its sub agent from the session.
 #[derive(Default)]
-struct Listens(Mutex<Vec<String>>);
+struct ListeningSink(Mutex<Vec<String>>);
 
 #[async_trait]
-impl EventSink for Listens {
+impl EventSink for ListeningSink {
     async fn emit(&self, event: Arc<Event>) -> Result<Arc<Event>, RunError> {
         self.0.lock().unwrap().push(brief(&event));
         Ok(event)
     }
 }
 
-struct Retells;
+struct RetellingAgent;
 
 #[async_trait]
-impl CustomAgent for Retells {
+impl CustomAgent for RetellingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
-        let sink = Arc::new(Listens::default());
+        let sink = Arc::new(ListeningSink::default());
         cx.call.host()?.run_sub_agent(&cx.call, "child", sink.clone()).await?;
         let text = sink.0.lock().unwrap().join(", ");
         cx.say(format!("heard {text}")).await.map(|_| ())
@@ -72,16 +72,17 @@ impl CustomAgent for Retells {
 
 #[tokio::test]
 async fn events_that_are_not_relayed_are_not_stored() {
-    let root = custom("root", Retells).with_sub_agents(vec![llm("child", Scripted::new().default_reply("psst"))]);
+    let root =
+        custom("root", RetellingAgent).with_sub_agents(vec![llm("child", Scripted::new().default_reply("psst"))]);
     let app = Harness::new(root).await;
     assert_eq!(app.transcript("hi").await, ["root: heard child: psst"]);
     assert_eq!(app.session().await.events.len(), 2);
 }
 
-struct Calls;
+struct CallingAgent;
 
 #[async_trait]
-impl CustomAgent for Calls {
+impl CustomAgent for CallingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         let host = cx.call.host()?;
         let sum = host.call_tool(&cx.call, "add", map(json!({"a": 1}))).await?;
@@ -97,16 +98,17 @@ async fn a_custom_agent_calls_the_tools_that_it_was_given() {
         cx.set_state("called", json!(1));
         Ok(json!(2))
     })];
-    let root = Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code: Arc::new(Calls), model: None, tools }));
+    let root =
+        Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code: Arc::new(CallingAgent), model: None, tools }));
     let app = Harness::new(root).await;
     assert_eq!(app.transcript("hi").await, ["root: 2 there is no tool `sub`; the tools are `add`"]);
     assert_eq!(app.state().await, json!({"called": 1}), "a tool's changes become the agent's");
 }
 
-struct Panics;
+struct PanickingAgent;
 
 #[async_trait]
-impl CustomAgent for Panics {
+impl CustomAgent for PanickingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.emit(EventData::default()).await?;
         panic!("a defect")
@@ -115,7 +117,7 @@ impl CustomAgent for Panics {
 
 #[tokio::test]
 async fn a_panic_in_native_code_is_an_error_and_the_session_continues() {
-    let app = Harness::new(custom("root", Panics)).await;
+    let app = Harness::new(custom("root", PanickingAgent)).await;
     for _ in 0..2 {
         let (events, error) = app.expect_error("hi").await;
         assert_eq!(events[1], "root: error INTERNAL: the server failed; its log holds the cause");
@@ -124,10 +126,10 @@ async fn a_panic_in_native_code_is_an_error_and_the_session_continues() {
     assert_eq!(app.session().await.events.len(), 6);
 }
 
-struct Forges;
+struct ForgingAgent;
 
 #[async_trait]
-impl CustomAgent for Forges {
+impl CustomAgent for ForgingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.emit(EventData { author: "user".into(), ..EventData::default() }).await.map(|_| ())
     }
@@ -135,15 +137,15 @@ impl CustomAgent for Forges {
 
 #[tokio::test]
 async fn an_agent_may_not_emit_events_of_the_user() {
-    let (events, _) = Harness::new(custom("root", Forges)).await.expect_error("hi").await;
+    let (events, _) = Harness::new(custom("root", ForgingAgent)).await.expect_error("hi").await;
     let message = "agent `root`: may not emit events as `user`; leave the author of its events empty";
     assert_eq!(events, [format!("root: error AGENT_FAILED: {message}")]);
 }
 
-struct Prepares;
+struct PreparingAgent;
 
 #[async_trait]
-impl CustomAgent for Prepares {
+impl CustomAgent for PreparingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.call.set_state("topic", json!("bees"));
         let seen = cx.call.host()?.call_tool(&cx.call, "look", map(json!({}))).await?;
@@ -159,8 +161,11 @@ async fn sub_agents_and_tools_see_the_changes_of_the_agent_around_them() {
         llm.instruction = hatchery_core::Instruction::Template("Write about {topic}.".into());
     });
     let tools = vec![tool("look", |_, cx| Ok(cx.state("topic").unwrap_or_default()))];
-    let root =
-        Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code: Arc::new(Prepares), model: None, tools }));
+    let root = Agent::new(
+        "root",
+        "",
+        AgentKind::Custom(CustomAgentSpec { code: Arc::new(PreparingAgent), model: None, tools }),
+    );
     let app = Harness::new(root.with_sub_agents(vec![writer])).await;
     assert_eq!(app.transcript("hi").await.last().unwrap(), "writer: buzz");
     assert_eq!(model.requests()[0].system_instructions[0], "Write about bees.");

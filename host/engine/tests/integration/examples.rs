@@ -21,10 +21,10 @@ async fn last_instruction(change: impl FnOnce(&mut hatchery_core::LlmAgent)) -> 
 }
 
 /// Returns its examples and records the query.
-struct Chooses(Vec<Example>, Mutex<Vec<String>>);
+struct ChoosingProvider(Vec<Example>, Mutex<Vec<String>>);
 
 #[async_trait]
-impl ExampleProvider for Chooses {
+impl ExampleProvider for ChoosingProvider {
     async fn examples(&self, query: &str, _: &CallContext) -> Result<Vec<Example>, RunError> {
         self.1.lock().unwrap().push(query.into());
         Ok(self.0.clone())
@@ -40,7 +40,7 @@ async fn an_agents_examples_have_the_form_of_those_of_the_tool() {
 
 #[tokio::test]
 async fn examples_are_selected_for_the_users_message() {
-    let chooses = Arc::new(Chooses(vec![sum()], Mutex::default()));
+    let chooses = Arc::new(ChoosingProvider(vec![sum()], Mutex::default()));
     let provider = chooses.clone();
     assert!(last_instruction(|llm| llm.examples = Some(Examples::Chosen(provider))).await.contains("2+2"));
     assert_eq!(*chooses.1.lock().unwrap(), ["what is 1+1?"]);
@@ -48,6 +48,6 @@ async fn examples_are_selected_for_the_users_message() {
 
 #[tokio::test]
 async fn without_selected_examples_there_is_no_instruction() {
-    let none = Arc::new(Chooses(vec![], Mutex::default()));
+    let none = Arc::new(ChoosingProvider(vec![], Mutex::default()));
     assert!(!last_instruction(|llm| llm.examples = Some(Examples::Chosen(none))).await.contains("EXAMPLES"));
 }

@@ -16,10 +16,10 @@ use serde_json::json;
 use crate::support::*;
 
 /// Emits a text.
-struct Says(String);
+struct SpeakingAgent(String);
 
 #[async_trait]
-impl CustomAgent for Says {
+impl CustomAgent for SpeakingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         let content = Some(Arc::new(Content::model(&*self.0)));
         cx.emit(EventData { content, ..EventData::default() }).await?;
@@ -29,22 +29,26 @@ impl CustomAgent for Says {
 
 fn says_agent(args: JsonMap) -> Result<AgentKind, String> {
     let text = args.get("text").and_then(|text| text.as_str()).ok_or("`text` is missing")?;
-    Ok(AgentKind::Custom(CustomAgentSpec { code: Arc::new(Says(text.into())), model: None, tools: Vec::new() }))
+    Ok(AgentKind::Custom(CustomAgentSpec {
+        code: Arc::new(SpeakingAgent(text.into())),
+        model: None,
+        tools: Vec::new(),
+    }))
 }
 
-/// Answers every run.
-struct Closed {
+/// FixedCallback every run.
+struct ClosingPlugin {
     notice: String,
 }
 
-impl Callback for Closed {
+impl Callback for ClosingPlugin {
     fn name(&self) -> &str {
         "closed"
     }
 }
 
 #[async_trait]
-impl Plugin for Closed {
+impl Plugin for ClosingPlugin {
     async fn before_run(&self, _cx: &CallContext) -> Result<Option<Content>, RunError> {
         Ok(Some(Content::model(&*self.notice)))
     }
@@ -54,7 +58,7 @@ fn extensions() -> Extensions {
     let mut extensions = Extensions::builtin();
     extensions.agent_classes.register("SaysAgent", says_agent);
     extensions.plugins.register("closed", |args| match args.get("notice").and_then(|notice| notice.as_str()) {
-        Some(notice) => Ok(Arc::new(Closed { notice: notice.into() }) as Arc<dyn Plugin>),
+        Some(notice) => Ok(Arc::new(ClosingPlugin { notice: notice.into() }) as Arc<dyn Plugin>),
         None => Err("`notice` is missing".into()),
     });
     extensions

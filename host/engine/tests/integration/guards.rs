@@ -34,7 +34,7 @@ impl Callback for Guard {
 
 impl Plugin for Guard {}
 
-async fn guarded(root: Agent) -> Harness {
+async fn with_guard(root: Agent) -> Harness {
     let mut app = Harness::new(root).await;
     app.runner = Runner::with_plugins(app.runner.services().clone(), Plugins::new(vec![Arc::new(Guard)]).unwrap());
     app
@@ -50,15 +50,15 @@ async fn an_agent_that_is_called_as_a_tool_is_guarded() {
     let helper = llm_on("helper", &model, |llm| llm.tools = vec![delete()]);
     let helper: Arc<dyn hatchery_core::Tool> = Arc::new(AgentTool::new(helper, false).unwrap());
     let root = Scripted::sequence([Reply::call("helper", json!({"request": "delete it"})), Reply::text("ok")]);
-    let app = guarded(llm_with("root", root, |llm| llm.tools = vec![helper])).await;
+    let app = with_guard(llm_with("root", root, |llm| llm.tools = vec![helper])).await;
     assert_eq!(app.transcript("hi").await[1], r#"root: answer helper{"result":"it was refused"}"#);
     assert_eq!(model.requests()[0].system_instructions.last().unwrap(), "Be polite.");
 }
 
-struct Deletes;
+struct DeletingAgent;
 
 #[async_trait]
-impl CustomAgent for Deletes {
+impl CustomAgent for DeletingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         let answer = cx.call.host()?.call_tool(&cx.call, "delete", JsonMap::new()).await?;
         cx.say(answer.to_string()).await.map(|_| ())
@@ -67,7 +67,7 @@ impl CustomAgent for Deletes {
 
 #[tokio::test]
 async fn tools_that_code_calls_are_guarded() {
-    let kind = AgentKind::Custom(CustomAgentSpec { code: Arc::new(Deletes), model: None, tools: vec![delete()] });
-    let app = guarded(Agent::new("code", "", kind)).await;
+    let kind = AgentKind::Custom(CustomAgentSpec { code: Arc::new(DeletingAgent), model: None, tools: vec![delete()] });
+    let app = with_guard(Agent::new("code", "", kind)).await;
     assert_eq!(app.transcript("hi").await, [r#"code: {"refused":true}"#]);
 }

@@ -18,10 +18,10 @@ use super::resumption::{assert_resumable, calls_then_answers, counter, interrupt
 use crate::support::*;
 
 /// Sets state before its first event and after its last.
-struct SetsState;
+struct StateAgent;
 
 #[async_trait]
-impl CustomAgent for SetsState {
+impl CustomAgent for StateAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.call.set_state("begun", json!(true));
         cx.run_sub_agent("inner").await?;
@@ -35,10 +35,10 @@ impl CustomAgent for SetsState {
 async fn code_that_sets_state_resumes_where_it_was() {
     let session = assert_resumable(|| {
         let inner = counter("inner", &["x"], "inner!");
-        let mut code = workflow_code("code", Arc::new(SetsState)).with_sub_agents(vec![inner]);
+        let mut code = workflow_code("code", Arc::new(StateAgent)).with_sub_agents(vec![inner]);
         code.callbacks.push(
             HookPoint::BeforeAgent,
-            Answers { name: "before", state: Some("before"), ..Answers::default() }.arc(),
+            FixedCallback { name: "before", state: Some("before"), ..FixedCallback::default() }.arc(),
         );
         workflow("all", AgentKind::Sequential, vec![code, counter("last", &["y"], "last!")])
     })
@@ -80,10 +80,10 @@ async fn an_agent_whose_tool_has_failed_is_not_run_again() {
 }
 
 /// Counts the calls after an agent.
-struct Counts(Arc<AtomicUsize>);
+struct CountingCallback(Arc<AtomicUsize>);
 
 #[async_trait]
-impl Callback for Counts {
+impl Callback for CountingCallback {
     fn name(&self) -> &str {
         "counts"
     }
@@ -99,7 +99,7 @@ async fn callbacks_after_branches_are_not_called_twice() {
     let calls = Arc::new(AtomicUsize::new(0));
     let branches = ["p", "q"].map(|name| {
         let mut branch = counter(name, &[], "!");
-        branch.callbacks.push(HookPoint::AfterAgent, Arc::new(Counts(calls.clone())));
+        branch.callbacks.push(HookPoint::AfterAgent, Arc::new(CountingCallback(calls.clone())));
         branch
     });
     let both = workflow("both", AgentKind::Parallel, branches.into());
@@ -125,7 +125,7 @@ async fn a_tool_in_a_branch_that_has_not_responded_yet_does_not_run_again() {
 async fn a_person_is_not_asked_twice_about_one_call() {
     for resumable in [false, true] {
         let root = llm_with("root", calls_then_answers(&["echo"], "please decide"), |llm| {
-            llm.tools = vec![guarded("echo", |_, _| Ok(json!("ran")))];
+            llm.tools = vec![tool_with_confirmation("echo", |_, _| Ok(json!("ran")))];
         });
         let settings = AppSettings { resumable, ..AppSettings::default() };
         let app = Arc::new(App::new("app", root).unwrap().with_settings(settings));
@@ -141,10 +141,10 @@ async fn a_person_is_not_asked_twice_about_one_call() {
 async fn a_branch_whose_agents_have_changed_does_not_keep_the_run_from_ending() {
     /// Escalates in its first run. Later runs emit nothing.
     #[derive(Default)]
-    struct EscalatesOnce(AtomicUsize);
+    struct EscalatingAgent(AtomicUsize);
 
     #[async_trait]
-    impl CustomAgent for EscalatesOnce {
+    impl CustomAgent for EscalatingAgent {
         async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
             if self.0.fetch_add(1, Ordering::Relaxed) > 0 {
                 return Ok(());
@@ -156,10 +156,10 @@ async fn a_branch_whose_agents_have_changed_does_not_keep_the_run_from_ending() 
 
     /// Emits an event only when it is run again.
     #[derive(Default)]
-    struct Late(AtomicUsize);
+    struct LateAgent(AtomicUsize);
 
     #[async_trait]
-    impl CustomAgent for Late {
+    impl CustomAgent for LateAgent {
         async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
             match self.0.fetch_add(1, Ordering::Relaxed) {
                 0 => std::future::pending().await,
@@ -169,7 +169,7 @@ async fn a_branch_whose_agents_have_changed_does_not_keep_the_run_from_ending() 
     }
 
     let [late, ends]: [(&str, Arc<dyn CustomAgent>); 2] =
-        [("late", Arc::new(Late::default())), ("ends", Arc::new(EscalatesOnce::default()))];
+        [("late", Arc::new(LateAgent::default())), ("ends", Arc::new(EscalatingAgent::default()))];
     let both = [late, ends].map(|(name, code)| workflow_code(name, code));
     let both = workflow("both", AgentKind::Parallel, both.into());
     let all = workflow("all", AgentKind::Sequential, vec![both, counter("last", &["x"], "last!")]);
@@ -196,10 +196,10 @@ async fn a_run_that_failed_in_a_tool_resumes_with_the_tool() {
 }
 
 /// Ends the loop around it.
-struct Escalates;
+struct AlwaysEscalatingAgent;
 
 #[async_trait]
-impl CustomAgent for Escalates {
+impl CustomAgent for AlwaysEscalatingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.call.actions().escalate = Some(true);
         cx.say("over!").await.map(|_| ())
@@ -208,7 +208,7 @@ impl CustomAgent for Escalates {
 
 #[tokio::test]
 async fn an_escalation_that_could_not_be_stored_ends_nothing() {
-    let leaves = workflow_code("leaves", Arc::new(Escalates));
+    let leaves = workflow_code("leaves", Arc::new(AlwaysEscalatingAgent));
     let round = workflow("round", AgentKind::Loop { max_iterations: None }, vec![leaves]);
     // The user's message is stored.
     let (_, session) = interrupted(&Arc::new(App::new("app", round).unwrap()), 1).await;

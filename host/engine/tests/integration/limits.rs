@@ -18,12 +18,12 @@ use serde_json::json;
 use crate::logs::Warnings;
 use crate::support::*;
 
-/// Answers with this part, and reports these tokens chunk by chunk.
+/// FixedCallback with this part, and reports these tokens chunk by chunk.
 #[derive(Clone)]
-struct Metered(Part, Vec<UsageMetadata>);
+struct MeteredModel(Part, Vec<UsageMetadata>);
 
 #[async_trait]
-impl Model for Metered {
+impl Model for MeteredModel {
     async fn generate(&self, _: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
         let Self(part, usages) = self.clone();
         let last = usages.len() - 1;
@@ -48,14 +48,14 @@ fn calls(name: &str) -> Part {
     PartData::FunctionCall(FunctionCall { name: name.into(), ..FunctionCall::default() }).into()
 }
 
-fn on(model: Metered) -> Option<ModelRef> {
+fn on(model: MeteredModel) -> Option<ModelRef> {
     Some(ModelRef::Object("metered".into(), Arc::new(model)))
 }
 
 /// An agent that keeps calling a tool which returns the tokens that are used.
 async fn spender(usages: Vec<UsageMetadata>, max_tokens: u64) -> Harness {
     let agent = llm_with("root", Scripted::new(), |llm| {
-        llm.model = on(Metered(calls("spent"), usages));
+        llm.model = on(MeteredModel(calls("spent"), usages));
         llm.tools = vec![tool("spent", |_, cx| Ok(json!(cx.invocation.usage.tokens.load(Ordering::Relaxed))))];
     });
     let mut app = Harness::new(agent).await;
@@ -96,7 +96,7 @@ async fn without_a_total_prompt_thought_and_answer_tokens_are_added_up() {
 #[tokio::test]
 async fn tokens_of_an_agent_called_as_a_tool_count_for_the_run() {
     let child =
-        llm_with("child", Scripted::new(), |llm| llm.model = on(Metered(Part::text("x"), vec![total(1_000_000)])));
+        llm_with("child", Scripted::new(), |llm| llm.model = on(MeteredModel(Part::text("x"), vec![total(1_000_000)])));
     let model = Scripted::sequence([Reply::call("child", json!({"request": "go"})), Reply::text("ok")]);
     let root = llm_with("root", model, |llm| llm.tools = vec![Arc::new(AgentTool::new(child, false).unwrap())]);
     let mut app = Harness::new(root).await;
@@ -107,10 +107,10 @@ async fn tokens_of_an_agent_called_as_a_tool_count_for_the_run() {
 }
 
 /// Calls its model twice, and does not read the first response to its end.
-struct CallsModel;
+struct ModelCallingAgent;
 
 #[async_trait]
-impl CustomAgent for CallsModel {
+impl CustomAgent for ModelCallingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         let (name, model) = cx.call.host()?.model(&cx.call)?;
         for _ in 0..2 {
@@ -124,8 +124,8 @@ impl CustomAgent for CallsModel {
 
 #[tokio::test]
 async fn tokens_of_model_calls_by_code_count() {
-    let model = on(Metered(Part::text("x"), vec![total(6), total(7)]));
-    let custom = CustomAgentSpec { code: Arc::new(CallsModel), model, tools: vec![] };
+    let model = on(MeteredModel(Part::text("x"), vec![total(6), total(7)]));
+    let custom = CustomAgentSpec { code: Arc::new(ModelCallingAgent), model, tools: vec![] };
     let mut app = Harness::new(Agent::new("root", "", AgentKind::Custom(custom))).await;
     app.config.max_tokens = 6;
     let (_, error) = app.expect_error("hi").await;
@@ -155,7 +155,7 @@ async fn the_error_of_the_step_limit_names_the_key_to_raise() {
 }
 
 /// Emits a text `times` times, complete or partial. Ignores errors if it is `stubborn`.
-struct Chatters {
+struct ChattingAgent {
     text: String,
     times: usize,
     partial: bool,
@@ -163,7 +163,7 @@ struct Chatters {
 }
 
 #[async_trait]
-impl CustomAgent for Chatters {
+impl CustomAgent for ChattingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         for _ in 0..self.times {
             let content = Some(Arc::new(Content::model(&*self.text)));
@@ -176,7 +176,7 @@ impl CustomAgent for Chatters {
     }
 }
 
-fn chatters(code: Chatters) -> Agent {
+fn chatters(code: ChattingAgent) -> Agent {
     Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code: Arc::new(code), model: None, tools: vec![] }))
 }
 
@@ -191,7 +191,7 @@ fn runs_are_bounded_by_default() {
 async fn a_run_that_emits_too_much_ends_with_an_event_that_reports_it() {
     let expected = "the limit of events in one run of 3 reached by agent `root`; raise `max_events` to allow more";
     for stubborn in [false, true] {
-        let code = Chatters { text: "more".into(), times: 100, partial: false, stubborn };
+        let code = ChattingAgent { text: "more".into(), times: 100, partial: false, stubborn };
         let mut app = Harness::new(chatters(code)).await;
         app.config.max_events = 3;
         let warnings = Warnings::capture();
@@ -209,7 +209,7 @@ async fn a_run_that_emits_too_much_ends_with_an_event_that_reports_it() {
 #[tokio::test]
 async fn bytes_of_complete_events_and_of_chunks_count() {
     for partial in [false, true] {
-        let code = Chatters { text: "x".repeat(1500), times: 100, partial, stubborn: false };
+        let code = ChattingAgent { text: "x".repeat(1500), times: 100, partial, stubborn: false };
         let mut app = Harness::new(chatters(code)).await.streaming();
         app.config.max_run_bytes = 10_000;
         let (events, error) = app.expect_error("hi").await;
@@ -293,7 +293,7 @@ async fn temporary_state_counts_as_bytes_of_the_run() {
 
 #[tokio::test]
 async fn zero_is_no_limit_of_events_and_bytes() {
-    let code = Chatters { text: "x".repeat(20_000), times: 2100, partial: false, stubborn: false };
+    let code = ChattingAgent { text: "x".repeat(20_000), times: 2100, partial: false, stubborn: false };
     let mut app = Harness::new(chatters(code)).await;
     (app.config.max_events, app.config.max_run_bytes) = (0, 0);
     assert_eq!(app.run("hi").await.len(), 2100);
@@ -301,7 +301,7 @@ async fn zero_is_no_limit_of_events_and_bytes() {
 
 #[tokio::test]
 async fn events_of_an_agent_called_as_a_tool_count_for_the_run() {
-    let child = Chatters { text: "more".into(), times: 100, partial: false, stubborn: false };
+    let child = ChattingAgent { text: "more".into(), times: 100, partial: false, stubborn: false };
     let child = Agent::new(
         "child",
         "",
@@ -318,7 +318,7 @@ async fn events_of_an_agent_called_as_a_tool_count_for_the_run() {
 
 #[tokio::test]
 async fn the_limits_of_events_of_an_app_take_precedence() {
-    let code = Chatters { text: "more".into(), times: 100, partial: false, stubborn: false };
+    let code = ChattingAgent { text: "more".into(), times: 100, partial: false, stubborn: false };
     let mut app = Harness::new(chatters(code)).await;
     let run = RunSettings { max_events: Some(1), max_run_bytes: Some(0), ..RunSettings::default() };
     app.app = Arc::new(App::clone(&app.app).with_settings(AppSettings { run, ..AppSettings::default() }));
@@ -327,10 +327,10 @@ async fn the_limits_of_events_of_an_app_take_precedence() {
 }
 
 /// Records the caller of the run.
-struct RecordsCaller(std::sync::Mutex<Vec<Caller>>);
+struct CallerRecorder(std::sync::Mutex<Vec<Caller>>);
 
 #[async_trait]
-impl CustomAgent for RecordsCaller {
+impl CustomAgent for CallerRecorder {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         self.0.lock().unwrap().push(cx.call.caller().clone());
         Ok(())
@@ -339,7 +339,7 @@ impl CustomAgent for RecordsCaller {
 
 #[tokio::test]
 async fn an_agent_sees_the_caller_of_the_run() {
-    let recorder = Arc::new(RecordsCaller(std::sync::Mutex::default()));
+    let recorder = Arc::new(CallerRecorder(std::sync::Mutex::default()));
     let agent = Agent::new(
         "root",
         "",

@@ -61,15 +61,15 @@ async fn only_calls_that_wait_for_the_user_can_be_responded_to() {
     let before = app.session().await.events.len();
     for (message, wrong) in [
         (
-            answer("c9", "order", json!({})),
+            tool_response("c9", "order", json!({})),
             "newMessage.parts[0] has a `functionResponse` of id `c9`, but the session has no such call",
         ),
         (
-            answer("c1", "pay", json!({})),
+            tool_response("c1", "pay", json!({})),
             "newMessage.parts[0] has a `functionResponse` named `pay`, but the call of id `c1` is of `order`",
         ),
         (
-            answer("c2", "add", json!({"result": 1_000_000})),
+            tool_response("c2", "add", json!({"result": 1_000_000})),
             "newMessage.parts[0] has a `functionResponse` of id `c2`, but that call of `add` already has a response",
         ),
     ] {
@@ -77,8 +77,8 @@ async fn only_calls_that_wait_for_the_user_can_be_responded_to() {
     }
     assert_eq!(app.session().await.events.len(), before, "nothing is stored");
     // A long-running call may get several responses.
-    assert_eq!(briefs(&app.send(answer("c1", "order", json!({"status": "shipped"}))).await), ["root: half way"]);
-    assert_eq!(briefs(&app.send(answer("c1", "order", json!({"status": "done"}))).await), ["root: arrived"]);
+    assert_eq!(briefs(&app.send(tool_response("c1", "order", json!({"status": "shipped"}))).await), ["root: half way"]);
+    assert_eq!(briefs(&app.send(tool_response("c1", "order", json!({"status": "done"}))).await), ["root: arrived"]);
 }
 
 #[tokio::test]
@@ -93,10 +93,10 @@ async fn state_that_could_not_be_read_again_is_rejected() {
 }
 
 /// Emits this event.
-struct Emits(fn() -> EventData);
+struct EmittingAgent(fn() -> EventData);
 
 #[async_trait::async_trait]
-impl CustomAgent for Emits {
+impl CustomAgent for EmittingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.emit((self.0)()).await.map(drop)
     }
@@ -124,7 +124,7 @@ async fn an_event_that_could_not_be_read_again_ends_the_run_and_is_not_stored() 
         ),
     ];
     for (emits, wrong) in cases {
-        let custom = CustomAgentSpec { code: Arc::new(Emits(emits)), model: None, tools: Vec::new() };
+        let custom = CustomAgentSpec { code: Arc::new(EmittingAgent(emits)), model: None, tools: Vec::new() };
         let app = Harness::new(workflow("root", AgentKind::Custom(custom), Vec::new())).await;
         let (events, error) = app.expect_error("hi").await;
         assert_eq!((error.code(), events.len()), ("INVALID_EVENT", 1), "{events:?}");

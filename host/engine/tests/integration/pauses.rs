@@ -34,18 +34,18 @@ async fn the_model_is_called_once_all_of_its_calls_have_their_results() {
     let runs = Arc::new(AtomicUsize::new(0));
     let app = resumable(llm_with("root", twice("order"), |llm| llm.tools = vec![later(&runs, Value::Null)])).await;
     app.run("hi").await;
-    assert!(app.send(answer("c2", "order", json!({}))).await.is_empty());
-    assert!(app.send(answer("c2", "order", json!({"still": "b"}))).await.is_empty());
-    assert_eq!(briefs(&app.send(answer("c1", "order", json!({}))).await), ["root: done"]);
+    assert!(app.send(tool_response("c2", "order", json!({}))).await.is_empty());
+    assert!(app.send(tool_response("c2", "order", json!({"still": "b"}))).await.is_empty());
+    assert_eq!(briefs(&app.send(tool_response("c1", "order", json!({}))).await), ["root: done"]);
     assert_eq!(runs.load(Ordering::Relaxed), 2);
 }
 
 #[tokio::test]
 async fn each_approved_call_runs_when_its_approval_comes() {
-    let echo = guarded("echo", |args, _| Ok(json!({"message": args["message"]})));
+    let echo = tool_with_confirmation("echo", |args, _| Ok(json!({"message": args["message"]})));
     let app = resumable(llm_with("root", twice("echo"), |llm| llm.tools = vec![echo])).await;
     let ids = request_ids(&app.run("hi").await);
-    let approve = |id: &str| answer(id, REQUEST_CONFIRMATION, json!({"confirmed": true}));
+    let approve = |id: &str| tool_response(id, REQUEST_CONFIRMATION, json!({"confirmed": true}));
     assert_eq!(briefs(&app.send(approve(&ids[1])).await), [r#"root: answer echo{"message":"b"}"#]);
     assert_eq!(briefs(&app.send(approve(&ids[0])).await), [r#"root: answer echo{"message":"a"}"#, "root: done"]);
 }
@@ -58,7 +58,7 @@ async fn a_second_result_of_a_call_begins_a_new_run() {
     let app = resumable(llm_with("root", model, |llm| llm.tools = vec![later(&runs, Value::Null)])).await;
     let invocation = app.run("hi").await[0].invocation_id.clone();
     for (text, goes_on) in [("half", true), ("done", false), ("done again", false)] {
-        let events = app.send(answer("c1", "order", json!({"status": text}))).await;
+        let events = app.send(tool_response("c1", "order", json!({"status": text}))).await;
         assert_eq!(briefs(&events), [format!("root: {text}")]);
         assert_eq!(events[0].invocation_id == invocation, goes_on, "{text}");
     }
@@ -81,10 +81,10 @@ async fn an_approved_long_running_tool_is_waited_for() {
     let orders = llm_with("orders", model, |llm| llm.tools = vec![order]);
     let app = resumable(workflow("all", AgentKind::Sequential, vec![orders, counter("after", &[], "!")])).await;
     let ids = request_ids(&app.run("hi").await);
-    let approved = app.send(answer(&ids[0], REQUEST_CONFIRMATION, json!({"confirmed": true}))).await;
+    let approved = app.send(tool_response(&ids[0], REQUEST_CONFIRMATION, json!({"confirmed": true}))).await;
     assert_eq!(briefs(&approved), ["orders: "]);
     assert_eq!(runs.load(Ordering::Relaxed), 1);
-    assert_eq!(briefs(&app.send(answer("c1", "order", json!({}))).await), ["orders: done", "after: !"]);
+    assert_eq!(briefs(&app.send(tool_response("c1", "order", json!({}))).await), ["orders: done", "after: !"]);
     assert_eq!(runs.load(Ordering::Relaxed), 1);
 }
 
@@ -95,7 +95,7 @@ async fn a_rejected_long_running_tool_is_not_waited_for() {
     let model = Scripted::sequence([Reply::call("order", json!({})), Reply::text("as you like")]);
     let app = resumable(llm_with("root", model, |llm| llm.tools = vec![order])).await;
     let ids = request_ids(&app.run("hi").await);
-    let events = app.send(answer(&ids[0], REQUEST_CONFIRMATION, json!({"confirmed": false}))).await;
+    let events = app.send(tool_response(&ids[0], REQUEST_CONFIRMATION, json!({"confirmed": false}))).await;
     assert_eq!(briefs(&events), [r#"root: answer order{"error":"This tool call is rejected."}"#, "root: as you like"]);
     assert_eq!(runs.load(Ordering::Relaxed), 0);
 }

@@ -13,17 +13,17 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// Answers every run instead of the agent.
-struct Says(String);
+/// FixedCallback every run instead of the agent.
+struct ReplyPlugin(String);
 
-impl Callback for Says {
+impl Callback for ReplyPlugin {
     fn name(&self) -> &str {
         "says"
     }
 }
 
 #[async_trait]
-impl Plugin for Says {
+impl Plugin for ReplyPlugin {
     async fn before_run(&self, _: &CallContext) -> Result<Option<Content>, RunError> {
         Ok(Some(Content::model(&self.0)))
     }
@@ -56,7 +56,7 @@ impl ItemResolver for Component {
         match self.0 {
             Some(text) if name == "kitchen/says" || name == "says" => {
                 let mark = args.get("mark").and_then(|mark| mark.as_str()).unwrap_or_default();
-                Ok(Arc::new(Says(format!("{text}{mark}"))))
+                Ok(Arc::new(ReplyPlugin(format!("{text}{mark}"))))
             }
             _ => Err(self.missing(ItemKind::Plugin, name)),
         }
@@ -65,9 +65,9 @@ impl ItemResolver for Component {
 
 /// The catalog, which tests can change.
 #[derive(Clone)]
-struct Loaded(Arc<Mutex<(u64, Arc<Component>)>>);
+struct TestCatalogSource(Arc<Mutex<(u64, Arc<Component>)>>);
 
-impl Loaded {
+impl TestCatalogSource {
     fn new(text: Option<&'static str>) -> Self {
         Self(Arc::new(Mutex::new((1, Arc::new(Component(text))))))
     }
@@ -84,7 +84,7 @@ impl Loaded {
     }
 }
 
-impl CatalogSource for Loaded {
+impl CatalogSource for TestCatalogSource {
     fn snapshot(&self) -> CatalogSnapshot {
         let (generation, component) = &*self.0.lock().unwrap();
         CatalogSnapshot { generation: *generation, resolver: component.clone() }
@@ -92,10 +92,10 @@ impl CatalogSource for Loaded {
 }
 
 fn error(list: serde_json::Value) -> String {
-    Loaded::new(Some("hello")).plugins(list).err().unwrap()
+    TestCatalogSource::new(Some("hello")).plugins(list).err().unwrap()
 }
 
-async fn app(loaded: &Loaded, list: serde_json::Value) -> Harness {
+async fn app(loaded: &TestCatalogSource, list: serde_json::Value) -> Harness {
     let mut app = Harness::new(llm("root", Scripted::new().default_reply("model"))).await;
     app.runner = Runner::with_plugins(app.runner.services().clone(), loaded.plugins(list).unwrap());
     app
@@ -110,13 +110,13 @@ async fn builtin_plugins_are_found_by_name_and_alias() {
         "reflect_and_retry",
     ]);
     let names = ["logging_plugin", "global_instruction", "context_filter_plugin", "reflect_and_retry_plugin"];
-    assert_eq!(Loaded::new(None).plugins(list).unwrap().names(), names);
+    assert_eq!(TestCatalogSource::new(None).plugins(list).unwrap().names(), names);
     let list = json!([
         "logging_plugin",
         {"name": "context_filter_plugin", "args": {"turns": 3}},
         {"name": "reflect_and_retry_plugin", "args": {"max_retries": 1}},
     ]);
-    assert_eq!(Loaded::new(None).plugins(list).unwrap().names(), [names[0], names[2], names[3]]);
+    assert_eq!(TestCatalogSource::new(None).plugins(list).unwrap().names(), [names[0], names[2], names[3]]);
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn the_error_of_an_unknown_plugin_has_its_index_and_the_known_names() {
 
 #[tokio::test]
 async fn no_run_starts_before_the_component_of_a_plugin_is_loaded() {
-    let loaded = Loaded::new(None);
+    let loaded = TestCatalogSource::new(None);
     let list: Vec<PluginConfig> = serde_json::from_value(json!(["logging", "kitchen/says"])).unwrap();
     let plugins =
         ConfiguredPlugins::while_loading(&list, &Extensions::builtin().plugins, Arc::new(loaded.clone())).unwrap();
@@ -184,7 +184,7 @@ async fn a_plugin_is_listed_once() {
 
 #[tokio::test]
 async fn a_plugin_of_a_component_gets_its_arguments_and_changes_with_the_next_run() {
-    let loaded = Loaded::new(Some("older"));
+    let loaded = TestCatalogSource::new(Some("older"));
     let app = app(&loaded, json!([{"name": "kitchen/says", "args": {"mark": "!"}}])).await;
     assert_eq!(app.transcript("hi").await, ["model: older!"]);
     loaded.change(Some("newer"));
@@ -193,7 +193,7 @@ async fn a_plugin_of_a_component_gets_its_arguments_and_changes_with_the_next_ru
 
 #[tokio::test]
 async fn no_run_starts_while_a_plugin_is_missing() {
-    let loaded = Loaded::new(Some("here"));
+    let loaded = TestCatalogSource::new(Some("here"));
     let app = app(&loaded, json!(["says"])).await;
     loaded.change(None);
     let error = app.runner.run(app.app.clone(), app.request(Content::user("secret"))).await.unwrap_err();
@@ -210,7 +210,7 @@ async fn no_run_starts_while_a_plugin_is_missing() {
 
 #[tokio::test]
 async fn a_builtin_plugin_stays_the_same_when_the_catalog_changes() {
-    let loaded = Loaded::new(None);
+    let loaded = TestCatalogSource::new(None);
     let plugins = loaded.plugins(json!(["logging"])).unwrap();
     let before = plugins.current().unwrap();
     loaded.change(Some("hello"));

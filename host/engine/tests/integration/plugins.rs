@@ -168,8 +168,10 @@ async fn the_first_answer_wins_over_later_plugins_and_the_agents_own_callbacks()
     let (first, second) =
         (RecordingPlugin::new("first", &["before_model"]), RecordingPlugin::new("second", &["before_model"]));
     let root = llm_with("root", Scripted::new(), |llm| {
-        llm.callbacks
-            .push(HookPoint::BeforeModel, Answers { name: "own", model: Some("own"), ..Answers::default() }.arc());
+        llm.callbacks.push(
+            HookPoint::BeforeModel,
+            FixedCallback { name: "own", model: Some("own"), ..FixedCallback::default() }.arc(),
+        );
     });
     let app = with_plugins(root, &[&first, &second]).await;
     assert_eq!(app.transcript("hi").await, ["root: first before_model"]);
@@ -316,7 +318,7 @@ async fn the_logging_plugin_changes_nothing() {
 
 #[tokio::test]
 async fn callbacks_in_a_plugin_run_in_order_and_the_first_answer_wins() {
-    let answers = |name, model| Answers { name, model, ..Answers::default() }.arc();
+    let answers = |name, model| FixedCallback { name, model, ..FixedCallback::default() }.arc();
     let plugin = CallbackPlugin::new("answers")
         .before_model(answers("silent", None))
         .before_model(answers("first", Some("first")))
@@ -366,8 +368,10 @@ fn recorded<'a, T>(record: &impl Fn()) -> hatchery_engine::build::callback::Answ
 #[tokio::test]
 async fn an_answer_of_a_plugin_before_an_agent_wins_over_the_agents_own() {
     let mut root = answering();
-    root.callbacks
-        .push(HookPoint::BeforeAgent, Answers { name: "own", agent: Some("own"), ..Answers::default() }.arc());
+    root.callbacks.push(
+        HookPoint::BeforeAgent,
+        FixedCallback { name: "own", agent: Some("own"), ..FixedCallback::default() }.arc(),
+    );
     let app = with_plugins(root, &[&RecordingPlugin::new("p", &["before_agent"])]).await;
     assert_eq!(app.transcript("hi").await, ["root: p before_agent"]);
 }
@@ -375,7 +379,10 @@ async fn an_answer_of_a_plugin_before_an_agent_wins_over_the_agents_own() {
 #[tokio::test]
 async fn an_answer_of_a_plugin_after_an_agent_wins_over_the_agents_own() {
     let mut root = answering();
-    root.callbacks.push(HookPoint::AfterAgent, Answers { name: "own", agent: Some("own"), ..Answers::default() }.arc());
+    root.callbacks.push(
+        HookPoint::AfterAgent,
+        FixedCallback { name: "own", agent: Some("own"), ..FixedCallback::default() }.arc(),
+    );
     let app = with_plugins(root, &[&RecordingPlugin::new("p", &["after_agent"])]).await;
     assert_eq!(app.transcript("hi").await, ["root: model", "root: p after_agent"]);
 }
@@ -383,8 +390,10 @@ async fn an_answer_of_a_plugin_after_an_agent_wins_over_the_agents_own() {
 #[tokio::test]
 async fn an_answer_of_a_plugin_after_the_model_wins_over_the_agents_own() {
     let root = llm_with("root", Scripted::new().default_reply("model"), |llm| {
-        llm.callbacks
-            .push(HookPoint::AfterModel, Answers { name: "own", model: Some("own"), ..Answers::default() }.arc());
+        llm.callbacks.push(
+            HookPoint::AfterModel,
+            FixedCallback { name: "own", model: Some("own"), ..FixedCallback::default() }.arc(),
+        );
     });
     let app = with_plugins(root, &[&RecordingPlugin::new("p", &["after_model"])]).await;
     assert_eq!(app.transcript("hi").await, ["root: p after_model"]);
@@ -396,7 +405,7 @@ async fn answers_of_a_plugin_around_a_tool_win_over_the_agents_own() {
         let model = Scripted::sequence([Reply::call("t", json!({})), Reply::text("done")]);
         let root = llm_with("root", model, |llm| {
             llm.tools = vec![tool("t", |_, _| Ok(json!("tool")))];
-            let own = Answers { name: "own", tool: Some(json!({"by": "own"})), ..Answers::default() };
+            let own = FixedCallback { name: "own", tool: Some(json!({"by": "own"})), ..FixedCallback::default() };
             llm.callbacks.push(HookPoint::BeforeTool, own.clone().arc());
         });
         with_plugins(root, &[&RecordingPlugin::new("p", hook)]).await.transcript("hi").await[1].clone()
@@ -407,8 +416,8 @@ async fn answers_of_a_plugin_around_a_tool_win_over_the_agents_own() {
 
 #[tokio::test]
 async fn the_agents_own_callbacks_see_arguments_that_a_plugin_changed() {
-    let plugin =
-        CallbackPlugin::new("marks").before_tool(Answers { name: "m", mark: Some("seen"), ..Answers::default() }.arc());
+    let plugin = CallbackPlugin::new("marks")
+        .before_tool(FixedCallback { name: "m", mark: Some("seen"), ..FixedCallback::default() }.arc());
     let model = Arc::new(Scripted::sequence([Reply::call("echo", json!({"a": 1})), Reply::text("done")]));
     let root = hatchery_engine::build::llm("root")
         .model_instance("scripted", model)

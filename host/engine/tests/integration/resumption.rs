@@ -183,7 +183,7 @@ async fn a_loop_that_was_left_is_not_entered_again() {
 async fn a_branch_that_was_ended_by_another_does_not_run_again() {
     let leave = || hatchery_engine::builtin::tool("exit_loop").unwrap();
     let leaves = llm_with("leaves", calls_then_answers(&["exit_loop"], "not emitted"), |llm| llm.tools = vec![leave()]);
-    let waits = workflow_code("waits", Arc::new(WaitsOnce::default()));
+    let waits = workflow_code("waits", Arc::new(PausingAgent::default()));
     let both = workflow("both", AgentKind::Parallel, vec![waits, leaves]);
     let all = workflow("all", AgentKind::Sequential, vec![both, counter("after", &[], "after!")]);
     // The user's message, the call of exit_loop and its answer are stored.
@@ -194,10 +194,10 @@ async fn a_branch_that_was_ended_by_another_does_not_run_again() {
 
 /// Waits until it is stopped; emits an event when it is run again.
 #[derive(Default)]
-struct WaitsOnce(AtomicUsize);
+struct PausingAgent(AtomicUsize);
 
 #[async_trait]
-impl CustomAgent for WaitsOnce {
+impl CustomAgent for PausingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         match self.0.fetch_add(1, Ordering::Relaxed) {
             0 => std::future::pending().await,
@@ -224,7 +224,9 @@ async fn a_transfer_is_not_made_twice() {
 #[tokio::test]
 async fn callbacks_around_agents_are_not_called_twice() {
     let session = assert_resumable(|| {
-        let says = |name: &'static str, agent| Answers { name, agent, state: Some(name), ..Answers::default() }.arc();
+        let says = |name: &'static str, agent| {
+            FixedCallback { name, agent, state: Some(name), ..FixedCallback::default() }.arc()
+        };
         let mut a = counter("a", &["x"], "a!");
         a.callbacks.push(HookPoint::BeforeAgent, says("before_a", None));
         a.callbacks.push(HookPoint::AfterAgent, says("after_a", Some("after a")));
@@ -240,10 +242,10 @@ async fn callbacks_around_agents_are_not_called_twice() {
 }
 
 /// Emits an event before and after its sub agent.
-struct Around;
+struct WrappingAgent;
 
 #[async_trait]
-impl CustomAgent for Around {
+impl CustomAgent for WrappingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.say("before").await?;
         cx.call.set_state("around", json!(true));
@@ -256,7 +258,7 @@ impl CustomAgent for Around {
 async fn code_is_run_again_and_its_events_are_not_stored_again() {
     let session = assert_resumable(|| {
         let around =
-            workflow_code("around", Arc::new(Around)).with_sub_agents(vec![counter("inner", &["x"], "inner!")]);
+            workflow_code("around", Arc::new(WrappingAgent)).with_sub_agents(vec![counter("inner", &["x"], "inner!")]);
         workflow("all", AgentKind::Sequential, vec![around, counter("last", &[], "last!")])
     })
     .await;
@@ -314,7 +316,7 @@ async fn a_response_to_a_run_that_did_not_wait_begins_a_new_one() {
     let runs = Arc::new(AtomicUsize::new(0));
     let app = Harness::new(orders(&runs, json!({"status": "pending"}), &["wait", "done"])).await;
     let first = app.run("hi").await;
-    let message = answer(&call_id(&first), "order", json!({"status": "done"}));
+    let message = tool_response(&call_id(&first), "order", json!({"status": "done"}));
     let request = RunRequest { invocation_id: Some(first[0].invocation_id.clone()), ..app.request(message) };
     let events = app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
     assert_eq!(briefs(&events), ["orders: done"]);
@@ -348,7 +350,7 @@ async fn a_pending_result_is_sent_to_the_model_and_each_later_one_begins_a_run()
     let events = app.run("hi").await;
     assert_eq!(briefs(&events)[1..], [r#"orders: answer order{"status":"pending"}"#, "orders: wait"]);
     for text in ["half", "done", "done again"] {
-        let events = app.send(answer(&call_id(&events), "order", json!({"status": text}))).await;
+        let events = app.send(tool_response(&call_id(&events), "order", json!({"status": text}))).await;
         assert_eq!(briefs(&events), [format!("orders: {text}")]);
     }
     assert_eq!(runs.load(Ordering::Relaxed), 1);
@@ -371,7 +373,7 @@ async fn a_resumable_run_pauses_and_continues_as_the_same_invocation() {
     app.resumable();
     let first = app.run("hi").await;
     assert_eq!(briefs(&first), ["a: !", "orders: call order{}", r#"orders: answer order{"status":"pending"}"#]);
-    let events = app.send(answer(&call_id(&first[1..]), "order", json!({"status": "done"}))).await;
+    let events = app.send(tool_response(&call_id(&first[1..]), "order", json!({"status": "done"}))).await;
     assert_eq!(briefs(&events), ["orders: done", "c: !"]);
     assert!(events.iter().all(|event| event.invocation_id == first[0].invocation_id));
     assert_eq!(runs.load(Ordering::Relaxed), 1);
@@ -407,9 +409,9 @@ async fn a_loop_stops_at_a_call_whose_result_comes_later() {
     app.resumable();
     let first = app.run("hi").await;
     assert_eq!(briefs(&first), ["orders: call order{}", "orders: "]);
-    let second = app.send(answer(&call_id(&first), "order", json!({}))).await;
+    let second = app.send(tool_response(&call_id(&first), "order", json!({}))).await;
     assert_eq!(briefs(&second), ["orders: got it", "orders: call order{}", "orders: "]);
-    let third = app.send(answer(&second[1].long_running_tool_ids[0], "order", json!({}))).await;
+    let third = app.send(tool_response(&second[1].long_running_tool_ids[0], "order", json!({}))).await;
     assert_eq!(briefs(&third), ["orders: got it again"]);
     assert_eq!(runs.load(Ordering::Relaxed), 2);
 }
@@ -425,7 +427,7 @@ async fn the_other_branches_of_a_paused_one_end_and_do_not_run_again() {
     let first = app.run("hi").await;
     assert_eq!(first.len(), 5);
     let call = first.iter().find(|event| event.author == "orders").unwrap();
-    let second = app.send(answer(&call.long_running_tool_ids[0], "order", json!({}))).await;
+    let second = app.send(tool_response(&call.long_running_tool_ids[0], "order", json!({}))).await;
     assert_eq!(briefs(&second), ["orders: done", "after: !"]);
     assert_eq!((runs.load(Ordering::Relaxed), others.load(Ordering::Relaxed)), (1, 1));
 }
@@ -435,11 +437,11 @@ async fn code_around_a_paused_agent_pauses_with_it() {
     let runs = Arc::new(AtomicUsize::new(0));
     let mut inner = orders(&runs, Value::Null, &["done"]);
     inner.name = "inner".into();
-    let mut app = Harness::new(workflow_code("around", Arc::new(Around)).with_sub_agents(vec![inner])).await;
+    let mut app = Harness::new(workflow_code("around", Arc::new(WrappingAgent)).with_sub_agents(vec![inner])).await;
     app.resumable();
     let first = app.run("hi").await;
     assert_eq!(briefs(&first), ["around: before", "around: ", "inner: call order{}", "inner: "]);
-    let second = app.send(answer(&first[2].long_running_tool_ids[0], "order", json!({}))).await;
+    let second = app.send(tool_response(&first[2].long_running_tool_ids[0], "order", json!({}))).await;
     assert_eq!(briefs(&second), ["inner: done", "around: after"]);
 }
 
@@ -447,7 +449,7 @@ async fn code_around_a_paused_agent_pauses_with_it() {
 async fn a_response_to_no_call_is_rejected() {
     let mut app = Harness::new(counter("root", &[], "what?")).await;
     app.resumable();
-    let unknown = app.request(answer("adk-unknown", "order", json!({})));
+    let unknown = app.request(tool_response("adk-unknown", "order", json!({})));
     let error = app.runner.run(app.app.clone(), unknown).await.unwrap_err();
     assert_eq!(error.code(), "INVALID_MESSAGE");
     assert!(app.session().await.events.is_empty());
@@ -460,7 +462,7 @@ async fn a_paused_run_survives_a_restart() {
     app.resumable();
     let first = app.run("hi").await;
     app.runner = Runner::new(app.runner.services().clone());
-    let second = app.send(answer(&call_id(&first), "order", json!({}))).await;
+    let second = app.send(tool_response(&call_id(&first), "order", json!({}))).await;
     assert_eq!(briefs(&second), ["orders: done"]);
     assert_eq!(second[0].invocation_id, first[0].invocation_id);
 }

@@ -60,7 +60,7 @@ async fn yielded_events_are_the_stored_ones() {
 }
 
 /// Signals when it runs, waits for a permit to leave, and counts how many run at the same time.
-struct Gate {
+struct GatedAgent {
     entered: Arc<Semaphore>,
     leave: Arc<Semaphore>,
     running: Arc<AtomicUsize>,
@@ -68,7 +68,7 @@ struct Gate {
 }
 
 #[async_trait]
-impl CustomAgent for Gate {
+impl CustomAgent for GatedAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(running, Ordering::SeqCst);
@@ -82,8 +82,12 @@ impl CustomAgent for Gate {
 fn gate() -> (Agent, Arc<Semaphore>, Arc<Semaphore>, Arc<AtomicUsize>) {
     let (entered, leave) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let most = Arc::new(AtomicUsize::new(0));
-    let code =
-        Arc::new(Gate { entered: entered.clone(), leave: leave.clone(), running: Arc::default(), most: most.clone() });
+    let code = Arc::new(GatedAgent {
+        entered: entered.clone(),
+        leave: leave.clone(),
+        running: Arc::default(),
+        most: most.clone(),
+    });
     let agent = Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code, model: None, tools: vec![] }));
     (agent, entered, leave, most)
 }
@@ -217,10 +221,10 @@ async fn a_turn_at_history_800_serialises_only_its_own_events() {
 }
 
 /// A session service whose disk is full.
-struct Full(hatchery_stores::MemorySessions);
+struct FullSessions(hatchery_stores::MemorySessions);
 
 #[async_trait]
-impl hatchery_core::SessionService for Full {
+impl hatchery_core::SessionService for FullSessions {
     async fn create(
         &self,
         app: &str,
@@ -254,7 +258,7 @@ impl hatchery_core::SessionService for Full {
 #[tokio::test]
 async fn a_failing_store_ends_the_run_and_its_message_does_not_reach_the_client() {
     let mut app = Harness::new(llm("root", Scripted::new().default_reply("ok"))).await;
-    let sessions = Arc::new(Full(hatchery_stores::MemorySessions::new()));
+    let sessions = Arc::new(FullSessions(hatchery_stores::MemorySessions::new()));
     app.runner = hatchery_engine::Runner::new(hatchery_core::Services { sessions, ..services() });
     app.runner.services().sessions.create("app", USER, Some(SESSION), map(json!({}))).await.unwrap();
     let (events, error) = app.expect_error("hi").await;
@@ -263,10 +267,10 @@ async fn a_failing_store_ends_the_run_and_its_message_does_not_reach_the_client(
 }
 
 /// Emits `count` events, one after the other.
-struct Emits(usize);
+struct EmittingAgent(usize);
 
 #[async_trait]
-impl CustomAgent for Emits {
+impl CustomAgent for EmittingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         for number in 0..self.0 {
             cx.say(number.to_string()).await?;
@@ -276,7 +280,7 @@ impl CustomAgent for Emits {
 }
 
 fn emits(count: usize) -> Agent {
-    let code = Arc::new(Emits(count));
+    let code = Arc::new(EmittingAgent(count));
     Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code, model: None, tools: vec![] }))
 }
 
@@ -310,10 +314,10 @@ async fn a_cancelled_run_stops_and_its_client_gets_the_report_without_a_gap() {
 }
 
 /// Changes the session in the middle of the turn, as another client would.
-struct Interrupted(hatchery_core::Services);
+struct InterruptedAgent(hatchery_core::Services);
 
 #[async_trait]
-impl CustomAgent for Interrupted {
+impl CustomAgent for InterruptedAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         if cx.call.invocation.user_content().text() == "go" {
             let content = Some(Arc::new(Content::user("from elsewhere")));
@@ -330,7 +334,7 @@ impl CustomAgent for Interrupted {
 #[tokio::test]
 async fn events_appended_by_others_during_a_turn_are_seen_by_it_and_by_the_next() {
     let mut app = Harness::new(emits(0)).await;
-    let code = Arc::new(Interrupted(app.runner.services().clone()));
+    let code = Arc::new(InterruptedAgent(app.runner.services().clone()));
     let root = Agent::new("root", "", AgentKind::Custom(CustomAgentSpec { code, model: None, tools: vec![] }));
     app.app = Arc::new(hatchery_engine::App::new("app", root).unwrap());
     let first = app.transcript("go").await;
@@ -341,9 +345,9 @@ async fn events_appended_by_others_during_a_turn_are_seen_by_it_and_by_the_next(
 
 #[tokio::test]
 async fn a_model_that_answers_with_nothing_fails() {
-    struct Silent;
+    struct SilentAgent;
     #[async_trait]
-    impl hatchery_core::Model for Silent {
+    impl hatchery_core::Model for SilentAgent {
         async fn generate(
             &self,
             _: hatchery_core::LlmRequest,
@@ -353,7 +357,7 @@ async fn a_model_that_answers_with_nothing_fails() {
         }
     }
     let root = llm_with("root", Scripted::new(), |llm| {
-        llm.model = Some(hatchery_core::ModelRef::Object("silent".into(), Arc::new(Silent)));
+        llm.model = Some(hatchery_core::ModelRef::Object("silent".into(), Arc::new(SilentAgent)));
     });
     let (_, error) = Harness::new(root).await.expect_error("hi").await;
     assert_eq!(error.to_string(), "model `silent`: its response is empty");

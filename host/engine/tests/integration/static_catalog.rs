@@ -12,7 +12,7 @@ use hatchery_engine::build::{CallbackPlugin, llm};
 use hatchery_engine::toolsets::StaticToolset;
 use serde_json::json;
 
-use crate::support::{Answers, map, tool};
+use crate::support::{FixedCallback, map, tool};
 
 /// A summarizer and an example provider that return nothing.
 struct Empty;
@@ -35,7 +35,7 @@ fn catalog() -> StaticCatalog {
     StaticCatalog::default()
         .with_tool(tool("add", |_, _| Ok(json!(1))))
         .with_toolset(Arc::new(StaticToolset::new("maths")))
-        .with_callback(Answers { name: "guard", ..Answers::default() }.arc())
+        .with_callback(FixedCallback { name: "guard", ..FixedCallback::default() }.arc())
         .with_plugin(Arc::new(CallbackPlugin::new("audit")))
         .with_agent(llm("helper").build().unwrap())
         .with_summarizer("short", Arc::new(Empty))

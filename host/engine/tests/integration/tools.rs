@@ -182,9 +182,9 @@ async fn concurrent_calls_by_code_merge_only_what_each_has_changed() {
 
 #[tokio::test]
 async fn parallel_tools_run_at_the_same_time() {
-    struct Meeting(Arc<FunctionDeclaration>, Arc<tokio::sync::Barrier>);
+    struct MeetingTool(Arc<FunctionDeclaration>, Arc<tokio::sync::Barrier>);
     #[async_trait]
-    impl Tool for Meeting {
+    impl Tool for MeetingTool {
         fn declaration(&self) -> &Arc<FunctionDeclaration> {
             &self.0
         }
@@ -195,7 +195,7 @@ async fn parallel_tools_run_at_the_same_time() {
     }
     let barrier = Arc::new(tokio::sync::Barrier::new(2));
     let tools: Vec<Arc<dyn Tool>> =
-        ["a", "b"].map(|name| Arc::new(Meeting(declared(name), barrier.clone())) as Arc<dyn Tool>).to_vec();
+        ["a", "b"].map(|name| Arc::new(MeetingTool(declaration(name), barrier.clone())) as Arc<dyn Tool>).to_vec();
     let model = Scripted::sequence([Reply::call("a", json!({})).and_call("b", json!({})), Reply::text("ok")]);
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = tools)).await;
     assert_eq!(app.transcript("hi").await.last().unwrap(), "root: ok");
@@ -232,10 +232,10 @@ async fn concurrent_calls_do_not_see_each_others_state_and_the_last_one_wins() {
 }
 
 /// Sets state, waits for the other call, and returns.
-struct SetsStateAndWaits(Arc<FunctionDeclaration>, Arc<tokio::sync::Barrier>);
+struct StateTool(Arc<FunctionDeclaration>, Arc<tokio::sync::Barrier>);
 
 #[async_trait]
-impl Tool for SetsStateAndWaits {
+impl Tool for StateTool {
     fn declaration(&self) -> &Arc<FunctionDeclaration> {
         &self.0
     }
@@ -251,9 +251,9 @@ impl Tool for SetsStateAndWaits {
 
 #[tokio::test]
 async fn concurrent_calls_by_code_do_not_overwrite_each_others_state() {
-    struct CallsTwice;
+    struct CallingAgent;
     #[async_trait]
-    impl CustomAgent for CallsTwice {
+    impl CustomAgent for CallingAgent {
         async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
             let host = cx.call.host()?;
             cx.call.set_state("x", json!(0));
@@ -265,8 +265,8 @@ async fn concurrent_calls_by_code_do_not_overwrite_each_others_state() {
             cx.say("done").await.map(|_| ())
         }
     }
-    let set: Arc<dyn Tool> = Arc::new(SetsStateAndWaits(declared("set"), Arc::new(tokio::sync::Barrier::new(2))));
-    let spec = CustomAgentSpec { code: Arc::new(CallsTwice), model: None, tools: vec![set] };
+    let set: Arc<dyn Tool> = Arc::new(StateTool(declaration("set"), Arc::new(tokio::sync::Barrier::new(2))));
+    let spec = CustomAgentSpec { code: Arc::new(CallingAgent), model: None, tools: vec![set] };
     let app = Harness::new(Agent::new("root", "", AgentKind::Custom(spec))).await;
     assert_eq!(app.transcript("hi").await, ["root: done"]);
     assert_eq!(app.state().await, json!({"x": 1, "y": 2}));

@@ -120,18 +120,18 @@ async fn tools_of(root: Agent, toolset: Arc<dyn Toolset>) -> Vec<Arc<dyn Tool>> 
 
 /// Records its calls, and has another tool each time.
 #[derive(Default)]
-struct Moody {
+struct ChangingToolset {
     seen: Arc<Mutex<Vec<String>>>,
 }
 
-impl Moody {
+impl ChangingToolset {
     fn note(&self, what: &str) {
         self.seen.lock().unwrap().push(what.into());
     }
 }
 
 #[async_trait]
-impl Toolset for Moody {
+impl Toolset for ChangingToolset {
     fn name(&self) -> &str {
         "moody"
     }
@@ -155,7 +155,7 @@ impl Toolset for Moody {
 
 #[tokio::test]
 async fn a_toolset_is_resolved_before_each_model_call_for_that_step() {
-    let (model, events) = run(Arc::new(Moody::default()), &["t1", "t1"]).await;
+    let (model, events) = run(Arc::new(ChangingToolset::default()), &["t1", "t1"]).await;
     assert_eq!(
         (request_tools(&model, 0), request_tools(&model, 1), request_tools(&model, 2)),
         (names(["t1"]), names(["t2"]), names(["t3"]))
@@ -170,7 +170,7 @@ fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
 
 #[tokio::test]
 async fn a_toolset_prepares_a_request_before_its_tools_and_through_adapters() {
-    let moody = Moody::default();
+    let moody = ChangingToolset::default();
     let seen = moody.seen.clone();
     let made = Arc::new(moody).only(["t1"]).prefix("x_").requiring_confirmation();
     let model = Arc::new(Scripted::sequence(["done"]));
@@ -220,10 +220,10 @@ async fn a_toolset_with_two_tools_of_the_same_name_is_an_error_that_names_it() {
 }
 
 /// Fails to list its tools.
-struct Down;
+struct FailingToolset;
 
 #[async_trait]
-impl Toolset for Down {
+impl Toolset for FailingToolset {
     fn name(&self) -> &str {
         "down"
     }
@@ -235,7 +235,7 @@ impl Toolset for Down {
 
 #[tokio::test]
 async fn a_toolset_that_fails_ends_the_run() {
-    let root = llm("root").model_instance("scripted", Arc::new(Scripted::new())).toolset(Arc::new(Down));
+    let root = llm("root").model_instance("scripted", Arc::new(Scripted::new())).toolset(Arc::new(FailingToolset));
     let (_, error) = Harness::new(root.build().unwrap()).await.expect_error("hi").await;
     assert_eq!(error.to_string(), "toolset `down` cannot be reached");
 }
@@ -265,7 +265,7 @@ async fn code_of_an_agent_can_call_the_tools_of_its_toolsets() {
 
 #[tokio::test]
 async fn closing_an_app_closes_the_toolsets_of_all_its_agents() {
-    let (above, below) = (Moody::default(), Moody::default());
+    let (above, below) = (ChangingToolset::default(), ChangingToolset::default());
     let seen = [above.seen.clone(), below.seen.clone()];
     let child = llm("child").toolset(Arc::new(below).only(["x"]).prefix("x_").requiring_confirmation());
     let app = App::new("app", llm("root").toolset(Arc::new(above)).sub_agent(child).build().unwrap()).unwrap();

@@ -107,12 +107,15 @@ async fn agents_that_keep_transferring_to_each_other_reach_the_limit_without_ove
 #[tokio::test]
 async fn callbacks_after_an_agent_run_when_the_agents_that_it_transferred_to_have_ended() {
     let mut child = llm("child", Scripted::new().default_reply("child"));
-    child
-        .callbacks
-        .push(HookPoint::AfterAgent, Answers { name: "c", agent: Some("after child"), ..Answers::default() }.arc());
+    child.callbacks.push(
+        HookPoint::AfterAgent,
+        FixedCallback { name: "c", agent: Some("after child"), ..FixedCallback::default() }.arc(),
+    );
     let mut root = llm("root", Scripted::sequence([transfer_to("child")])).with_sub_agents(vec![child]);
-    root.callbacks
-        .push(HookPoint::AfterAgent, Answers { name: "r", agent: Some("after root"), ..Answers::default() }.arc());
+    root.callbacks.push(
+        HookPoint::AfterAgent,
+        FixedCallback { name: "r", agent: Some("after root"), ..FixedCallback::default() }.arc(),
+    );
     let events = Harness::new(root).await.transcript("hi").await;
     assert_eq!(events[2..], ["child: child", "child: after child", "root: after root"]);
 }

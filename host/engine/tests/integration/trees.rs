@@ -30,14 +30,14 @@ enum Plan {
         has_schema: bool,
     },
     /// Transfers to an agent below it.
-    Transfers(Box<Plan>),
+    TransferringModel(Box<Plan>),
     /// Emits so many events; then escalates, if it is to.
     Code {
         says: usize,
         escalates: bool,
     },
     /// Emits an event before and after the agent below it.
-    Around(Box<Plan>),
+    WrappingAgent(Box<Plan>),
     Sequential(Vec<Plan>),
     Parallel(Vec<Plan>),
     Loop(Vec<Plan>, u32),
@@ -100,20 +100,22 @@ impl TreeBuilder {
         self.agents += 1;
         let has_callbacks = self.agents.is_multiple_of(3);
         let (kind, below) = match plan {
-            Plan::Llm { acts, has_schema } => (self.llm(Acts(acts.clone(), *has_schema), *has_schema), Vec::new()),
+            Plan::Llm { acts, has_schema } => {
+                (self.llm(ActingModel(acts.clone(), *has_schema), *has_schema), Vec::new())
+            }
             Plan::Transfers(below) => {
                 let target = format!("a{}", self.agents);
-                (self.llm(Transfers(target), false), vec![self.agent(below)])
+                (self.llm(TransferringModel(target), false), vec![self.agent(below)])
             }
-            Plan::Code { says, escalates } => (code(Says { says: *says, escalates: *escalates }), Vec::new()),
-            Plan::Around(below) => (code(Around(format!("a{}", self.agents))), vec![self.agent(below)]),
+            Plan::Code { says, escalates } => (code(SpeakingAgent { says: *says, escalates: *escalates }), Vec::new()),
+            Plan::Around(below) => (code(WrappingAgent(format!("a{}", self.agents))), vec![self.agent(below)]),
             Plan::Sequential(below) => (AgentKind::Sequential, self.agents(below)),
             Plan::Parallel(below) => (AgentKind::Parallel, self.agents(below)),
             Plan::Loop(below, rounds) => (AgentKind::Loop { max_iterations: Some(*rounds) }, self.agents(below)),
         };
         let mut agent = Agent::new(name, "", kind).with_sub_agents(below);
         if has_callbacks {
-            let sets = |name| Answers { name, state: Some(name), ..Answers::default() }.arc();
+            let sets = |name| FixedCallback { name, state: Some(name), ..FixedCallback::default() }.arc();
             agent.callbacks.push(HookPoint::BeforeAgent, sets("before"));
             agent.callbacks.push(HookPoint::AfterAgent, sets("after"));
         }
@@ -138,9 +140,9 @@ impl TreeBuilder {
             tools: vec![
                 tool("work", serves(json!("done"))),
                 long_running("order", serves(Value::Null)),
-                guarded("ask", serves(json!("done"))),
+                tool_with_confirmation("ask", serves(json!("done"))),
             ],
-            code_execution: Some(CodeExecution::Host(Box::new(CodeRunner::new(Arc::new(Prints))))),
+            code_execution: Some(CodeExecution::Host(Box::new(CodeRunner::new(Arc::new(PrintingExecutor))))),
             output_schema: has_schema.then(|| json!({"type": "object"})),
             output_key: Some("said".into()),
             ..LlmAgent::default()
@@ -148,10 +150,10 @@ impl TreeBuilder {
     }
 }
 
-struct Prints;
+struct PrintingExecutor;
 
 #[async_trait]
-impl CodeExecutor for Prints {
+impl CodeExecutor for PrintingExecutor {
     fn name(&self) -> &str {
         "prints"
     }
@@ -166,10 +168,10 @@ fn code(code: impl CustomAgent + 'static) -> AgentKind {
 }
 
 /// Performs these acts, then answers with the number of its earlier answers, which depends on the prompt alone.
-struct Acts(Vec<Act>, bool);
+struct ActingModel(Vec<Act>, bool);
 
 #[async_trait]
-impl Model for Acts {
+impl Model for ActingModel {
     async fn generate(&self, request: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
         let text = |content: &Content| content.parts.iter().filter_map(Part::as_text).collect::<String>();
         let holds =
@@ -191,10 +193,10 @@ impl Model for Acts {
 }
 
 /// Transfers to the agent of this name, and answers if the conversation came back.
-struct Transfers(String);
+struct TransferringModel(String);
 
 #[async_trait]
-impl Model for Transfers {
+impl Model for TransferringModel {
     async fn generate(&self, request: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
         // Its own transfer is its last content, unless other agents have emitted events since.
         let has_returned = request
@@ -223,13 +225,13 @@ fn call_response(names: &[&str], args: Value) -> ResponseStream {
     futures::stream::iter([Ok(LlmResponse { content, ..LlmResponse::default() })]).boxed()
 }
 
-struct Says {
+struct SpeakingAgent {
     says: usize,
     escalates: bool,
 }
 
 #[async_trait]
-impl CustomAgent for Says {
+impl CustomAgent for SpeakingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         for number in 0..self.says {
             cx.say(format!("thing {number}")).await?;
@@ -245,10 +247,10 @@ impl CustomAgent for Says {
 }
 
 /// Emits an event before and after the agent of this name.
-struct Around(String);
+struct WrappingAgent(String);
 
 #[async_trait]
-impl CustomAgent for Around {
+impl CustomAgent for WrappingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.say("before").await?;
         cx.run_sub_agent(&self.0).await?;
@@ -323,7 +325,7 @@ async fn converse(app: &Arc<App>, survive: usize, mut chance: u64) -> (Session, 
         }
         let (id, name) = waiting.swap_remove((chance % waiting.len() as u64) as usize);
         chance = chance.rotate_left(7).wrapping_add(1);
-        message = answer(&id, &name, json!({"confirmed": !chance.is_multiple_of(3)}));
+        message = tool_response(&id, &name, json!({"confirmed": !chance.is_multiple_of(3)}));
     }
 }
 

@@ -73,10 +73,10 @@ async fn escalating_outside_a_loop_changes_nothing() {
 }
 
 /// Emits an event when all agents have reached the barrier.
-struct Meets(Arc<Barrier>);
+struct MeetingAgent(Arc<Barrier>);
 
 #[async_trait]
-impl CustomAgent for Meets {
+impl CustomAgent for MeetingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         self.0.wait().await;
         cx.say("met").await.map(|_| ())
@@ -84,10 +84,10 @@ impl CustomAgent for Meets {
 }
 
 /// Escalates after a message.
-struct Escalates;
+struct EscalatingAgent;
 
 #[async_trait]
-impl CustomAgent for Escalates {
+impl CustomAgent for EscalatingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         let actions = EventActions { escalate: Some(true), ..EventActions::default() };
         cx.emit(EventData { actions, ..EventData::default() }).await.map(|_| ())
@@ -95,10 +95,10 @@ impl CustomAgent for Escalates {
 }
 
 /// Never ends by itself.
-struct Waits;
+struct WaitingAgent;
 
 #[async_trait]
-impl CustomAgent for Waits {
+impl CustomAgent for WaitingAgent {
     async fn run(&self, _: AgentContext) -> Result<(), RunError> {
         std::future::pending().await
     }
@@ -111,7 +111,7 @@ fn custom(name: &str, code: impl CustomAgent + 'static) -> Agent {
 #[tokio::test]
 async fn branches_run_at_the_same_time_each_in_its_own_branch() {
     let barrier = Arc::new(Barrier::new(3));
-    let agents = ["a", "b", "c"].map(|name| custom(name, Meets(barrier.clone()))).to_vec();
+    let agents = ["a", "b", "c"].map(|name| custom(name, MeetingAgent(barrier.clone()))).to_vec();
     let app = Harness::new(workflow("all", AgentKind::Parallel, agents)).await;
     let branches: BTreeSet<_> = app.run("hi").await.iter().map(|event| event.branch.clone().unwrap()).collect();
     assert_eq!(branches, BTreeSet::from(["all.a".into(), "all.b".into(), "all.c".into()]));
@@ -157,7 +157,7 @@ async fn an_agent_that_gathers_inside_a_nested_parallel_sees_the_branches_below_
 
 #[tokio::test]
 async fn an_escalation_in_one_branch_ends_the_others() {
-    let agents = vec![custom("waits", Waits), custom("stops", Escalates)];
+    let agents = vec![custom("waits", WaitingAgent), custom("stops", EscalatingAgent)];
     let events = Harness::new(workflow("all", AgentKind::Parallel, agents)).await.run("hi").await;
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].author, "stops");
@@ -166,23 +166,18 @@ async fn an_escalation_in_one_branch_ends_the_others() {
 #[tokio::test]
 async fn a_failed_branch_ends_the_others_and_their_events_stay() {
     let failing = llm("fails", Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down")));
-    let first = workflow("first", AgentKind::Sequential, vec![leaf("first_leaf", "stays"), custom("waits", Waits)]);
+    let first =
+        workflow("first", AgentKind::Sequential, vec![leaf("first_leaf", "stays"), custom("waits", WaitingAgent)]);
     let app = Harness::new(workflow("all", AgentKind::Parallel, vec![first, failing])).await;
     let (_, error) = app.expect_error("hi").await;
     assert_eq!(error.code(), "MODEL_SERVER_ERROR");
     assert_eq!(app.session_transcript().await.first().unwrap(), "user: hi");
 }
 
-impl Harness {
-    async fn session_transcript(&self) -> Vec<String> {
-        self.session().await.events.iter().map(|event| brief(event)).collect()
-    }
-}
-
 #[tokio::test]
 async fn a_failure_is_attributed_to_the_agent_that_failed() {
     let failing = llm("fails", Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "down")));
-    let agents = vec![custom("waits", Waits), failing, custom("waits_too", Waits)];
+    let agents = vec![custom("waits", WaitingAgent), failing, custom("waits_too", WaitingAgent)];
     let (events, _) = Harness::new(workflow("all", AgentKind::Parallel, agents)).await.expect_error("hi").await;
     assert!(events[0].starts_with("fails: error MODEL_SERVER_ERROR"), "{events:?}");
 }
@@ -251,9 +246,10 @@ async fn a_loop_without_limit_continues_until_it_is_cancelled() {
 #[tokio::test]
 async fn an_answer_before_an_agent_in_a_loop_does_not_end_the_loop() {
     let mut skipped = leaf("a", "never");
-    skipped
-        .callbacks
-        .push(HookPoint::BeforeAgent, Answers { name: "b", agent: Some("skipped"), ..Answers::default() }.arc());
+    skipped.callbacks.push(
+        HookPoint::BeforeAgent,
+        FixedCallback { name: "b", agent: Some("skipped"), ..FixedCallback::default() }.arc(),
+    );
     let app = Harness::new(rounds(Some(2), vec![skipped, leaf("b", "B")])).await;
     assert_eq!(app.transcript("hi").await, ["a: skipped", "b: B", "a: skipped", "b: B"]);
 }
@@ -323,7 +319,7 @@ async fn events_before_an_escalation_stay_and_none_come_after_it() {
             Ok(())
         }
     });
-    let slow = workflow("slow", AgentKind::Sequential, vec![custom("waits", Waits), leaf("late", "never")]);
+    let slow = workflow("slow", AgentKind::Sequential, vec![custom("waits", WaitingAgent), leaf("late", "never")]);
     let all = parallel("all").sub_agent(slow).sub_agent(stops).sub_agent(fast).build().unwrap();
     assert_eq!(Harness::new(all).await.transcript("hi").await, ["fast: fast", "stops: "]);
 }

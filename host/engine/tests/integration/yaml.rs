@@ -35,7 +35,7 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
 fn registry() -> StaticCatalog {
     StaticCatalog::default()
         .with_tool(tool("add", |_, _| Ok(json!(1))))
-        .with_callback(Answers { name: "guard", ..Answers::default() }.arc())
+        .with_callback(FixedCallback { name: "guard", ..FixedCallback::default() }.arc())
         .with_agent(llm("helper", Scripted::new()))
         .with_examples("sums", Arc::new(NoExamples))
 }

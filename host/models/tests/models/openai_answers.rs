@@ -1,7 +1,9 @@
 use hatchery_core::{LlmResponse, ModelErrorKind};
 use serde_json::{Value, json};
 
-use crate::support::{MockProvider, MockResponse, deltas, event, generate, parts, stream, texts, user_request};
+use crate::support::{
+    MockProvider, MockResponse, deltas, deltas_of_all_splits, event, generate, parts, stream, texts, user_request,
+};
 
 async fn answer_to(body: Value) -> LlmResponse {
     let provider = MockProvider::start([MockResponse::json(body)]).await;
@@ -147,19 +149,7 @@ fn varied_stream() -> String {
 
 #[tokio::test]
 async fn a_stream_has_the_same_deltas_wherever_its_chunks_are_split() {
-    let stream = varied_stream();
-    let bytes = stream.as_bytes();
-    let cut_everywhere = (1..bytes.len()).map(|border| {
-        let (before, after) = bytes.split_at(border);
-        MockResponse::events([before.to_vec(), after.to_vec()])
-    });
-    let byte_by_byte = MockResponse::events(bytes.iter().map(|byte| vec![*byte]));
-    let answers: Vec<_> =
-        [MockResponse::events([stream.clone()]), byte_by_byte].into_iter().chain(cut_everywhere).collect();
-    let count = answers.len();
-    let provider = MockProvider::start(answers).await;
-    let model = provider.openai();
-    let uncut = deltas(model.as_ref(), user_request("hi")).await;
+    let uncut = deltas_of_all_splits(&varied_stream(), MockProvider::openai).await;
     let contents: Vec<_> = uncut.iter().map(|delta| serde_json::to_value(&delta.content).unwrap()).collect();
     let one = |part: Value| json!({ "role": "model", "parts": [part] });
     let calls = json!({ "role": "model", "parts": [
@@ -178,9 +168,6 @@ async fn a_stream_has_the_same_deltas_wherever_its_chunks_are_split() {
     assert_eq!(uncut[3].custom_metadata, Some(json!({ "id": "c-1", "created": 5 })));
     assert_eq!(uncut[4].usage_metadata.as_ref().unwrap().total_token_count, Some(3));
     assert_eq!(uncut[4].model_version.as_deref(), Some("gpt-5-001"));
-    for index in 1..count {
-        assert_eq!(deltas(model.as_ref(), user_request("hi")).await, uncut, "answer {index}");
-    }
 }
 
 async fn streamed(payloads: impl IntoIterator<Item = Value>) -> Vec<LlmResponse> {

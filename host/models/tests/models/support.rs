@@ -178,6 +178,27 @@ pub async fn deltas(model: &dyn Model, request: LlmRequest) -> Vec<LlmResponse> 
     deltas
 }
 
+/// Streams `stream` in one chunk, byte by byte, and cut into two chunks at every byte. Returns the responses, which must
+/// be the same each time.
+pub async fn deltas_of_all_splits(stream: &str, model: fn(&MockProvider) -> Arc<dyn Model>) -> Vec<LlmResponse> {
+    let bytes = stream.as_bytes();
+    let cut_in_two = (1..bytes.len()).map(|border| {
+        let (before, after) = bytes.split_at(border);
+        MockResponse::events([before.to_vec(), after.to_vec()])
+    });
+    let byte_by_byte = MockResponse::events(bytes.iter().map(|byte| vec![*byte]));
+    let answers: Vec<_> =
+        [MockResponse::events([stream.to_owned()]), byte_by_byte].into_iter().chain(cut_in_two).collect();
+    let count = answers.len();
+    let provider = MockProvider::start(answers).await;
+    let model = model(&provider);
+    let uncut = deltas(model.as_ref(), user_request("hi")).await;
+    for index in 1..count {
+        assert_eq!(deltas(model.as_ref(), user_request("hi")).await, uncut, "answer {index}");
+    }
+    uncut
+}
+
 /// Returns the response of a call without streaming.
 pub async fn generate(model: &dyn Model, request: LlmRequest) -> Result<LlmResponse, ModelError> {
     let items: Vec<_> = model.generate(request, StreamingMode::Off).await?.collect().await;

@@ -8,9 +8,6 @@ use hatchery_models::scripted::Scripted;
 use hatchery_recordings::{FILE_NAME, PLUGIN_NAMES, Recorder, Replayer, register};
 use serde_json::{Value, json};
 
-use crate::record_and_replay::{
-    count_tool, counter, never_called, no_replies, read_recording, recording, script, with_plugins,
-};
 use crate::support::*;
 
 async fn run_with_state(app: &Harness, text: &str, state: Value) -> Result<Vec<String>, RunError> {

@@ -3,5 +3,7 @@
 
 mod files;
 mod locations;
-mod record_and_replay;
+mod mismatches;
+mod recording;
+mod replay;
 mod support;

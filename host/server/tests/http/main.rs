@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 mod artifacts;
-mod audit;
 mod bodies;
 mod errors;
 mod pages;

@@ -3,8 +3,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
-use crate::audit::Audit;
 use crate::support::{Host, post_bytes, problem, run_body, success, wait_for};
+use hatchery_test_support::AuditCapture;
 
 const SESSIONS: &str = "/apps/says/users/u/sessions";
 
@@ -195,7 +195,7 @@ async fn an_import_is_rejected_unless_the_operator_allows_it() {
 
 #[tokio::test]
 async fn imports_are_in_the_audit_log() {
-    let audit = Audit::heard();
+    let audit = AuditCapture::capture();
     let import = json!({"sessionId": "s", "events": [{"author": "user"}]});
     Host::start().await.post(SESSIONS, &import).await;
     importing().await.post_json(SESSIONS, &import).await;

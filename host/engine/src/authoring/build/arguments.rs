@@ -1,4 +1,7 @@
 //! Deserialization of tool arguments.
+//!
+//! `tool.rs` of the Rust guest SDK has the same code: guests do not depend on crates of the host, and a shared crate for
+//! one function would be a dependency of every component.
 
 use hatchery_core::{JsonMap, ToolError};
 use serde::de::DeserializeOwned;

@@ -97,9 +97,9 @@ fn file(name: &str, content: &'static str) -> CodeFile {
 }
 
 /// Denies every capability.
-struct Nothing;
+struct NoCapabilities;
 
-impl Capabilities for Nothing {
+impl Capabilities for NoCapabilities {
     fn check(&self, cx: &CallContext, capability: Capability<'_>) -> Result<(), RunError> {
         let (agent, message) = (cx.agent.to_string(), format!("may not {capability:?}"));
         Err(RunError::Agent { agent, code: "DENIED".into(), message })
@@ -112,7 +112,7 @@ async fn output_files_are_not_saved_without_the_capability_to_write_artifacts() 
         Executor::new(|_, _| Ok(CodeOutput { output_files: vec![file("user:a.txt", "hi")], ..printed("ok\n") }));
     let mut agent = coder(&sequence([CODE, "done"]), &executor);
     let AgentKind::Llm(llm) = &mut agent.kind else { panic!("{}", agent.kind.label()) };
-    llm.capabilities = Some(Arc::new(Nothing));
+    llm.capabilities = Some(Arc::new(NoCapabilities));
     let app = Harness::new(agent).await;
     let events = app.run("hi").await;
     assert_eq!(format_event(&events[1]), "[OUTCOME_OK: ok\nFiles not saved: agent `root`: may not WriteArtifacts]");
@@ -152,10 +152,10 @@ async fn a_long_output_is_truncated_with_a_note() {
 }
 
 /// Signals that it runs, and never returns.
-struct Endless(Arc<Semaphore>);
+struct EndlessExecutor(Arc<Semaphore>);
 
 #[async_trait]
-impl CodeExecutor for Endless {
+impl CodeExecutor for EndlessExecutor {
     fn name(&self) -> &str {
         "endless"
     }
@@ -169,7 +169,7 @@ impl CodeExecutor for Endless {
 #[tokio::test]
 async fn cancellation_stops_code() {
     let entered = Arc::new(Semaphore::new(0));
-    let runner = CodeRunner::new(Arc::new(Endless(entered.clone())));
+    let runner = CodeRunner::new(Arc::new(EndlessExecutor(entered.clone())));
     let agent =
         llm_on("root", &sequence([CODE]), |llm| llm.code_execution = Some(CodeExecution::Host(Box::new(runner))));
     let app = Harness::new(agent).await;

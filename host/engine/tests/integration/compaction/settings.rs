@@ -33,9 +33,9 @@ impl ItemResolver for Summarizers {
 }
 
 /// Has no items.
-struct Empty;
+struct EmptyResolver;
 
-impl ItemResolver for Empty {
+impl ItemResolver for EmptyResolver {
     fn tool(&self, _: &str) -> Result<Arc<dyn Tool>, ResolveError> {
         unreachable!()
     }
@@ -119,9 +119,9 @@ fn a_removed_summarizer_is_logged_once_and_not_replaced_by_a_model() {
         compaction.resolve(snapshot(1, Arc::new(Summarizers))).unwrap().summarizer,
         SummarizerRef::Custom(_)
     ));
-    assert!(compaction.resolve(snapshot(2, Arc::new(Empty))).is_none());
-    assert!(compaction.resolve(snapshot(2, Arc::new(Empty))).is_none());
-    assert!(compaction.resolve(snapshot(3, Arc::new(Empty))).is_none());
+    assert!(compaction.resolve(snapshot(2, Arc::new(EmptyResolver))).is_none());
+    assert!(compaction.resolve(snapshot(2, Arc::new(EmptyResolver))).is_none());
+    assert!(compaction.resolve(snapshot(3, Arc::new(EmptyResolver))).is_none());
     let [warning] = &*warnings.lines() else { panic!("{:?}", warnings.lines()) };
     assert!(
         warning.contains("apps.x.compaction: `summarizer`: summarizer `notes/short` not found")
@@ -136,10 +136,10 @@ fn a_removed_summarizer_is_logged_once_and_not_replaced_by_a_model() {
 
 #[test]
 fn a_name_is_that_of_a_model_until_a_summarizer_with_this_name_is_loaded() {
-    let compaction = configured("notes/short", Empty);
+    let compaction = configured("notes/short", EmptyResolver);
     let summarizer = |generation, resolver: Arc<dyn ItemResolver>| {
         compaction.resolve(snapshot(generation, resolver)).unwrap().summarizer
     };
-    assert!(matches!(summarizer(2, Arc::new(Empty)), SummarizerRef::Model(_)));
+    assert!(matches!(summarizer(2, Arc::new(EmptyResolver)), SummarizerRef::Model(_)));
     assert!(matches!(summarizer(3, Arc::new(Summarizers)), SummarizerRef::Custom(_)));
 }

@@ -97,10 +97,10 @@ async fn the_default_summarizer_uses_the_first_agent_with_a_model() {
 }
 
 /// Responds "ok" without a model.
-struct Respond;
+struct RespondingAgent;
 
 #[async_trait]
-impl CustomAgent for Respond {
+impl CustomAgent for RespondingAgent {
     async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
         cx.say("ok").await.map(|_| ())
     }
@@ -112,7 +112,7 @@ async fn an_app_without_a_model_logs_how_to_set_one() {
     let root = Agent::new(
         "root",
         "",
-        AgentKind::Custom(CustomAgentSpec { code: Arc::new(Respond), model: None, tools: vec![] }),
+        AgentKind::Custom(CustomAgentSpec { code: Arc::new(RespondingAgent), model: None, tools: vec![] }),
     );
     let app = app_with_compaction(root, every(1, SummarizerRef::Default)).await;
     app.run_and_drain("a").await;
@@ -136,9 +136,9 @@ async fn empty_and_incomplete_summaries_are_not_appended() {
 #[tokio::test]
 async fn the_model_calls_of_a_compaction_are_limited_and_not_counted_for_runs() {
     /// Calls the model until the limit is reached.
-    struct CallUntilLimit(Mutex<Option<(u32, String)>>);
+    struct CallingSummarizer(Mutex<Option<(u32, String)>>);
     #[async_trait]
-    impl Summarizer for CallUntilLimit {
+    impl Summarizer for CallingSummarizer {
         async fn summarize(&self, _: &[Arc<Event>], cx: &CallContext) -> Result<Option<Content>, RunError> {
             let (_, model) = cx.host()?.model(cx)?;
             let mut calls = 0;
@@ -154,7 +154,7 @@ async fn the_model_calls_of_a_compaction_are_limited_and_not_counted_for_runs() 
             }
         }
     }
-    let summarizer = Arc::new(CallUntilLimit(Mutex::default()));
+    let summarizer = Arc::new(CallingSummarizer(Mutex::default()));
     let mut app = app_with_compaction(
         llm("root", Scripted::new().default_reply("ok")),
         every(1, SummarizerRef::Custom(summarizer.clone())),

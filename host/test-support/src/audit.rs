@@ -1,4 +1,4 @@
-//! Collects audit events while a test runs.
+//! A capture of the audit log.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -8,8 +8,8 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Collects the audit events of this thread until it is dropped, one line per event.
-pub struct Audit(Lines);
+/// Captures the audit events of this thread until it is dropped, one line per event: the level and the fields, without the invocation.
+pub struct AuditCapture(Lines);
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
@@ -17,30 +17,32 @@ thread_local! {
     static LINES: RefCell<Option<Lines>> = const { RefCell::new(None) };
 }
 
-impl Audit {
-    pub fn heard() -> Self {
+impl AuditCapture {
+    /// Starts the capture.
+    pub fn capture() -> Self {
         // One subscriber for all threads, because callsites cache the interest of subscribers.
-        static LISTEN: Once = Once::new();
-        LISTEN.call_once(|| tracing::subscriber::set_global_default(AuditListener).unwrap());
+        static SUBSCRIBE: Once = Once::new();
+        SUBSCRIBE.call_once(|| tracing::subscriber::set_global_default(AuditSubscriber).unwrap());
         let lines = Lines::default();
         LINES.set(Some(lines.clone()));
         Self(lines)
     }
 
+    /// Returns the lines so far.
     pub fn lines(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 }
 
-impl Drop for Audit {
+impl Drop for AuditCapture {
     fn drop(&mut self) {
         LINES.set(None);
     }
 }
 
-struct AuditListener;
+struct AuditSubscriber;
 
-impl Subscriber for AuditListener {
+impl Subscriber for AuditSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target() == "hatchery::audit"
     }

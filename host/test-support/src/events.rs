@@ -1,0 +1,34 @@
+//! A short form of events.
+
+use std::sync::Arc;
+
+use hatchery_core::{Event, JsonMap};
+use serde_json::Value;
+
+/// Formats an event: `author: text`, `author: call name{args}`, `author: answer name{response}`; `~` marks partial
+/// events.
+pub fn brief(event: &Event) -> String {
+    let content = event.content.as_deref().cloned().unwrap_or_default();
+    let text = Some(content.text()).filter(|text| !text.is_empty());
+    let calls = content.function_calls().map(|call| format!("call {}{}", call.name, Value::Object(call.args.clone())));
+    let responses = content
+        .function_responses()
+        .map(|response| format!("answer {}{}", response.name, Value::Object(response.response.clone())));
+    let error = event
+        .error_code
+        .as_ref()
+        .map(|code| format!("error {code}: {}", event.error_message.as_deref().unwrap_or_default()));
+    let parts: Vec<_> = text.into_iter().chain(calls).chain(responses).chain(error).collect();
+    let partial = if event.partial { "~" } else { "" };
+    format!("{}{partial}: {}", event.author, parts.join("; "))
+}
+
+/// Formats events.
+pub fn briefs(events: &[Arc<Event>]) -> Vec<String> {
+    events.iter().map(|event| brief(event)).collect()
+}
+
+/// Converts a JSON object.
+pub fn map(value: Value) -> JsonMap {
+    value.as_object().unwrap().clone()
+}
