@@ -1,18 +1,18 @@
-//! Tools that make the host hold as much as it will, without sending anything.
+//! Tools that fill the host's memory with requests that are never sent.
 
 use std::mem;
 
 use hatchery_guest::prelude::*;
 use wasip2::http::types::{Fields, Method, OutgoingRequest, OutgoingResponse};
 
-/// How many things of which size.
+/// A number and a size.
 #[derive(Deserialize, JsonSchema)]
 pub struct Hoard {
     count: usize,
     bytes: usize,
 }
 
-/// Writes into the bodies of requests that are never sent. Gives how many bytes the host took.
+/// Writes into the bodies of requests that are never sent. Returns how many bytes the host took.
 #[tool]
 pub async fn hoard_bodies(Hoard { count, bytes }: Hoard) -> Result<usize, ToolError> {
     let (mut kept, mut taken) = (Vec::new(), 0);
@@ -30,7 +30,7 @@ pub async fn hoard_bodies(Hoard { count, bytes }: Hoard) -> Result<usize, ToolEr
     Ok(taken)
 }
 
-/// Writes into the bodies of responses to nobody. Gives how many bytes the host took.
+/// Writes into the bodies of responses to nobody. Returns how many bytes the host took.
 #[tool]
 pub async fn hoard_responses(Hoard { count, bytes }: Hoard) -> Result<usize, ToolError> {
     let (mut kept, mut taken) = (Vec::new(), 0);
@@ -60,7 +60,7 @@ pub async fn hoard_fields(Hoard { count, bytes }: Hoard) -> Result<usize, ToolEr
     Ok(kept.len())
 }
 
-/// Sets a method, a path and a host of so many bytes. Gives which are accepted.
+/// Sets a method, a path and a host of so many bytes. Returns which are accepted.
 #[tool]
 pub async fn long_texts(Hoard { bytes, .. }: Hoard) -> Value {
     let request = OutgoingRequest::new(Fields::new());
@@ -72,7 +72,7 @@ pub async fn long_texts(Hoard { bytes, .. }: Hoard) -> Value {
     })
 }
 
-/// Asks for so many random bytes at once. Gives how many there are.
+/// Asks for so many random bytes at once. Returns how many there are.
 #[tool]
 pub async fn chance(Hoard { bytes, .. }: Hoard) -> usize {
     wasip2::random::random::get_random_bytes(bytes as u64).len()

@@ -1,5 +1,4 @@
-//! Sends HTTP requests, and tries what components may not: sockets, hoarding what the host holds, and looking around while it describes
-//! itself.
+//! HTTP requests, and attempts at what components may not do: sockets, filling the host's memory, and imports during the description.
 
 mod hoard;
 
@@ -14,21 +13,21 @@ use hoard::{chance, hoard_bodies, hoard_fields, hoard_responses, long_texts};
 
 /// A request.
 #[derive(Deserialize, JsonSchema)]
-struct Wanted {
-    /// `GET` when it is left out.
+struct RequestArgs {
+    /// The default is `GET`.
     method: Option<String>,
     url: String,
     /// Names and values.
     #[serde(default)]
     headers: Vec<(String, String)>,
-    /// So many bytes.
+    /// The size of the body in bytes.
     #[serde(default)]
     body: usize,
     /// The component's own timeout.
     timeout_ms: Option<u64>,
 }
 
-impl Wanted {
+impl RequestArgs {
     async fn send(self) -> Result<Response, Error> {
         let mut request = Request::new(self.method.unwrap_or_else(|| "GET".into()), self.url);
         for (name, value) in self.headers {
@@ -41,14 +40,14 @@ impl Wanted {
     }
 }
 
-/// Sends a request and gives the answer, or the error with its code.
+/// Sends a request and returns the response, or the error with its code.
 #[tool]
-async fn fetch(wanted: Wanted) -> Result<Value, ToolError> {
-    Ok(result(answer(wanted).await))
+async fn fetch(args: RequestArgs) -> Result<Value, ToolError> {
+    Ok(result(answer(args).await))
 }
 
-async fn answer(wanted: Wanted) -> Result<Value, Error> {
-    let response = wanted.send().await?;
+async fn answer(args: RequestArgs) -> Result<Value, Error> {
+    let response = args.send().await?;
     let (status, url) = (response.status, response.url().to_owned());
     Ok(json!({ "status": status, "url": url, "text": response.text().await? }))
 }
@@ -60,7 +59,7 @@ fn result(answer: Result<Value, Error>) -> Value {
 /// Requests.
 #[derive(Deserialize, JsonSchema)]
 struct Several {
-    requests: Vec<Wanted>,
+    requests: Vec<RequestArgs>,
 }
 
 /// Sends requests at the same time.
@@ -72,7 +71,7 @@ async fn fetch_all(several: Several) -> Vec<Value> {
 /// Sends requests, and reads no answer before all have begun.
 #[tool]
 async fn hold_all(several: Several) -> Vec<Value> {
-    let responses = join_all(several.requests.into_iter().map(Wanted::send)).await;
+    let responses = join_all(several.requests.into_iter().map(RequestArgs::send)).await;
     let shown = responses.iter().map(|response| match response {
         Ok(response) => json!(response.status),
         Err(error) => json!({ "code": error.code, "error": error.message }),
@@ -82,8 +81,8 @@ async fn hold_all(several: Several) -> Vec<Value> {
 
 /// Counts the bytes of a body as they come.
 #[tool]
-async fn measure(wanted: Wanted) -> Value {
-    let (mut bytes, mut response) = match wanted.send().await {
+async fn measure(args: RequestArgs) -> Value {
+    let (mut bytes, mut response) = match args.send().await {
         Ok(response) => (0, response),
         Err(error) => return result(Err(error)),
     };

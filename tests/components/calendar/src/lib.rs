@@ -1,4 +1,4 @@
-//! Functions that know nothing of Hatchery. Their types are in `wit/calendar.wit`.
+//! A component without Hatchery's contract. Its types are in `wit/calendar.wit`.
 
 #[allow(missing_docs, clippy::same_length_and_capacity)]
 mod bindings {
@@ -69,7 +69,7 @@ impl Dates for Calendar {
         steps
     }
 
-    #[allow(clippy::panic, reason = "that is what it is for")]
+    #[allow(clippy::panic, reason = "the tests need it")]
     fn crash() {
         panic!("the page is torn");
     }

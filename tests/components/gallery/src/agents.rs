@@ -1,5 +1,5 @@
-//! Agents: with a computed instruction, with callbacks, of many events, in the user's name, one that asks the host while it describes
-//! itself, and one with everything that an LLM agent can be given.
+//! Agents: with a computed instruction, with callbacks, with many events, as the author `user`, with an import during the description, and with
+//! every option of an LLM agent.
 
 use std::pin::pin;
 use std::task;
@@ -10,7 +10,7 @@ use crate::callbacks::{blot, check_key, farewell, house_rules, mend_agent, mend_
 use crate::slots::{shout, sums};
 use crate::tools::{asks, configured, guarded, panics, whereabouts};
 
-/// What the butler's model is told. There are no manners for the rude.
+/// Computes the butler's instruction. Fails for the message `rude`.
 async fn manners(cx: Context) -> Result<String, Error> {
     if cx.user_content()?.text().contains("rude") {
         return Err(Error::new("RUDE", "there are no manners for the rude"));

@@ -1,4 +1,4 @@
-//! Callbacks: one for each point where they can stand.
+//! Callbacks: one for each hook.
 
 use hatchery_guest::prelude::*;
 

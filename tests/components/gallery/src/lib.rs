@@ -1,4 +1,4 @@
-//! One small example of everything that a component can offer and use.
+//! A small example of each kind of item and of each import.
 
 mod agents;
 mod callbacks;

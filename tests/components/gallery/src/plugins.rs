@@ -1,4 +1,4 @@
-//! A plugin with some of the hooks that there are.
+//! A plugin with some of the hooks.
 
 use hatchery_guest::PartData;
 use hatchery_guest::prelude::*;
@@ -8,9 +8,9 @@ pub struct Censor;
 
 #[plugin]
 impl Censor {
-    /// Blots out what users should not say.
+    /// Removes bad words from user messages.
     async fn on_user_message(message: Content) -> Result<Option<Content>, Error> {
-        Ok(blotted(&message))
+        Ok(censored(&message))
     }
 
     async fn before_model(request: &mut LlmRequest) -> Result<Option<LlmResponse>, Error> {
@@ -18,7 +18,7 @@ impl Censor {
         Ok(None)
     }
 
-    /// Blots out what agents should not say, and marks the event.
+    /// Removes bad words from events, and marks the event.
     async fn on_event(mut event: Event) -> Result<Option<Event>, Error> {
         let Some(content) = event.content.as_ref().and_then(blotted) else { return Ok(None) };
         event.content = Some(content);
@@ -38,8 +38,8 @@ impl Censor {
     }
 }
 
-/// The content without bad words; nothing when it has none.
-fn blotted(content: &Content) -> Option<Content> {
+/// Returns the content without bad words; `None` if it has none.
+fn censored(content: &Content) -> Option<Content> {
     if !content.text().contains("damn") {
         return None;
     }

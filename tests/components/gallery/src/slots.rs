@@ -1,11 +1,11 @@
-//! What takes a place in the host: a code executor, a summarizer, a provider of examples and a model.
+//! A code executor, a summarizer, an example provider and a model.
 
 use hatchery_guest::prelude::*;
 
-/// "Runs" code: what it prints is the code in capital letters, and `out.txt` holds the name of the first input file. The code `fail` fails,
-/// the code `trap` panics.
+/// Prints the code in capital letters, and writes the name of the first input file to `out.txt`. The code `fail` fails, the code `trap`
+/// panics.
 #[code_executor]
-#[allow(clippy::panic, reason = "that is what it is for")]
+#[allow(clippy::panic, reason = "the tests need it")]
 pub async fn shout(input: CodeInput) -> Result<CodeOutput, ToolError> {
     match input.code.trim() {
         "fail" => Ok(CodeOutput { stderr: "it failed".into(), ..CodeOutput::default() }),
@@ -18,21 +18,21 @@ pub async fn shout(input: CodeInput) -> Result<CodeOutput, ToolError> {
     }
 }
 
-/// Says how many events there are; nothing when there are none.
+/// Returns the number of events; `None` if there are none.
 #[summarizer]
 pub async fn counter(events: Vec<Event>) -> Result<Option<Content>, Error> {
     Ok((!events.is_empty()).then(|| Content::model(format!("{} events", events.len()))))
 }
 
-/// One example, for whatever the user says.
+/// Returns one example, whatever the query is.
 #[examples]
 pub async fn sums(query: String) -> Result<Vec<Example>, Error> {
     Ok(vec![Example::new(query, "That makes four.")])
 }
 
-/// Says back, word by word, what the user has said last. `fail` makes it fail, `spin` keeps it busy for ever.
+/// Streams the last user message word by word. The message `fail` fails, the message `spin` never ends.
 #[model]
-#[allow(clippy::empty_loop, reason = "that is what it is for")]
+#[allow(clippy::empty_loop, reason = "the tests need it")]
 pub async fn echo(request: LlmRequest, answer: Answer) -> Result<(), Error> {
     let said = request.contents.last().map(Content::text).unwrap_or_default();
     match said.as_str() {

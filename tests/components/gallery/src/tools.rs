@@ -1,4 +1,4 @@
-//! Tools: a setting, log lines, a panic, a look around, one that a person must allow, and one that asks a person itself.
+//! Tools: a setting, log lines, a panic, the call's info, one that requires confirmation, and one that requests it.
 
 use hatchery_guest::prelude::*;
 
@@ -9,7 +9,7 @@ pub struct Setting {
     key: String,
 }
 
-/// Gives one of the component's own settings.
+/// Returns one of the component's own settings.
 #[tool]
 pub async fn configured(setting: Setting, cx: ToolContext) -> Result<Option<Value>, ToolError> {
     Ok(cx.config(&setting.key)?)
@@ -22,7 +22,7 @@ pub struct Chatter {
     lines: u32,
 }
 
-/// Writes lines of ten bytes to the log and one more to stderr, and gives how many went to the log.
+/// Writes lines of ten bytes to the log and one more to stderr, and returns how many went to the log.
 #[tool]
 pub async fn chatter(chatter: Chatter) -> u32 {
     for line in 1..=chatter.lines {
@@ -41,7 +41,7 @@ pub struct Alarm {
 
 /// Panics.
 #[tool]
-#[allow(clippy::panic, reason = "that is what it is for")]
+#[allow(clippy::panic, reason = "the tests need it")]
 pub async fn panics(alarm: Alarm) {
     panic!("{}", alarm.text);
 }

@@ -1,3 +1,3 @@
-//! The Rust examples of `docs/agents.md`: each is a component by itself there, and `build.rs` makes one of them all.
+//! All Rust examples of `docs/agents.md` as one component, which `build.rs` generates.
 
 include!(concat!(env!("OUT_DIR"), "/guide.rs"));

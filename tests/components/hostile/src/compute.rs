@@ -1,4 +1,4 @@
-//! Takes the host's time: by its own code, by calls within calls, and by JSON that is dear to read.
+//! Attacks on CPU time: by the component's code, by nested calls, and by JSON that is slow to parse.
 
 use hatchery_guest::prelude::*;
 use hatchery_guest::{LocalFuture, Tool};
@@ -50,17 +50,17 @@ pub async fn many_events(amount: Amount, cx: ToolContext) -> Result<usize, ToolE
     Ok(read)
 }
 
-/// Gives a list in a list in a list, two hundred thousand deep.
+/// Returns a list in a list in a list, two hundred thousand deep.
 pub fn bottomless() -> Tool {
-    raw("bottomless", "Gives JSON that no stack is deep enough for.", |_, _| {
+    raw("bottomless", "Returns JSON that no stack is deep enough for.", |_, _| {
         const DEPTH: usize = 200_000;
         Box::pin(async { Ok("[".repeat(DEPTH) + &"]".repeat(DEPTH)) })
     })
 }
 
-/// Gives what is no JSON.
+/// Returns what is no JSON.
 pub fn open_wound() -> Tool {
-    raw("open_wound", "Gives what looks like JSON and is none.", |_, _| {
+    raw("open_wound", "Returns what looks like JSON and is none.", |_, _| {
         Box::pin(async { Ok("{\"a\": 1e999, \"a\": \"\\ud800\", \"b\": nul".into()) })
     })
 }

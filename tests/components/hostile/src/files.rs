@@ -1,4 +1,4 @@
-//! Reaches for files and variables that it was not given.
+//! Attacks on files and environment variables that are not granted.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ pub struct Action {
     to: Option<String>,
 }
 
-/// Does something with a file, past what a standard library would check, and gives what is in it.
+/// Does something with a file, past what a standard library would check, and returns what is in it.
 #[tool]
 pub async fn file(action: Action) -> Value {
     match perform(&action) {
@@ -70,7 +70,7 @@ fn list(folder: &Descriptor, path: &str) -> Result<String, Code> {
     Ok(names.join(" "))
 }
 
-/// Reads files of the machine by every spelling of their path below a granted folder, and gives those that could be read.
+/// Reads files of the machine by every spelling of their path below a granted folder, and returns those that could be read.
 #[tool]
 pub async fn climb() -> Vec<String> {
     let mut read_paths = Vec::new();
@@ -90,7 +90,7 @@ pub async fn climb() -> Vec<String> {
     read_paths
 }
 
-/// Gives the folders and variables that it was given, without being granted any.
+/// Returns the folders and variables that it was given, without being granted any.
 #[tool]
 pub async fn surroundings() -> Value {
     let folders: Vec<String> = get_directories().into_iter().map(|(_, name)| name).collect();

@@ -1,7 +1,7 @@
-//! Attacks its host and its neighbours: one tool, agent or callback per attack. Each says how far it came, so that a test can tell an
-//! attack that was stopped from one that was not tried.
+//! Attacks on the host and on other components: one tool, agent or callback per attack. Each reports its progress, so that a test can
+//! distinguish a stopped attack from one that did not run.
 //!
-//! [`puppeteer`] is a model that does what the user says, in JSON. With it an agent in YAML calls any tool with any arguments.
+//! The model [`puppeteer`] calls the tools in the user's JSON message, so that a YAML agent can call any tool with any arguments.
 
 mod agents;
 mod compute;
@@ -30,7 +30,7 @@ pub struct Amount {
     pub bytes: usize,
 }
 
-/// One or more calls, as the user wants them.
+/// The calls in the user's message.
 #[derive(Deserialize)]
 struct Orders {
     calls: Vec<Order>,

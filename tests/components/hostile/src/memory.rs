@@ -1,4 +1,4 @@
-//! Takes memory: of its own, and what the host keeps for it.
+//! Attacks on memory: of the component, and of the host on its behalf.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use wasip2::random::random::get_random_bytes;
 
 use crate::Amount;
 
-/// Fills the bodies of requests that it never sends, and gives how many bytes the host took.
+/// Fills the bodies of requests that it never sends, and returns how many bytes the host took.
 #[tool]
 pub async fn bodies(amount: Amount) -> Value {
     let mut taken = 0;
@@ -34,7 +34,7 @@ pub async fn bodies(amount: Amount) -> Value {
     json!({ "begun": begun, "taken": taken })
 }
 
-/// Fills header fields that it never sends, and gives how many bytes the host took.
+/// Fills header fields that it never sends, and returns how many bytes the host took.
 #[tool]
 pub async fn fields(amount: Amount) -> Value {
     let value = vec![b'x'; 4096.min(amount.bytes)];
@@ -71,7 +71,7 @@ pub async fn handles(amount: Amount) -> usize {
 pub async fn grow() {
     let mut taken: Vec<Vec<u8>> = Vec::new();
     loop {
-        // Written to, so that it is there.
+        // Writing makes it resident.
         taken.push(std::hint::black_box(vec![1; 1 << 20]));
     }
 }
@@ -84,7 +84,7 @@ pub async fn hoard(amount: Amount) -> usize {
     taken.len()
 }
 
-/// Calls `hoard` this many times at once, and gives how many calls went well and what the others said.
+/// Calls `hoard` this many times at once, and returns how many calls went well and what the others said.
 #[tool]
 pub async fn own_calls(amount: Amount, cx: ToolContext) -> Value {
     let args = Amount { count: 1, bytes: amount.bytes };

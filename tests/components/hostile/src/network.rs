@@ -1,4 +1,4 @@
-//! Goes where it may not: by requests whose parts are written as they come, and by sockets.
+//! Attacks on the network: unchecked requests, and sockets.
 
 use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
 
@@ -6,7 +6,7 @@ use hatchery_guest::prelude::*;
 use wasip2::http::outgoing_handler::handle;
 use wasip2::http::types::{Fields, Method, OutgoingRequest, Scheme};
 
-/// A request, which nothing looks at before the host does.
+/// A request that the SDK does not check.
 #[derive(Deserialize, JsonSchema)]
 pub struct Target {
     /// Such as `example.com:80`.
@@ -20,7 +20,7 @@ pub struct Target {
     headers: Vec<(String, String)>,
 }
 
-/// Sends a request in plain text, and gives the status of the answer, or what refused it.
+/// Sends a request in plain text, and returns the status of the answer, or what refused it.
 #[tool]
 pub async fn fetch(target: Target) -> Value {
     match send(&target) {
@@ -57,7 +57,7 @@ pub struct Address {
     address: String,
 }
 
-/// Tries every kind of socket, and gives how many worked.
+/// Tries every kind of socket, and returns how many worked.
 #[tool]
 pub async fn sockets(Address { address }: Address) -> usize {
     let tries = [

@@ -1,5 +1,5 @@
-//! Agents that are described with what belongs to others: models, tools, callbacks and agents of other components, and
-//! what is shared beyond the session. None of its code asks for anything of that.
+//! Agents whose descriptions refer to models, tools, callbacks and agents of other components and to shared state. The component's code uses
+//! none of it.
 
 use hatchery_guest::prelude::*;
 

@@ -1,5 +1,4 @@
-//! Does everything wrong, on request: tools, agents and a callback that trap, spin, eat memory or take long, and some that only show
-//! what the host lets them do.
+//! Tools, agents and a callback that trap, spin, allocate memory or take long, and some that show what the host allows.
 
 use std::future::{Future, poll_fn};
 use std::sync::OnceLock;
@@ -36,7 +35,7 @@ fn spin_now() -> ! {
 async fn allocate() {
     let mut taken: Vec<Vec<u8>> = Vec::new();
     loop {
-        // Written to, so that it is there.
+        // Writing makes it resident.
         taken.push(std::hint::black_box(vec![1; 1 << 20]));
     }
 }
@@ -48,7 +47,7 @@ struct Size {
     bytes: usize,
 }
 
-/// Gives a long text.
+/// Returns a long text.
 #[tool]
 async fn huge_result(size: Size) -> String {
     "x".repeat(size.bytes)
@@ -71,7 +70,7 @@ async fn slow(wait: Wait) -> u64 {
 /// Anything.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Anything {
-    /// It comes back as it is.
+    /// Any value.
     value: Value,
 }
 
@@ -125,7 +124,7 @@ async fn lookup() -> u64 {
 async fn linger(cx: ToolContext) -> Result<(), ToolError> {
     wit_bindgen::spawn_local(async move {
         loop {
-            // Waits in the host.
+            // Waits in an import of the host.
             let _ = cx.call_tool::<Value>("slow", &json!({ "millis": 1000 })).await;
         }
     });
@@ -151,7 +150,7 @@ struct Relayed {
     args: Value,
 }
 
-/// Calls another tool and gives what it gave.
+/// Calls another tool and returns its result.
 #[tool]
 async fn relay_tool(call: Relayed, cx: ToolContext) -> Result<Value, ToolError> {
     cx.call_tool(&call.tool, &call.args).await
@@ -162,12 +161,12 @@ async fn relay_tool(call: Relayed, cx: ToolContext) -> Result<Value, ToolError> 
 struct StateAccess {
     /// The key.
     key: String,
-    /// What to write; nothing to read only, `null` to delete.
+    /// The value to write; absent to only read, `null` to delete.
     #[serde(default, deserialize_with = "present")]
     value: Option<Value>,
 }
 
-/// Keeps `null` apart from nothing.
+/// Distinguishes `null` from an absent value.
 fn present<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(value).map(Some)
 }

@@ -1,4 +1,4 @@
-// What all languages must be able to do, in JavaScript. The same is in `../rust` and `../python`.
+// The same items in each guest language: JavaScript. See `../rust`, `../python` and `../plain`.
 
 import { FatalError, HatcheryError, agent, callback, component, llmAgent, s, textOf, tool } from "hatchery-guest";
 
@@ -18,7 +18,7 @@ const scale = tool({
 
 const refuse = tool({
   name: "refuse",
-  description: "Fails so that the model is told.",
+  description: "Fails with an error for the model.",
   parameters: s.object({ reason: s.string() }),
   run({ reason }) {
     throw new Error(reason);
@@ -27,7 +27,7 @@ const refuse = tool({
 
 const breakOff = tool({
   name: "break_off",
-  description: "Fails so that the run ends.",
+  description: "Fails with an error that ends the run.",
   parameters: s.object({ reason: s.string() }),
   async run({ reason }) {
     throw new FatalError("BROKEN", reason);
@@ -36,7 +36,7 @@ const breakOff = tool({
 
 const remember = tool({
   name: "remember",
-  description: "Sets a state key and gives what it was and what it is.",
+  description: "Sets a state key and returns the old and the new value.",
   parameters: s.object({ key: s.string(), value: s.any() }),
   run({ key, value }, ctx) {
     const before = ctx.state.get(key) ?? null;
@@ -47,7 +47,7 @@ const remember = tool({
 
 const setting = tool({
   name: "setting",
-  description: "Gives one of the component's own settings.",
+  description: "Returns one of the component's own settings.",
   parameters: s.object({ key: s.string() }),
   run: ({ key }, ctx) => ctx.config(key),
 });
@@ -81,7 +81,7 @@ const both = tool({
   },
 });
 
-const chance = tool({ name: "chance", description: "Gives a random number.", run: () => Math.floor(Math.random() * 2 ** 48) });
+const chance = tool({ name: "chance", description: "Returns a random number.", run: () => Math.floor(Math.random() * 2 ** 48) });
 
 const storyteller = agent({
   name: "storyteller",

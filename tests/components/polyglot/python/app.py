@@ -1,4 +1,4 @@
-"""What all languages must be able to do, in Python. The same is in `../rust` and `../js`."""
+"""The same items in each guest language: Python. See `../rust`, `../js` and `../plain`."""
 
 import asyncio
 import random
@@ -23,19 +23,19 @@ async def scale(number: float, by: int = 2, style: Literal["plain", "text"] = "p
 
 @tool
 async def refuse(reason: str) -> None:
-    """Fails so that the model is told."""
+    """Fails with an error for the model."""
     raise ValueError(reason)
 
 
 @tool
 async def break_off(reason: str) -> None:
-    """Fails so that the run ends."""
+    """Fails with an error that ends the run."""
     raise FatalError("BROKEN", reason)
 
 
 @tool
 async def remember(key: str, value: dict, cx: ToolContext) -> dict:
-    """Sets a state key and gives what it was and what it is."""
+    """Sets a state key and returns the old and the new value."""
     before = cx.state.get(key)
     cx.state[key] = value
     return {"before": before, "now": cx.state[key]}
@@ -43,7 +43,7 @@ async def remember(key: str, value: dict, cx: ToolContext) -> dict:
 
 @tool
 async def setting(key: str, cx: ToolContext) -> object:
-    """Gives one of the component's own settings."""
+    """Returns one of the component's own settings."""
     return cx.config(key)
 
 
@@ -71,7 +71,7 @@ async def both(cx: ToolContext) -> list:
 
 @tool
 async def chance() -> int:
-    """Gives a random number."""
+    """Returns a random number."""
     return random.getrandbits(48)
 
 

@@ -1,4 +1,4 @@
-//! A schema that takes long to check arguments against.
+//! A schema that is slow to validate.
 
 use hatchery_guest::prelude::*;
 use hatchery_guest::{LocalFuture, Tool};

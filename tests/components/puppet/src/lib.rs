@@ -1,5 +1,5 @@
-//! Attacks by what it describes. Which attack it is, a test writes into the built component, in the place of [`MODE`]: a host that refuses
-//! one description refuses the component as a whole.
+//! Attacks by descriptions. A test selects the attack by overwriting [`MODE`] in the built component, because a host rejects the whole component
+//! for one invalid description.
 
 mod bomb;
 mod loot;
@@ -8,18 +8,18 @@ use bomb::{bomb, explode};
 use hatchery_guest::prelude::*;
 use hatchery_guest::{FunctionCall, PartData};
 
-/// The attack; as long as the longest name. Padded with `-`.
+/// The attack, padded with `-` to the length of the longest name.
 static MODE: [u8; 32] = *b"puppet:harmless-----------------";
 
-/// The name of the attack.
+/// Returns the name of the attack.
 pub fn mode() -> String {
-    // Read as it is in the file that was loaded, not as the compiler saw it.
+    // A volatile read, since the bytes may differ from those at compile time.
     let bytes = std::hint::black_box(&MODE);
     let text = String::from_utf8_lossy(bytes).into_owned();
     text.trim_end_matches('-').trim_start_matches("puppet:").to_owned()
 }
 
-/// What it is described with, the attack says.
+/// An agent whose description depends on the attack.
 #[agent]
 fn puppet() -> LlmAgent {
     let agent = LlmAgent::new("puppet").model("component:puppet/strings");

@@ -1,4 +1,4 @@
-//! Takes what it can get while it describes itself.
+//! Attack during the description: reads and writes every folder.
 
 use std::fs;
 use std::time::SystemTime;
@@ -6,11 +6,11 @@ use std::time::SystemTime;
 /// Folders that an operator might grant.
 const FOLDERS: [&str; 3] = ["/home", "/data", "/"];
 
-/// Writes into every folder that it finds, and gives what it read.
+/// Writes into every folder that it finds, and returns what it read.
 pub fn collect() -> String {
     let mut loot = Vec::new();
     for folder in FOLDERS {
-        // Whether it worked, a test sees in the folder.
+        // The test checks the folder.
         let _ = fs::write(format!("{folder}/looted.txt"), "looted");
         for name in ["id_rsa", "secret.txt"] {
             loot.extend(fs::read_to_string(format!("{folder}/{name}")));

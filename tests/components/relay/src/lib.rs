@@ -1,5 +1,5 @@
-//! A custom agent with two agents below it, one with a model and one that is code. It relays all events of the first, relays those of
-//! the second but the first one, and adds its own. A second root, `asker`, asks the model itself.
+//! A custom agent with two sub-agents, an LLM agent and a custom agent. It relays all events of the first, all but the first event of the
+//! second, and adds its own. A second root, `asker`, calls the model itself.
 //!
 //! Both use the model `scripted:relay.yaml`.
 
@@ -35,7 +35,7 @@ async fn relay(cx: AgentContext) -> Result<(), Error> {
     cx.say(format!("dropped: {}", dropped.unwrap_or_default())).await
 }
 
-/// Asks the model without an agent between, and passes its answer on as it comes.
+/// Calls the model directly, and emits its response as it is streamed.
 #[agent(model = "scripted:relay.yaml")]
 async fn asker(cx: AgentContext) -> Result<(), Error> {
     let question = LlmRequest::new("", cx.user_content()?.text()).with_instruction("Answer the user.");

@@ -1,4 +1,4 @@
-//! Asks its host for everything that needs a grant, and says what it got.
+//! Tools that use every import that needs a grant, and return the result.
 
 mod surroundings;
 
@@ -42,9 +42,9 @@ async fn artifacts(what: Name, cx: ToolContext) -> Result<Value, Error> {
 struct Key {
     /// The key.
     key: String,
-    /// What to set it to, if anything.
+    /// The new value; absent to read the key.
     value: Option<String>,
-    /// How often.
+    /// The number of repetitions.
     #[serde(default)]
     more: u32,
 }
@@ -53,7 +53,7 @@ struct Key {
 #[tool]
 async fn state(key: Key, cx: ToolContext) -> Result<Option<Value>, Error> {
     for _ in 0..key.more {
-        // Whoever is refused may well try again.
+        // Repeated after a denial, too.
         let _ = cx.state::<Value>(&key.key);
     }
     match key.value {
@@ -62,7 +62,7 @@ async fn state(key: Key, cx: ToolContext) -> Result<Option<Value>, Error> {
     }
 }
 
-/// Gives all state.
+/// Returns all state.
 #[tool]
 async fn all_state(cx: ToolContext) -> Result<Value, Error> {
     Ok(Value::Object(cx.all_state()?))
@@ -74,7 +74,7 @@ async fn call(tool: Name, cx: ToolContext) -> Result<Value, ToolError> {
     cx.call_tool(&tool.name, &json!({})).await
 }
 
-/// Gives nothing, to be called by `call`.
+/// Returns nothing, to be called by `call`.
 #[tool]
 async fn own() -> &'static str {
     "own"

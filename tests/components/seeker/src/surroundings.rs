@@ -1,4 +1,4 @@
-//! Tools that look at what WASI gives.
+//! Tools that return the WASI environment.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use hatchery_guest::prelude::*;
 
-/// Gives the environment variables.
+/// Returns the environment variables.
 #[tool]
 pub async fn environment() -> BTreeMap<String, String> {
     std::env::vars().collect()
@@ -22,7 +22,7 @@ pub struct File {
     path: String,
 }
 
-/// Does something with a file, and gives what is in it.
+/// Does something with a file, and returns what is in it.
 #[tool]
 pub async fn files(file: File) -> Result<String, ToolError> {
     let path = &file.path;
@@ -39,7 +39,7 @@ pub async fn files(file: File) -> Result<String, ToolError> {
     }
 }
 
-/// Gives the time in seconds since 1970, a random number, and whether time goes on for what is measured.
+/// Returns the time in seconds since 1970, a random number, and whether time goes on for what is measured.
 #[tool]
 pub async fn time_and_chance() -> Result<Value, ToolError> {
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! One agent that says the same text in three events. The text is `SWAP_TEXT` of the build's environment, so that two builds of this
-//! crate can be told apart when one takes the place of the other.
+//! One agent that emits the same text in three events. The text is `SWAP_TEXT` of the build's environment, so that two builds can be
+//! distinguished.
 
 use hatchery_guest::prelude::*;
 

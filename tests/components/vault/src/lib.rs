@@ -1,10 +1,10 @@
-//! Keeps what others should not have: a note in a granted folder, a payment that a person must agree to, and state of the user.
+//! Protected resources: a note in a granted folder, a payment that requires confirmation, and state of the user.
 
 use std::fs;
 
 use hatchery_guest::prelude::*;
 
-/// Gives the note that is in the folder granted to this component.
+/// Returns the note in the granted folder.
 #[tool]
 async fn read_note() -> Result<String, ToolError> {
     Ok(fs::read_to_string("/vault/note.txt")?)
@@ -13,13 +13,13 @@ async fn read_note() -> Result<String, ToolError> {
 /// A payment.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Payment {
-    /// How much.
+    /// The amount.
     amount: u64,
-    /// To whom.
+    /// The payee.
     to: String,
 }
 
-/// Pays somebody, once a person has agreed, and notes it in the state key `paid`.
+/// Pays somebody after confirmation, and records it in the state key `paid`.
 #[tool(confirm)]
 async fn pay(payment: Payment, cx: ToolContext) -> Result<Payment, ToolError> {
     cx.set_state("paid", &payment)?;

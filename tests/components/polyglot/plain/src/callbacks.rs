@@ -1,4 +1,4 @@
-//! The callbacks: one before tools, one after them.
+//! The callbacks.
 
 use serde_json::{Map, Value, json};
 

@@ -1,7 +1,7 @@
-//! What all languages must be able to do, by the contract's plain functions and without the SDK: what a component looks like whose tools know
-//! no asynchronous functions. The same is in `../rust`, `../python` and `../js`.
+//! The same items in each guest language: the synchronous interfaces of the contract, without the SDK, for toolchains that do not support
+//! async functions. See `../rust`, `../python` and `../js`.
 
-// Generated code is as it is.
+// Generated code.
 #[allow(missing_docs, clippy::all)]
 mod bindings {
     wit_bindgen::generate!({

@@ -20,14 +20,14 @@ impl Guest for Plain {
         });
         vec![
             spec("scale", "Multiplies a number.", scale),
-            spec("refuse", "Fails so that the model is told.", json!({ "type": "object" })),
-            spec("break_off", "Fails so that the run ends.", json!({ "type": "object" })),
-            spec("remember", "Sets a state key and gives what it was and what it is.", json!({ "type": "object" })),
-            spec("setting", "Gives one of the component's own settings.", json!({ "type": "object" })),
+            spec("refuse", "Fails with an error for the model.", json!({ "type": "object" })),
+            spec("break_off", "Fails with an error that ends the run.", json!({ "type": "object" })),
+            spec("remember", "Sets a state key and returns the old and the new value.", json!({ "type": "object" })),
+            spec("setting", "Returns one of the component's own settings.", json!({ "type": "object" })),
             spec("note", "Writes a line to the log.", json!({ "type": "object" })),
             spec("keep", "Saves an artifact and loads it again.", json!({ "type": "object" })),
             spec("both", "Calls another tool twice.", json!({ "type": "object" })),
-            spec("chance", "Gives a random number.", json!({ "type": "object" })),
+            spec("chance", "Returns a random number.", json!({ "type": "object" })),
         ]
     }
 

@@ -1,8 +1,8 @@
-//! What all languages must be able to do, in Rust. The same is in `../python` and `../js`.
+//! The same items in each guest language: Rust with the SDK. See `../python`, `../js` and `../plain`.
 
 use hatchery_guest::prelude::*;
 
-/// What `scale` needs.
+/// The arguments of `scale`.
 #[derive(Deserialize, JsonSchema)]
 struct Scale {
     /// The number.
@@ -10,7 +10,7 @@ struct Scale {
     /// How often it is taken.
     #[serde(default = "two")]
     by: i64,
-    /// As a number or as a text.
+    /// The type of the result.
     style: Option<Style>,
 }
 
@@ -35,19 +35,19 @@ async fn scale(args: Scale) -> Value {
     }
 }
 
-/// Why something fails.
+/// The reason of a failure.
 #[derive(Deserialize, JsonSchema)]
 struct Reason {
     reason: String,
 }
 
-/// Fails so that the model is told.
+/// Fails with an error for the model.
 #[tool]
 async fn refuse(why: Reason) -> Result<(), ToolError> {
     Err(ToolError::recoverable(why.reason))
 }
 
-/// Fails so that the run ends.
+/// Fails with an error that ends the run.
 #[tool]
 async fn break_off(why: Reason) -> Result<(), ToolError> {
     Err(ToolError::fatal(Error::new("BROKEN", why.reason)))
@@ -60,7 +60,7 @@ struct Entry {
     value: Value,
 }
 
-/// Sets a state key and gives what it was and what it is.
+/// Sets a state key and returns the old and the new value.
 #[tool]
 async fn remember(entry: Entry, cx: ToolContext) -> Result<Value, ToolError> {
     let before = cx.state::<Value>(&entry.key)?;
@@ -74,7 +74,7 @@ struct Key {
     key: String,
 }
 
-/// Gives one of the component's own settings.
+/// Returns one of the component's own settings.
 #[tool]
 async fn setting(args: Key, cx: ToolContext) -> Result<Option<Value>, ToolError> {
     Ok(cx.config(&args.key)?)
@@ -118,7 +118,7 @@ async fn both(cx: ToolContext) -> Result<Value, ToolError> {
     Ok(json!([one.get("result"), two.get("result")]))
 }
 
-/// Gives a random number.
+/// Returns a random number.
 #[tool]
 async fn chance() -> Result<u32, ToolError> {
     Ok(getrandom::u32()?)
