@@ -1,5 +1,5 @@
-//! `cargo xtask soak`: a host under everything at once; prints a line from time to time and tables at the end, and ends with 1 when something
-//! did not hold. Its arguments are a number of minutes and `--json`.
+//! `cargo xtask soak`: runs the soak test. Prints a line per sample and tables at the end; the exit code is 1 if a condition is violated. Its
+//! arguments are a number of minutes and `--json`.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use hatchery_tests::soak::{Plan, Report, run};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    let (flags, words): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
+    let (flags, values): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with("--"));
     let is_json = flags.iter().any(|flag| flag == "--json");
-    let minutes = words.into_iter().next().unwrap_or_else(|| "1".into());
+    let minutes = values.into_iter().next().unwrap_or_else(|| "1".into());
     let minutes: f64 = minutes.parse().with_context(|| format!("`{minutes}` is not a number of minutes"))?;
     let plan = Plan {
-        lasts: Duration::try_from_secs_f64(minutes * 60.0)?,
+        duration: Duration::try_from_secs_f64(minutes * 60.0)?,
         clients: 16,
         attackers: 4,
-        swap_every: Duration::from_millis(250),
-        look_every: Duration::from_secs(5),
+        swap_interval: Duration::from_millis(250),
+        sample_interval: Duration::from_secs(5),
     };
     let outcome = run(&plan, |sample| eprintln!("{sample}")).await?;
     if is_json {
@@ -26,5 +26,5 @@ async fn main() -> anyhow::Result<ExitCode> {
     } else {
         print!("{}", Report(&outcome));
     }
-    Ok(if outcome.complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

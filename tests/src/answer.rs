@@ -1,4 +1,4 @@
-//! An HTTP answer, read to its end.
+//! Complete HTTP answers.
 
 use anyhow::{Context, ensure};
 use reqwest::Response;
@@ -19,10 +19,10 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Reads the body to its end.
+    /// Reads the body.
     ///
     /// # Errors
-    /// When the connection breaks.
+    /// If the connection breaks.
     pub async fn read(request: impl Into<String>, response: Response) -> anyhow::Result<Self> {
         let request = request.into();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
@@ -30,19 +30,19 @@ impl Answer {
         Ok(Self { request, status, headers, text })
     }
 
-    /// The JSON of an answer that must have this status.
+    /// Returns the JSON body of an answer with this status.
     ///
     /// # Errors
-    /// When it has another status, or is not JSON.
+    /// If it has another status, or is not JSON.
     pub fn json(&self, status: u16) -> anyhow::Result<Value> {
         ensure!(self.status == status, "{}: {}, not {status}: {}", self.request, self.status, self.text);
         serde_json::from_str(&self.text).with_context(|| format!("{}: {}", self.request, self.text))
     }
 
-    /// The detail of an error that must have this status and this code, in the form that all errors have.
+    /// Returns the detail of an error with this status and code.
     ///
     /// # Errors
-    /// When it is another answer.
+    /// If it has another status or code, or is not `application/problem+json`.
     pub fn error(&self, status: u16, code: &str) -> anyhow::Result<String> {
         let body = self.json(status)?;
         let content_type = self.headers.get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -1,29 +1,30 @@
-//! Blocks of code in Markdown.
+//! Parser of code blocks in Markdown.
 
-/// A block of code between fences.
+/// A fenced code block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block<'a> {
-    /// What follows the opening fence: a language, and what a test calls the block by.
+    /// The text after the opening fence: the language, and a name for tests.
     pub info: &'a str,
-    /// What stands between the fences.
+    /// The text between the fences.
     pub text: &'a str,
-    /// The line of the opening fence, from 1.
+    /// The line number of the opening fence, starting at 1.
     pub line: usize,
 }
 
-/// The blocks of a text, in order. Fences are three backticks or more at the begin of a line; one that is not closed ends with the text.
-pub fn of(markdown: &str) -> impl Iterator<Item = Block<'_>> {
+/// Returns the code blocks of a text, in order. Fences are three or more backticks at the start of a line; a block without a closing fence
+/// ends with the text.
+pub fn parse(markdown: &str) -> impl Iterator<Item = Block<'_>> {
     let mut rest = markdown;
-    let mut read = 0;
+    let mut line_count = 0;
     std::iter::from_fn(move || {
         while let Some((line, below)) = rest.split_once('\n') {
-            (rest, read) = (below, read + 1);
+            (rest, line_count) = (below, line_count + 1);
             let info = line.trim_start_matches('`');
             let fence = line.strip_suffix(info).filter(|fence| fence.len() >= 3);
             if let Some(fence) = fence {
-                let text = until(below, fence);
-                let block = Block { info: info.trim(), text, line: read };
-                read += text.lines().count() + 1;
+                let text = lines_before(below, fence);
+                let block = Block { info: info.trim(), text, line: line_count };
+                line_count += text.lines().count() + 1;
                 rest = below.strip_prefix(text).and_then(|end| end.split_once('\n')).map_or("", |(_, below)| below);
                 return Some(block);
             }
@@ -32,8 +33,8 @@ pub fn of(markdown: &str) -> impl Iterator<Item = Block<'_>> {
     })
 }
 
-/// The lines before the one that is this fence.
-fn until<'a>(text: &'a str, fence: &str) -> &'a str {
+/// Returns the lines before this fence.
+fn lines_before<'a>(text: &'a str, fence: &str) -> &'a str {
     let mut length = 0;
     for line in text.split_inclusive('\n') {
         if line.trim_end() == fence {
@@ -49,9 +50,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_come_with_their_lines_and_may_hold_shorter_fences() {
+    fn blocks_have_line_numbers_and_can_contain_shorter_fences() {
         let text = "a\n```yaml x\nb: 1\n```\nc\n````\n```\nd\n```\n````\n```rust\n```\n```json\n{";
-        let found: Vec<_> = of(text).map(|block| (block.info, block.text, block.line)).collect();
-        assert_eq!(found, [("yaml x", "b: 1\n", 2), ("", "```\nd\n```\n", 6), ("rust", "", 11), ("json", "{", 13)]);
+        let blocks: Vec<_> = parse(text).map(|block| (block.info, block.text, block.line)).collect();
+        assert_eq!(blocks, [("yaml x", "b: 1\n", 2), ("", "```\nd\n```\n", 6), ("rust", "", 11), ("json", "{", 13)]);
     }
 }

@@ -1,4 +1,4 @@
-//! Conversations of the samples, played over HTTP.
+//! Plays conversations of the samples over HTTP.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::event::{self, text_at};
 use crate::host::{Host, USER, events_in};
 
-/// What is said to an app, and what must come back: the format of `hatchery test`.
+/// Messages to an app with the expected events, in the format of `hatchery test`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conversation {
@@ -22,7 +22,7 @@ pub struct Conversation {
 #[serde(deny_unknown_fields)]
 struct Turn {
     user: String,
-    /// What the session has of it, where a plugin changes it.
+    /// The stored message, if a plugin changes it.
     stored: Option<String>,
     #[serde(default)]
     expect: Vec<Expected>,
@@ -38,25 +38,25 @@ struct Expected {
     text: Option<String>,
 }
 
-/// How a turn is sent.
+/// The route for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// `/run`: all events in one answer.
+    /// `/run`, which returns all events in one answer.
     Run,
-    /// A route of server-sent events.
+    /// A route with server-sent events.
     Sse {
         /// `/run_sse` or `/run-sse`.
         path: &'static str,
-        /// Whether pieces of answers come too.
+        /// Whether partial events are sent.
         streaming: bool,
     },
 }
 
 impl Conversation {
-    /// All conversations in a folder and below it, with their files.
+    /// Finds all conversations in a folder and its subfolders, with their paths.
     ///
     /// # Errors
-    /// When one cannot be read.
+    /// If one cannot be read.
     pub fn find(folder: &Path) -> anyhow::Result<Vec<(PathBuf, Self)>> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(folder)? {
@@ -72,35 +72,38 @@ impl Conversation {
         Ok(found)
     }
 
-    /// Plays it in a new session; gives how many pieces of answers came.
+    /// Plays the conversation in a new session. Returns the number of partial events.
     ///
     /// # Errors
-    /// When something does not come back as it must, or the session does not hold what came.
+    /// If an expected event or state is missing, or the session does not contain the events.
     pub async fn play(&self, host: &Host, route: Route) -> anyhow::Result<usize> {
         let session = host.post(&format!("/apps/{}/users/{USER}/sessions", self.app), &json!({})).await?.json(200)?;
         let session = text_at(&session, "/id").to_owned();
-        let mut pieces = 0;
+        let mut partial_events = 0;
         let mut yielded = Vec::new();
         for turn in &self.turns {
-            let events = say(host, route, &self.app, &session, &turn.user).await?;
-            pieces += event::check_pieces(&events)?;
-            let whole: Vec<Value> = events.into_iter().filter(|event| !event::is_partial(event)).collect();
-            turn.compare(&whole)?;
-            yielded.extend(whole);
+            let events = send(host, route, &self.app, &session, &turn.user).await?;
+            partial_events += event::check_partial_events(&events)?;
+            let complete: Vec<Value> = events.into_iter().filter(|event| !event::is_partial(event)).collect();
+            turn.compare(&complete)?;
+            yielded.extend(complete);
             let stored = host.session(&self.app, &session).await?;
             turn.compare_state(&stored)?;
             let stored = events_in(&stored)?;
-            let (said, answered): (Vec<_>, Vec<_>) =
+            let (messages, responses): (Vec<_>, Vec<_>) =
                 stored.into_iter().partition(|event| text_at(event, "/author") == "user");
-            ensure!(answered == yielded, "what is stored is not what was yielded: {answered:?}, {yielded:?}");
+            ensure!(responses == yielded, "the stored events differ from the yielded ones: {responses:?}, {yielded:?}");
             let expected = turn.stored.as_ref().unwrap_or(&turn.user);
-            ensure!(said.last().map(event::text).as_ref() == Some(expected), "the user's text is not stored: {said:?}");
+            ensure!(
+                messages.last().map(event::text).as_ref() == Some(expected),
+                "the user's text is not stored: {messages:?}"
+            );
         }
-        Ok(pieces)
+        Ok(partial_events)
     }
 }
 
-async fn say(host: &Host, route: Route, app: &str, session: &str, text: &str) -> anyhow::Result<Vec<Value>> {
+async fn send(host: &Host, route: Route, app: &str, session: &str, text: &str) -> anyhow::Result<Vec<Value>> {
     match route {
         Route::Run => host.run(app, session, text).await,
         Route::Sse { path, streaming } => host.stream_over(path, app, session, text, streaming).await?.collect().await,
@@ -108,14 +111,13 @@ async fn say(host: &Host, route: Route, app: &str, session: &str, text: &str) ->
 }
 
 impl Turn {
-    /// Each expectation must be met behind those before it; two texts may be met by one event.
+    /// Checks that the expected items occur in this order. One text of an event can match several expected texts.
     fn compare(&self, events: &[Value]) -> anyhow::Result<()> {
-        let seen: Vec<Seen> = events.iter().flat_map(seen).collect();
-        let mut rest = seen.as_slice();
+        let items: Vec<Item> = events.iter().flat_map(items_of).collect();
+        let mut rest = items.as_slice();
         for expected in &self.expect {
-            let position = rest.iter().position(|seen| expected.is_met_by(seen));
-            let position =
-                position.with_context(|| format!("{:?}: {expected:?} does not come in {seen:?}", self.user))?;
+            let position = rest.iter().position(|item| expected.matches(item));
+            let position = position.with_context(|| format!("{:?}: {expected:?} is not in {items:?}", self.user))?;
             let step = usize::from(expected.text.is_none());
             rest = rest.get(position + step..).unwrap_or_default();
         }
@@ -133,35 +135,35 @@ impl Turn {
 }
 
 #[derive(Debug)]
-enum Seen {
+enum Item {
     Call(String),
     Response(String),
     Text(String),
 }
 
-fn seen(event: &Value) -> Vec<Seen> {
-    let mut seen = Vec::new();
+fn items_of(event: &Value) -> Vec<Item> {
+    let mut items = Vec::new();
     let text = event::text(event);
     if !text.is_empty() {
-        seen.push(Seen::Text(text));
+        items.push(Item::Text(text));
     }
     for part in event::parts(event) {
         if let Some(call) = part.get("functionCall") {
-            seen.push(Seen::Call(text_at(call, "/name").into()));
+            items.push(Item::Call(text_at(call, "/name").into()));
         }
         if let Some(response) = part.get("functionResponse") {
-            seen.push(Seen::Response(text_at(response, "/name").into()));
+            items.push(Item::Response(text_at(response, "/name").into()));
         }
     }
-    seen
+    items
 }
 
 impl Expected {
-    fn is_met_by(&self, seen: &Seen) -> bool {
-        match seen {
-            Seen::Call(name) => self.call.as_ref() == Some(name),
-            Seen::Response(name) => self.response.as_ref() == Some(name),
-            Seen::Text(text) => self.text.as_ref().is_some_and(|part| text.contains(part.as_str())),
+    fn matches(&self, item: &Item) -> bool {
+        match item {
+            Item::Call(name) => self.call.as_ref() == Some(name),
+            Item::Response(name) => self.response.as_ref() == Some(name),
+            Item::Text(text) => self.text.as_ref().is_some_and(|part| text.contains(part.as_str())),
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Events as clients see them, and what must hold for each.
+//! Access to events in JSON, and checks of their format.
 
 use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value};
 
-/// Checks what ADK clients rely on: ids, an author, a time in float seconds, camelCase keys, and no `null` for what is not there.
+/// Checks what ADK clients rely on: ids, an author, a timestamp in float seconds, camelCase keys, and absent keys instead of `null`.
 ///
 /// # Errors
-/// When something does not hold.
+/// If the event violates one of these rules.
 pub fn check(event: &Value) -> anyhow::Result<()> {
     check_shape(event).with_context(|| format!("event {event}"))
 }
@@ -18,9 +18,9 @@ fn check_shape(event: &Value) -> anyhow::Result<()> {
         let text = event.get(key).and_then(Value::as_str).unwrap_or_default();
         ensure!(!text.is_empty(), "`{key}` is missing");
     }
-    let time = event.get("timestamp").context("`timestamp` is missing")?;
-    ensure!(time.is_f64(), "`timestamp` is not a float");
-    let seconds = time.as_f64().unwrap_or_default();
+    let timestamp = event.get("timestamp").context("`timestamp` is missing")?;
+    ensure!(timestamp.is_f64(), "`timestamp` is not a float");
+    let seconds = timestamp.as_f64().unwrap_or_default();
     ensure!((1.7e9..4e9).contains(&seconds), "`timestamp` is not in seconds");
     let actions = object(event.get("actions").context("`actions` is missing")?)?;
     check_keys(actions)?;
@@ -29,7 +29,7 @@ fn check_shape(event: &Value) -> anyhow::Result<()> {
     }
     ensure!(
         event.get("partial").is_none_or(|partial| *partial == Value::Bool(true)),
-        "`partial` is there and not true"
+        "`partial` is present but not true"
     );
     if let Some(content) = event.get("content") {
         check_keys(object(content)?)?;
@@ -49,7 +49,7 @@ fn object(value: &Value) -> anyhow::Result<&Map<String, Value>> {
     value.as_object().with_context(|| format!("{value} is not an object"))
 }
 
-/// Keys are camelCase, and what is not there is left out.
+/// Checks that keys are camelCase and values are not `null`.
 fn check_keys(object: &Map<String, Value>) -> anyhow::Result<()> {
     for (key, value) in object {
         ensure!(!value.is_null(), "`{key}` is null");
@@ -59,75 +59,77 @@ fn check_keys(object: &Map<String, Value>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A text of an event, `""` when it is not there; `pointer` as in RFC 6901.
+/// Returns the text at a JSON pointer (RFC 6901), or `""` if there is none.
 pub fn text_at<'a>(event: &'a Value, pointer: &str) -> &'a str {
     event.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// True for a piece of a streamed answer.
+/// Returns true for a partial event.
 pub fn is_partial(event: &Value) -> bool {
     event.get("partial").is_some()
 }
 
-/// The parts of an event.
+/// Returns the parts of an event.
 pub fn parts(event: &Value) -> impl Iterator<Item = &Value> {
     event.pointer("/content/parts").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// What an event says, its thoughts apart.
+/// Returns the text of an event, without thoughts.
 pub fn text(event: &Value) -> String {
     parts(event).filter(|part| part.get("thought").is_none()).map(|part| text_at(part, "/text")).collect()
 }
 
-/// What whole events say, empty ones apart.
+/// Returns the texts of events that are not partial and have a text.
 pub fn texts(events: &[Value]) -> Vec<String> {
     events.iter().filter(|event| !is_partial(event)).map(text).filter(|text| !text.is_empty()).collect()
 }
 
-/// The answer of a tool in these events.
+/// Returns the response of a tool.
 ///
 /// # Errors
-/// When the tool has not answered.
+/// If there is none.
 pub fn tool_response<'a>(events: &'a [Value], tool: &str) -> anyhow::Result<&'a Value> {
     let mut responses = events.iter().flat_map(parts).filter_map(|part| part.get("functionResponse"));
-    let found = responses.find(|response| text_at(response, "/name") == tool);
-    found.and_then(|found| found.get("response")).with_context(|| format!("no answer of `{tool}` in {events:?}"))
+    let response = responses.find(|response| text_at(response, "/name") == tool);
+    response
+        .and_then(|response| response.get("response"))
+        .with_context(|| format!("no response of `{tool}` in {events:?}"))
 }
 
-/// Checks how streamed answers come: pieces first, then one whole event of the same id whose text is that of all pieces. Code that the host
-/// runs has a part of its own in the whole, and its text ends there. Gives how many pieces there were.
+/// Checks that partial events are followed by a complete event with the same id and their concatenated text. If the host runs code of the
+/// response, the text of the complete event ends before the code. Returns the number of partial events.
 ///
 /// # Errors
-/// When something is missing, doubled or out of order.
-pub fn check_pieces(events: &[Value]) -> anyhow::Result<usize> {
+/// If an event is missing, duplicated or out of order.
+pub fn check_partial_events(events: &[Value]) -> anyhow::Result<usize> {
     let mut open: Vec<(String, String)> = Vec::new();
-    let mut pieces = 0;
+    let mut count = 0;
     for event in events {
         let id = text_at(event, "/id");
         let position = open.iter().position(|(open, _)| open == id);
         match (is_partial(event), position) {
-            (true, found) => {
-                pieces += 1;
-                let index = found.unwrap_or_else(|| {
+            (true, position) => {
+                count += 1;
+                let index = position.unwrap_or_else(|| {
                     open.push((id.to_owned(), String::new()));
                     open.len() - 1
                 });
-                if let Some((_, said)) = open.get_mut(index) {
-                    said.push_str(&text(event));
+                if let Some((_, streamed)) = open.get_mut(index) {
+                    streamed.push_str(&text(event));
                 }
             }
             (false, Some(index)) => {
-                let (_, said) = open.swap_remove(index);
-                let whole = text(event);
+                let (_, streamed) = open.swap_remove(index);
+                let complete = text(event);
                 let ends_in_code = parts(event).any(|part| part.get("executableCode").is_some());
-                let fits = if ends_in_code { said.starts_with(&whole) } else { said == whole };
-                ensure!(fits, "the pieces of {id} say {said:?}, the whole says {whole:?}");
+                let is_equal = if ends_in_code { streamed.starts_with(&complete) } else { streamed == complete };
+                ensure!(is_equal, "the partial events of {id} have {streamed:?}, the complete one has {complete:?}");
             }
             (false, None) => {}
         }
     }
     match open.first() {
-        Some((id, said)) => bail!("the pieces of {id}, {said:?}, are not followed by the whole"),
-        None => Ok(pieces),
+        Some((id, streamed)) => bail!("no complete event follows the partial events of {id}: {streamed:?}"),
+        None => Ok(count),
     }
 }

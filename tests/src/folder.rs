@@ -1,4 +1,4 @@
-//! A folder to serve, gone after the test.
+//! A temporary folder to serve.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,21 +9,21 @@ use tempfile::TempDir;
 
 use crate::paths;
 
-/// A temporary folder to serve, with places beside it for the host's data and for files on their way into it. It is there until the last
-/// clone, such as that of a running host, is dropped.
+/// A temporary folder to serve, with folders beside it for the host's data and for staging. It is deleted when the last clone, such as that
+/// of a running host, is dropped.
 #[derive(Clone)]
 pub struct Folder {
     root: Arc<TempDir>,
 }
 
-/// Samples whose build tools not every machine has.
+/// Samples whose build tools may be missing.
 const OTHER_LANGUAGES: [&str; 2] = ["haiku", "unit-converter"];
 
 impl Folder {
-    /// An empty one.
+    /// Creates an empty folder.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// If it cannot be created.
     pub fn empty() -> anyhow::Result<Self> {
         let root = tempfile::tempdir()?;
         for name in ["served", "data", "staging"] {
@@ -32,11 +32,10 @@ impl Folder {
         Ok(Self { root: Arc::new(root) })
     }
 
-    /// A copy of `sample-agents` as it is served: YAML files and built components, without sources. The samples in other languages than
-    /// Rust are not among them.
+    /// Copies `sample-agents`: YAML files and built components, without the samples in other languages than Rust.
     ///
     /// # Errors
-    /// When the components have not been built.
+    /// If the components have not been built.
     pub fn of_samples() -> anyhow::Result<Self> {
         let folder = Self::empty()?;
         let samples = paths::repository().join("sample-agents");
@@ -59,11 +58,11 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Adds the samples in other languages than Rust, as far as their build tools could be had on this machine; those that could not are
-    /// named on stderr. Gives the names of those that were added.
+    /// Adds the samples in other languages than Rust, and returns their names. Samples that could not be built here are reported on
+    /// stderr.
     ///
     /// # Errors
-    /// When one cannot be copied.
+    /// If one cannot be copied.
     pub fn with_other_languages(&self) -> anyhow::Result<Vec<&'static str>> {
         let mut added = Vec::new();
         for sample in OTHER_LANGUAGES {
@@ -81,18 +80,17 @@ impl Folder {
         Ok(added)
     }
 
-    /// The folder that is served.
+    /// Returns the served folder.
     pub fn served(&self) -> PathBuf {
         self.root.path().join("served")
     }
 
-    /// The folder for the host's data.
+    /// Returns the folder for the host's data.
     pub fn data(&self) -> PathBuf {
         self.root.path().join("data")
     }
 
-    /// A configuration outside of the served folder, where folders cannot ask for rights by themselves. [`Host::serve`](crate::Host::serve)
-    /// takes it when it is there.
+    /// Returns the path of a configuration file outside of the served folder. [`Host::serve`](crate::Host::serve) uses it if it exists.
     pub fn operator_config(&self) -> PathBuf {
         self.root.path().join("operator.yaml")
     }
@@ -100,49 +98,49 @@ impl Folder {
     /// Writes the operator's configuration.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn write_operator_config(&self, text: &str) -> anyhow::Result<()> {
         fs::write(self.operator_config(), text).context("the operator's configuration")
     }
 
-    /// A file in the served folder.
+    /// Returns the path of a file in the served folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.served().join(name)
     }
 
-    /// Writes a file where it is served, as an editor or `cp` does; the host may see it half-written.
+    /// Writes a served file in place, like an editor or `cp`. The host may read it half-written.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> anyhow::Result<()> {
         let path = self.file(name);
-        make_parent(&path)?;
+        create_parent(&path)?;
         fs::write(&path, contents).with_context(|| path.display().to_string())
     }
 
-    /// Puts a file in its place in one step, as careful deployments do.
+    /// Replaces a served file atomically.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn put(&self, name: &str, contents: impl AsRef<[u8]>) -> anyhow::Result<()> {
         let path = self.file(name);
-        make_parent(&path)?;
+        create_parent(&path)?;
         let staged = self.root.path().join("staging/file");
         fs::write(&staged, contents)?;
         fs::rename(&staged, &path).with_context(|| path.display().to_string())
     }
 
-    /// Deletes a file.
+    /// Deletes a served file.
     ///
     /// # Errors
-    /// When there is none.
+    /// If it does not exist.
     pub fn remove(&self, name: &str) -> anyhow::Result<()> {
         let path = self.file(name);
         fs::remove_file(&path).with_context(|| path.display().to_string())
     }
 }
 
-fn make_parent(path: &Path) -> anyhow::Result<()> {
+fn create_parent(path: &Path) -> anyhow::Result<()> {
     let parent = path.parent().unwrap_or(path);
     fs::create_dir_all(parent).with_context(|| parent.display().to_string())
 }
@@ -154,7 +152,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
         if entry.file_type()?.is_dir() {
             copy(&path, &target)?;
         } else if path.extension().is_some_and(|extension| extension == "yaml" || extension == "wasm") {
-            make_parent(&target)?;
+            create_parent(&target)?;
             fs::copy(&path, &target).with_context(|| path.display().to_string())?;
         }
     }

@@ -1,4 +1,4 @@
-//! The real `hatchery serve`, and a client of it.
+//! A process of `hatchery serve`, and an HTTP client for it.
 
 use std::ffi::{OsStr, OsString};
 use std::process::Stdio;
@@ -16,79 +16,79 @@ use crate::folder::Folder;
 use crate::sse::Stream;
 use crate::{Answer, event, paths};
 
-/// Longer than anything takes that a test waits for; who waits so long has found a defect.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// A timeout that only a defect reaches.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Longer than a cold cache takes to be filled when all tests do so at the same time. Compilers run with a low priority.
-const LOADING_PATIENCE: Duration = Duration::from_secs(300);
+/// Timeout for the start of a host that has to compile components. Compilers run with a low priority.
+const LOADING_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How often a test looks whether the host has noticed a change in its folder: from outside there is nothing to wait on.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Interval for polling the host: it does not notify clients about changes in its folder.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The user of all tests that do not care.
+/// The user of most tests.
 pub const USER: &str = "tester";
 
 /// A running host. Dropping it kills it.
 pub struct Host {
-    /// Where it listens, `http://127.0.0.1:<port>`.
+    /// Its base URL, `http://127.0.0.1:<port>`.
     pub url: String,
-    /// What it said when it was ready.
-    pub announced: Value,
+    /// The JSON line that it printed when it was ready.
+    pub announcement: Value,
     child: Child,
     client: Client,
     log: Log,
-    /// Kept as long as the host may use it.
+    /// Must outlive the process.
     _folder: Folder,
 }
 
-/// What a process wrote to stderr so far.
+/// The output of a process so far.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<String>>);
 
 impl Host {
-    /// Serves a folder on a free port, with its data in [`Folder::data`]; back when it is ready.
+    /// Serves a folder on a free port, with its data in [`Folder::data`]. Returns when it is ready.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If it does not start.
     pub async fn serve(folder: &Folder) -> anyhow::Result<Self> {
-        Self::serve_in(folder, &[]).await
+        Self::serve_with_environment(folder, &[]).await
     }
 
-    /// The same with more variables in its environment.
+    /// Like [`Host::serve`], with additional environment variables.
     ///
     /// # Errors
-    /// When it does not start.
-    pub async fn serve_in(folder: &Folder, environment: &[(&str, &str)]) -> anyhow::Result<Self> {
-        Self::launch(paths::command()?, folder, environment, &own_config(folder), Until::Loaded).await
+    /// If it does not start.
+    pub async fn serve_with_environment(folder: &Folder, environment: &[(&str, &str)]) -> anyhow::Result<Self> {
+        Self::launch(paths::command()?, folder, environment, &config_args(folder), ReadyWhen::Loaded).await
     }
 
-    /// The same by a command of one's own, which gets the arguments of `hatchery` appended.
+    /// Like [`Host::serve`], with another command. The arguments of `hatchery` are appended to it.
     ///
     /// # Errors
-    /// When it does not start.
-    pub async fn serve_by(command: Command, folder: &Folder) -> anyhow::Result<Self> {
-        Self::launch(command, folder, &[], &own_config(folder), Until::Loaded).await
+    /// If it does not start.
+    pub async fn serve_with_command(command: Command, folder: &Folder) -> anyhow::Result<Self> {
+        Self::launch(command, folder, &[], &config_args(folder), ReadyWhen::Loaded).await
     }
 
-    /// The same, but ready as soon as it listens, whatever is still being loaded.
+    /// Like [`Host::serve_with_environment`], but returns as soon as the host listens, before all components are loaded.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If it does not start.
     pub async fn serve_while_loading(folder: &Folder, environment: &[(&str, &str)]) -> anyhow::Result<Self> {
-        Self::launch(paths::command()?, folder, environment, &own_config(folder), Until::Listening).await
+        Self::launch(paths::command()?, folder, environment, &config_args(folder), ReadyWhen::Listening).await
     }
 
-    /// The same as [`Host::serve_in`] with more arguments, and a configuration that nobody trusts unless these say so.
+    /// Like [`Host::serve_with_environment`], with additional arguments, and without trusting the folder's configuration.
     ///
     /// # Errors
-    /// When it does not start.
-    pub async fn serve_with(
+    /// If it does not start.
+    pub async fn serve_with_args(
         folder: &Folder,
         environment: &[(&str, &str)],
         args: &[impl AsRef<OsStr>],
     ) -> anyhow::Result<Self> {
         let args: Vec<_> = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
-        Self::launch(paths::command()?, folder, environment, &args, Until::Loaded).await
+        Self::launch(paths::command()?, folder, environment, &args, ReadyWhen::Loaded).await
     }
 
     async fn launch(
@@ -96,7 +96,7 @@ impl Host {
         folder: &Folder,
         environment: &[(&str, &str)],
         args: &[OsString],
-        until: Until,
+        ready_when: ReadyWhen,
     ) -> anyhow::Result<Self> {
         command.envs(environment.iter().copied()).arg("serve").args(args);
         let data = folder.data();
@@ -109,72 +109,72 @@ impl Host {
         let stderr = child.stderr.take().context("stderr is a pipe")?;
         let mut log_end = tokio::spawn(log.clone().follow(stderr));
         let mut stdout = BufReader::new(child.stdout.take().context("stdout is a pipe")?);
-        let mut announced = announcement(&mut stdout, &log, &mut log_end, PATIENCE).await?;
-        let is_loading = announced.pointer("/loading/0").is_some();
-        if is_loading && until == Until::Loaded {
-            announced = announcement(&mut stdout, &log, &mut log_end, LOADING_PATIENCE).await?;
+        let mut announcement = read_announcement(&mut stdout, &log, &mut log_end, TIMEOUT).await?;
+        let is_loading = announcement.pointer("/loading/0").is_some();
+        if is_loading && ready_when == ReadyWhen::Loaded {
+            announcement = read_announcement(&mut stdout, &log, &mut log_end, LOADING_TIMEOUT).await?;
         }
-        // A pipe that nobody reads would stop the host one day.
+        // A full pipe would block the host.
         tokio::spawn(Log::default().follow(stdout));
-        let url = announced.get("url").and_then(Value::as_str).context("no `url` announced")?.to_owned();
-        Ok(Self { url, announced, child, client: client()?, log, _folder: folder.clone() })
+        let url = announcement.get("url").and_then(Value::as_str).context("the announcement has no `url`")?.to_owned();
+        Ok(Self { url, announcement, child, client: client()?, log, _folder: folder.clone() })
     }
 
-    /// Kills it as `kill -9` does: nothing of its code runs any more.
+    /// Kills the process with SIGKILL.
     ///
     /// # Errors
-    /// When it has ended already.
+    /// If it has already ended.
     pub async fn kill(mut self) -> anyhow::Result<()> {
-        ensure!(self.child.try_wait()?.is_none(), "it has ended before: {}", self.log.text());
+        ensure!(self.child.try_wait()?.is_none(), "it has already ended: {}", self.log.text());
         self.child.kill().await.context("kill")
     }
 
-    /// Asks it to end, and gives whether it did so without complaint.
+    /// Stops the process with SIGTERM. Returns true if its exit code was 0.
     ///
     /// # Errors
-    /// When it does not end.
+    /// If it does not end.
     pub async fn stop(mut self) -> anyhow::Result<bool> {
-        let id = self.child.id().context("it has ended before")?.to_string();
-        let told = Command::new("kill").args(["-TERM", &id]).status().await?;
-        ensure!(told.success(), "cannot send a signal to it");
-        let status = tokio::time::timeout(PATIENCE, self.child.wait()).await;
-        Ok(status.with_context(|| format!("still there after {PATIENCE:?}: {}", self.log.text()))??.success())
+        let id = self.child.id().context("it has already ended")?.to_string();
+        let sent = Command::new("kill").args(["-TERM", &id]).status().await?;
+        ensure!(sent.success(), "cannot send a signal to it");
+        let status = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
+        Ok(status.with_context(|| format!("still running after {TIMEOUT:?}: {}", self.log.text()))??.success())
     }
 
-    /// The id of its process; nothing when it has ended.
+    /// Returns the process id, or `None` if the process has ended.
     pub fn process(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// What it has written to its log.
+    /// Returns its log.
     pub fn log(&self) -> String {
         self.log.text()
     }
 
-    /// Waits until its log holds a text.
+    /// Waits until its log contains a text.
     ///
     /// # Errors
-    /// When it does not come to that.
-    pub async fn until_logged(&self, text: &str) -> anyhow::Result<()> {
-        self.until_log(&format!("{text:?}"), |log| log.contains(text)).await
+    /// After a timeout.
+    pub async fn wait_for_log(&self, text: &str) -> anyhow::Result<()> {
+        self.wait_until_log(&format!("{text:?}"), |log| log.contains(text)).await
     }
 
-    /// Waits until its log is as `is_so` says.
+    /// Waits until its log fulfils a condition.
     ///
     /// # Errors
-    /// When it does not come to that.
-    pub async fn until_log(&self, what: &str, is_so: impl Fn(&str) -> bool) -> anyhow::Result<()> {
-        let look = async {
-            let mut looks = tokio::time::interval(LOOK_AGAIN);
-            while !is_so(&self.log.text()) {
-                looks.tick().await;
+    /// After a timeout.
+    pub async fn wait_until_log(&self, what: &str, condition: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+        let poll = async {
+            let mut ticks = tokio::time::interval(POLL_INTERVAL);
+            while !condition(&self.log.text()) {
+                ticks.tick().await;
             }
         };
-        let found = tokio::time::timeout(PATIENCE, look).await;
-        found.with_context(|| format!("waited {PATIENCE:?} for {what} in the host's log: {}", self.log.text()))
+        let outcome = tokio::time::timeout(TIMEOUT, poll).await;
+        outcome.with_context(|| format!("waited {TIMEOUT:?} for {what} in the host's log: {}", self.log.text()))
     }
 
-    /// A request, as it is.
+    /// Creates a request.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.client.request(method, format!("{}{path}", self.url))
     }
@@ -182,7 +182,7 @@ impl Host {
     /// Sends a request and reads the answer.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is no answer.
     pub async fn send(&self, request: RequestBuilder) -> anyhow::Result<Answer> {
         let request = request.build()?;
         let name = format!("{} {}", request.method(), request.url().path());
@@ -191,26 +191,26 @@ impl Host {
         Answer::read(name, response).await
     }
 
-    /// `GET`.
+    /// Sends a `GET` request.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn get(&self, path: &str) -> anyhow::Result<Answer> {
         self.send(self.request(Method::GET, path)).await
     }
 
-    /// `POST` of JSON.
+    /// Sends a `POST` request with JSON.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
         self.send(self.request(Method::POST, path).json(body)).await
     }
 
-    /// `DELETE`.
+    /// Sends a `DELETE` request.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn delete(&self, path: &str) -> anyhow::Result<Answer> {
         self.send(self.request(Method::DELETE, path)).await
     }
@@ -218,30 +218,30 @@ impl Host {
     /// Creates a session of [`USER`].
     ///
     /// # Errors
-    /// When it cannot be created.
+    /// If it cannot be created.
     pub async fn create_session(&self, app: &str, id: &str) -> anyhow::Result<()> {
         let session = self.post(&session_path(app, id), &json!({})).await?.json(200)?;
         ensure!(session.get("id") == Some(&id.into()), "{session}");
         Ok(())
     }
 
-    /// The session of [`USER`] with its events.
+    /// Returns a session of [`USER`] with its events.
     ///
     /// # Errors
-    /// When there is none.
+    /// If it does not exist.
     pub async fn session(&self, app: &str, id: &str) -> anyhow::Result<Value> {
         self.get(&session_path(app, id)).await?.json(200)
     }
 
-    /// Says something over `/run`, and gives the events.
+    /// Sends a message to `/run`, and returns the events.
     ///
     /// # Errors
-    /// When the run fails, or an event is not as it must be.
+    /// If the run fails, or an event is malformed.
     pub async fn run(&self, app: &str, session: &str, text: &str) -> anyhow::Result<Vec<Value>> {
         events_of(&self.post("/run", &message(app, session, text)).await?.json(200)?)
     }
 
-    /// Says something in a new session.
+    /// Creates a session and sends a message in it.
     ///
     /// # Errors
     /// As [`Host::run`].
@@ -250,18 +250,18 @@ impl Host {
         self.run(app, session, text).await
     }
 
-    /// Says something over `/run_sse`, with the pieces of answers too if `streaming`.
+    /// Sends a message to `/run_sse`. With `streaming`, the stream includes partial events.
     ///
     /// # Errors
-    /// When no stream comes back.
+    /// If the answer is not a stream.
     pub async fn stream(&self, app: &str, session: &str, text: &str, streaming: bool) -> anyhow::Result<Stream> {
         self.stream_over("/run_sse", app, session, text, streaming).await
     }
 
-    /// As [`Host::stream`], over another spelling of the route.
+    /// Like [`Host::stream`], with another path.
     ///
     /// # Errors
-    /// When no stream comes back.
+    /// If the answer is not a stream.
     pub async fn stream_over(
         &self,
         path: &str,
@@ -277,120 +277,120 @@ impl Host {
         Stream::open(self.request(Method::POST, path).json(&body).send().await?).await
     }
 
-    /// What is loaded, and what is not and why.
+    /// Returns the states of all components.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn components(&self) -> anyhow::Result<Value> {
         self.get("/components").await?.json(200)
     }
 
-    /// Names of the apps.
+    /// Returns the names of the apps.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn apps(&self) -> anyhow::Result<Vec<String>> {
         Ok(serde_json::from_value(self.get("/list-apps").await?.json(200)?)?)
     }
 
-    /// Waits until what is loaded is as `is_so` says, and gives it.
+    /// Waits until the states of the components fulfil a condition, and returns them.
     ///
     /// # Errors
-    /// When it does not come to that.
-    pub async fn until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
-        let look = async {
-            let mut looks = tokio::time::interval(LOOK_AGAIN);
+    /// After a timeout.
+    pub async fn wait_until(&self, what: &str, condition: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+        let poll = async {
+            let mut ticks = tokio::time::interval(POLL_INTERVAL);
             loop {
-                looks.tick().await;
+                ticks.tick().await;
                 let components = self.components().await?;
-                if is_so(&components) {
+                if condition(&components) {
                     return anyhow::Ok(components);
                 }
             }
         };
-        match tokio::time::timeout(PATIENCE, look).await {
-            Ok(found) => found,
+        match tokio::time::timeout(TIMEOUT, poll).await {
+            Ok(components) => components,
             Err(_) => anyhow::bail!(
-                "waited {PATIENCE:?} until {what}; now there is {}; the host's log: {}",
+                "waited {TIMEOUT:?} until {what}; the components are {}; the host's log: {}",
                 self.components().await?,
                 self.log.text()
             ),
         }
     }
 
-    /// Waits until a file does not serve, and gives why.
+    /// Waits until a file is rejected, and returns the reason.
     ///
     /// # Errors
-    /// When it does not come to that.
-    pub async fn until_refused(&self, file: &str) -> anyhow::Result<String> {
-        let refused = |components: &Value| reason(components, file).is_some();
-        let components = self.until(&format!("{file} is refused"), refused).await?;
+    /// After a timeout.
+    pub async fn wait_for_refusal(&self, file: &str) -> anyhow::Result<String> {
+        let is_refused = |components: &Value| reason(components, file).is_some();
+        let components = self.wait_until(&format!("{file} is refused"), is_refused).await?;
         reason(&components, file).context("it has a reason")
     }
 
-    /// Waits until there is an app of this name.
+    /// Waits until an app exists.
     ///
     /// # Errors
-    /// When none comes.
-    pub async fn until_app(&self, app: &str) -> anyhow::Result<Value> {
-        self.until(&format!("there is the app {app}"), |components| has_app(components, app)).await
+    /// After a timeout.
+    pub async fn wait_for_app(&self, app: &str) -> anyhow::Result<Value> {
+        self.wait_until(&format!("there is the app {app}"), |components| has_app(components, app)).await
     }
 }
 
-/// The arguments that trust the configuration of a folder, if it has one: the operator's outside of it, or the test's own in it.
-fn own_config(folder: &Folder) -> Vec<OsString> {
+/// Returns the arguments that trust the configuration of a folder: the operator's file outside of it, or else the one in it.
+fn config_args(folder: &Folder) -> Vec<OsString> {
     let files = [folder.operator_config(), folder.file("hatchery.yaml")];
     let file = files.into_iter().find(|file| file.is_file());
     file.map(|file| vec!["--config".into(), file.into()]).unwrap_or_default()
 }
 
-/// What a host that starts is waited for.
+/// When a starting host counts as ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Until {
+enum ReadyWhen {
     Listening,
     Loaded,
 }
 
-/// Reads the next line in which a host says where it listens and what is loaded. If the host has closed its output instead,
-/// waits for the end of its log, so that the error carries all of it.
-async fn announcement(
+/// Reads the next line of JSON with the URL and the loaded components. If the host has closed its output instead, waits for the end of its
+/// log, so that the error contains all of it.
+async fn read_announcement(
     stdout: &mut (impl AsyncBufRead + Unpin),
     log: &Log,
     log_end: &mut JoinHandle<()>,
-    patience: Duration,
+    timeout: Duration,
 ) -> anyhow::Result<Value> {
     let mut line = String::new();
-    let ready = tokio::time::timeout(patience, stdout.read_line(&mut line)).await;
-    ready.with_context(|| format!("not ready after {patience:?}: {}", log.text()))??;
+    let read = tokio::time::timeout(timeout, stdout.read_line(&mut line)).await;
+    read.with_context(|| format!("not ready after {timeout:?}: {}", log.text()))??;
     if line.is_empty() {
-        let _ = tokio::time::timeout(PATIENCE, log_end).await;
+        let _ = tokio::time::timeout(TIMEOUT, log_end).await;
     }
-    serde_json::from_str(&line).with_context(|| format!("said {line:?} at the start: {}", log.text()))
+    serde_json::from_str(&line).with_context(|| format!("unexpected output {line:?}: {}", log.text()))
 }
 
-/// True when an app of this name is loaded.
+/// Returns true if an app is loaded.
 pub fn has_app(components: &Value, app: &str) -> bool {
     let apps = components.get("apps").and_then(Value::as_array).into_iter().flatten();
     apps.into_iter().any(|entry| event::text_at(entry, "/name") == app)
 }
 
-/// Why a file does not serve; `None` when it does, or is not there.
+/// Returns why a file is not served. `None` if it is served or does not exist.
 pub fn reason(components: &Value, file: &str) -> Option<String> {
     entry(components, file)?.get("reason").and_then(Value::as_str).map(Into::into)
 }
 
-/// What is known about a file.
+/// Returns the entry of a file.
 pub fn entry<'a>(components: &'a Value, file: &str) -> Option<&'a Value> {
     let files = components.get("files").and_then(Value::as_array)?;
     files.iter().find(|entry| event::text_at(entry, "/path") == file)
 }
 
-/// The path of a session of [`USER`].
+/// Returns the URL path of a session of [`USER`].
 pub fn session_path(app: &str, id: &str) -> String {
     format!("/apps/{app}/users/{USER}/sessions/{id}")
 }
 
-/// The body of a run.
+/// Returns the body of a run request.
 pub fn message(app: &str, session: &str, text: &str) -> Value {
     json!({
         "appName": app,
@@ -400,28 +400,28 @@ pub fn message(app: &str, session: &str, text: &str) -> Value {
     })
 }
 
-/// The events in a JSON array, checked.
+/// Returns the events of a JSON array after checking them.
 ///
 /// # Errors
-/// When one of them is not as it must be.
+/// If one is malformed.
 pub fn events_of(json: &Value) -> anyhow::Result<Vec<Value>> {
     let events = json.as_array().with_context(|| format!("{json} is not an array"))?;
     events.iter().try_for_each(event::check)?;
     Ok(events.clone())
 }
 
-/// The events of a session, or of the error that a failed run is.
+/// Returns the events of a session, or of the error of a failed run.
 ///
 /// # Errors
-/// When there are none, or one of them is not as it must be.
+/// If there are none, or one is malformed.
 pub fn events_in(json: &Value) -> anyhow::Result<Vec<Value>> {
     events_of(json.get("events").with_context(|| format!("{json} has no `events`"))?)
 }
 
 pub(crate) fn client() -> anyhow::Result<Client> {
-    // The second test of a process finds the provider installed, which is as good.
+    // An earlier test in this process may have installed it.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    Ok(Client::builder().no_proxy().timeout(PATIENCE).build()?)
+    Ok(Client::builder().no_proxy().timeout(TIMEOUT).build()?)
 }
 
 impl Log {

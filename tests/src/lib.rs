@@ -1,35 +1,35 @@
-//! What the black-box tests share: a folder to serve, the real `hatchery` process that serves it, and a client that checks what holds for
-//! every answer. Nothing here links the host: the tests know what any client knows.
+//! Support of the black-box tests: a folder to serve, the real `hatchery` process, and a client that checks every answer. The host is not
+//! linked: the tests know what any client knows.
 //!
-//! `cargo xtask test` builds what they need, the `hatchery` command and the components; see [`paths`] for where they are looked for.
+//! `cargo xtask test` builds the `hatchery` command and the components; [`paths`] finds them.
 
 use std::io::Write;
 
 pub mod answer;
-pub mod blocks;
-pub mod churn;
+pub mod code_blocks;
 pub mod conversation;
 pub mod event;
 pub mod folder;
-pub mod heavy;
 pub mod host;
 pub mod paths;
 pub mod registry;
+pub mod slow_components;
 pub mod soak;
 pub mod sse;
 pub mod stage;
-pub mod swapping;
+pub mod swap_load;
+pub mod swapper;
 
-/// Says that something is not tested here, past the test harness, which shows nothing of a test that passes.
+/// Reports on stderr that something is not tested. Bypasses the test harness, which captures the output of passing tests.
 pub fn skip(what: &str, reason: &str) {
-    // Without a place to say it, nobody listens.
+    // If stderr is closed, nobody reads it.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what}: {reason}");
 }
 
 pub use answer::Answer;
-pub use churn::Churn;
 pub use conversation::{Conversation, Route};
 pub use folder::Folder;
 pub use host::Host;
 pub use registry::Registry;
 pub use stage::Stage;
+pub use swap_load::SwapLoad;

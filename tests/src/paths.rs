@@ -1,39 +1,38 @@
-//! Where the things are that tests need.
+//! Paths of the repository, the `hatchery` command and built components.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use tokio::process::Command;
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn repository() -> &'static Path {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    own.parent().unwrap_or(own)
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package)
 }
 
-/// The `hatchery` command: `HATCHERY_BIN`, or else the one that cargo built beside this test.
+/// Returns the path of the `hatchery` command: `HATCHERY_BIN`, or else the one that cargo built beside this test.
 ///
 /// # Errors
-/// When it has not been built.
+/// If it has not been built.
 pub fn hatchery() -> anyhow::Result<PathBuf> {
     let path = match std::env::var_os("HATCHERY_BIN") {
         Some(path) => PathBuf::from(path),
         None => profile_folder()?.join("hatchery"),
     };
-    built(path)
+    check_built(path)
 }
 
-/// The `hatchery` command, ready for its arguments. Compiled code is kept for all tests, since most of a host's start would be the
-/// compilation of components that another test's host has compiled before. The user of this machine is left out of it: no folder is
-/// trusted, no model has a key, and no registry knows who one is.
+/// Creates a `hatchery` command without arguments. All tests share a code cache, so that each component is compiled once. The user's own
+/// environment is hidden: no folder is trusted, and there are no keys and no credentials.
 ///
 /// # Errors
-/// When it has not been built.
+/// If it has not been built.
 pub fn command() -> anyhow::Result<Command> {
     let mut command = Command::new(hatchery()?);
-    command.env("XDG_CACHE_HOME", scratch("cache")?).kill_on_drop(true);
-    command.env("XDG_CONFIG_HOME", scratch("config")?);
-    command.env("DOCKER_CONFIG", scratch("no-docker")?);
+    command.env("XDG_CACHE_HOME", cache_folder("cache")?).kill_on_drop(true);
+    command.env("XDG_CONFIG_HOME", cache_folder("config")?);
+    command.env("DOCKER_CONFIG", cache_folder("no-docker")?);
     for variable in ["GOOGLE_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "HATCHERY_LOG"] {
         command.env_remove(variable);
     }
@@ -44,23 +43,23 @@ pub fn command() -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// The bytes of a built component: from the folder `HATCHERY_COMPONENTS`, or else from the target directory of this test.
+/// Returns a built component: from the folder `HATCHERY_COMPONENTS`, or else from the target directory of this test.
 ///
 /// # Errors
-/// When it has not been built.
+/// If it has not been built.
 pub fn component(name: &str) -> anyhow::Result<Vec<u8>> {
     let folder = match std::env::var_os("HATCHERY_COMPONENTS") {
         Some(folder) => PathBuf::from(folder),
         None => profile_folder()?.with_file_name("wasm32-wasip2").join("guest"),
     };
-    let path = built(folder.join(format!("{name}.wasm")))?;
+    let path = check_built(folder.join(format!("{name}.wasm")))?;
     std::fs::read(&path).with_context(|| path.display().to_string())
 }
 
-/// The component `puppet` with a way to attack by what it describes; see its source for their names.
+/// Returns the component `puppet` with one of the attacks that are listed in its source.
 ///
 /// # Errors
-/// When it has not been built.
+/// If it has not been built.
 pub fn puppet(attack: &str) -> anyhow::Result<Vec<u8>> {
     const BUILT: &[u8] = b"puppet:harmless-----------------";
     let attack = format!("puppet:{attack:-<width$}", width = BUILT.len() - "puppet:".len());
@@ -68,26 +67,26 @@ pub fn puppet(attack: &str) -> anyhow::Result<Vec<u8>> {
     replace(component("puppet")?, BUILT, attack.as_bytes()).context("puppet.wasm")
 }
 
-/// The component `swap` saying one of two texts, as if its author had changed it.
+/// Returns the component `swap` with one of its two texts, as if its author had changed it.
 ///
 /// # Errors
-/// When it has not been built.
+/// If it has not been built.
 pub fn swap(text: Swap) -> anyhow::Result<Vec<u8>> {
     replace(component("swap")?, b"unset", text.text().as_bytes()).context("swap.wasm")
 }
 
-/// Puts a text into the only place where another one of the same length is.
+/// Replaces the only occurrence of a text by another one of the same length.
 fn replace(mut bytes: Vec<u8>, old: &[u8], new: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let mut places = bytes.windows(old.len()).enumerate().filter(|(_, window)| *window == old);
-    let place = places.next().map(|(place, _)| place).context("it does not hold the text to replace")?;
-    ensure!(places.next().is_none(), "it holds the text to replace more than once");
-    for (byte, new) in bytes.iter_mut().skip(place).zip(new) {
+    let mut positions = bytes.windows(old.len()).enumerate().filter(|(_, window)| *window == old);
+    let position = positions.next().map(|(position, _)| position).context("it does not contain the text to replace")?;
+    ensure!(positions.next().is_none(), "it contains the text to replace more than once");
+    for (byte, new) in bytes.iter_mut().skip(position).zip(new) {
         *byte = *new;
     }
     Ok(bytes)
 }
 
-/// What [`swap`] says; both are as long as what it was built with.
+/// The text of [`swap`]. Both are as long as the one that it was built with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Swap {
     /// `older`
@@ -97,7 +96,7 @@ pub enum Swap {
 }
 
 impl Swap {
-    /// The text.
+    /// Returns the text.
     pub fn text(self) -> &'static str {
         match self {
             Self::Older => "older",
@@ -105,32 +104,32 @@ impl Swap {
         }
     }
 
-    /// All that an agent of this text says in a turn.
-    pub fn words(self) -> Vec<String> {
+    /// Returns all texts of a run of this version.
+    pub fn texts(self) -> Vec<String> {
         (1..=3).map(|number| format!("{} {number}", self.text())).collect()
     }
 }
 
-/// A folder in cargo's target directory for what later runs of the tests can use again.
+/// Creates a folder in cargo's target directory that later runs of the tests reuse.
 ///
 /// # Errors
-/// When it cannot be made.
-pub fn scratch(name: &str) -> anyhow::Result<PathBuf> {
+/// If it cannot be created.
+pub fn cache_folder(name: &str) -> anyhow::Result<PathBuf> {
     let folder = profile_folder()?.with_file_name("tmp").join(name);
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     Ok(folder)
 }
 
-/// `target/debug`: this test runs from `target/debug/deps`.
+/// Returns `target/debug`; this test runs from `target/debug/deps`.
 fn profile_folder() -> anyhow::Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    let folder = own.ancestors().nth(2).with_context(|| own.display().to_string())?;
+    let test = std::env::current_exe()?;
+    let folder = test.ancestors().nth(2).with_context(|| test.display().to_string())?;
     Ok(folder.to_owned())
 }
 
-fn built(path: PathBuf) -> anyhow::Result<PathBuf> {
+fn check_built(path: PathBuf) -> anyhow::Result<PathBuf> {
     if !path.is_file() {
-        bail!("{} has not been built; `cargo xtask test` builds all that tests need", path.display());
+        bail!("{} has not been built; `cargo xtask test` builds everything that tests need", path.display());
     }
     Ok(path)
 }

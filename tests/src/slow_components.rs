@@ -1,17 +1,17 @@
-//! Components that are dear to compile, and the processes that compile them.
+//! Components that are slow to compile, and the processes that compile them.
 
 use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::Result;
 
-/// A component with one function, whose compilation takes far longer than the square of its size: loops in loops that share their
-/// variables. With a depth of 6000 it has some 90 KB and takes minutes.
+/// Returns a component with one function of nested loops that share their variables. Its compile time grows faster than the square of its
+/// size: with a depth of 6000 it has about 90 KB and takes minutes.
 ///
 /// # Errors
-/// When its text is wrong.
+/// If its text is invalid.
 pub fn nested_loops(depth: usize) -> Result<Vec<u8>> {
-    /// Variables of the function.
+    /// The number of local variables.
     const VARIABLES: usize = 100;
 
     let variable = |number: usize, factor: usize| number.wrapping_mul(factor) % VARIABLES;
@@ -26,12 +26,12 @@ pub fn nested_loops(depth: usize) -> Result<Vec<u8>> {
     component(VARIABLES, &body)
 }
 
-/// A component with one function of so many additions, which takes memory rather than time.
+/// Returns a component with one function of `count` conditional additions, whose compilation takes much memory.
 ///
 /// # Errors
-/// When its text is wrong.
+/// If its text is invalid.
 pub fn branches(count: usize) -> Result<Vec<u8>> {
-    /// Variables of the function.
+    /// The number of local variables.
     const VARIABLES: usize = 1000;
 
     let variable = |number: usize, factor: usize| number.wrapping_mul(factor) % VARIABLES;
@@ -43,7 +43,7 @@ pub fn branches(count: usize) -> Result<Vec<u8>> {
     component(VARIABLES, &body)
 }
 
-/// A component whose exported function `f` has this body.
+/// Returns a component whose exported function `f` has this body.
 fn component(variables: usize, body: &str) -> Result<Vec<u8>> {
     let locals = "i32 ".repeat(variables);
     let text = format!(
@@ -53,10 +53,10 @@ fn component(variables: usize, body: &str) -> Result<Vec<u8>> {
     Ok(wat::parse_str(text)?)
 }
 
-/// The processes that a process has started and that are not gone, as folders in `/proc`.
+/// Returns the child processes of a process, as folders in `/proc`.
 pub fn children(parent: u32) -> Vec<PathBuf> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
-    // After the name, which is in brackets, come the state and the parent.
+    // The fields after the name in brackets are the state and the parent.
     let is_child = |process: &PathBuf| {
         let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
         let rest = stat.rsplit(')').next().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! A host under everything at once for as long as one likes: good components, swapped ones, some that trap, spin, eat memory or ask for what
-//! they were not granted, and hostile ones. It counts what came of each request, and watches memory and file handles of the process.
+//! Soak test: a host under load with harmless components, swapped ones, some that trap, spin, allocate memory or use what they were not granted,
+//! and hostile ones. Counts the outcome of each request, and samples memory and file handles of the process.
 //!
-//! What must hold: good requests are answered, bad ones fail in the way that they must, and neither memory nor handles grow.
+//! Harmless requests must be answered, the others must fail in the expected way, and neither memory nor handles may grow.
 
 mod attacks;
 mod load;
@@ -16,60 +16,60 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde::Serialize;
 
-use crate::swapping::Swapper;
+use crate::swapper::Swapper;
 use crate::{Folder, Host};
 use load::Load;
 pub use report::Report;
 pub use usage::Usage;
 
-/// What a soak is made of.
+/// The parameters of a soak test.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// How long it goes on.
-    pub lasts: Duration,
-    /// How many clients ask at the same time.
+    /// The duration of the load.
+    pub duration: Duration,
+    /// The number of concurrent clients.
     pub clients: usize,
-    /// How many clients attack at the same time.
+    /// The number of concurrent attackers.
     pub attackers: usize,
-    /// How often a component is replaced.
-    pub swap_every: Duration,
-    /// How often numbers are taken.
-    pub look_every: Duration,
+    /// The interval between replacements of a component.
+    pub swap_interval: Duration,
+    /// The interval between samples.
+    pub sample_interval: Duration,
 }
 
-/// The numbers at one moment.
+/// The counters and the resource usage at one time.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sample {
     /// Seconds since the start.
     pub at: f64,
-    /// Requests that ended as they must, by kind, so far.
+    /// Requests with the expected outcome so far, by kind.
     pub good: BTreeMap<&'static str, u64>,
-    /// Other requests, by kind and reason, so far.
+    /// Other requests so far, by kind and reason.
     pub failed: BTreeMap<String, u64>,
-    /// Attacks, by name and how they ended, so far.
+    /// Attacks so far, by name and outcome.
     pub attacks: BTreeMap<&'static str, BTreeMap<String, u64>>,
     /// Swaps so far.
     pub swaps: u64,
-    /// What the host's process uses.
+    /// The resource usage of the host's process.
     pub usage: Usage,
 }
 
 impl Sample {
-    /// All requests so far, without attacks.
+    /// Returns the number of requests so far, without attacks.
     pub fn requests(&self) -> u64 {
         self.good.values().sum::<u64>() + self.failed.values().sum::<u64>()
     }
 }
 
-/// What a soak came to.
+/// The result of a soak test.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// The numbers over time; the first are those before any load, the last those of the end.
+    /// The samples. The first is taken before the load, the last at the end.
     pub samples: Vec<Sample>,
-    /// What does not hold, a sentence each.
-    pub complaints: Vec<String>,
+    /// The violated conditions, one sentence each.
+    pub violations: Vec<String>,
 }
 
 #[derive(Default)]
@@ -80,42 +80,43 @@ struct Counts {
     swaps: u64,
 }
 
-/// Runs a soak in a folder of its own, and tells each sample as it is taken.
+/// Runs a soak test in a temporary folder. Calls `on_sample` with each sample.
 ///
 /// # Errors
-/// When the host does not start, or dies.
-pub async fn run(plan: &Plan, mut tell: impl FnMut(&Sample)) -> anyhow::Result<Outcome> {
+/// If the host does not start, or dies.
+pub async fn run(plan: &Plan, mut on_sample: impl FnMut(&Sample)) -> anyhow::Result<Outcome> {
     let folder = Folder::empty()?;
     load::prepare(&folder)?;
     attacks::prepare(&folder)?;
     let host = Host::serve(&folder).await?;
     for app in ["caller", "greeter", "swap", crate::stage::ATTACKER] {
-        host.until_app(app).await?;
+        host.wait_for_app(app).await?;
     }
-    let soak = Soak { host, folder, counts: Mutex::default(), is_over: AtomicBool::new(false), began: Instant::now() };
+    let soak =
+        Soak { host, folder, counts: Mutex::default(), has_ended: AtomicBool::new(false), start: Instant::now() };
     let clients = (0..plan.clients).map(|client| soak.client(client));
     let attackers = (0..plan.attackers).map(|attacker| soak.attacker(attacker, plan.attackers));
     let watch = async {
-        let samples = soak.watch(plan, &mut tell).await;
-        soak.is_over.store(true, Ordering::SeqCst);
+        let samples = soak.watch(plan, &mut on_sample).await;
+        soak.has_ended.store(true, Ordering::SeqCst);
         samples
     };
     let all = futures::future::join_all(clients);
     let (samples, (), _, _) =
-        tokio::join!(watch, soak.swap(plan.swap_every), all, futures::future::join_all(attackers));
+        tokio::join!(watch, soak.swap(plan.swap_interval), all, futures::future::join_all(attackers));
     let mut samples = samples?;
     soak.host.get("/health").await?.json(200).context("the host does not answer at the end")?;
     samples.push(soak.sample()?);
-    let complaints = complaints(&samples);
-    Ok(Outcome { samples, complaints })
+    let violations = find_violations(&samples);
+    Ok(Outcome { samples, violations })
 }
 
 struct Soak {
     host: Host,
     folder: Folder,
     counts: Mutex<Counts>,
-    is_over: AtomicBool,
-    began: Instant,
+    has_ended: AtomicBool,
+    start: Instant,
 }
 
 impl Soak {
@@ -127,35 +128,35 @@ impl Soak {
         *self.counts().failed.entry(format!("{what}: {error:#}")).or_default() += 1;
     }
 
-    /// Asks for one thing after the other, each kind in turn.
+    /// Sends one request after the other, of each kind in turn.
     async fn client(&self, client: usize) {
         for (number, load) in Load::ALL.into_iter().cycle().skip(client).enumerate() {
-            if self.is_over.load(Ordering::SeqCst) {
+            if self.has_ended.load(Ordering::SeqCst) {
                 return;
             }
-            match load.ask(&self.host, &format!("soak-{client}-{number}")).await {
+            match load.send(&self.host, &format!("soak-{client}-{number}")).await {
                 Ok(()) => *self.counts().good.entry(load.name()).or_default() += 1,
                 Err(error) => self.count_failure(load.name(), &error),
             }
         }
     }
 
-    /// Tries one attack after the other; attackers begin at different places of the list.
+    /// Runs one attack after the other. Attackers start at different positions of the list.
     async fn attacker(&self, attacker: usize, attackers: usize) {
         let attacks = attacks::all();
         let first = attacker * attacks.len() / attackers.max(1);
         for (number, attack) in attacks.iter().cycle().skip(first).enumerate() {
-            if self.is_over.load(Ordering::SeqCst) {
+            if self.has_ended.load(Ordering::SeqCst) {
                 return;
             }
-            match attack.attempt(&self.host, &format!("attack-{attacker}-{number}")).await {
-                Ok(ending) => *self.counts().attacks.entry(attack.name).or_default().entry(ending).or_default() += 1,
+            match attack.run(&self.host, &format!("attack-{attacker}-{number}")).await {
+                Ok(outcome) => *self.counts().attacks.entry(attack.name).or_default().entry(outcome).or_default() += 1,
                 Err(error) => self.count_failure(attack.name, &error),
             }
         }
     }
 
-    /// Replaces a component by its other version again and again, each time once the last one serves.
+    /// Replaces a component repeatedly, each time after the last version has been loaded.
     async fn swap(&self, every: Duration) {
         let mut ticks = tokio::time::interval(every);
         let mut swapper = match Swapper::new(&self.host, &self.folder) {
@@ -164,7 +165,7 @@ impl Soak {
         };
         loop {
             ticks.tick().await;
-            if self.is_over.load(Ordering::SeqCst) {
+            if self.has_ended.load(Ordering::SeqCst) {
                 return;
             }
             match swapper.swap().await {
@@ -174,14 +175,14 @@ impl Soak {
         }
     }
 
-    async fn watch(&self, plan: &Plan, tell: &mut impl FnMut(&Sample)) -> anyhow::Result<Vec<Sample>> {
-        let mut ticks = tokio::time::interval(plan.look_every);
+    async fn watch(&self, plan: &Plan, on_sample: &mut impl FnMut(&Sample)) -> anyhow::Result<Vec<Sample>> {
+        let mut ticks = tokio::time::interval(plan.sample_interval);
         let mut samples = vec![self.sample()?];
         ticks.tick().await;
-        while self.began.elapsed() < plan.lasts {
+        while self.start.elapsed() < plan.duration {
             ticks.tick().await;
             let sample = self.sample()?;
-            tell(&sample);
+            on_sample(&sample);
             samples.push(sample);
         }
         Ok(samples)
@@ -191,7 +192,7 @@ impl Soak {
         let usage = Usage::of(self.host.process().context("the host has died")?)?;
         let counts = self.counts();
         Ok(Sample {
-            at: self.began.elapsed().as_secs_f64(),
+            at: self.start.elapsed().as_secs_f64(),
             good: counts.good.clone(),
             failed: counts.failed.clone(),
             attacks: counts.attacks.clone(),
@@ -201,21 +202,21 @@ impl Soak {
     }
 }
 
-/// What does not hold. Growth is judged between the first third, in which caches fill, and the end.
-fn complaints(samples: &[Sample]) -> Vec<String> {
+/// Returns the violated conditions. Growth is measured from the end of the first third, in which caches fill, to the end.
+fn find_violations(samples: &[Sample]) -> Vec<String> {
     let Some(last) = samples.last() else { return vec!["nothing was measured".into()] };
-    let mut complaints: Vec<String> =
+    let mut violations: Vec<String> =
         last.failed.iter().map(|(reason, count)| format!("{count} requests failed: {reason}")).collect();
-    let unasked = Load::ALL.into_iter().filter(|load| !last.good.contains_key(load.name()));
-    complaints.extend(unasked.map(|load| format!("no request of the kind `{}` ended well", load.name())));
+    let missing = Load::ALL.into_iter().filter(|load| !last.good.contains_key(load.name()));
+    violations.extend(missing.map(|load| format!("no request of the kind `{}` succeeded", load.name())));
     if last.swaps == 0 {
-        complaints.push("nothing was swapped".into());
+        violations.push("nothing was swapped".into());
     }
     if last.attacks.is_empty() {
-        complaints.push("nothing attacked".into());
+        violations.push("nothing attacked".into());
     }
     if let Some(early) = samples.get(report::warm_up(samples)) {
-        complaints.extend(last.usage.growth_since(&early.usage));
+        violations.extend(last.usage.growth_since(&early.usage));
     }
-    complaints
+    violations
 }

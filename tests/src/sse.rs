@@ -1,4 +1,4 @@
-//! A stream of server-sent events, read as ADK's web client reads it: each message is one `data:` line.
+//! Client of server-sent events, with the restrictions of ADK's web client: each message is one `data:` line.
 
 use anyhow::{Context, ensure};
 use reqwest::Response;
@@ -13,10 +13,10 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream of an answer, which must be one.
+    /// Opens the stream of an answer.
     ///
     /// # Errors
-    /// When it is another answer.
+    /// If the answer is not a stream.
     pub async fn open(response: Response) -> anyhow::Result<Self> {
         let status = response.status();
         let content_type = response.headers().get("content-type").and_then(|value| value.to_str().ok());
@@ -27,13 +27,13 @@ impl Stream {
         Ok(Self { response, buffer: Vec::new() })
     }
 
-    /// The next message, checked if it is an event and not `{"error": …}`; `None` at the end.
+    /// Returns the next message, or `None` at the end. Checks its format unless it is `{"error": …}`.
     ///
     /// # Errors
-    /// When the connection breaks, or a message is not one `data:` line of JSON.
+    /// If the connection breaks, or a message is not one `data:` line of JSON.
     pub async fn next(&mut self) -> anyhow::Result<Option<Value>> {
         loop {
-            if let Some(message) = self.buffered()? {
+            if let Some(message) = self.next_buffered()? {
                 return Ok(Some(message));
             }
             match self.response.chunk().await.context("the stream broke")? {
@@ -46,7 +46,7 @@ impl Stream {
         }
     }
 
-    /// All messages to the end.
+    /// Returns all messages.
     ///
     /// # Errors
     /// As [`Stream::next`].
@@ -58,8 +58,8 @@ impl Stream {
         Ok(messages)
     }
 
-    /// A message that has come already. Comments (`: keep-alive`) are no messages.
-    fn buffered(&mut self) -> anyhow::Result<Option<Value>> {
+    /// Returns the next message in the buffer. Skips comments (`: keep-alive`).
+    fn next_buffered(&mut self) -> anyhow::Result<Option<Value>> {
         while let Some(end) = self.buffer.windows(2).position(|window| window == b"\n\n") {
             let frame: Vec<u8> = self.buffer.drain(..end + 2).collect();
             let frame = String::from_utf8(frame)?;

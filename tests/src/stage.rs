@@ -1,4 +1,4 @@
-//! A host that serves hostile components beside honest ones, and what must hold while they attack it and when they have.
+//! A host that serves hostile and harmless components, with checks that attacks do not affect it.
 
 use std::fmt;
 use std::fs;
@@ -10,47 +10,47 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::event::{text, texts, tool_response};
-use crate::host::{PATIENCE, USER, message};
+use crate::host::{TIMEOUT, USER, message};
 use crate::paths::{component, repository};
 use crate::soak::Usage;
 use crate::{Folder, Host};
 
-/// Memory that a host may hold after an attack beside what it held before, bytes. Allocators and caches take some of it.
+/// Allowed growth of a host's memory after an attack in bytes, for allocators and caches.
 const MEMORY_SLACK: u64 = 300 << 20;
 
-/// Memory that a host may use for a moment in an attack, bytes.
+/// Allowed growth of a host's peak memory during an attack in bytes.
 const PEAK_SLACK: u64 = 700 << 20;
 
-/// What an attack may leave on the disk, bytes.
+/// Allowed growth of the disk usage in bytes.
 const DISK_SLACK: u64 = 100 << 20;
 
-/// Handles that may be open after an attack and were not before: connections of the test itself.
+/// Allowed growth of the number of open file handles, for connections of the test itself.
 const HANDLES_SLACK: u64 = 24;
 
-/// An agent in YAML whose model, `hostile/puppeteer`, calls the tools that the user's message names.
+/// A YAML agent whose model, `hostile/puppeteer`, calls the tools that are named in the user's message.
 pub const ATTACKER: &str = "attacker";
 
 /// A served folder with the component `hostile`, its agent [`ATTACKER`], and the samples `greeter` and `dice`.
 pub struct Stage {
-    /// What is served.
+    /// The served folder.
     pub folder: Folder,
-    /// Who serves it.
+    /// The host that serves it.
     pub host: Host,
 }
 
 impl Stage {
-    /// With these settings in hatchery.yaml.
+    /// Serves the folder with these settings in hatchery.yaml.
     ///
     /// # Errors
-    /// When the host does not start.
+    /// If the host does not start.
     pub async fn new(settings: &str) -> anyhow::Result<Self> {
         Self::with(settings, &[]).await
     }
 
-    /// With more components beside, by their files' names.
+    /// Serves the folder with additional components, by file name.
     ///
     /// # Errors
-    /// When the host does not start.
+    /// If the host does not start.
     pub async fn with(settings: &str, components: &[(&str, Vec<u8>)]) -> anyhow::Result<Self> {
         let folder = Self::folder(settings)?;
         for (name, bytes) in components {
@@ -59,33 +59,33 @@ impl Stage {
         Self::serve(folder).await
     }
 
-    /// Serves a folder that [`Stage::folder`] made.
+    /// Serves a folder that was created by [`Stage::folder`].
     ///
     /// # Errors
-    /// When the host does not start.
+    /// If the host does not start.
     pub async fn serve(folder: Folder) -> anyhow::Result<Self> {
-        Self::serve_by(crate::paths::command()?, folder).await
+        Self::serve_with_command(crate::paths::command()?, folder).await
     }
 
-    /// The same by a command of one's own, as [`Host::serve_by`].
+    /// Like [`Stage::serve`], with another command; see [`Host::serve_with_command`].
     ///
     /// # Errors
-    /// When the host does not start.
-    pub async fn serve_by(command: Command, folder: Folder) -> anyhow::Result<Self> {
-        let host = Host::serve_by(command, &folder).await?;
-        host.until("the neighbours serve", |components| {
+    /// If the host does not start.
+    pub async fn serve_with_command(command: Command, folder: Folder) -> anyhow::Result<Self> {
+        let host = Host::serve_with_command(command, &folder).await?;
+        host.wait_until("the harmless components serve", |components| {
             ["greeter", "dice"].iter().all(|app| crate::host::has_app(components, app))
         })
         .await?;
         let stage = Self { folder, host };
-        stage.neighbours_answer().await?;
+        stage.check_neighbours().await?;
         Ok(stage)
     }
 
-    /// What is to be served, with these settings in hatchery.yaml.
+    /// Creates the folder with these settings in hatchery.yaml.
     ///
     /// # Errors
-    /// When something has not been built.
+    /// If something has not been built.
     pub fn folder(settings: &str) -> anyhow::Result<Folder> {
         let folder = Folder::empty()?;
         folder.write("hatchery.yaml", with_greeter(settings)?)?;
@@ -94,102 +94,103 @@ impl Stage {
         folder.put("dice.wasm", component("dice")?)?;
         let answers = repository().join("sample-agents/dice/answers.yaml");
         folder.write("dice/answers.yaml", fs::read(answers)?)?;
-        folder.write(&format!("{ATTACKER}/root_agent.yaml"), attacker(ATTACKER, &["Toolset"]))?;
+        folder.write(&format!("{ATTACKER}/root_agent.yaml"), attacker_yaml(ATTACKER, &["Toolset"]))?;
         Ok(folder)
     }
 
-    /// Has the attacker call a tool of `hostile` in a new session, and gives the tool's answer.
+    /// Lets the attacker call a tool of `hostile` in a new session, and returns the tool's response.
     ///
     /// # Errors
-    /// When the run fails.
+    /// If the run fails.
     pub async fn attack(&self, tool: &str, args: Value) -> anyhow::Result<Value> {
-        let session = new_session();
-        let events = self.host.ask(ATTACKER, &session, &order(tool, args)).await?;
+        let session = new_session_id();
+        let events = self.host.ask(ATTACKER, &session, &call_message(tool, args)).await?;
         tool_response(&events, tool).cloned()
     }
 
-    /// Says something to an agent of `hostile` in a new session; gives the session, and the status and JSON of the answer.
+    /// Sends a message to an agent of `hostile` in a new session, and returns the answer.
     ///
     /// # Errors
-    /// When the host does not answer.
-    pub async fn say(&self, app: &str, wish: &Value) -> anyhow::Result<Said> {
-        let session = new_session();
+    /// If the host does not answer.
+    pub async fn send(&self, app: &str, command: &Value) -> anyhow::Result<RunAnswer> {
+        let session = new_session_id();
         self.host.create_session(app, &session).await?;
-        let answer = self.host.post("/run", &message(app, &session, &wish.to_string())).await?;
+        let answer = self.host.post("/run", &message(app, &session, &command.to_string())).await?;
         let body =
             serde_json::from_str(&answer.text).with_context(|| answer.text.chars().take(500).collect::<String>())?;
-        Ok(Said { session, status: answer.status, body })
+        Ok(RunAnswer { session, status: answer.status, body })
     }
 
-    /// The honest neighbours answer as ever.
+    /// Checks that the harmless components answer.
     ///
     /// # Errors
-    /// When one does not.
-    pub async fn neighbours_answer(&self) -> anyhow::Result<()> {
+    /// If one does not.
+    pub async fn check_neighbours(&self) -> anyhow::Result<()> {
         self.host.get("/health").await?.json(200)?;
-        let said = texts(&self.host.ask("greeter", &new_session(), "Hello").await?);
-        ensure!(said.iter().any(|text| text.contains("visit") || text.contains("Hello")), "the greeter said {said:?}");
-        let events = self.host.ask("dice", &new_session(), "Roll a die with 20 sides").await?;
+        let texts = texts(&self.host.ask("greeter", &new_session_id(), "Hello").await?);
+        ensure!(texts.iter().any(|text| text.contains("visit") || text.contains("Hello")), "greeter answers {texts:?}");
+        let events = self.host.ask("dice", &new_session_id(), "Roll a die with 20 sides").await?;
         let rolled = events.iter().map(text).collect::<String>();
-        ensure!(rolled.contains("rolled") || rolled.contains("You"), "the dice said {rolled:?}");
+        ensure!(rolled.contains("rolled") || rolled.contains("You"), "dice answers {rolled:?}");
         Ok(())
     }
 
-    /// Does something hostile. The neighbours must answer while it goes on and when it is over, and then the host must hold no more
-    /// memory, handles and disk than before.
+    /// Runs an attack. The harmless components must answer during and after it. After it, the host must use about as much memory, file
+    /// handles and disk as before.
     ///
     /// # Errors
-    /// When one of this does not hold, or the attack could not be tried.
+    /// If one of these conditions does not hold, or the attack could not be run.
     pub async fn withstand<T>(&self, attack: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
         let before = self.footprint()?;
-        self.forget_peak()?;
-        let is_over = AtomicBool::new(false);
+        self.reset_peak_memory()?;
+        let has_ended = AtomicBool::new(false);
         let neighbours = async {
-            while !is_over.load(Ordering::SeqCst) {
-                self.neighbours_answer().await.context("while it was attacked")?;
+            while !has_ended.load(Ordering::SeqCst) {
+                self.check_neighbours().await.context("during the attack")?;
             }
             anyhow::Ok(())
         };
         let attack = async {
             let outcome = attack.await;
-            is_over.store(true, Ordering::SeqCst);
+            has_ended.store(true, Ordering::SeqCst);
             outcome
         };
         let (outcome, ()) = futures::try_join!(attack, neighbours)?;
-        self.neighbours_answer().await.context("after it was attacked")?;
-        self.is_calm(&before).await?;
+        self.check_neighbours().await.context("after the attack")?;
+        self.wait_until_calm(&before).await?;
         Ok(outcome)
     }
 
-    /// Waits until the host holds what it held before, or a little more.
-    async fn is_calm(&self, before: &Footprint) -> anyhow::Result<()> {
-        let look = async {
-            let mut looks = tokio::time::interval(std::time::Duration::from_millis(50));
+    /// Waits until the host uses about as much as before.
+    async fn wait_until_calm(&self, before: &Footprint) -> anyhow::Result<()> {
+        let poll = async {
+            let mut ticks = tokio::time::interval(std::time::Duration::from_millis(50));
             loop {
-                looks.tick().await;
-                if self.footprint()?.is_near(before) {
+                ticks.tick().await;
+                if self.footprint()?.is_close_to(before) {
                     return anyhow::Ok(());
                 }
             }
         };
-        let calm = tokio::time::timeout(PATIENCE / 4, look).await;
-        calm.with_context(|| format!("before: {before}; now: {:?}", self.footprint().map(|now| now.to_string())))??;
-        let peak = self.status("VmHWM:")?;
-        let most = before.usage.memory + PEAK_SLACK;
-        ensure!(peak <= most, "it used {} MiB for a moment, before: {before}", peak >> 20);
+        let outcome = tokio::time::timeout(TIMEOUT / 4, poll).await;
+        outcome
+            .with_context(|| format!("before: {before}; now: {:?}", self.footprint().map(|now| now.to_string())))??;
+        let peak = self.status_bytes("VmHWM:")?;
+        let max = before.usage.memory + PEAK_SLACK;
+        ensure!(peak <= max, "the peak was {} MiB; before: {before}", peak >> 20);
         Ok(())
     }
 
-    /// Waits until the audit log holds a line with all of these texts.
+    /// Waits for a line of the audit log that contains all these texts.
     ///
     /// # Errors
-    /// When none comes.
-    pub async fn until_audited(&self, parts: &[&str]) -> anyhow::Result<()> {
-        let is_there = |log: &str| {
+    /// After a timeout.
+    pub async fn wait_for_audit(&self, parts: &[&str]) -> anyhow::Result<()> {
+        let is_logged = |log: &str| {
             let mut lines = log.lines().filter(|line| line.contains("hatchery::audit"));
             lines.any(|line| parts.iter().all(|part| line.contains(part)))
         };
-        self.host.until_log(&format!("a line of the audit log with {parts:?}"), is_there).await
+        self.host.wait_until_log(&format!("a line of the audit log with {parts:?}"), is_logged).await
     }
 
     fn footprint(&self) -> anyhow::Result<Footprint> {
@@ -201,23 +202,23 @@ impl Stage {
         self.host.process().context("the host has ended")
     }
 
-    /// Begins to measure the most memory anew.
-    fn forget_peak(&self) -> anyhow::Result<()> {
+    /// Resets the peak memory of the process.
+    fn reset_peak_memory(&self) -> anyhow::Result<()> {
         fs::write(format!("/proc/{}/clear_refs", self.process()?), "5").context("clear_refs")
     }
 
-    /// A size in the process's status, bytes.
-    fn status(&self, key: &str) -> anyhow::Result<u64> {
+    /// Returns a size from the process's status in bytes.
+    fn status_bytes(&self, key: &str) -> anyhow::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process()?))?;
         let line = status.lines().find_map(|line| line.strip_prefix(key)).with_context(|| key.to_owned())?;
         Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
     }
 }
 
-/// Settings with what the sample `greeter` is granted beside.
+/// Adds the grants of the sample `greeter` to settings.
 ///
 /// # Errors
-/// When they are not YAML of a mapping.
+/// If they are not a YAML mapping.
 pub fn with_greeter(settings: &str) -> anyhow::Result<String> {
     let mut settings: Value = serde_yaml::from_str(settings)?;
     if settings.is_null() {
@@ -229,26 +230,26 @@ pub fn with_greeter(settings: &str) -> anyhow::Result<String> {
     Ok(settings.to_string())
 }
 
-/// An answer of `/run`.
+/// The answer of `/run`.
 #[derive(Debug)]
-pub struct Said {
-    /// The session in which it was said.
+pub struct RunAnswer {
+    /// The id of the session.
     pub session: String,
     /// The HTTP status.
     pub status: u16,
-    /// Events, or an error.
+    /// The events, or an error.
     pub body: Value,
 }
 
 #[derive(Debug)]
 struct Footprint {
     usage: Usage,
-    /// Bytes of the served folder and of the host's data.
+    /// The size of the served folder and the host's data in bytes.
     disk: u64,
 }
 
 impl Footprint {
-    fn is_near(&self, before: &Self) -> bool {
+    fn is_close_to(&self, before: &Self) -> bool {
         self.usage.memory <= before.usage.memory + MEMORY_SLACK
             && self.usage.handles <= before.usage.handles + HANDLES_SLACK
             && self.disk <= before.disk + DISK_SLACK
@@ -261,8 +262,8 @@ impl fmt::Display for Footprint {
     }
 }
 
-/// An agent in YAML that calls tools as the user says. `Toolset` stands for all tools of `hostile`.
-pub fn attacker(name: &str, tools: &[&str]) -> String {
+/// Returns the YAML of an agent that calls the tools that are named in the user's message. `Toolset` means all tools of `hostile`.
+pub fn attacker_yaml(name: &str, tools: &[&str]) -> String {
     let tools = tools.iter().map(|tool| match *tool {
         "Toolset" => "  - {name: Toolset, args: {name: hostile}}\n".to_owned(),
         tool => format!("  - name: {tool}\n"),
@@ -273,28 +274,28 @@ pub fn attacker(name: &str, tools: &[&str]) -> String {
     )
 }
 
-/// The message that has a tool called.
-pub fn order(tool: &str, args: Value) -> String {
-    orders(&[(tool, args)])
+/// Returns the message that makes the attacker call a tool.
+pub fn call_message(tool: &str, args: Value) -> String {
+    call_messages(&[(tool, args)])
 }
 
-/// The message that has tools called at the same time.
-pub fn orders(calls: &[(&str, Value)]) -> String {
+/// Returns the message that makes the attacker call several tools concurrently.
+pub fn call_messages(calls: &[(&str, Value)]) -> String {
     let calls: Vec<Value> = calls.iter().map(|(tool, args)| json!({ "tool": tool, "args": args })).collect();
     json!({ "calls": calls }).to_string()
 }
 
-/// An id that no session has.
-pub fn new_session() -> String {
+/// Returns an unused session id.
+pub fn new_session_id() -> String {
     static COUNT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     format!("{USER}-{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Bytes of all files in a folder and below it.
+/// Returns the size of all files in a folder and its subfolders in bytes.
 fn size_of(folder: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
-        // What goes away while one looks takes no place.
+        // Files may be deleted concurrently.
         let Ok(entry) = entry else { continue };
         let Ok(metadata) = entry.path().symlink_metadata() else { continue };
         bytes += if metadata.is_dir() { size_of(&entry.path()).unwrap_or(0) } else { metadata.len() };

@@ -1,5 +1,4 @@
-//! Swaps of a component under constant load: every run must end well and be of one revision, and when all is quiet again the host must
-//! hold no more than before.
+//! Replaces a component repeatedly under constant load: every run must succeed on one revision, and the host must not leak.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -8,68 +7,68 @@ use anyhow::{Context, ensure};
 use futures::future::{try_join, try_join_all};
 
 use crate::soak::Usage;
-use crate::swapping::{Swapper, is_drained, version_that_answers};
+use crate::swapper::{Swapper, is_drained, running_version};
 use crate::{Folder, Host};
 
-/// How much is swapped, and under which load.
+/// The number of swaps, and the load.
 #[derive(Debug, Clone, Copy)]
-pub struct Churn {
-    /// How often the file is replaced.
+pub struct SwapLoad {
+    /// The number of times that the file is replaced.
     pub swaps: usize,
-    /// Clients that make one run after the other all the time.
+    /// The number of concurrent clients.
     pub clients: usize,
 }
 
-/// What came of it.
+/// The result of [`SwapLoad::run`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Churned {
-    /// Runs that the clients made, by what they said.
+pub struct SwapLoadOutcome {
+    /// The number of runs by version.
     pub runs: BTreeMap<&'static str, u64>,
-    /// What the host's process held after the first swaps.
+    /// The resource usage of the host after the first swaps.
     pub before: Usage,
-    /// The same after the last.
+    /// The resource usage after the last swap.
     pub after: Usage,
 }
 
-impl Churn {
-    /// Replaces `swap.wasm` in the folder that the host serves, while clients run its agent.
+impl SwapLoad {
+    /// Replaces `swap.wasm` in the served folder while clients run its agent.
     ///
     /// # Errors
-    /// When a run fails or mixes two revisions, or when a new run does not use the new one.
-    pub async fn run(self, host: &Host, folder: &Folder) -> anyhow::Result<Churned> {
+    /// If a run fails or mixes two revisions, or if a new run does not use the new revision.
+    pub async fn run(self, host: &Host, folder: &Folder) -> anyhow::Result<SwapLoadOutcome> {
         let (swapped, sessions) = (AtomicUsize::new(0), AtomicU64::new(0));
-        let answers = async || {
+        let run = async || {
             let session = sessions.fetch_add(1, Ordering::Relaxed);
-            version_that_answers(host, &format!("churn-{session}")).await
+            running_version(host, &format!("churn-{session}")).await
         };
         let process = host.process().context("the host has ended")?;
-        let warm = (self.swaps / 4).max(1);
+        let warm_up = (self.swaps / 4).max(1);
         let swaps = async {
             let mut swapper = Swapper::new(host, folder)?;
             let mut before = Usage::of(process)?;
-            for turn in 1..=self.swaps {
+            for swap in 1..=self.swaps {
                 let version = swapper.swap().await?;
-                ensure!(answers().await? == version, "a new run uses new code");
-                if turn == warm {
+                ensure!(run().await? == version, "a new run uses new code");
+                if swap == warm_up {
                     before = Usage::of(process)?;
                 }
-                swapped.store(turn, Ordering::Relaxed);
+                swapped.store(swap, Ordering::Relaxed);
             }
             anyhow::Ok(before)
         };
         let clients = (0..self.clients).map(async |_| {
-            let mut said = BTreeMap::new();
+            let mut runs = BTreeMap::new();
             while swapped.load(Ordering::Relaxed) < self.swaps {
-                *said.entry(answers().await?.text()).or_insert(0) += 1;
+                *runs.entry(run().await?.text()).or_insert(0) += 1;
             }
-            anyhow::Ok(said)
+            anyhow::Ok(runs)
         });
-        let (before, said) = try_join(swaps, try_join_all(clients)).await?;
-        host.until("nothing drains any more", is_drained).await?;
+        let (before, counts) = try_join(swaps, try_join_all(clients)).await?;
+        host.wait_until("no old revision is in use", is_drained).await?;
         let mut runs = BTreeMap::new();
-        for (version, count) in said.into_iter().flatten() {
+        for (version, count) in counts.into_iter().flatten() {
             *runs.entry(version).or_insert(0) += count;
         }
-        Ok(Churned { runs, before, after: Usage::of(process)? })
+        Ok(SwapLoadOutcome { runs, before, after: Usage::of(process)? })
     }
 }

@@ -1,4 +1,4 @@
-//! A component that is replaced again and again while a host serves it.
+//! Replaces a component repeatedly while a host serves it.
 
 use anyhow::Context;
 
@@ -8,58 +8,58 @@ use crate::paths::{Swap, swap};
 use crate::{Folder, Host};
 use serde_json::Value;
 
-/// The number of what is loaded.
+/// Returns the generation of the catalog.
 pub fn generation(components: &Value) -> u64 {
     components.get("generation").and_then(Value::as_u64).unwrap_or_default()
 }
 
-/// True when nothing that was replaced is in use any more.
+/// Returns true if no replaced revision is in use.
 pub fn is_drained(components: &Value) -> bool {
     components.get("draining").and_then(Value::as_array).is_some_and(Vec::is_empty)
 }
 
-/// Replaces `swap.wasm` by its other version each time that it is asked to.
+/// Replaces `swap.wasm` by its other version on each call.
 pub struct Swapper<'a> {
     host: &'a Host,
     folder: &'a Folder,
     versions: [(Swap, Vec<u8>); 2],
-    turn: usize,
+    swaps: usize,
 }
 
 impl<'a> Swapper<'a> {
-    /// For a host that serves the older version in this folder.
+    /// Creates a swapper for a host that serves the older version in this folder.
     ///
     /// # Errors
-    /// When the component has not been built.
+    /// If the component has not been built.
     pub fn new(host: &'a Host, folder: &'a Folder) -> anyhow::Result<Self> {
         let versions = [(Swap::Older, swap(Swap::Older)?), (Swap::Newer, swap(Swap::Newer)?)];
-        Ok(Self { host, folder, versions, turn: 0 })
+        Ok(Self { host, folder, versions, swaps: 0 })
     }
 
-    /// Replaces it, waits until the other version is loaded, and gives which one that is.
+    /// Replaces the component, waits until the other version is loaded, and returns that version.
     ///
     /// # Errors
-    /// When it is not loaded.
+    /// If it is not loaded.
     pub async fn swap(&mut self) -> anyhow::Result<Swap> {
-        self.turn += 1;
-        let (version, bytes) = self.versions.get(self.turn % 2).context("one of two")?;
+        self.swaps += 1;
+        let (version, bytes) = self.versions.get(self.swaps % 2).context("one of two")?;
         let before = generation(&self.host.components().await?);
         self.folder.put("swap.wasm", bytes)?;
-        let serves = |components: &Value| {
+        let is_loaded = |components: &Value| {
             let state = entry(components, "swap.wasm").and_then(|entry| entry.get("state"));
             generation(components) > before && state.is_some_and(|state| state == "loaded")
         };
-        self.host.until("the other version serves", serves).await?;
+        self.host.wait_until("the other version serves", is_loaded).await?;
         Ok(*version)
     }
 }
 
-/// What its agent says in a new session: which version it is of.
+/// Runs the agent in a new session, and returns its version.
 ///
 /// # Errors
-/// When the run fails, or is of both versions.
-pub async fn version_that_answers(host: &Host, session: &str) -> anyhow::Result<Swap> {
-    let said = texts(&host.ask("swap", session, "Who are you?").await?);
-    let found = [Swap::Older, Swap::Newer].into_iter().find(|version| said == version.words());
-    found.with_context(|| format!("a run is of one version, not of both: {said:?}"))
+/// If the run fails, or mixes both versions.
+pub async fn running_version(host: &Host, session: &str) -> anyhow::Result<Swap> {
+    let texts = texts(&host.ask("swap", session, "Who are you?").await?);
+    let version = [Swap::Older, Swap::Newer].into_iter().find(|version| texts == version.texts());
+    version.with_context(|| format!("a run mixes both versions: {texts:?}"))
 }

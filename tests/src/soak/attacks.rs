@@ -1,4 +1,4 @@
-//! Attacks of hostile components, and how each ended.
+//! Attacks of hostile components, and their outcomes.
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -6,35 +6,35 @@ use serde_json::{Value, json};
 use crate::event::tool_response;
 use crate::host::{message, session_path};
 use crate::paths::{component, puppet};
-use crate::stage::{ATTACKER, attacker, order};
+use crate::stage::{ATTACKER, attacker_yaml, call_message};
 use crate::{Folder, Host};
 
-/// Puts the hostile components into a folder, and the agent that calls their tools.
+/// Adds the hostile components and the agent that calls their tools to a folder.
 pub(super) fn prepare(folder: &Folder) -> anyhow::Result<()> {
     folder.put("hostile.wasm", component("hostile")?)?;
     folder.put("puppet.wasm", puppet("schema")?)?;
     let tools = ["Toolset", "puppet/bomb", "puppet/explode"];
-    folder.write(&format!("{ATTACKER}/root_agent.yaml"), attacker(ATTACKER, &tools))
+    folder.write(&format!("{ATTACKER}/root_agent.yaml"), attacker_yaml(ATTACKER, &tools))
 }
 
 /// One attack.
 pub(super) struct Attack {
-    /// What reports call it.
+    /// The name in reports.
     pub(super) name: &'static str,
     target: Target,
 }
 
 enum Target {
-    /// A tool, and its arguments.
+    /// A tool with its arguments.
     Tool(&'static str, Value),
-    /// An agent, and what it is told.
+    /// An agent with its message.
     Agent(&'static str, Value),
 }
 
-/// All attacks that end soon.
+/// Returns all attacks that end quickly.
 pub(super) fn all() -> Vec<Attack> {
     let tool = |name, tool, args| Attack { name, target: Target::Tool(tool, args) };
-    let agent = |name, agent, wish| Attack { name, target: Target::Agent(agent, wish) };
+    let agent = |name, agent, command| Attack { name, target: Target::Agent(agent, command) };
     vec![
         tool("unsent bodies", "bodies", json!({ "count": 1000, "bytes": 1 << 20 })),
         tool("unsent header fields", "fields", json!({ "count": 1000, "bytes": 120 << 10 })),
@@ -71,14 +71,14 @@ pub(super) fn all() -> Vec<Attack> {
 }
 
 impl Attack {
-    /// Tries it in a session of its own, which is deleted afterwards; gives how it ended, in a word or two.
+    /// Runs the attack in a new session, which is deleted afterwards. Returns the outcome in a word or two.
     ///
     /// # Errors
-    /// When the host does not answer as it must: an attack may fail a run, but not the host.
-    pub(super) async fn attempt(&self, host: &Host, session: &str) -> anyhow::Result<String> {
+    /// If the host does not work as expected. A failed run is not an error.
+    pub(super) async fn run(&self, host: &Host, session: &str) -> anyhow::Result<String> {
         let (app, text) = match &self.target {
-            Target::Tool(tool, args) => (ATTACKER, order(tool, args.clone())),
-            Target::Agent(agent, wish) => (*agent, wish.to_string()),
+            Target::Tool(tool, args) => (ATTACKER, call_message(tool, args.clone())),
+            Target::Agent(agent, command) => (*agent, command.to_string()),
         };
         host.create_session(app, session).await?;
         let answer = host.post("/run", &message(app, session, &text)).await?;
@@ -86,21 +86,21 @@ impl Attack {
         host.get(&path).await?.json(200).context("the session cannot be read")?;
         let deleted = host.delete(&path).await?;
         anyhow::ensure!(deleted.status < 300, "the session cannot be deleted: {}", deleted.text);
-        let body: Value = serde_json::from_str(&answer.text).context("the answer is no JSON")?;
+        let body: Value = serde_json::from_str(&answer.text).context("the answer is not JSON")?;
         if answer.status != 200 {
             let code = body.get("code").and_then(Value::as_str).unwrap_or_default();
             anyhow::ensure!(!matches!(code, "" | "STORE_FAILED" | "INTERNAL"), "{}", answer.text);
             return Ok(code.to_owned());
         }
         Ok(match &self.target {
-            Target::Tool(tool, _) => ending(tool_response(body.as_array().context("events")?, tool)?),
+            Target::Tool(tool, _) => outcome(tool_response(body.as_array().context("events")?, tool)?),
             Target::Agent(..) => "ended".to_owned(),
         })
     }
 }
 
-/// How a tool's call ended, by its answer.
-fn ending(answer: &Value) -> String {
+/// Returns the outcome of a tool call with this response.
+fn outcome(answer: &Value) -> String {
     let text = answer.to_string();
     let limit = text.split_once("`limits.").and_then(|(_, rest)| rest.split_once('`')).map(|(key, _)| key);
     match limit {
@@ -116,14 +116,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ending_is_a_limit_a_denial_an_error_or_none_of_them() {
+    fn an_outcome_is_a_limit_a_denial_an_error_or_none_of_them() {
         for (answer, expected) in [
             (json!({ "error": "too much; raise `limits.memory` in hatchery.yaml" }), "limits.memory"),
             (json!({ "refused": "ErrorCode::InternalError(Some(\"DENIED: no\"))" }), "denied"),
             (json!({ "error": "it crashed" }), "error"),
             (json!({ "result": 1 }), "ended"),
         ] {
-            assert_eq!(ending(&answer), expected);
+            assert_eq!(outcome(&answer), expected);
         }
     }
 }

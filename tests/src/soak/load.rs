@@ -1,18 +1,18 @@
-//! The kinds of requests, each with what must come of it.
+//! The kinds of requests, with their expected outcomes.
 
 use anyhow::{Context, ensure};
 
 use crate::event::{text_at, texts, tool_response};
 use crate::host::session_path;
 use crate::paths::{self, Swap, swap};
-use crate::swapping::version_that_answers;
+use crate::swapper::running_version;
 use crate::{Folder, Host};
 
-/// Small limits, so that bad calls end soon.
+/// Small limits, so that calls that exceed them end quickly.
 const SETTINGS: &str = "limits: {cpu: 200ms, wall: 2s, memory: 24MiB}\n\
     components: {greeter: {grants: {state: {write: ['user:name']}}}}\n";
 
-/// An agent whose model calls the tool that the user names.
+/// An agent whose model calls the tool that is named in the user's message.
 const CALLER: &str = "name: caller\nmodel: scripted:caller/answers.yaml\ninstruction: Call tools.\n\
     tools:\n  - name: misbehaver/trap\n  - name: misbehaver/spin\n  - name: misbehaver/allocate\n  - name: misbehaver/echo\n  - name: seeker/ask\n";
 
@@ -24,7 +24,7 @@ const ANSWERS: &str = "turns:\n\
     \x20 - when: {user: allocate}\n    reply: [{call: {name: allocate}}]\n\
     \x20 - reply: [{call: {name: echo, args: {value: 1}}}]\n";
 
-/// Puts all that is asked for into a folder.
+/// Adds the components and agents of the requests to a folder.
 pub(super) fn prepare(folder: &Folder) -> anyhow::Result<()> {
     folder.write("hatchery.yaml", SETTINGS)?;
     folder.write("caller/root_agent.yaml", CALLER)?;
@@ -38,24 +38,24 @@ pub(super) fn prepare(folder: &Folder) -> anyhow::Result<()> {
 /// A kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Load {
-    /// An agent that is code.
+    /// A custom agent.
     Agent,
-    /// An agent that is swapped all the time.
+    /// An agent of a component that is being replaced.
     Swapped,
-    /// A tool that works.
+    /// A tool that succeeds.
     Tool,
-    /// A tool that asks for what it is not granted.
+    /// A tool that uses what it was not granted.
     Denied,
     /// A tool that traps.
     Trapping,
     /// A tool that never ends.
     Spinning,
-    /// A tool that takes memory without end.
+    /// A tool that allocates memory without end.
     Allocating,
 }
 
 impl Load {
-    /// Good ones come more often than bad ones, as spinning costs most of the time that there is.
+    /// The order of requests. Most of them are harmless, because a spinning call takes much CPU time.
     pub(super) const ALL: [Self; 13] = [
         Self::Agent,
         Self::Swapped,
@@ -84,13 +84,13 @@ impl Load {
         }
     }
 
-    /// Asks for it in a session of its own, which is deleted afterwards.
+    /// Sends the request in a new session, which is deleted afterwards.
     ///
     /// # Errors
-    /// When not that comes of it which must.
-    pub(super) async fn ask(self, host: &Host, session: &str) -> anyhow::Result<()> {
+    /// If the outcome is not the expected one.
+    pub(super) async fn send(self, host: &Host, session: &str) -> anyhow::Result<()> {
         if self == Self::Swapped {
-            version_that_answers(host, session).await?;
+            running_version(host, session).await?;
             host.delete(&session_path("swap", session)).await?;
             return Ok(());
         }
@@ -105,23 +105,23 @@ impl Load {
         };
         let events = host.ask(app, session, text).await?;
         host.delete(&session_path(app, session)).await?;
-        let failure = |tool: &str, part: &str| {
+        let check_error = |tool: &str, part: &str| {
             let error = text_at(tool_response(&events, tool)?, "/error").to_owned();
             ensure!(error.contains(part), "`{tool}` failed in another way: {error}");
             anyhow::Ok(())
         };
         match self {
             Self::Agent => {
-                let last = texts(&events).pop().context("nothing was said")?;
-                ensure!(last.starts_with("This is your first visit"), "the greeter said {last:?}");
+                let last = texts(&events).pop().context("the answer is empty")?;
+                ensure!(last.starts_with("This is your first visit"), "greeter answers {last:?}");
             }
             Self::Swapped => {}
             Self::Tool => ensure!(tool_response(&events, "echo")?["value"] == 1, "no echo"),
-            Self::Denied => failure("ask", "may not ask the model")?,
-            Self::Trapping => failure("trap", "it crashed")?,
-            // By CPU time or, when many want the processors, by time.
-            Self::Spinning => failure("spin", "raise `limits.")?,
-            Self::Allocating => failure("allocate", "raise `limits.memory`")?,
+            Self::Denied => check_error("ask", "may not ask the model")?,
+            Self::Trapping => check_error("trap", "it crashed")?,
+            // By CPU time or, on a busy machine, by wall time.
+            Self::Spinning => check_error("spin", "raise `limits.")?,
+            Self::Allocating => check_error("allocate", "raise `limits.memory`")?,
         }
         Ok(())
     }

@@ -1,14 +1,14 @@
-//! The numbers of a soak for people.
+//! The report of a soak test.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{Outcome, Sample};
 
-/// Seconds between two lines of the table.
+/// Interval between two lines of the table in seconds.
 const MINUTE: f64 = 60.0;
 
-/// The place of the sample with which the end is compared.
+/// Returns the index of the sample that the last one is compared with.
 pub(super) fn warm_up(samples: &[Sample]) -> usize {
     samples.len() / 3
 }
@@ -29,7 +29,7 @@ impl fmt::Display for Sample {
     }
 }
 
-/// All of an outcome, as tables of Markdown.
+/// Formats an outcome as Markdown tables.
 pub struct Report<'a>(pub &'a Outcome);
 
 impl fmt::Display for Report<'_> {
@@ -37,11 +37,11 @@ impl fmt::Display for Report<'_> {
         let samples = &self.0.samples;
         writeln!(f, "| time | requests | failed | swaps | memory | handles |\n|---|---|---|---|---|---|")?;
         let mut next = MINUTE;
-        for (place, sample) in samples.iter().enumerate() {
-            let name = match place {
-                0 => "begin".to_owned(),
-                _ if place + 1 == samples.len() => "end".to_owned(),
-                _ if place == warm_up(samples) => format!("{:.0} s, after warm-up", sample.at),
+        for (index, sample) in samples.iter().enumerate() {
+            let name = match index {
+                0 => "start".to_owned(),
+                _ if index + 1 == samples.len() => "end".to_owned(),
+                _ if index == warm_up(samples) => format!("{:.0} s, after warm-up", sample.at),
                 _ if sample.at >= next => format!("{:.0} s", sample.at),
                 _ => continue,
             };
@@ -51,17 +51,18 @@ impl fmt::Display for Report<'_> {
             writeln!(f, "| {name} | {} | {failed} | {} | {memory} MiB | {handles} |", sample.requests(), sample.swaps)?;
         }
         let Some(last) = samples.last() else { return Ok(()) };
-        writeln!(f, "\n| request | ended as it must |\n|---|---|")?;
+        writeln!(f, "\n| request | as expected |\n|---|---|")?;
         for (kind, count) in &last.good {
             writeln!(f, "| {kind} | {count} |")?;
         }
-        writeln!(f, "\n| attack | ended by |\n|---|---|")?;
-        for (attack, endings) in &last.attacks {
-            let endings: Vec<String> = endings.iter().map(|(ending, count)| format!("{ending} × {count}")).collect();
-            writeln!(f, "| {attack} | {} |", endings.join(", "))?;
+        writeln!(f, "\n| attack | outcome |\n|---|---|")?;
+        for (attack, outcomes) in &last.attacks {
+            let outcomes: Vec<String> =
+                outcomes.iter().map(|(outcome, count)| format!("{outcome} × {count}")).collect();
+            writeln!(f, "| {attack} | {} |", outcomes.join(", "))?;
         }
-        for complaint in &self.0.complaints {
-            writeln!(f, "\n✗ {complaint}")?;
+        for violation in &self.0.violations {
+            writeln!(f, "\n✗ {violation}")?;
         }
         Ok(())
     }
@@ -84,13 +85,13 @@ mod tests {
     }
 
     #[test]
-    fn a_report_has_the_begin_the_warm_up_each_minute_and_the_end() {
+    fn a_report_has_the_start_the_warm_up_each_minute_and_the_end() {
         let samples: Vec<Sample> = [0.0, 30.0, 60.0, 90.0, 120.0, 150.0].map(|at| sample(at, &[("x", 1)])).into();
-        let report = Report(&Outcome { samples, complaints: vec!["memory grew".into()] }).to_string();
+        let report = Report(&Outcome { samples, violations: vec!["memory grew".into()] }).to_string();
         let times: Vec<&str> =
             report.lines().skip(2).take(4).map(|line| line.split(" | ").next().unwrap_or_default()).collect();
-        assert_eq!(times, ["| begin", "| 60 s, after warm-up", "| 120 s", "| end"], "{report}");
-        assert!(report.contains("| begin | 8 | 1 | 2 | 100 MiB | 30 |"), "{report}");
+        assert_eq!(times, ["| start", "| 60 s, after warm-up", "| 120 s", "| end"], "{report}");
+        assert!(report.contains("| start | 8 | 1 | 2 | 100 MiB | 30 |"), "{report}");
         assert!(report.contains("| agent | 7 |") && report.contains("| spin | limits.cpu × 3 |"), "{report}");
         assert!(report.ends_with("✗ memory grew\n"), "{report}");
     }

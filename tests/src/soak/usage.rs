@@ -1,4 +1,4 @@
-//! What a process uses, as Linux tells it.
+//! Resource usage of a process, from `/proc`.
 
 use std::fmt;
 use std::fs;
@@ -6,27 +6,27 @@ use std::fs;
 use anyhow::Context;
 use serde::Serialize;
 
-/// Memory that allocators may hold on to between two looks, bytes.
+/// Allowed growth of memory in bytes, for allocators.
 const SLACK: u64 = 48 << 20;
 
-/// Handles that may be open at one look and not at the other: connections, and a file that is being read.
+/// Allowed growth of file handles, for connections and files that are being read.
 const SLACK_HANDLES: u64 = 24;
 
-/// Memory and open files of a process at one moment.
+/// Memory and file handles of a process at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Resident memory, bytes.
+    /// Resident memory in bytes.
     pub memory: u64,
-    /// Open file handles, sockets among them.
+    /// Open file handles, including sockets.
     pub handles: u64,
 }
 
 impl Usage {
-    /// Of the process with this id.
+    /// Returns the usage of the process with this id.
     ///
     /// # Errors
-    /// When there is none, or the system does not tell.
+    /// If there is none, or `/proc` cannot be read.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let folder = format!("/proc/{process}");
         let status = fs::read_to_string(format!("{folder}/status")).context("the host's use of memory")?;
@@ -37,16 +37,16 @@ impl Usage {
         Ok(Self { memory, handles })
     }
 
-    /// What has grown since an earlier moment by more than can be chance, a sentence each.
+    /// Returns a sentence for each value that has grown by more than the allowed amount.
     pub(super) fn growth_since(&self, early: &Self) -> Vec<String> {
-        let mut grown = Vec::new();
+        let mut growth = Vec::new();
         if self.memory > early.memory + early.memory / 5 + SLACK {
-            grown.push(format!("memory grew from {} MiB to {} MiB", early.memory >> 20, self.memory >> 20));
+            growth.push(format!("memory grew from {} MiB to {} MiB", early.memory >> 20, self.memory >> 20));
         }
         if self.handles > early.handles + SLACK_HANDLES {
-            grown.push(format!("file handles grew from {} to {}", early.handles, self.handles));
+            growth.push(format!("file handles grew from {} to {}", early.handles, self.handles));
         }
-        grown
+        growth
     }
 }
 
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_is_told_when_it_cannot_be_chance() {
+    fn growth_is_reported_above_the_allowed_amount() {
         let early = Usage { memory: 100 << 20, handles: 40 };
         assert!(early.growth_since(&early).is_empty());
         assert!(Usage { memory: 150 << 20, handles: 60 }.growth_since(&early).is_empty());
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_can_be_asked() {
+    fn the_usage_of_a_process_is_read() {
         let own = Usage::of(std::process::id()).unwrap();
         assert!(own.memory > 0 && own.handles > 0, "{own:?}");
     }

@@ -1,4 +1,4 @@
-//! The command line: every verb, as one types it.
+//! The command line.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
-/// What a command wrote, and whether it was content.
+/// The output of a command.
 pub(crate) struct Output {
     pub(crate) success: bool,
     pub(crate) stdout: String,
@@ -27,12 +27,12 @@ impl Output {
     }
 }
 
-/// Runs the command in a folder to its end.
+/// Runs `hatchery` in a folder.
 pub(crate) async fn hatchery(folder: &Path, args: &[&str]) -> Result<Output> {
     hatchery_with(folder, args, &[]).await
 }
 
-/// The same with variables of the environment.
+/// Like [`hatchery`], with environment variables.
 pub(crate) async fn hatchery_with(folder: &Path, args: &[&str], variables: &[(&str, &str)]) -> Result<Output> {
     let mut command = paths::command()?;
     command.args(args).envs(variables.iter().copied()).current_dir(folder).stdin(Stdio::null());
@@ -58,7 +58,7 @@ async fn run_writes_events_as_json_when_asked_to() -> Result<()> {
     ensure!(output.success, "{}", output.stderr);
     let events = output.lines()?;
     events.iter().try_for_each(event::check)?;
-    event::check_pieces(&events)?;
+    event::check_partial_events(&events)?;
     let last = events.last().map(text).unwrap_or_default();
     assert!(last.starts_with("Your trip to Lisbon is planned"), "{last}");
     Ok(())
@@ -182,14 +182,14 @@ async fn a_new_component_builds_and_is_served() -> Result<()> {
     let host = Host::serve(&folder).await?;
     // With the versions of the repository's own lock file nothing is fetched, and what came out today may not fail the test.
     std::fs::copy(paths::repository().join("Cargo.lock"), folder.file("word-counter/Cargo.lock"))?;
-    let target = paths::scratch("new-components")?;
+    let target = paths::cache_folder("new-components")?;
     let mut build = paths::command()?;
     build.args(["build", "word-counter"]).current_dir(folder.served()).env("CARGO_TARGET_DIR", &target);
     let built = build.output().await?;
     ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     assert!(folder.file("word-counter/word-counter.wasm").is_file(), "it lies beside its manifest");
 
-    host.until_app("word-counter").await?;
+    host.wait_for_app("word-counter").await?;
     let events = host.ask("word-counter", "s", "Count the words: a rose is a rose").await?;
     assert!(!event::texts(&events).is_empty(), "{events:?}");
     Ok(())
@@ -235,7 +235,7 @@ async fn a_wrong_key_in_hatchery_yaml_is_named_with_its_place() -> Result<()> {
 async fn a_port_that_is_taken_is_named() -> Result<()> {
     let folder = Folder::of_samples()?;
     let host = Host::serve(&folder).await?;
-    let port = text_at(&host.announced, "/address").rsplit(':').next().unwrap_or_default().to_owned();
+    let port = text_at(&host.announcement, "/address").rsplit(':').next().unwrap_or_default().to_owned();
     let output = hatchery(&folder.served(), &["serve", ".", "--memory", "--port", &port]).await?;
     assert!(!output.success);
     assert!(output.stderr.contains(&port), "{}", output.stderr);

@@ -1,18 +1,18 @@
-//! `hatchery compile`: the code cache, filled ahead of a start.
+//! `hatchery compile`: fills the code cache before a start.
 
 use std::fs;
 
 use anyhow::{Result, ensure};
 use hatchery_tests::Folder;
-use hatchery_tests::heavy::{branches, nested_loops};
 use hatchery_tests::paths::component;
+use hatchery_tests::slow_components::{branches, nested_loops};
 use serde_json::Value;
 
 use crate::cli::{Output, hatchery, hatchery_with};
 
 const DATA: [&str; 2] = ["--data-dir", "../data"];
 
-/// A folder with two components, and a data folder of its own.
+/// Creates a folder with two components and a separate data folder.
 fn folder() -> Result<Folder> {
     let folder = Folder::empty()?;
     folder.write("swap.wasm", component("swap")?)?;
@@ -24,7 +24,7 @@ async fn compile(folder: &Folder, more: &[&str]) -> Result<Output> {
     hatchery(&folder.served(), &[&["compile"][..], &DATA, more].concat()).await
 }
 
-/// Whether each component's code was in the cache, by name.
+/// Returns for each component whether its code was in the cache.
 fn from_cache(output: &Output) -> Result<Vec<(String, bool)>> {
     ensure!(output.success, "{}{}", output.stdout, output.stderr);
     let mut found: Vec<_> = output
@@ -36,7 +36,7 @@ fn from_cache(output: &Output) -> Result<Vec<(String, bool)>> {
     Ok(found)
 }
 
-fn both(is_from_cache: bool) -> Vec<(String, bool)> {
+fn both_components(is_from_cache: bool) -> Vec<(String, bool)> {
     ["misbehaver", "swap"].map(|name| (name.to_owned(), is_from_cache)).into()
 }
 
@@ -44,11 +44,11 @@ fn both(is_from_cache: bool) -> Vec<(String, bool)> {
 async fn components_are_compiled_once_and_each_is_told_with_time_and_size() -> Result<()> {
     let folder = folder()?;
     let first = compile(&folder, &["--json"]).await?;
-    assert_eq!(from_cache(&first)?, both(false));
+    assert_eq!(from_cache(&first)?, both_components(false));
     let line = &first.lines()?[0];
     assert_eq!(line["size"], fs::metadata(folder.served().join(line["file"].as_str().unwrap_or_default()))?.len());
     assert!(line["milliseconds"].is_u64(), "{line}");
-    assert_eq!(from_cache(&compile(&folder, &["--json"]).await?)?, both(true));
+    assert_eq!(from_cache(&compile(&folder, &["--json"]).await?)?, both_components(true));
 
     let shown = compile(&folder, &[]).await?;
     let kib = component("swap")?.len().div_ceil(1024);
@@ -65,7 +65,7 @@ async fn processes_that_fill_one_cache_at_the_same_time_do_not_disturb_each_othe
         assert_eq!(from_cache(&output)?.len(), 2);
         assert_eq!(output.stderr, "");
     }
-    assert_eq!(from_cache(&compile(&folder, &["--json"]).await?)?, both(true));
+    assert_eq!(from_cache(&compile(&folder, &["--json"]).await?)?, both_components(true));
     let names: Vec<_> = fs::read_dir(folder.data().join("code"))?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
         .collect::<Result<_>>()?;
@@ -79,7 +79,7 @@ async fn a_host_loads_what_was_compiled_ahead() -> Result<()> {
     let caches = folder.data().display().to_string();
     let variables = [("HATCHERY_LOG", "hatchery_wasm=info"), ("XDG_CACHE_HOME", caches.as_str())];
     let output = hatchery_with(&folder.served(), &["compile", "--json"], &variables).await?;
-    assert_eq!(from_cache(&output)?, both(false));
+    assert_eq!(from_cache(&output)?, both_components(false));
     let output = hatchery_with(&folder.served(), &["run", ".", "swap", "--message", "hello"], &variables).await?;
     ensure!(output.success, "{}", output.stderr);
     let loaded: Vec<_> = output.stderr.lines().filter(|line| line.contains("is_from_cache")).collect();
@@ -120,8 +120,8 @@ async fn code_that_has_no_place_is_an_error_that_says_where_it_could_be() -> Res
     Ok(())
 }
 
-/// What compiling a folder with one heavy component says of it.
-async fn heavy(bytes: Vec<u8>, limits: &str) -> Result<String> {
+/// Returns the error of compiling a folder with one component.
+async fn compile_error(bytes: Vec<u8>, limits: &str) -> Result<String> {
     let folder = folder()?;
     folder.write("heavy.wasm", bytes)?;
     folder.write("hatchery.yaml", format!("compile: {{{limits}}}\n"))?;
@@ -133,7 +133,7 @@ async fn heavy(bytes: Vec<u8>, limits: &str) -> Result<String> {
 
 #[tokio::test]
 async fn a_component_that_takes_too_long_to_compile_is_given_up() -> Result<()> {
-    let error = heavy(nested_loops(6000)?, "time: 2s").await?;
+    let error = compile_error(nested_loops(6000)?, "time: 2s").await?;
     let expected = "heavy.wasm: component `heavy` cannot be loaded: compiling it takes more than 2s of CPU time; split its largest \
                     functions, or raise `compile.time` in hatchery.yaml";
     assert!(error.contains(expected), "{error}");
@@ -142,7 +142,7 @@ async fn a_component_that_takes_too_long_to_compile_is_given_up() -> Result<()> 
 
 #[tokio::test]
 async fn a_component_that_takes_too_much_memory_to_compile_is_given_up() -> Result<()> {
-    let error = heavy(branches(100_000)?, "memory: 512MiB, max_function_size: 7MiB").await?;
+    let error = compile_error(branches(100_000)?, "memory: 512MiB, max_function_size: 7MiB").await?;
     let expected = "heavy.wasm: component `heavy` cannot be loaded: compiling it takes more than 512 MiB of memory; split its largest \
                     functions, or raise `compile.memory` in hatchery.yaml";
     assert!(error.contains(expected), "{error}");

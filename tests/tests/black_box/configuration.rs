@@ -1,4 +1,4 @@
-//! What `hatchery.yaml` chooses: plugins and settings of apps for runs, and what components may do.
+//! Settings of `hatchery.yaml`: plugins, settings of apps, and grants of components.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use hatchery_tests::event::{self, text_at};
 use hatchery_tests::host::{entry, message};
-use hatchery_tests::{Folder, Host, heavy, paths};
+use hatchery_tests::{Folder, Host, paths, slow_components};
 use serde_json::{Value, json};
 
 use crate::cli::hatchery;
 
-/// An app that greets as it is told to, and whose model, asked to do something again, never stops calling a tool.
+/// An app that greets. For the message `again`, its model calls a tool without end.
 const GREETER: [(&str, &str); 2] = [
     ("hello/root_agent.yaml", "name: hello\nmodel: scripted:hello/answers.yaml\ninstruction: Greet.\n"),
     ("hello/answers.yaml", ANSWERS),
@@ -37,15 +37,15 @@ fn folder(hatchery_yaml: &str) -> Result<Folder> {
     Ok(folder)
 }
 
-/// What serving a folder says that it cannot be served.
-async fn refusal(folder: &Folder) -> Result<String> {
+/// Returns the error output of serving an invalid folder.
+async fn serve_error(folder: &Folder) -> Result<String> {
     let output = hatchery(&folder.served(), &["serve", ".", "--memory", "--port", "0"]).await?;
     ensure!(!output.success, "{}", output.stdout);
     Ok(output.stderr)
 }
 
-/// How a run that reaches a limit fails.
-async fn limit_reached(host: &Host, app: &str, text: &str) -> Result<String> {
+/// Returns the error of a run that exceeds a limit.
+async fn limit_error(host: &Host, app: &str, text: &str) -> Result<String> {
     host.create_session(app, "s").await?;
     host.post("/run", &message(app, "s", text)).await?.error(500, "LIMIT_REACHED")
 }
@@ -55,8 +55,8 @@ async fn plugins_act_on_every_run_of_a_served_app() -> Result<()> {
     let plugins = "plugins:\n  - logging\n  - name: global_instruction\n    args: {instruction: Talk like a pirate.}\n";
     let host = Host::serve(&folder(plugins)?).await?;
     assert_eq!(event::texts(&host.ask("hello", "s", "Hi").await?), ["Ahoy"]);
-    host.until_logged("plugins of every run plugins=\"logging_plugin, global_instruction\"").await?;
-    host.until_logged("hook=\"on_user_message\"").await
+    host.wait_for_log("plugins of every run plugins=\"logging_plugin, global_instruction\"").await?;
+    host.wait_for_log("hook=\"on_user_message\"").await
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn plugins_act_on_a_chat_in_the_terminal_too() -> Result<()> {
 
 #[tokio::test]
 async fn a_plugin_that_is_not_there_is_named_and_nothing_is_served() -> Result<()> {
-    let said = refusal(&folder("plugins: [logging, redact]")?).await?;
+    let said = serve_error(&folder("plugins: [logging, redact]")?).await?;
     let expected = "hatchery.yaml: plugins[1]: plugin `redact` not found; there is `logging`, `global_instruction`, \
                     `context_filter`, `reflect_and_retry`, `recorder`, `adk_replay`";
     assert!(said.contains(expected), "{said}");
@@ -78,7 +78,7 @@ async fn a_plugin_that_is_not_there_is_named_and_nothing_is_served() -> Result<(
 
 #[tokio::test]
 async fn a_plugin_with_wrong_arguments_is_named_with_its_place() -> Result<()> {
-    let said = refusal(&folder("plugins:\n  - name: context_filter\n    args: {turn: 3}\n")?).await?;
+    let said = serve_error(&folder("plugins:\n  - name: context_filter\n    args: {turn: 3}\n")?).await?;
     let expected = "hatchery.yaml:2:5: plugins[0]: plugin `context_filter`: unknown field `turn`, expected `turns`";
     assert!(said.contains(expected), "{said}");
     Ok(())
@@ -95,10 +95,10 @@ async fn the_limit_of_model_calls_names_the_key_that_raises_it() -> Result<()> {
             "Max number of llm calls limit of {limit} reached by agent `{agent}`; raise `max_llm_calls` to allow more"
         )
     };
-    assert_eq!(limit_reached(&host, "hello", "again").await?, reached(2, "hello"));
-    assert_eq!(limit_reached(&host, "dice", "Roll a die with 20 sides").await?, reached(1, "dice"));
-    host.until_logged("default settings of all apps settings=max_llm_calls: 1").await?;
-    host.until_logged("settings of an app app=\"hello\" settings=max_llm_calls: 2").await
+    assert_eq!(limit_error(&host, "hello", "again").await?, reached(2, "hello"));
+    assert_eq!(limit_error(&host, "dice", "Roll a die with 20 sides").await?, reached(1, "dice"));
+    host.wait_for_log("default settings of all apps settings=max_llm_calls: 1").await?;
+    host.wait_for_log("settings of an app app=\"hello\" settings=max_llm_calls: 2").await
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn a_served_session_is_compacted_as_its_app_is_configured() -> Result<()> 
     let host = Host::serve(&folder).await?;
     host.ask("hello", "s", "Hi").await?;
     // The summary is made after the run; a host that stops waits for it.
-    ensure!(host.stop().await?, "it stops without complaint");
+    ensure!(host.stop().await?, "it stops without violation");
     let session = Host::serve(&folder).await?.session("hello", "s").await?;
     let summary = text_at(&session, "/events/2/actions/compaction/compactedContent/parts/0/text");
     assert_eq!(summary, "They met.", "{session}");
@@ -136,13 +136,13 @@ async fn settings_of_an_app_that_is_not_there_are_pointed_out() -> Result<()> {
     folder.put("swap.wasm", paths::component("swap")?)?;
     let expected = "hatchery.yaml has settings for the app `helo`, which does not exist; available: hello, swap";
     let host = Host::serve(&folder).await?;
-    host.until_logged(expected).await?;
+    host.wait_for_log(expected).await?;
     let inspected = hatchery(&folder.served(), &["inspect", "."]).await?;
     assert!(inspected.success && inspected.stderr.contains(expected), "{}", inspected.stderr);
     Ok(())
 }
 
-/// An agent whose tool, a component's, has nothing to say yet.
+/// An agent with a long-running tool of a component.
 const LATER: &str = "
 name: later
 model: scripted:later/answers.yaml
@@ -180,7 +180,7 @@ async fn the_later_result_of_a_component_s_tool_goes_on_with_the_agent() -> Resu
     Ok(())
 }
 
-/// A tool that searches memory, for an agent that tells what the tool answered.
+/// An agent that answers with the result of a tool that searches memory.
 const SEEKER: [(&str, &str); 2] = [
     (
         "asker/root_agent.yaml",
@@ -202,8 +202,8 @@ fn seeker(hatchery_yaml: &str) -> Result<Folder> {
     Ok(folder)
 }
 
-/// What the tool answers in a new session.
-async fn remembered(host: &Host, session: &str) -> Result<Value> {
+/// Returns the result of the tool in a new session.
+async fn search_result(host: &Host, session: &str) -> Result<Value> {
     Ok(event::tool_response(&host.ask("asker", session, "Remember?").await?, "remember")?.clone())
 }
 
@@ -214,39 +214,39 @@ async fn a_grant_that_is_written_while_the_host_serves_allows_the_next_call() ->
     let lines = "components:\n  seeker:\n    grants:\n      memory: true";
     let denied =
         format!("component `seeker` may not search the user's memory; to allow it, add to hatchery.yaml:\n{lines}");
-    assert_eq!(remembered(&host, "before").await?["error"], json!(denied));
-    host.until_logged("hatchery::audit: denied component=\"seeker\" session=\"before\"").await?;
+    assert_eq!(search_result(&host, "before").await?["error"], json!(denied));
+    host.wait_for_log("hatchery::audit: denied component=\"seeker\" session=\"before\"").await?;
     // What the message says is all that it takes.
     folder.put("hatchery.yaml", lines)?;
-    host.until_logged("hatchery.yaml: component settings and limits are applied").await?;
-    assert_eq!(remembered(&host, "after").await?, json!({"result": 0}));
+    host.wait_for_log("hatchery.yaml: component settings and limits are applied").await?;
+    assert_eq!(search_result(&host, "after").await?, json!({"result": 0}));
 
     folder.put("hatchery.yaml", "components:\n  seeker:\n    grants:\n      memories: true\n")?;
-    host.until_logged("hatchery.yaml:4:7: components.seeker.grants: unknown field `memories`").await?;
-    host.until_logged("; the previous settings remain in force").await?;
-    assert_eq!(remembered(&host, "still").await?, json!({"result": 0}));
+    host.wait_for_log("hatchery.yaml:4:7: components.seeker.grants: unknown field `memories`").await?;
+    host.wait_for_log("; the previous settings remain in force").await?;
+    assert_eq!(search_result(&host, "still").await?, json!({"result": 0}));
     Ok(())
 }
 
-/// The state of a file, as `/components` shows it.
+/// Returns the state of a file in `/components`.
 fn state<'a>(components: &'a Value, file: &str) -> &'a str {
     entry(components, file).map(|entry| text_at(entry, "/state")).unwrap_or_default()
 }
 
-/// Waits until a process is gone, which one that nobody has waited for is not.
-async fn until_gone(process: &Path) {
+/// Waits until a process has ended and its parent has waited for it.
+async fn wait_until_gone(process: &Path) {
     let mut look = tokio::time::interval(Duration::from_millis(20));
     while process.exists() {
         look.tick().await;
     }
 }
 
-/// The process that compiles a component of this host.
-async fn compiler(host: &Host) -> Result<PathBuf> {
-    host.until("it compiles", |components| state(components, "heavy.wasm") == "compiling").await?;
+/// Returns the process that compiles a component of this host.
+async fn compiler_process(host: &Host) -> Result<PathBuf> {
+    host.wait_until("it compiles", |components| state(components, "heavy.wasm") == "compiling").await?;
     let mut look = tokio::time::interval(Duration::from_millis(20));
     loop {
-        let mut children = heavy::children(host.process().context("it runs")?);
+        let mut children = slow_components::children(host.process().context("it runs")?);
         if let Some(child) = children.pop() {
             ensure!(children.is_empty(), "{children:?} compile as well");
             return Ok(child);
@@ -260,12 +260,12 @@ async fn a_host_serves_and_takes_grants_back_while_a_component_is_compiled() -> 
     let folder = seeker("components: {seeker: {grants: {memory: true}}}\n")?;
     // The others are to be there first.
     ensure!(hatchery(&folder.served(), &["compile", "."]).await?.success, "the component compiles");
-    folder.put("heavy.wasm", heavy::nested_loops(6000)?)?;
+    folder.put("heavy.wasm", slow_components::nested_loops(6000)?)?;
     let host = Host::serve_while_loading(&folder, &[]).await?;
     let loading = host.get("/health").await?.json(200)?;
     assert!(loading["loading"].as_array().is_some_and(|names| names.contains(&json!("heavy"))), "{loading}");
-    host.until_app("asker").await?;
-    assert_eq!(remembered(&host, "before").await?, json!({"result": 0}));
+    host.wait_for_app("asker").await?;
+    assert_eq!(search_result(&host, "before").await?, json!({"result": 0}));
 
     let absent = host.post("/run", &message("nobody", "s", "Hi")).await?;
     assert_eq!(absent.headers["retry-after"], "1");
@@ -275,11 +275,11 @@ async fn a_host_serves_and_takes_grants_back_while_a_component_is_compiled() -> 
         "App not loaded yet: nobody; still loading `heavy`; try again, GET /components shows the progress"
     );
 
-    let child = compiler(&host).await?;
+    let child = compiler_process(&host).await?;
     folder.put("hatchery.yaml", "components: {seeker: {grants: {memory: false}}}\n")?;
-    host.until_logged("hatchery.yaml: component settings and limits are applied").await?;
-    host.until_logged("hatchery::audit: grants component=\"seeker\" added=\"\" removed=\"memory true\"").await?;
-    let denied = remembered(&host, "after").await?;
+    host.wait_for_log("hatchery.yaml: component settings and limits are applied").await?;
+    host.wait_for_log("hatchery::audit: grants component=\"seeker\" added=\"\" removed=\"memory true\"").await?;
+    let denied = search_result(&host, "after").await?;
     assert!(text_at(&denied, "/error").contains("component `seeker` may not search the user's memory"), "{denied}");
     let components = host.components().await?;
     assert_eq!(state(&components, "heavy.wasm"), "compiling", "all of this was while it compiled: {components}");
@@ -289,28 +289,28 @@ async fn a_host_serves_and_takes_grants_back_while_a_component_is_compiled() -> 
     let killed = std::process::Command::new("kill").args(["-9", &number]).status()?;
     ensure!(killed.success(), "cannot kill {number}");
     assert_eq!(
-        host.until_refused("heavy.wasm").await?,
+        host.wait_for_refusal("heavy.wasm").await?,
         "component `heavy` cannot be loaded: the compiler crashed (signal: 9 (SIGKILL)); change the file to try again"
     );
-    until_gone(&child).await;
+    wait_until_gone(&child).await;
     host.post("/run", &message("nobody", "s", "Hi")).await?.error(404, "APP_NOT_FOUND")?;
     assert_eq!(host.get("/health").await?.json(200)?, json!({"status": "ok"}));
-    assert!(host.stop().await?, "it ends without complaint");
+    assert!(host.stop().await?, "it ends without violation");
     Ok(())
 }
 
 #[tokio::test]
 async fn no_compiler_outlives_its_host() -> Result<()> {
     let folder = Folder::empty()?;
-    folder.put("heavy.wasm", heavy::nested_loops(6000)?)?;
+    folder.put("heavy.wasm", slow_components::nested_loops(6000)?)?;
     let host = Host::serve_while_loading(&folder, &[]).await?;
-    let child = compiler(&host).await?;
-    assert!(host.stop().await?, "it ends without complaint");
-    until_gone(&child).await;
+    let child = compiler_process(&host).await?;
+    assert!(host.stop().await?, "it ends without violation");
+    wait_until_gone(&child).await;
     let host = Host::serve_while_loading(&folder, &[]).await?;
-    let child = compiler(&host).await?;
+    let child = compiler_process(&host).await?;
     host.kill().await?;
-    until_gone(&child).await;
+    wait_until_gone(&child).await;
     Ok(())
 }
 
@@ -320,9 +320,9 @@ async fn a_component_that_takes_too_long_to_compile_leaves_the_last_good_revisio
     folder.write("hatchery.yaml", "compile: {time: 2s}\n")?;
     folder.put("swap.wasm", paths::component("swap")?)?;
     let host = Host::serve(&folder).await?;
-    folder.put("swap.wasm", heavy::nested_loops(6000)?)?;
+    folder.put("swap.wasm", slow_components::nested_loops(6000)?)?;
     assert_eq!(
-        host.until_refused("swap.wasm").await?,
+        host.wait_for_refusal("swap.wasm").await?,
         "component `swap` cannot be loaded: compiling it takes more than 2s of CPU time; split its largest functions, or raise \
          `compile.time` in hatchery.yaml"
     );
@@ -336,8 +336,8 @@ async fn sections_that_are_read_at_the_start_only_are_named_when_they_change() -
     let folder = seeker("")?;
     let host = Host::serve(&folder).await?;
     folder.put("hatchery.yaml", "plugins: [logging]\nserver: {max_connections: 9}\nlimits: {log: 1MiB}\n")?;
-    host.until_logged("restart the server to apply `plugins`, `server`").await?;
-    host.until_logged("hatchery.yaml: component settings and limits are applied").await
+    host.wait_for_log("restart the server to apply `plugins`, `server`").await?;
+    host.wait_for_log("hatchery.yaml: component settings and limits are applied").await
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The host dies in the middle of runs, as by `kill -9` or a power cut, and comes back.
+//! Recovery after `kill -9` during runs.
 
 use anyhow::{Context, Result};
 use hatchery_tests::event;
@@ -6,7 +6,7 @@ use hatchery_tests::host::events_in;
 use hatchery_tests::{Folder, Host};
 use serde_json::Value;
 
-/// An agent that says `tick` for ten seconds or more, unless it is told that this is enough.
+/// An agent that answers `tick` for at least ten seconds, unless the message says that this is enough.
 const TICKER: [(&str, &str); 3] = [
     (
         "ticker/root_agent.yaml",

@@ -1,4 +1,4 @@
-//! `hatchery doctor`: each thing that it finds, with its mark and what to do.
+//! `hatchery doctor`: each finding with its mark and the suggested fix.
 
 use std::fs;
 
@@ -15,23 +15,23 @@ async fn doctor(folder: &Folder, more: &[&str]) -> Result<Output> {
     hatchery(&folder.served(), &[&["doctor", "."][..], &DATA, more].concat()).await
 }
 
-/// What a doctor says who finds something broken.
-async fn broken(folder: &Folder) -> Result<String> {
+/// Returns the output of a check that finds errors.
+async fn check_with_errors(folder: &Folder) -> Result<String> {
     let output = doctor(folder, &[]).await?;
     ensure!(!output.success, "nothing is broken: {}{}", output.stdout, output.stderr);
     Ok(output.stdout)
 }
 
-/// What a doctor says who finds nothing broken.
-async fn sound(folder: &Folder) -> Result<String> {
+/// Returns the output of a check without errors.
+async fn check_without_errors(folder: &Folder) -> Result<String> {
     let output = doctor(folder, &[]).await?;
     ensure!(output.success, "{}{}", output.stdout, output.stderr);
     Ok(output.stdout)
 }
 
-fn says(said: &str, parts: &[&str]) {
+fn assert_contains(output: &str, parts: &[&str]) {
     for part in parts {
-        assert!(said.contains(part), "{part:?} is not in:\n{said}");
+        assert!(output.contains(part), "{part:?} is not in:\n{output}");
     }
 }
 
@@ -46,8 +46,8 @@ async fn a_sound_folder_is_said_to_be_sound_and_nothing_is_left_behind() -> Resu
     folder.write("hello/root_agent.yaml", yaml_agent("scripted:hello/answers.yaml"))?;
     folder.write("hello/answers.yaml", "turns:\n  - reply: \"hi\"\n")?;
     folder.write("hatchery.yaml", "apps: {hello: {max_llm_calls: 9}}\ncomponents: {swap: {}}\n")?;
-    let said = sound(&folder).await?;
-    says(
+    let said = check_without_errors(&folder).await?;
+    assert_contains(
         &said,
         &[
             "host\n  ✓ hatchery 0.1.0, contract hatchery:agent 0.1.",
@@ -88,8 +88,8 @@ async fn programs_get_the_same_as_json() -> Result<()> {
 
 #[tokio::test]
 async fn a_folder_without_anything_is_doubtful() -> Result<()> {
-    let said = sound(&Folder::empty()?).await?;
-    says(
+    let said = check_without_errors(&Folder::empty()?).await?;
+    assert_contains(
         &said,
         &[
             "! .: no component and no YAML agent found\n      hatchery new hello --kind yaml --path .\n",
@@ -113,8 +113,8 @@ async fn a_component_of_a_released_contract_is_shown_with_its_version_and_one_of
         }
     }
     folder.write("new.wasm", other)?;
-    says(
-        &broken(&folder).await?,
+    assert_contains(
+        &check_with_errors(&folder).await?,
         &[
             "✓ old.wasm: requires hatchery:agent 0.1.0, host has 0.1.",
             "; 1 agent, 1 tool, 1 callback\n",
@@ -129,7 +129,10 @@ async fn a_component_of_a_released_contract_is_shown_with_its_version_and_one_of
 async fn a_component_that_knows_no_contract_is_said_to_offer_its_functions() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("calendar.wasm", component("calendar")?)?;
-    says(&sound(&folder).await?, &["✓ calendar.wasm: plain WIT component, its functions are tools; ", " tools\n"]);
+    assert_contains(
+        &check_without_errors(&folder).await?,
+        &["✓ calendar.wasm: plain WIT component, its functions are tools; ", " tools\n"],
+    );
     Ok(())
 }
 
@@ -138,8 +141,8 @@ async fn files_of_one_name_and_apps_of_one_name_are_named() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("a/swap.wasm", component("swap")?)?;
     folder.write("b/swap.wasm", component("swap")?)?;
-    let said = broken(&folder).await?;
-    says(
+    let said = check_with_errors(&folder).await?;
+    assert_contains(
         &said,
         &[
             "✗ a/swap.wasm: `./a/swap.wasm` and `./b/swap.wasm` are components named `swap`; rename or remove one\n",
@@ -151,8 +154,8 @@ async fn files_of_one_name_and_apps_of_one_name_are_named() -> Result<()> {
     folder.write("swap.wasm", component("swap")?)?;
     folder.write("swap/root_agent.yaml", yaml_agent("scripted:x.yaml"))?;
     folder.write("x.yaml", "turns:\n  - reply: \"hi\"\n")?;
-    says(
-        &broken(&folder).await?,
+    assert_contains(
+        &check_with_errors(&folder).await?,
         &["`./swap/root_agent.yaml` and `./swap.wasm` are apps named `swap`; rename or remove one"],
     );
     Ok(())
@@ -177,7 +180,10 @@ async fn a_name_that_two_components_offer_is_doubtful_and_using_it_alone_is_brok
 
     folder.write("x/root_agent.yaml", format!("{}tools:\n  - name: {tool}\n", yaml_agent("scripted:x.yaml")))?;
     folder.write("x.yaml", "turns:\n  - reply: \"hi\"\n")?;
-    says(&broken(&folder).await?, &["✗ x/root_agent.yaml: ", &format!("`one/{tool}`"), &format!("`two/{tool}`")]);
+    assert_contains(
+        &check_with_errors(&folder).await?,
+        &["✗ x/root_agent.yaml: ", &format!("`one/{tool}`"), &format!("`two/{tool}`")],
+    );
     Ok(())
 }
 
@@ -185,7 +191,10 @@ async fn a_name_that_two_components_offer_is_doubtful_and_using_it_alone_is_brok
 async fn an_agent_that_names_what_is_not_there_is_broken() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("x/root_agent.yaml", format!("{}tools:\n  - name: dice/roll\n", yaml_agent("scripted:x.yaml")))?;
-    says(&broken(&folder).await?, &["✗ x/root_agent.yaml: ", "x/root_agent.yaml:6:", "tool `dice/roll` not found"]);
+    assert_contains(
+        &check_with_errors(&folder).await?,
+        &["✗ x/root_agent.yaml: ", "x/root_agent.yaml:6:", "tool `dice/roll` not found"],
+    );
     Ok(())
 }
 
@@ -194,8 +203,8 @@ async fn settings_of_what_is_not_there_are_doubtful_and_wrong_ones_are_broken() 
     let folder = Folder::empty()?;
     folder.write("swap.wasm", component("swap")?)?;
     folder.write("hatchery.yaml", "apps: {dice: {}}\ncomponents: {web: {}}\n")?;
-    says(
-        &sound(&folder).await?,
+    assert_contains(
+        &check_without_errors(&folder).await?,
         &[
             "! hatchery.yaml has settings for the app `dice`, which does not exist; available: swap\n",
             "! hatchery.yaml has settings for the component `web`, which does not exist; available: swap\n",
@@ -203,9 +212,12 @@ async fn settings_of_what_is_not_there_are_doubtful_and_wrong_ones_are_broken() 
         ],
     );
     folder.write("hatchery.yaml", "plugins: [nobody]\n")?;
-    says(&broken(&folder).await?, &["✗ hatchery.yaml: ", "`nobody`"]);
+    assert_contains(&check_with_errors(&folder).await?, &["✗ hatchery.yaml: ", "`nobody`"]);
     folder.write("hatchery.yaml", "limit: {}\n")?;
-    says(&broken(&folder).await?, &["✓ swap.wasm: ", "configuration\n  ✗ ./hatchery.yaml:1:1: unknown field `limit`"]);
+    assert_contains(
+        &check_with_errors(&folder).await?,
+        &["✓ swap.wasm: ", "configuration\n  ✗ ./hatchery.yaml:1:1: unknown field `limit`"],
+    );
     Ok(())
 }
 
@@ -216,16 +228,16 @@ async fn tight_limits_are_told_with_the_lines_that_widen_them() -> Result<()> {
     // It begins with 17 pages, 1088 KiB.
     let lines = |memory: &str| format!("components:\n  swap:\n    limits: {{memory: {memory}, instances: 50}}\n");
     folder.write("hatchery.yaml", lines("2MiB"))?;
-    says(
-        &sound(&folder).await?,
+    assert_contains(
+        &check_without_errors(&folder).await?,
         &[
             "! `swap` uses more than half of `limits.memory`, 2MiB, when it is loaded\n",
             "      components:\n        swap:\n          limits:\n            memory: 4MiB\n",
         ],
     );
     folder.write("hatchery.yaml", lines("256KiB"))?;
-    says(
-        &broken(&folder).await?,
+    assert_contains(
+        &check_with_errors(&folder).await?,
         &[
             "✗ swap.wasm: component `swap` cannot describe itself: ",
             "raise `limits.memory` in hatchery.yaml",
@@ -250,8 +262,8 @@ async fn models_without_a_key_a_script_or_a_provider_are_broken() -> Result<()> 
     ] {
         folder.write(&format!("{app}/root_agent.yaml"), yaml_agent(model))?;
     }
-    says(
-        &broken(&folder).await?,
+    assert_contains(
+        &check_with_errors(&folder).await?,
         &[
             "no key: set GOOGLE_API_KEY or GEMINI_API_KEY",
             "(used by `a`)\n      export GOOGLE_API_KEY=\n",
@@ -266,7 +278,10 @@ async fn models_without_a_key_a_script_or_a_provider_are_broken() -> Result<()> 
     let keys = [("GOOGLE_API_KEY", "x"), ("OPENAI_API_KEY", "y")];
     let args = [&["doctor", "."][..], &DATA].concat();
     let output = hatchery_with(&folder.served(), &args, &keys).await?;
-    says(&output.stdout, &["✓ model `gemini-2.5-flash` (used by `a`)\n", "✓ model `gpt-5` (used by `b`, `e`)\n"]);
+    assert_contains(
+        &output.stdout,
+        &["✓ model `gemini-2.5-flash` (used by `a`)\n", "✓ model `gpt-5` (used by `b`, `e`)\n"],
+    );
     Ok(())
 }
 
@@ -275,7 +290,7 @@ async fn an_agent_without_a_model_is_doubtful() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("x/root_agent.yaml", "name: greeter\ndescription: Greets.\ninstruction: Greet.\n")?;
     let said = "! app `x`: the agent `greeter` has no model and inherits none\n      model: gemini-2.5-flash\n";
-    says(&sound(&folder).await?, &[said]);
+    assert_contains(&check_without_errors(&folder).await?, &[said]);
     Ok(())
 }
 
@@ -286,7 +301,7 @@ async fn a_data_folder_that_cannot_be_written_is_broken_and_a_cache_that_cannot_
     fs::write(folder.data().join("file"), "")?;
     let output = hatchery(&folder.served(), &["doctor", ".", "--data-dir", "../data/file"]).await?;
     assert!(!output.success);
-    says(
+    assert_contains(
         &output.stdout,
         &[
             "! code cache: cannot use ../data/file/code: ",
@@ -309,8 +324,8 @@ async fn what_differs_from_the_lock_file_is_broken() -> Result<()> {
     };
     folder.write("swap.wasm", component("swap")?)?;
     folder.write("hatchery.lock", format!("version: 1\ncomponents:\n{}{}", entry("gone"), entry("swap")))?;
-    says(
-        &broken(&folder).await?,
+    assert_contains(
+        &check_with_errors(&folder).await?,
         &[
             "lock file\n  ✗ ./gone.wasm: it is locked, but the file does not exist; `hatchery pull .` restores it\n",
             "      hatchery pull .\n",
@@ -318,6 +333,6 @@ async fn what_differs_from_the_lock_file_is_broken() -> Result<()> {
         ],
     );
     folder.write("hatchery.lock", "version: 7\n")?;
-    says(&broken(&folder).await?, &["hatchery.lock:"]);
+    assert_contains(&check_with_errors(&folder).await?, &["hatchery.lock:"]);
     Ok(())
 }

@@ -1,23 +1,23 @@
-//! `docs/agents.md`: its YAML is one served folder, its Rust one component, and its JSON is what a client sees and sends.
+//! `docs/agents.md`: its YAML becomes a served folder, its Rust a component, and its JSON is compared with requests and events.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, bail, ensure};
 use hatchery_tests::host::{USER, message};
-use hatchery_tests::{Conversation, Folder, Host, blocks, event, paths};
+use hatchery_tests::{Conversation, Folder, Host, code_blocks, event, paths};
 use serde_json::{Value, json};
 
 use crate::cli::hatchery;
 
-fn guide() -> Result<String> {
+fn read_guide() -> Result<String> {
     let path = paths::repository().join("docs/agents.md");
     std::fs::read_to_string(&path).with_context(|| path.display().to_string())
 }
 
-/// The folder that the guide describes.
+/// Creates the folder that the guide describes.
 fn folder() -> Result<Folder> {
-    let (guide, folder) = (guide()?, Folder::empty()?);
-    for block in blocks::of(&guide).filter(|block| block.info.starts_with("yaml")) {
+    let (guide, folder) = (read_guide()?, Folder::empty()?);
+    for block in code_blocks::parse(&guide).filter(|block| block.info.starts_with("yaml")) {
         let path = block.text.lines().next().and_then(|line| line.strip_prefix("# "));
         let path = path.filter(|path| path.ends_with(".yaml"));
         let path =
@@ -29,31 +29,32 @@ fn folder() -> Result<Folder> {
     Ok(folder)
 }
 
-/// The JSON that the guide calls by this name.
+/// Returns the JSON block with this name.
 fn json_block(name: &str) -> Result<Value> {
-    let guide = guide()?;
-    let block = blocks::of(&guide).find(|block| block.info.strip_prefix("json ") == Some(name));
+    let guide = read_guide()?;
+    let block = code_blocks::parse(&guide).find(|block| block.info.strip_prefix("json ") == Some(name));
     let block = block.with_context(|| format!("docs/agents.md has no block `json {name}`"))?;
     serde_json::from_str(block.text).with_context(|| format!("docs/agents.md:{}", block.line))
 }
 
-/// True when a value is as the guide shows it, where `…` stands for any text and what is left out may be there.
-fn is_as_shown(value: &Value, shown: &Value) -> bool {
-    match (value, shown) {
+/// Returns true if a value matches the JSON of the guide, in which `…` matches any text. Further keys are allowed.
+fn matches(value: &Value, expected: &Value) -> bool {
+    match (value, expected) {
         (Value::String(_), Value::String(any)) if any == "…" => true,
-        (Value::Object(value), Value::Object(shown)) => {
-            shown.iter().all(|(key, shown)| value.get(key).is_some_and(|value| is_as_shown(value, shown)))
+        (Value::Object(value), Value::Object(expected)) => {
+            expected.iter().all(|(key, expected)| value.get(key).is_some_and(|value| matches(value, expected)))
         }
-        (Value::Array(value), Value::Array(shown)) => {
-            value.len() == shown.len() && value.iter().zip(shown).all(|(value, shown)| is_as_shown(value, shown))
+        (Value::Array(value), Value::Array(expected)) => {
+            value.len() == expected.len()
+                && value.iter().zip(expected).all(|(value, expected)| matches(value, expected))
         }
-        (value, shown) => value == shown,
+        (value, expected) => value == expected,
     }
 }
 
-/// A body that the guide shows, for this user and session, with an id in the place that the guide leaves open.
-fn filled(shown: Value, session: &str, id: &Value) -> Value {
-    match shown {
+/// Fills the user, the session and an id into a request body of the guide.
+fn fill(body: Value, session: &str, id: &Value) -> Value {
+    match body {
         Value::String(any) if any == "…" => id.clone(),
         Value::Object(map) => map
             .into_iter()
@@ -61,28 +62,28 @@ fn filled(shown: Value, session: &str, id: &Value) -> Value {
                 let value = match key.as_str() {
                     "userId" => json!(USER),
                     "sessionId" => json!(session),
-                    _ => filled(value, session, id),
+                    _ => fill(value, session, id),
                 };
                 (key, value)
             })
             .collect(),
-        Value::Array(items) => items.into_iter().map(|item| filled(item, session, id)).collect(),
+        Value::Array(items) => items.into_iter().map(|item| fill(item, session, id)).collect(),
         other => other,
     }
 }
 
-/// The one of these events that the guide shows under this name, and the id of its call.
-fn shown<'a>(events: &'a [Value], name: &str) -> Result<&'a Value> {
-    let shown = json_block(name)?;
-    let Some(event) = events.iter().find(|event| is_as_shown(event, &shown)) else {
+/// Returns the event that matches a JSON block of the guide.
+fn find_event<'a>(events: &'a [Value], name: &str) -> Result<&'a Value> {
+    let expected = json_block(name)?;
+    let Some(event) = events.iter().find(|event| matches(event, &expected)) else {
         bail!("no event is as `json {name}` shows it: {events:#?}");
     };
     event.pointer("/content/parts/0/functionCall/id").context("a call has an id")
 }
 
-/// What comes back for a body of the guide.
+/// Sends a request body of the guide, and returns the events.
 async fn send(host: &Host, name: &str, session: &str, id: &Value) -> Result<Vec<Value>> {
-    let body = filled(json_block(name)?, session, id);
+    let body = fill(json_block(name)?, session, id);
     Ok(serde_json::from_value(host.post("/run", &body).await?.json(200)?)?)
 }
 
@@ -115,7 +116,7 @@ async fn every_agent_of_the_guide_has_a_conversation() -> Result<()> {
 async fn a_declared_confirmation_is_asked_and_answered_as_the_guide_shows() -> Result<()> {
     let host = Host::serve(&folder()?).await?;
     let events = host.ask("payments", "s", "Send 50 euros").await?;
-    let id = shown(&events, "asked")?;
+    let id = find_event(&events, "asked")?;
     let events = send(&host, "agreed", "s", id).await?;
     assert_eq!(event::texts(&events), ["Sent 50 euros."]);
     Ok(())
@@ -125,7 +126,7 @@ async fn a_declared_confirmation_is_asked_and_answered_as_the_guide_shows() -> R
 async fn a_tool_that_asks_gets_what_the_person_gave_as_the_guide_shows() -> Result<()> {
     let host = Host::serve(&folder()?).await?;
     let events = host.ask("holidays", "s", "I need 3 days off").await?;
-    let id = shown(&events, "days-asked")?;
+    let id = find_event(&events, "days-asked")?;
     let events = send(&host, "days-given", "s", id).await?;
     assert_eq!(event::texts(&events), ["You have 2 days off."]);
     Ok(())
@@ -135,7 +136,7 @@ async fn a_tool_that_asks_gets_what_the_person_gave_as_the_guide_shows() -> Resu
 async fn a_run_that_waits_goes_on_with_the_result_as_the_guide_shows() -> Result<()> {
     let host = Host::serve(&folder()?).await?;
     let events = host.ask("orders", "s", "Order a kite").await?;
-    let id = shown(&events, "waiting")?;
+    let id = find_event(&events, "waiting")?;
     let events = send(&host, "delivered", "s", id).await?;
     assert_eq!(event::texts(&events), ["It is delivered."]);
     Ok(())

@@ -1,15 +1,15 @@
-//! Attacks, each tried against the real host beside honest neighbours: it must not succeed, the neighbours must answer while it goes on and
-//! afterwards, and the host must hold no more memory, handles and disk than before.
+//! Attacks on a real host that also serves harmless components: none may succeed, the harmless components must answer during and after it,
+//! and the host must not use more memory, file handles and disk than before.
 //!
 //! | attack | test |
 //! |---|---|
 //! | a granted folder below a written one is swapped for a link, by one component | [`files`]`::a_folder_below_a_written_one_is_not_granted_to_the_same_component` |
 //! | the same by two components, and by a link that is there before | `files::a_folder_below_a_written_one_is_not_granted_to_another_component`, `files::a_link_to_a_folder_below_a_written_one_is_found_out`, `files::a_granted_folder_that_is_replaced_by_a_link_is_still_the_one_that_was_granted` |
 //! | `..`, links, hard links, writes in a folder to read | `files::neither_paths_nor_links_lead_out_of_a_granted_folder` |
-//! | `inspect`, `doctor`, `test` of a stranger's folder that grants itself the home folder | [`strangers`]`::no_verb_gives_a_strangers_folder_the_rights_that_it_asks_for`, `strangers::a_server_says_which_rights_need_a_decision_and_how_to_make_it`, `strangers::a_component_that_describes_itself_has_no_files_although_they_are_granted` |
+//! | `inspect`, `doctor`, `test` of another author's folder that grants itself the home folder | [`strangers`]`::no_verb_gives_a_strangers_folder_the_rights_that_it_asks_for`, `strangers::a_server_says_which_rights_need_a_decision_and_how_to_make_it`, `strangers::a_component_that_describes_itself_has_no_files_although_they_are_granted` |
 //! | `inspect` of an unsigned component where signatures are required | `strangers::an_unsigned_component_is_not_run_to_be_looked_at_where_signatures_are_required` |
-//! | a schema of 19 000 numbers and a list of 100 000 | [`compute`]`::arguments_that_are_dear_to_check_hold_nobody_up` |
-//! | schemas of patterns, of loops, and unusable ones | `compute::a_schema_of_patterns_or_loops_holds_nobody_up`, `compute::a_schema_that_cannot_be_used_lets_nothing_pass` |
+//! | a schema of 19 000 numbers and a list of 100 000 | [`compute`]`::arguments_that_are_slow_to_validate_block_nobody` |
+//! | schemas of patterns, of loops, and unusable ones | `compute::a_schema_of_patterns_or_loops_blocks_nobody`, `compute::an_unusable_schema_accepts_no_arguments` |
 //! | bodies that are not sent | [`memory`]`::bodies_that_are_never_sent_do_not_fill_the_host`, `…_although_it_may_send_some` |
 //! | header fields that are not sent | `memory::header_fields_that_are_never_sent_do_not_fill_the_host` |
 //! | random bytes, handles, memory | `memory::random_bytes_come_in_bounded_portions`, `memory::handles_that_are_never_closed_end_with_the_call`, `memory::memory_without_end_ends_at_the_limit` |
@@ -29,12 +29,12 @@
 //! | Host, Origin, `null`, other ports, text/plain, `Sec-Fetch-Site` | [`clients`]`::a_page_from_elsewhere_reaches_nothing` |
 //! | traversal and odd names in apps, users, sessions, artifacts | `clients::names_lead_out_of_no_folder_and_have_a_length` |
 //! | lines of the log that look like the host's | `floods::log_and_output_end_at_the_limit_and_cannot_be_taken_for_the_hosts` |
-//! | deep, huge and doubled JSON, from clients and from tools | `clients::json_that_is_deep_or_odd_is_refused`, `compute::json_that_is_too_deep_or_none_at_all_is_an_error_of_the_tool` |
+//! | deep, huge and doubled JSON, from clients and from tools | `clients::json_that_is_deep_or_odd_is_refused`, `compute::invalid_or_too_deep_json_is_an_error_of_the_tool` |
 //! | 1.3 million state keys in one request | `clients::a_million_state_keys_hold_no_other_user_up` |
 //! | a body of zeros | `clients::a_body_of_zeros_takes_no_gigabyte` |
-//! | clients that drip | `clients::clients_that_drip_do_not_shut_the_others_out` |
-//! | functions that are dear to compile | [`compiling`]`::a_host_serves_the_others_before_something_dear_is_compiled` |
-//! | a grant taken back while something compiles | `compiling::rights_are_taken_back_while_something_dear_is_compiled` |
+//! | clients that send slowly | `clients::clients_that_drip_do_not_shut_the_others_out` |
+//! | functions that are slow to compile | [`compiling`]`::a_host_serves_other_components_before_a_slow_one_is_compiled` |
+//! | a grant that is revoked during a compilation | `compiling::grants_are_revoked_while_a_slow_component_is_compiled` |
 //! | a signed component under another name | [`supply`]`::a_signed_component_does_not_serve_under_another_name` |
 //! | rollback where signatures are required | `supply::a_rollback_works_where_signatures_are_required` |
 //! | a registry whose token service is elsewhere | `supply::a_login_stays_with_its_registry` |

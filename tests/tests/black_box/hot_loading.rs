@@ -1,14 +1,14 @@
-//! Files that come, change and go while the host runs.
+//! Hot loading: files that are added, changed and removed while the host runs.
 
 use anyhow::{Context, Result};
 use hatchery_tests::host::{entry, has_app, reason};
 use hatchery_tests::paths::Swap::{Newer, Older};
 use hatchery_tests::paths::swap;
-use hatchery_tests::swapping::is_drained;
-use hatchery_tests::{Churn, Folder, Host, event};
+use hatchery_tests::swapper::is_drained;
+use hatchery_tests::{Folder, Host, SwapLoad, event};
 use serde_json::{Value, json};
 
-/// An app that pauses and then lets the agent `swap` speak, five times over.
+/// An app that five times pauses and then runs the agent `swap`.
 const STEADY: [(&str, &str); 3] = [
     (
         "steady/root_agent.yaml",
@@ -18,22 +18,24 @@ const STEADY: [(&str, &str); 3] = [
     ("steady/answers.yaml", "turns:\n  - delay_ms: 150\n    reply: \"pause\"\n"),
 ];
 
-async fn says(host: &Host, session: &str) -> Result<Vec<String>> {
+async fn run_texts(host: &Host, session: &str) -> Result<Vec<String>> {
     Ok(event::texts(&host.ask("swap", session, "Who are you?").await?))
 }
 
-/// The number of what is loaded.
-fn number(components: &Value) -> u64 {
+/// Returns the generation of the catalog.
+fn generation_of(components: &Value) -> u64 {
     components.get("generation").and_then(Value::as_u64).unwrap_or_default()
 }
 
-async fn generation(host: &Host) -> Result<u64> {
-    host.components().await.map(|components| number(&components))
+async fn current_generation(host: &Host) -> Result<u64> {
+    host.components().await.map(|components| generation_of(&components))
 }
 
-/// Waits until something newer than a generation is loaded.
-async fn until_newer(host: &Host, generation: u64) -> Result<()> {
-    host.until("there is a newer generation", |components| number(components) > generation).await.map(|_| ())
+/// Waits for a newer generation.
+async fn wait_for_newer(host: &Host, generation: u64) -> Result<()> {
+    host.wait_until("there is a newer generation", |components| generation_of(components) > generation)
+        .await
+        .map(|_| ())
 }
 
 #[tokio::test]
@@ -42,8 +44,8 @@ async fn a_component_dropped_in_becomes_live() -> Result<()> {
     let host = Host::serve(&folder).await?;
     assert!(host.apps().await?.is_empty());
     folder.put("deep/down/swap.wasm", swap(Older)?)?;
-    host.until_app("swap").await?;
-    assert_eq!(says(&host, "s").await?, Older.words());
+    host.wait_for_app("swap").await?;
+    assert_eq!(run_texts(&host, "s").await?, Older.texts());
     let components = host.components().await?;
     assert_eq!(reason(&components, "deep/down/swap.wasm"), None);
     assert!(entry(&components, "deep/down/swap.wasm").is_some(), "{components}");
@@ -58,11 +60,11 @@ async fn an_agent_in_yaml_dropped_in_becomes_live_and_a_change_is_used_by_the_ne
     folder.put("echo/first.yaml", "turns:\n  - reply: \"first: {user}\"\n")?;
     folder.put("echo/second.yaml", "turns:\n  - reply: \"second: {user}\"\n")?;
     folder.put("echo/root_agent.yaml", agent("first"))?;
-    host.until_app("echo").await?;
+    host.wait_for_app("echo").await?;
     assert_eq!(event::texts(&host.ask("echo", "s", "hi").await?), ["first: hi"]);
-    let before = generation(&host).await?;
+    let before = current_generation(&host).await?;
     folder.put("echo/root_agent.yaml", agent("second"))?;
-    until_newer(&host, before).await?;
+    wait_for_newer(&host, before).await?;
     assert_eq!(event::texts(&host.run("echo", "s", "hi").await?), ["second: hi"]);
     Ok(())
 }
@@ -74,10 +76,10 @@ async fn a_yaml_agent_that_waits_for_a_component_is_served_when_it_comes() -> Re
         folder.write(name, text)?;
     }
     let host = Host::serve(&folder).await?;
-    let missing = host.until_refused("steady/root_agent.yaml").await?;
+    let missing = host.wait_for_refusal("steady/root_agent.yaml").await?;
     assert!(missing.contains("agent `swap` not found"), "{missing}");
     folder.put("swap.wasm", swap(Older)?)?;
-    host.until_app("steady").await?;
+    host.wait_for_app("steady").await?;
     let said = event::texts(&host.ask("steady", "s", "go").await?);
     assert_eq!(said.len(), 20, "five times a pause and three words: {said:?}");
     Ok(())
@@ -90,7 +92,7 @@ async fn a_deleted_component_is_gone_and_the_others_stay() -> Result<()> {
     let host = Host::serve(&folder).await?;
     host.create_session("swap", "s").await?;
     folder.remove("swap.wasm")?;
-    host.until("swap is gone", |components| !has_app(components, "swap")).await?;
+    host.wait_until("swap is gone", |components| !has_app(components, "swap")).await?;
     let body = hatchery_tests::host::message("swap", "s", "Who are you?");
     let detail = host.post("/run", &body).await?.error(404, "APP_NOT_FOUND")?;
     assert_eq!(
@@ -100,18 +102,18 @@ async fn a_deleted_component_is_gone_and_the_others_stay() -> Result<()> {
     host.ask("greeter", "s", "Hello").await?;
     // What was said is not lost: the same file back in its place finds its sessions.
     folder.put("swap.wasm", swap(Older)?)?;
-    host.until_app("swap").await?;
+    host.wait_for_app("swap").await?;
     host.session("swap", "s").await?;
     Ok(())
 }
 
-/// `cargo xtask soak` does the same a thousand times.
+/// `cargo xtask soak` repeats this a thousand times.
 #[tokio::test]
 async fn sixty_swaps_under_requests_fail_none_of_them_and_leave_nothing_behind() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
-    let churned = Churn { swaps: 60, clients: 4 }.run(&host, &folder).await?;
+    let churned = SwapLoad { swaps: 60, clients: 4 }.run(&host, &folder).await?;
     assert_eq!(churned.runs.keys().collect::<Vec<_>>(), [&"newer", &"older"], "both versions answered: {churned:?}");
     // Connections of clients come and go; a handle for each swap would be dozens more.
     assert!(churned.after.handles <= churned.before.handles + 10, "{churned:?}");
@@ -135,15 +137,15 @@ async fn what_is_replaced_is_shown_while_a_run_has_it() -> Result<()> {
     let mut old = host.stream("steady", "old", "go", false).await?;
     old.next().await?.context("a first event")?;
     folder.put("swap.wasm", swap(Newer)?)?;
-    let replaced = host.until("it drains", |components| !is_drained(components)).await?;
+    let replaced = host.wait_until("it drains", |components| !is_drained(components)).await?;
     let draining = &replaced["draining"][0];
     assert_eq!((event::text_at(draining, "/name"), event::text_at(draining, "/sha256")), ("swap", &*older));
     assert!(draining["since"].is_f64() && draining["calls"].is_u64() && draining["isCutOff"] == false, "{draining}");
     assert_ne!(event::text_at(entry(&replaced, "swap.wasm").context("the file")?, "/sha256"), older);
     old.collect().await?;
-    host.until("it is drained", is_drained).await?;
+    host.wait_until("it is drained", is_drained).await?;
     for word in ["replaced", "drained"] {
-        host.until_logged(word).await?;
+        host.wait_for_log(word).await?;
     }
     Ok(())
 }
@@ -165,7 +167,7 @@ async fn a_run_that_goes_on_for_too_long_on_replaced_code_is_ended() -> Result<(
     let last = events.last().context("an event")?;
     assert_eq!(event::text_at(last, "/code"), "COMPONENT_REPLACED", "{last}");
     assert!(event::text_at(last, "/error").contains("raise `hot_reload.drain_timeout` in hatchery.yaml"), "{last}");
-    host.until_logged("cut off: its runs have not ended in time").await
+    host.wait_for_log("cut off: its runs have not ended in time").await
 }
 
 #[tokio::test]
@@ -180,10 +182,10 @@ async fn a_run_that_has_begun_ends_on_the_code_it_began_with() -> Result<()> {
     let mut old = host.stream("steady", "old", "go", false).await?;
     let mut events = vec![old.next().await?.context("a first event")?];
 
-    let before = generation(&host).await?;
+    let before = current_generation(&host).await?;
     folder.put("swap.wasm", swap(Newer)?)?;
-    until_newer(&host, before).await?;
-    assert_eq!(says(&host, "s").await?, Newer.words(), "new runs use the new code");
+    wait_for_newer(&host, before).await?;
+    assert_eq!(run_texts(&host, "s").await?, Newer.texts(), "new runs use the new code");
     let new = event::texts(&host.ask("steady", "new", "go").await?);
     assert_eq!(new.iter().filter(|text| text.starts_with("newer ")).count(), 15, "{new:?}");
 
@@ -200,12 +202,13 @@ async fn a_broken_file_leaves_the_old_component_serving_and_is_shown() -> Result
     folder.put("swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
     folder.put("swap.wasm", "this is no component")?;
-    let reason = host.until_refused("swap.wasm").await?;
+    let reason = host.wait_for_refusal("swap.wasm").await?;
     assert!(reason.contains("`swap` is not a WebAssembly file"), "{reason}");
-    assert_eq!(says(&host, "s").await?, Older.words());
+    assert_eq!(run_texts(&host, "s").await?, Older.texts());
     folder.put("swap.wasm", swap(Newer)?)?;
-    host.until("it is mended", |components| hatchery_tests::host::reason(components, "swap.wasm").is_none()).await?;
-    assert_eq!(says(&host, "t").await?, Newer.words());
+    host.wait_until("it is mended", |components| hatchery_tests::host::reason(components, "swap.wasm").is_none())
+        .await?;
+    assert_eq!(run_texts(&host, "t").await?, Newer.texts());
     Ok(())
 }
 
@@ -215,17 +218,17 @@ async fn a_half_written_file_leaves_the_old_component_serving_until_it_is_whole(
     folder.put("swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
     let whole = swap(Newer)?;
-    let before = generation(&host).await?;
+    let before = current_generation(&host).await?;
     folder.write("swap.wasm", &whole[..whole.len() / 2])?;
-    let reason = host.until_refused("swap.wasm").await?;
+    let reason = host.wait_for_refusal("swap.wasm").await?;
     assert!(reason.contains("truncated or still being written"), "{reason}");
-    assert_eq!(says(&host, "s").await?, Older.words());
+    assert_eq!(run_texts(&host, "s").await?, Older.texts());
     folder.write("swap.wasm", &whole)?;
     let mended = |components: &Value| {
-        number(components) > before && hatchery_tests::host::reason(components, "swap.wasm").is_none()
+        generation_of(components) > before && hatchery_tests::host::reason(components, "swap.wasm").is_none()
     };
-    host.until("it is whole", mended).await?;
-    assert_eq!(says(&host, "t").await?, Newer.words());
+    host.wait_until("it is whole", mended).await?;
+    assert_eq!(run_texts(&host, "t").await?, Newer.texts());
     Ok(())
 }
 
@@ -235,15 +238,15 @@ async fn two_files_of_one_name_are_an_error_that_names_both() -> Result<()> {
     folder.put("first/swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
     folder.put("second/swap.wasm", swap(Newer)?)?;
-    let reason = host.until_refused("second/swap.wasm").await?;
+    let reason = host.wait_for_refusal("second/swap.wasm").await?;
     assert!(reason.contains("first/swap.wasm") && reason.contains("second/swap.wasm"), "{reason}");
-    assert_eq!(says(&host, "s").await?, Older.words(), "the one that was there goes on");
+    assert_eq!(run_texts(&host, "s").await?, Older.texts(), "the one that was there goes on");
     folder.remove("first/swap.wasm")?;
     let alone = |components: &Value| {
         has_app(components, "swap") && hatchery_tests::host::reason(components, "second/swap.wasm").is_none()
     };
-    host.until("the other one serves", alone).await?;
-    assert_eq!(says(&host, "t").await?, Newer.words());
+    host.wait_until("the other one serves", alone).await?;
+    assert_eq!(run_texts(&host, "t").await?, Newer.texts());
     Ok(())
 }
 
@@ -254,8 +257,8 @@ async fn an_app_in_yaml_and_one_in_a_component_cannot_share_a_name() -> Result<(
     let host = Host::serve(&folder).await?;
     folder.write("swap/answers.yaml", "turns:\n  - reply: \"from yaml\"\n")?;
     folder.write("swap/root_agent.yaml", "name: other\nmodel: scripted:swap/answers.yaml\ninstruction: Answer.\n")?;
-    let reason = host.until_refused("swap/root_agent.yaml").await?;
+    let reason = host.wait_for_refusal("swap/root_agent.yaml").await?;
     assert!(reason.contains("swap/root_agent.yaml") && reason.contains("swap.wasm"), "{reason}");
-    assert_eq!(says(&host, "s").await?, Older.words());
+    assert_eq!(run_texts(&host, "s").await?, Older.texts());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Components in Python and JavaScript, from the template to an answer, and what is said when their tools are missing.
+//! Components in Python and JavaScript: templates, builds, and messages about missing build tools.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use serde_json::{Map, json};
 
 use crate::cli::{Output, hatchery};
 
-/// True when the machine is at fault: a tool that could be had but is not the one that it must be is a defect.
-fn lacks_tools(said: &str) -> bool {
-    let lacks =
+/// Returns true if build tools cannot be installed on this machine. A tool with another hash than expected is an error.
+fn lacks_tools(stderr: &str) -> bool {
+    let reasons =
         ["was not found", "is too old", "could not install componentize-", "cannot create a virtual environment"];
-    let faults = ["DO NOT MATCH THE HASHES", "EINTEGRITY", "can only install packages when"];
-    lacks.iter().any(|it| said.contains(it)) && !faults.iter().any(|it| said.contains(it))
+    let errors = ["DO NOT MATCH THE HASHES", "EINTEGRITY", "can only install packages when"];
+    reasons.iter().any(|reason| stderr.contains(reason)) && !errors.iter().any(|error| stderr.contains(error))
 }
 
-/// Builds a project of the served folder. Nothing, and that loudly, when the build tools cannot be had here.
+/// Builds a project of the served folder. `None`, with a message on stderr, if the build tools cannot be installed here.
 async fn build(folder: &Folder, project: &str) -> Result<Option<Output>> {
     let output = hatchery(&folder.served(), &["build", project]).await?;
     if !output.success && lacks_tools(&output.stderr) {
@@ -35,7 +35,7 @@ async fn a_new_agent_counts_words(language: &str) -> Result<()> {
     ensure!(built.success, "{}", built.stderr);
     let again = hatchery(&folder.served(), &["build", "word-counter"]).await?;
     ensure!(again.success && !again.stderr.contains("building"), "nothing is built twice: {}", again.stderr);
-    // Unlike a test's host, this takes the time that it takes: compiling a large component on a busy machine is slow.
+    // `run` has no start timeout: compiling a large component on a busy machine is slow.
     let run = hatchery(&folder.served(), &["run", ".", "word-counter", "-m", "Count a rose is a rose"]).await?;
     assert!(run.success && run.stdout.contains("These are 5 words."), "{}{}", run.stdout, run.stderr);
     Ok(())
@@ -51,8 +51,8 @@ async fn a_new_agent_in_javascript_builds_and_is_served() -> Result<()> {
     a_new_agent_counts_words("js").await
 }
 
-/// Writes modules to a project that leave a trace in `trace` when they run natively, under the names of what build tools import.
-fn plant_python_modules(folder: &Folder, project: &str, trace: &Path) -> Result<()> {
+/// Adds modules with names that build tools import to a project. They create a file in `trace` if they run natively.
+fn add_conflicting_modules(folder: &Folder, project: &str, trace: &Path) -> Result<()> {
     for module in ["argparse", "ensurepip", "json", "pip", "sitecustomize", "subprocess", "tomllib", "venv"] {
         let mark = trace.join(module);
         let code =
@@ -67,15 +67,15 @@ fn traces(trace: &Path) -> Result<Vec<std::ffi::OsString>> {
 }
 
 #[tokio::test]
-async fn a_project_s_modules_are_not_taken_for_those_of_build_tools() -> Result<()> {
+async fn modules_of_a_project_do_not_replace_those_of_build_tools() -> Result<()> {
     let (folder, trace, cache) = (Folder::empty()?, tempfile::tempdir()?, tempfile::tempdir()?);
     folder.write("py/pyproject.toml", "[tool.hatchery]\n")?;
     folder.write(
         "py/app.py",
         "from hatchery_guest import export, tool\n\n@tool\nasync def f() -> int:\n    return 1\n\nexport(f)\n",
     )?;
-    plant_python_modules(&folder, "py", trace.path())?;
-    // Once where the tools have to be installed, which fails after the virtual environment, and once where they may be there.
+    add_conflicting_modules(&folder, "py", trace.path())?;
+    // First with an empty cache, where installing the tools fails after the virtual environment was created; then with the shared cache.
     let mut fresh = paths::command()?;
     fresh.args(["build", "."]).current_dir(folder.file("py")).env("HATCHERY_BUILD_CACHE", cache.path());
     fresh.envs([
@@ -133,7 +133,7 @@ async fn scripts_of_packages_do_not_run() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_a_build_runs_is_told_before_it_runs() -> Result<()> {
+async fn the_help_warns_that_a_build_runs_code() -> Result<()> {
     let help = hatchery(&Folder::empty()?.served(), &["build", "--help"]).await?.stdout;
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
@@ -147,7 +147,7 @@ async fn what_a_build_runs_is_told_before_it_runs() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_program_that_offers_nothing_is_told_how() -> Result<()> {
+async fn a_program_without_exports_is_an_error_with_the_next_step() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("py/pyproject.toml", "[tool.hatchery]\n")?;
     folder.write("py/app.py", "print('hello')\n")?;
@@ -165,7 +165,7 @@ async fn a_program_that_offers_nothing_is_told_how() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_module_that_is_missing_is_named_with_what_to_do() -> Result<()> {
+async fn a_missing_module_is_named_with_the_next_step() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("py/pyproject.toml", "[tool.hatchery]\nmodule = \"main\"\n")?;
     folder.write("lib/pyproject.toml", "[tool.hatchery]\n")?;
@@ -181,7 +181,7 @@ async fn a_module_that_is_missing_is_named_with_what_to_do() -> Result<()> {
 }
 
 #[tokio::test]
-async fn tools_that_are_not_installed_are_named_with_the_next_step() -> Result<()> {
+async fn missing_tools_are_named_with_the_next_step() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("py/pyproject.toml", "[tool.hatchery]\n")?;
     folder.write("js/package.json", r#"{"hatchery": {}}"#)?;
@@ -223,7 +223,10 @@ async fn tools_that_cannot_be_downloaded_are_named_with_the_next_step() -> Resul
         command.env("npm_config_cache", cache.path().join("npm"));
         let output = command.output().await?;
         let stderr = String::from_utf8_lossy(&output.stderr);
-        if ["was not found", "is too old", "cannot create a virtual environment"].iter().any(|it| stderr.contains(it)) {
+        if ["was not found", "is too old", "cannot create a virtual environment"]
+            .iter()
+            .any(|reason| stderr.contains(reason))
+        {
             skip(project, stderr.trim());
             continue;
         }

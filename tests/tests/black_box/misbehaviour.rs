@@ -1,4 +1,4 @@
-//! Components that trap, spin, take memory without end or answer too much: the run says so, and nothing else notices.
+//! Components that trap, spin, allocate memory without end or return too much: the run reports it, and nothing else is affected.
 
 use anyhow::{Context, Result};
 use hatchery_tests::event::{self, text_at, tool_response};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const LIMITS: &str = "limits: {cpu: 300ms, wall: 2s, memory: 16MiB, result: 1MiB}\n";
 
-/// An agent whose model calls the tool that the user names, and tells what the tool answered.
+/// An agent whose model calls the tool that is named in the user's message, and answers with the tool's response.
 const CALLER: [(&str, &str); 2] = [
     (
         "caller/root_agent.yaml",
@@ -41,7 +41,7 @@ async fn host(folder: &Folder) -> Result<Host> {
     Host::serve(folder).await
 }
 
-async fn is_well(host: &Host, session: &str) -> Result<()> {
+async fn check_health(host: &Host, session: &str) -> Result<()> {
     host.get("/health").await?.json(200)?;
     let events = host.ask("caller", session, "echo").await?;
     let answer = tool_response(&events, "echo")?;
@@ -49,8 +49,8 @@ async fn is_well(host: &Host, session: &str) -> Result<()> {
     Ok(())
 }
 
-/// Has the tool called, and gives the error that the model is told; the run goes on and ends well.
-async fn error_of_tool(host: &Host, word: &str, tool: &str) -> Result<String> {
+/// Lets the model call the tool, and returns the error in the tool's response. The run must succeed.
+async fn tool_error(host: &Host, word: &str, tool: &str) -> Result<String> {
     let events = host.ask("caller", word, word).await?;
     let error = text_at(tool_response(&events, tool)?, "/error").to_owned();
     let last = event::texts(&events).pop().context("a last word")?;
@@ -62,25 +62,25 @@ async fn error_of_tool(host: &Host, word: &str, tool: &str) -> Result<String> {
 async fn a_tool_that_fails_in_any_way_is_told_to_the_model() -> Result<()> {
     let folder = Folder::empty()?;
     let host = host(&folder).await?;
-    let trapped = error_of_tool(&host, "trap", "trap").await?;
+    let trapped = tool_error(&host, "trap", "trap").await?;
     assert!(trapped.contains("tool `trap` of component `misbehaver` failed: it crashed"), "{trapped}");
-    let spun = error_of_tool(&host, "spin", "spin").await?;
+    let spun = tool_error(&host, "spin", "spin").await?;
     assert!(spun.contains("300ms of CPU time; raise `limits.cpu`"), "{spun}");
-    let grown = error_of_tool(&host, "allocate", "allocate").await?;
+    let grown = tool_error(&host, "allocate", "allocate").await?;
     assert!(grown.contains("16 MiB of memory; raise `limits.memory`"), "{grown}");
-    let huge = error_of_tool(&host, "huge", "huge_result").await?;
+    let huge = tool_error(&host, "huge", "huge_result").await?;
     assert!(huge.contains("1 MiB in one result; raise `limits.result`"), "{huge}");
-    let slow = error_of_tool(&host, "slow", "slow").await?;
+    let slow = tool_error(&host, "slow", "slow").await?;
     assert!(slow.contains("2s from start to end; raise `limits.wall`"), "{slow}");
-    let wrong = error_of_tool(&host, "wrong", "slow").await?;
+    let wrong = tool_error(&host, "wrong", "slow").await?;
     assert!(wrong.contains("millis"), "{wrong}");
-    let nonsense = error_of_tool(&host, "nonsense", "nonsense").await?;
+    let nonsense = tool_error(&host, "nonsense", "nonsense").await?;
     assert!(nonsense.contains("nonsense"), "{nonsense}");
-    is_well(&host, "after").await
+    check_health(&host, "after").await
 }
 
-/// Runs an app that fails after its first word: checks `/run`, `/run_sse` and the session, and gives what is said about it.
-async fn failure(host: &Host, app: &str, first_word: &str, status: u16, code: &str) -> Result<String> {
+/// Runs an app that fails after its first text. Checks `/run`, `/run_sse` and the session, and returns the error message.
+async fn run_error(host: &Host, app: &str, first_word: &str, status: u16, code: &str) -> Result<String> {
     host.create_session(app, "whole").await?;
     let answer = host.post("/run", &message(app, "whole", "go")).await?;
     let detail = answer.error(status, code)?;
@@ -105,9 +105,9 @@ async fn failure(host: &Host, app: &str, first_word: &str, status: u16, code: &s
 async fn an_agent_that_traps_fails_its_run_alone() -> Result<()> {
     let folder = Folder::empty()?;
     let host = host(&folder).await?;
-    let detail = failure(&host, "trapping_agent", "about to trap", 500, "COMPONENT_TRAPPED").await?;
+    let detail = run_error(&host, "trapping_agent", "about to trap", 500, "COMPONENT_TRAPPED").await?;
     assert!(detail.contains("component `misbehaver`: it crashed"), "{detail}");
-    is_well(&host, "after").await
+    check_health(&host, "after").await
 }
 
 #[tokio::test]
@@ -115,18 +115,18 @@ async fn an_agent_that_spins_is_stopped_and_others_are_served_meanwhile() -> Res
     let folder = Folder::empty()?;
     let host = host(&folder).await?;
     let spinning = async {
-        let detail = failure(&host, "spinning_agent", "about to spin", 500, "COMPONENT_CPU").await?;
+        let detail = run_error(&host, "spinning_agent", "about to spin", 500, "COMPONENT_CPU").await?;
         assert!(detail.contains("300ms of CPU time; raise `limits.cpu` in hatchery.yaml"), "{detail}");
         anyhow::Ok(())
     };
     let others = async {
         for turn in 0..5 {
-            is_well(&host, &format!("meanwhile-{turn}")).await?;
+            check_health(&host, &format!("meanwhile-{turn}")).await?;
         }
         anyhow::Ok(())
     };
     futures::try_join!(spinning, others)?;
-    is_well(&host, "after").await
+    check_health(&host, "after").await
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn an_agent_that_says_it_failed_is_believed() -> Result<()> {
     let body: Value = serde_json::from_str(&answer.text)?;
     assert!(text_at(&body, "/detail").contains("beyond repair"), "{body}");
     assert_eq!(event::text(&body["events"][0]), "about to fail");
-    is_well(&host, "after").await
+    check_health(&host, "after").await
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn a_tool_may_end_the_run() -> Result<()> {
     let answer = host.post("/run", &message("caller", "s", "fatal")).await?;
     assert_eq!(answer.status, 500, "{}", answer.text);
     assert!(answer.text.contains("beyond repair"), "{}", answer.text);
-    is_well(&host, "after").await
+    check_health(&host, "after").await
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn a_callback_that_traps_fails_the_run_and_names_itself() -> Result<()> {
     let body: Value = serde_json::from_str(&answer.text)?;
     assert!(text_at(&body, "/detail").contains("misbehaver"), "{body}");
     assert!(!answer.text.contains("never said"), "{body}");
-    is_well(&host, "after").await
+    check_health(&host, "after").await
 }
 
 #[tokio::test]
@@ -182,5 +182,5 @@ async fn many_spinning_runs_at_once_are_all_stopped_and_leave_the_host_well() ->
         host.post("/run", &message("spinning_agent", &session, "go")).await?.error(500, "COMPONENT_CPU")
     });
     futures::future::try_join_all(runs).await?;
-    is_well(&host, "after").await
+    check_health(&host, "after").await
 }

@@ -30,7 +30,7 @@ async fn what_serves_keeps_its_names_when_others_of_the_same_are_added() -> Resu
     folder.put("aaa/dice.wasm", &dice)?;
     let taken =
         |components: &Value| reason(components, "aaa.wasm").is_some() && reason(components, "aaa/dice.wasm").is_some();
-    host.until("both are refused", taken).await?;
+    host.wait_until("both are refused", taken).await?;
     drop(host);
     for start in ["the first", "the second"] {
         let host = Host::serve(&folder).await?;
@@ -47,15 +47,15 @@ async fn what_serves_keeps_its_names_when_others_of_the_same_are_added() -> Resu
         let tool = "the tool `roll_die` belongs to `dice`, which had the name first; this one is `aaa/roll_die`";
         let said = conflicts(&components, "aaa").as_array().context("conflicts")?;
         assert!(said.contains(&json!(tool)), "{components}");
-        host.until_logged(tool).await?;
-        host.until_logged("are apps named `dice`; rename or remove one").await?;
-        let failed = host.announced["failed"].as_array().context("failed")?;
-        assert_eq!(failed.len(), 2, "{}", host.announced);
+        host.wait_for_log(tool).await?;
+        host.wait_for_log("are apps named `dice`; rename or remove one").await?;
+        let failed = host.announcement["failed"].as_array().context("failed")?;
+        assert_eq!(failed.len(), 2, "{}", host.announcement);
     }
     Ok(())
 }
 
-/// Lets a copy of `dice` under another name use the script of the sample.
+/// Grants a copy of `dice` under another name the script of the sample.
 const GRANTED: &str = "components: {other: {grants: {models: ['scripted:*']}}}\n";
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn a_name_is_free_when_its_owner_is_gone() -> Result<()> {
     folder.remove("dice.wasm")?;
     folder.put("other.wasm", &dice)?;
     let host = Host::serve(&folder).await?;
-    let components = host.until_app("dice").await?;
+    let components = host.wait_for_app("dice").await?;
     assert_eq!(text_at(entry(&components, "other.wasm").context("other.wasm")?, "/state"), "loaded", "{components}");
     Ok(())
 }
@@ -88,7 +88,7 @@ async fn a_name_waits_for_an_owner_that_cannot_be_loaded() -> Result<()> {
     let reason = reason(&components, "other.wasm").context("a reason")?;
     assert!(reason.ends_with("are apps named `dice`; rename or remove one"), "{reason}");
     folder.put("dice.wasm", &dice)?;
-    host.until_app("dice").await?;
+    host.wait_for_app("dice").await?;
     let components = host.components().await?;
     assert_eq!(text_at(entry(&components, "dice.wasm").context("dice.wasm")?, "/state"), "loaded", "{components}");
     assert_eq!(text_at(entry(&components, "other.wasm").context("other.wasm")?, "/state"), "conflict", "{components}");

@@ -1,4 +1,4 @@
-//! The sample that reads web pages, and a web server with https.
+//! The sample that reads web pages, with an HTTPS server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,18 +13,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-const PAGE: &str = "<html><head><title>A page</title></head><body><p>Said safely.</p></body></html>";
+const PAGE: &str = "<html><head><title>A page</title></head><body><p>Sent by HTTPS.</p></body></html>";
 
-/// A server whose certificate is signed by an authority of its own.
-struct Secure {
+/// An HTTPS server with its own certificate authority.
+struct HttpsServer {
     port: u16,
-    /// The authority, as PEM.
+    /// The certificate of the authority as PEM.
     authority: String,
-    /// Heads of the requests that came.
+    /// The request lines and headers so far.
     heads: Arc<Mutex<Vec<String>>>,
 }
 
-impl Secure {
+impl HttpsServer {
     async fn start() -> Result<Self> {
         let mut authority = CertificateParams::new(Vec::new())?;
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -64,8 +64,8 @@ async fn serve(listener: TcpListener, tls: TlsAcceptor, heads: Arc<Mutex<Vec<Str
     }
 }
 
-/// The samples, with the grants for one host.
-fn granted(port: u16) -> Result<Folder> {
+/// Creates a folder of the samples with grants for the server.
+fn folder(port: u16) -> Result<Folder> {
     let folder = Folder::of_samples()?;
     let host = format!("localhost:{port}");
     folder.write(
@@ -80,16 +80,16 @@ fn granted(port: u16) -> Result<Folder> {
 
 #[tokio::test]
 async fn a_page_is_read_by_https_with_a_secret_that_nothing_shows() -> Result<()> {
-    let server = Secure::start().await?;
-    let folder = granted(server.port)?;
+    let server = HttpsServer::start().await?;
+    let folder = folder(server.port)?;
     let roots = folder.data().join("roots.pem");
     std::fs::write(&roots, &server.authority)?;
     let roots = roots.to_str().context("a path of text")?;
     let environment = [("SSL_CERT_FILE", roots), ("PAGE_KEY", "s3cret-of-the-page"), ("HATCHERY_LOG", "trace")];
-    let host = Host::serve_in(&folder, &environment).await?;
+    let host = Host::serve_with_environment(&folder, &environment).await?;
     let events = host.ask("web-fetch", "s", &format!("Read https://localhost:{}/", server.port)).await?;
     let page = tool_response(&events, "read_page")?;
-    assert_eq!((text_at(page, "/title"), text_at(page, "/text")), ("A page", "Said safely."), "{page}");
+    assert_eq!((text_at(page, "/title"), text_at(page, "/text")), ("A page", "Sent by HTTPS."), "{page}");
     let heads = server.heads.lock().unwrap().join("").to_ascii_lowercase();
     assert!(heads.contains("\r\nauthorization: bearer s3cret-of-the-page\r\n"), "{heads}");
     let stored = host.session("web-fetch", "s").await?.to_string();
@@ -103,8 +103,8 @@ async fn a_page_is_read_by_https_with_a_secret_that_nothing_shows() -> Result<()
 
 #[tokio::test]
 async fn a_certificate_that_this_machine_does_not_trust_is_refused() -> Result<()> {
-    let server = Secure::start().await?;
-    let host = Host::serve_in(&granted(server.port)?, &[("PAGE_KEY", "s3cret")]).await?;
+    let server = HttpsServer::start().await?;
+    let host = Host::serve_with_environment(&folder(server.port)?, &[("PAGE_KEY", "s3cret")]).await?;
     let events = host.ask("web-fetch", "s", &format!("Read https://localhost:{}/", server.port)).await?;
     let error = text_at(tool_response(&events, "read_page")?, "/error").to_owned();
     assert_eq!(error, "the host's certificate is not trusted");
@@ -117,7 +117,7 @@ async fn a_denial_is_a_line_for_the_operator() -> Result<()> {
     let host = Host::serve(&Folder::of_samples()?).await?;
     let events = host.ask("web-fetch", "s", "Read https://www.rust-lang.org/").await?;
     assert!(event::texts(&events).concat().contains("network: [\"www.rust-lang.org\"]"));
-    host.until_logged("hatchery::audit: denied").await?;
+    host.wait_for_log("hatchery::audit: denied").await?;
     let log = host.log();
     let line = log.lines().find(|line| line.contains("hatchery::audit: denied")).context("the line")?;
     for part in ["denied", "web-fetch", "send requests to `https://www.rust-lang.org`"] {

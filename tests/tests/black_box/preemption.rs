@@ -1,4 +1,4 @@
-//! A host whose components compute without end, or of which all instances are in use.
+//! CPU scheduling of components that compute without end, and a host without free instances.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 
 const SPINNING: usize = 200;
 
-/// As long as no test takes.
+/// Longer than any test takes.
 const FOREVER: Duration = Duration::from_secs(3600);
 
-const PATIENT: &str = "limits: {cpu: 10min, agent_wall: 10min}\n";
+const LONG_LIMITS: &str = "limits: {cpu: 10min, agent_wall: 10min}\n";
 
 async fn host(config: &str) -> Result<Host> {
     let folder = Folder::empty()?;
@@ -31,12 +31,12 @@ const CALLER: &str =
 
 const ANSWERS: &str = "turns:\n  - when: {tool: echo}\n    reply: \"it answered: {tool}\"\n  - reply: [{call: {name: echo, args: {value: 1}}}]\n";
 
-/// How many calls of the component run.
-fn calls(components: &Value) -> Option<u64> {
+/// Returns the number of running calls of the component.
+fn running_calls(components: &Value) -> Option<u64> {
     components.pointer("/components/0/calls")?.as_u64()
 }
 
-/// Starts runs that spin until their clients go away, and waits until all run.
+/// Starts runs that spin until their clients disconnect, and waits until all of them run.
 async fn spin(host: &Host, runs: usize) -> Result<JoinSet<()>> {
     let sessions: Vec<_> = (0..runs).map(|run| format!("spin-{run}")).collect();
     for session in &sessions {
@@ -54,28 +54,28 @@ async fn spin(host: &Host, runs: usize) -> Result<JoinSet<()>> {
             }
         });
     }
-    host.until("all of them run", |components| calls(components) == Some(runs as u64)).await?;
+    host.wait_until("all of them run", |components| running_calls(components) == Some(runs as u64)).await?;
     Ok(clients)
 }
 
 #[tokio::test]
 async fn two_hundred_spinning_runs_keep_nobody_from_an_answer_and_end_with_their_clients() -> Result<()> {
-    let host = host(PATIENT).await?;
+    let host = host(LONG_LIMITS).await?;
     let mut clients = spin(&host, SPINNING).await?;
     for _ in 0..5 {
         assert_eq!(host.get("/health").await?.json(200)?, json!({"status": "ok"}));
     }
-    assert_eq!(calls(&host.components().await?), Some(SPINNING as u64), "they still spin");
+    assert_eq!(running_calls(&host.components().await?), Some(SPINNING as u64), "they still spin");
     let answered = host.ask("caller", "meanwhile", "go").await?;
     assert_eq!(*tool_response(&answered, "echo")?, json!({"value": 1}), "other runs go on");
     clients.shutdown().await;
-    host.until("all have ended", |components| calls(components) == Some(0)).await?;
+    host.wait_until("all have ended", |components| running_calls(components) == Some(0)).await?;
     Ok(())
 }
 
 #[tokio::test]
 async fn a_run_that_finds_no_free_instance_is_told_when_to_try_again() -> Result<()> {
-    let host = host(&format!("{PATIENT}instances: {{max: 1, queue_timeout: 50ms}}\n")).await?;
+    let host = host(&format!("{LONG_LIMITS}instances: {{max: 1, queue_timeout: 50ms}}\n")).await?;
     let mut clients = spin(&host, 1).await?;
     let busy = "component `misbehaver`: no free instance after 50ms: all 1 are in use; try again later";
 
@@ -95,7 +95,7 @@ async fn a_run_that_finds_no_free_instance_is_told_when_to_try_again() -> Result
     ensure!(error.contains("no free instance after 50ms: all 1 are in use; try again later"), "{error}");
 
     clients.shutdown().await;
-    host.until("it has ended", |components| calls(components) == Some(0)).await?;
+    host.wait_until("it has ended", |components| running_calls(components) == Some(0)).await?;
     let events = host.ask("caller", "t", "go").await?;
     assert_eq!(*tool_response(&events, "echo")?, json!({"value": 1}));
     Ok(())

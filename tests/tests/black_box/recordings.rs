@@ -1,4 +1,4 @@
-//! Sessions that `hatchery run` records and `hatchery test` replays, or plugins of a server.
+//! Recording and replaying sessions, by `hatchery run` and `hatchery test` and by plugins of a server.
 
 use anyhow::{Result, ensure};
 use hatchery_tests::event::{self, text_at};
@@ -25,8 +25,8 @@ turns:
   - reply: At your service.
 ";
 
-/// A served app with a recorded session. Its model can be asked no more.
-async fn recorded() -> Result<Folder> {
+/// Creates an app with a recorded session, whose script is used up.
+async fn folder_with_recording() -> Result<Folder> {
     let folder = Folder::empty()?;
     folder.write("helper/root_agent.yaml", AGENT)?;
     folder.write("helper/answers.yaml", ANSWERS)?;
@@ -40,7 +40,7 @@ async fn recorded() -> Result<Folder> {
 
 #[tokio::test]
 async fn a_recorded_session_replays_without_its_model() -> Result<()> {
-    let folder = recorded().await?;
+    let folder = folder_with_recording().await?;
     let output = hatchery(&folder.served(), &["test", "."]).await?;
     ensure!(output.success, "{}{}", output.stdout, output.stderr);
     let file = "./helper/recorded/hats/generated-recordings.yaml";
@@ -56,7 +56,7 @@ async fn plugins_record_and_replay_served_sessions_below_the_folder_of_their_fil
     folder.write("hatchery.yaml", "plugins: [{name: recorder, args: {folder: recorded, sessions: all}}]")?;
     let host = Host::serve(&folder).await?;
     host.ask("helper", "original", "Do you remember hats?").await?;
-    ensure!(host.stop().await?, "it stops without complaint");
+    ensure!(host.stop().await?, "it stops without violation");
     folder.remove("helper/answers.yaml")?;
     folder.write("hatchery.yaml", "plugins: [{name: adk_replay, args: {folder: recorded}}]")?;
     let host = Host::serve(&folder).await?;
@@ -70,7 +70,7 @@ async fn plugins_record_and_replay_served_sessions_below_the_folder_of_their_fil
 
 #[tokio::test]
 async fn an_agent_that_asks_its_model_something_else_fails_with_a_diff() -> Result<()> {
-    let folder = recorded().await?;
+    let folder = folder_with_recording().await?;
     folder.write("helper/root_agent.yaml", AGENT.replace("few words", "verse"))?;
     let output = hatchery(&folder.served(), &["test", "."]).await?;
     assert!(!output.success, "its exit code says so");

@@ -1,23 +1,23 @@
-//! Files that cannot be served: each is named with what is wrong, where, and what to do; everything else is served.
+//! Files that cannot be served: each is reported with the reason, the position and the next step, and all others are served.
 
 use anyhow::{Context, Result};
 use hatchery_tests::{Folder, Host, paths};
 
 const ANSWERS: &str = "turns:\n  - reply: \"hi\"\n";
 
-/// Serves the samples beside a broken agent, checks that they work, and gives what is said about the broken one.
-async fn refused(files: &[(&str, &str)]) -> Result<String> {
+/// Serves the samples and a broken agent. Checks that the samples work, and returns the reason why the other is not served.
+async fn rejection_of_agent(files: &[(&str, &str)]) -> Result<String> {
     let folder = Folder::of_samples()?;
     folder.write("broken/answers.yaml", ANSWERS)?;
     for (name, text) in files {
         folder.write(name, text)?;
     }
-    refusal(&folder, "broken/root_agent.yaml").await
+    rejection_of(&folder, "broken/root_agent.yaml").await
 }
 
-async fn refusal(folder: &Folder, file: &str) -> Result<String> {
+async fn rejection_of(folder: &Folder, file: &str) -> Result<String> {
     let host = Host::serve(folder).await?;
-    let reason = host.until_refused(file).await?;
+    let reason = host.wait_for_refusal(file).await?;
     assert_eq!(
         host.apps().await?,
         ["data-analyst", "dice", "greeter", "help-desk", "trip-planner", "web-fetch"],
@@ -30,7 +30,7 @@ async fn refusal(folder: &Folder, file: &str) -> Result<String> {
 #[tokio::test]
 async fn a_wrong_key_is_named_with_file_and_line() -> Result<()> {
     let agent = "name: broken\ninstruction: Answer.\nmodel: scripted:broken/answers.yaml\ntemprature: 1\n";
-    let reason = refused(&[("broken/root_agent.yaml", agent)]).await?;
+    let reason = rejection_of_agent(&[("broken/root_agent.yaml", agent)]).await?;
     assert!(reason.contains("broken/root_agent.yaml:4:") && reason.contains("`temprature`"), "{reason}");
     Ok(())
 }
@@ -38,7 +38,7 @@ async fn a_wrong_key_is_named_with_file_and_line() -> Result<()> {
 #[tokio::test]
 async fn a_key_of_another_kind_of_agent_is_named_with_its_kind() -> Result<()> {
     let agent = "agent_class: SequentialAgent\nname: broken\nmodel: scripted:broken/answers.yaml\n";
-    let reason = refused(&[("broken/root_agent.yaml", agent)]).await?;
+    let reason = rejection_of_agent(&[("broken/root_agent.yaml", agent)]).await?;
     assert!(reason.contains("broken/root_agent.yaml:3:"), "{reason}");
     assert!(reason.contains("`model` is a key of LlmAgent, but this is a SequentialAgent"), "{reason}");
     Ok(())
@@ -47,7 +47,7 @@ async fn a_key_of_another_kind_of_agent_is_named_with_its_kind() -> Result<()> {
 #[tokio::test]
 async fn a_value_of_a_wrong_type_is_named_with_file_line_and_key() -> Result<()> {
     let agent = "name: broken\ninstruction: Answer.\nmodel: scripted:broken/answers.yaml\nmax_steps: many\n";
-    let reason = refused(&[("broken/root_agent.yaml", agent)]).await?;
+    let reason = rejection_of_agent(&[("broken/root_agent.yaml", agent)]).await?;
     assert!(reason.contains("broken/root_agent.yaml:4:") && reason.contains("max_steps"), "{reason}");
     Ok(())
 }
@@ -56,7 +56,7 @@ async fn a_value_of_a_wrong_type_is_named_with_file_line_and_key() -> Result<()>
 async fn a_tool_that_does_not_exist_is_named_with_file_and_line() -> Result<()> {
     let agent =
         "name: broken\ninstruction: Answer.\nmodel: scripted:broken/answers.yaml\ntools:\n  - name: dice/roll_cube\n";
-    let reason = refused(&[("broken/root_agent.yaml", agent)]).await?;
+    let reason = rejection_of_agent(&[("broken/root_agent.yaml", agent)]).await?;
     assert!(reason.contains("broken/root_agent.yaml:5:"), "{reason}");
     assert!(reason.contains("tools: tool `dice/roll_cube` not found") && reason.contains("roll_die"), "{reason}");
     Ok(())
@@ -66,7 +66,7 @@ async fn a_tool_that_does_not_exist_is_named_with_file_and_line() -> Result<()> 
 async fn a_mistake_in_a_file_below_is_found_there() -> Result<()> {
     let root = "agent_class: SequentialAgent\nname: broken\nsub_agents:\n  - config_path: first.yaml\n";
     let first = "name: first\nmodel: scripted:broken/answers.yaml\ninstruction: [1, 2]\n";
-    let reason = refused(&[("broken/root_agent.yaml", root), ("broken/first.yaml", first)]).await?;
+    let reason = rejection_of_agent(&[("broken/root_agent.yaml", root), ("broken/first.yaml", first)]).await?;
     assert!(reason.contains("broken/first.yaml:3:") && reason.contains("instruction"), "{reason}");
     Ok(())
 }
@@ -74,14 +74,14 @@ async fn a_mistake_in_a_file_below_is_found_there() -> Result<()> {
 #[tokio::test]
 async fn a_file_that_does_not_exist_is_named_with_the_line_that_names_it() -> Result<()> {
     let root = "agent_class: SequentialAgent\nname: broken\nsub_agents:\n  - config_path: nowhere.yaml\n";
-    let reason = refused(&[("broken/root_agent.yaml", root)]).await?;
+    let reason = rejection_of_agent(&[("broken/root_agent.yaml", root)]).await?;
     assert!(reason.contains("broken/root_agent.yaml:4:") && reason.contains("nowhere.yaml"), "{reason}");
     Ok(())
 }
 
 #[tokio::test]
 async fn what_is_no_yaml_is_named_with_its_place() -> Result<()> {
-    let reason = refused(&[("broken/root_agent.yaml", "name: broken\n  - what: is this\n")]).await?;
+    let reason = rejection_of_agent(&[("broken/root_agent.yaml", "name: broken\n  - what: is this\n")]).await?;
     assert!(reason.contains("broken/root_agent.yaml:2:"), "{reason}");
     Ok(())
 }
@@ -91,7 +91,7 @@ async fn a_truncated_component_is_told_from_a_wrong_one() -> Result<()> {
     let folder = Folder::of_samples()?;
     let whole = paths::component("swap")?;
     folder.write("swap.wasm", &whole[..whole.len() - 100])?;
-    let reason = refusal(&folder, "swap.wasm").await?;
+    let reason = rejection_of(&folder, "swap.wasm").await?;
     assert!(reason.contains("component `swap` ends in the middle"), "{reason}");
     Ok(())
 }
@@ -100,7 +100,7 @@ async fn a_truncated_component_is_told_from_a_wrong_one() -> Result<()> {
 async fn a_core_module_is_told_how_to_become_a_component() -> Result<()> {
     let folder = Folder::of_samples()?;
     folder.write("core.wasm", b"\0asm\x01\0\0\0")?;
-    let reason = refusal(&folder, "core.wasm").await?;
+    let reason = rejection_of(&folder, "core.wasm").await?;
     assert!(reason.contains("component `core` is a core module") && reason.contains("hatchery build"), "{reason}");
     Ok(())
 }
@@ -108,15 +108,15 @@ async fn a_core_module_is_told_how_to_become_a_component() -> Result<()> {
 #[tokio::test]
 async fn a_component_for_another_contract_says_what_it_wants_and_what_there_is() -> Result<()> {
     let folder = Folder::of_samples()?;
-    folder.write("swap.wasm", of_contract("9.1.0")?)?;
-    let reason = refusal(&folder, "swap.wasm").await?;
+    folder.write("swap.wasm", component_for_contract("9.1.0")?)?;
+    let reason = rejection_of(&folder, "swap.wasm").await?;
     assert!(reason.contains("wants `hatchery:agent@9`, this host offers 0.1"), "{reason}");
     assert!(reason.contains("rebuild it with `hatchery build`"), "{reason}");
     Ok(())
 }
 
-/// The component `swap` as if it had been built for another version of the contract, whose name must be as long as that of the real one.
-fn of_contract(version: &str) -> Result<Vec<u8>> {
+/// Returns the component `swap` as if it had been built for another version of the contract. Both versions must have the same length.
+fn component_for_contract(version: &str) -> Result<Vec<u8>> {
     let mut component = paths::component("swap")?;
     let (package, current) = (b"hatchery:agent/", b"@0.1.1");
     let mut changed = 0;

@@ -143,7 +143,7 @@ async fn a_pulled_component_is_served() -> Result<()> {
     let host = Host::serve(&stage.operator).await?;
     stage.push("swap:1", &[]).await?;
     content(stage.pull_by_name("swap:1", &[]).await?)?;
-    host.until_app("swap").await?;
+    host.wait_for_app("swap").await?;
     Ok(())
 }
 

@@ -1,11 +1,11 @@
-//! What components find in `hatchery test`: the same time and chance each time, and recorded responses in place of the network.
+//! The environment of components in `hatchery test`: fixed time and random numbers, and recorded responses instead of the network.
 
 use anyhow::{Result, ensure};
 use hatchery_tests::{Folder, paths};
 
 use crate::cli::hatchery;
 
-/// An app whose model calls a tool with what the user says, and tells what came of it.
+/// Creates an app whose model calls a tool and answers with its response.
 fn app(folder: &Folder, tool: &str, args: &str) -> Result<()> {
     let name = tool.split('/').next_back().unwrap_or_default();
     folder.write(

@@ -1,9 +1,9 @@
-//! `hatchery rollback`: back to a revision that has served before.
+//! `hatchery rollback`: restores an earlier revision.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use hatchery_tests::host::PATIENCE;
+use hatchery_tests::host::TIMEOUT;
 use hatchery_tests::paths::Swap::{Newer, Older};
 use hatchery_tests::paths::{Swap, swap};
 use hatchery_tests::{Folder, Host, event};
@@ -15,31 +15,31 @@ async fn rollback(folder: &Folder, args: &[&str]) -> Result<Output> {
     hatchery(&folder.served(), &[&["rollback"], args].concat()).await
 }
 
-/// What it says that it cannot do.
-async fn refusal(folder: &Folder, args: &[&str]) -> Result<String> {
+/// Returns the error output.
+async fn rollback_error(folder: &Folder, args: &[&str]) -> Result<String> {
     let output = rollback(folder, args).await?;
     ensure!(!output.success && output.stdout.is_empty(), "{}", output.stdout);
     Ok(output.stderr.replace(&folder.served().display().to_string(), "DIR").trim().to_owned())
 }
 
-/// Puts a version in place and waits until it serves.
+/// Deploys a version and waits until it serves.
 async fn deploy(host: &Host, folder: &Folder, version: Swap) -> Result<()> {
     folder.put("deep/swap.wasm", swap(version)?)?;
-    until(host, version).await
+    wait_until_serving(host, version).await
 }
 
 /// Waits until a version serves.
-async fn until(host: &Host, version: Swap) -> Result<()> {
+async fn wait_until_serving(host: &Host, version: Swap) -> Result<()> {
     static SESSIONS: AtomicUsize = AtomicUsize::new(0);
     let says = async || {
         let session = SESSIONS.fetch_add(1, Ordering::Relaxed).to_string();
         anyhow::Ok(event::texts(&host.ask("swap", &session, "Who?").await?))
     };
     let look = async {
-        while says().await? != version.words() {}
+        while says().await? != version.texts() {}
         anyhow::Ok(())
     };
-    tokio::time::timeout(PATIENCE, look).await.with_context(|| format!("{version:?} does not come: {}", host.log()))?
+    tokio::time::timeout(TIMEOUT, look).await.with_context(|| format!("{version:?} does not come: {}", host.log()))?
 }
 
 fn hash(bytes: &[u8], listed: &Value) -> Result<String> {
@@ -53,7 +53,7 @@ async fn a_bad_version_is_taken_back_and_the_old_one_answers_again() -> Result<(
     let folder = Folder::empty()?;
     folder.put("deep/swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
-    until(&host, Older).await?;
+    wait_until_serving(&host, Older).await?;
     deploy(&host, &folder, Newer).await?;
 
     let list = rollback(&folder, &["swap", "--list", "--json"]).await?.json()?;
@@ -83,12 +83,12 @@ async fn a_bad_version_is_taken_back_and_the_old_one_answers_again() -> Result<(
         )
     );
     assert_eq!(std::fs::read(&file)?, swap(Older)?);
-    until(&host, Older).await?;
+    wait_until_serving(&host, Older).await?;
 
     let done = rollback(&folder, &["swap", "--to", &newer[..8], "--json"]).await?.json()?;
     assert_eq!((event::text_at(&done, "/sha256"), event::text_at(&done, "/previousSha256")), (&*newer, &*older));
-    until(&host, Newer).await?;
-    host.until_logged("replaced").await
+    wait_until_serving(&host, Newer).await?;
+    host.wait_for_log("replaced").await
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn a_file_that_never_served_or_is_gone_is_replaced_by_the_last_good_one() 
     folder.put("swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
     folder.put("swap.wasm", "no component")?;
-    host.until_refused("swap.wasm").await?;
+    host.wait_for_refusal("swap.wasm").await?;
     ensure!(rollback(&folder, &["swap"]).await?.success);
     assert_eq!(std::fs::read(folder.file("swap.wasm"))?, swap(Older)?);
     folder.remove("swap.wasm")?;
@@ -111,7 +111,7 @@ async fn a_file_that_never_served_or_is_gone_is_replaced_by_the_last_good_one() 
 async fn what_cannot_be_gone_back_to_is_said() -> Result<()> {
     let folder = Folder::empty()?;
     assert_eq!(
-        refusal(&folder, &["swap"]).await?,
+        rollback_error(&folder, &["swap"]).await?,
         "error: no stored revision of `swap` in ./.hatchery/revisions; available: none. `hatchery serve` stores each revision \
          that it serves"
     );
@@ -120,37 +120,37 @@ async fn what_cannot_be_gone_back_to_is_said() -> Result<()> {
     let list = rollback(&folder, &["swap", "--list", "--json"]).await?.json()?;
     let older = hash(&swap(Older)?, &list)?;
     assert_eq!(
-        refusal(&folder, &["swpa"]).await?,
+        rollback_error(&folder, &["swpa"]).await?,
         "error: no stored revision of `swpa` in ./.hatchery/revisions; available: swap. `hatchery serve` stores each revision \
          that it serves"
     );
     assert_eq!(
-        refusal(&folder, &["../swap"]).await?,
+        rollback_error(&folder, &["../swap"]).await?,
         "error: no stored revision of `../swap` in ./.hatchery/revisions; available: swap. `hatchery serve` stores each revision \
          that it serves"
     );
     assert_eq!(
-        refusal(&folder, &["swap"]).await?,
+        rollback_error(&folder, &["swap"]).await?,
         format!("error: `swap` has no stored revision before the current one, {}", &older[..12])
     );
     assert_eq!(
-        refusal(&folder, &["swap", "--to", "xyz"]).await?,
+        rollback_error(&folder, &["swap", "--to", "xyz"]).await?,
         "error: no stored revision of `swap` starts with `xyz`; see `hatchery rollback swap --list`"
     );
     assert_eq!(
-        refusal(&folder, &["swap", "--to", &older]).await?,
+        rollback_error(&folder, &["swap", "--to", &older]).await?,
         format!("error: `swap` is already at revision {}", &older[..12])
     );
-    assert_eq!(refusal(&folder, &["swap", "--dir", "missing"]).await?, "error: missing is not a folder");
+    assert_eq!(rollback_error(&folder, &["swap", "--dir", "missing"]).await?, "error: missing is not a folder");
     folder.put("other/swap.wasm", swap(Newer)?)?;
     assert_eq!(
-        refusal(&folder, &["swap"]).await?,
+        rollback_error(&folder, &["swap"]).await?,
         "error: `./other/swap.wasm` and `./swap.wasm` are components named `swap`; rename or remove one"
     );
     folder.remove("other/swap.wasm")?;
     folder.put("swap.wasm", swap(Newer)?)?;
     folder.write(&format!(".hatchery/revisions/swap/{older}.wasm"), "damaged")?;
-    let damaged = refusal(&folder, &["swap"]).await?;
+    let damaged = rollback_error(&folder, &["swap"]).await?;
     assert_eq!(
         damaged,
         format!(

@@ -1,4 +1,4 @@
-//! Every sample holds its conversation, over every route.
+//! Every sample's conversation, over every route.
 
 use anyhow::{Result, ensure};
 use hatchery_tests::{Conversation, Folder, Host, Route};
@@ -6,17 +6,17 @@ use tokio::sync::OnceCell;
 
 use crate::cli::hatchery;
 
-/// Set when the code cache of all tests holds the large components.
+/// Set once the shared code cache contains the large components.
 static COMPILED: OnceCell<()> = OnceCell::const_new();
 
-/// Has all components of a folder compiled, however long that takes: a host is given less time to start.
+/// Compiles all components of a folder without a timeout: the start of a host has one.
 async fn compile(folder: &Folder, app: &str) -> Result<()> {
     let output = hatchery(&folder.served(), &["run", ".", app, "--message", "Hello"]).await?;
     ensure!(output.success, "{}", output.stderr);
     Ok(())
 }
 
-/// Plays all conversations of `sample-agents`; gives how many pieces of answers came.
+/// Plays all conversations of `sample-agents`. Returns the number of partial events.
 async fn play(route: Route) -> Result<usize> {
     let folder = Folder::of_samples()?;
     let mut expected = folder.with_other_languages()?;

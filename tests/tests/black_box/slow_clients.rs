@@ -1,9 +1,9 @@
-//! More connections than the host has descriptors for: it says so, keeps some for itself, and answers others.
+//! More connections than the host has file descriptors for: it logs this, reserves some descriptors, and answers other clients.
 
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
-use hatchery_tests::host::PATIENCE;
+use hatchery_tests::host::TIMEOUT;
 use hatchery_tests::{Folder, paths};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -35,7 +35,7 @@ async fn a_host_with_few_descriptors_serves_fewer_connections_and_says_so() -> R
     limited.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = limited.spawn()?;
     let mut lines = BufReader::new(child.stdout.take().context("stdout")?).lines();
-    let announced = tokio::time::timeout(PATIENCE, lines.next_line()).await??.context("a line")?;
+    let announced = tokio::time::timeout(TIMEOUT, lines.next_line()).await??.context("a line")?;
     let announced: Value = serde_json::from_str(&announced)?;
     let address = announced["address"].as_str().context("an address")?;
 
@@ -50,7 +50,7 @@ async fn a_host_with_few_descriptors_serves_fewer_connections_and_says_so() -> R
     let mut other = connect("127.0.0.3", address).await?;
     other.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await?;
     let mut answer = String::new();
-    tokio::time::timeout(PATIENCE, other.read_to_string(&mut answer)).await??;
+    tokio::time::timeout(TIMEOUT, other.read_to_string(&mut answer)).await??;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 
     let mut log = BufReader::new(child.stderr.take().context("stderr")?).lines();
@@ -65,6 +65,6 @@ async fn a_host_with_few_descriptors_serves_fewer_connections_and_says_so() -> R
         }
         anyhow::bail!("the log ends: {seen}")
     };
-    tokio::time::timeout(PATIENCE, told).await??;
+    tokio::time::timeout(TIMEOUT, told).await??;
     Ok(())
 }

@@ -51,7 +51,7 @@ impl Untrusted {
     }
 
     async fn serve(&self, args: &[&str]) -> Result<Host> {
-        Host::serve_with(&self.folder, &self.environment()?, args).await
+        Host::serve_with_args(&self.folder, &self.environment()?, args).await
     }
 
     async fn hatchery(&self, args: &[&str]) -> Result<Output> {
@@ -96,9 +96,9 @@ async fn an_untrusted_folder_has_no_access_to_the_machine() -> Result<()> {
          can review and allow it with `hatchery trust DIR`"
     );
     assert!(host.apps().await?.is_empty(), "they use the component's tools");
-    host.until_logged("hatchery.yaml requests access outside of its folder, but it is not trusted").await?;
-    host.until_logged(&format!("components.seeker.grants.files: write {}", untrusted.outside.display())).await?;
-    host.until_logged(&format!("run `hatchery trust {}`", untrusted.folder.served().display())).await?;
+    host.wait_for_log("hatchery.yaml requests access outside of its folder, but it is not trusted").await?;
+    host.wait_for_log(&format!("components.seeker.grants.files: write {}", untrusted.outside.display())).await?;
+    host.wait_for_log(&format!("run `hatchery trust {}`", untrusted.folder.served().display())).await?;
     let shown = components.to_string();
     assert!(
         !shown.contains(untrusted.outside.to_str().context("UTF-8")?) && !shown.contains("HATCHERY_TESTS_TOKEN"),
@@ -119,14 +119,14 @@ async fn an_untrusted_folder_has_no_access_to_the_machine() -> Result<()> {
     // The user trusts the file, and the running host applies it.
     let trust = untrusted.hatchery(&["trust", ".", "--yes"]).await?;
     ensure!(trust.success, "{}", trust.stderr);
-    host.until_app("peeker").await?;
+    host.wait_for_app("peeker").await?;
     assert_eq!(answer(&host, "peeker", "environment", "trusted").await?["TOKEN"], TOKEN);
     assert_eq!(answer(&host, "reader", "files", "trusted").await?, json!({"result": TOKEN}));
 
     // The author requests more: all access is withdrawn until the user decides again.
     let more = untrusted.configuration().replace("memory: true", "memory: true\n      network: ['*']");
     untrusted.folder.put("hatchery.yaml", more)?;
-    let refused = host.until("the access is withdrawn", |it| reason(it, "seeker.wasm").is_some()).await?;
+    let refused = host.wait_until("the access is withdrawn", |it| reason(it, "seeker.wasm").is_some()).await?;
     let text = reason(&refused, "seeker.wasm").unwrap_or_default();
     assert!(
         text.contains("components.seeker.grants.network") && text.contains("it has changed since it was trusted"),
@@ -151,10 +151,10 @@ async fn revoked_access_is_withdrawn_while_the_host_runs() -> Result<()> {
     let untrusted = Untrusted::new()?;
     ensure!(untrusted.hatchery(&["trust", ".", "--yes"]).await?.success);
     let host = untrusted.serve(&[]).await?;
-    host.until_app("peeker").await?;
+    host.wait_for_app("peeker").await?;
     let revoked = untrusted.hatchery(&["trust", "--revoke", "."]).await?;
     assert_eq!((revoked.success, revoked.stdout.as_str()), (true, ". is no longer trusted\n"));
-    let text = host.until_refused("seeker.wasm").await?;
+    let text = host.wait_for_refusal("seeker.wasm").await?;
     assert!(text.contains("it is not trusted"), "{text}");
     Ok(())
 }
@@ -266,7 +266,7 @@ async fn a_required_configuration_exists_at_the_start_and_remains_in_force() -> 
     untrusted.folder.write("hatchery.yaml", "components: {seeker: {grants: {memory: true}}}")?;
     let host = untrusted.serve(&["--config-required"]).await?;
     untrusted.folder.remove("hatchery.yaml")?;
-    host.until_logged("a configuration file is required, so create it; the previous settings remain in force").await?;
+    host.wait_for_log("a configuration file is required, so create it; the previous settings remain in force").await?;
     assert_eq!(answer(&host, "rememberer", "remember", "still").await?, json!({"result": 0}));
     Ok(())
 }
@@ -278,7 +278,7 @@ async fn a_denial_is_a_line_in_the_audit_log() -> Result<()> {
     // The audit log is independent of the log level.
     let environment = [&untrusted.environment()?[..], &[("HATCHERY_LOG", "off")]].concat();
     let no_args: [&str; 0] = [];
-    let host = Host::serve_with(&untrusted.folder, &environment, &no_args).await?;
+    let host = Host::serve_with_args(&untrusted.folder, &environment, &no_args).await?;
     let denied = answer(&host, "rememberer", "remember", "s1").await?;
     assert!(text_at(&denied, "/error").contains("may not search the user's memory"), "{denied}");
     let lines = untrusted.audit_lines("denied")?;
@@ -325,7 +325,7 @@ async fn nothing_that_a_component_may_write_becomes_an_agent() -> Result<()> {
     let components = host.components().await?;
     assert!(entry(&components, "linked.wasm").is_none(), "{components}");
     assert!(entry(&components, "planted/data/linked.wasm").is_none(), "{components}");
-    let text = host.until_refused("planted/root_agent.yaml").await?;
+    let text = host.wait_for_refusal("planted/root_agent.yaml").await?;
     let expected = "planted/data/sub.yaml: is in a folder that a component may write, so it is not read as an agent; move it elsewhere";
     assert!(text.contains(expected), "{text}");
     let failed = host.ask("scripted", "s", "Hello").await;

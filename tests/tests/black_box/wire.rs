@@ -1,4 +1,4 @@
-//! What ADK clients ask for beside runs, and how answers look on the wire.
+//! Routes of ADK clients besides runs, and the wire format of answers.
 
 use anyhow::{Context, Result};
 use hatchery_tests::event::{self, text_at};
@@ -7,7 +7,7 @@ use hatchery_tests::{Folder, Host, paths};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// An agent that speaks in pieces with a pause before each.
+/// An agent whose model streams chunks with a pause before each.
 const SLOW: [(&str, &str); 2] = [
     ("slow/root_agent.yaml", "name: slow\nmodel: scripted:slow/answers.yaml\ninstruction: Speak slowly.\n"),
     (
@@ -27,16 +27,16 @@ async fn slow_host(folder: &Folder) -> Result<Host> {
 async fn the_host_announces_where_it_listens_and_what_it_serves() -> Result<()> {
     let host = Host::serve(&Folder::of_samples()?).await?;
     assert_eq!(
-        host.announced["apps"],
+        host.announcement["apps"],
         json!(["data-analyst", "dice", "greeter", "help-desk", "trip-planner", "web-fetch"]),
         "{}",
-        host.announced
+        host.announcement
     );
-    assert_eq!(host.announced["failed"], json!([]), "{}", host.announced);
-    assert_eq!(host.url, format!("http://{}", text_at(&host.announced, "/address")));
+    assert_eq!(host.announcement["failed"], json!([]), "{}", host.announcement);
+    assert_eq!(host.url, format!("http://{}", text_at(&host.announcement, "/address")));
     assert_eq!(host.get("/health").await?.json(200)?, json!({"status": "ok"}));
     assert_eq!(text_at(&host.get("/version").await?.json(200)?, "/version"), env!("CARGO_PKG_VERSION"));
-    assert!(host.stop().await?, "it ends without complaint when asked to");
+    assert!(host.stop().await?, "it ends without violation when asked to");
     Ok(())
 }
 
@@ -248,7 +248,7 @@ async fn an_agent_that_is_code_passes_on_drops_and_adds_events_of_others() -> Re
     let host = Host::serve(&folder).await?;
     host.create_session("relay", "s").await?;
     let events = host.stream("relay", "s", "hi", true).await?.collect().await?;
-    assert!(event::check_pieces(&events)? > 1, "the model's pieces come through the component: {events:?}");
+    assert!(event::check_partial_events(&events)? > 1, "the model's pieces come through the component: {events:?}");
     assert_eq!(event::texts(&events), ["I heard: hi", "two", "three", "dropped: one"]);
     let stored = event::texts(&events_in(&host.session("relay", "s").await?)?);
     assert_eq!(stored, ["hi", "I heard: hi", "two", "three", "dropped: one"], "what was dropped is not stored");

@@ -1,4 +1,4 @@
-//! Where requests go: to hosts that were granted, at addresses that are nobody's own.
+//! Attacks by HTTP requests to hosts that are not granted and to private addresses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use hatchery_tests::stage::with_greeter;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// A server that counts who comes.
+/// Starts a server that counts its connections.
 async fn server() -> Result<(u16, Arc<AtomicUsize>)> {
     let listener = TcpListener::bind("0.0.0.0:0").await?;
     let port = listener.local_addr()?.port();
@@ -24,7 +24,7 @@ async fn server() -> Result<(u16, Arc<AtomicUsize>)> {
     Ok((port, visits))
 }
 
-/// A host whose `hostile` may go by plain text to all these hosts, at the port, wherever it is said to be.
+/// Serves `hostile` with grants for plain HTTP to these hosts on this port.
 async fn stage(hosts: &[String], port: u16) -> Result<Stage> {
     let folder = Stage::folder("")?;
     let network: Vec<String> = hosts.iter().map(|host| format!("\"http://{host}:{port}\"")).collect();
@@ -85,7 +85,7 @@ async fn no_spelling_of_an_own_address_is_reached() -> Result<()> {
         })
         .await?;
     assert_eq!(visits.load(Ordering::SeqCst), 0, "a request arrived");
-    stage.until_audited(&["denied", "component=\"hostile\"", "private_network"]).await
+    stage.wait_for_audit(&["denied", "component=\"hostile\"", "private_network"]).await
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn without_a_grant_no_request_and_no_socket_leaves() -> Result<()> {
     let sockets = stage.attack("sockets", json!({ "address": format!("127.0.0.1:{port}") })).await?;
     assert_eq!(sockets["result"], 0, "{sockets}");
     assert_eq!(visits.load(Ordering::SeqCst), 0, "a connection arrived");
-    stage.until_audited(&["denied", "component=\"hostile\"", "network"]).await
+    stage.wait_for_audit(&["denied", "component=\"hostile\"", "network"]).await
 }
 
 #[tokio::test]

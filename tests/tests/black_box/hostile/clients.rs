@@ -1,11 +1,11 @@
-//! Clients: what they send is bounded in size, time, names and meaning, and one does not hold up the others.
+//! Attacks by clients: requests are limited in size, time, names and content, and one client does not block the others.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use hatchery_tests::host::{PATIENCE, USER, message, session_path};
-use hatchery_tests::stage::new_session;
+use hatchery_tests::host::{TIMEOUT, USER, message, session_path};
+use hatchery_tests::stage::new_session_id;
 use hatchery_tests::{Answer, Stage, paths};
 use reqwest::Method;
 use serde_json::json;
@@ -18,7 +18,7 @@ async fn send(stage: &Stage, path: &str, body: String) -> Result<Answer> {
     stage.host.send(request).await
 }
 
-fn refused(answer: &Answer) {
+fn assert_refused(answer: &Answer) {
     assert!((400..500).contains(&answer.status), "{}: {} {}", answer.request, answer.status, answer.text);
 }
 
@@ -37,7 +37,7 @@ async fn a_page_from_elsewhere_reaches_nothing() -> Result<()> {
     ];
     for (name, value) in foreign {
         for (method, path) in
-            [(Method::GET, "/list-apps".to_owned()), (Method::POST, session_path("greeter", &new_session()))]
+            [(Method::GET, "/list-apps".to_owned()), (Method::POST, session_path("greeter", &new_session_id()))]
         {
             let answer = stage.host.send(stage.host.request(method, &path).header(name, &value)).await?;
             assert!((400..500).contains(&answer.status), "{name}: {value}: {path}: {}", answer.status);
@@ -45,10 +45,10 @@ async fn a_page_from_elsewhere_reaches_nothing() -> Result<()> {
     }
     let body = message("greeter", "s", "Hello").to_string();
     let simple = stage.host.request(Method::POST, "/run").header("content-type", "text/plain").body(body);
-    refused(&stage.host.send(simple).await?);
+    assert_refused(&stage.host.send(simple).await?);
     let nosniff = stage.host.get("/list-apps").await?;
     assert_eq!(nosniff.headers.get("x-content-type-options").map(|value| value.as_bytes()), Some(&b"nosniff"[..]));
-    stage.neighbours_answer().await
+    stage.check_neighbours().await
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn names_lead_out_of_no_folder_and_have_a_length() -> Result<()> {
     assert!(outside.iter().all(|name| !name.to_string_lossy().contains("escape")), "{outside:?}");
     let log = stage.host.log();
     assert!(!log.contains('\u{1b}') && !log.contains("\r"), "control characters reached the log");
-    stage.neighbours_answer().await
+    stage.check_neighbours().await
 }
 
 #[tokio::test]
@@ -92,11 +92,11 @@ async fn json_that_is_deep_or_odd_is_refused() -> Result<()> {
     let stage = Stage::new("").await?;
     let deep = format!("{{\"state\": {}1{}}}", "[".repeat(200_000), "]".repeat(200_000));
     let sessions = format!("/apps/greeter/users/{USER}/sessions");
-    refused(&send(&stage, &sessions, deep).await?);
-    refused(&send(&stage, &sessions, "{\"state\": {\"a\": 1e400}}".into()).await?);
-    refused(&send(&stage, &sessions, "{\"sessionId\": \"one\", \"sessionId\": \"two\"}".into()).await?);
-    refused(&send(&stage, &sessions, "{\"state\": {\"a\": \"\\ud800\"}}".into()).await?);
-    stage.neighbours_answer().await
+    assert_refused(&send(&stage, &sessions, deep).await?);
+    assert_refused(&send(&stage, &sessions, "{\"state\": {\"a\": 1e400}}".into()).await?);
+    assert_refused(&send(&stage, &sessions, "{\"sessionId\": \"one\", \"sessionId\": \"two\"}".into()).await?);
+    assert_refused(&send(&stage, &sessions, "{\"state\": {\"a\": \"\\ud800\"}}".into()).await?);
+    stage.check_neighbours().await
 }
 
 #[tokio::test]
@@ -106,14 +106,14 @@ async fn a_million_state_keys_hold_no_other_user_up() -> Result<()> {
     let body = format!("{{\"state\":{{{}}}}}", keys.join(","));
     let sessions = format!("/apps/greeter/users/{USER}/sessions");
     let answer = stage.withstand(send(&stage, &sessions, body.clone())).await?;
-    refused(&answer);
+    assert_refused(&answer);
     let run = format!(
         "{{\"appName\":\"greeter\",\"userId\":\"{USER}\",\"sessionId\":\"s\",\"newMessage\":{{\"parts\":[{{\"text\":\"Hello\"}}]}},\"stateDelta\":{{{}}}}}",
         keys.join(",")
     );
     stage.host.create_session("greeter", "s").await?;
     let answer = stage.withstand(send(&stage, "/run", run)).await?;
-    refused(&answer);
+    assert_refused(&answer);
     let state = stage.host.session("greeter", "s").await?["state"].to_string();
     assert!(state.len() < 1 << 20, "{} bytes of state", state.len());
     Ok(())
@@ -143,8 +143,8 @@ async fn clients_that_drip_do_not_shut_the_others_out() -> Result<()> {
     // A host with few file handles, which it cannot raise.
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("ulimit -n {FILES}; exec \"$0\" \"$@\"")).arg(paths::hatchery()?);
-    command.env("XDG_CACHE_HOME", paths::scratch("cache")?).env_remove("HATCHERY_LOG").kill_on_drop(true);
-    let stage = Stage::serve_by(command, folder).await?;
+    command.env("XDG_CACHE_HOME", paths::cache_folder("cache")?).env_remove("HATCHERY_LOG").kill_on_drop(true);
+    let stage = Stage::serve_with_command(command, folder).await?;
     let address = stage.host.url.trim_start_matches("http://").parse::<SocketAddr>()?;
     let mut drips: Vec<TcpStream> = Vec::new();
     for _ in 0..FILES {
@@ -171,21 +171,21 @@ async fn clients_that_drip_do_not_shut_the_others_out() -> Result<()> {
     // Nobody who comes now has a connection yet.
     let served = async {
         for _ in 0..3 {
-            newcomer_is_served(address).await.context("while they drip")?;
+            check_new_connection(address).await.context("while they drip")?;
         }
-        stage.neighbours_answer().await.context("while they drip")
+        stage.check_neighbours().await.context("while they drip")
     };
     tokio::select! {
         served = served => served?,
         () = dripping => {}
     }
-    stage.host.until_logged("a peer has the maximum number of connections").await?;
+    stage.host.wait_for_log("a peer has the maximum number of connections").await?;
     drop(drips);
-    stage.neighbours_answer().await
+    stage.check_neighbours().await
 }
 
-/// Asks over a connection of its own.
-async fn newcomer_is_served(address: SocketAddr) -> Result<()> {
+/// Sends a request over a new connection.
+async fn check_new_connection(address: SocketAddr) -> Result<()> {
     let ask = async {
         let mut connection = TcpStream::connect(address).await?;
         connection.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await?;
@@ -194,5 +194,5 @@ async fn newcomer_is_served(address: SocketAddr) -> Result<()> {
         anyhow::ensure!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         Ok(())
     };
-    tokio::time::timeout(PATIENCE / 4, ask).await.context("it waits for an answer")?
+    tokio::time::timeout(TIMEOUT / 4, ask).await.context("it waits for an answer")?
 }

@@ -1,4 +1,4 @@
-//! Components that are dear to compile: the host goes on serving, and takes rights back, while they are compiled or when they are refused.
+//! Attacks by components that are slow to compile: the host continues to serve and to revoke grants during their compilation.
 
 use anyhow::{Context, Result};
 use hatchery_tests::Stage;
@@ -7,51 +7,51 @@ use hatchery_tests::paths::component;
 use hatchery_tests::stage::with_greeter;
 use serde_json::{Value, json};
 
-/// A component with a module beside its own whose functions take long to compile.
+/// Returns a component with an additional module whose functions are slow to compile.
 fn slow_component() -> Result<Vec<u8>> {
     const FUNCTIONS: u32 = 4;
     const LOCALS: u32 = 200;
     const STEPS: u32 = 60_000;
     let mut body = vec![1];
-    leb(&mut body, LOCALS);
+    push_leb128(&mut body, LOCALS);
     body.push(0x7f);
     for step in 0..STEPS {
         // local.get a; local.get b; i32.add; i32.const c; i32.xor; local.tee d; if … end
         body.push(0x20);
-        leb(&mut body, step % LOCALS);
+        push_leb128(&mut body, step % LOCALS);
         body.push(0x20);
-        leb(&mut body, step.wrapping_mul(7) % LOCALS);
+        push_leb128(&mut body, step.wrapping_mul(7) % LOCALS);
         body.extend([0x6a, 0x41]);
-        leb(&mut body, step % 63);
+        push_leb128(&mut body, step % 63);
         body.extend([0x73, 0x22]);
-        leb(&mut body, step.wrapping_mul(13) % LOCALS);
+        push_leb128(&mut body, step.wrapping_mul(13) % LOCALS);
         body.extend([0x04, 0x40, 0x41, 1, 0x21]);
-        leb(&mut body, step.wrapping_mul(3) % LOCALS);
+        push_leb128(&mut body, step.wrapping_mul(3) % LOCALS);
         body.push(0x0b);
     }
     body.push(0x0b);
     let mut module = b"\0asm\x01\0\0\0".to_vec();
-    section(&mut module, 1, &[1, 0x60, 0, 0]);
-    section(&mut module, 3, &[&[FUNCTIONS as u8][..], &[0; FUNCTIONS as usize]].concat());
+    push_section(&mut module, 1, &[1, 0x60, 0, 0]);
+    push_section(&mut module, 3, &[&[FUNCTIONS as u8][..], &[0; FUNCTIONS as usize]].concat());
     let mut code = vec![FUNCTIONS as u8];
     for _ in 0..FUNCTIONS {
-        leb(&mut code, u32::try_from(body.len())?);
+        push_leb128(&mut code, u32::try_from(body.len())?);
         code.extend(&body);
     }
-    section(&mut module, 10, &code);
+    push_section(&mut module, 10, &code);
     let mut component = component("swap")?;
-    section(&mut component, 1, &module);
+    push_section(&mut component, 1, &module);
     Ok(component)
 }
 
-fn section(to: &mut Vec<u8>, id: u8, contents: &[u8]) {
+fn push_section(to: &mut Vec<u8>, id: u8, contents: &[u8]) {
     to.push(id);
-    leb(to, u32::try_from(contents.len()).unwrap_or(u32::MAX));
+    push_leb128(to, u32::try_from(contents.len()).unwrap_or(u32::MAX));
     to.extend(contents);
 }
 
-/// An unsigned number as WebAssembly writes it.
-fn leb(to: &mut Vec<u8>, mut number: u32) {
+/// Appends an unsigned number in LEB128.
+fn push_leb128(to: &mut Vec<u8>, mut number: u32) {
     while number >= 0x80 {
         to.push((number & 0x7f) as u8 | 0x80);
         number >>= 7;
@@ -60,7 +60,7 @@ fn leb(to: &mut Vec<u8>, mut number: u32) {
 }
 
 #[tokio::test]
-async fn rights_are_taken_back_while_something_dear_is_compiled() -> Result<()> {
+async fn grants_are_revoked_while_a_slow_component_is_compiled() -> Result<()> {
     let stage = Stage::new("components: {hostile: {grants: {artifacts: write}}}\n").await?;
     let save = async || stage.attack("artifact_flood", json!({ "count": 1, "bytes": 1 })).await;
     assert_eq!(save().await?, json!({ "saved": 1 }));
@@ -70,7 +70,7 @@ async fn rights_are_taken_back_while_something_dear_is_compiled() -> Result<()> 
             // The folder is looked at from top to bottom: the host knows of the slow one when a swap after it has been noticed, or when it is
             // named as one that is being compiled or cannot be.
             stage.folder.put("hatchery.yaml", with_greeter("components: {hostile: {config: {changed: true}}}")?)?;
-            stage.host.until_logged("hatchery.yaml: component settings and limits are applied").await?;
+            stage.host.wait_for_log("hatchery.yaml: component settings and limits are applied").await?;
             let slow = entry(&stage.host.components().await?, "slow.wasm").map(|entry| entry["state"].clone());
             assert_ne!(slow, Some(Value::from("loaded")), "the settings waited until the slow component was compiled");
             let answer = save().await?;
@@ -81,11 +81,11 @@ async fn rights_are_taken_back_while_something_dear_is_compiled() -> Result<()> 
 }
 
 #[tokio::test]
-async fn a_host_serves_the_others_before_something_dear_is_compiled() -> Result<()> {
+async fn a_host_serves_other_components_before_a_slow_one_is_compiled() -> Result<()> {
     let folder = Stage::folder("compile: {time: 1s, max_function_size: 4MiB}\n")?;
     folder.put("slow.wasm", slow_component()?)?;
     let stage = Stage::serve(folder).await?;
-    let reason = stage.withstand(stage.host.until_refused("slow.wasm")).await?;
+    let reason = stage.withstand(stage.host.wait_for_refusal("slow.wasm")).await?;
     assert!(reason.contains("`compile.time`"), "{reason}");
     Ok(())
 }
@@ -104,7 +104,7 @@ async fn files_that_are_no_components_are_refused_and_nothing_else_happens() -> 
         [("cut.wasm", cut), ("flipped.wasm", flipped), ("endless.wasm", endless), ("empty.wasm", Vec::new())]
     {
         stage.folder.put(name, bytes)?;
-        let reason = stage.withstand(stage.host.until_refused(name)).await?;
+        let reason = stage.withstand(stage.host.wait_for_refusal(name)).await?;
         assert!(reason.contains(name.trim_end_matches(".wasm")), "{reason}");
     }
     assert!(!has_app(&stage.host.components().await?, "swap"));

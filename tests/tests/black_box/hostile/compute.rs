@@ -1,9 +1,9 @@
-//! Time: of the component's own code, and of the host on its behalf.
+//! Attacks on CPU time: by the component's code, and by work of the host for it.
 
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use hatchery_tests::paths::puppet;
-use hatchery_tests::stage::{ATTACKER, attacker, new_session, order};
+use hatchery_tests::stage::{ATTACKER, attacker_yaml, call_message, new_session_id};
 use hatchery_tests::{Stage, event};
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ async fn spinning_calls_end_by_the_cpu_limit() -> Result<()> {
         let error = answer["error"].as_str().unwrap_or_default();
         assert!(error.contains("component `hostile`") && error.contains("raise `limits."), "{answer}");
     }
-    let said = stage.withstand(stage.say("spinner", &json!({}))).await?;
+    let said = stage.withstand(stage.send("spinner", &json!({}))).await?;
     assert_eq!((said.status, &said.body["code"]), (500, &json!("COMPONENT_CPU")), "{said:?}");
     Ok(())
 }
@@ -28,7 +28,7 @@ async fn a_component_that_spins_or_grows_while_it_describes_itself_is_not_loaded
     for attack in ["spin", "grow", "long"] {
         let refused = async {
             stage.folder.put("puppet.wasm", puppet(attack)?)?;
-            stage.host.until_refused("puppet.wasm").await
+            stage.host.wait_for_refusal("puppet.wasm").await
         };
         let reason = stage.withstand(refused).await?;
         let expected = match attack {
@@ -40,7 +40,7 @@ async fn a_component_that_spins_or_grows_while_it_describes_itself_is_not_loaded
         stage.folder.remove("puppet.wasm")?;
         stage
             .host
-            .until("it is gone", |components| hatchery_tests::host::entry(components, "puppet.wasm").is_none())
+            .wait_until("it is gone", |components| hatchery_tests::host::entry(components, "puppet.wasm").is_none())
             .await?;
     }
     Ok(())
@@ -57,7 +57,7 @@ async fn tools_that_call_themselves_end_by_their_number_and_depth() -> Result<()
 }
 
 #[tokio::test]
-async fn json_that_is_too_deep_or_none_at_all_is_an_error_of_the_tool() -> Result<()> {
+async fn invalid_or_too_deep_json_is_an_error_of_the_tool() -> Result<()> {
     let stage = Stage::new("").await?;
     for tool in ["bottomless", "open_wound"] {
         let answer = stage.withstand(stage.attack(tool, json!({}))).await?;
@@ -68,28 +68,29 @@ async fn json_that_is_too_deep_or_none_at_all_is_an_error_of_the_tool() -> Resul
     Ok(())
 }
 
-/// A host with a `puppet` that describes a tool `bomb` in this way, and an agent that calls it.
+/// Serves a `puppet` whose tool `bomb` has this description, and an agent that calls it.
 async fn with_bomb(attack: &str) -> Result<Stage> {
     let folder = Stage::folder(LIMITS)?;
     folder.put("puppet.wasm", puppet(attack)?)?;
-    folder.write(&format!("{ATTACKER}/root_agent.yaml"), attacker(ATTACKER, &["puppet/bomb", "puppet/explode"]))?;
+    folder
+        .write(&format!("{ATTACKER}/root_agent.yaml"), attacker_yaml(ATTACKER, &["puppet/bomb", "puppet/explode"]))?;
     Stage::serve(folder).await
 }
 
-/// That the tool ran, unchecked, is what must not come.
-fn did_not_run(answer: &Value) {
+/// Checks that the tool did not run.
+fn assert_not_run(answer: &Value) {
     assert!(!answer.to_string().contains("it ran"), "it ran with arguments that nothing had checked");
     assert!(answer.get("error").is_some(), "{answer}");
 }
 
 #[tokio::test]
-async fn arguments_that_are_dear_to_check_hold_nobody_up() -> Result<()> {
+async fn arguments_that_are_slow_to_validate_block_nobody() -> Result<()> {
     let stage = with_bomb("schema").await?;
     let by_code = (0..2).map(|_| stage.attack("explode", json!({ "numbers": 100_000 })));
     let by_model = (0..2).map(|_| stage.attack("bomb", json!({ "numbers": vec![0.25; 100_000] })));
     let (by_code, by_model) =
         stage.withstand(async { futures::try_join!(try_join_all(by_code), try_join_all(by_model)) }).await?;
-    by_code.iter().chain(&by_model).for_each(did_not_run);
+    by_code.iter().chain(&by_model).for_each(assert_not_run);
     // Small ones are checked as ever.
     let answer = stage.attack("bomb", json!({ "numbers": [1.5, 2] })).await?.to_string();
     assert!(answer.contains('2') && !answer.contains("it ran"), "{answer}");
@@ -97,11 +98,11 @@ async fn arguments_that_are_dear_to_check_hold_nobody_up() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_schema_of_patterns_or_loops_holds_nobody_up() -> Result<()> {
+async fn a_schema_of_patterns_or_loops_blocks_nobody() -> Result<()> {
     let long = json!(["a".repeat(5000)]);
     let stage = with_bomb("schema_pattern").await?;
     let attacks = (0..2).map(|_| stage.attack("bomb", json!({ "numbers": long })));
-    stage.withstand(try_join_all(attacks)).await?.iter().for_each(did_not_run);
+    stage.withstand(try_join_all(attacks)).await?.iter().for_each(assert_not_run);
     // What fits a schema that asks for itself, nobody can say; that it ends is what counts.
     let stage = with_bomb("schema_loop").await?;
     let attacks = (0..2).map(|_| stage.attack("bomb", json!({ "numbers": [[[[[[[[[[[1]]]]]]]]]]] })));
@@ -110,18 +111,18 @@ async fn a_schema_of_patterns_or_loops_holds_nobody_up() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_schema_that_cannot_be_used_lets_nothing_pass() -> Result<()> {
+async fn an_unusable_schema_accepts_no_arguments() -> Result<()> {
     let folder = Stage::folder(LIMITS)?;
     folder.put("puppet.wasm", puppet("schema_unusable")?)?;
-    folder.write(&format!("{ATTACKER}/root_agent.yaml"), attacker(ATTACKER, &["puppet/bomb"]))?;
+    folder.write(&format!("{ATTACKER}/root_agent.yaml"), attacker_yaml(ATTACKER, &["puppet/bomb"]))?;
     let stage = Stage::serve(folder).await?;
     let reason = hatchery_tests::host::reason(&stage.host.components().await?, "puppet.wasm");
     if let Some(reason) = reason {
         assert!(reason.contains("bomb"), "{reason}");
         return Ok(());
     }
-    let session = new_session();
-    let events = stage.host.ask(ATTACKER, &session, &order("bomb", json!({ "numbers": "anything" }))).await?;
-    did_not_run(event::tool_response(&events, "bomb")?);
+    let session = new_session_id();
+    let events = stage.host.ask(ATTACKER, &session, &call_message("bomb", json!({ "numbers": "anything" }))).await?;
+    assert_not_run(event::tool_response(&events, "bomb")?);
     Ok(())
 }

@@ -1,16 +1,16 @@
-//! What a component describes its agents with is judged as what its code asks for.
+//! Attacks by descriptions of agents: they need the same grants as code.
 
 use anyhow::Result;
 use hatchery_tests::event::texts;
 use hatchery_tests::host::{USER, entry, has_app, message};
 use hatchery_tests::paths::{component, puppet};
-use hatchery_tests::stage::new_session;
+use hatchery_tests::stage::new_session_id;
 use hatchery_tests::{Folder, Stage};
 use serde_json::{Value, json};
 
 const SECRETS: [&str; 3] = ["the combination is 1234", "123-45-6789", "a secret artifact"];
 
-/// A served folder with a `vault` that may read a note, and a `puppet` of this kind.
+/// Creates a folder with a `vault` that may read a note, and a `puppet` with this attack.
 fn folder(attack: &str, puppet_grants: &str) -> Result<Folder> {
     let settings = format!(
         "components:\n  vault: {{grants: {{files: [{{host: vault-files, guest: /vault, access: read}}], state: {{write: ['user:*']}}}}}}\n  \
@@ -48,7 +48,7 @@ async fn an_agent_is_not_described_with_what_belongs_to_others() -> Result<()> {
             let reasons = components.to_string();
             assert!(reasons.contains("puppet") && reasons.contains("grant"), "{attack}: {reasons}");
         }
-        stage.neighbours_answer().await?;
+        stage.check_neighbours().await?;
     }
     Ok(())
 }
@@ -56,8 +56,8 @@ async fn an_agent_is_not_described_with_what_belongs_to_others() -> Result<()> {
 #[tokio::test]
 async fn the_lines_of_the_refusal_are_those_that_allow_it() -> Result<()> {
     let stage = Stage::serve(folder("tool", "tools: [vault/read_note]")?).await?;
-    stage.host.until_app("puppet").await?;
-    let said = texts(&stage.host.ask("puppet", &new_session(), "Hello").await?).concat();
+    stage.host.wait_for_app("puppet").await?;
+    let said = texts(&stage.host.ask("puppet", &new_session_id(), "Hello").await?).concat();
     assert!(said.contains(SECRETS[0]), "{said}");
     Ok(())
 }
@@ -68,5 +68,5 @@ async fn a_neighbour_that_is_described_badly_keeps_nobody_else_from_being_served
     let components = stage.host.components().await?;
     let state = |file: &str| entry(&components, file).map(|entry| entry["state"].clone());
     assert_eq!(state("vault.wasm"), Some(Value::from("loaded")), "{components}");
-    stage.neighbours_answer().await
+    stage.check_neighbours().await
 }

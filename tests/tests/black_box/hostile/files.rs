@@ -1,4 +1,4 @@
-//! Folders and variables: a component has those that it was granted, as they were when they were granted.
+//! Attacks on granted folders and environment variables.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,7 +8,7 @@ use hatchery_tests::paths::component;
 use hatchery_tests::{Folder, Host, Stage};
 use serde_json::{Value, json};
 
-/// A folder with `data/ref/note.txt`, and a file outside of the served folder.
+/// Creates a folder with `data/ref/note.txt`, and a file outside of the served folder.
 fn folder(settings: &str) -> Result<Folder> {
     let folder = Stage::folder(settings)?;
     folder.write("data/ref/note.txt", "inside")?;
@@ -26,7 +26,7 @@ async fn a_folder_below_a_written_one_is_not_granted_to_the_same_component() -> 
         "components: {hostile: {grants: {files: [\
          {host: data, guest: /data, access: write}, {host: data/ref, guest: /ref, access: read}]}}}\n",
     )?;
-    refuses_nested(&folder).await
+    check_nested_grant_is_rejected(&folder).await
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn a_folder_below_a_written_one_is_not_granted_to_another_component() -> R
          vault: {grants: {files: [{host: data/ref, guest: /vault, access: read}]}}\n",
     )?;
     folder.put("vault.wasm", component("vault")?)?;
-    refuses_nested(&folder).await
+    check_nested_grant_is_rejected(&folder).await
 }
 
 #[tokio::test]
@@ -47,11 +47,11 @@ async fn a_link_to_a_folder_below_a_written_one_is_found_out() -> Result<()> {
     )?;
     symlink(folder.file("data/ref"), folder.file("alias"))?;
     folder.put("vault.wasm", component("vault")?)?;
-    refuses_nested(&folder).await
+    check_nested_grant_is_rejected(&folder).await
 }
 
-/// Neither the start nor a component of the folder may go well as if nothing were wrong.
-async fn refuses_nested(folder: &Folder) -> Result<()> {
+/// Checks that the host does not start, or rejects a component.
+async fn check_nested_grant_is_rejected(folder: &Folder) -> Result<()> {
     match Host::serve(folder).await {
         // The settings as a whole are refused.
         Err(error) => {
@@ -63,7 +63,7 @@ async fn refuses_nested(folder: &Folder) -> Result<()> {
                 let mut files = components["files"].as_array().into_iter().flatten();
                 files.any(|file| file["reason"].as_str().is_some_and(|reason| reason.contains("data")))
             };
-            host.until("a component with nested grants is refused", is_refused).await?;
+            host.wait_until("a component with nested grants is refused", is_refused).await?;
         }
     }
     Ok(())

@@ -1,15 +1,15 @@
-//! What a run says, stores and logs.
+//! Attacks by amounts: events, state, artifacts and log lines.
 
 use anyhow::Result;
 use futures::future::try_join_all;
 use hatchery_tests::Stage;
 use hatchery_tests::event::text_at;
 use hatchery_tests::host::{USER, session_path};
-use hatchery_tests::stage::Said;
+use hatchery_tests::stage::RunAnswer;
 use serde_json::{Value, json};
 
-/// The run ended by a limit, and its user can read the session.
-async fn ended_by_a_limit(stage: &Stage, app: &str, said: &Said) -> Result<()> {
+/// Checks that the run ended by a limit and that the session can be read.
+async fn check_limit(stage: &Stage, app: &str, said: &RunAnswer) -> Result<()> {
     let detail = text_at(&said.body, "/detail");
     assert!(said.status >= 400, "{app}: {} {detail}", said.status);
     assert!(detail.contains("limit") || detail.contains("raise `"), "{app}: {detail}");
@@ -21,36 +21,36 @@ async fn ended_by_a_limit(stage: &Stage, app: &str, said: &Said) -> Result<()> {
 #[tokio::test]
 async fn an_agent_that_says_two_gigabytes_is_stopped() -> Result<()> {
     let stage = Stage::new("").await?;
-    let said = stage.withstand(stage.say("torrent", &json!({ "count": 300, "bytes": 7_000_000 }))).await?;
-    ended_by_a_limit(&stage, "torrent", &said).await?;
-    stage.until_audited(&["limit", "torrent"]).await
+    let said = stage.withstand(stage.send("torrent", &json!({ "count": 300, "bytes": 7_000_000 }))).await?;
+    check_limit(&stage, "torrent", &said).await?;
+    stage.wait_for_audit(&["limit", "torrent"]).await
 }
 
 #[tokio::test]
 async fn an_agent_that_says_events_without_end_is_stopped() -> Result<()> {
     let stage = Stage::new("").await?;
-    let said = stage.withstand(stage.say("torrent", &json!({ "count": 200_000, "bytes": 10 }))).await?;
-    ended_by_a_limit(&stage, "torrent", &said).await
+    let said = stage.withstand(stage.send("torrent", &json!({ "count": 200_000, "bytes": 10 }))).await?;
+    check_limit(&stage, "torrent", &said).await
 }
 
 #[tokio::test]
 async fn an_agent_that_says_pieces_without_end_is_stopped() -> Result<()> {
     let stage = Stage::new("limits: {cpu: 2s}\n").await?;
-    let wish = json!({ "kind": "partial", "count": 1_000_000, "bytes": 100_000 });
-    let said = stage.withstand(stage.say("torrent", &wish)).await?;
-    ended_by_a_limit(&stage, "torrent", &said).await
+    let command = json!({ "kind": "partial", "count": 1_000_000, "bytes": 100_000 });
+    let said = stage.withstand(stage.send("torrent", &command)).await?;
+    check_limit(&stage, "torrent", &said).await
 }
 
 #[tokio::test]
 async fn an_agent_cannot_fill_the_state() -> Result<()> {
     let stage = Stage::new("").await?;
-    for wish in [
+    for command in [
         json!({ "kind": "state", "count": 300, "bytes": 1_000_000 }),
         json!({ "kind": "keys", "count": 1, "bytes": 200_000 }),
         json!({ "kind": "keys", "count": 500, "bytes": 900 }),
     ] {
-        let said = stage.withstand(stage.say("torrent", &wish)).await?;
-        ended_by_a_limit(&stage, "torrent", &said).await?;
+        let said = stage.withstand(stage.send("torrent", &command)).await?;
+        check_limit(&stage, "torrent", &said).await?;
     }
     Ok(())
 }
@@ -59,9 +59,10 @@ async fn an_agent_cannot_fill_the_state() -> Result<()> {
 async fn a_tool_cannot_fill_the_state() -> Result<()> {
     let stage = Stage::new("").await?;
     let attack = async |tool: &str, args: Value| {
-        let session = hatchery_tests::stage::new_session();
+        let session = hatchery_tests::stage::new_session_id();
         stage.host.create_session("attacker", &session).await?;
-        let message = hatchery_tests::host::message("attacker", &session, &hatchery_tests::stage::order(tool, args));
+        let message =
+            hatchery_tests::host::message("attacker", &session, &hatchery_tests::stage::call_message(tool, args));
         let answer = stage.host.post("/run", &message).await?;
         let stored = stage.host.session("attacker", &session).await?;
         anyhow::Ok((answer.text, stored["state"].to_string().len()))

@@ -1,9 +1,9 @@
-//! What is stored is what was checked: no further key of a guest or a client changes the meaning of the known ones.
+//! Attacks on the session history: additional keys of a guest or a client do not change the meaning of the known ones.
 
 use anyhow::Result;
 use hatchery_tests::Stage;
 use hatchery_tests::host::{USER, events_in, message, session_path};
-use hatchery_tests::stage::new_session;
+use hatchery_tests::stage::new_session_id;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn further_keys_of_an_event_neither_forge_it_nor_break_the_session() -> Re
         "actions",
     ];
     for kind in kinds {
-        let said = stage.say("forger", &json!({ "kind": kind })).await?;
+        let said = stage.send("forger", &json!({ "kind": kind })).await?;
         let stored = stage.host.session("forger", &said.session).await?;
         let events = events_in(&stored)?;
         for event in events.iter().filter(|event| event["author"] != "user") {
@@ -41,25 +41,25 @@ async fn further_keys_of_an_event_neither_forge_it_nor_break_the_session() -> Re
         assert_ne!(again.status, 404, "{kind}: {}", again.text);
         stage.host.get(&session_path("forger", &said.session)).await?.json(200)?;
     }
-    stage.neighbours_answer().await
+    stage.check_neighbours().await
 }
 
 #[tokio::test]
 async fn an_agent_neither_sets_what_belongs_to_others_nor_rewrites_what_they_see() -> Result<()> {
     let stage = Stage::new("").await?;
-    let said = stage.say("meddler", &json!({ "kind": "state" })).await?;
+    let said = stage.send("meddler", &json!({ "kind": "state" })).await?;
     assert!(said.status >= 400 && said.body["detail"].to_string().contains("grants"), "{said:?}");
-    stage.until_audited(&["denied", "component=\"hostile\"", "user:meddled"]).await?;
-    let other = new_session();
+    stage.wait_for_audit(&["denied", "component=\"hostile\"", "user:meddled"]).await?;
+    let other = new_session_id();
     stage.host.create_session("meddler", &other).await?;
     let state = stage.host.session("meddler", &other).await?["state"].clone();
     assert_eq!(state, json!({}), "the user's state was changed");
 
-    let said = stage.say("meddler", &json!({ "kind": "compaction" })).await?;
+    let said = stage.send("meddler", &json!({ "kind": "compaction" })).await?;
     assert_eq!((said.status, &said.body["code"]), (500, &json!("DENIED")), "{said:?}");
     let detail = said.body["detail"].to_string();
     assert!(detail.contains("component `hostile` may not compact the session's history"), "{detail}");
-    stage.until_audited(&["denied", "component=\"hostile\"", "compact the session's history"]).await?;
+    stage.wait_for_audit(&["denied", "component=\"hostile\"", "compact the session's history"]).await?;
     let stored = stage.host.session("meddler", &said.session).await?.to_string();
     assert!(!stored.contains("agreed to everything"), "{stored}");
     Ok(())
@@ -68,7 +68,7 @@ async fn an_agent_neither_sets_what_belongs_to_others_nor_rewrites_what_they_see
 #[tokio::test]
 async fn parts_that_no_model_takes_are_refused_at_the_door() -> Result<()> {
     let stage = Stage::new("").await?;
-    let session = new_session();
+    let session = new_session_id();
     stage.host.create_session("dice", &session).await?;
     let path = session_path("dice", &session);
     for parts in [

@@ -1,4 +1,4 @@
-//! Keys of the environment: they go to the provider that they are of, and nothing shows them.
+//! Attacks on API keys of the environment: each is only sent to its provider, and nothing displays it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 
 const KEY: &str = "sk-of-the-operator";
 
-/// A server that keeps what it is sent.
+/// Starts a server that records what it receives.
 async fn listener() -> Result<(u16, Arc<Mutex<String>>)> {
     let listener = TcpListener::bind("0.0.0.0:0").await?;
     let port = listener.local_addr()?.port();
@@ -36,7 +36,7 @@ async fn a_folder_does_not_choose_where_the_key_goes() -> Result<()> {
             let folder = Stage::folder(&format!("models: {{{key}: \"http://{address}:{port}\"}}\n"))?;
             folder.write("talker/root_agent.yaml", format!("name: talker\nmodel: {model}\ninstruction: Talk.\n"))?;
             let variables = [("OPENAI_API_KEY", KEY), ("GOOGLE_API_KEY", KEY)];
-            let said = match Host::serve_with(&folder, &variables, &[] as &[&str]).await {
+            let said = match Host::serve_with_args(&folder, &variables, &[] as &[&str]).await {
                 Err(error) => format!("{error:#}"),
                 Ok(host) => {
                     host.create_session("talker", "s").await?;
@@ -57,9 +57,9 @@ async fn a_folder_does_not_choose_where_the_key_goes() -> Result<()> {
 async fn nothing_that_a_component_or_a_client_sees_holds_a_key() -> Result<()> {
     let folder = Stage::folder("")?;
     let variables = [("OPENAI_API_KEY", KEY), ("HATCHERY_LOG", "trace")];
-    let host = Host::serve_in(&folder, &variables).await?;
-    host.until_app("greeter").await?;
-    let message = hatchery_tests::stage::order("surroundings", json!({}));
+    let host = Host::serve_with_environment(&folder, &variables).await?;
+    host.wait_for_app("greeter").await?;
+    let message = hatchery_tests::stage::call_message("surroundings", json!({}));
     let events = host.ask("attacker", "s", &message).await?;
     let shown = json!([events, host.components().await?, host.session("attacker", "s").await?]).to_string();
     assert!(!shown.contains(KEY), "{shown}");

@@ -1,4 +1,4 @@
-//! Memory: what a component takes, and what the host keeps for it.
+//! Attacks on memory: of the component, and of the host on its behalf.
 
 use anyhow::Result;
 use futures::future::try_join_all;
@@ -6,7 +6,7 @@ use hatchery_tests::Stage;
 use hatchery_tests::stage::with_greeter;
 use serde_json::{Value, json};
 
-/// The tool's answer holds an error that names the component or what it may not do.
+/// Returns true if the tool's response is an error that names the component or the denied operation.
 fn is_stopped(answer: &Value) -> bool {
     answer.get("error").is_some()
 }
@@ -17,7 +17,7 @@ async fn bodies_that_are_never_sent_do_not_fill_the_host() -> Result<()> {
     let answer = stage.withstand(stage.attack("bodies", json!({ "count": 4000, "bytes": 1 << 20 }))).await?;
     let taken = answer["taken"].as_u64().unwrap_or(0);
     assert!(is_stopped(&answer) || taken < 64 << 20, "the host took {taken} bytes: {answer}");
-    stage.until_audited(&["component=\"hostile\""]).await
+    stage.wait_for_audit(&["component=\"hostile\""]).await
 }
 
 #[tokio::test]

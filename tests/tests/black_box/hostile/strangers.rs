@@ -1,4 +1,4 @@
-//! A folder of somebody else: to look at it runs nothing of it with rights, whatever its own hatchery.yaml says.
+//! Attacks by folders of other authors: inspecting one grants it nothing, whatever its hatchery.yaml contains.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::cli::{Output, hatchery_with};
 
 const SECRETS: [&str; 2] = ["my private key", "gh-token-of-the-victim"];
 
-/// A folder whose component takes what it can get, and a victim's folder outside of it.
+/// Creates a folder whose component reads everything that it can, and the folder of a victim outside of it.
 fn folder() -> Result<(Folder, String)> {
     let folder = Folder::empty()?;
     let home = folder.data().join("home");
@@ -29,15 +29,15 @@ fn folder() -> Result<(Folder, String)> {
     Ok((folder, home))
 }
 
-async fn verb(folder: &Folder, args: &[&str]) -> Result<Output> {
+async fn run_command(folder: &Folder, args: &[&str]) -> Result<Output> {
     hatchery_with(&folder.served(), args, &[("GITHUB_TOKEN", SECRETS[1])]).await
 }
 
-/// Nothing was taken, neither now nor before.
-fn is_unharmed(folder: &Folder, what: &str, shown: &str) {
+/// Checks that no secret was read.
+fn assert_unharmed(folder: &Folder, what: &str, output: &str) {
     assert!(!folder.data().join("home/looted.txt").exists(), "{what}: a file was written into the victim's folder");
     for secret in SECRETS {
-        assert!(!shown.contains(secret), "{what}: {shown}");
+        assert!(!output.contains(secret), "{what}: {output}");
     }
 }
 
@@ -53,8 +53,8 @@ async fn no_verb_gives_a_strangers_folder_the_rights_that_it_asks_for() -> Resul
         &["compile", "."],
         &["run", ".", "puppet", "-m", "Hello"],
     ] {
-        let output = verb(&folder, args).await?;
-        is_unharmed(&folder, &args.join(" "), &format!("{}{}", output.stdout, output.stderr));
+        let output = run_command(&folder, args).await?;
+        assert_unharmed(&folder, &args.join(" "), &format!("{}{}", output.stdout, output.stderr));
     }
     Ok(())
 }
@@ -62,14 +62,14 @@ async fn no_verb_gives_a_strangers_folder_the_rights_that_it_asks_for() -> Resul
 #[tokio::test]
 async fn a_server_says_which_rights_need_a_decision_and_how_to_make_it() -> Result<()> {
     let (folder, home) = folder()?;
-    let said = match Host::serve_with(&folder, &[("GITHUB_TOKEN", SECRETS[1])], &[] as &[&str]).await {
-        Ok(host) => format!("{}{}", host.until_refused("puppet.wasm").await?, host.log()),
+    let said = match Host::serve_with_args(&folder, &[("GITHUB_TOKEN", SECRETS[1])], &[] as &[&str]).await {
+        Ok(host) => format!("{}{}", host.wait_for_refusal("puppet.wasm").await?, host.log()),
         Err(error) => format!("{error:#}"),
     };
     for part in ["hatchery trust", home.as_str(), "GITHUB_TOKEN"] {
         assert!(said.contains(part), "{part} is not in {said}");
     }
-    is_unharmed(&folder, "serve", &said);
+    assert_unharmed(&folder, "serve", &said);
     Ok(())
 }
 
@@ -83,12 +83,12 @@ async fn a_component_that_describes_itself_has_no_files_although_they_are_grante
         "components: {puppet: {grants: {files: [{host: files, guest: /data, access: write}], environment: {WORD: gh-token-of-the-victim}}}}\n",
     )?;
     let host = Host::serve(&folder).await?;
-    host.until("the component is looked at", |components| {
+    host.wait_until("the component is looked at", |components| {
         components["files"].as_array().is_some_and(|files| !files.is_empty())
     })
     .await?;
     let told = format!("{}{}", host.components().await?, host.get("/list-apps?detailed=true").await?.text);
-    let inspected = verb(&folder, &["inspect", ".", "--json"]).await?;
+    let inspected = run_command(&folder, &["inspect", ".", "--json"]).await?;
     let told = format!("{told}{}{}", inspected.stdout, inspected.stderr);
     assert!(!told.contains(SECRETS[0]), "a file was read: {told}");
     assert!(!inspected.stdout.contains(&format!("WORD={}", SECRETS[1])), "a variable was read: {}", inspected.stdout);
@@ -103,7 +103,7 @@ async fn an_unsigned_component_is_not_run_to_be_looked_at_where_signatures_are_r
     folder.write("hatchery.yaml", format!("registry:\n  signatures: require\n  trusted_keys: [{key}]\n"))?;
     folder.put("swap.wasm", component("swap")?)?;
     for args in [&["inspect", "."][..], &["inspect", "swap.wasm"]] {
-        let output = verb(&folder, args).await?;
+        let output = run_command(&folder, args).await?;
         let shown = format!("{}{}", output.stdout, output.stderr);
         assert!(shown.contains("sign"), "{args:?}: {shown}");
         assert!(!output.stdout.contains("Says which build it is"), "{args:?} ran it: {shown}");

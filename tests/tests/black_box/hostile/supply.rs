@@ -1,4 +1,4 @@
-//! Where components come from: signatures, registries and builds.
+//! Supply chain attacks: signatures, registries and builds.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::cli::{hatchery, hatchery_with};
 
-/// A pair of keys of somebody whom the operator trusts.
+/// The key pair of an author whom the operator trusts.
 struct Author(KeyPair);
 
 impl Author {
@@ -19,7 +19,7 @@ impl Author {
         Ok(Self(KeyPair::generate_unencrypted_keypair()?))
     }
 
-    /// Puts a signed component into the folder; the signature says that it is of this name.
+    /// Adds a component with a signature for the name `signed_as`.
     fn sign(&self, folder: &Folder, file: &str, signed_as: &str, bytes: &[u8]) -> Result<()> {
         let (public, secret): (&PublicKey, &SecretKey) = (&self.0.pk, &self.0.sk);
         let comment = format!("file:{signed_as}.wasm");
@@ -28,7 +28,7 @@ impl Author {
         folder.put(&format!("{file}.wasm"), bytes)
     }
 
-    /// A folder of an operator who requires this author's signature.
+    /// Creates a folder whose operator requires this author's signature.
     fn folder(&self) -> Result<Folder> {
         let folder = Folder::empty()?;
         let key = self.0.pk.to_base64();
@@ -44,11 +44,11 @@ async fn a_signed_component_does_not_serve_under_another_name() -> Result<()> {
     author.sign(&folder, "swap", "swap", &swap(Swap::Older)?)?;
     author.sign(&folder, "vault", "dice", &component("dice")?)?;
     let host = Host::serve(&folder).await?;
-    host.until_app("swap").await?;
-    let reason = host.until_refused("vault.wasm").await?;
+    host.wait_for_app("swap").await?;
+    let reason = host.wait_for_refusal("vault.wasm").await?;
     assert!(reason.contains("dice") && reason.contains("sign"), "{reason}");
     assert!(!host.apps().await?.iter().any(|app| app == "dice"), "it is served");
-    host.until_logged("hatchery::audit").await
+    host.wait_for_log("hatchery::audit").await
 }
 
 #[tokio::test]
@@ -57,36 +57,36 @@ async fn a_rollback_works_where_signatures_are_required() -> Result<()> {
     let folder = author.folder()?;
     author.sign(&folder, "swap", "swap", &swap(Swap::Older)?)?;
     let host = Host::serve(&folder).await?;
-    host.until_app("swap").await?;
+    host.wait_for_app("swap").await?;
     let first = host.components().await?["generation"].clone();
     author.sign(&folder, "swap", "swap", &swap(Swap::Newer)?)?;
-    host.until("the newer one serves", |components| components["generation"] != first).await?;
+    host.wait_until("the newer one serves", |components| components["generation"] != first).await?;
     let config = folder.operator_config().display().to_string();
     let output = hatchery(&folder.served(), &["rollback", "swap", "--config", &config]).await?;
     assert!(output.success, "{}", output.stderr);
     let look = async {
         for session in 0.. {
             let said = event::texts(&host.ask("swap", &session.to_string(), "Who?").await?);
-            if said == Swap::Older.words() {
+            if said == Swap::Older.texts() {
                 break;
             }
         }
         anyhow::Ok(())
     };
-    tokio::time::timeout(hatchery_tests::host::PATIENCE, look).await.context("the older one does not come back")??;
+    tokio::time::timeout(hatchery_tests::host::TIMEOUT, look).await.context("the older one does not come back")??;
     Ok(())
 }
 
-/// What a fake server answers to a request, from its head on.
+/// Returns the bytes of the answer to a request head.
 type Handler = Arc<dyn Fn(&str) -> Vec<u8> + Send + Sync>;
 
-/// A server of answers that no honest one gives, and what it was asked.
-struct Fake {
+/// A server that sends malicious answers and records the requests.
+struct MaliciousServer {
     port: u16,
     heads: Arc<Mutex<String>>,
 }
 
-impl Fake {
+impl MaliciousServer {
     async fn start(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Result<Self> {
         let listener = TcpListener::bind("0.0.0.0:0").await?;
         let port = listener.local_addr()?.port();
@@ -118,12 +118,12 @@ impl Fake {
 
 #[tokio::test]
 async fn a_login_stays_with_its_registry() -> Result<()> {
-    let thief = Fake::start(|_| {
+    let thief = MaliciousServer::start(|_| {
         b"HTTP/1.1 200 OK\r\ncontent-length: 15\r\nconnection: close\r\n\r\n{\"token\": \"abc\"}".to_vec()
     })
     .await?;
     let realm = format!("http://0.0.0.0:{}/token", thief.port);
-    let registry = Fake::start(move |_| {
+    let registry = MaliciousServer::start(move |_| {
         format!(
             "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer realm=\"{realm}\",service=\"x\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
         )
@@ -152,7 +152,7 @@ async fn a_login_stays_with_its_registry() -> Result<()> {
 #[tokio::test]
 async fn a_manifest_has_a_size() -> Result<()> {
     const LARGE: usize = 300 << 20;
-    let registry = Fake::start(|head| {
+    let registry = MaliciousServer::start(|head| {
         let mut answer = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: application/vnd.oci.image.manifest.v1+json\r\ncontent-length: {LARGE}\r\nconnection: close\r\n\r\n"
         )

@@ -1,17 +1,17 @@
-//! What a component may write is never code, configuration or data of the host.
+//! Attacks by files that a component may write: they are never code, configuration or data of the host.
 
 use anyhow::Result;
 use hatchery_tests::{Host, Stage};
 use serde_json::{Value, json};
 
-/// Neither the start goes well nor the component is loaded, and the reason names the folder.
-async fn refuses(settings: &str, named: &str) -> Result<()> {
+/// Checks that the host does not start, or rejects the component, with the folder in the reason.
+async fn check_rejected(settings: &str, named: &str) -> Result<()> {
     let folder = Stage::folder(settings)?;
     folder.write(".hatchery/keep.txt", "")?;
     folder.write("data/keep.txt", "")?;
     let reason = match Host::serve(&folder).await {
         Err(error) => format!("{error:#}"),
-        Ok(host) => host.until_refused("hostile.wasm").await?,
+        Ok(host) => host.wait_for_refusal("hostile.wasm").await?,
     };
     assert!(reason.contains(named), "{settings}: {reason}");
     Ok(())
@@ -23,7 +23,7 @@ async fn the_hosts_own_folders_are_not_granted() -> Result<()> {
         let settings = format!(
             "components: {{hostile: {{grants: {{files: [{{host: \"{host}\", guest: /data, access: {access}}}]}}}}}}\n"
         );
-        refuses(&settings, "hatchery").await?;
+        check_rejected(&settings, "hatchery").await?;
     }
     Ok(())
 }

@@ -35,12 +35,12 @@ async fn a_host_that_requires_signatures_loads_nothing_else() -> Result<()> {
     stage.operator.write("hatchery.yaml", config)?;
     stage.operator.write("swap.wasm", swap(Older)?)?;
     let host = Host::serve(&stage.operator).await?;
-    let reason = host.until_refused("swap.wasm").await?;
+    let reason = host.wait_for_refusal("swap.wasm").await?;
     contains(&reason, &["swap.wasm is not signed, and signatures are required"]);
     stage.author.write("swap.wasm", swap(Newer)?)?;
     stage.push("swap:1", &["--sign-with", "minisign.key"]).await?;
     content(stage.pull_by_name("swap:1", &["--update"]).await?)?;
-    host.until_app("swap").await?;
+    host.wait_for_app("swap").await?;
     Ok(())
 }
 
@@ -61,15 +61,15 @@ async fn a_signed_component_does_not_serve_under_the_name_of_another() -> Result
         fs::copy(stage.operator.file(&format!("swap.{end}")), stage.operator.file(&format!("vault.{end}")))?;
     }
     let host = Host::serve(&stage.operator).await?;
-    contains(&host.until_refused("vault.wasm").await?, &[other_name]);
-    host.until_app("swap").await?;
-    host.until_logged("decision=\"refused\"").await?;
+    contains(&host.wait_for_refusal("vault.wasm").await?, &[other_name]);
+    host.wait_for_app("swap").await?;
+    host.wait_for_log("decision=\"refused\"").await?;
     drop(host);
 
     // The operator may say otherwise.
     stage.operator.remove("swap.wasm")?;
     stage.operator.write("hatchery.yaml", format!("{config}components: {{vault: {{signed_as: swap}}}}\n"))?;
-    Host::serve(&stage.operator).await?.until_app("swap").await?;
+    Host::serve(&stage.operator).await?.wait_for_app("swap").await?;
 
     // What another tag means now is not what was signed.
     let manifest = stage.registry.manifest("swap", "1.0").await?;
@@ -101,7 +101,7 @@ async fn one_can_go_back_to_what_was_signed_and_to_nothing_else() -> Result<()> 
         content(stage.pull_by_name(tag, &["--update"]).await?)?;
         let digest = text_at(&pushed, "/digest").trim_start_matches("sha256:").to_owned();
         let serves = |components: &Value| text_at(components, "/components/0/sha256") == digest;
-        host.until(&format!("{tag} serves"), serves).await?;
+        host.wait_until(&format!("{tag} serves"), serves).await?;
     }
     let rollback =
         async || hatchery(&stage.operator.served(), &["rollback", "swap", "--config", "hatchery.yaml"]).await;
@@ -110,7 +110,7 @@ async fn one_can_go_back_to_what_was_signed_and_to_nothing_else() -> Result<()> 
     assert_eq!(stage.pulled("swap.wasm")?, swap(Older)?);
     assert_ne!(stage.pulled("swap.wasm.minisig")?, newer_signature);
     let older = |components: &Value| text_at(components, "/files/0/state") == "loaded" && has_app(components, "swap");
-    host.until("the older one serves", older).await?;
+    host.wait_until("the older one serves", older).await?;
     drop(host);
 
     // Write access to the kept revisions does not come with the key.
@@ -136,17 +136,17 @@ async fn a_signature_is_verified_again_when_a_component_is_loaded_from_the_cache
     content(stage.pull_by_name("swap:1", &[]).await?)?;
     let signature = stage.pulled("swap.wasm.minisig")?;
     let host = Host::serve(&stage.operator).await?;
-    host.until_app("swap").await?;
+    host.wait_for_app("swap").await?;
     stage.operator.remove("swap.wasm.minisig")?;
-    contains(&host.until_refused("swap.wasm").await?, &["swap.wasm is not signed, and signatures are required"]);
+    contains(&host.wait_for_refusal("swap.wasm").await?, &["swap.wasm is not signed, and signatures are required"]);
     drop(host);
 
     // Its code is in the cache now.
     let host = Host::serve(&stage.operator).await?;
-    contains(&host.until_refused("swap.wasm").await?, &["swap.wasm is not signed, and signatures are required"]);
+    contains(&host.wait_for_refusal("swap.wasm").await?, &["swap.wasm is not signed, and signatures are required"]);
     assert!(host.apps().await?.is_empty());
     stage.operator.write("swap.wasm.minisig", signature)?;
-    host.until_app("swap").await?;
+    host.wait_for_app("swap").await?;
     Ok(())
 }
 
