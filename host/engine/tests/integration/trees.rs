@@ -30,14 +30,14 @@ enum Plan {
         has_schema: bool,
     },
     /// Transfers to an agent below it.
-    TransferringModel(Box<Plan>),
+    Transfer(Box<Plan>),
     /// Emits so many events; then escalates, if it is to.
     Code {
         says: usize,
         escalates: bool,
     },
     /// Emits an event before and after the agent below it.
-    WrappingAgent(Box<Plan>),
+    Wrapper(Box<Plan>),
     Sequential(Vec<Plan>),
     Parallel(Vec<Plan>),
     Loop(Vec<Plan>, u32),
@@ -77,8 +77,8 @@ fn plan() -> impl Strategy<Value = Plan> {
     leaf.prop_recursive(3, 10, 3, |inner| {
         let several = || prop::collection::vec(inner.clone(), 1..4);
         prop_oneof![
-            inner.clone().prop_map(|below| Plan::Transfers(Box::new(below))),
-            inner.clone().prop_map(|below| Plan::Around(Box::new(below))),
+            inner.clone().prop_map(|below| Plan::Transfer(Box::new(below))),
+            inner.clone().prop_map(|below| Plan::Wrapper(Box::new(below))),
             several().prop_map(Plan::Sequential),
             several().prop_map(Plan::Parallel),
             (several(), 1..3u32).prop_map(|(below, rounds)| Plan::Loop(below, rounds)),
@@ -103,12 +103,12 @@ impl TreeBuilder {
             Plan::Llm { acts, has_schema } => {
                 (self.llm(ActingModel(acts.clone(), *has_schema), *has_schema), Vec::new())
             }
-            Plan::Transfers(below) => {
+            Plan::Transfer(below) => {
                 let target = format!("a{}", self.agents);
                 (self.llm(TransferringModel(target), false), vec![self.agent(below)])
             }
             Plan::Code { says, escalates } => (code(SpeakingAgent { says: *says, escalates: *escalates }), Vec::new()),
-            Plan::Around(below) => (code(WrappingAgent(format!("a{}", self.agents))), vec![self.agent(below)]),
+            Plan::Wrapper(below) => (code(WrappingAgent(format!("a{}", self.agents))), vec![self.agent(below)]),
             Plan::Sequential(below) => (AgentKind::Sequential, self.agents(below)),
             Plan::Parallel(below) => (AgentKind::Parallel, self.agents(below)),
             Plan::Loop(below, rounds) => (AgentKind::Loop { max_iterations: Some(*rounds) }, self.agents(below)),
@@ -376,7 +376,7 @@ fn races(plan: &Plan) -> bool {
         match plan {
             Plan::Llm { .. } => false,
             Plan::Code { escalates, .. } => *escalates,
-            Plan::Transfers(below) | Plan::Around(below) => escalates(below),
+            Plan::Transfer(below) | Plan::Wrapper(below) => escalates(below),
             Plan::Sequential(below) | Plan::Parallel(below) => below.iter().any(escalates),
             // The loop handles it.
             Plan::Loop(..) => false,
@@ -384,7 +384,7 @@ fn races(plan: &Plan) -> bool {
     }
     match plan {
         Plan::Llm { .. } | Plan::Code { .. } => false,
-        Plan::Transfers(below) | Plan::Around(below) => races(below),
+        Plan::Transfer(below) | Plan::Wrapper(below) => races(below),
         Plan::Sequential(below) | Plan::Loop(below, _) => below.iter().any(races),
         Plan::Parallel(below) => below.len() > 1 && below.iter().any(|plan| escalates(plan) || races(plan)),
     }
