@@ -107,7 +107,7 @@ fn the_shared_events_have_every_key() {
         objects.flat_map(|object| object.keys().map(String::as_str)).collect()
     };
     let is_complete = |found: &BTreeSet<&str>, known: &[&str]| known.iter().all(|key| found.contains(key));
-    assert!(is_complete(&keys(Some), EventData::KEYS));
+    assert!(is_complete(&keys(|value| Some(value)), EventData::KEYS));
     let actions = keys(|event| event.get("actions"));
     // An alias, which is read but not written.
     let written: Vec<_> = EventActions::KEYS.iter().copied().filter(|key| *key != "endInvocation").collect();

@@ -102,7 +102,7 @@ async fn a_rejected_long_running_tool_is_not_waited_for() {
 
 fn pays(name: &str, paid: &Arc<Mutex<Vec<String>>>) -> Agent {
     let paid = paid.clone();
-    let pay = guarded("pay", move |_, cx| {
+    let pay = tool_with_confirmation("pay", move |_, cx| {
         paid.lock().unwrap().push(cx.agent.to_string());
         Ok(json!("paid"))
     });
@@ -120,7 +120,7 @@ async fn one_message_that_decides_for_two_agents_reaches_both_also_without_resum
             app.resumable();
         }
         let ids = request_ids(&app.run("hi").await);
-        let parts = ids.iter().map(|id| answer(id, REQUEST_CONFIRMATION, json!({"confirmed": true})));
+        let parts = ids.iter().map(|id| tool_response(id, REQUEST_CONFIRMATION, json!({"confirmed": true})));
         let parts = parts.flat_map(|content| content.parts).collect();
         let events = app.send(Content::new("user", parts)).await;
         let mut paid = paid.lock().unwrap().clone();
@@ -158,7 +158,7 @@ async fn temporary_state_survives_a_pause_within_its_invocation() {
     assert!(!serde_json::to_string(&session).unwrap().contains("swordfish"), "clients do not see it");
     // After a restart.
     app.runner = Runner::new(app.runner.services().clone());
-    let events = app.send(answer("c1", "order", json!({"status": "sent"}))).await;
+    let events = app.send(tool_response("c1", "order", json!({"status": "sent"}))).await;
     assert_eq!(briefs(&events), ["orders: ordered", r#"tells: Some(String("swordfish"))"#]);
     assert_eq!(app.transcript("again").await.last().unwrap(), "tells: None", "it ends with its invocation");
 }
@@ -175,7 +175,7 @@ async fn counts_of_calls_and_tokens_go_on_when_a_run_goes_on() {
     app.config.max_llm_calls = 2;
     let first = app.run("hi").await;
     let spent = first[0].usage_metadata.as_ref().unwrap().total();
-    let mut run = app.runner.run(app.app.clone(), app.request(answer("c1", "order", json!({})))).await.unwrap();
+    let mut run = app.runner.run(app.app.clone(), app.request(tool_response("c1", "order", json!({})))).await.unwrap();
     let mut events = Vec::new();
     let error = loop {
         match run.next().await.unwrap() {
