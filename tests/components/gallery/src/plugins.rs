@@ -20,7 +20,7 @@ impl Censor {
 
     /// Removes bad words from events, and marks the event.
     async fn on_event(mut event: Event) -> Result<Option<Event>, Error> {
-        let Some(content) = event.content.as_ref().and_then(blotted) else { return Ok(None) };
+        let Some(content) = event.content.as_ref().and_then(censored) else { return Ok(None) };
         event.content = Some(content);
         event.extra.insert("customMetadata".into(), json!({ "censored": true }));
         Ok(Some(event))
