@@ -217,7 +217,8 @@ async fn an_escalation_inside_a_loop_of_a_branch_does_not_end_the_other_branches
 
 #[tokio::test]
 async fn an_escalation_of_a_branch_ends_the_parallel_agent_and_the_loop_around_it() {
-    let all = workflow("all", AgentKind::Parallel, vec![custom("waits", WaitingAgent), custom("stops", EscalatingAgent)]);
+    let all =
+        workflow("all", AgentKind::Parallel, vec![custom("waits", WaitingAgent), custom("stops", EscalatingAgent)]);
     let app = Harness::new(rounds(None, vec![all, leaf("after", "never")])).await;
     assert_eq!(app.transcript("hi").await, ["stops: "]);
 }
